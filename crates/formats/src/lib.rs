@@ -1,0 +1,7 @@
+//! Versioned readers and writers: the only place that knows how numaloc's files look.
+//!
+//! Every reader treats its file as hostile: sizes are bounded before memory is taken, and an error
+//! names the file, the place in it, what was found and what was expected. Every writer writes beside
+//! the final name and renames, so that nothing half-written ever stands under it.
+
+#![forbid(unsafe_code)]

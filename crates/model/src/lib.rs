@@ -1,0 +1,33 @@
+//! The nouns of numaloc: what every other crate talks about.
+//!
+//! No I/O, no clock, no environment, no serialisation. A type here states its unit, its index kind
+//! and the invariants it keeps; files and foreign formats live in `numaloc-formats`.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`ids`] | distinct types for distinct numbers: threads, PUs, nodes, pages |
+//! | [`comm`] | the communication matrix (threads x threads, sparse rows) |
+//! | [`groups`] | which pairs communicate at the same time (DeLoc) |
+//! | [`pages`] | which thread touched which page how often |
+//! | [`profile`] | a whole recorded run: threads, slices, communication, pages, objects |
+//! | [`plan`] | mapping, placement, and the plan that carries both to another run |
+//! | [`outcome`] | what a run or a simulation under a plan was measured to do |
+
+#![forbid(unsafe_code)]
+
+pub mod comm;
+pub mod groups;
+pub mod ids;
+pub mod outcome;
+pub mod pages;
+pub mod plan;
+pub mod profile;
+
+pub use comm::{CommError, CommMatrix, Layer};
+pub use groups::{GroupPair, TaskGroup};
+pub use ids::{
+    ClusterIdx, LogicalNode, LogicalPu, ObjectIdx, OsNode, OsPu, PageNumber, SliceIdx, ThreadIdx,
+};
+pub use pages::{PageUsage, ThreadAccess};
+pub use plan::{Mapping, Placement, Plan};
+pub use profile::Profile;

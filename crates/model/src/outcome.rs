@@ -1,0 +1,41 @@
+//! What a run under a plan was observed to do.
+
+/// Counts of one kind of placement action.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Asked for by the plan.
+    pub planned: u64,
+    /// Where planned when read back.
+    pub placed: u64,
+    /// In the plan, but the run had no such thread or page.
+    pub not_found: u64,
+    /// Refused by the kernel, by errno name, ascending.
+    pub refused: Vec<(String, u64)>,
+}
+
+impl Applied {
+    /// Share (0..=1) of the planned that holds; 1 when nothing was planned.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        if self.planned == 0 {
+            1.0
+        } else {
+            self.placed as f64 / self.planned as f64
+        }
+    }
+}
+
+/// The result of running a program under a plan.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Threads put on their PUs.
+    pub threads: Applied,
+    /// Pages put on their nodes.
+    pub pages: Applied,
+    /// What did not match and why, one line each.
+    pub notes: Vec<String>,
+    /// Wall time of the program in seconds.
+    pub wall_s: f64,
+    /// Exit status as a shell reports it (128 + signal when killed).
+    pub status: i32,
+}

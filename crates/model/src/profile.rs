@@ -1,0 +1,264 @@
+//! A recorded run, as analysis sees it: the tables of a profile folder, in memory.
+//!
+//! The column meanings are those of `docs/formats/profile.md`; a reader fills this, analysis reads it.
+
+use crate::comm::{CommError, CommMatrix, Layer};
+use crate::ids::{ObjectIdx, SliceIdx, ThreadIdx};
+use crate::pages::PageUsage;
+
+/// What times and slice borders of a profile count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Clock {
+    /// Nanoseconds of wall time since the program started.
+    Wall,
+    /// Per-thread work (accesses), joined at synchronisation: independent of the host's scheduler.
+    Virtual,
+}
+
+impl Clock {
+    /// The name in profile tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Wall => "wall",
+            Self::Virtual => "virtual",
+        }
+    }
+
+    /// The unit of a time in this clock.
+    #[must_use]
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Wall => "ns",
+            Self::Virtual => "accesses",
+        }
+    }
+}
+
+/// Where a profile came from and how far it can be trusted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Meta {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Which frontend observed it: `qemu`, `instrument`, `perf`, `mpi`, `import`.
+    pub frontend: String,
+    /// The clock of every time in the profile.
+    pub clock: Clock,
+    /// Bytes per cache line of the communication layers.
+    pub line_size: u64,
+    /// False when the run was interrupted, crashed or hit a cap: see `notes`.
+    pub complete: bool,
+    /// What a reader should know: caps hit, detail reduced, sampling, exclusions.
+    pub notes: Vec<String>,
+    /// Fraction of accesses observed, 1 when exact.
+    pub sampled: f64,
+}
+
+/// A thread, task or rank.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thread {
+    /// Stable name: process path and n-th child, the same in every run.
+    pub path: String,
+    /// Start routine or role where known, e.g. `runtime helper`.
+    pub label: Option<String>,
+    /// Process id in the recorded run.
+    pub pid: u32,
+    /// Thread id in the recorded run.
+    pub tid: u32,
+    /// MPI rank.
+    pub rank: Option<u32>,
+    /// First and last time seen, in the profile's clock.
+    pub start: u64,
+    /// Last time seen, in the profile's clock.
+    pub end: u64,
+    /// Loads and stores.
+    pub accesses: u64,
+    /// Bytes loaded.
+    pub read_bytes: u64,
+    /// Bytes stored.
+    pub write_bytes: u64,
+    /// Bytes that came from memory below the caches, where observed.
+    pub dram_bytes: Option<u64>,
+}
+
+/// A time slice, `start..end` in the profile's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// First instant.
+    pub start: u64,
+    /// First instant after it.
+    pub end: u64,
+}
+
+/// Communication of a pair in a slice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CommRow {
+    /// When.
+    pub slice: SliceIdx,
+    /// Writer or sender.
+    pub src: ThreadIdx,
+    /// Reader or receiver.
+    pub dst: ThreadIdx,
+    /// What was counted.
+    pub layer: Layer,
+    /// How many events.
+    pub events: u64,
+    /// Their size together.
+    pub bytes: u64,
+}
+
+/// What kind of memory an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectKind {
+    /// A writable section or symbol of the program or a library.
+    Static,
+    /// The program break's heap, or a block of it.
+    Heap,
+    /// An anonymous or file mapping.
+    Mapping,
+    /// A thread's stack.
+    Stack,
+    /// Memory shared between processes.
+    Shared,
+}
+
+impl ObjectKind {
+    /// Every kind.
+    pub const ALL: [Self; 5] = [
+        Self::Static,
+        Self::Heap,
+        Self::Mapping,
+        Self::Stack,
+        Self::Shared,
+    ];
+
+    /// The name in profile tables and plans.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Static => "static",
+            Self::Heap => "heap",
+            Self::Mapping => "mapping",
+            Self::Stack => "stack",
+            Self::Shared => "shared",
+        }
+    }
+
+    /// The kind of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// A piece of memory with an identity that another run of the program has too.
+///
+/// Identity is `(kind, name, creator path, size, order)`, never the address: another run has other
+/// addresses (ASLR), and a profile taken under emulation has another address space altogether.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// What it is.
+    pub kind: ObjectKind,
+    /// File and section, mapped file, call site, or stack owner.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// n-th object (from 0) of this kind, name, creator and size.
+    pub order: u32,
+    /// The thread that made it (or owns the stack); `None` for what exists before the first thread runs.
+    pub thread: Option<ThreadIdx>,
+    /// Address of its first byte in the recorded run.
+    pub base: u64,
+}
+
+/// Accesses to a page by a thread in a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageSliceRow {
+    /// When.
+    pub slice: SliceIdx,
+    /// Index into [`PageUsage::pages`].
+    pub page: u32,
+    /// Who.
+    pub thread: ThreadIdx,
+    /// Loads and stores.
+    pub accesses: u64,
+}
+
+/// A recorded run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// Origin and trust.
+    pub meta: Meta,
+    /// By [`ThreadIdx`].
+    pub threads: Vec<Thread>,
+    /// By [`SliceIdx`], in time order.
+    pub slices: Vec<Slice>,
+    /// Sorted by slice, layer, src, dst.
+    pub communication: Vec<CommRow>,
+    /// Whole-run page usage.
+    pub pages: PageUsage,
+    /// Page usage per slice; may be empty when not recorded.
+    pub page_slices: Vec<PageSliceRow>,
+    /// By [`ObjectIdx`].
+    pub objects: Vec<Object>,
+}
+
+/// Which amount of a communication row a matrix adds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// Number of events.
+    Events,
+    /// Bytes.
+    Bytes,
+}
+
+impl Profile {
+    /// The layers that hold at least one row, in [`Layer::ALL`] order.
+    #[must_use]
+    pub fn layers(&self) -> Vec<Layer> {
+        Layer::ALL
+            .into_iter()
+            .filter(|&layer| self.communication.iter().any(|row| row.layer == layer))
+            .collect()
+    }
+
+    /// Whole-run matrix (threads x threads) of a layer.
+    ///
+    /// # Errors
+    /// [`CommError::OutOfRange`] if a row names a thread the profile does not have.
+    pub fn matrix(&self, layer: Layer, amount: Amount) -> Result<CommMatrix, CommError> {
+        self.matrix_of_slices(layer, amount, 0..u32::MAX)
+    }
+
+    /// Matrix of the slices `slices` (indexes).
+    ///
+    /// # Errors
+    /// [`CommError::OutOfRange`] if a row names a thread the profile does not have.
+    pub fn matrix_of_slices(
+        &self,
+        layer: Layer,
+        amount: Amount,
+        slices: std::ops::Range<u32>,
+    ) -> Result<CommMatrix, CommError> {
+        let rows = self
+            .communication
+            .iter()
+            .filter(|row| row.layer == layer && slices.contains(&row.slice.0));
+        CommMatrix::from_cells(
+            self.threads.len(),
+            rows.map(|row| {
+                let value = match amount {
+                    Amount::Events => row.events,
+                    Amount::Bytes => row.bytes,
+                };
+                (row.src.index(), row.dst.index(), value as f64)
+            }),
+        )
+    }
+
+    /// The object of that index.
+    #[must_use]
+    pub fn object(&self, object: ObjectIdx) -> &Object {
+        &self.objects[object.index()]
+    }
+}

@@ -1,0 +1,19 @@
+//! Machines: where PUs, caches and memory sit, and how far they are from each other.
+//!
+//! A [`Topology`] comes from hwloc (this machine, an XML file, a synthetic string) or from a
+//! described machine (`machines/*.toml`, which adds latencies and bandwidths). Once made it is plain
+//! data: policies ask it for distances and children and never touch the system.
+//!
+//! PUs, NUMA nodes and objects are numbered logically (hwloc order, depth first), so the PUs below
+//! any object are one contiguous range.
+
+#![forbid(unsafe_code)]
+
+mod described;
+mod hwloc;
+mod source;
+mod tree;
+
+pub use described::{Hardware, Link};
+pub use source::{TopologyError, described_machines, from_this_machine, from_xml, resolve};
+pub use tree::{Level, Node, Object, ObjectKind, Pu, Topology};

@@ -1,0 +1,239 @@
+//! Where a topology comes from: the one place of this crate that does I/O.
+
+use hwlocality::Topology as Hwloc;
+use std::path::Path;
+
+use crate::described::Described;
+use crate::hwloc::convert;
+use crate::tree::Topology;
+
+/// Why there is no topology. Each says what was tried, on what, what was found.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TopologyError {
+    /// hwloc could not see this machine.
+    #[error("cannot read this machine's topology with hwloc: {why}")]
+    Live {
+        /// hwloc's words.
+        why: String,
+    },
+    /// An XML file hwloc refuses.
+    #[error("cannot read {path} as hwloc XML: {why}")]
+    Xml {
+        /// The file.
+        path: String,
+        /// hwloc's or the kernel's words.
+        why: String,
+    },
+    /// Neither a file, nor a described machine, nor a synthetic string.
+    #[error("cannot understand machine {spec:?}: {why}")]
+    Spec {
+        /// What was given.
+        spec: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A machine file that does not parse.
+    #[error("cannot read machine description {path}: {why}")]
+    Description {
+        /// File or built-in name.
+        path: String,
+        /// The parser's words, with line and column.
+        why: String,
+    },
+    /// A machine without PUs.
+    #[error("machine {name:?} has no processing units")]
+    Empty {
+        /// Its name.
+        name: String,
+    },
+}
+
+const BUILT_IN: &[(&str, &str)] = &[
+    (
+        "epyc-7501",
+        include_str!("../../../machines/epyc-7501.toml"),
+    ),
+    ("numa4x4", include_str!("../../../machines/numa4x4.toml")),
+    (
+        "opteron-6386",
+        include_str!("../../../machines/opteron-6386.toml"),
+    ),
+    ("purple", include_str!("../../../machines/purple.toml")),
+    (
+        "skylake-4s",
+        include_str!("../../../machines/skylake-4s.toml"),
+    ),
+    (
+        "xeon-e7-4809",
+        include_str!("../../../machines/xeon-e7-4809.toml"),
+    ),
+    (
+        "xeon-x7550",
+        include_str!("../../../machines/xeon-x7550.toml"),
+    ),
+];
+
+/// Name and one-line description of every built-in machine.
+///
+/// # Panics
+/// Never: a test parses every built-in description.
+#[must_use]
+pub fn described_machines() -> Vec<(String, String)> {
+    BUILT_IN
+        .iter()
+        .map(|(name, text)| {
+            let described: Described = toml::from_str(text).expect("built-in machine parses");
+            ((*name).to_owned(), described.description)
+        })
+        .collect()
+}
+
+/// This machine as this process may use it (cpuset and mems of its cgroup respected).
+///
+/// # Errors
+/// [`TopologyError::Live`] when hwloc fails.
+pub fn from_this_machine() -> Result<Topology, TopologyError> {
+    let hwloc = Hwloc::new().map_err(|error| TopologyError::Live {
+        why: error.to_string(),
+    })?;
+    convert(&hwloc, "this machine")
+}
+
+/// An hwloc XML file (`lstopo --of xml`).
+///
+/// # Errors
+/// [`TopologyError::Xml`] when the file cannot be read or hwloc refuses it.
+pub fn from_xml(path: &Path) -> Result<Topology, TopologyError> {
+    let shown = path.display().to_string();
+    let fail = |why: String| TopologyError::Xml {
+        path: shown.clone(),
+        why,
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
+    let hwloc = Hwloc::builder()
+        .from_xml(&text)
+        .map_err(|error| fail(error.to_string()))?
+        .build()
+        .map_err(|error| fail(error.to_string()))?;
+    convert(&hwloc, &shown)
+}
+
+fn from_synthetic(spec: &str, name: &str) -> Result<Topology, TopologyError> {
+    let fail = |why: String| TopologyError::Spec {
+        spec: spec.to_owned(),
+        why,
+    };
+    let hwloc = Hwloc::builder()
+        .from_synthetic(spec)
+        .and_then(|builder| Ok(builder.build()))
+        .map_err(|error| fail(error.to_string()))?
+        .map_err(|error| fail(error.to_string()))?;
+    convert(&hwloc, name)
+}
+
+fn from_description(text: &str, path: &str) -> Result<Topology, TopologyError> {
+    let fail = |why: String| TopologyError::Description {
+        path: path.to_owned(),
+        why,
+    };
+    let described: Described = toml::from_str(text).map_err(|error| fail(error.to_string()))?;
+    let mut topology = from_synthetic(&described.synthetic, &described.name)?;
+    if !described.node_distances.is_empty() {
+        topology = topology
+            .with_node_distances(described.node_distances)
+            .map_err(fail)?;
+    }
+    topology.hardware = described.hardware;
+    Ok(topology)
+}
+
+/// The machine a user names: `this`, an hwloc XML file, a machine file (`.toml`), a built-in
+/// described machine, or an hwloc synthetic string such as `numa:4 l3:1 core:8 pu:2`.
+///
+/// # Errors
+/// [`TopologyError`] says what was tried and what would be accepted.
+pub fn resolve(spec: &str) -> Result<Topology, TopologyError> {
+    let trimmed = spec.trim();
+    if trimmed.is_empty() || trimmed == "this" {
+        return from_this_machine();
+    }
+    if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| *name == trimmed) {
+        return from_description(text, name);
+    }
+    let path = Path::new(trimmed);
+    if path.extension().is_some_and(|ext| ext == "toml") {
+        let text = std::fs::read_to_string(path).map_err(|error| TopologyError::Description {
+            path: trimmed.to_owned(),
+            why: error.to_string(),
+        })?;
+        return from_description(&text, trimmed);
+    }
+    if path.extension().is_some_and(|ext| ext == "xml") || path.is_file() {
+        return from_xml(path);
+    }
+    // Every level of a synthetic string has a number; a bare word is a misspelt machine name.
+    if !trimmed.contains(|c: char| c.is_ascii_digit()) || !trimmed.contains([':', ' ']) {
+        let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+        return Err(TopologyError::Spec {
+            spec: trimmed.to_owned(),
+            why: format!(
+                "no such file and no described machine of that name; expected `this`, a .xml or .toml \
+                 file, a synthetic string such as \"numa:4 core:8 pu:2\", or one of: {}",
+                known.join(", ")
+            ),
+        });
+    }
+    from_synthetic(trimmed, trimmed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaloc_model::{LogicalNode, LogicalPu};
+
+    #[test]
+    fn synthetic_machine_has_contiguous_nodes_and_level_distances() {
+        let t = resolve("numa:4 core:8 pu:2").unwrap();
+        assert_eq!((t.nodes().len(), t.pus().len()), (4, 64));
+        assert_eq!(t.node_of(LogicalPu(17)), LogicalNode(1));
+        assert_eq!(t.levels().len(), 3);
+        let t = t.with_level_distances(&[10.0, 2.0, 1.0]).unwrap();
+        let d = |a, b| t.distance(LogicalPu(a), LogicalPu(b));
+        assert_eq!([d(0, 0), d(0, 1), d(0, 2), d(0, 16)], [0.0, 1.0, 2.0, 10.0]);
+        assert!(
+            t.with_level_distances(&[10.0])
+                .unwrap_err()
+                .contains("3 levels")
+        );
+    }
+
+    #[test]
+    fn this_machine_has_a_pu_and_a_fingerprint_that_repeats() {
+        let t = from_this_machine().unwrap();
+        assert!(!t.pus().is_empty() && t.is_this_machine());
+        assert_eq!(t.fingerprint(), from_this_machine().unwrap().fingerprint());
+    }
+
+    #[test]
+    fn every_built_in_machine_resolves() {
+        for (name, description) in described_machines() {
+            let t = resolve(&name).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(t.hardware().is_some() && !description.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_machine_is_one_clear_line() {
+        for spec in [
+            "purpel",
+            "numa:0 pu:1",
+            "nonsense:3 7:x",
+            "missing.xml",
+            "missing.toml",
+        ] {
+            let error = resolve(spec).unwrap_err().to_string();
+            assert!(!error.contains('\n') && error.contains(spec), "{error}");
+        }
+    }
+}

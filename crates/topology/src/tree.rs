@@ -1,0 +1,395 @@
+//! The machine as plain data, and the distances policies work with.
+
+use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
+use std::ops::Range;
+
+use crate::described::Hardware;
+
+/// What an inner object of the machine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectKind {
+    /// The root: one shared-memory machine, or a whole cluster.
+    Machine,
+    /// A network switch or another group of hosts in a cluster.
+    Switch,
+    /// One host of a cluster.
+    Host,
+    /// A chip in a socket; may hold several NUMA nodes.
+    Package,
+    /// A group without a better name (hwloc), often around a NUMA node.
+    Group,
+    /// A die of a package.
+    Die,
+    /// A cache of this level (1 to 5), shared by the PUs below it.
+    Cache(u8),
+    /// One or more PUs sharing L1 and L2.
+    Core,
+    /// A processing unit: a hardware thread.
+    Pu,
+}
+
+/// An object of the tree.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Object {
+    /// What it is.
+    pub kind: ObjectKind,
+    /// Index of the parent; `None` for the root.
+    pub parent: Option<u32>,
+    /// Indexes of the children, in logical order.
+    pub children: Vec<u32>,
+    /// The PUs below it, a contiguous range of logical indexes.
+    pub pus: Range<u32>,
+    /// Steps from the root.
+    pub depth: u32,
+    /// Bytes, for a cache.
+    pub cache_bytes: Option<u64>,
+    /// Distance of two PUs whose lowest common ancestor this is (see [`Topology::distance`]).
+    pub distance: f64,
+}
+
+/// A processing unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pu {
+    /// The kernel's number.
+    pub os: OsPu,
+    /// Its core, as an index into [`Topology::objects`]; itself where cores are not known.
+    pub core: u32,
+    /// Its home: the NUMA node that is local to it (the first one where it has several).
+    pub node: LogicalNode,
+    /// Its own index into [`Topology::objects`].
+    pub object: u32,
+}
+
+/// A NUMA node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// The kernel's number.
+    pub os: OsNode,
+    /// Memory in bytes; 0 where not known.
+    pub memory_bytes: u64,
+    /// PUs that call it home, ascending; empty for memory-only nodes.
+    pub pus: Vec<LogicalPu>,
+    /// The object its memory hangs on, as an index into [`Topology::objects`].
+    pub object: u32,
+}
+
+/// A level of the tree at which objects have more than one child.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// Kind of the objects that branch here.
+    pub kind: ObjectKind,
+    /// Kind of their children.
+    pub child_kind: ObjectKind,
+    /// Fewest and most children of an object at this level.
+    pub arity: (usize, usize),
+}
+
+/// Distance between PUs of different NUMA nodes where neither firmware nor user says: the usual
+/// value of the ACPI SLIT for one hop, 10 being local.
+pub const DEFAULT_REMOTE: f64 = 20.0;
+/// Same node, nothing else shared: local memory's own distance.
+pub const DEFAULT_SAME_NODE: f64 = 10.0;
+/// Same last-level cache. Relative to memory at 10; an LLC hit costs about a third of local DRAM.
+pub const DEFAULT_SAME_CACHE: f64 = 4.0;
+/// Same core: first-level cache shared.
+pub const DEFAULT_SAME_CORE: f64 = 1.0;
+
+/// A machine. Plain data; see the crate's text for numbering.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Topology {
+    pub(crate) name: String,
+    pub(crate) objects: Vec<Object>,
+    pub(crate) pus: Vec<Pu>,
+    pub(crate) nodes: Vec<Node>,
+    /// Row-major nodes x nodes; `None` while the tree's own distances serve.
+    pub(crate) node_matrix: Option<Vec<f64>>,
+    pub(crate) hardware: Option<Hardware>,
+    pub(crate) this_machine: bool,
+}
+
+impl Topology {
+    /// Name or synthetic string, for people.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether this is the machine we run on, so that a plan for it can be applied.
+    #[must_use]
+    pub fn is_this_machine(&self) -> bool {
+        self.this_machine
+    }
+
+    /// Objects, depth first, the root first.
+    #[must_use]
+    pub fn objects(&self) -> &[Object] {
+        &self.objects
+    }
+
+    /// PUs by logical index.
+    #[must_use]
+    pub fn pus(&self) -> &[Pu] {
+        &self.pus
+    }
+
+    /// NUMA nodes by logical index.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Latencies, bandwidths and links, where the machine is described or measured.
+    #[must_use]
+    pub fn hardware(&self) -> Option<&Hardware> {
+        self.hardware.as_ref()
+    }
+
+    /// The node that is home to a PU.
+    ///
+    /// # Panics
+    /// If the machine has no such PU.
+    #[must_use]
+    pub fn node_of(&self, pu: LogicalPu) -> LogicalNode {
+        self.pus[pu.index()].node
+    }
+
+    /// The nodes that are home to at least one PU, ascending.
+    #[must_use]
+    pub fn nodes_with_pus(&self) -> Vec<LogicalNode> {
+        (0..self.nodes.len())
+            .filter(|&n| !self.nodes[n].pus.is_empty())
+            .map(LogicalNode::from_index)
+            .collect()
+    }
+
+    /// The PU with that kernel number.
+    #[must_use]
+    pub fn pu_of_os(&self, os: OsPu) -> Option<LogicalPu> {
+        self.pus
+            .iter()
+            .position(|pu| pu.os == os)
+            .map(LogicalPu::from_index)
+    }
+
+    /// The node with that kernel number.
+    #[must_use]
+    pub fn node_of_os(&self, os: OsNode) -> Option<LogicalNode> {
+        self.nodes
+            .iter()
+            .position(|node| node.os == os)
+            .map(LogicalNode::from_index)
+    }
+
+    /// The lowest object above both.
+    #[must_use]
+    pub fn common_ancestor(&self, mut a: u32, mut b: u32) -> u32 {
+        while a != b {
+            let (da, db) = (
+                self.objects[a as usize].depth,
+                self.objects[b as usize].depth,
+            );
+            if da >= db {
+                a = self.objects[a as usize].parent.expect("root is common");
+            }
+            if db >= da {
+                b = self.objects[b as usize].parent.expect("root is common");
+            }
+        }
+        a
+    }
+
+    /// Distance of two PUs: 0 for the same PU; inside a node that of their lowest common ancestor;
+    /// between nodes that of the nodes. Relative units, 10 = local memory unless told otherwise.
+    ///
+    /// # Panics
+    /// If the machine has no such PU.
+    #[must_use]
+    pub fn distance(&self, a: LogicalPu, b: LogicalPu) -> f64 {
+        if a == b {
+            return 0.0;
+        }
+        let (pa, pb) = (&self.pus[a.index()], &self.pus[b.index()]);
+        if pa.node != pb.node {
+            if let Some(matrix) = &self.node_matrix {
+                return matrix[pa.node.index() * self.nodes.len() + pb.node.index()];
+            }
+        }
+        self.objects[self.common_ancestor(pa.object, pb.object) as usize].distance
+    }
+
+    /// Distance of two nodes as memory sees it: the matrix where there is one, else that of their
+    /// lowest common ancestor, and [`DEFAULT_SAME_NODE`] for a node and itself.
+    ///
+    /// # Panics
+    /// If the machine has no such node.
+    #[must_use]
+    pub fn node_distance(&self, a: LogicalNode, b: LogicalNode) -> f64 {
+        if let Some(matrix) = &self.node_matrix {
+            return matrix[a.index() * self.nodes.len() + b.index()];
+        }
+        if a == b {
+            return DEFAULT_SAME_NODE;
+        }
+        let (oa, ob) = (self.nodes[a.index()].object, self.nodes[b.index()].object);
+        self.objects[self.common_ancestor(oa, ob) as usize]
+            .distance
+            .max(DEFAULT_SAME_NODE)
+    }
+
+    /// The levels at which the tree branches, root first.
+    #[must_use]
+    pub fn levels(&self) -> Vec<Level> {
+        let mut levels: Vec<(u32, Level)> = Vec::new();
+        for object in &self.objects {
+            let arity = object.children.len();
+            if arity < 2 {
+                continue;
+            }
+            let at = match levels.iter().position(|(depth, _)| *depth == object.depth) {
+                Some(at) => at,
+                None => {
+                    let child = &self.objects[object.children[0] as usize];
+                    let level = Level {
+                        kind: object.kind,
+                        child_kind: child.kind,
+                        arity: (arity, arity),
+                    };
+                    levels.push((object.depth, level));
+                    levels.len() - 1
+                }
+            };
+            let range = &mut levels[at].1.arity;
+            *range = (range.0.min(arity), range.1.max(arity));
+        }
+        levels.sort_by_key(|(depth, _)| *depth);
+        levels.into_iter().map(|(_, level)| level).collect()
+    }
+
+    /// The same machine with the distance of each branching level given, root first: two PUs are as
+    /// far apart as the level of their lowest common ancestor says. Replaces any node matrix.
+    ///
+    /// # Errors
+    /// A sentence that names both counts if `distances` does not have one value per level, or the
+    /// value that is not a finite number of at least 0.
+    pub fn with_level_distances(mut self, distances: &[f64]) -> Result<Self, String> {
+        let mut depths: Vec<u32> = self
+            .objects
+            .iter()
+            .filter(|object| object.children.len() > 1)
+            .map(|object| object.depth)
+            .collect();
+        depths.sort_unstable();
+        depths.dedup();
+        if depths.len() != distances.len() {
+            return Err(format!(
+                "{} distances given, but the machine branches at {} levels",
+                distances.len(),
+                depths.len()
+            ));
+        }
+        if let Some(bad) = distances.iter().find(|d| !d.is_finite() || **d < 0.0) {
+            return Err(format!(
+                "distance {bad} is not a finite number of at least 0"
+            ));
+        }
+        self.node_matrix = None;
+        for object in &mut self.objects {
+            if let Ok(level) = depths.binary_search(&object.depth) {
+                object.distance = distances[level];
+            }
+        }
+        Ok(self)
+    }
+
+    /// The same machine with nodes x nodes distances given, row after row.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with the matrix.
+    pub fn with_node_distances(mut self, matrix: Vec<f64>) -> Result<Self, String> {
+        let nodes = self.nodes.len();
+        if matrix.len() != nodes * nodes {
+            return Err(format!(
+                "{} distances given, a machine of {nodes} nodes needs {}",
+                matrix.len(),
+                nodes * nodes
+            ));
+        }
+        if let Some(bad) = matrix.iter().find(|d| !d.is_finite() || **d < 0.0) {
+            return Err(format!(
+                "distance {bad} is not a finite number of at least 0"
+            ));
+        }
+        self.node_matrix = Some(matrix);
+        Ok(self)
+    }
+
+    /// Digest of structure and kernel numbers, 16 hexadecimal digits: two machines with the same
+    /// digest give the same meaning to every PU and node of a plan. Memory sizes are left out (they
+    /// change a little with every kernel).
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        // FNV-1a, 64 bit: stable across runs, platforms and releases.
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        let mut eat = |word: u64| {
+            for byte in word.to_le_bytes() {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        };
+        for object in &self.objects {
+            // Caches differ in what hypervisors tell; the shape that carries PUs is what counts.
+            if !matches!(object.kind, ObjectKind::Cache(_)) {
+                eat(u64::from(object.pus.start) << 32 | u64::from(object.pus.end));
+            }
+        }
+        for pu in &self.pus {
+            eat(u64::from(pu.os.0) << 32 | u64::from(pu.node.0));
+        }
+        for node in &self.nodes {
+            eat(u64::from(node.os.0));
+        }
+        format!("{hash:016x}")
+    }
+
+    /// One line for people: nodes, cores, PUs.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let cores = self
+            .objects
+            .iter()
+            .filter(|object| object.kind == ObjectKind::Core)
+            .count()
+            .max(1);
+        let plural = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
+        format!(
+            "{}, {}, {}",
+            plural(self.nodes.len(), "node"),
+            plural(cores, "core"),
+            plural(self.pus.len(), "PU")
+        )
+    }
+
+    /// Fills in `distance` of every object from what is shared below it. Called once after building.
+    pub(crate) fn set_default_distances(&mut self) {
+        for at in 0..self.objects.len() {
+            let pus = self.objects[at].pus.clone();
+            let home = |pu: u32| self.pus[pu as usize].node;
+            let one_node = pus.clone().all(|pu| home(pu) == home(pus.start));
+            self.objects[at].distance = if !one_node {
+                match self.objects[at].kind {
+                    // Nodes of one package (sub-NUMA clusters) are nearer than those of two.
+                    ObjectKind::Package | ObjectKind::Die | ObjectKind::Cache(_) => 12.0,
+                    ObjectKind::Host => DEFAULT_REMOTE,
+                    ObjectKind::Switch => 100.0,
+                    _ => DEFAULT_REMOTE,
+                }
+            } else {
+                match self.objects[at].kind {
+                    ObjectKind::Core | ObjectKind::Pu | ObjectKind::Cache(1) => DEFAULT_SAME_CORE,
+                    ObjectKind::Cache(2) => 2.0,
+                    ObjectKind::Cache(_) => DEFAULT_SAME_CACHE,
+                    _ => DEFAULT_SAME_NODE,
+                }
+            };
+        }
+    }
+}
