@@ -16,17 +16,20 @@ pub enum Layer {
     SharedLine,
     /// The accessor differs from one of the line's last two accessors (numalize); undirected.
     LastTwo,
-    /// A message of an MPI program; directed.
+    /// A message an MPI program sends itself: point-to-point or one-sided; directed.
     Message,
+    /// A message that an MPI library sends inside a collective operation; directed.
+    Collective,
 }
 
 impl Layer {
     /// Every layer, in the order they are listed to users.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::WriteRead,
         Self::SharedLine,
         Self::LastTwo,
         Self::Message,
+        Self::Collective,
     ];
 
     /// The name in profile tables and on the command line.
@@ -37,6 +40,7 @@ impl Layer {
             Self::SharedLine => "shared_line",
             Self::LastTwo => "last_two",
             Self::Message => "message",
+            Self::Collective => "collective",
         }
     }
 
@@ -49,7 +53,7 @@ impl Layer {
     /// Whether `(src, dst)` and `(dst, src)` mean different things in this layer.
     #[must_use]
     pub fn is_directed(self) -> bool {
-        matches!(self, Self::WriteRead | Self::Message)
+        matches!(self, Self::WriteRead | Self::Message | Self::Collective)
     }
 }
 
