@@ -82,6 +82,16 @@ impl From<numaloc_topology::TopologyError> for CliError {
     }
 }
 
+impl From<numaloc_formats::FormatError> for CliError {
+    fn from(error: numaloc_formats::FormatError) -> Self {
+        let hint = error.hint();
+        Self {
+            hint: hint.map(str::to_owned),
+            ..Self::tool(error)
+        }
+    }
+}
+
 /// The name among `known` that `given` most likely meant, if any is close.
 pub fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known

@@ -1,0 +1,103 @@
+//! What can be wrong with a file.
+
+use std::path::{Path, PathBuf};
+
+/// Why a file was not read or written. One line: what was tried, on what, found, expected.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// The system refused.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried: `read`, `write`, `create`, `rename`.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// Something of another kind lies there.
+    #[error("{} is not a {expected}: {found}", path.display())]
+    WrongKind {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        found: String,
+        /// What it should be: `numaloc profile`, `numaloc plan`.
+        expected: &'static str,
+    },
+    /// Of the right kind, but its content does not hold together.
+    #[error("cannot read {}: {place}: found {found}, expected {expected}", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Line, column or row.
+        place: String,
+        /// What stands there.
+        found: String,
+        /// What should.
+        expected: String,
+    },
+    /// Written by a later release.
+    #[error("cannot read {}: format version {found}, this numaloc reads up to {supported}", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+        /// The newest version we read.
+        supported: u64,
+    },
+    /// The output is there already and nobody said to replace it.
+    #[error("cannot write {}: it exists", path.display())]
+    Exists {
+        /// The output.
+        path: PathBuf,
+    },
+}
+
+impl FormatError {
+    /// An I/O failure.
+    pub fn io(action: &'static str, path: &Path, source: std::io::Error) -> Self {
+        Self::Io {
+            action,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    /// Content that does not hold together.
+    pub fn corrupt(
+        path: &Path,
+        place: impl Into<String>,
+        found: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> Self {
+        Self::Corrupt {
+            path: path.to_owned(),
+            place: place.into(),
+            found: one_line(found.into()),
+            expected: expected.into(),
+        }
+    }
+
+    /// What a user can do about it, where there is something.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Exists { .. } => Some("--force to replace it, or another name with -o"),
+            Self::Newer { .. } => Some("a newer numaloc"),
+            Self::WrongKind { expected, .. } if *expected == "numaloc profile" => {
+                Some("a folder made by `numaloc record -o NAME.numaloc -- CMD`")
+            }
+            Self::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+                Some("free some space, or write to another disk with -o")
+            }
+            _ => None,
+        }
+    }
+}
+
+fn one_line(text: String) -> String {
+    text.replace('\n', " ")
+}

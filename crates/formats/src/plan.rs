@@ -1,0 +1,452 @@
+//! `plan.json`. Format: `docs/formats/plan.md`.
+//!
+//! Bump [`VERSION`] when a field changes its meaning; readers ignore fields they do not know.
+
+use std::fs;
+use std::path::Path;
+
+use numaloc_model::plan::{
+    ObjectKey, PagePlan, PhasePlan, Plan, Predicted, Provenance, ThreadPlan,
+};
+use numaloc_model::profile::ObjectKind;
+use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
+use serde::{Deserialize, Serialize};
+
+use crate::error::FormatError;
+
+/// Version written to the file.
+pub const VERSION: u64 = 1;
+const FORMAT: &str = "numaloc-plan";
+const KIND: &str = "numaloc plan";
+/// Larger than any honest plan: refuse before reading it into memory.
+const MAX_BYTES: u64 = 4 << 30;
+
+#[derive(Serialize, Deserialize)]
+struct PlanFile {
+    format: String,
+    version: u64,
+    machine: MachineFile,
+    provenance: ProvenanceFile,
+    predicted: PredictedFile,
+    page_size_bytes: u64,
+    threads: Vec<ThreadFile>,
+    #[serde(default)]
+    objects: Vec<ObjectFile>,
+    #[serde(default)]
+    pages: Vec<PagesFile>,
+    #[serde(default)]
+    schedule: Vec<PhaseFile>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct MachineFile {
+    name: String,
+    fingerprint: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ProvenanceFile {
+    thread_policy: String,
+    page_policy: String,
+    parameters: Vec<(String, String)>,
+    command: Vec<String>,
+    tool: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PredictedFile {
+    cost: f64,
+    remote: f64,
+    total: f64,
+    node_imbalance: f64,
+    remote_accesses: u64,
+    accesses: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ThreadFile {
+    path: String,
+    pu: u32,
+    os_pu: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ObjectFile {
+    kind: String,
+    name: String,
+    creator: Option<String>,
+    size_bytes: u64,
+    order: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PagesFile {
+    object: u32,
+    first_page: u64,
+    pages: u64,
+    node: u32,
+    os_node: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PhaseFile {
+    at: f64,
+    #[serde(default)]
+    threads: Vec<ThreadFile>,
+    #[serde(default)]
+    pages: Vec<PagesFile>,
+}
+
+/// The plan as JSON text, one line per thread and page range, ending in a newline.
+#[must_use]
+pub fn to_json(plan: &Plan) -> String {
+    let mut text = serde_json::to_string_pretty(&file_of(plan)).expect("plain data serialises");
+    text.push('\n');
+    text
+}
+
+/// Writes a plan so that it appears complete or not at all.
+///
+/// # Errors
+/// [`FormatError::Exists`] if the file is there and `force` is not set; [`FormatError::Io`].
+pub fn write(plan: &Plan, path: &Path, force: bool) -> Result<(), FormatError> {
+    if !force && path.symlink_metadata().is_ok() {
+        return Err(FormatError::Exists {
+            path: path.to_owned(),
+        });
+    }
+    crate::atomic::write_file(path, to_json(plan).as_bytes())
+}
+
+/// Reads a plan.
+///
+/// # Errors
+/// [`FormatError`] with line and column, or the field that does not hold together.
+pub fn read(path: &Path) -> Result<Plan, FormatError> {
+    let io = |error| FormatError::io("read", path, error);
+    let about = fs::metadata(path).map_err(io)?;
+    let wrong = |found: String| FormatError::WrongKind {
+        path: path.to_owned(),
+        found,
+        expected: KIND,
+    };
+    if about.is_dir() {
+        return Err(wrong("a folder, not a file".to_owned()));
+    }
+    if about.len() > MAX_BYTES {
+        return Err(wrong(format!("{} bytes long", about.len())));
+    }
+    let bytes = fs::read(path).map_err(io)?;
+    // What it is before what is wrong with it: any JSON may be given to us by mistake.
+    #[derive(Deserialize)]
+    struct Head {
+        format: Option<String>,
+        version: Option<u64>,
+    }
+    let parse_error = |error: serde_json::Error| {
+        FormatError::corrupt(
+            path,
+            format!("line {}, column {}", error.line(), error.column()),
+            error.to_string(),
+            "the fields of docs/formats/plan.md",
+        )
+    };
+    let head: Head = serde_json::from_slice(&bytes).map_err(parse_error)?;
+    if head.format.as_deref() != Some(FORMAT) {
+        return Err(wrong(format!(
+            "its format is {}",
+            head.format
+                .map_or("not given".to_owned(), |format| format!("{format:?}"))
+        )));
+    }
+    if head.version.unwrap_or(0) > VERSION {
+        return Err(FormatError::Newer {
+            path: path.to_owned(),
+            found: head.version.unwrap_or(0),
+            supported: VERSION,
+        });
+    }
+    let file: PlanFile = serde_json::from_slice(&bytes).map_err(parse_error)?;
+    plan_of(file, path)
+}
+
+fn file_of(plan: &Plan) -> PlanFile {
+    let p = &plan.provenance;
+    PlanFile {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        machine: MachineFile {
+            name: plan.machine.clone(),
+            fingerprint: plan.fingerprint.clone(),
+        },
+        provenance: ProvenanceFile {
+            thread_policy: p.thread_policy.clone(),
+            page_policy: p.page_policy.clone(),
+            parameters: p.parameters.clone(),
+            command: p.command.clone(),
+            tool: p.tool.clone(),
+        },
+        predicted: PredictedFile {
+            cost: plan.predicted.cost,
+            remote: plan.predicted.remote,
+            total: plan.predicted.total,
+            node_imbalance: plan.predicted.node_imbalance,
+            remote_accesses: plan.predicted.remote_accesses,
+            accesses: plan.predicted.accesses,
+        },
+        page_size_bytes: plan.page_size,
+        threads: plan.threads.iter().map(thread_file).collect(),
+        objects: plan
+            .objects
+            .iter()
+            .map(|object| ObjectFile {
+                kind: object.kind.name().to_owned(),
+                name: object.name.clone(),
+                creator: object.creator.clone(),
+                size_bytes: object.size,
+                order: object.order,
+            })
+            .collect(),
+        pages: plan.pages.iter().map(pages_file).collect(),
+        schedule: plan
+            .schedule
+            .iter()
+            .map(|phase| PhaseFile {
+                at: phase.at,
+                threads: phase.threads.iter().map(thread_file).collect(),
+                pages: phase.pages.iter().map(pages_file).collect(),
+            })
+            .collect(),
+    }
+}
+
+fn thread_file(thread: &ThreadPlan) -> ThreadFile {
+    ThreadFile {
+        path: thread.path.clone(),
+        pu: thread.pu.0,
+        os_pu: thread.os_pu.0,
+    }
+}
+
+fn pages_file(pages: &PagePlan) -> PagesFile {
+    PagesFile {
+        object: pages.object,
+        first_page: pages.first_page,
+        pages: pages.pages,
+        node: pages.node.0,
+        os_node: pages.os_node.0,
+    }
+}
+
+fn plan_of(file: PlanFile, path: &Path) -> Result<Plan, FormatError> {
+    let objects: Vec<ObjectKey> = file
+        .objects
+        .into_iter()
+        .enumerate()
+        .map(|(at, object)| {
+            let kind = ObjectKind::from_name(&object.kind).ok_or_else(|| {
+                FormatError::corrupt(
+                    path,
+                    format!("objects[{at}].kind"),
+                    format!("{:?}", object.kind),
+                    "static, heap, mapping, stack or shared",
+                )
+            })?;
+            Ok(ObjectKey {
+                kind,
+                name: object.name,
+                creator: object.creator,
+                size: object.size_bytes,
+                order: object.order,
+            })
+        })
+        .collect::<Result<_, FormatError>>()?;
+    if !file.page_size_bytes.is_power_of_two() || file.page_size_bytes > 1 << 34 {
+        return Err(FormatError::corrupt(
+            path,
+            "page_size_bytes",
+            file.page_size_bytes.to_string(),
+            "a power of two",
+        ));
+    }
+    let pages_plan = |field: &str, rows: Vec<PagesFile>| {
+        rows.into_iter()
+            .enumerate()
+            .map(|(at, row)| {
+                if row.object as usize >= objects.len() {
+                    return Err(FormatError::corrupt(
+                        path,
+                        format!("{field}[{at}].object"),
+                        row.object.to_string(),
+                        format!("a number below {}", objects.len()),
+                    ));
+                }
+                let end = row.first_page.checked_add(row.pages);
+                if end
+                    .and_then(|end| end.checked_mul(file.page_size_bytes))
+                    .is_none()
+                {
+                    return Err(FormatError::corrupt(
+                        path,
+                        format!("{field}[{at}]"),
+                        format!("{} pages from page {}", row.pages, row.first_page),
+                        "a range within 64-bit addresses",
+                    ));
+                }
+                Ok(PagePlan {
+                    object: row.object,
+                    first_page: row.first_page,
+                    pages: row.pages,
+                    node: LogicalNode(row.node),
+                    os_node: OsNode(row.os_node),
+                })
+            })
+            .collect::<Result<Vec<_>, _>>()
+    };
+    let threads_plan = |rows: Vec<ThreadFile>| {
+        rows.into_iter()
+            .map(|row| ThreadPlan {
+                path: row.path,
+                pu: LogicalPu(row.pu),
+                os_pu: OsPu(row.os_pu),
+            })
+            .collect::<Vec<_>>()
+    };
+    let pages = pages_plan("pages", file.pages)?;
+    let mut schedule = Vec::with_capacity(file.schedule.len().min(1 << 16));
+    for (at, phase) in file.schedule.into_iter().enumerate() {
+        if !(0.0..=1.0).contains(&phase.at) {
+            return Err(FormatError::corrupt(
+                path,
+                format!("schedule[{at}].at"),
+                phase.at.to_string(),
+                "a share from 0 to 1",
+            ));
+        }
+        schedule.push(PhasePlan {
+            at: phase.at,
+            threads: threads_plan(phase.threads),
+            pages: pages_plan(&format!("schedule[{at}].pages"), phase.pages)?,
+        });
+    }
+    Ok(Plan {
+        machine: file.machine.name,
+        fingerprint: file.machine.fingerprint,
+        provenance: Provenance {
+            thread_policy: file.provenance.thread_policy,
+            page_policy: file.provenance.page_policy,
+            parameters: file.provenance.parameters,
+            command: file.provenance.command,
+            tool: file.provenance.tool,
+        },
+        predicted: Predicted {
+            cost: file.predicted.cost,
+            remote: file.predicted.remote,
+            total: file.predicted.total,
+            node_imbalance: file.predicted.node_imbalance,
+            remote_accesses: file.predicted.remote_accesses,
+            accesses: file.predicted.accesses,
+        },
+        page_size: file.page_size_bytes,
+        threads: threads_plan(file.threads),
+        objects,
+        pages,
+        schedule,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        Plan {
+            machine: "numa4x4".into(),
+            fingerprint: "00aa".into(),
+            provenance: Provenance {
+                thread_policy: "deloc".into(),
+                page_policy: "locality".into(),
+                parameters: vec![("seed".into(), "1".into())],
+                command: vec!["./app".into()],
+                tool: "numaloc 0.1.0".into(),
+            },
+            predicted: Predicted {
+                cost: 1.5,
+                remote: 2.0,
+                total: 4.0,
+                node_imbalance: 1.0,
+                remote_accesses: 3,
+                accesses: 9,
+            },
+            page_size: 4096,
+            threads: vec![ThreadPlan {
+                path: "0".into(),
+                pu: LogicalPu(3),
+                os_pu: OsPu(5),
+            }],
+            objects: vec![ObjectKey {
+                kind: ObjectKind::Mapping,
+                name: "anonymous".into(),
+                creator: Some("0".into()),
+                size: 8192,
+                order: 2,
+            }],
+            pages: vec![PagePlan {
+                object: 0,
+                first_page: 1,
+                pages: 1,
+                node: LogicalNode(2),
+                os_node: OsNode(2),
+            }],
+            schedule: vec![PhasePlan {
+                at: 0.5,
+                threads: vec![],
+                pages: vec![],
+            }],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plan.json");
+        write(&plan(), &path, false).unwrap();
+        assert_eq!(read(&path).unwrap(), plan());
+        assert!(matches!(
+            write(&plan(), &path, false),
+            Err(FormatError::Exists { .. })
+        ));
+    }
+
+    #[test]
+    fn broken_plans_are_refused_with_their_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plan.json");
+        let good = to_json(&plan());
+        for (from, to, says) in [
+            (
+                "\"object\": 0",
+                "\"object\": 7",
+                "pages[0].object: found 7, expected a number below 1",
+            ),
+            ("\"mapping\"", "\"map\"", "objects[0].kind"),
+            ("\"at\": 0.5", "\"at\": 5", "schedule[0].at"),
+            ("\"version\": 1", "\"version\": 2", "format version 2"),
+            ("numaloc-plan", "other", "is not a numaloc plan"),
+            (
+                "\"first_page\": 1",
+                "\"first_page\": 18446744073709551615",
+                "64-bit",
+            ),
+            ("\"threads\": [", "\"threads\": [[", "line "),
+        ] {
+            fs::write(&path, good.replace(from, to)).unwrap();
+            let error = read(&path).unwrap_err().to_string();
+            assert!(error.contains(says) && !error.contains('\n'), "{error}");
+        }
+        for cut in (0..good.len() - 2).step_by(13) {
+            fs::write(&path, &good[..cut]).unwrap();
+            assert!(read(&path).is_err());
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! The profile: a folder of Parquet tables and `meta.json`. Format: `docs/formats/profile.md`.
+//!
+//! Bump [`VERSION`] when a column changes its meaning or is no longer written; new columns and tables
+//! need no new version, because readers ignore what they do not know.
+
+use std::fs;
+use std::path::Path;
+
+use numaloc_model::profile::{CommRow, Object, ObjectKind, PageSliceRow, Slice, Thread};
+use numaloc_model::{Layer, ObjectIdx, Profile, SliceIdx, ThreadIdx};
+
+use crate::atomic::write_folder;
+use crate::columns::{self, Source, Table};
+use crate::error::FormatError;
+
+mod meta;
+mod pages;
+
+/// Version written to `meta.json`.
+pub const VERSION: u64 = 1;
+/// What `meta.json` calls itself.
+const FORMAT: &str = "numaloc-profile";
+const KIND: &str = "numaloc profile";
+
+/// Which large tables a reader wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// `page_slices`: one row per slice, page and thread, often the largest table by far.
+    pub page_slices: bool,
+}
+
+/// Writes a profile folder so that it appears complete or not at all.
+///
+/// # Errors
+/// [`FormatError::Exists`] if the folder is there and `force` is not set, or is there and is no
+/// profile; [`FormatError::Io`] if the disk refuses.
+pub fn write(profile: &Profile, folder: &Path, force: bool) -> Result<(), FormatError> {
+    let replaceable = force && folder.join("meta.json").is_file();
+    write_folder(folder, replaceable, |to| {
+        write_threads(profile, &to.join("threads.parquet"))?;
+        write_slices(profile, &to.join("slices.parquet"))?;
+        write_communication(profile, &to.join("communication.parquet"))?;
+        write_objects(profile, &to.join("objects.parquet"))?;
+        pages::write(profile, &to.join("pages.parquet"))?;
+        pages::write_slices(profile, &to.join("page_slices.parquet"))?;
+        // Last: a folder without it is no profile.
+        meta::write(profile, &to.join("meta.json"))
+    })
+}
+
+/// Reads a whole profile.
+///
+/// # Errors
+/// [`FormatError`] says which file, where in it, what was found and what was expected.
+pub fn read(folder: &Path) -> Result<Profile, FormatError> {
+    read_parts(folder, Parts { page_slices: true })
+}
+
+/// Reads a profile without the tables that `parts` leaves out.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_parts(folder: &Path, parts: Parts) -> Result<Profile, FormatError> {
+    check_folder(folder)?;
+    let meta = meta::read(&folder.join("meta.json"))?;
+    let threads = read_threads(&folder.join("threads.parquet"))?;
+    let slices = read_slices(&folder.join("slices.parquet"))?;
+    let objects = read_objects(&folder.join("objects.parquet"), threads.len())?;
+    let pages = pages::read(
+        &folder.join("pages.parquet"),
+        meta.page_size,
+        threads.len(),
+        objects.len(),
+    )?;
+    let page_slices = if parts.page_slices {
+        pages::read_slices(
+            &folder.join("page_slices.parquet"),
+            &pages,
+            threads.len(),
+            slices.len(),
+        )?
+    } else {
+        Vec::new()
+    };
+    let communication = read_communication(
+        &folder.join("communication.parquet"),
+        threads.len(),
+        slices.len(),
+    )?;
+    Ok(Profile {
+        meta: meta.meta,
+        threads,
+        slices,
+        communication,
+        pages,
+        page_slices,
+        objects,
+    })
+}
+
+fn check_folder(folder: &Path) -> Result<(), FormatError> {
+    let wrong = |found: &str| FormatError::WrongKind {
+        path: folder.to_owned(),
+        found: found.to_owned(),
+        expected: KIND,
+    };
+    let about = fs::metadata(folder).map_err(|error| FormatError::io("read", folder, error))?;
+    if !about.is_dir() {
+        return Err(wrong("a file, not a folder"));
+    }
+    if !folder.join("meta.json").is_file() {
+        return Err(wrong("it holds no meta.json"));
+    }
+    Ok(())
+}
+
+fn write_threads(profile: &Profile, path: &Path) -> Result<(), FormatError> {
+    let t = &profile.threads;
+    columns::write(
+        path,
+        t.len(),
+        &[
+            ("thread", Source::U32(Box::new(|i| i as u32))),
+            ("path", Source::Text(Box::new(|i| &t[i].path))),
+            (
+                "label",
+                Source::MaybeText(Box::new(|i| t[i].label.as_deref())),
+            ),
+            ("pid", Source::U32(Box::new(|i| t[i].pid))),
+            ("tid", Source::U32(Box::new(|i| t[i].tid))),
+            (
+                "rank",
+                Source::MaybeU64(Box::new(|i| t[i].rank.map(u64::from))),
+            ),
+            ("start", Source::U64(Box::new(|i| t[i].start))),
+            ("end", Source::U64(Box::new(|i| t[i].end))),
+            ("accesses", Source::U64(Box::new(|i| t[i].accesses))),
+            ("read_bytes", Source::U64(Box::new(|i| t[i].read_bytes))),
+            ("write_bytes", Source::U64(Box::new(|i| t[i].write_bytes))),
+            (
+                "dram_bytes",
+                Source::MaybeU64(Box::new(|i| t[i].dram_bytes)),
+            ),
+        ],
+    )
+}
+
+fn read_threads(path: &Path) -> Result<Vec<Thread>, FormatError> {
+    let table = Table::open(path)?;
+    let index = table.u32("thread")?;
+    let paths = table.text("path", "UTF-8 text", |text| Some(text.to_owned()))?;
+    let labels = table.maybe_text("label")?;
+    let (pids, tids) = (table.u32("pid")?, table.u32("tid")?);
+    let ranks = table.maybe_u64("rank")?;
+    let (starts, ends) = (table.u64("start")?, table.u64("end")?);
+    let accesses = table.u64("accesses")?;
+    let (reads, writes) = (table.u64("read_bytes")?, table.u64("write_bytes")?);
+    let dram = table.maybe_u64("dram_bytes")?;
+    let rows = same_rows(
+        path,
+        &[
+            index.len(),
+            paths.len(),
+            labels.len(),
+            pids.len(),
+            tids.len(),
+            ranks.len(),
+            starts.len(),
+            ends.len(),
+            accesses.len(),
+            reads.len(),
+            writes.len(),
+            dram.len(),
+        ],
+    )?;
+    dense(path, "thread", &index)?;
+    Ok((0..rows)
+        .map(|i| Thread {
+            path: paths[i].clone(),
+            label: labels[i].clone(),
+            pid: pids[i],
+            tid: tids[i],
+            rank: ranks[i].and_then(|rank| u32::try_from(rank).ok()),
+            start: starts[i],
+            end: ends[i],
+            accesses: accesses[i],
+            read_bytes: reads[i],
+            write_bytes: writes[i],
+            dram_bytes: dram[i],
+        })
+        .collect())
+}
+
+fn write_slices(profile: &Profile, path: &Path) -> Result<(), FormatError> {
+    let s = &profile.slices;
+    let clock = profile.meta.clock.name();
+    columns::write(
+        path,
+        s.len(),
+        &[
+            ("slice", Source::U32(Box::new(|i| i as u32))),
+            ("start", Source::U64(Box::new(|i| s[i].start))),
+            ("end", Source::U64(Box::new(|i| s[i].end))),
+            ("clock", Source::Text(Box::new(move |_| clock))),
+        ],
+    )
+}
+
+fn read_slices(path: &Path) -> Result<Vec<Slice>, FormatError> {
+    let table = Table::open(path)?;
+    let index = table.u32("slice")?;
+    let (starts, ends) = (table.u64("start")?, table.u64("end")?);
+    let rows = same_rows(path, &[index.len(), starts.len(), ends.len()])?;
+    dense(path, "slice", &index)?;
+    for row in 0..rows {
+        if ends[row] < starts[row] || (row > 0 && starts[row] < starts[row - 1]) {
+            return Err(FormatError::corrupt(
+                path,
+                format!("row {row}"),
+                format!("slice from {} to {}", starts[row], ends[row]),
+                "slices in time order that end after they start",
+            ));
+        }
+    }
+    Ok(starts
+        .into_iter()
+        .zip(ends)
+        .map(|(start, end)| Slice { start, end })
+        .collect())
+}
+
+fn write_communication(profile: &Profile, path: &Path) -> Result<(), FormatError> {
+    let c = &profile.communication;
+    columns::write(
+        path,
+        c.len(),
+        &[
+            ("slice", Source::U32(Box::new(|i| c[i].slice.0))),
+            ("src", Source::U32(Box::new(|i| c[i].src.0))),
+            ("dst", Source::U32(Box::new(|i| c[i].dst.0))),
+            ("layer", Source::Text(Box::new(|i| c[i].layer.name()))),
+            ("events", Source::U64(Box::new(|i| c[i].events))),
+            ("bytes", Source::U64(Box::new(|i| c[i].bytes))),
+        ],
+    )
+}
+
+fn read_communication(
+    path: &Path,
+    threads: usize,
+    slices: usize,
+) -> Result<Vec<CommRow>, FormatError> {
+    let table = Table::open(path)?;
+    let slice = table.u32("slice")?;
+    let (src, dst) = (table.u32("src")?, table.u32("dst")?);
+    let layer = table.text("layer", "a communication layer", Layer::from_name)?;
+    let (events, bytes) = (table.u64("events")?, table.u64("bytes")?);
+    let rows = same_rows(
+        path,
+        &[
+            slice.len(),
+            src.len(),
+            dst.len(),
+            layer.len(),
+            events.len(),
+            bytes.len(),
+        ],
+    )?;
+    in_range(path, "src", &src, threads)?;
+    in_range(path, "dst", &dst, threads)?;
+    in_range(path, "slice", &slice, slices)?;
+    Ok((0..rows)
+        .map(|i| CommRow {
+            slice: SliceIdx(slice[i]),
+            src: ThreadIdx(src[i]),
+            dst: ThreadIdx(dst[i]),
+            layer: layer[i],
+            events: events[i],
+            bytes: bytes[i],
+        })
+        .collect())
+}
+
+fn write_objects(profile: &Profile, path: &Path) -> Result<(), FormatError> {
+    let o = &profile.objects;
+    columns::write(
+        path,
+        o.len(),
+        &[
+            ("object", Source::U32(Box::new(|i| i as u32))),
+            ("kind", Source::Text(Box::new(|i| o[i].kind.name()))),
+            ("name", Source::Text(Box::new(|i| &o[i].name))),
+            ("size", Source::U64(Box::new(|i| o[i].size))),
+            ("order", Source::U32(Box::new(|i| o[i].order))),
+            (
+                "thread",
+                Source::MaybeU64(Box::new(|i| o[i].thread.map(|t| u64::from(t.0)))),
+            ),
+            ("base", Source::U64(Box::new(|i| o[i].base))),
+        ],
+    )
+}
+
+fn read_objects(path: &Path, threads: usize) -> Result<Vec<Object>, FormatError> {
+    let table = Table::open(path)?;
+    let index = table.u32("object")?;
+    let kind = table.text("kind", "an object kind", ObjectKind::from_name)?;
+    let name = table.text("name", "UTF-8 text", |text| Some(text.to_owned()))?;
+    let (size, order) = (table.u64("size")?, table.u32("order")?);
+    let thread = table.maybe_u64("thread")?;
+    let base = table.u64("base")?;
+    let rows = same_rows(
+        path,
+        &[
+            index.len(),
+            kind.len(),
+            name.len(),
+            size.len(),
+            order.len(),
+            thread.len(),
+            base.len(),
+        ],
+    )?;
+    dense(path, "object", &index)?;
+    let owners: Vec<u32> = thread
+        .iter()
+        .flatten()
+        .map(|&t| u32::try_from(t).unwrap_or(u32::MAX))
+        .collect();
+    in_range(path, "thread", &owners, threads)?;
+    Ok((0..rows)
+        .map(|i| Object {
+            kind: kind[i],
+            name: name[i].clone(),
+            size: size[i],
+            order: order[i],
+            thread: thread[i].map(|t| ThreadIdx(t as u32)),
+            base: base[i],
+        })
+        .collect())
+}
+
+/// All columns as long as the first.
+fn same_rows(path: &Path, lengths: &[usize]) -> Result<usize, FormatError> {
+    match lengths.iter().find(|&&length| length != lengths[0]) {
+        None => Ok(lengths[0]),
+        Some(other) => Err(FormatError::corrupt(
+            path,
+            "columns",
+            format!("{} and {other} rows", lengths[0]),
+            "columns of one length",
+        )),
+    }
+}
+
+/// Ids that count from 0 without gaps.
+fn dense(path: &Path, column: &str, ids: &[u32]) -> Result<(), FormatError> {
+    match ids
+        .iter()
+        .enumerate()
+        .find(|&(row, &id)| id as usize != row)
+    {
+        None => Ok(()),
+        Some((row, id)) => Err(FormatError::corrupt(
+            path,
+            format!("row {row}, column {column}"),
+            id.to_string(),
+            row.to_string(),
+        )),
+    }
+}
+
+/// Ids below `limit`.
+fn in_range(path: &Path, column: &str, ids: &[u32], limit: usize) -> Result<(), FormatError> {
+    match ids
+        .iter()
+        .enumerate()
+        .find(|&(_, &id)| id as usize >= limit)
+    {
+        None => Ok(()),
+        Some((row, id)) => Err(FormatError::corrupt(
+            path,
+            format!("row {row}, column {column}"),
+            id.to_string(),
+            format!("a number below {limit}"),
+        )),
+    }
+}
+
+/// A row of `page_slices` with its ids, shared with the pages module.
+fn page_slice(slice: u32, page: u32, thread: u32, accesses: u64) -> PageSliceRow {
+    PageSliceRow {
+        slice: SliceIdx(slice),
+        page,
+        thread: ThreadIdx(thread),
+        accesses,
+    }
+}
+
+/// An object id, shared with the pages module.
+fn object_id(id: u64) -> ObjectIdx {
+    ObjectIdx(id as u32)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! `meta.json`: where a profile came from and how far it can be trusted.
+
+use std::fs;
+use std::path::Path;
+
+use numaloc_model::Profile;
+use numaloc_model::profile::{Clock, Meta};
+use serde::{Deserialize, Serialize};
+
+use super::{FORMAT, KIND, VERSION};
+use crate::error::FormatError;
+
+/// Larger than any honest file: refuse before reading it into memory.
+const MAX_BYTES: u64 = 64 << 20;
+
+#[derive(Serialize, Deserialize)]
+struct MetaFile {
+    format: String,
+    version: u64,
+    tool: String,
+    command: Vec<String>,
+    frontend: String,
+    clock: String,
+    time_unit: String,
+    line_size_bytes: u64,
+    page_size_bytes: u64,
+    complete: bool,
+    #[serde(default)]
+    notes: Vec<String>,
+    #[serde(default = "exact")]
+    sampled: f64,
+}
+
+fn exact() -> f64 {
+    1.0
+}
+
+/// What the other tables need to know.
+pub(super) struct Read {
+    pub meta: Meta,
+    pub page_size: u64,
+}
+
+pub(super) fn write(profile: &Profile, path: &Path) -> Result<(), FormatError> {
+    let meta = &profile.meta;
+    let file = MetaFile {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        tool: concat!("numaloc ", env!("CARGO_PKG_VERSION")).to_owned(),
+        command: meta.command.clone(),
+        frontend: meta.frontend.clone(),
+        clock: meta.clock.name().to_owned(),
+        time_unit: meta.clock.unit().to_owned(),
+        line_size_bytes: meta.line_size,
+        page_size_bytes: profile.pages.page_size(),
+        complete: meta.complete,
+        notes: meta.notes.clone(),
+        sampled: meta.sampled,
+    };
+    let mut text = serde_json::to_string_pretty(&file).expect("plain data serialises");
+    text.push('\n');
+    crate::atomic::write_file(path, text.as_bytes())
+}
+
+pub(super) fn read(path: &Path) -> Result<Read, FormatError> {
+    let io = |error| FormatError::io("read", path, error);
+    let length = fs::metadata(path).map_err(io)?.len();
+    if length > MAX_BYTES {
+        return Err(FormatError::corrupt(
+            path,
+            "size",
+            format!("{length} bytes"),
+            format!("at most {MAX_BYTES}"),
+        ));
+    }
+    let text = fs::read_to_string(path).map_err(io)?;
+    let file: MetaFile = serde_json::from_str(&text).map_err(|error| {
+        FormatError::corrupt(
+            path,
+            format!("line {}, column {}", error.line(), error.column()),
+            error.to_string(),
+            "the fields of docs/formats/profile.md",
+        )
+    })?;
+    if file.format != FORMAT {
+        return Err(FormatError::WrongKind {
+            path: path.to_owned(),
+            found: format!("its format is {:?}", file.format),
+            expected: KIND,
+        });
+    }
+    if file.version > VERSION {
+        return Err(FormatError::Newer {
+            path: path.to_owned(),
+            found: file.version,
+            supported: VERSION,
+        });
+    }
+    let bad = |field: &str, found: String, expected: &str| {
+        FormatError::corrupt(path, field.to_owned(), found, expected)
+    };
+    let clock = [Clock::Wall, Clock::Virtual]
+        .into_iter()
+        .find(|clock| clock.name() == file.clock)
+        .ok_or_else(|| {
+            bad(
+                "clock",
+                format!("{:?}", file.clock),
+                "\"wall\" or \"virtual\"",
+            )
+        })?;
+    if !file.page_size_bytes.is_power_of_two()
+        || !(1 << 9..=1 << 34).contains(&file.page_size_bytes)
+    {
+        return Err(bad(
+            "page_size_bytes",
+            file.page_size_bytes.to_string(),
+            "a power of two from 512 B to 16 GiB",
+        ));
+    }
+    if !(file.sampled > 0.0 && file.sampled <= 1.0) {
+        return Err(bad(
+            "sampled",
+            file.sampled.to_string(),
+            "above 0, at most 1",
+        ));
+    }
+    Ok(Read {
+        meta: Meta {
+            command: file.command,
+            frontend: file.frontend,
+            clock,
+            line_size: file.line_size_bytes,
+            complete: file.complete,
+            notes: file.notes,
+            sampled: file.sampled,
+        },
+        page_size: file.page_size_bytes,
+    })
+}

@@ -1,0 +1,179 @@
+//! The tables `pages` and `page_slices`.
+
+use std::path::Path;
+
+use numaloc_model::pages::{PageHead, PageUsage, ThreadAccess};
+use numaloc_model::profile::PageSliceRow;
+use numaloc_model::{PageNumber, Profile, ThreadIdx};
+
+use super::{in_range, object_id, page_slice, same_rows};
+use crate::columns::{self, Source, Table};
+use crate::error::FormatError;
+
+/// One row per page and thread; a page's rows stand together.
+pub(super) fn write(profile: &Profile, path: &Path) -> Result<(), FormatError> {
+    let usage = &profile.pages;
+    let mut rows: Vec<(u32, ThreadAccess)> = Vec::new();
+    for (at, page) in usage.pages().iter().enumerate() {
+        rows.extend(
+            usage
+                .accesses(page)
+                .iter()
+                .map(|access| (at as u32, *access)),
+        );
+    }
+    let page = |row: usize| &usage.pages()[rows[row].0 as usize];
+    let first = |row: usize| page(row).first_touch == Some(rows[row].1.thread);
+    columns::write(
+        path,
+        rows.len(),
+        &[
+            ("page", Source::U64(Box::new(|i| page(i).number.0))),
+            (
+                "object",
+                Source::MaybeU64(Box::new(|i| page(i).object.map(|o| u64::from(o.0)))),
+            ),
+            (
+                "object_page",
+                Source::U64(Box::new(|i| page(i).object_page)),
+            ),
+            ("thread", Source::U32(Box::new(|i| rows[i].1.thread.0))),
+            ("reads", Source::U64(Box::new(|i| rows[i].1.reads))),
+            ("writes", Source::U64(Box::new(|i| rows[i].1.writes))),
+            ("first_touch", Source::Bool(Box::new(first))),
+            (
+                "first_touch_time",
+                Source::U64(Box::new(|i| page(i).first_touch_time)),
+            ),
+        ],
+    )
+}
+
+pub(super) fn read(
+    path: &Path,
+    page_size: u64,
+    threads: usize,
+    objects: usize,
+) -> Result<PageUsage, FormatError> {
+    let table = Table::open(path)?;
+    let page = table.u64("page")?;
+    let object = table.maybe_u64("object")?;
+    let object_page = table.u64("object_page")?;
+    let thread = table.u32("thread")?;
+    let (reads, writes) = (table.u64("reads")?, table.u64("writes")?);
+    let first = table.bool("first_touch")?;
+    let time = table.u64("first_touch_time")?;
+    let rows = same_rows(
+        path,
+        &[
+            page.len(),
+            object.len(),
+            object_page.len(),
+            thread.len(),
+            reads.len(),
+            writes.len(),
+            first.len(),
+            time.len(),
+        ],
+    )?;
+    in_range(path, "thread", &thread, threads)?;
+    let owners: Vec<u32> = object
+        .iter()
+        .flatten()
+        .map(|&o| u32::try_from(o).unwrap_or(u32::MAX))
+        .collect();
+    in_range(path, "object", &owners, objects)?;
+    // Other tools may have sorted the table their own way.
+    let mut order: Vec<usize> = (0..rows).collect();
+    if !page.is_sorted() {
+        order.sort_by_key(|&row| page[row]);
+    }
+    let mut usage = PageUsage::new(page_size);
+    let mut at = 0;
+    while at < rows {
+        let number = page[order[at]];
+        let end = at
+            + order[at..]
+                .iter()
+                .take_while(|&&row| page[row] == number)
+                .count();
+        let group = &order[at..end];
+        at = end;
+        usage.push(
+            PageHead {
+                number: PageNumber(number),
+                object: object[group[0]].map(object_id),
+                object_page: object_page[group[0]],
+                first_touch: group
+                    .iter()
+                    .find(|&&row| first[row])
+                    .map(|&row| ThreadIdx(thread[row])),
+                first_touch_time: time[group[0]],
+            },
+            group
+                .iter()
+                .map(|&row| ThreadAccess {
+                    thread: ThreadIdx(thread[row]),
+                    reads: reads[row],
+                    writes: writes[row],
+                })
+                .collect(),
+        );
+    }
+    Ok(usage)
+}
+
+pub(super) fn write_slices(profile: &Profile, path: &Path) -> Result<(), FormatError> {
+    let rows = &profile.page_slices;
+    let number = |i: usize| profile.pages.pages()[rows[i].page as usize].number.0;
+    columns::write(
+        path,
+        rows.len(),
+        &[
+            ("slice", Source::U32(Box::new(|i| rows[i].slice.0))),
+            ("page", Source::U64(Box::new(number))),
+            ("thread", Source::U32(Box::new(|i| rows[i].thread.0))),
+            ("accesses", Source::U64(Box::new(|i| rows[i].accesses))),
+        ],
+    )
+}
+
+pub(super) fn read_slices(
+    path: &Path,
+    usage: &PageUsage,
+    threads: usize,
+    slices: usize,
+) -> Result<Vec<PageSliceRow>, FormatError> {
+    let table = Table::open(path)?;
+    let slice = table.u32("slice")?;
+    let page = table.u64("page")?;
+    let thread = table.u32("thread")?;
+    let accesses = table.u64("accesses")?;
+    let rows = same_rows(
+        path,
+        &[slice.len(), page.len(), thread.len(), accesses.len()],
+    )?;
+    in_range(path, "slice", &slice, slices)?;
+    in_range(path, "thread", &thread, threads)?;
+    (0..rows)
+        .map(|row| {
+            let at = usage
+                .pages()
+                .binary_search_by_key(&page[row], |page| page.number.0)
+                .map_err(|_| {
+                    FormatError::corrupt(
+                        path,
+                        format!("row {row}, column page"),
+                        page[row].to_string(),
+                        "a page of the table `pages`",
+                    )
+                })?;
+            Ok(page_slice(
+                slice[row],
+                at as u32,
+                thread[row],
+                accesses[row],
+            ))
+        })
+        .collect()
+}

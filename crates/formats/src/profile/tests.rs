@@ -1,0 +1,202 @@
+use super::*;
+use numaloc_model::PageNumber;
+use numaloc_model::pages::{PageHead, PageUsage, ThreadAccess};
+use numaloc_model::profile::{Clock, Meta};
+
+/// A small profile with every column used, nulls included.
+pub(crate) fn small() -> Profile {
+    let thread = |n: u32| Thread {
+        path: format!("0.{n}"),
+        label: (n == 1).then(|| "runtime helper".to_owned()),
+        pid: 10,
+        tid: 10 + n,
+        rank: (n == 2).then_some(7),
+        start: 1,
+        end: u64::MAX,
+        accesses: 100,
+        read_bytes: 800,
+        write_bytes: 80,
+        dram_bytes: (n == 0).then_some(64),
+    };
+    let mut pages = PageUsage::new(4096);
+    for number in [3, 9] {
+        pages.push(
+            PageHead {
+                number: PageNumber(number),
+                object: (number == 9).then_some(ObjectIdx(0)),
+                object_page: number,
+                first_touch: Some(ThreadIdx(1)),
+                first_touch_time: number * 10,
+            },
+            vec![
+                ThreadAccess {
+                    thread: ThreadIdx(0),
+                    reads: 5,
+                    writes: 0,
+                },
+                ThreadAccess {
+                    thread: ThreadIdx(1),
+                    reads: 1,
+                    writes: number,
+                },
+            ],
+        );
+    }
+    let row = |slice, src, dst, layer| CommRow {
+        slice: SliceIdx(slice),
+        src: ThreadIdx(src),
+        dst: ThreadIdx(dst),
+        layer,
+        events: 3,
+        bytes: 24,
+    };
+    Profile {
+        meta: Meta {
+            command: vec!["./app".into(), "naïve \"arg\"".into()],
+            frontend: "qemu".into(),
+            clock: Clock::Virtual,
+            line_size: 64,
+            complete: false,
+            notes: vec!["cut short".into()],
+            sampled: 1.0,
+        },
+        threads: (0..3).map(thread).collect(),
+        slices: vec![Slice { start: 0, end: 50 }, Slice { start: 50, end: 90 }],
+        communication: vec![row(0, 0, 1, Layer::WriteRead), row(1, 2, 0, Layer::Message)],
+        pages,
+        page_slices: vec![page_slice(1, 1, 0, 5)],
+        objects: vec![Object {
+            kind: ObjectKind::Heap,
+            name: "[heap]".into(),
+            size: 1 << 20,
+            order: 0,
+            thread: Some(ThreadIdx(0)),
+            base: 0x5555_0000_0000,
+        }],
+    }
+}
+
+#[test]
+fn what_is_written_is_read_again_and_twice_gives_the_same_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (dir.path().join("a.numaloc"), dir.path().join("b.numaloc"));
+    let profile = small();
+    write(&profile, &a, false).unwrap();
+    write(&profile, &b, false).unwrap();
+    assert_eq!(read(&a).unwrap(), profile);
+    assert!(
+        read_parts(&a, Parts { page_slices: false })
+            .unwrap()
+            .page_slices
+            .is_empty()
+    );
+    for entry in fs::read_dir(&a).unwrap() {
+        let name = entry.unwrap().file_name();
+        assert_eq!(
+            fs::read(a.join(&name)).unwrap(),
+            fs::read(b.join(&name)).unwrap()
+        );
+    }
+}
+
+#[test]
+fn an_existing_folder_is_kept_unless_it_is_a_profile_and_force_is_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.numaloc");
+    write(&small(), &path, false).unwrap();
+    assert!(matches!(
+        write(&small(), &path, false),
+        Err(FormatError::Exists { .. })
+    ));
+    write(&small(), &path, true).unwrap();
+    let other = dir.path().join("precious");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("data"), "x").unwrap();
+    assert!(matches!(
+        write(&small(), &other, true),
+        Err(FormatError::Exists { .. })
+    ));
+    assert!(other.join("data").exists());
+    // Nothing is left beside the outputs.
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn what_is_no_profile_is_one_clear_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "x").unwrap();
+    let empty = dir.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    for (path, says) in [
+        (dir.path().join("missing"), "No such file"),
+        (file, "a file, not a folder"),
+        (empty, "holds no meta.json"),
+    ] {
+        let error = read(&path).unwrap_err().to_string();
+        assert!(error.contains(says) && !error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn every_truncation_and_bit_flip_is_refused_or_harmless_never_a_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.numaloc");
+    write(&small(), &path, false).unwrap();
+    std::panic::set_hook(Box::new(|_| {}));
+    for table in [
+        "threads",
+        "communication",
+        "pages",
+        "slices",
+        "objects",
+        "page_slices",
+    ] {
+        let file = path.join(format!("{table}.parquet"));
+        let good = fs::read(&file).unwrap();
+        for cut in (0..good.len()).step_by(37) {
+            fs::write(&file, &good[..cut]).unwrap();
+            let error = read(&path).unwrap_err().to_string();
+            assert!(error.contains(table) && !error.contains('\n'), "{error}");
+        }
+        for at in (0..good.len()).step_by(11) {
+            let mut bad = good.clone();
+            bad[at] ^= 0x55;
+            fs::write(&file, &bad).unwrap();
+            let _ = read(&path);
+        }
+        fs::write(&file, &good).unwrap();
+    }
+    let _ = std::panic::take_hook();
+    assert!(read(&path).is_ok());
+}
+
+#[test]
+fn ids_out_of_range_are_refused_with_row_and_column() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.numaloc");
+    let mut profile = small();
+    profile.communication[1].dst = ThreadIdx(99);
+    write(&profile, &path, false).unwrap();
+    let error = read(&path).unwrap_err().to_string();
+    assert!(
+        error.contains("row 1, column dst: found 99, expected a number below 3"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_newer_version_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.numaloc");
+    write(&small(), &path, false).unwrap();
+    let meta = path.join("meta.json");
+    let text = fs::read_to_string(&meta)
+        .unwrap()
+        .replace("\"version\": 1", "\"version\": 9");
+    fs::write(&meta, text).unwrap();
+    assert!(matches!(
+        read(&path),
+        Err(FormatError::Newer { found: 9, .. })
+    ));
+}
