@@ -1,0 +1,34 @@
+//! Page policies: which NUMA node should hold which page.
+//!
+//! Pure functions: page usage, thread mapping and machine in, placement out; no I/O, no clock,
+//! randomness only from the seed. A policy says which node it *wishes* for each page
+//! ([`PlacementPolicy::wish`]); what is common to all happens once, in [`place`]: merging access
+//! counts up to the page size, checking the input, and keeping every node's capacity.
+//!
+//! | policy | file | from |
+//! |---|---|---|
+//! | `first-touch` | `policies/first_touch.rs` | the operating system's default |
+//! | `next-touch` | `policies/next_touch.rs` | Goglin and Furmento 2009, as a static choice |
+//! | `random` | `policies/random.rs` | Diener et al. 2015 (locality vs. balance), section III-1 |
+//! | `interleave` | `policies/interleave.rs` | section III-2, equation 6 |
+//! | `locality` | `policies/locality.rs` | section III-3, equation 7 |
+//! | `balanced` | `policies/balanced.rs` | section III-4, algorithm 1 |
+//! | `mixed` | `policies/mixed.rs` | section III-5, equation 8 |
+//! | `marathe` | `policies/marathe.rs` | Marathe and Mueller 2006, as compared in OPT section 7.6 |
+//!
+//! Adding one: a file in `policies/` and a line in [`POLICIES`].
+
+#![forbid(unsafe_code)]
+
+mod capacity;
+mod place;
+mod policies;
+mod random;
+#[cfg(test)]
+mod test_support;
+mod view;
+
+pub use capacity::Spill;
+pub use place::{PlaceError, PlaceInput, Placed, place};
+pub use policies::{POLICIES, PlacementPolicy, policy};
+pub use view::View;

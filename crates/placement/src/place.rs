@@ -1,0 +1,286 @@
+//! The common frame of every page policy: check, merge to the page size, ask the policy, keep the
+//! capacities, and give every page of the profile its node.
+
+use numaloc_model::profile::PageSliceRow;
+use numaloc_model::{LogicalNode, Mapping, PageUsage, Placement, ThreadIdx};
+use numaloc_topology::Topology;
+
+use crate::capacity::settle;
+use crate::policies::PlacementPolicy;
+use crate::view::View;
+
+/// What a page policy is asked.
+#[derive(Clone, Debug)]
+pub struct PlaceInput<'a> {
+    /// Pages x threads access counts of the recorded run.
+    pub pages: &'a PageUsage,
+    /// Page accesses per slice (indexes into `pages`); may be empty. Only `next-touch` looks.
+    pub page_slices: &'a [PageSliceRow],
+    /// Where each thread runs.
+    pub mapping: &'a Mapping,
+    /// The machine.
+    pub topology: &'a Topology,
+    /// Bytes per page of the placement: a multiple of the profile's page size. Pages of the profile
+    /// that share a larger page get one node.
+    pub page_size: u64,
+    /// How many pages of `page_size` each node may hold (by logical node); `None`: what its memory
+    /// holds, without limit where the machine does not say.
+    pub capacity: Option<&'a [u64]>,
+    /// For `random` and `marathe`.
+    pub seed: u64,
+    /// For `mixed`: a page above this exclusivity (0..=1, strictly) goes to its main user.
+    pub min_exclusivity: f64,
+}
+
+impl<'a> PlaceInput<'a> {
+    /// With the profile's own page size, the nodes' memory as capacity, seed 0 and the paper's
+    /// minimum exclusivity of 0.90.
+    #[must_use]
+    pub fn new(pages: &'a PageUsage, mapping: &'a Mapping, topology: &'a Topology) -> Self {
+        Self {
+            pages,
+            page_slices: &[],
+            mapping,
+            topology,
+            page_size: pages.page_size(),
+            capacity: None,
+            seed: 0,
+            min_exclusivity: 0.90,
+        }
+    }
+}
+
+/// What a page policy answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// By page of [`PlaceInput::pages`] (the profile's pages, whatever the page size).
+    pub placement: Placement,
+    /// Pages (of the placement's page size) that did not fit on the node the policy chose.
+    pub spilled: u64,
+    /// What a person should know, one sentence each.
+    pub diagnostics: Vec<String>,
+}
+
+/// Why there is no placement. Each says what was found and what would be right.
+#[derive(Debug, thiserror::Error, PartialEq)]
+#[non_exhaustive]
+pub enum PlaceError {
+    /// The mapping lacks a thread that touches pages.
+    #[error("{thread} touches pages, but the mapping has only {mapped} threads")]
+    UnmappedThread {
+        /// The thread.
+        thread: ThreadIdx,
+        /// Threads of the mapping.
+        mapped: usize,
+    },
+    /// The mapping names a PU the machine does not have.
+    #[error("{thread} is mapped to PU {pu}, but the machine has only {pus} PUs")]
+    NoSuchPu {
+        /// The thread.
+        thread: ThreadIdx,
+        /// Logical index.
+        pu: u32,
+        /// PUs of the machine.
+        pus: usize,
+    },
+    /// A page size that access counts cannot be merged to.
+    #[error("page size {page_size} is not a multiple of the profile's {recorded} bytes")]
+    PageSize {
+        /// Asked for.
+        page_size: u64,
+        /// The profile's.
+        recorded: u64,
+    },
+    /// One capacity per node is needed.
+    #[error("{given} node capacities given, the machine has {nodes} nodes")]
+    Capacity {
+        /// Found.
+        given: usize,
+        /// Expected.
+        nodes: usize,
+    },
+    /// Not a share.
+    #[error("minimum exclusivity {given} is not within 0..=1")]
+    MinExclusivity {
+        /// Found.
+        given: f64,
+    },
+    /// No candidates for the joint policy, or a candidate that does not fit the others.
+    #[error("{why}")]
+    Candidates {
+        /// What is wrong with them.
+        why: String,
+    },
+}
+
+/// Runs a policy. Deterministic for one input and seed. Time: that of the policy plus
+/// O(pages log pages).
+///
+/// # Errors
+/// [`PlaceError`] when mapping, page size, capacities or parameters do not fit pages and machine.
+pub fn place(policy: &dyn PlacementPolicy, input: &PlaceInput) -> Result<Placed, PlaceError> {
+    check(input)?;
+    let view = View::new(input);
+    let wishes = policy.wish(&view);
+    debug_assert_eq!(wishes.len(), view.usage().pages().len());
+    let capacity = capacities(input);
+    let (nodes, spill) = settle(&wishes, &view, &capacity);
+    let placement = Placement {
+        node: (0..input.pages.pages().len())
+            .map(|page| nodes[view.merged(page)])
+            .collect(),
+    };
+    let mut diagnostics = Vec::new();
+    spill.describe(&capacity, &mut diagnostics);
+    Ok(Placed {
+        placement,
+        spilled: spill.pages(),
+        diagnostics,
+    })
+}
+
+pub(crate) fn check(input: &PlaceInput) -> Result<(), PlaceError> {
+    let recorded = input.pages.page_size();
+    if recorded == 0 || input.page_size < recorded || !input.page_size.is_multiple_of(recorded) {
+        return Err(PlaceError::PageSize {
+            page_size: input.page_size,
+            recorded,
+        });
+    }
+    if !(0.0..=1.0).contains(&input.min_exclusivity) {
+        return Err(PlaceError::MinExclusivity {
+            given: input.min_exclusivity,
+        });
+    }
+    let nodes = input.topology.nodes().len();
+    if let Some(capacity) = input.capacity
+        && capacity.len() != nodes
+    {
+        return Err(PlaceError::Capacity {
+            given: capacity.len(),
+            nodes,
+        });
+    }
+    let pus = input.topology.pus().len();
+    for (thread, pu) in input.mapping.pu.iter().enumerate() {
+        if pu.index() >= pus {
+            return Err(PlaceError::NoSuchPu {
+                thread: ThreadIdx::from_index(thread),
+                pu: pu.0,
+                pus,
+            });
+        }
+    }
+    let mapped = input.mapping.pu.len();
+    for page in input.pages.pages() {
+        // A page's accesses ascend by thread: the last is the highest.
+        let last = input
+            .pages
+            .accesses(page)
+            .last()
+            .map(|access| access.thread);
+        for thread in last.into_iter().chain(page.first_touch) {
+            if thread.index() >= mapped {
+                return Err(PlaceError::UnmappedThread { thread, mapped });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Pages of `page_size` per logical node.
+pub(crate) fn capacities(input: &PlaceInput) -> Vec<u64> {
+    match input.capacity {
+        Some(given) => given.to_vec(),
+        None => input
+            .topology
+            .nodes()
+            .iter()
+            .map(|node| match node.memory_bytes {
+                0 => u64::MAX,
+                bytes => bytes / input.page_size,
+            })
+            .collect(),
+    }
+}
+
+impl Placed {
+    /// Pages the policy leaves to the kernel.
+    #[must_use]
+    pub fn left_to_kernel(&self) -> usize {
+        self.placement.node.iter().filter(|n| n.is_none()).count()
+    }
+
+    /// Where each page is expected to live: its planned node, else its first toucher's.
+    #[must_use]
+    pub fn expected(&self, input: &PlaceInput) -> Vec<Option<LogicalNode>> {
+        let node_of = |thread: ThreadIdx| {
+            let pu = input.mapping.pu[thread.index()];
+            input.topology.node_of(pu)
+        };
+        self.placement
+            .node
+            .iter()
+            .zip(input.pages.pages())
+            .map(|(node, page)| node.or_else(|| page.first_touch.map(node_of)))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy;
+    use crate::test_support::{machine, mapping, usage};
+
+    #[test]
+    fn input_that_does_not_fit_is_refused_with_both_numbers() {
+        let pages = usage(&[&[(0, 1), (2, 5)]]);
+        let topology = machine(2);
+        let locality = policy("locality").unwrap();
+        let short = mapping(&[0, 1]);
+        let input = PlaceInput::new(&pages, &short, &topology);
+        let error = place(locality, &input).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "T2 touches pages, but the mapping has only 2 threads"
+        );
+        let far = mapping(&[0, 1, 9]);
+        let error = place(locality, &PlaceInput::new(&pages, &far, &topology)).unwrap_err();
+        assert!(error.to_string().contains("PU 9"), "{error}");
+        let good = mapping(&[0, 1, 1]);
+        let mut input = PlaceInput::new(&pages, &good, &topology);
+        input.page_size = 6000;
+        assert!(matches!(
+            place(locality, &input),
+            Err(PlaceError::PageSize { .. })
+        ));
+        input.page_size = 4096;
+        input.capacity = Some(&[1]);
+        assert!(matches!(
+            place(locality, &input),
+            Err(PlaceError::Capacity { .. })
+        ));
+        input.capacity = None;
+        input.min_exclusivity = f64::NAN;
+        assert!(matches!(
+            place(locality, &input),
+            Err(PlaceError::MinExclusivity { .. })
+        ));
+    }
+
+    #[test]
+    fn pages_that_share_a_larger_page_get_one_node() {
+        // 4 KiB: page 0 belongs to node 0 (9:1), page 1 to node 1 (0:20). As one 8 KiB page the
+        // counts are 9:21, so both go to node 1.
+        let pages = usage(&[&[(0, 9), (1, 1)], &[(1, 20)], &[(0, 3)]]);
+        let (topology, mapping) = (machine(2), mapping(&[0, 1]));
+        let locality = policy("locality").unwrap();
+        let mut input = PlaceInput::new(&pages, &mapping, &topology);
+        let small = place(locality, &input).unwrap().placement.node;
+        assert_eq!(small, [0, 1, 0].map(|n| Some(LogicalNode(n))));
+        input.page_size = 8192;
+        let large = place(locality, &input).unwrap().placement.node;
+        assert_eq!(large, [1, 1, 0].map(|n| Some(LogicalNode(n))));
+    }
+}

@@ -1,0 +1,159 @@
+//! What a policy sees: usage at the chosen page size, and threads already turned into nodes.
+
+use numaloc_model::pages::Page;
+use numaloc_model::{LogicalNode, PageUsage, ThreadIdx};
+use numaloc_topology::Topology;
+use std::borrow::Cow;
+
+use crate::place::PlaceInput;
+
+/// A page policy's input, checked and merged to the page size.
+pub struct View<'a> {
+    input: &'a PlaceInput<'a>,
+    usage: Cow<'a, PageUsage>,
+    node_of_thread: Vec<LogicalNode>,
+    candidates: Vec<LogicalNode>,
+    factor: u64,
+    merged: Vec<u32>,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(input: &'a PlaceInput<'a>) -> Self {
+        let factor = input.page_size / input.pages.page_size();
+        let usage = if factor == 1 {
+            Cow::Borrowed(input.pages)
+        } else {
+            Cow::Owned(input.pages.merged(input.page_size))
+        };
+        let mut merged = Vec::with_capacity(input.pages.pages().len());
+        let mut at = 0;
+        for page in input.pages.pages() {
+            while usage.pages()[at].number.0 < page.number.0 / factor {
+                at += 1;
+            }
+            merged.push(u32::try_from(at).expect("fewer than 2^32 pages"));
+        }
+        let mut candidates = input.topology.nodes_with_pus();
+        if candidates.is_empty() {
+            candidates = (0..input.topology.nodes().len())
+                .map(LogicalNode::from_index)
+                .collect();
+        }
+        Self {
+            input,
+            usage,
+            node_of_thread: input
+                .mapping
+                .pu
+                .iter()
+                .map(|&pu| input.topology.node_of(pu))
+                .collect(),
+            candidates,
+            factor,
+            merged,
+        }
+    }
+
+    /// Access counts at the page size of the placement; wishes are by index into these pages.
+    #[must_use]
+    pub fn usage(&self) -> &PageUsage {
+        &self.usage
+    }
+
+    /// The machine.
+    #[must_use]
+    pub fn topology(&self) -> &'a Topology {
+        self.input.topology
+    }
+
+    /// The seed of policies that draw lots.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.input.seed
+    }
+
+    /// The exclusivity above which `mixed` keeps a page with its main user.
+    #[must_use]
+    pub fn min_exclusivity(&self) -> f64 {
+        self.input.min_exclusivity
+    }
+
+    /// The nodes a policy chooses among: those with PUs, ascending. Memory-only nodes (HBM, CXL) take
+    /// only what does not fit elsewhere: no thread is near them, so no access count asks for them.
+    #[must_use]
+    pub fn candidates(&self) -> &[LogicalNode] {
+        &self.candidates
+    }
+
+    /// The node a thread runs on.
+    #[must_use]
+    pub fn node_of(&self, thread: ThreadIdx) -> LogicalNode {
+        self.node_of_thread[thread.index()]
+    }
+
+    /// `counts[n]` becomes the accesses to `page` from node `n` (`MemAcc[p][n]`); as long as the
+    /// machine has nodes.
+    pub fn by_node(&self, page: &Page, counts: &mut [u64]) {
+        self.usage
+            .by_node(page, |thread| self.node_of(thread).index(), counts);
+    }
+
+    /// Room for [`Self::by_node`].
+    #[must_use]
+    pub fn counts(&self) -> Vec<u64> {
+        vec![0; self.input.topology.nodes().len()]
+    }
+
+    /// The node with most accesses among `counts` (`maxnode(p)`). The paper is silent on ties: the
+    /// first toucher's node if it is among the tied, else the lowest. `None` if nobody accessed it.
+    #[must_use]
+    pub fn max_node(&self, page: &Page, counts: &[u64]) -> Option<LogicalNode> {
+        let most = counts.iter().copied().max().filter(|&most| most > 0)?;
+        if let Some(first) = page.first_touch {
+            let node = self.node_of(first);
+            if counts[node.index()] == most {
+                return Some(node);
+            }
+        }
+        counts
+            .iter()
+            .position(|&count| count == most)
+            .map(LogicalNode::from_index)
+    }
+
+    /// The page's node under `interleave`: page number modulo number of candidates (equation 6).
+    #[must_use]
+    pub fn interleaved(&self, page: &Page) -> LogicalNode {
+        let at = page.number.0 % self.candidates.len() as u64;
+        self.candidates[usize::try_from(at).expect("below the number of nodes")]
+    }
+
+    /// The page of [`Self::usage`] that holds page `page` of the profile.
+    #[must_use]
+    pub fn merged(&self, page: usize) -> usize {
+        self.merged[page] as usize
+    }
+
+    /// Page accesses per slice as recorded: `(slice, page of usage(), thread, accesses)`, in the
+    /// profile's order. Empty when the profile has none.
+    pub fn page_slices(&self) -> impl Iterator<Item = (u32, usize, ThreadIdx, u64)> + '_ {
+        self.input
+            .page_slices
+            .iter()
+            .filter(|row| (row.page as usize) < self.merged.len())
+            .map(|row| {
+                (
+                    row.slice.0,
+                    self.merged(row.page as usize),
+                    row.thread,
+                    row.accesses,
+                )
+            })
+    }
+
+    /// How many recorded pages make one page of this view.
+    #[must_use]
+    pub fn factor(&self) -> u64 {
+        self.factor
+    }
+}
