@@ -236,6 +236,13 @@ impl Topology {
             .max(DEFAULT_SAME_NODE)
     }
 
+    /// Nodes x nodes distances, row after row, where firmware or user gave them; `None` while the
+    /// tree's own distances serve.
+    #[must_use]
+    pub fn node_matrix(&self) -> Option<&[f64]> {
+        self.node_matrix.as_deref()
+    }
+
     /// The levels at which the tree branches, root first.
     #[must_use]
     pub fn levels(&self) -> Vec<Level> {

@@ -1,0 +1,179 @@
+//! What a mapping is worth: computed from scratch, sharing no code with any policy's search.
+
+use numaloc_model::Mapping;
+
+use crate::lower_bound::lower_bound;
+use crate::policy::MapInput;
+
+/// A mapping's numbers. Amounts are in the matrix's unit, distances in the topology's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evaluation {
+    /// J: sum over unordered pairs of weight x distance of their PUs.
+    pub cost: f64,
+    /// Sum of weights of pairs on different NUMA nodes (CMLB Eq. 4).
+    pub remote: f64,
+    /// Sum of weights of all pairs.
+    pub total: f64,
+    /// Load of every node that has PUs, in node order: the load vector summed, or without one the
+    /// communication of the node's tasks.
+    pub node_load: Vec<f64>,
+    /// Population standard deviation of `node_load` (CMLB Eq. 6, with the square it lacks).
+    pub load_std: f64,
+    /// Largest of `node_load`.
+    pub worst_load: f64,
+    /// Largest of `node_load` over their mean, at least 1; 1 when there is no load.
+    pub node_imbalance: f64,
+    /// With concurrency groups: the largest amount that one group's pairs bring to one node's memory
+    /// controller, half of a pair's amount at either task's node.
+    pub worst_concurrent: Option<f64>,
+    /// No mapping can have a lower cost.
+    pub lower_bound: f64,
+}
+
+impl Evaluation {
+    /// Times the lower bound the cost is at most: 1 is proven optimal.
+    #[must_use]
+    pub fn at_most_times_optimal(&self) -> f64 {
+        if self.lower_bound > 0.0 {
+            self.cost / self.lower_bound
+        } else if self.cost > 0.0 {
+            f64::INFINITY
+        } else {
+            1.0
+        }
+    }
+}
+
+/// J alone. Cost: O(pairs that communicate).
+///
+/// # Panics
+/// If the mapping has fewer tasks than the input.
+#[must_use]
+pub fn cost(input: &MapInput, mapping: &Mapping) -> f64 {
+    let pu = |task: usize| mapping.pu[task].index();
+    input
+        .graph()
+        .pairs()
+        .map(|(a, b, w)| w * input.distances().mean(pu(a), pu(b)))
+        .sum()
+}
+
+/// All numbers of a mapping.
+///
+/// # Panics
+/// If the mapping has fewer tasks than the input.
+#[must_use]
+pub fn evaluate(input: &MapInput, mapping: &Mapping) -> Evaluation {
+    let topology = input.topology();
+    let node = |task: usize| topology.node_of(mapping.pu[task]);
+    let remote = input
+        .graph()
+        .pairs()
+        .filter(|&(a, b, _)| node(a) != node(b))
+        .map(|(_, _, w)| w)
+        .sum();
+    let by_node = |load: &[f64]| {
+        let mut sum = vec![0.0; topology.nodes().len()];
+        for (task, load) in load.iter().enumerate() {
+            sum[node(task).index()] += load;
+        }
+        let all: Vec<f64> = topology
+            .nodes_with_pus()
+            .into_iter()
+            .map(|n| sum[n.index()])
+            .collect();
+        all
+    };
+    let node_load = by_node(&input.task_loads());
+    let mean = node_load.iter().sum::<f64>() / node_load.len() as f64;
+    let variance =
+        node_load.iter().map(|l| (l - mean).powi(2)).sum::<f64>() / node_load.len() as f64;
+    let worst_load = node_load.iter().copied().fold(0.0, f64::max);
+    let worst_concurrent = (!input.groups().is_empty()).then(|| {
+        let of_group = |group: &numaloc_model::TaskGroup| {
+            let mut half = vec![0.0; input.tasks()];
+            for pair in &group.pairs {
+                half[pair.a.index()] += pair.in_group / 2.0;
+                half[pair.b.index()] += pair.in_group / 2.0;
+            }
+            by_node(&half).into_iter().fold(0.0, f64::max)
+        };
+        input.groups().iter().map(of_group).fold(0.0, f64::max)
+    });
+    Evaluation {
+        cost: cost(input, mapping),
+        remote,
+        total: input.graph().total(),
+        load_std: variance.sqrt(),
+        worst_load,
+        node_imbalance: if mean > 0.0 { worst_load / mean } else { 1.0 },
+        node_load,
+        worst_concurrent,
+        lower_bound: lower_bound(input),
+    }
+}
+
+/// Whether a mapping gives every task one existing PU and no PU more than ceil(tasks / PUs).
+///
+/// # Errors
+/// A sentence that says what is broken.
+pub fn check_mapping(input: &MapInput, mapping: &Mapping) -> Result<(), String> {
+    let (tasks, pus) = (input.tasks(), input.topology().pus().len());
+    if mapping.pu.len() != tasks {
+        return Err(format!("{} PUs for {tasks} tasks", mapping.pu.len()));
+    }
+    let limit = tasks.div_ceil(pus);
+    let mut used = vec![0; pus];
+    for (task, pu) in mapping.pu.iter().enumerate() {
+        match used.get_mut(pu.index()) {
+            None => return Err(format!("task {task} is on {pu} of a machine of {pus} PUs")),
+            Some(used) => *used += 1,
+        }
+        if used[pu.index()] > limit {
+            return Err(format!("{pu} has more than {limit} of {tasks} tasks"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaloc_model::{CommMatrix, LogicalPu};
+    use numaloc_topology::resolve;
+
+    #[test]
+    fn four_threads_on_two_nodes_by_hand() {
+        // Nodes {L#0, L#1} and {L#2, L#3}; distance 10 between nodes, 2 inside.
+        let machine = resolve("numa:2 core:2 pu:1").unwrap();
+        let machine = machine.with_level_distances(&[10.0, 2.0]).unwrap();
+        let comm = CommMatrix::from_cells(4, [(0, 1, 3.0), (1, 2, 5.0), (3, 0, 1.0)]).unwrap();
+        let load = [1.0, 2.0, 3.0, 6.0];
+        let input = MapInput::new(&comm, &machine).with_load(Some(&load));
+        let mapping = Mapping {
+            pu: [0, 2, 3, 1].map(LogicalPu).to_vec(),
+        };
+        let found = evaluate(&input, &mapping);
+        // 0-1: 3 x 10, 1-2: 5 x 2, 3-0: 1 x 2.
+        assert_eq!((found.cost, found.remote, found.total), (42.0, 3.0, 9.0));
+        // Node 0 has tasks 0 and 3, node 1 has 1 and 2: 7 and 5, mean 6.
+        assert_eq!(found.node_load, [7.0, 5.0]);
+        assert_eq!((found.load_std, found.worst_load), (1.0, 7.0));
+        assert_eq!(found.node_imbalance, 7.0 / 6.0);
+        assert!(found.lower_bound <= 42.0 && found.lower_bound > 0.0);
+    }
+
+    #[test]
+    fn a_broken_mapping_is_named() {
+        let machine = resolve("numa:2 core:2 pu:1").unwrap();
+        let input = MapInput::new(&CommMatrix::empty(3), &machine);
+        let says = |pu: &[u32]| {
+            let pu = pu.iter().copied().map(LogicalPu).collect();
+            check_mapping(&input, &Mapping { pu })
+        };
+        assert!(says(&[0, 3, 1]).is_ok());
+        assert!(says(&[0, 3]).unwrap_err().contains("2 PUs for 3 tasks"));
+        assert!(says(&[0, 3, 4]).unwrap_err().contains("machine of 4"));
+        assert!(says(&[0, 3, 3]).unwrap_err().contains("more than 1"));
+    }
+}

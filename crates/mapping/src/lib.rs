@@ -1,0 +1,32 @@
+//! Thread policies: communication and a machine in, a mapping out.
+//!
+//! A [`MapInput`] is one problem: the communication matrix, the machine, and where known the tasks'
+//! loads and groups of concurrent communication. A policy of the [`registry`] answers it through
+//! [`map`], which checks what goes in and comes out; [`evaluate`] says what an answer is worth, computed
+//! from scratch. Policies read no file and no clock; random choices come from the input's seed.
+//!
+//! To add a policy: one file in `policies/` (a struct with its parameters, the trait, its source,
+//! deviations, cost and tie rule, tests) and one line in `policies/mod.rs`.
+//!
+//! The cost all are compared by is J = sum over unordered pairs of weight(i, j) x distance(PU of i,
+//! PU of j), with at most ceil(N/P) of N tasks on each of P PUs.
+
+#![deny(unsafe_code)]
+
+mod distance;
+mod evaluate;
+mod lower_bound;
+pub mod policies;
+mod policy;
+mod repair;
+mod scotch_sys;
+mod slots;
+mod tasks;
+
+pub use distance::Distances;
+pub use evaluate::{Evaluation, check_mapping, cost, evaluate};
+pub use lower_bound::lower_bound;
+pub use policies::{by_name, registry};
+pub use policy::{Expired, MapError, MapInput, Mapped, MappingPolicy, map};
+pub use slots::{Slots, Spread, cores_first};
+pub use tasks::{Direction, TaskGraph};

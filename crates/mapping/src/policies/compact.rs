@@ -1,0 +1,39 @@
+//! Round-robin over the PUs in hierarchy order (OPT section 7.1, "Compact"; `KMP_AFFINITY=compact`).
+//!
+//! Unlike `packed` it fills the SMT siblings of a core before the next core, and with more tasks than
+//! PUs it deals them round by round. O(N + P).
+
+use numaloc_model::LogicalPu;
+
+use crate::policy::{MapError, MapInput, Mapped, MappingPolicy};
+use crate::slots::Spread;
+
+/// See the module's text.
+pub struct Compact;
+
+impl MappingPolicy for Compact {
+    fn name(&self) -> &'static str {
+        "compact"
+    }
+
+    fn summary(&self) -> &'static str {
+        "task i on the i-th PU of a depth-first walk, round and round (OPT)"
+    }
+
+    fn place(&self, input: &MapInput) -> Result<Mapped, MapError> {
+        let slots = input.slots(Spread::Auto);
+        let capacity = slots.capacity();
+        let mut pu = Vec::with_capacity(input.tasks());
+        for round in 0.. {
+            if pu.len() >= input.tasks() {
+                break;
+            }
+            let free = (0..capacity.len()).filter(|&at| capacity[at] > round);
+            pu.extend(
+                free.map(LogicalPu::from_index)
+                    .take(input.tasks() - pu.len()),
+            );
+        }
+        Ok(Mapped::plain(pu))
+    }
+}

@@ -1,0 +1,293 @@
+//! DeLocMap (DeLoc 2020, Algorithm 1): heavy pairs on one node, concurrent pairs on different nodes.
+//!
+//! Groups of pairs that communicate at the same time are taken by descending load Lc (Eq. 3), their
+//! pairs by descending load Wp (Eq. 2); every pair not yet mapped goes to the current node, and the
+//! current node moves on. Without groups, all communication is one group.
+//!
+//! Where the paper is silent:
+//! - a pair with one task mapped: the other joins it if its node has a seat, else goes to the current
+//!   node; the current node moves on only after a placement on it;
+//! - after the last node comes the first; a node without room for both tasks is skipped; when none has
+//!   room for both, the pair is split over the nearest nodes with seats;
+//! - tasks that never communicate go to the nodes with most free seats, in turn;
+//! - ties go to lower task ids, seats inside a node to the lowest core, siblings last;
+//! - a pair's `Scomm` is its amount in the whole run, so a pair in several groups counts in each; see
+//!   [`Volume`] for the other reading. The text normalises Wp to the highest value, Eq. 2 to the sum:
+//!   the order is the same, and so is the mapping.
+//!
+//! O(pairs log pairs + N K).
+
+use numaloc_model::{GroupPair, LogicalPu, TaskGroup, ThreadIdx};
+
+use crate::policy::{MapError, MapInput, Mapped, MappingPolicy};
+use crate::slots::{Seats, Spread};
+
+/// Which amount is a pair's `Scomm`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Volume {
+    /// What the pair exchanges in the whole run.
+    Run,
+    /// What it exchanges within the group.
+    Group,
+}
+
+/// See the module's text.
+pub struct DeLoc {
+    /// The amount that orders pairs and groups.
+    pub volume: Volume,
+}
+
+impl MappingPolicy for DeLoc {
+    fn name(&self) -> &'static str {
+        "deloc"
+    }
+
+    fn summary(&self) -> &'static str {
+        "pairs on a node, concurrent pairs on different nodes (DeLocMap)"
+    }
+
+    fn place(&self, input: &MapInput) -> Result<Mapped, MapError> {
+        let whole;
+        let groups = if input.groups().is_empty() {
+            whole = [one_group(input)];
+            &whole[..]
+        } else {
+            input.groups()
+        };
+        let order = self.pairs_in_order(groups);
+        let mut dealer = Dealer::new(input);
+        for pair in &order {
+            dealer.pair(pair.a.index(), pair.b.index());
+        }
+        let silent = dealer.rest();
+        Ok(Mapped {
+            diagnostics: vec![
+                ("groups", groups.len() as f64),
+                ("pairs", order.len() as f64),
+                ("silent tasks", silent as f64),
+            ],
+            ..Mapped::plain(
+                dealer
+                    .pu
+                    .into_iter()
+                    .map(|pu| pu.expect("all placed"))
+                    .collect(),
+            )
+        })
+    }
+}
+
+/// All communication as one group.
+fn one_group(input: &MapInput) -> TaskGroup {
+    let pair = |(a, b, amount)| GroupPair {
+        a: ThreadIdx::from_index(a),
+        b: ThreadIdx::from_index(b),
+        in_group: amount,
+        in_run: amount,
+    };
+    TaskGroup {
+        pairs: input.graph().pairs().map(pair).collect(),
+    }
+}
+
+impl DeLoc {
+    fn amount(&self, pair: &GroupPair) -> f64 {
+        match self.volume {
+            Volume::Run => pair.in_run,
+            Volume::Group => pair.in_group,
+        }
+    }
+
+    /// Groups by descending Lc (ties: the earlier group), pairs by descending Wp (ties: lower ids).
+    /// Dividing by the total of all groups would not change either order.
+    fn pairs_in_order<'a>(&self, groups: &'a [TaskGroup]) -> Vec<&'a GroupPair> {
+        let load = |group: &TaskGroup| group.pairs.iter().map(|p| self.amount(p)).sum::<f64>();
+        let mut by_load: Vec<(f64, &TaskGroup)> = groups.iter().map(|g| (load(g), g)).collect();
+        by_load.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut order: Vec<&GroupPair> = Vec::new();
+        for (_, group) in by_load {
+            let from = order.len();
+            order.extend(&group.pairs);
+            order[from..].sort_by(|x, y| {
+                let heavier = self.amount(y).total_cmp(&self.amount(x));
+                heavier.then((x.a, x.b).cmp(&(y.a, y.b)))
+            });
+        }
+        order
+    }
+}
+
+struct Dealer<'a> {
+    input: &'a MapInput<'a>,
+    seats: Seats,
+    pu: Vec<Option<LogicalPu>>,
+    /// Position of the node of a placed task.
+    at: Vec<usize>,
+    current: usize,
+}
+
+impl<'a> Dealer<'a> {
+    fn new(input: &'a MapInput<'a>) -> Self {
+        Self {
+            input,
+            seats: Seats::new(input.topology(), &input.slots(Spread::Auto)),
+            pu: vec![None; input.tasks()],
+            at: vec![0; input.tasks()],
+            current: 0,
+        }
+    }
+
+    fn seat(&mut self, task: usize, node: usize) {
+        self.pu[task] = Some(self.seats.take(node));
+        self.at[task] = node;
+    }
+
+    fn pair(&mut self, a: usize, b: usize) {
+        match (self.pu[a], self.pu[b]) {
+            (Some(_), Some(_)) => {}
+            (None, None) => self.both(a, b),
+            (Some(_), None) => self.join(b, self.at[a]),
+            (None, Some(_)) => self.join(a, self.at[b]),
+        }
+    }
+
+    fn both(&mut self, a: usize, b: usize) {
+        let first = self.seats.next_with(self.current, 2).or_else(|| {
+            // No node takes both: the first with a seat, and the nearest to it.
+            self.seats.next_with(self.current, 1)
+        });
+        let first = first.expect("seats for all tasks");
+        self.seat(a, first);
+        let second = self.nearest(first);
+        self.seat(b, second);
+        self.current = (first + 1) % self.seats.nodes();
+    }
+
+    fn join(&mut self, task: usize, partner: usize) {
+        if self.seats.free(partner) > 0 {
+            return self.seat(task, partner);
+        }
+        let node = self
+            .seats
+            .next_with(self.current, 1)
+            .expect("seats for all tasks");
+        self.seat(task, node);
+        self.current = (node + 1) % self.seats.nodes();
+    }
+
+    /// The node with a seat that is nearest to `from`, itself first.
+    fn nearest(&self, from: usize) -> usize {
+        let topology = self.input.topology();
+        let distance = |to: usize| {
+            if to == from {
+                return 0.0;
+            }
+            topology.node_distance(self.seats.node(from), self.seats.node(to))
+        };
+        (0..self.seats.nodes())
+            .filter(|&node| self.seats.free(node) > 0)
+            .min_by(|&x, &y| distance(x).total_cmp(&distance(y)))
+            .expect("seats for all tasks")
+    }
+
+    /// Tasks no pair named, each to the node with most free seats (ties: the first).
+    fn rest(&mut self) -> usize {
+        let silent: Vec<usize> = (0..self.pu.len())
+            .filter(|&t| self.pu[t].is_none())
+            .collect();
+        for &task in &silent {
+            let most = (0..self.seats.nodes())
+                .rev()
+                .max_by_key(|&node| self.seats.free(node))
+                .expect("a node");
+            self.seat(task, most);
+        }
+        silent.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaloc_model::CommMatrix;
+    use numaloc_topology::resolve;
+
+    fn group(pairs: &[(u32, u32, f64)]) -> TaskGroup {
+        let pair = |&(a, b, amount): &(u32, u32, f64)| GroupPair {
+            a: ThreadIdx(a),
+            b: ThreadIdx(b),
+            in_group: amount,
+            in_run: amount,
+        };
+        TaskGroup {
+            pairs: pairs.iter().map(pair).collect(),
+        }
+    }
+
+    fn nodes(spec: &str, tasks: usize, groups: &[TaskGroup]) -> Vec<u32> {
+        let machine = resolve(spec).unwrap();
+        let cells = groups.iter().flat_map(|g| &g.pairs);
+        let cells = cells.map(|p| (p.a.index(), p.b.index(), p.in_run));
+        let comm = CommMatrix::from_cells(tasks, cells).unwrap();
+        let input = MapInput::new(&comm, &machine).with_groups(groups);
+        let policy = DeLoc {
+            volume: Volume::Run,
+        };
+        let mapped = crate::policy::map(&policy, &input).unwrap();
+        mapped
+            .mapping
+            .pu
+            .iter()
+            .map(|&pu| machine.node_of(pu).0)
+            .collect()
+    }
+
+    #[test]
+    fn algorithm_1_by_hand() {
+        // 8 tasks, 4 nodes of 2. Sum of Scomm over all pairs of all groups: 10+6+8+9+1 = 34.
+        // Group A: (0,1) 10, (2,3) 6        -> Lc = 16/34
+        // Group B: (4,5) 8, (1,6) 9, (5,7) 1 -> Lc = 18/34
+        // B comes first. By Wp: (1,6) -> node 0, (4,5) -> node 1, (5,7): 5 sits on the full node 1, so
+        // 7 goes to the current node 2, which moves on to 3.
+        // A: (0,1): 1 sits on the full node 0, so 0 goes to the current node 3, which wraps round to 0.
+        // (2,3): no node has two seats; 2 takes the next seat from node 0 on (node 2), 3 the nearest
+        // other (all are equally far): node 3.
+        let groups = [
+            group(&[(0, 1, 10.0), (2, 3, 6.0)]),
+            group(&[(1, 6, 9.0), (4, 5, 8.0), (5, 7, 1.0)]),
+        ];
+        assert_eq!(
+            nodes("numa:4 core:2 pu:1", 8, &groups),
+            [3, 0, 2, 3, 1, 1, 0, 2]
+        );
+    }
+
+    #[test]
+    fn pairs_of_a_phase_land_on_different_nodes_and_each_on_one() {
+        // Phase 1: (0,1) (2,3) (4,5) (6,7) at once; phase 2: (0,2) (1,3) (4,6) (5,7), lighter.
+        let phases = [
+            group(&[(0, 1, 9.0), (2, 3, 9.0), (4, 5, 9.0), (6, 7, 9.0)]),
+            group(&[(0, 2, 1.0), (1, 3, 1.0), (4, 6, 1.0), (5, 7, 1.0)]),
+        ];
+        for spec in ["numa:4 core:2 pu:1", "numa:4 core:4 pu:2"] {
+            assert_eq!(nodes(spec, 8, &phases), [0, 0, 1, 1, 2, 2, 3, 3]);
+        }
+    }
+
+    #[test]
+    fn a_pair_of_two_groups_counts_in_both() {
+        // (2,3) is in both groups: Lc of the first is 5+3 = 8, of the second 4+5 = 9 (over 17): the
+        // second comes first, (2,3) on node 0, (0,1) on node 1, then (4,5) on node 2.
+        let groups = [
+            group(&[(2, 3, 5.0), (4, 5, 3.0)]),
+            group(&[(0, 1, 4.0), (2, 3, 5.0)]),
+        ];
+        assert_eq!(nodes("numa:3 core:2 pu:1", 6, &groups), [1, 1, 0, 0, 2, 2]);
+    }
+
+    #[test]
+    fn silent_tasks_take_what_is_left() {
+        let groups = [group(&[(4, 5, 1.0)])];
+        assert_eq!(nodes("numa:2 core:3 pu:1", 6, &groups), [1, 1, 0, 1, 0, 0]);
+    }
+}

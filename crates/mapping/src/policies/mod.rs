@@ -1,0 +1,53 @@
+//! The registry of thread policies: one file each, one line here.
+
+use crate::policy::MappingPolicy;
+
+pub mod balance;
+pub mod compact;
+pub mod deloc;
+pub mod packed;
+pub mod random;
+pub mod scatter;
+pub mod scotch;
+
+/// Every policy, simplest first.
+pub static REGISTRY: &[&dyn MappingPolicy] = &[
+    &packed::Packed,
+    &compact::Compact,
+    &scatter::Scatter,
+    &random::Random,
+    &balance::Balance,
+    &scotch::Scotch {
+        strategy: scotch::Strategy::Recursive,
+    },
+    &deloc::DeLoc {
+        volume: deloc::Volume::Run,
+    },
+];
+
+/// Other names of policies, as papers use them: `(alias, name)`.
+pub const ALIASES: &[(&str, &str)] = &[
+    ("locality", "scotch"),
+    ("treematch", "tree-match"),
+    ("eagermap", "eager-map"),
+    ("choicemap", "choice-map"),
+];
+
+/// Every policy, simplest first.
+#[must_use]
+pub fn registry() -> &'static [&'static dyn MappingPolicy] {
+    REGISTRY
+}
+
+/// The policy of that name or alias.
+#[must_use]
+pub fn by_name(name: &str) -> Option<&'static dyn MappingPolicy> {
+    let name = ALIASES
+        .iter()
+        .find(|(alias, _)| *alias == name)
+        .map_or(name, |(_, name)| name);
+    REGISTRY
+        .iter()
+        .copied()
+        .find(|policy| policy.name() == name)
+}

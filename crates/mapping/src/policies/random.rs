@@ -1,0 +1,33 @@
+//! A random mapping (DeLoc, "Random"): every seat equally likely, the same for the same seed. The
+//! paper draws a new one for every run; give every run its own seed for that. O(N + P).
+
+use numaloc_model::LogicalPu;
+
+use crate::policy::{MapError, MapInput, Mapped, MappingPolicy};
+use crate::slots::Spread;
+
+/// See the module's text.
+pub struct Random;
+
+impl MappingPolicy for Random {
+    fn name(&self) -> &'static str {
+        "random"
+    }
+
+    fn summary(&self) -> &'static str {
+        "any seat with equal chance, by seed (DeLoc)"
+    }
+
+    fn place(&self, input: &MapInput) -> Result<Mapped, MapError> {
+        let slots = input.slots(Spread::Auto);
+        let mut seats: Vec<LogicalPu> = slots
+            .capacity()
+            .iter()
+            .enumerate()
+            .flat_map(|(pu, &seats)| std::iter::repeat_n(LogicalPu::from_index(pu), seats as usize))
+            .collect();
+        fastrand::Rng::with_seed(input.seed()).shuffle(&mut seats);
+        seats.truncate(input.tasks());
+        Ok(Mapped::plain(seats))
+    }
+}

@@ -1,0 +1,214 @@
+//! Who may take how many tasks: capacity, over- and under-subscription, the same for every policy.
+//!
+//! The papers' algorithms differ silently when there are fewer tasks than PUs (TreeMatch compacts,
+//! EagerMap and Scotch spread); here it is [`Spread`], a choice of the user. With more tasks than PUs
+//! every PU takes floor(N/P) or ceil(N/P) tasks, dealt down the tree in proportion to the PUs below
+//! each object.
+
+use numaloc_model::{LogicalNode, LogicalPu};
+use numaloc_topology::Topology;
+use std::ops::Range;
+
+/// Which PUs stay empty when there are fewer tasks than PUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// Tasks spread evenly over the whole machine: all memory controllers, then all cores.
+    Spread,
+    /// Tasks fill the first PUs, depth first: as few nodes as possible.
+    Compact,
+    /// Every PU is on offer and each policy takes the ones its paper would.
+    #[default]
+    Auto,
+}
+
+/// How many tasks every PU may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slots {
+    /// Tasks by PU (logical index); sums to at least the number of tasks.
+    capacity: Vec<u32>,
+}
+
+impl Slots {
+    /// Capacities for `tasks` tasks. They sum to exactly `tasks`, except under [`Spread::Auto`] with
+    /// fewer tasks than PUs, where each PU may take one.
+    #[must_use]
+    pub fn new(topology: &Topology, tasks: usize, spread: Spread) -> Self {
+        let pus = topology.pus().len();
+        let capacity = match spread {
+            Spread::Auto if tasks < pus => vec![1; pus],
+            Spread::Compact if tasks < pus => (0..pus).map(|pu| u32::from(pu < tasks)).collect(),
+            _ => {
+                let mut capacity = vec![0; pus];
+                deal(topology, 0, tasks, &mut capacity);
+                capacity
+            }
+        };
+        Self { capacity }
+    }
+
+    /// Tasks by PU.
+    #[must_use]
+    pub fn capacity(&self) -> &[u32] {
+        &self.capacity
+    }
+
+    /// How many tasks all PUs may take.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.capacity.iter().map(|&c| c as usize).sum()
+    }
+}
+
+/// Largest remainders, ties to the first child: 5 tasks on 4 equal children are 2, 1, 1, 1.
+fn deal(topology: &Topology, object: u32, tasks: usize, capacity: &mut [u32]) {
+    let object = &topology.objects()[object as usize];
+    if object.children.is_empty() {
+        capacity[object.pus.start as usize] = tasks as u32;
+        return;
+    }
+    let width = |range: &Range<u32>| (range.end - range.start) as usize;
+    let below = width(&object.pus).max(1);
+    let child_pus = |&child: &u32| width(&topology.objects()[child as usize].pus);
+    let mut share: Vec<usize> = object
+        .children
+        .iter()
+        .map(|child| tasks * child_pus(child) / below)
+        .collect();
+    let mut by_remainder: Vec<usize> = (0..share.len()).collect();
+    by_remainder.sort_by_key(|&at| {
+        (
+            std::cmp::Reverse(tasks * child_pus(&object.children[at]) % below),
+            at,
+        )
+    });
+    let left = tasks - share.iter().sum::<usize>();
+    for &at in by_remainder.iter().take(left) {
+        share[at] += 1;
+    }
+    for (&child, tasks) in object.children.iter().zip(share) {
+        if tasks > 0 {
+            deal(topology, child, tasks, capacity);
+        }
+    }
+}
+
+/// PUs of a node in the order a scheduler would fill it: one PU of every core, then their siblings.
+#[must_use]
+pub fn cores_first(topology: &Topology, node: LogicalNode) -> Vec<LogicalPu> {
+    let pus = &topology.nodes()[node.index()].pus;
+    let mut order: Vec<(usize, LogicalPu)> = Vec::with_capacity(pus.len());
+    let (mut core, mut sibling) = (u32::MAX, 0);
+    for &pu in pus {
+        let its = topology.pus()[pu.index()].core;
+        sibling = if its == core { sibling + 1 } else { 0 };
+        core = its;
+        order.push((sibling, pu));
+    }
+    order.sort();
+    order.into_iter().map(|(_, pu)| pu).collect()
+}
+
+/// Free seats of nodes, handed out one by one: the bookkeeping of the node-filling policies.
+pub(crate) struct Seats {
+    /// By node: PUs in filling order, with free seats.
+    nodes: Vec<(LogicalNode, Vec<(LogicalPu, u32)>)>,
+    free: Vec<usize>,
+}
+
+impl Seats {
+    /// Seats of the nodes that have PUs, in tree order.
+    pub(crate) fn new(topology: &Topology, slots: &Slots) -> Self {
+        let nodes: Vec<(LogicalNode, Vec<(LogicalPu, u32)>)> = topology
+            .nodes_with_pus()
+            .into_iter()
+            .map(|node| {
+                let pus = cores_first(topology, node);
+                let seats = pus
+                    .into_iter()
+                    .map(|pu| (pu, slots.capacity[pu.index()]))
+                    .collect();
+                (node, seats)
+            })
+            .collect();
+        let free = nodes
+            .iter()
+            .map(|(_, pus)| pus.iter().map(|&(_, seats)| seats as usize).sum())
+            .collect();
+        Self { nodes, free }
+    }
+
+    /// How many nodes have PUs; positions below are into this list.
+    pub(crate) fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Which node is at a position.
+    pub(crate) fn node(&self, at: usize) -> LogicalNode {
+        self.nodes[at].0
+    }
+
+    /// Free seats of a node.
+    pub(crate) fn free(&self, at: usize) -> usize {
+        self.free[at]
+    }
+
+    /// First node from `from` on, wrapping round, with at least `seats` free seats.
+    pub(crate) fn next_with(&self, from: usize, seats: usize) -> Option<usize> {
+        let n = self.nodes();
+        (0..n)
+            .map(|step| (from + step) % n)
+            .find(|&at| self.free[at] >= seats)
+    }
+
+    /// Takes a seat: the emptiest PU first, so that all have one task before any has two.
+    ///
+    /// # Panics
+    /// If the node is full.
+    pub(crate) fn take(&mut self, at: usize) -> LogicalPu {
+        let most = self.nodes[at].1.iter().map(|&(_, seats)| seats).max();
+        let most = most.expect("a node with PUs");
+        assert!(most > 0, "the node is full");
+        let seat = self.nodes[at]
+            .1
+            .iter_mut()
+            .find(|(_, seats)| *seats == most);
+        let (pu, seats) = seat.expect("the maximum is there");
+        *seats -= 1;
+        self.free[at] -= 1;
+        *pu
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaloc_topology::resolve;
+
+    fn capacity(spec: &str, tasks: usize, spread: Spread) -> Vec<u32> {
+        Slots::new(&resolve(spec).unwrap(), tasks, spread).capacity
+    }
+
+    #[test]
+    fn fewer_tasks_spread_compact_or_free() {
+        let spec = "package:2 numa:2 core:1 pu:2";
+        assert_eq!(capacity(spec, 3, Spread::Spread), [1, 0, 1, 0, 1, 0, 0, 0]);
+        assert_eq!(capacity(spec, 3, Spread::Compact), [1, 1, 1, 0, 0, 0, 0, 0]);
+        assert_eq!(capacity(spec, 3, Spread::Auto), [1; 8]);
+    }
+
+    #[test]
+    fn more_tasks_fill_evenly() {
+        for spread in [Spread::Spread, Spread::Compact, Spread::Auto] {
+            assert_eq!(capacity("numa:2 core:2 pu:1", 6, spread), [2, 1, 2, 1]);
+        }
+    }
+
+    #[test]
+    fn siblings_come_last() {
+        let order = cores_first(&resolve("numa:1 core:3 pu:2").unwrap(), LogicalNode(0));
+        assert_eq!(
+            order.iter().map(|pu| pu.0).collect::<Vec<_>>(),
+            [0, 2, 4, 1, 3, 5]
+        );
+    }
+}
