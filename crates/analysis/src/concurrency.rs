@@ -1,0 +1,483 @@
+//! What communicates at the same time: clusters of slices, and the thread pairs of each.
+//!
+//! Implements DeLoc (Agung et al. 2020) section II-C and `buildTaskGroups`, eq. 2 and 3 of II-D. The
+//! timestamps are the middles of the slices that hold communication, weighted by their number of
+//! events; [`crate::kmeans`] finds the optimal clusters for every `k`; the Bayesian information criterion
+//! picks `k`. The paper does not give its BIC formula. Ours, with clusters `c` of mean `m_c` and
+//! weight `W_c` (`W` in all), over `n` distinct timestamps whose weights are rescaled to add up to `n`:
+//!
+//! ```text
+//! BIC(k) = sum over t of w_t ln( sum over c of W_c/W Normal(t; m_c, s_c²) ) - (3k - 1)/2 ln n
+//! s_c²   = (weighted squared deviations in c) / W_c + q²/12,   q = mean length of a slice
+//! ```
+//!
+//! - The likelihood is the mixture's, not that of hard membership as in X-means: for communication
+//!   spread evenly over the run, hard membership gains `ln k` per point and loses the same in
+//!   the mixing term, so it always answers one cluster, while DeLoc's Fig. 3 splits such a run (LU).
+//! - Weights are rescaled because BIC is not scale-free in them: with raw event counts the penalty
+//!   would be a rounding error and `k` always the largest allowed.
+//! - `q²/12` is the variance of a time that is only known to lie in a slice; it keeps clusters of
+//!   one slice from having an infinite likelihood.
+//! - Only a point's own cluster and the two on either side are summed: others are at least
+//!   a whole cluster away. Beyond 16,384 timestamps the likelihood (not the clustering) is taken at the
+//!   means of that many runs of neighbours.
+//!
+//! The largest BIC over `1..=16` wins, the smaller `k` on a tie.
+
+use numaloc_model::profile::{Amount, CommRow, Profile};
+use numaloc_model::{ClusterIdx, GroupPair, Layer, SliceIdx, TaskGroup, ThreadIdx};
+
+use crate::kmeans;
+
+/// The most clusters that are tried.
+pub const K_MAX: usize = 16;
+
+/// Timestamps at which the likelihood is taken at most.
+const LIKELIHOOD_POINTS: usize = 1 << 14;
+
+/// A run of slices whose communication counts as concurrent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cluster {
+    /// First slice with communication.
+    pub first: SliceIdx,
+    /// Last slice with communication.
+    pub last: SliceIdx,
+    /// Start of the first slice, in the profile's clock.
+    pub start: u64,
+    /// End of the last slice, in the profile's clock.
+    pub end: u64,
+    /// Weighted mean time, in the profile's clock.
+    pub mean: f64,
+    /// Communication events in it (rows of the table, as stored).
+    pub events: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// The clusters of a run and the groups of pairs they make.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Concurrency {
+    /// In time order.
+    pub clusters: Vec<Cluster>,
+    /// By cluster: the pairs that communicate in it.
+    pub groups: Vec<TaskGroup>,
+    /// How many clusters; 0 when nothing communicates.
+    pub k: usize,
+    /// BIC for 1, 2, ... clusters; larger is better.
+    pub bic: Vec<f64>,
+    /// What `in_group` and `in_run` count: bytes, or events where a layer has no bytes.
+    pub amount: Amount,
+}
+
+impl Concurrency {
+    /// The cluster a slice belongs to; `None` between clusters.
+    #[must_use]
+    pub fn cluster_of(&self, slice: SliceIdx) -> Option<ClusterIdx> {
+        let at = self.clusters.partition_point(|c| c.last < slice);
+        let cluster = self.clusters.get(at)?;
+        (cluster.first <= slice).then(|| ClusterIdx::from_index(at))
+    }
+}
+
+/// Load of a group and of its pairs (DeLoc eq. 2, 3), each a share of all groups' loads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupLoad {
+    /// `Wp` of each pair, in the group's order.
+    pub pair_loads: Vec<f64>,
+    /// `Lc`: their sum.
+    pub load: f64,
+}
+
+/// `Wp` and `Lc` of every group. `Scomm` is a pair's amount in its group, and the denominator runs over
+/// all pairs of all groups (eq. 2 as printed; the text says "to its highest value", which
+/// orders the same). All loads together are 1, or 0 when nothing is exchanged.
+#[must_use]
+pub fn group_loads(groups: &[TaskGroup]) -> Vec<GroupLoad> {
+    let total: f64 = groups
+        .iter()
+        .flat_map(|group| &group.pairs)
+        .map(|pair| pair.in_group)
+        .sum();
+    groups
+        .iter()
+        .map(|group| {
+            let share = |pair: &GroupPair| {
+                if total > 0.0 {
+                    pair.in_group / total
+                } else {
+                    0.0
+                }
+            };
+            let pair_loads: Vec<f64> = group.pairs.iter().map(share).collect();
+            let load = pair_loads.iter().sum();
+            GroupLoad { pair_loads, load }
+        })
+        .collect()
+}
+
+/// Clusters of slices of one layer, and their task groups.
+///
+/// Rows must be sorted by slice, as [`Profile::communication`] promises. A layer without
+/// communication has no cluster. Rows that name a slice or thread the profile does not have are left out.
+#[must_use]
+pub fn concurrency_groups(profile: &Profile, layer: Layer) -> Concurrency {
+    let (slices, threads) = (profile.slices.len(), profile.threads.len());
+    let mut events = vec![0u64; slices];
+    let mut bytes = vec![0u64; slices];
+    for row in profile
+        .communication
+        .iter()
+        .filter(|row| row.layer == layer)
+    {
+        if let Some(sum) = events.get_mut(row.slice.index()) {
+            *sum += row.events;
+            bytes[row.slice.index()] += row.bytes;
+        }
+    }
+    // Distinct times: slices that share a middle (empty ones do) are one point.
+    let mut points: Vec<f64> = Vec::new();
+    let mut weights: Vec<f64> = Vec::new();
+    let mut slices_of: Vec<(u32, u32)> = Vec::new();
+    for (at, &count) in events.iter().enumerate().filter(|(_, count)| **count > 0) {
+        let slice = profile.slices[at];
+        let middle = slice.start as f64 + (slice.end.saturating_sub(slice.start)) as f64 / 2.0;
+        if points.last().is_some_and(|&last| last >= middle) {
+            *weights.last_mut().expect("as many weights as points") += count as f64;
+            slices_of.last_mut().expect("as many as points").1 = at as u32;
+        } else {
+            points.push(middle);
+            weights.push(count as f64);
+            slices_of.push((at as u32, at as u32));
+        }
+    }
+    let quantum = profile
+        .slices
+        .iter()
+        .map(|slice| slice.end.saturating_sub(slice.start) as f64)
+        .sum::<f64>()
+        / slices.max(1) as f64;
+    let clusterings = kmeans::cluster(&points, &weights, K_MAX);
+    let bic: Vec<f64> = (1..=clusterings.costs.len())
+        .map(|k| bic(&points, &weights, &clusterings.starts(k), quantum))
+        .collect();
+    let mut k = 0;
+    for (at, value) in bic.iter().enumerate() {
+        if k == 0 || *value > bic[k - 1] {
+            k = at + 1;
+        }
+    }
+    let starts = if k == 0 {
+        Vec::new()
+    } else {
+        clusterings.starts(k)
+    };
+    let clusters: Vec<Cluster> = starts
+        .iter()
+        .enumerate()
+        .map(|(c, &from)| {
+            let to = starts.get(c + 1).copied().unwrap_or(points.len());
+            let (first, last) = (slices_of[from].0 as usize, slices_of[to - 1].1 as usize);
+            let weight: f64 = weights[from..to].iter().sum();
+            Cluster {
+                first: SliceIdx::from_index(first),
+                last: SliceIdx::from_index(last),
+                start: profile.slices[first].start,
+                end: profile.slices[last].end,
+                mean: weighted_mean(&points[from..to], &weights[from..to], weight),
+                events: events[first..=last].iter().sum(),
+                bytes: bytes[first..=last].iter().sum(),
+            }
+        })
+        .collect();
+    let amount = if bytes.iter().any(|&b| b > 0) {
+        Amount::Bytes
+    } else {
+        Amount::Events
+    };
+    let groups = task_groups(&profile.communication, layer, amount, &clusters, threads);
+    Concurrency {
+        clusters,
+        groups,
+        k,
+        bic,
+        amount,
+    }
+}
+
+fn weighted_mean(points: &[f64], weights: &[f64], total: f64) -> f64 {
+    let base = points[0];
+    base + points
+        .iter()
+        .zip(weights)
+        .map(|(x, w)| (x - base) * w)
+        .sum::<f64>()
+        / total
+}
+
+/// The module's BIC for the clusters that start at `starts`.
+fn bic(points: &[f64], weights: &[f64], starts: &[usize], quantum: f64) -> f64 {
+    let (n, k) = (points.len(), starts.len());
+    let total: f64 = weights.iter().sum();
+    let floor = (quantum * quantum / 12.0).max(f64::MIN_POSITIVE);
+    // Share, mean, 1 / variance and the constant factor of each Gaussian.
+    let gaussians: Vec<(f64, f64, f64)> = (0..k)
+        .map(|c| {
+            let to = starts.get(c + 1).copied().unwrap_or(n);
+            let (x, w) = (&points[starts[c]..to], &weights[starts[c]..to]);
+            let weight: f64 = w.iter().sum();
+            let mean = weighted_mean(x, w, weight);
+            let squares: f64 = x.iter().zip(w).map(|(x, w)| w * (x - mean).powi(2)).sum();
+            let variance = squares / weight + floor;
+            let peak = weight / total / (std::f64::consts::TAU * variance).sqrt();
+            (mean, -0.5 / variance, peak)
+        })
+        .collect();
+    let step = n.div_ceil(LIKELIHOOD_POINTS);
+    let mut own = 0;
+    let mut log_likelihood = 0.0;
+    for from in (0..n).step_by(step) {
+        let to = (from + step).min(n);
+        let weight: f64 = weights[from..to].iter().sum();
+        let x = weighted_mean(&points[from..to], &weights[from..to], weight);
+        while own + 1 < k && starts[own + 1] <= from {
+            own += 1;
+        }
+        let near = own.saturating_sub(2)..(own + 3).min(k);
+        let density: f64 = gaussians[near]
+            .iter()
+            .map(|&(mean, factor, peak)| peak * (factor * (x - mean).powi(2)).exp())
+            .sum();
+        log_likelihood += weight / total * n as f64 * density.max(f64::MIN_POSITIVE).ln();
+    }
+    log_likelihood - (3 * k - 1) as f64 / 2.0 * (n as f64).ln()
+}
+
+/// DeLoc's `buildTaskGroups`: per cluster the pairs that communicate in it, by ascending `(a, b)`.
+fn task_groups(
+    rows: &[CommRow],
+    layer: Layer,
+    amount: Amount,
+    clusters: &[Cluster],
+    threads: usize,
+) -> Vec<TaskGroup> {
+    let mut in_run = PairSums::new(threads);
+    let mut in_group: Vec<Vec<(u32, u32, f64)>> = Vec::new();
+    for cluster in clusters {
+        let from = rows.partition_point(|row| row.slice < cluster.first);
+        let to = rows.partition_point(|row| row.slice <= cluster.last);
+        let mut sums = PairSums::new(threads);
+        for row in rows[from..to].iter().filter(|row| row.layer == layer) {
+            let value = match amount {
+                Amount::Bytes => row.bytes,
+                Amount::Events => row.events,
+            };
+            if row.src.index() < threads && row.dst.index() < threads {
+                sums.add(row.src.0, row.dst.0, value as f64);
+            }
+        }
+        let pairs = sums.into_pairs();
+        for &(a, b, forth, back) in &pairs {
+            in_run.add(a, b, forth);
+            in_run.add(b, a, back);
+        }
+        in_group.push(
+            pairs
+                .into_iter()
+                .map(|(a, b, forth, back)| (a, b, both_ways(layer, forth, back)))
+                .collect(),
+        );
+    }
+    let whole: Vec<(u32, u32, f64)> = in_run
+        .into_pairs()
+        .into_iter()
+        .map(|(a, b, forth, back)| (a, b, both_ways(layer, forth, back)))
+        .collect();
+    in_group
+        .into_iter()
+        .map(|pairs| {
+            let mut run = whole.iter();
+            let pairs = pairs.into_iter().map(|(a, b, in_group)| GroupPair {
+                a: ThreadIdx(a),
+                b: ThreadIdx(b),
+                in_group,
+                in_run: run
+                    .find(|pair| (pair.0, pair.1) == (a, b))
+                    .expect("a group's pair communicates in the run")
+                    .2,
+            });
+            TaskGroup {
+                pairs: pairs.collect(),
+            }
+        })
+        .collect()
+}
+
+/// A pair's amount: both directions, or the one number that both cells of an undirected layer hold.
+fn both_ways(layer: Layer, forth: f64, back: f64) -> f64 {
+    if layer.is_directed() {
+        forth + back
+    } else {
+        forth.max(back)
+    }
+}
+
+/// Threads up to which pair sums are kept in a full square (128 MiB).
+const DENSE_THREADS: usize = 4096;
+
+/// Sums by ordered pair: a square for as many threads as fit, sorted cells beyond.
+enum PairSums {
+    Dense { threads: usize, sums: Vec<f64> },
+    Cells(Vec<(u32, u32, f64)>),
+}
+
+impl PairSums {
+    fn new(threads: usize) -> Self {
+        if threads <= DENSE_THREADS {
+            Self::Dense {
+                threads,
+                sums: vec![0.0; threads * threads],
+            }
+        } else {
+            Self::Cells(Vec::new())
+        }
+    }
+
+    fn add(&mut self, src: u32, dst: u32, value: f64) {
+        match self {
+            Self::Dense { threads, sums } => sums[src as usize * *threads + dst as usize] += value,
+            Self::Cells(cells) => cells.push((src, dst, value)),
+        }
+    }
+
+    /// `(a, b, a to b, b to a)` with `a < b`, ascending, where either is positive.
+    fn into_pairs(self) -> Vec<(u32, u32, f64, f64)> {
+        match self {
+            Self::Dense { threads, sums } => {
+                let mut pairs = Vec::new();
+                for a in 0..threads {
+                    for b in a + 1..threads {
+                        let (forth, back) = (sums[a * threads + b], sums[b * threads + a]);
+                        if forth > 0.0 || back > 0.0 {
+                            pairs.push((a as u32, b as u32, forth, back));
+                        }
+                    }
+                }
+                pairs
+            }
+            Self::Cells(mut cells) => {
+                cells.sort_by_key(|&(src, dst, _)| (src.min(dst), src.max(dst)));
+                let mut pairs: Vec<(u32, u32, f64, f64)> = Vec::new();
+                for (src, dst, value) in cells {
+                    let (a, b) = (src.min(dst), src.max(dst));
+                    if a == b || value <= 0.0 {
+                        continue;
+                    }
+                    if pairs.last().is_none_or(|last| (last.0, last.1) != (a, b)) {
+                        pairs.push((a, b, 0.0, 0.0));
+                    }
+                    let last = pairs.last_mut().expect("just pushed");
+                    *(if src < dst { &mut last.2 } else { &mut last.3 }) += value;
+                }
+                pairs
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::tests::profile_of;
+
+    /// 100 slices of 10; in slices 0..20 threads (0,1) and (2,3) exchange, in 70..90 (0,2) and (1,3).
+    fn two_bursts() -> Profile {
+        let mut rows = Vec::new();
+        for slice in (0..20).chain(70..90) {
+            let pairs = if slice < 50 {
+                [(0, 1), (2, 3)]
+            } else {
+                [(0, 2), (1, 3)]
+            };
+            for (src, dst) in pairs {
+                rows.push((slice, src, dst, 3));
+            }
+        }
+        profile_of(4, 100, &rows)
+    }
+
+    #[test]
+    fn bursts_are_told_apart_and_their_pairs_grouped() {
+        let found = concurrency_groups(&two_bursts(), Layer::WriteRead);
+        // The gap is three times a burst: no cluster may straddle it.
+        let straddles = |c: &Cluster| c.first.0 < 20 && c.last.0 >= 70;
+        assert!(found.k >= 2 && !found.clusters.iter().any(straddles));
+        for (cluster, group) in found.clusters.iter().zip(&found.groups) {
+            let pairs: Vec<(u32, u32)> = group.pairs.iter().map(|p| (p.a.0, p.b.0)).collect();
+            let expected = if cluster.last.0 < 50 {
+                [(0, 1), (2, 3)]
+            } else {
+                [(0, 2), (1, 3)]
+            };
+            assert_eq!(pairs, expected);
+            // 20 slices of 3 events of 8 bytes in the whole run, whatever the cluster holds.
+            assert!(group.pairs.iter().all(|p| p.in_run == 480.0));
+        }
+        let loads = group_loads(&found.groups);
+        assert!((loads.iter().map(|l| l.load).sum::<f64>() - 1.0).abs() < 1e-12);
+        assert_eq!(found.cluster_of(SliceIdx(50)), None);
+        assert_eq!(found.cluster_of(SliceIdx(0)), Some(ClusterIdx(0)));
+    }
+
+    #[test]
+    fn one_tight_burst_is_one_cluster() {
+        // A bell of 21 slices in 1000: one Gaussian describes it, more only pay the penalty.
+        let rows: Vec<_> = (0..21u32)
+            .map(|i| {
+                let z = (f64::from(i) - 10.0) / 3.0;
+                (490 + i, 0, 1, 1 + (1000.0 * (-z * z / 2.0).exp()) as u64)
+            })
+            .collect();
+        let found = concurrency_groups(&profile_of(2, 1000, &rows), Layer::WriteRead);
+        assert_eq!(found.k, 1, "{:?}", found.bic);
+    }
+
+    #[test]
+    fn event_counts_do_not_choose_k() {
+        let small = two_bursts();
+        let mut large = small.clone();
+        for row in &mut large.communication {
+            row.events *= 1_000_000;
+        }
+        let k = |p: &Profile| concurrency_groups(p, Layer::WriteRead).k;
+        assert_eq!(k(&small), k(&large));
+    }
+
+    #[test]
+    fn silence_has_no_cluster() {
+        let found = concurrency_groups(&profile_of(3, 10, &[]), Layer::WriteRead);
+        assert_eq!(
+            (found.k, found.clusters.len(), found.groups.len()),
+            (0, 0, 0)
+        );
+    }
+
+    #[test]
+    fn pair_sums_agree_in_both_stores() {
+        let cells = [
+            (0, 1, 2.0),
+            (1, 0, 3.0),
+            (2, 1, 1.0),
+            (0, 1, 4.0),
+            (2, 2, 9.0),
+        ];
+        let mut dense = PairSums::new(3);
+        let mut sparse = PairSums::Cells(Vec::new());
+        for (src, dst, value) in cells {
+            dense.add(src, dst, value);
+            sparse.add(src, dst, value);
+        }
+        let expected = [(0, 1, 6.0, 3.0), (1, 2, 0.0, 1.0)];
+        assert_eq!(dense.into_pairs(), expected);
+        assert_eq!(sparse.into_pairs(), expected);
+    }
+}

@@ -1,0 +1,39 @@
+//! Characterisation: what a recorded run says about its communication and its pages.
+//!
+//! Pure functions over [`numaloc_model`] types: no I/O, no clock, no environment, and the same
+//! answer for the same profile every time. Each module names the paper, section and equation it
+//! implements and where it deviates; `docs/metrics.md` is the same in the user's words.
+//!
+//! | module | answers | source |
+//! |---|---|---|
+//! | [`communication`] | how much, between whom, how unevenly | OPT eq. 1-3, DeLoc eq. 4-6, 8, 9 |
+//! | [`mapping_cost`] | what a mapping leaves remote, and how even its load is | CMLB eq. 4-6 |
+//! | [`kmeans`] | optimal clusters of points on a line | DeLoc eq. 1 |
+//! | [`concurrency`] | what communicates at the same time | DeLoc II-C, II-D |
+//! | [`pages`] | whose pages, how balanced, how well placed | data mapping eq. 1-5, OPT eq. 5-9 |
+//! | [`assignment`] | which threads share a node: blocks, and the extremes of exclusivity | OPT 5.1.1 |
+//! | [`migrations`] | how often pages would have to move | data mapping II-C |
+//! | [`phases`] | when the pattern changes | OPT eq. 4 |
+//! | [`load`] | memory load over time, its phases, and each thread's share | CMLB III-A |
+//! | [`objects`] | which memory it is, by name | |
+//! | [`verdict`] | what is likely to help | DeLoc III, OPT 4.3, data mapping II |
+
+#![forbid(unsafe_code)]
+
+pub mod assignment;
+pub mod communication;
+pub mod concurrency;
+pub mod kmeans;
+pub mod load;
+pub mod mapping_cost;
+pub mod migrations;
+pub mod objects;
+pub mod pages;
+pub mod phases;
+pub mod timeline;
+pub mod verdict;
+
+pub use assignment::NodeAssignment;
+pub use communication::CommunicationMetrics;
+pub use concurrency::{Concurrency, concurrency_groups};
+pub use pages::PageMetrics;

@@ -1,0 +1,165 @@
+//! Memory load over time: smoothing, access phases, and each thread's share of the load.
+//!
+//! Implements CMLB (2021) section III-A: eq. 1 (time from cycles), the smoothing after Rocka (the top
+//! 5 % of the values are outliers, replaced by linear interpolation), Algorithm 1 (sliding-window
+//! access phases), and the access-load vector behind eq. 3.
+//!
+//! Where we deviate from Algorithm 1 as printed: the scan stops at the last element (`right < len`; the
+//! printed `<=` reads past it), the last, still open phase is returned too, and the low value is the
+//! mean of at least one slice (5 % of a short series is none). Eq. 3 mixes its indexes (`p_i` is the
+//! vector of phase i, i runs over threads); Algorithm 2 uses the vector as each thread's load, whose
+//! mean over nodes is the target, so that is what [`access_load`] gives.
+//!
+//! Cost: O(n log n).
+
+use std::ops::Range;
+
+/// Shortest access phase, in slices (Algorithm 1 line 4).
+pub const MIN_WIDTH: usize = 100;
+
+/// Nanoseconds from cycles at a frequency in kHz (eq. 1).
+#[must_use]
+pub fn nanoseconds(cycles: u64, frequency_khz: u64) -> f64 {
+    cycles as f64 * 1e6 / frequency_khz as f64
+}
+
+/// The series with its top 5 % replaced by linear interpolation between what remains next to them.
+/// Equal values: the earlier ones count as the larger. Series of fewer than 20 values stay as they are.
+#[must_use]
+pub fn smoothed(series: &[f64]) -> Vec<f64> {
+    let outliers = series.len() / 20;
+    let mut order: Vec<usize> = (0..series.len()).collect();
+    order.sort_by(|&a, &b| series[b].total_cmp(&series[a]).then(a.cmp(&b)));
+    let mut kept = vec![true; series.len()];
+    for &at in &order[..outliers] {
+        kept[at] = false;
+    }
+    let mut smooth = series.to_vec();
+    let mut left: Option<usize> = None;
+    let mut at = 0;
+    while at < series.len() {
+        if kept[at] {
+            left = Some(at);
+            at += 1;
+            continue;
+        }
+        let right = (at..series.len()).find(|&r| kept[r]);
+        let end = right.unwrap_or(series.len());
+        for (hole, value) in smooth.iter_mut().enumerate().take(end).skip(at) {
+            *value = match (left, right) {
+                (Some(l), Some(r)) => {
+                    let along = (hole - l) as f64 / (r - l) as f64;
+                    series[l] + (series[r] - series[l]) * along
+                }
+                (Some(only), None) | (None, Some(only)) => series[only],
+                (None, None) => *value,
+            };
+        }
+        at = end;
+    }
+    smooth
+}
+
+/// Access phases of a (smoothed) series of loads by slice: Algorithm 1. They cover the series.
+#[must_use]
+pub fn access_phases(series: &[f64], min_width: usize) -> Vec<Range<usize>> {
+    if series.is_empty() {
+        return Vec::new();
+    }
+    let mut sorted = series.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let low = &sorted[..(series.len() / 20).max(1)];
+    let low = low.iter().sum::<f64>() / low.len() as f64;
+    let mut phases = Vec::new();
+    let mut left = 0;
+    for (right, &value) in series.iter().enumerate() {
+        if value <= low && right - left >= min_width {
+            phases.push(left..right);
+            left = right;
+        }
+    }
+    phases.push(left..series.len());
+    phases
+}
+
+/// Access-load vector: each thread's load, averaged over phases that weigh as much as their load.
+///
+/// `loads[(slice, thread)]` comes as `(slice, thread, accesses)` rows in any order; the weight of
+/// phase `i` is its share of all accesses (`d_j` of eq. 3 added up over the phase), so slices of heavy
+/// traffic count most. All zero when there is no load.
+///
+/// # Panics
+/// If a row's thread is not below `threads`.
+#[must_use]
+pub fn access_load(
+    rows: impl IntoIterator<Item = (usize, usize, u64)>,
+    threads: usize,
+    phases: &[Range<usize>],
+) -> Vec<f64> {
+    let mut by_phase = vec![vec![0u64; threads]; phases.len()];
+    for (slice, thread, accesses) in rows {
+        let phase = phases.partition_point(|phase| phase.end <= slice);
+        if let Some(loads) = by_phase.get_mut(phase) {
+            loads[thread] += accesses;
+        }
+    }
+    let total: u64 = by_phase.iter().flatten().sum();
+    let mut vector = vec![0.0; threads];
+    if total == 0 {
+        return vector;
+    }
+    for loads in &by_phase {
+        let weight = loads.iter().sum::<u64>() as f64 / total as f64;
+        for (sum, &load) in vector.iter_mut().zip(loads) {
+            *sum += weight * load as f64;
+        }
+    }
+    vector
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cycles_to_nanoseconds() {
+        // 2.4 GHz = 2,400,000 kHz: 24 cycles are 10 ns.
+        assert_eq!(nanoseconds(24, 2_400_000), 10.0);
+    }
+
+    #[test]
+    fn one_outlier_of_twenty_is_interpolated() {
+        // 5 % of 20 is one: the 1000 at 5 lies between 4 and 6, so it becomes 5.
+        let mut series: Vec<f64> = (0..20).map(f64::from).collect();
+        series[5] = 1000.0;
+        let smooth = smoothed(&series);
+        assert_eq!(smooth[5], 5.0);
+        assert_eq!(smooth[19], 19.0);
+        // At the border there is only one neighbour.
+        series[5] = 5.0;
+        series[0] = 1000.0;
+        assert_eq!(smoothed(&series)[0], 1.0);
+        assert_eq!(smoothed(&[3.0, 9.0]), [3.0, 9.0]);
+    }
+
+    #[test]
+    fn phases_end_at_low_points_that_are_far_enough_apart() {
+        // Low points at 0, 30 and 60 of 80 (5 % of 80 = 4 lowest: 0, 0, 0 and one 5: mean 1.25).
+        let series: Vec<f64> = (0..80)
+            .map(|s| if s % 30 == 0 { 0.0 } else { 5.0 })
+            .collect();
+        assert_eq!(access_phases(&series, 20), [0..30, 30..60, 60..80]);
+        assert_eq!(access_phases(&series, 50), [0..60, 60..80]);
+        assert!(access_phases(&[], 1).is_empty());
+    }
+
+    #[test]
+    fn heavy_phases_weigh_more() {
+        // Phase 0 (slices 0..1): T0 has 30. Phase 1 (1..2): T0 20, T1 50. Weights 0.3 and 0.7.
+        // T0: 0.3·30 + 0.7·20 = 23; T1: 0.7·50 = 35.
+        let rows = [(0, 0, 30), (1, 0, 20), (1, 1, 50)];
+        let vector = access_load(rows, 2, &[0..1, 1..2]);
+        assert!((vector[0] - 23.0).abs() < 1e-12 && (vector[1] - 35.0).abs() < 1e-12);
+        assert_eq!(access_load([], 2, &[0..1, 1..2]), [0.0, 0.0]);
+    }
+}

@@ -1,0 +1,118 @@
+//! How often pages would have to move to stay with their users.
+//!
+//! Implements section II-C of "Locality vs. Balance" (2015) and OPT 5.1.5: in every slice in which a
+//! page is used but does not lie on the node that uses it most, count a migration and move it there.
+//! Pages start where first touch put them; a page whose first touch was not observed starts on its
+//! first slice's node without a migration. A tie with the present node is no reason to move; other
+//! ties go to the lowest node.
+//!
+//! Cost: O(rows + pages N); memory O(pages).
+
+use numaloc_model::LogicalNode;
+use numaloc_model::profile::Profile;
+
+use crate::assignment::NodeAssignment;
+
+/// Migrations of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Migrations {
+    /// By slice.
+    pub by_slice: Vec<u64>,
+    /// `pages[m]`: pages that moved `m` times; the last entry counts those that moved more often.
+    pub pages: Vec<u64>,
+    /// All migrations.
+    pub total: u64,
+}
+
+/// Entries of [`Migrations::pages`]: 0 to 9 times, and 10 or more.
+pub const COUNTS: usize = 11;
+
+/// Counts migrations; `None` when the profile has no page use by slice.
+#[must_use]
+pub fn migrations(profile: &Profile, assignment: &NodeAssignment) -> Option<Migrations> {
+    if profile.page_slices.is_empty() {
+        return None;
+    }
+    let mut place: Vec<Option<LogicalNode>> = profile
+        .pages
+        .pages()
+        .iter()
+        .map(|page| Some(assignment.of_thread[page.first_touch?.index()]))
+        .collect();
+    let mut moved = vec![0u32; place.len()];
+    let mut found = Migrations {
+        by_slice: vec![0; profile.slices.len()],
+        pages: vec![0; COUNTS],
+        total: 0,
+    };
+    let mut order: Vec<usize> = (0..profile.page_slices.len()).collect();
+    let rows = &profile.page_slices;
+    order.sort_by_key(|&at| (rows[at].slice, rows[at].page));
+    let mut by_node = vec![0u64; assignment.nodes];
+    let mut at = 0;
+    while at < order.len() {
+        let (slice, page) = (rows[order[at]].slice, rows[order[at]].page);
+        by_node.fill(0);
+        while at < order.len() && (rows[order[at]].slice, rows[order[at]].page) == (slice, page) {
+            let row = &rows[order[at]];
+            by_node[assignment.node(row.thread.index())] += row.accesses;
+            at += 1;
+        }
+        let most = by_node.iter().copied().max().unwrap_or(0);
+        let best = by_node.iter().position(|&n| n == most).unwrap_or(0);
+        match place[page as usize] {
+            Some(node) if by_node[node.index()] == most => {}
+            Some(_) => {
+                moved[page as usize] += 1;
+                found.total += 1;
+                if let Some(count) = found.by_slice.get_mut(slice.index()) {
+                    *count += 1;
+                }
+                place[page as usize] = Some(LogicalNode::from_index(best));
+            }
+            None => place[page as usize] = Some(LogicalNode::from_index(best)),
+        }
+    }
+    for count in moved {
+        found.pages[(count as usize).min(COUNTS - 1)] += 1;
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pages::tests::usage_of;
+    use crate::timeline::tests::profile_of;
+    use numaloc_model::profile::PageSliceRow;
+    use numaloc_model::{SliceIdx, ThreadIdx};
+
+    #[test]
+    fn a_page_that_wanders_by_hand() {
+        // Thread 0 on node 0, thread 1 on node 1. Page 0 starts on node 0.
+        // Slice 0: only thread 0: stays. Slice 1: thread 1 has 3 of 4: moves. Slice 2: 2 to 2: stays.
+        // Slice 3: thread 0 only: moves back. Two migrations. Page 1 is used by its toucher only.
+        let mut profile = profile_of(2, 4, &[]);
+        profile.pages = usage_of(&[(0, vec![8, 5]), (1, vec![0, 9])]);
+        let row = |slice, page, thread, accesses| PageSliceRow {
+            slice: SliceIdx(slice),
+            page,
+            thread: ThreadIdx(thread),
+            accesses,
+        };
+        profile.page_slices = vec![
+            row(0, 0, 0, 4),
+            row(1, 0, 0, 1),
+            row(1, 0, 1, 3),
+            row(1, 1, 1, 9),
+            row(2, 0, 0, 2),
+            row(2, 0, 1, 2),
+            row(3, 0, 0, 1),
+        ];
+        let found = migrations(&profile, &NodeAssignment::blocks(2, 2)).unwrap();
+        assert_eq!((found.total, &found.by_slice[..]), (2, &[0, 1, 0, 1][..]));
+        assert_eq!(found.pages[..4], [1, 0, 1, 0]);
+        profile.page_slices.clear();
+        assert_eq!(migrations(&profile, &NodeAssignment::blocks(2, 2)), None);
+    }
+}
