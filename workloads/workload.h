@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 /* n-th argument as a positive number, or the default. */
-static long argument(int argc, char **argv, int n, long fallback)
+static inline long argument(int argc, char **argv, int n, long fallback)
 {
     if (argc <= n)
         return fallback;
@@ -24,7 +24,7 @@ static long argument(int argc, char **argv, int n, long fallback)
 }
 
 /* Page-aligned memory that nobody has touched yet. */
-static void *pages(size_t bytes)
+static inline void *pages(size_t bytes)
 {
     void *memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     if (!memory) {
@@ -65,13 +65,13 @@ static inline long read_other(struct buffers *b, int other, long it, uint64_t *s
     return wrong;
 }
 
-static struct buffers make_buffers(long cells)
+static inline struct buffers make_buffers(long cells)
 {
     struct buffers b = {pages((size_t)omp_get_max_threads() * sizeof(uint64_t *)), cells};
     return b;
 }
 
-static int finish(const char *name, long wrong, uint64_t sum)
+static inline int finish(const char *name, long wrong, uint64_t sum)
 {
     printf("%s: %d threads, checksum %016llx, %ld wrong\n", name, omp_get_max_threads(),
            (unsigned long long)sum, wrong);

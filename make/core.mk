@@ -1,0 +1,24 @@
+# The two commands of the README, and the checks they are made of.
+
+# Targets of other areas that `make test` runs after the Rust tests.
+TEST_EXTRA ?=
+
+.PHONY: build test check test-rust
+build: packages ## build everything numaloc runs with (debug profile, as tests use it)
+	$(CARGO) build --workspace
+
+check: packages ## formatting, lints, documentation
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+test-rust: build workloads
+	$(CARGO) test --workspace --quiet
+
+test: packages check test-rust ## everything that must hold: lints, unit, property and end-to-end tests
+	$(MAKE) --no-print-directory test-extra
+
+.PHONY: test-extra
+test-extra: build workloads
+	@for target in $(TEST_EXTRA); do echo "== $$target"; $(MAKE) --no-print-directory $$target || exit 1; done
+	@echo "all tests passed"
