@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod assemble;
 mod capacity;
 mod place;
 mod policies;
@@ -28,6 +29,7 @@ mod random;
 mod test_support;
 mod view;
 
+pub use assemble::{Assembled, assemble, remote_accesses};
 pub use capacity::Spill;
 pub use place::{PlaceError, PlaceInput, Placed, place};
 pub use policies::{POLICIES, PlacementPolicy, policy};

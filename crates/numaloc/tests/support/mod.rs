@@ -1,0 +1,122 @@
+//! What end-to-end tests share: the real command, the real workloads, and checkers that share no code
+//! with what they check.
+
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A workload built by `make workloads`; built now if it is not there.
+pub fn workload(name: &str) -> PathBuf {
+    let path = root().join("target/workloads").join(name);
+    if !path.is_file() {
+        let made = Command::new("make")
+            .arg(format!("target/workloads/{name}"))
+            .current_dir(root())
+            .output()
+            .expect("make runs");
+        assert!(
+            made.status.success(),
+            "{}",
+            String::from_utf8_lossy(&made.stderr)
+        );
+    }
+    path
+}
+
+/// `numaloc` with arguments.
+pub fn numaloc(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_numaloc"));
+    command.args(args);
+    command
+}
+
+/// Runs a command that must succeed; its stdout.
+pub fn ok(command: &mut Command) -> String {
+    let output = command.output().expect("it runs");
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// Runs a command that must fail with `status`; its stderr, which must be one line of error (further
+/// lines are indented).
+pub fn fails(command: &mut Command, status: i32) -> String {
+    let output: Output = command.output().expect("it runs");
+    let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(status), "{command:?}\n{stderr}");
+    assert!(stderr.starts_with("error: "), "{command:?}\n{stderr}");
+    assert!(
+        stderr.lines().skip(1).all(|line| line.starts_with("  ")),
+        "{command:?}\n{stderr}"
+    );
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    stderr
+}
+
+/// Records a workload with `threads` OpenMP threads into `folder`.
+pub fn record(folder: &Path, threads: usize, program: &[&str]) {
+    let mut command = numaloc(&["record", "--quiet", "-o"]);
+    command.arg(folder).arg("--").args(program);
+    command.env("OMP_NUM_THREADS", threads.to_string());
+    ok(&mut command);
+}
+
+/// `show --matrix csv` as numbers, row after row.
+pub fn matrix(folder: &Path) -> Vec<Vec<f64>> {
+    let text = ok(numaloc(&["show", "--matrix", "csv"]).arg(folder));
+    let rows: Vec<Vec<f64>> = text
+        .lines()
+        .map(|line| {
+            line.split(',')
+                .map(|cell| cell.trim().parse().expect("a number"))
+                .collect()
+        })
+        .collect();
+    assert!(
+        rows.iter().all(|row| row.len() == rows.len()),
+        "not square:\n{text}"
+    );
+    rows
+}
+
+/// Share of a matrix's sum in the cells that `inside(i, j)` names.
+pub fn share(matrix: &[Vec<f64>], inside: impl Fn(usize, usize) -> bool) -> f64 {
+    let (mut within, mut all) = (0.0, 0.0);
+    for (i, row) in matrix.iter().enumerate() {
+        for (j, cell) in row.iter().enumerate() {
+            all += cell;
+            if inside(i, j) {
+                within += cell;
+            }
+        }
+    }
+    assert!(all > 0.0, "the matrix is empty");
+    within / all
+}
+
+/// Pearson correlation of the off-diagonal cells of two matrices of one size.
+pub fn correlation(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let cells = |m: &[Vec<f64>]| -> Vec<f64> {
+        (0..m.len())
+            .flat_map(|i| (0..m.len()).filter(move |&j| j != i).map(move |j| (i, j)))
+            .map(|(i, j)| m[i][j])
+            .collect()
+    };
+    let (x, y) = (cells(a), cells(b));
+    let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len() as f64;
+    let (mx, my) = (mean(&x), mean(&y));
+    let covariance: f64 = x.iter().zip(&y).map(|(p, q)| (p - mx) * (q - my)).sum();
+    let spread = |v: &[f64], m: f64| v.iter().map(|p| (p - m).powi(2)).sum::<f64>().sqrt();
+    covariance / (spread(&x, mx) * spread(&y, my))
+}

@@ -1,0 +1,274 @@
+//! From a policy's answer to a plan: threads by stable path, pages by object and range.
+//!
+//! Pages of one object that go to one node become one range; pages between them that the recorded run
+//! never touched join in, which keeps the ranges (and later the kernel's mappings) few. A page that
+//! belongs to no known object has no name in another run and cannot be planned: it is counted.
+
+use std::collections::BTreeMap;
+
+use numaloc_model::plan::{ObjectKey, PagePlan, Plan, Predicted, Provenance, ThreadPlan};
+use numaloc_model::{LogicalNode, Mapping, ObjectIdx, Placement, Profile};
+use numaloc_topology::Topology;
+
+/// A plan and what could not be part of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assembled {
+    /// The plan.
+    pub plan: Plan,
+    /// Pages the policy placed that belong to no known object.
+    pub nameless_pages: u64,
+}
+
+/// Makes a plan of `profile`'s threads at `mapping` and pages at `placement` on `topology`.
+///
+/// `predicted` is taken as given except for `accesses` and `remote_accesses`, which are counted here:
+/// accesses by threads whose node is not the page's; pages left to the kernel count at their first
+/// toucher's node. O(pages log pages + page cells).
+///
+/// # Panics
+/// If mapping or placement do not fit the profile.
+#[must_use]
+pub fn assemble(
+    profile: &Profile,
+    topology: &Topology,
+    mapping: &Mapping,
+    placement: &Placement,
+    provenance: Provenance,
+    predicted: Predicted,
+) -> Assembled {
+    assert_eq!(mapping.pu.len(), profile.threads.len(), "one PU per thread");
+    let threads = profile
+        .threads
+        .iter()
+        .zip(&mapping.pu)
+        .map(|(thread, &pu)| ThreadPlan {
+            path: thread.path.clone(),
+            pu,
+            os_pu: topology.pus()[pu.index()].os,
+        })
+        .collect();
+    let (remote_accesses, accesses) = remote_accesses(profile, topology, mapping, placement);
+
+    let mut by_object: BTreeMap<ObjectIdx, Vec<(u64, LogicalNode)>> = BTreeMap::new();
+    let mut nameless_pages = 0;
+    for (page, node) in profile.pages.pages().iter().zip(&placement.node) {
+        match (page.object, node) {
+            (Some(object), &Some(node)) => {
+                by_object
+                    .entry(object)
+                    .or_default()
+                    .push((page.object_page, node));
+            }
+            (None, Some(_)) => nameless_pages += 1,
+            (_, None) => {}
+        }
+    }
+    let (mut objects, mut pages) = (Vec::new(), Vec::new());
+    for (object, mut placed) in by_object {
+        placed.sort_unstable();
+        let object = profile.object(object);
+        let index = objects.len() as u32;
+        objects.push(ObjectKey {
+            kind: object.kind,
+            name: object.name.clone(),
+            creator: object
+                .thread
+                .map(|t| profile.threads[t.index()].path.clone()),
+            size: object.size,
+            order: object.order,
+        });
+        for range in placed.chunk_by(|a, b| a.1 == b.1) {
+            let (first, node) = range[0];
+            pages.push(PagePlan {
+                object: index,
+                first_page: first,
+                pages: range[range.len() - 1].0 - first + 1,
+                node,
+                os_node: topology.nodes()[node.index()].os,
+            });
+        }
+    }
+    Assembled {
+        plan: Plan {
+            machine: topology.name().to_owned(),
+            fingerprint: topology.fingerprint(),
+            provenance,
+            predicted: Predicted {
+                remote_accesses,
+                accesses,
+                ..predicted
+            },
+            page_size: profile.pages.page_size(),
+            threads,
+            objects,
+            pages,
+            schedule: Vec::new(),
+        },
+        nameless_pages,
+    }
+}
+
+/// Accesses to pages on another node than the accessing thread's, and all accesses.
+///
+/// A page without a planned node counts at the node of the thread that touched it first; where that
+/// was not observed, at the thread that uses it most.
+///
+/// # Panics
+/// If mapping or placement do not fit the profile.
+#[must_use]
+pub fn remote_accesses(
+    profile: &Profile,
+    topology: &Topology,
+    mapping: &Mapping,
+    placement: &Placement,
+) -> (u64, u64) {
+    let home = |thread: numaloc_model::ThreadIdx| topology.node_of(mapping.pu[thread.index()]);
+    let (mut remote, mut all) = (0, 0);
+    for (page, node) in profile.pages.pages().iter().zip(&placement.node) {
+        let accesses = profile.pages.accesses(page);
+        let node = node.or_else(|| {
+            let toucher = page.first_touch.or_else(|| {
+                accesses
+                    .iter()
+                    .max_by_key(|access| access.total())
+                    .map(|access| access.thread)
+            });
+            toucher.map(home)
+        });
+        for access in accesses {
+            all += access.total();
+            if Some(home(access.thread)) != node {
+                remote += access.total();
+            }
+        }
+    }
+    (remote, all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaloc_model::pages::{PageHead, PageUsage, ThreadAccess};
+    use numaloc_model::profile::{Clock, Meta, Object, ObjectKind, Thread};
+    use numaloc_model::{LogicalPu, PageNumber, ThreadIdx};
+
+    /// Two threads; object 0 has pages 0, 1 (thread 0), 3 (thread 1) of a run at address 100 pages;
+    /// page 900 belongs to nothing. Thread 0 touched all first.
+    fn profile() -> Profile {
+        let thread = |n: u32| Thread {
+            path: ["0", "0.1"][n as usize].to_owned(),
+            label: None,
+            pid: 1,
+            tid: 1 + n,
+            rank: None,
+            start: 0,
+            end: 1,
+            accesses: 0,
+            read_bytes: 0,
+            write_bytes: 0,
+            dram_bytes: None,
+        };
+        let mut pages = PageUsage::new(4096);
+        for (number, object_page, thread, count) in [
+            (100, 0, 0, 5),
+            (101, 1, 0, 7),
+            (103, 3, 1, 11),
+            (900, 0, 1, 2),
+        ] {
+            pages.push(
+                PageHead {
+                    number: PageNumber(number),
+                    object: (number < 900).then_some(ObjectIdx(0)),
+                    object_page,
+                    first_touch: Some(ThreadIdx(0)),
+                    first_touch_time: 0,
+                },
+                vec![ThreadAccess {
+                    thread: ThreadIdx(thread),
+                    reads: count,
+                    writes: 0,
+                }],
+            );
+        }
+        Profile {
+            meta: Meta {
+                command: vec!["app".into()],
+                frontend: "qemu".into(),
+                clock: Clock::Virtual,
+                line_size: 64,
+                complete: true,
+                notes: vec![],
+                sampled: 1.0,
+            },
+            threads: vec![thread(0), thread(1)],
+            slices: vec![],
+            communication: vec![],
+            pages,
+            page_slices: vec![],
+            objects: vec![Object {
+                kind: ObjectKind::Mapping,
+                name: "[anon]".into(),
+                size: 16384,
+                order: 0,
+                thread: Some(ThreadIdx(0)),
+                base: 100 * 4096,
+            }],
+        }
+    }
+
+    #[test]
+    fn ranges_bridge_untouched_pages_and_nameless_pages_are_counted() {
+        let machine = numaloc_topology::resolve("numa:2 core:1 pu:1").unwrap();
+        let mapping = Mapping {
+            pu: vec![LogicalPu(0), LogicalPu(1)],
+        };
+        let node = |n: u32| Some(LogicalNode(n));
+        let provenance = Provenance {
+            thread_policy: "packed".into(),
+            page_policy: "locality".into(),
+            parameters: vec![],
+            command: vec![],
+            tool: String::new(),
+        };
+        let predicted = Predicted {
+            cost: 0.0,
+            remote: 0.0,
+            total: 0.0,
+            node_imbalance: 1.0,
+            remote_accesses: 0,
+            accesses: 0,
+        };
+        let make = |nodes: [Option<LogicalNode>; 4]| {
+            assemble(
+                &profile(),
+                &machine,
+                &mapping,
+                &Placement {
+                    node: nodes.to_vec(),
+                },
+                provenance.clone(),
+                predicted.clone(),
+            )
+        };
+        // Locality: pages 0 and 1 at node 0, page 3 at node 1.
+        let local = make([node(0), node(0), node(1), node(1)]);
+        let ranges: Vec<_> = local
+            .plan
+            .pages
+            .iter()
+            .map(|p| (p.first_page, p.pages, p.node.0))
+            .collect();
+        assert_eq!(ranges, [(0, 2, 0), (3, 1, 1)]);
+        assert_eq!(
+            (local.nameless_pages, local.plan.predicted.remote_accesses),
+            (1, 0)
+        );
+        // All at node 1: one range over the untouched page 2; thread 0's 5 + 7 accesses are remote.
+        let far = make([node(1), node(1), node(1), None]);
+        assert_eq!(far.plan.pages[0].pages, 4);
+        // Page 900 stays with its first toucher, thread 0 at node 0: thread 1's 2 accesses are remote.
+        assert_eq!(far.plan.predicted.remote_accesses, 5 + 7 + 2);
+        assert_eq!(far.plan.predicted.accesses, 25);
+        assert_eq!(far.plan.objects[0].creator.as_deref(), Some("0"));
+    }
+}
