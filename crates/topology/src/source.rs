@@ -126,7 +126,7 @@ fn from_synthetic(spec: &str, name: &str) -> Result<Topology, TopologyError> {
     };
     let hwloc = Hwloc::builder()
         .from_synthetic(spec)
-        .and_then(|builder| Ok(builder.build()))
+        .map(hwlocality::topology::builder::TopologyBuilder::build)
         .map_err(|error| fail(error.to_string()))?
         .map_err(|error| fail(error.to_string()))?;
     convert(&hwloc, name)

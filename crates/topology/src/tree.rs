@@ -209,10 +209,8 @@ impl Topology {
             return 0.0;
         }
         let (pa, pb) = (&self.pus[a.index()], &self.pus[b.index()]);
-        if pa.node != pb.node {
-            if let Some(matrix) = &self.node_matrix {
-                return matrix[pa.node.index() * self.nodes.len() + pb.node.index()];
-            }
+        if let (true, Some(matrix)) = (pa.node != pb.node, &self.node_matrix) {
+            return matrix[pa.node.index() * self.nodes.len() + pb.node.index()];
         }
         self.objects[self.common_ancestor(pa.object, pb.object) as usize].distance
     }

@@ -6,6 +6,8 @@ use crate::error::CliError;
 use crate::ui::Ui;
 
 mod machines;
+mod plan;
+mod policies;
 mod topology;
 
 /// Declares the subcommands; each module has an `Args` with `run(&self, &Ui)`.
@@ -29,5 +31,36 @@ macro_rules! commands {
 
 commands! {
     Machines => machines,
+    Plan => plan,
     Topology => topology,
+}
+
+/// A communication layer by name, for clap.
+fn layer(given: &str) -> Result<numaloc_model::Layer, String> {
+    use numaloc_model::Layer;
+    Layer::from_name(given).ok_or_else(|| {
+        let names: Vec<&str> = Layer::ALL.into_iter().map(Layer::name).collect();
+        format!("expected one of: {}", names.join(", "))
+    })
+}
+
+/// A size such as `4K`, `2M` or `1G`, in bytes, for clap.
+fn byte_size(given: &str) -> Result<u64, String> {
+    let number = given.trim_end_matches(['B', 'b']).trim_end_matches('i');
+    let shift = match number.bytes().last() {
+        Some(b'K' | b'k') => 10,
+        Some(b'M' | b'm') => 20,
+        Some(b'G' | b'g') => 30,
+        _ => 0,
+    };
+    let digits = if shift > 0 {
+        &number[..number.len() - 1]
+    } else {
+        given
+    };
+    digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(1 << shift))
+        .ok_or_else(|| "expected a size such as 4096, 64K, 2M or 1G".to_owned())
 }

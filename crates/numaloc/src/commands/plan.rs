@@ -1,0 +1,317 @@
+//! `numaloc plan`: from a profile and a machine to a plan.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use numaloc_analysis::concurrency_groups;
+use numaloc_formats::profile::{Parts, read_parts};
+use numaloc_mapping::{Evaluation, MapInput, Mapped, Spread};
+use numaloc_model::plan::{Plan, Predicted, Provenance};
+use numaloc_model::profile::Amount;
+use numaloc_model::{Layer, Mapping, Placement, Profile, TaskGroup};
+use numaloc_placement::{Assembled, PlaceInput};
+use numaloc_topology::{Topology, resolve};
+
+use crate::commands::policies;
+use crate::error::CliError;
+use crate::ui::Ui;
+
+mod shown;
+
+/// Decide where the threads and pages of a recorded program should live
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  numaloc plan app.numaloc -o plan.json
+  numaloc plan app.numaloc --machine \"numa:4 l3:1 core:8 pu:2\" --threads all
+  numaloc plan app.numaloc --machine epyc-7501 --threads deloc --pages mixed -o plan.json
+
+Without -o nothing is written: the comparison is the answer. `--threads all` and `--pages all`
+compare; a plan needs one policy each.")]
+pub struct Args {
+    /// The profile folder made by `numaloc record`
+    #[arg(value_name = "PROFILE")]
+    profile: PathBuf,
+    /// `this`, an hwloc XML file, a .toml machine file, a described machine or a synthetic string
+    #[arg(long, value_name = "MACHINE", default_value = "this")]
+    machine: String,
+    /// Thread policy, or `all`
+    #[arg(long, value_name = "POLICY", default_value = "locality")]
+    threads: String,
+    /// Page policy, or `all`
+    #[arg(long, value_name = "POLICY", default_value = "locality")]
+    pages: String,
+    /// Where the plan goes
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace an existing plan
+    #[arg(long)]
+    force: bool,
+    /// Communication layer to map by (default: message where there is one, else write_read)
+    #[arg(long, value_name = "LAYER", value_parser = super::layer)]
+    layer: Option<Layer>,
+    /// Distance per branching level of the machine, root first, e.g. 10,2,1
+    #[arg(long, value_name = "D,D,...", value_delimiter = ',')]
+    distances: Vec<f64>,
+    /// With fewer threads than PUs: spread them over the whole machine
+    #[arg(long, conflicts_with = "compact")]
+    spread: bool,
+    /// With fewer threads than PUs: fill as few nodes as possible
+    #[arg(long)]
+    compact: bool,
+    /// Bytes per placed page: 4K, 64K, 2M or 1G (default: the profile's)
+    #[arg(long, value_name = "SIZE", value_parser = super::byte_size)]
+    page_size: Option<u64>,
+    /// `mixed`: pages above this exclusivity go to their main user
+    #[arg(long, value_name = "0..1", default_value_t = 0.90)]
+    min_exclusivity: f64,
+    /// Seed of every random choice
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// A thread policy's answer.
+struct ThreadAnswer {
+    policy: &'static str,
+    mapped: Mapped,
+    value: Evaluation,
+    seconds: f64,
+}
+
+/// A page policy's answer under one mapping.
+struct PageAnswer {
+    policy: &'static str,
+    placement: Placement,
+    spilled: u64,
+    remarks: Vec<String>,
+    remote: u64,
+    accesses: u64,
+    seconds: f64,
+}
+
+/// Everything `plan` found out, for showing.
+struct Answer {
+    machine: Topology,
+    layer: Layer,
+    threads: Vec<ThreadAnswer>,
+    /// Under the first thread policy's mapping; the first is always first-touch, the baseline.
+    pages: Vec<PageAnswer>,
+    written: Option<(PathBuf, Assembled)>,
+}
+
+impl Args {
+    /// Maps, places, compares, and writes the plan if asked to.
+    pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        let thread_policies = policies::threads(&self.threads)?;
+        let page_policies = policies::pages(&self.pages)?;
+        if self.output.is_some() && (thread_policies.len() > 1 || page_policies.len() > 1) {
+            return Err(CliError::usage("cannot write a plan for `all` policies")
+                .expected("one policy each for --threads and --pages with -o")
+                .hint("choose from the comparison: numaloc plan ... --threads all, without -o"));
+        }
+        if let Some(path) = &self.output
+            && !self.force
+            && path.symlink_metadata().is_ok()
+        {
+            return Err(numaloc_formats::FormatError::Exists { path: path.clone() }.into());
+        }
+        let machine = self.machine()?;
+        let parts = Parts {
+            page_slices: page_policies.iter().any(|p| p.name() == "next-touch"),
+        };
+        let profile = read_parts(&self.profile, parts)?;
+        let layer = self.layer(&profile)?;
+        let threads = self.map(&thread_policies, &profile, layer, &machine)?;
+        let pages = self.place(
+            &page_policies,
+            &profile,
+            &threads[0].mapped.mapping,
+            &machine,
+        )?;
+        let written = match &self.output {
+            None => None,
+            Some(path) => {
+                let assembled =
+                    self.assemble(&profile, &machine, &threads[0], &pages[pages.len() - 1]);
+                numaloc_formats::plan::write(&assembled.plan, path, self.force)?;
+                Some((path.clone(), assembled))
+            }
+        };
+        let answer = Answer {
+            machine,
+            layer,
+            threads,
+            pages,
+            written,
+        };
+        ui.result(|| shown::text(&answer), || shown::json(&answer));
+        Ok(0)
+    }
+
+    fn machine(&self) -> Result<Topology, CliError> {
+        let machine = resolve(&self.machine)?;
+        if self.distances.is_empty() {
+            return Ok(machine);
+        }
+        machine
+            .with_level_distances(&self.distances)
+            .map_err(|why| CliError::usage(format!("cannot use --distances: {why}")))
+    }
+
+    fn layer(&self, profile: &Profile) -> Result<Layer, CliError> {
+        let there = profile.layers();
+        let wanted = self.layer.unwrap_or(if there.contains(&Layer::Message) {
+            Layer::Message
+        } else {
+            Layer::WriteRead
+        });
+        if self.layer.is_some() && !there.contains(&wanted) {
+            let names: Vec<_> = there.iter().map(|layer| layer.name()).collect();
+            return Err(CliError::tool(format!(
+                "cannot map {} by layer {}: it has no such layer",
+                self.profile.display(),
+                wanted.name()
+            ))
+            .expected(format!("one of: {}", names.join(", "))));
+        }
+        Ok(wanted)
+    }
+
+    fn map(
+        &self,
+        chosen: &[&'static dyn numaloc_mapping::MappingPolicy],
+        profile: &Profile,
+        layer: Layer,
+        machine: &Topology,
+    ) -> Result<Vec<ThreadAnswer>, CliError> {
+        // A shared line moves whole whatever was read of it; a message is as long as it says.
+        let amount = if layer == Layer::Message {
+            Amount::Bytes
+        } else {
+            Amount::Events
+        };
+        let matrix = profile.matrix(layer, amount).map_err(|error| {
+            CliError::tool(format!("cannot use {}: {error}", self.profile.display()))
+        })?;
+        let groups: Vec<TaskGroup> = concurrency_groups(profile, layer).groups;
+        let spread = match (self.spread, self.compact) {
+            (true, _) => Spread::Spread,
+            (_, true) => Spread::Compact,
+            _ => Spread::Auto,
+        };
+        let direction = if layer.is_directed() {
+            numaloc_mapping::Direction::Directed
+        } else {
+            numaloc_mapping::Direction::Undirected
+        };
+        let input = MapInput::directed(&matrix, direction, machine)
+            .with_groups(&groups)
+            .with_spread(spread)
+            .with_seed(self.seed);
+        chosen
+            .iter()
+            .map(|policy| {
+                let start = Instant::now();
+                let mapped = numaloc_mapping::map(*policy, &input).map_err(CliError::tool)?;
+                let seconds = start.elapsed().as_secs_f64();
+                let value = numaloc_mapping::evaluate(&input, &mapped.mapping);
+                Ok(ThreadAnswer {
+                    policy: policy.name(),
+                    mapped,
+                    value,
+                    seconds,
+                })
+            })
+            .collect()
+    }
+
+    fn place(
+        &self,
+        chosen: &[&'static dyn numaloc_placement::PlacementPolicy],
+        profile: &Profile,
+        mapping: &Mapping,
+        machine: &Topology,
+    ) -> Result<Vec<PageAnswer>, CliError> {
+        let input = PlaceInput {
+            page_slices: &profile.page_slices,
+            page_size: self.page_size.unwrap_or(profile.pages.page_size()),
+            seed: self.seed,
+            min_exclusivity: self.min_exclusivity,
+            ..PlaceInput::new(&profile.pages, mapping, machine)
+        };
+        let baseline = numaloc_placement::policy("first-touch").expect("it is registered");
+        let mut wanted = vec![baseline];
+        wanted.extend(
+            chosen
+                .iter()
+                .filter(|policy| policy.name() != baseline.name()),
+        );
+        wanted
+            .into_iter()
+            .map(|policy| {
+                let start = Instant::now();
+                let placed = numaloc_placement::place(policy, &input).map_err(CliError::usage)?;
+                let seconds = start.elapsed().as_secs_f64();
+                let (remote, accesses) = numaloc_placement::remote_accesses(
+                    profile,
+                    machine,
+                    mapping,
+                    &placed.placement,
+                );
+                Ok(PageAnswer {
+                    policy: policy.name(),
+                    placement: placed.placement,
+                    spilled: placed.spilled,
+                    remarks: placed.diagnostics,
+                    remote,
+                    accesses,
+                    seconds,
+                })
+            })
+            .collect()
+    }
+
+    fn assemble(
+        &self,
+        profile: &Profile,
+        machine: &Topology,
+        threads: &ThreadAnswer,
+        pages: &PageAnswer,
+    ) -> Assembled {
+        let parameter = |name: &str, value: String| (name.to_owned(), value);
+        let provenance = Provenance {
+            thread_policy: threads.policy.to_owned(),
+            page_policy: pages.policy.to_owned(),
+            parameters: vec![
+                parameter("seed", self.seed.to_string()),
+                parameter("min_exclusivity", self.min_exclusivity.to_string()),
+            ],
+            command: profile.meta.command.clone(),
+            tool: concat!("numaloc ", env!("CARGO_PKG_VERSION")).to_owned(),
+        };
+        let predicted = Predicted {
+            cost: threads.value.cost,
+            remote: threads.value.remote,
+            total: threads.value.total,
+            node_imbalance: threads.value.node_imbalance,
+            remote_accesses: 0,
+            accesses: 0,
+        };
+        numaloc_placement::assemble(
+            profile,
+            machine,
+            &threads.mapped.mapping,
+            &pages.placement,
+            provenance,
+            predicted,
+        )
+    }
+}
+
+/// The plan that was written, if one was.
+fn plan(answer: &Answer) -> Option<&Plan> {
+    answer
+        .written
+        .as_ref()
+        .map(|(_, assembled)| &assembled.plan)
+}

@@ -1,0 +1,129 @@
+//! What `plan` prints.
+
+use serde_json::{Value, json};
+
+use super::{Answer, plan};
+
+/// A share as a percentage with one decimal.
+fn percent(part: f64, whole: f64) -> String {
+    if whole > 0.0 {
+        format!("{:.1} %", 100.0 * part / whole)
+    } else {
+        "-".to_owned()
+    }
+}
+
+/// Two tables and a line on the plan.
+pub(super) fn text(answer: &Answer) -> String {
+    let mut out = format!(
+        "machine: {} ({})\n\nthreads, by {} communication:\n",
+        answer.machine.name(),
+        answer.machine.summary(),
+        answer.layer.name()
+    );
+    out += &format!(
+        "  {:<12} {:>10} {:>14} {:>9} {:>12} {:>9}\n",
+        "policy", "remote", "cost", "x bound", "node load", "time"
+    );
+    for row in &answer.threads {
+        let value = &row.value;
+        out += &format!(
+            "  {:<12} {:>10} {:>14.0} {:>9.2} {:>9.2} x {:>6.1} ms\n",
+            row.policy,
+            percent(value.remote, value.total),
+            value.cost,
+            value.at_most_times_optimal(),
+            value.node_imbalance,
+            row.seconds * 1e3
+        );
+    }
+    out += "  remote: share of communication between nodes; cost: sum of amount x distance;\n";
+    out += "  x bound: cost over a lower bound no mapping can beat; node load: largest over mean\n";
+    out += &format!("\npages, threads mapped by {}:\n", answer.threads[0].policy);
+    out += &format!(
+        "  {:<12} {:>16} {:>10} {:>9}\n",
+        "policy", "remote accesses", "spilled", "time"
+    );
+    for row in &answer.pages {
+        out += &format!(
+            "  {:<12} {:>16} {:>10} {:>6.1} ms\n",
+            row.policy,
+            percent(row.remote as f64, row.accesses as f64),
+            row.spilled,
+            row.seconds * 1e3
+        );
+        for remark in &row.remarks {
+            out += &format!("    {remark}\n");
+        }
+    }
+    if let (Some(plan), Some((path, assembled))) = (plan(answer), &answer.written) {
+        let pages: u64 = plan.pages.iter().map(|range| range.pages).sum();
+        out += &format!(
+            "\nplan: {} threads, {pages} pages in {} ranges of {} objects -> {}\n",
+            plan.threads.len(),
+            plan.pages.len(),
+            plan.objects.len(),
+            path.display()
+        );
+        if assembled.nameless_pages > 0 {
+            out += &format!(
+                "  {} pages belong to no known object and stay where they are touched\n",
+                assembled.nameless_pages
+            );
+        }
+    }
+    out
+}
+
+/// The same for scripts; shares are 0 to 1, amounts in the layer's unit, mapping in logical indexes.
+pub(super) fn json(answer: &Answer) -> Value {
+    let threads: Vec<Value> = answer
+        .threads
+        .iter()
+        .map(|row| {
+            json!({
+                "policy": row.policy,
+                "mapping": row.mapped.mapping.pu.iter().map(|pu| pu.0).collect::<Vec<_>>(),
+                "cost": row.value.cost,
+                "remote": row.value.remote,
+                "total": row.value.total,
+                "load_std": row.value.load_std,
+                "node_imbalance": row.value.node_imbalance,
+                "lower_bound": row.value.lower_bound,
+                "repaired": row.mapped.repaired,
+                "seconds": row.seconds,
+            })
+        })
+        .collect();
+    let pages: Vec<Value> = answer
+        .pages
+        .iter()
+        .map(|row| {
+            json!({
+                "policy": row.policy,
+                "remote_accesses": row.remote,
+                "accesses": row.accesses,
+                "remote_share": if row.accesses > 0 { row.remote as f64 / row.accesses as f64 } else { 0.0 },
+                "spilled_pages": row.spilled,
+                "remarks": row.remarks,
+                "seconds": row.seconds,
+            })
+        })
+        .collect();
+    json!({
+        "version": 1,
+        "machine": answer.machine.name(),
+        "fingerprint": answer.machine.fingerprint(),
+        "layer": answer.layer.name(),
+        "policies": threads,
+        "page_policies": pages,
+        "plan": answer.written.as_ref().map(|(path, assembled)| json!({
+            "path": path,
+            "threads": assembled.plan.threads.len(),
+            "objects": assembled.plan.objects.len(),
+            "ranges": assembled.plan.pages.len(),
+            "pages": assembled.plan.pages.iter().map(|range| range.pages).sum::<u64>(),
+            "nameless_pages": assembled.nameless_pages,
+        })),
+    })
+}
