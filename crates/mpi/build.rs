@@ -1,0 +1,39 @@
+//! Compiles the preload libraries of `shims/mpi` with the system's C compiler. They need no MPI header
+//! and link no MPI library, so they build everywhere; `include_bytes!` carries them in the tool.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+fn main() {
+    let shims = PathBuf::from(env("CARGO_MANIFEST_DIR")).join("../../shims/mpi");
+    let out = PathBuf::from(env("OUT_DIR"));
+    println!("cargo:rerun-if-changed={}", shims.display());
+    println!("cargo:rerun-if-env-changed=CC");
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let libraries: [(&str, &[&str]); 2] = [
+        (
+            "openmpi",
+            &["openmpi.c", "openmpi_persistent.c", "rank_file.c"],
+        ),
+        ("mpich", &["mpich.c", "rank_file.c"]),
+    ];
+    for (library, sources) in libraries {
+        let status = Command::new(&compiler)
+            .args(["-std=gnu11", "-O2", "-g0", "-fPIC", "-shared", "-pthread"])
+            .args(["-Wall", "-Wextra", "-fvisibility=hidden", "-Wl,-z,lazy"])
+            .arg("-o")
+            .arg(out.join(format!("numaloc-{library}.so")))
+            .args(sources.iter().map(|source| shims.join(source)))
+            .arg("-ldl")
+            .status()
+            .unwrap_or_else(|error| panic!("cannot run the C compiler {compiler}: {error}"));
+        assert!(
+            status.success(),
+            "{compiler} did not compile {sources:?}: {status}"
+        );
+    }
+}
+
+fn env(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"))
+}

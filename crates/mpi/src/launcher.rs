@@ -1,0 +1,113 @@
+//! Which launcher a command line starts with.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A program that starts ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launcher {
+    /// Open MPI up to 4.x (`orterun`).
+    OpenMpi,
+    /// PRRTE: Open MPI from 5 on, `prterun`, `prun`.
+    Prrte,
+    /// Hydra: MPICH, Intel MPI, MVAPICH.
+    Hydra,
+    /// Slurm's `srun`.
+    Slurm,
+    /// None known: a program by itself, or a script that starts a launcher somewhere inside.
+    None,
+}
+
+impl Launcher {
+    /// The launcher that `argv` runs. Names that several launchers share (`mpirun`, `mpiexec`) are
+    /// asked for their version.
+    #[must_use]
+    pub fn of_command(argv: &[OsString]) -> Self {
+        let Some(program) = argv.first() else {
+            return Self::None;
+        };
+        let name = Path::new(program)
+            .file_name()
+            .and_then(OsStr::to_str)
+            .unwrap_or("");
+        match name {
+            "srun" => Self::Slurm,
+            "prun" | "prterun" => Self::Prrte,
+            "mpiexec.hydra" => Self::Hydra,
+            _ if name.starts_with("mpirun") || name.starts_with("mpiexec") || name == "orterun" => {
+                let output = Command::new(program)
+                    .arg("--version")
+                    .stdin(Stdio::null())
+                    .stderr(Stdio::null())
+                    .output();
+                output.map_or(Self::None, |o| {
+                    Self::of_version(&String::from_utf8_lossy(&o.stdout))
+                })
+            }
+            _ => Self::None,
+        }
+    }
+
+    /// The launcher that says this about its version.
+    #[must_use]
+    pub fn of_version(text: &str) -> Self {
+        let first = text
+            .lines()
+            .find(|line| !line.trim().is_empty())
+            .unwrap_or("");
+        if text.contains("HYDRA") || text.contains("Intel(R) MPI") {
+            return Self::Hydra;
+        }
+        if text.contains("PRRTE") || text.contains("prterun") {
+            return Self::Prrte;
+        }
+        // "mpirun (Open MPI) 4.1.4"; from 5 on mpirun is PRRTE's prterun under another name.
+        match first.split_once("(Open MPI)") {
+            Some((_, version)) => {
+                let major = version
+                    .trim()
+                    .split('.')
+                    .next()
+                    .and_then(|m| m.parse::<u32>().ok());
+                if major.is_some_and(|major| major >= 5) {
+                    Self::Prrte
+                } else {
+                    Self::OpenMpi
+                }
+            }
+            None => Self::None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_tell_launchers_apart() {
+        let cases = [
+            ("mpirun (Open MPI) 4.1.4\n\nReport bugs", Launcher::OpenMpi),
+            ("mpirun (Open MPI) 5.0.3\n", Launcher::Prrte),
+            ("prterun (PRRTE) 3.0.1", Launcher::Prrte),
+            ("HYDRA build details:\n    Version: 4.0.2", Launcher::Hydra),
+            (
+                "Intel(R) MPI Library for Linux* OS, Version 2021.9",
+                Launcher::Hydra,
+            ),
+            ("something else 1.0", Launcher::None),
+        ];
+        for (text, launcher) in cases {
+            assert_eq!(Launcher::of_version(text), launcher, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_that_are_unique_are_not_run() {
+        let of = |name: &str| Launcher::of_command(&[OsString::from(name)]);
+        assert_eq!(of("/no/such/srun"), Launcher::Slurm);
+        assert_eq!(of("mpiexec.hydra"), Launcher::Hydra);
+        assert_eq!(of("./app"), Launcher::None);
+    }
+}

@@ -1,0 +1,22 @@
+//! MPI programs: from the messages each rank counted to one profile, and from a plan to the words
+//! each launcher understands.
+//!
+//! | module | question |
+//! |---|---|
+//! | [`shims`] | which preload library does this program need, and how is it handed through the launcher? |
+//! | [`rank_file`] | what did one rank count? |
+//! | [`merge`] | what did all ranks count, as a profile? |
+//! | [`monitoring_dump`] | what does Open MPI itself say? |
+//!
+//! The C side lives in `shims/mpi` and is compiled into this crate by its build script.
+
+#![forbid(unsafe_code)]
+
+pub mod launcher;
+pub mod merge;
+pub mod monitoring_dump;
+pub mod rank_file;
+pub mod shims;
+
+pub use launcher::Launcher;
+pub use merge::{MergeError, Merged, Options, RankSite, merge};

@@ -1,0 +1,355 @@
+//! Merges the files of all ranks into one profile.
+//!
+//! Ranks are the profile's threads: thread `k` is rank `k`, path `r{k}`. Messages of the program
+//! (point-to-point, one-sided) are layer [`Layer::Message`], those of the library inside collectives
+//! [`Layer::Collective`], so that either can be looked at alone. A get counts from the peer it reads
+//! to the rank that asked: data flow, not call direction. The library's own estimate per collective
+//! ([`Kind::Operation`]) is a second view of the same messages and is left out.
+//!
+//! Two passes over the files, one block in memory at a time. The result is bounded too: at most
+//! [`Options::slices`] slices and [`Options::rows`] rows; where rows would be more, neighbouring
+//! slices are put together until they are not. Sums stay exact, only time gets coarser.
+//!
+//! Deviation from DeLoc II-B1: the paper logs every event with its time stamp; here the events of a
+//! pair are summed over slices of 1 ms (doubling for long runs), because a log of a real run does not
+//! stay bounded and the paper's own next step (II-C) sums events per time stamp anyway.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use numaloc_model::comm::Layer;
+use numaloc_model::pages::PageUsage;
+use numaloc_model::profile::{Clock, CommRow, Meta, Profile, Slice, Thread};
+use numaloc_model::{SliceIdx, ThreadIdx};
+
+use crate::rank_file::{Block, Header, Kind, RankFile, RankFileError, Source, Tail};
+
+/// Bounds of the merged profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Most slices.
+    pub slices: usize,
+    /// Most communication rows (32 bytes each).
+    pub rows: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            slices: 1000,
+            rows: 8 << 20,
+        }
+    }
+}
+
+/// Why the files were not merged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MergeError {
+    /// A file that is not a rank file.
+    #[error(transparent)]
+    File(#[from] RankFileError),
+    /// No rank wrote a file.
+    #[error("no rank wrote a message file: no process of the program started MPI under the tracer")]
+    NoRanks,
+    /// A peer outside the world.
+    #[error("{path}: rank {rank} names peer {peer}, but the world has {size} ranks", path = path.display())]
+    Peer {
+        /// The file.
+        path: PathBuf,
+        /// Whose file.
+        rank: u32,
+        /// The bad peer.
+        peer: u32,
+        /// Size of the world.
+        size: u32,
+    },
+    /// More ranks than we believe.
+    #[error("{path}: rank {rank} of {size}, expected at most {MAX_RANKS} ranks", path = path.display())]
+    TooManyRanks {
+        /// The file.
+        path: PathBuf,
+        /// Whose file.
+        rank: u32,
+        /// Size of the world.
+        size: u32,
+    },
+}
+
+/// Largest world that is believed (2^24; the largest machines run a few million ranks).
+pub const MAX_RANKS: u32 = 1 << 24;
+
+/// Where one rank ran, as its own process saw it when MPI started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankSite {
+    /// Host name.
+    pub host: String,
+    /// OS indexes of the PUs in its affinity mask, ascending.
+    pub affinity: Vec<u32>,
+}
+
+/// A merged run.
+#[derive(Clone, Debug)]
+pub struct Merged {
+    /// The profile.
+    pub profile: Profile,
+    /// By rank; `None` for a rank without a file.
+    pub sites: Vec<Option<RankSite>>,
+}
+
+struct Seen {
+    path: PathBuf,
+    header: Header,
+    first_ns: u64,
+    last_ns: u64,
+}
+
+/// A cell while it is being summed: slice, layer, src, dst.
+type Key = (u32, Layer, u32, u32);
+
+/// Merges rank files into a profile of `command`.
+///
+/// # Errors
+/// [`MergeError`] for a file that is not a rank file, or when there is none. Damaged tails are not
+/// errors: the profile says in its notes what is missing and is marked incomplete.
+pub fn merge(
+    files: &[PathBuf],
+    command: &[String],
+    options: Options,
+) -> Result<Merged, MergeError> {
+    let mut notes = Vec::new();
+    let mut complete = true;
+    let mut seen = Vec::new();
+    let mut longest = 1;
+    for path in files {
+        let mut file = RankFile::open(path)?;
+        let (mut first_ns, mut last_ns, mut lost) = (u64::MAX, 0, 0);
+        while let Some(block) = file.next_block()? {
+            match block {
+                Block::Slice {
+                    start_ns, end_ns, ..
+                } => {
+                    first_ns = first_ns.min(start_ns);
+                    last_ns = last_ns.max(end_ns);
+                    longest = longest.max(end_ns - start_ns);
+                }
+                Block::End { at_ns, dropped, .. } => {
+                    first_ns = first_ns.min(at_ns);
+                    last_ns = last_ns.max(at_ns.saturating_add(1));
+                    lost = dropped;
+                }
+            }
+        }
+        let rank = file.header().rank;
+        let problem = match file.tail() {
+            _ if lost > 0 => Some(format!("rank {rank}: {lost} messages could not be written")),
+            Some(Tail::Cut) => Some(format!("rank {rank} ended without MPI_Finalize or exit")),
+            Some(Tail::Damaged { bytes }) => {
+                Some(format!("rank {rank}: last {bytes} bytes unusable"))
+            }
+            _ => None,
+        };
+        complete &= problem.is_none();
+        notes.extend(problem);
+        seen.push(Seen {
+            path: path.clone(),
+            header: file.header().clone(),
+            first_ns,
+            last_ns,
+        });
+    }
+    let seen = main_world(seen, &mut notes)?;
+
+    let size = seen
+        .iter()
+        .map(|s| s.header.world_size.unwrap_or(s.header.rank + 1))
+        .max();
+    let size = size.ok_or(MergeError::NoRanks)?;
+    for s in &seen {
+        if size > MAX_RANKS || s.header.rank >= size {
+            return Err(MergeError::TooManyRanks {
+                path: s.path.clone(),
+                rank: s.header.rank,
+                size,
+            });
+        }
+    }
+    let end = seen.iter().map(|s| s.last_ns).max().unwrap_or(0).max(1);
+    let mut slice_ns = longest;
+    while end.div_ceil(slice_ns) > options.slices.max(1) as u64 {
+        slice_ns *= 2;
+    }
+
+    let mut threads: Vec<Thread> = (0..size).map(thread).collect();
+    let mut sites = vec![None; size as usize];
+    let mut cells: BTreeMap<Key, (u64, u64)> = BTreeMap::new();
+    let mut modelled = false;
+    for s in &seen {
+        let rank = s.header.rank;
+        let this = &mut threads[rank as usize];
+        if this.pid == 0 {
+            (this.pid, this.tid) = (s.header.pid, s.header.pid);
+            this.start = s.first_ns.min(s.last_ns);
+        }
+        this.end = this.end.max(s.last_ns);
+        sites[rank as usize] = Some(RankSite {
+            host: s.header.host.clone(),
+            affinity: s.header.affinity.clone(),
+        });
+        let mut file = RankFile::open(&s.path)?;
+        while let Some(block) = file.next_block()? {
+            let Block::Slice {
+                start_ns, entries, ..
+            } = block
+            else {
+                continue;
+            };
+            for entry in entries {
+                if entry.peer >= size {
+                    let path = s.path.clone();
+                    return Err(MergeError::Peer {
+                        path,
+                        rank,
+                        peer: entry.peer,
+                        size,
+                    });
+                }
+                let (layer, src, dst) = match entry.kind {
+                    Kind::PointToPoint | Kind::Persistent | Kind::Put => {
+                        (Layer::Message, rank, entry.peer)
+                    }
+                    Kind::Get => (Layer::Message, entry.peer, rank),
+                    Kind::Collective | Kind::Started | Kind::Modelled => {
+                        (Layer::Collective, rank, entry.peer)
+                    }
+                    Kind::Operation => continue,
+                };
+                modelled |= entry.kind == Kind::Modelled;
+                // A rank's messages to itself move nothing between places.
+                if src == dst {
+                    continue;
+                }
+                let slice = (start_ns / slice_ns) as u32;
+                let cell = cells.entry((slice, layer, src, dst)).or_default();
+                cell.0 = cell.0.saturating_add(entry.events);
+                cell.1 = cell.1.saturating_add(entry.bytes);
+            }
+            while cells.len() > options.rows && end > slice_ns {
+                cells = halve(cells);
+                slice_ns *= 2;
+            }
+        }
+    }
+
+    if modelled {
+        notes.push(
+            "collective messages are modelled: taken apart by the standard algorithm for their size, \
+             because this MPI library does not tell which messages it sends"
+                .to_owned(),
+        );
+    }
+    let missing: Vec<u32> = (0..size).filter(|&r| sites[r as usize].is_none()).collect();
+    if let Some(first) = missing.first() {
+        complete = false;
+        notes.push(format!(
+            "{} of {size} ranks wrote no file, rank {first} first",
+            missing.len()
+        ));
+    }
+    let pmpi = seen.iter().any(|s| s.header.source == Source::Pmpi);
+    notes.push(format!(
+        "{size} MPI ranks, observed through {}; memory accesses were not traced",
+        if pmpi {
+            "the MPI profiling interface"
+        } else {
+            "Open MPI's monitoring layer"
+        }
+    ));
+    let slices = (0..end.div_ceil(slice_ns))
+        .map(|k| Slice {
+            start: k * slice_ns,
+            end: (k + 1).saturating_mul(slice_ns).min(end),
+        })
+        .collect();
+    let communication = cells
+        .into_iter()
+        .map(|((slice, layer, src, dst), (events, bytes))| CommRow {
+            slice: SliceIdx(slice),
+            src: ThreadIdx(src),
+            dst: ThreadIdx(dst),
+            layer,
+            events,
+            bytes,
+        })
+        .collect();
+    let profile = Profile {
+        meta: Meta {
+            command: command.to_vec(),
+            frontend: "mpi".to_owned(),
+            clock: Clock::Wall,
+            line_size: 64,
+            complete,
+            notes,
+            sampled: 1.0,
+        },
+        threads,
+        slices,
+        communication,
+        pages: PageUsage::new(4096),
+        page_slices: Vec::new(),
+        objects: Vec::new(),
+    };
+    Ok(Merged { profile, sites })
+}
+
+/// The files of the largest world; what other worlds (MPI_Comm_spawn) there were goes to the notes.
+fn main_world(seen: Vec<Seen>, notes: &mut Vec<String>) -> Result<Vec<Seen>, MergeError> {
+    let mut worlds: BTreeMap<String, Vec<Seen>> = BTreeMap::new();
+    for s in seen {
+        worlds.entry(s.header.job.clone()).or_default().push(s);
+    }
+    // Ties: the world that comes first by name.
+    let main = worlds
+        .iter()
+        .rev()
+        .max_by_key(|(_, files)| files.len())
+        .map(|(job, _)| job.clone())
+        .ok_or(MergeError::NoRanks)?;
+    let mut files = worlds.remove(&main).unwrap_or_default();
+    let others: usize = worlds.values().map(Vec::len).sum();
+    if others > 0 {
+        notes.push(format!(
+            "{others} processes of {} other worlds (MPI_Comm_spawn) are left out",
+            worlds.len()
+        ));
+    }
+    files.sort_by(|a, b| (a.header.rank, &a.path).cmp(&(b.header.rank, &b.path)));
+    Ok(files)
+}
+
+fn thread(rank: u32) -> Thread {
+    Thread {
+        path: format!("r{rank}"),
+        label: Some("MPI rank".to_owned()),
+        pid: 0,
+        tid: 0,
+        rank: Some(rank),
+        start: 0,
+        end: 0,
+        accesses: 0,
+        read_bytes: 0,
+        write_bytes: 0,
+        dram_bytes: None,
+    }
+}
+
+/// Puts each two neighbouring slices together.
+fn halve(cells: BTreeMap<Key, (u64, u64)>) -> BTreeMap<Key, (u64, u64)> {
+    let mut halved: BTreeMap<Key, (u64, u64)> = BTreeMap::new();
+    for ((slice, layer, src, dst), (events, bytes)) in cells {
+        let cell = halved.entry((slice / 2, layer, src, dst)).or_default();
+        cell.0 = cell.0.saturating_add(events);
+        cell.1 = cell.1.saturating_add(bytes);
+    }
+    halved
+}

@@ -1,0 +1,157 @@
+//! The preload libraries, and how they get into the ranks.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use object::read::elf::{Dyn, ElfFile64, FileHeader};
+
+use crate::launcher::Launcher;
+
+/// Which MPI library a program uses, as far as tracing differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MpiLibrary {
+    /// Open MPI: its monitoring layer reports every message it sends.
+    OpenMpi,
+    /// MPICH and what shares its binary interface (Intel MPI, MVAPICH, Cray MPICH): profiling interface.
+    Mpich,
+}
+
+const OPEN_MPI: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/numaloc-openmpi.so"));
+const MPICH: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/numaloc-mpich.so"));
+
+impl MpiLibrary {
+    /// Name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "openmpi",
+            Self::Mpich => "mpich",
+        }
+    }
+
+    /// The preload library's bytes.
+    #[must_use]
+    pub fn shim(self) -> &'static [u8] {
+        match self {
+            Self::OpenMpi => OPEN_MPI,
+            Self::Mpich => MPICH,
+        }
+    }
+
+    /// The library that the soname of a shared object stands for.
+    fn of_soname(name: &[u8]) -> Option<Self> {
+        // MPICH's binary interface is libmpi.so.12 (Debian: libmpich.so.12), Open MPI's .40 and up.
+        if name.starts_with(b"libmpich.so") || name == b"libmpi.so.12" {
+            Some(Self::Mpich)
+        } else if name.starts_with(b"libmpi.so") || name.starts_with(b"libmpi_") {
+            Some(Self::OpenMpi)
+        } else {
+            None
+        }
+    }
+
+    /// The MPI library that an executable is linked against; `None` for scripts, statically linked
+    /// programs and anything that is not a 64-bit ELF file.
+    #[must_use]
+    pub fn of_executable(path: &Path) -> Option<Self> {
+        let bytes = std::fs::read(path).ok()?;
+        let elf = ElfFile64::<object::Endianness>::parse(&*bytes).ok()?;
+        let endian = elf.endian();
+        let sections = elf.elf_header().sections(endian, &*bytes).ok()?;
+        let (dynamic, link) = sections.dynamic(endian, &*bytes).ok()??;
+        let strings = sections.strings(endian, &*bytes, link).ok()?;
+        dynamic
+            .iter()
+            .filter(|entry| entry.tag(endian) == object::elf::DT_NEEDED)
+            .filter_map(|entry| entry.string(endian, strings).ok())
+            .find_map(Self::of_soname)
+    }
+
+    /// The MPI library of a command line: that of the first word that names a linked MPI program
+    /// (looked up in `PATH` like a shell does), else that of the launcher.
+    #[must_use]
+    pub fn of_command(argv: &[OsString], launcher: Launcher) -> Option<Self> {
+        let programs = argv.iter().skip(usize::from(launcher != Launcher::None));
+        programs
+            .filter_map(|word| executable(word))
+            .find_map(|path| Self::of_executable(&path))
+            .or(match launcher {
+                Launcher::OpenMpi | Launcher::Prrte => Some(Self::OpenMpi),
+                Launcher::Hydra => Some(Self::Mpich),
+                Launcher::Slurm | Launcher::None => None,
+            })
+    }
+}
+
+/// The file a word of a command line would run.
+fn executable(word: &OsStr) -> Option<PathBuf> {
+    let path = Path::new(word);
+    if path.components().count() > 1 || path.is_absolute() {
+        return path.is_file().then(|| path.to_owned());
+    }
+    std::env::split_paths(&std::env::var_os("PATH")?)
+        .map(|folder| folder.join(path))
+        .find(|path| path.is_file())
+}
+
+/// Environment that ranks need, in the order it is to be set.
+pub type Environment = Vec<(&'static str, OsString)>;
+
+/// Writes the preload library into `folder` (which every host must see) and gives the environment
+/// under which each rank writes its file there. `zero_ns`: realtime clock at the start of the run.
+///
+/// # Errors
+/// The kernel's, when the library cannot be written.
+pub fn install(library: MpiLibrary, folder: &Path, zero_ns: u64) -> std::io::Result<Environment> {
+    let shim = folder.join(format!("numaloc-{}.so", library.name()));
+    std::fs::write(&shim, library.shim())?;
+    let mut preload = shim.into_os_string();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    let mut environment = vec![
+        ("LD_PRELOAD", preload),
+        ("NUMALOC_MPI_DIR", folder.as_os_str().to_owned()),
+        ("NUMALOC_MPI_T0", zero_ns.to_string().into()),
+    ];
+    if library == MpiLibrary::OpenMpi {
+        environment.push(("OMPI_MCA_pml_monitoring_enable", "2".into()));
+    }
+    Ok(environment)
+}
+
+/// The command line that hands `environment` to ranks on other hosts as well. Open MPI forwards only
+/// what it is told to; Hydra and Slurm forward everything.
+#[must_use]
+pub fn forwarding(
+    argv: &[OsString],
+    launcher: Launcher,
+    environment: &Environment,
+) -> Vec<OsString> {
+    let mut told = argv.to_vec();
+    if matches!(launcher, Launcher::OpenMpi | Launcher::Prrte) {
+        let options = environment
+            .iter()
+            .flat_map(|(name, _)| ["-x", name])
+            .map(OsString::from);
+        told.splice(1..1, options);
+    }
+    told
+}
+
+/// The rank files in `folder`, in the order of their names.
+///
+/// # Errors
+/// The kernel's, when the folder cannot be listed.
+pub fn rank_files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension() == Some(OsStr::new("nlmpi")) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,250 @@
+//! The tracer against Open MPI: counts equal the library's own monitoring dump, cell by cell, and the
+//! workloads' patterns come out as their headers say.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+
+use numaloc_mpi::monitoring_dump;
+use numaloc_mpi::rank_file::{Kind, Tail};
+use numaloc_mpi::shims::MpiLibrary::OpenMpi;
+use support::{Counts, of_kind, trace, trace_ok, words, workload};
+
+fn with_dump(folder: &Path) -> [(&'static str, OsString); 2] {
+    [
+        ("OMPI_MCA_pml_monitoring_enable_output", "3".into()),
+        (
+            "OMPI_MCA_pml_monitoring_filename",
+            folder.join("dump").into(),
+        ),
+    ]
+}
+
+fn dump(folder: &Path, ranks: u32) -> Counts {
+    let mut counts = Counts::new();
+    for rank in 0..ranks {
+        let path = folder.join(format!("dump.{rank}.prof"));
+        let text = std::fs::read_to_string(&path).expect("Open MPI wrote its dump");
+        for line in monitoring_dump::parse(&text).expect("dump parses") {
+            counts.insert((line.kind, line.rank, line.peer), (line.events, line.bytes));
+        }
+    }
+    counts
+}
+
+fn traced_equals_dump(ranks: u32, argv: &[OsString]) -> Counts {
+    let dumps = tempfile::tempdir().expect("a folder");
+    let run = trace_ok(OpenMpi, ranks, argv, &with_dump(dumps.path()));
+    let dumped = dump(dumps.path(), ranks);
+    assert!(!dumped.is_empty());
+    // The dump puts `Started` among the point-to-point messages and has no `Persistent` ones.
+    let mut as_dumped = Counts::new();
+    for (&(kind, rank, peer), amount) in &run.counts {
+        let kind = match kind {
+            Kind::Persistent => continue,
+            Kind::Started => Kind::PointToPoint,
+            other => other,
+        };
+        let cell = as_dumped.entry((kind, rank, peer)).or_insert((0, 0));
+        *cell = (cell.0 + amount.0, cell.1 + amount.1);
+    }
+    assert_eq!(as_dumped, dumped, "{argv:?}");
+    run.counts
+}
+
+#[test]
+fn every_workload_equals_the_dump() {
+    for (name, ranks) in [
+        ("halo2d", 12),
+        ("ring", 5),
+        ("transpose", 8),
+        ("tree", 7),
+        ("ep", 8),
+        ("bucket_sort", 6),
+        ("pairs", 8),
+        ("kinds", 4),
+        ("ring_mpif", 4),
+        ("halo_module", 4),
+        ("transpose_f08", 4),
+    ] {
+        traced_equals_dump(ranks, &[workload(OpenMpi, name).into()]);
+    }
+}
+
+fn point_to_point(name: &str, ranks: u32, arguments: &[&str]) -> BTreeMap<(u32, u32), (u64, u64)> {
+    let mut argv = vec![workload(OpenMpi, name).into()];
+    argv.extend(words(arguments));
+    of_kind(
+        &trace_ok(OpenMpi, ranks, &argv, &[]).counts,
+        Kind::PointToPoint,
+    )
+}
+
+#[test]
+fn ring_is_a_ring() {
+    // 50 iterations of 1000 doubles: 50 messages, 50 * 1000 * 8 = 400000 bytes to the next rank only.
+    let expect = (0..4).map(|r| ((r, (r + 1) % 4), (50, 400_000))).collect();
+    assert_eq!(point_to_point("ring", 4, &[]), expect);
+}
+
+#[test]
+fn halo_has_four_neighbours() {
+    // 12 ranks: 3 rows x 4 columns, periodic. 7 iterations of 100 doubles: 7 messages, 7 * 800 = 5600
+    // bytes to each neighbour; all four differ, because no side is shorter than 3.
+    let mut expect = BTreeMap::new();
+    for r in 0..12 {
+        let (row, col) = (r / 4, r % 4);
+        for peer in [
+            (row + 1) % 3 * 4 + col,
+            (row + 2) % 3 * 4 + col,
+            row * 4 + (col + 1) % 4,
+            row * 4 + (col + 3) % 4,
+        ] {
+            expect.insert((r, peer), (7, 5600));
+        }
+    }
+    assert_eq!(point_to_point("halo2d", 12, &["100", "7"]), expect);
+}
+
+#[test]
+fn tree_goes_up_and_down() {
+    // 7 ranks: children 1, 2 of 0; 3, 4 of 1; 5, 6 of 2. 50 messages of 100 doubles = 40000 bytes each way.
+    let mut expect = BTreeMap::new();
+    for child in 1..7 {
+        let parent = (child - 1) / 2;
+        expect.insert((child, parent), (50, 40_000));
+        expect.insert((parent, child), (50, 40_000));
+    }
+    assert_eq!(point_to_point("tree", 7, &[]), expect);
+}
+
+#[test]
+fn pairs_have_two_partners() {
+    // 8 ranks: r ^ 1, then 7 - r; 50 messages of 1000 doubles = 400000 bytes with each. The two coincide
+    // for no rank pair, because r ^ 1 = 7 - r has no solution (bits 1 and 2 would have to be their own
+    // complement).
+    let expect = (0..8)
+        .flat_map(|r| [((r, r ^ 1), (50, 400_000)), ((r, 7 - r), (50, 400_000))])
+        .collect();
+    assert_eq!(point_to_point("pairs", 8, &[]), expect);
+}
+
+#[test]
+fn transpose_is_one_message_per_pair_and_iteration() {
+    // 10 iterations of 1000 doubles: every ordered pair 10 messages of 8000 bytes, inside the collective.
+    // MPI_Init and MPI_Finalize add barriers of 0 bytes, so the bytes are exact and the events a bound.
+    let run = trace_ok(OpenMpi, 8, &[workload(OpenMpi, "transpose").into()], &[]);
+    assert_eq!(of_kind(&run.counts, Kind::PointToPoint), BTreeMap::new());
+    let cells = of_kind(&run.counts, Kind::Collective);
+    for src in 0..8 {
+        for dst in (0..8).filter(|&dst| dst != src) {
+            let (events, bytes) = cells[&(src, dst)];
+            assert_eq!(bytes, 80_000, "{src} to {dst}");
+            assert!((10..=20).contains(&events), "{src} to {dst}: {events}");
+        }
+    }
+}
+
+#[test]
+fn ep_is_silent_but_for_its_sum() {
+    // One Allreduce of 8 bytes on 8 ranks, by recursive doubling: r exchanges 8 bytes with r^1, r^2, r^4.
+    let run = trace_ok(OpenMpi, 8, &[workload(OpenMpi, "ep").into()], &[]);
+    let cells = of_kind(&run.counts, Kind::Collective);
+    let bytes: BTreeMap<_, _> = cells.into_iter().filter(|(_, (_, b))| *b > 0).collect();
+    let expect: Vec<_> = (0..8)
+        .flat_map(|r| [(r, r ^ 1), (r, r ^ 2), (r, r ^ 4)])
+        .collect();
+    assert!(
+        bytes
+            .values()
+            .all(|(events, bytes)| *bytes == 8 && *events >= 1),
+        "{bytes:?}"
+    );
+    assert_eq!(bytes.len(), expect.len());
+    assert!(expect.iter().all(|pair| bytes.contains_key(pair)));
+}
+
+#[test]
+fn bucket_sort_moves_every_key() {
+    // 4 ranks, 16000 keys: 4000 keys of 4 bytes per pair and iteration; 10 iterations: 160000 bytes in
+    // Alltoallv, and 10 counts of 4 bytes. Counts of 4 bytes go bundled (Bruck), so they may pass through
+    // a third rank: between 160000 and 160000 + 10 * 4 * 2 bytes (a pair carries at most two bundled
+    // blocks of the four).
+    let run = trace_ok(OpenMpi, 4, &[workload(OpenMpi, "bucket_sort").into()], &[]);
+    let mut sums = of_kind(&run.counts, Kind::Collective);
+    for (pair, (_, bytes)) in of_kind(&run.counts, Kind::Started) {
+        sums.entry(pair).or_default().1 += bytes;
+    }
+    assert_eq!(of_kind(&run.counts, Kind::PointToPoint), BTreeMap::new());
+    for src in 0..4 {
+        for dst in (0..4).filter(|&dst| dst != src) {
+            let bytes = sums[&(src, dst)].1;
+            assert!(
+                (160_000..=160_080).contains(&bytes),
+                "{src} to {dst}: {bytes}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_way_to_send_counts_in_world_ranks() {
+    // See workloads/mpi/kinds.c: 6 messages of 10+20+30+40+50+60 = 210 bytes and 2 persistent ones of 70
+    // to world rank w-1; put of 80 and accumulate of 96 bytes there; a get of 100 bytes from w-2.
+    let run = trace_ok(OpenMpi, 4, &[workload(OpenMpi, "kinds").into()], &[]);
+    let to = |step: u32, amount| {
+        (0..4)
+            .map(|w| ((w, (w + step) % 4), amount))
+            .collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(of_kind(&run.counts, Kind::PointToPoint), to(3, (6, 210)));
+    assert_eq!(of_kind(&run.counts, Kind::Persistent), to(3, (2, 140)));
+    let nonzero = |kind| {
+        let cells = of_kind(&run.counts, kind);
+        cells
+            .into_iter()
+            .filter(|(_, (_, bytes))| *bytes > 0)
+            .collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(nonzero(Kind::Put), to(3, (2, 176)));
+    assert_eq!(nonzero(Kind::Get), to(2, (1, 100)));
+}
+
+#[test]
+fn fortran_programs_are_seen_through_all_three_bindings() {
+    let ring = (0..4).map(|r| ((r, (r + 1) % 4), (30, 120_000))).collect();
+    assert_eq!(point_to_point("ring_mpif", 4, &[]), ring);
+    let halo = (0..3)
+        .flat_map(|r| [((r, r + 1), (25, 40_000)), ((r + 1, r), (25, 40_000))])
+        .collect();
+    assert_eq!(point_to_point("halo_module", 4, &[]), halo);
+    let token = (0..4).map(|r| ((r, (r + 1) % 4), (1, 512))).collect();
+    assert_eq!(point_to_point("transpose_f08", 4, &[]), token);
+}
+
+#[test]
+fn hpcc_equals_the_dump() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // hpcc reads hpccinf.txt where it runs: a problem small enough for a test.
+    let input = folder.path().join("hpccinf.txt");
+    std::fs::write(&input, include_str!("../../../fixtures/mpi/hpccinf.txt")).expect("input");
+    let script = format!("cp {} . && exec hpcc", input.display());
+    traced_equals_dump(4, &words(&["sh", "-c", &script]));
+}
+
+#[test]
+fn a_rank_that_aborts_loses_only_its_last_slice() {
+    // pairs with an odd number of ranks aborts in rank 0 right after MPI_Init.
+    let run = trace(OpenMpi, 3, &[workload(OpenMpi, "pairs").into()], &[]);
+    assert!(!run.output.status.success());
+    assert!(!run.files.is_empty());
+    assert!(
+        run.tails
+            .iter()
+            .all(|tail| !matches!(tail, Tail::Damaged { .. })),
+        "{:?}",
+        run.tails
+    );
+}

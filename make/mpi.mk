@@ -1,0 +1,21 @@
+# The MPI workloads of workloads/mpi, built for each MPI into target/workloads/mpi/{openmpi,mpich}.
+
+MPI_SOURCES := $(wildcard workloads/mpi/*.c workloads/mpi/*.f workloads/mpi/*.f90)
+MPI_NAMES := $(basename $(notdir $(MPI_SOURCES)))
+MPI_WORKLOADS := $(foreach mpi,openmpi mpich,$(addprefix target/workloads/mpi/$(mpi)/,$(MPI_NAMES)))
+
+.PHONY: workloads-mpi
+workloads-mpi: $(MPI_WORKLOADS) ## build the MPI workloads for Open MPI and MPICH
+
+define MPI_RULES
+target/workloads/mpi/$(1)/%: workloads/mpi/%.c workloads/mpi/workload.h
+	@mkdir -p $$(@D)
+	mpicc.$(1) -O2 -g -Wall -Wextra -Wno-stringop-overflow -std=gnu11 -o $$@ $$<
+target/workloads/mpi/$(1)/%: workloads/mpi/%.f
+	@mkdir -p $$(@D)
+	mpifort.$(1) -O2 -g -Wall -o $$@ $$<
+target/workloads/mpi/$(1)/%: workloads/mpi/%.f90
+	@mkdir -p $$(@D)
+	mpifort.$(1) -O2 -g -Wall -o $$@ $$<
+endef
+$(foreach mpi,openmpi mpich,$(eval $(call MPI_RULES,$(mpi))))

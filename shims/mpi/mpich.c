@@ -1,0 +1,1 @@
+#include "rank_file.h"

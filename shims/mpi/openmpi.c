@@ -1,0 +1,117 @@
+/* Frontend for Open MPI: sees every message where the library's own monitoring sees it.
+ *
+ * With `pml_monitoring_enable` set, Open MPI loads its monitoring components, and they report each
+ * message by calling exported functions of libmca_common_monitoring. This library is preloaded and
+ * defines the same functions, so the reports arrive here first, for C, C++ and Fortran alike; each is
+ * passed on, so that Open MPI's own dump and its MPI_T variables stay what they were. Ranks arrive
+ * already translated to MPI_COMM_WORLD. Negative tags are the library's messages inside collectives:
+ * the layer DeLoc traces at (DeLoc II-B1). Nothing here needs an MPI header or library: in a process
+ * that is not an MPI rank (mpirun, a shell) none of it is ever called.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rank_file.h"
+
+#define EXPORT __attribute__((visibility("default")))
+enum direction { SENT_BY_SELF = 0, FETCHED_FROM_PEER = 1 };
+
+/* The library's own function of that name. It is loaded privately (dlopen), so RTLD_NEXT cannot see
+ * it; the caller is linked against it, so looking through the caller's dependencies does. */
+static void *own(_Atomic(void *) *known, const char *name, void *caller) {
+    void *found = atomic_load_explicit(known, memory_order_acquire);
+    if (found != NULL) return found;
+    Dl_info where;
+    if (dladdr(caller, &where) == 0 || where.dli_fname == NULL) return NULL;
+    void *component = dlopen(where.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (component == NULL) return NULL;
+    found = dlsym(component, name);
+    dlclose(component); /* only our count on it: its owner still holds it */
+    if (found != NULL) atomic_store_explicit(known, found, memory_order_release);
+    return found;
+}
+
+static unsigned from_environment(const char *const *names) {
+    for (; *names; names++) {
+        const char *text = getenv(*names);
+        if (text != NULL && *text >= '0' && *text <= '9') return (unsigned)strtoul(text, NULL, 10);
+    }
+    return 0;
+}
+
+/* `next`: the library's own version of the function this stands in. */
+#define PASS_ON(type)                                                                              \
+    static _Atomic(void *) known;                                                                  \
+    __typeof__(type) *next = (__typeof__(type) *)own(&known, __func__, __builtin_return_address(0))
+
+/* Whether the code at `caller` is the monitoring layer's `start`. What it reports has lost its tag:
+ * these are messages of collectives that the library sends through its own persistent requests
+ * (MPI_Alltoallv does), reported as if they were the program's. There are only a handful of call
+ * sites, so each is looked up once. */
+static int called_from_start(void *caller) {
+    static _Atomic(void *) known[16];
+    static atomic_char is_start[16];
+    for (int i = 0; i < 16; i++) {
+        void *place = atomic_load_explicit(&known[i], memory_order_acquire);
+        if (place == caller) {
+            char answer = atomic_load_explicit(&is_start[i], memory_order_acquire);
+            if (answer) return answer == 2;
+            break; /* another thread is just looking it up */
+        }
+        if (place == NULL) {
+            if (!atomic_compare_exchange_strong(&known[i], &place, caller) && place != caller) continue;
+            Dl_info where;
+            int start = dladdr(caller, &where) && where.dli_sname
+                        && strcmp(where.dli_sname, "mca_pml_monitoring_start") == 0;
+            atomic_store_explicit(&is_start[i], start ? 2 : 1, memory_order_release);
+            return start;
+        }
+    }
+    Dl_info where;
+    return dladdr(caller, &where) && where.dli_sname
+           && strcmp(where.dli_sname, "mca_pml_monitoring_start") == 0;
+}
+
+/* Called once by each monitoring component, in MPI ranks only: the place to open the file. The rank
+ * is what the launcher says, because MPI itself cannot be asked before MPI_Init is through. */
+EXPORT int mca_common_monitoring_init(void) {
+    static const char *const rank[] = {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", NULL};
+    static const char *const size[] = {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS",
+                                       NULL};
+    const char *job = getenv("PMIX_NAMESPACE");
+    numaloc_rank_open(from_environment(rank), from_environment(size), job ? job : "",
+                      NUMALOC_OPEN_MPI_MONITORING);
+    PASS_ON(int(void));
+    return next ? next() : 0;
+}
+
+EXPORT void mca_common_monitoring_finalize(void) {
+    numaloc_rank_close();
+    PASS_ON(void(void));
+    if (next) next();
+}
+
+EXPORT void mca_common_monitoring_record_pml(int world_rank, size_t bytes, int tag) {
+    enum numaloc_kind kind = NUMALOC_POINT_TO_POINT;
+    if (tag < 0) kind = NUMALOC_COLLECTIVE;
+    else if (tag == 1 && called_from_start(__builtin_return_address(0))) kind = NUMALOC_STARTED;
+    numaloc_rank_message(world_rank, bytes, kind);
+    PASS_ON(void(int, size_t, int));
+    if (next) next(world_rank, bytes, tag);
+}
+
+EXPORT void mca_common_monitoring_record_osc(int world_rank, size_t bytes, int direction) {
+    numaloc_rank_message(world_rank, bytes, direction == SENT_BY_SELF ? NUMALOC_PUT : NUMALOC_GET);
+    PASS_ON(void(int, size_t, int));
+    if (next) next(world_rank, bytes, direction);
+}
+
+EXPORT void mca_common_monitoring_record_coll(int world_rank, size_t bytes) {
+    numaloc_rank_message(world_rank, bytes, NUMALOC_OPERATION);
+    PASS_ON(void(int, size_t));
+    if (next) next(world_rank, bytes);
+}

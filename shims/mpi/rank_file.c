@@ -1,0 +1,239 @@
+/* The rank file's writer. Rules of the house: it runs inside the user's program, so it may lose data
+ * (and say so in the totals) but never block, abort, print, or change errno. */
+#define _GNU_SOURCE
+#include "rank_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ENTRIES 8192u               /* (peer, kind) pairs per slice before an early write */
+#define SLOTS (2 * ENTRIES)         /* hash slots; a power of two */
+#define DEFAULT_SLICE_NS 1000000u   /* 1 ms */
+#define SLICES_PER_LENGTH 4096u     /* after so many written slices, slices get twice as long */
+#define BYTES_PER_LENGTH (8u << 20) /* the same after so many written bytes */
+#define BLOCK_SLICE 1u
+#define BLOCK_END 2u
+
+struct entry { /* 24 bytes, as in the file (little endian) */
+    uint32_t peer, kind;
+    uint64_t events, bytes;
+};
+_Static_assert(sizeof(struct entry) == 24, "file format");
+
+struct block { /* 24 bytes, as in the file */
+    uint32_t type, payload;
+    uint64_t start, end;
+};
+_Static_assert(sizeof(struct block) == 24, "file format");
+
+struct totals { /* payload of an END block */
+    uint64_t amount[NUMALOC_KINDS][2]; /* events, bytes */
+    uint64_t dropped;                  /* events that could not be written */
+};
+
+static struct entry entries[ENTRIES];
+static uint16_t slot_of[SLOTS]; /* index into entries + 1; 0: free */
+static uint32_t used;
+static struct totals totals;
+static uint64_t slice_ns, slice_start, slice_end;
+static uint64_t slices_written, bytes_written;
+static int64_t clock_offset; /* file time - CLOCK_MONOTONIC */
+static int file = -1;
+static off_t file_end;
+static uint32_t crc_table[256];
+static atomic_int enabled;
+static atomic_flag busy = ATOMIC_FLAG_INIT;
+
+static void lock(void) {
+    for (unsigned spins = 0; atomic_flag_test_and_set_explicit(&busy, memory_order_acquire); spins++)
+        if (spins > 100) sched_yield();
+}
+
+static void unlock(void) { atomic_flag_clear_explicit(&busy, memory_order_release); }
+
+static uint64_t nanoseconds(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static uint32_t crc(uint32_t sum, const void *data, size_t length) {
+    const uint8_t *byte = data;
+    for (sum = ~sum; length--; byte++) sum = crc_table[(sum ^ *byte) & 255] ^ sum >> 8;
+    return ~sum;
+}
+
+/* Appends the pieces and their checksum, all or nothing. */
+static int append(struct iovec *pieces, int count) {
+    uint32_t sum = 0;
+    ssize_t length = sizeof sum;
+    for (int i = 0; i < count; i++) {
+        sum = crc(sum, pieces[i].iov_base, pieces[i].iov_len);
+        length += (ssize_t)pieces[i].iov_len;
+    }
+    pieces[count] = (struct iovec){&sum, sizeof sum};
+    ssize_t written;
+    do written = pwritev(file, pieces, count + 1, file_end);
+    while (written < 0 && errno == EINTR);
+    if (written != length) {
+        /* Disk full or quota: take back what got through, so that the next block can still land. */
+        if (written > 0 && ftruncate(file, file_end) != 0) atomic_store(&enabled, 0);
+        return -1;
+    }
+    file_end += length;
+    bytes_written += (uint64_t)length;
+    return 0;
+}
+
+/* Writes the slice's sums and empties the table. Called with the lock held. */
+static void write_slice(void) {
+    if (used == 0) return;
+    struct block block = {BLOCK_SLICE, used * (uint32_t)sizeof(struct entry), slice_start, slice_end};
+    struct iovec pieces[3] = {{&block, sizeof block}, {entries, block.payload}};
+    int failed = append(pieces, 2);
+    for (uint32_t i = 0; i < used; i++) {
+        if (failed) {
+            totals.dropped += entries[i].events;
+        } else {
+            totals.amount[entries[i].kind][0] += entries[i].events;
+            totals.amount[entries[i].kind][1] += entries[i].bytes;
+        }
+    }
+    memset(slot_of, 0, sizeof slot_of);
+    used = 0;
+    slices_written++;
+    if (slices_written >= SLICES_PER_LENGTH || bytes_written >= BYTES_PER_LENGTH) {
+        slice_ns *= 2;
+        slices_written = bytes_written = 0;
+    }
+}
+
+void numaloc_rank_messages(int peer, uint64_t events, uint64_t bytes, enum numaloc_kind kind) {
+    if (!atomic_load_explicit(&enabled, memory_order_relaxed) || peer < 0) return;
+    int saved_errno = errno;
+    uint64_t now = nanoseconds(CLOCK_MONOTONIC) + (uint64_t)clock_offset;
+    lock();
+    if (now >= slice_end) {
+        write_slice();
+        /* Multiples of the length, so that the slices of all ranks fall together. */
+        slice_start = now - now % slice_ns;
+        slice_end = slice_start + slice_ns;
+    }
+    uint32_t key = (uint32_t)peer * NUMALOC_KINDS + kind;
+    uint32_t slot = (key * 2654435761u) >> 7 & (SLOTS - 1);
+    struct entry *entry;
+    for (;; slot = (slot + 1) & (SLOTS - 1)) {
+        if (slot_of[slot] == 0) {
+            if (used == ENTRIES) {
+                write_slice();
+                slot = (key * 2654435761u) >> 7 & (SLOTS - 1);
+            }
+            entry = &entries[used++];
+            slot_of[slot] = (uint16_t)used;
+            *entry = (struct entry){(uint32_t)peer, kind, 0, 0};
+            break;
+        }
+        entry = &entries[slot_of[slot] - 1];
+        if (entry->peer == (uint32_t)peer && entry->kind == (uint32_t)kind) break;
+    }
+    entry->events += events;
+    entry->bytes += bytes;
+    unlock();
+    errno = saved_errno;
+}
+
+void numaloc_rank_message(int peer, uint64_t bytes, enum numaloc_kind kind) {
+    numaloc_rank_messages(peer, 1, bytes, kind);
+}
+
+int numaloc_rank_is_open(void) { return atomic_load_explicit(&enabled, memory_order_relaxed); }
+
+void numaloc_rank_close(void) {
+    if (!atomic_load(&enabled)) return;
+    int saved_errno = errno;
+    lock();
+    write_slice();
+    uint64_t now = nanoseconds(CLOCK_MONOTONIC) + (uint64_t)clock_offset;
+    struct block block = {BLOCK_END, sizeof totals, now, now};
+    struct iovec pieces[3] = {{&block, sizeof block}, {&totals, sizeof totals}};
+    (void)append(pieces, 2);
+    unlock();
+    errno = saved_errno;
+}
+
+/* A forked child is not the rank: it must not write into the rank's file. */
+static void quiet_in_child(void) {
+    atomic_store(&enabled, 0);
+    if (file >= 0) close(file);
+    file = -1;
+    atomic_flag_clear(&busy);
+}
+
+static uint64_t number(const char *name, uint64_t otherwise) {
+    const char *text = getenv(name);
+    char *end;
+    unsigned long long value = text ? strtoull(text, &end, 10) : 0;
+    return text && *text && !*end ? value : otherwise;
+}
+
+static void write_header(uint32_t rank, uint32_t size, const char *job, enum numaloc_source source,
+                         uint64_t zero) {
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    cpu_set_t mask;
+    CPU_ZERO(&mask);
+    uint32_t mask_bytes = sched_getaffinity(0, sizeof mask, &mask) == 0 ? sizeof mask : 0;
+    struct {
+        char magic[8];
+        uint32_t version, length, rank, size, pid, source;
+        uint64_t zero, slice_ns;
+        uint32_t job, host, mask, reserved;
+    } header = {"NLMPIRNK", 1, 0, rank, size, (uint32_t)getpid(), source, zero, slice_ns,
+                (uint32_t)strlen(job), (uint32_t)strlen(host), mask_bytes, 0};
+    _Static_assert(sizeof header == 64, "file format");
+    header.length = (uint32_t)sizeof header + header.job + header.host + header.mask + 4;
+    struct iovec pieces[5] = {{&header, sizeof header}, {(void *)job, header.job},
+                              {host, header.host}, {&mask, mask_bytes}};
+    if (append(pieces, 4) != 0) atomic_store(&enabled, 0);
+    bytes_written = 0;
+}
+
+void numaloc_rank_open(uint32_t rank, uint32_t size, const char *job, enum numaloc_source source) {
+    const char *folder = getenv("NUMALOC_MPI_DIR");
+    if (folder == NULL || file >= 0) return;
+    int saved_errno = errno;
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t sum = i;
+        for (int bit = 0; bit < 8; bit++) sum = sum & 1 ? 0xedb88320u ^ sum >> 1 : sum >> 1;
+        crc_table[i] = sum;
+    }
+    char path[4096];
+    uint64_t started = nanoseconds(CLOCK_REALTIME);
+    int length = snprintf(path, sizeof path, "%s/rank-%u-%u-%llx.nlmpi", folder, rank, (unsigned)getpid(),
+                          (unsigned long long)started);
+    if (length > 0 && (size_t)length < sizeof path)
+        file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file >= 0) {
+        slice_ns = number("NUMALOC_MPI_SLICE", DEFAULT_SLICE_NS);
+        if (slice_ns == 0) slice_ns = DEFAULT_SLICE_NS;
+        uint64_t zero = number("NUMALOC_MPI_T0", started);
+        if (zero > started) zero = started; /* a host whose clock lags */
+        clock_offset = (int64_t)(started - nanoseconds(CLOCK_MONOTONIC) - zero);
+        atomic_store(&enabled, 1);
+        write_header(rank, size, job, source, zero);
+        pthread_atfork(NULL, NULL, quiet_in_child);
+    }
+    errno = saved_errno;
+}
+
+/* Programs that never reach MPI_Finalize but do exit in an orderly way. */
+__attribute__((destructor)) static void close_at_exit(void) { numaloc_rank_close(); }
