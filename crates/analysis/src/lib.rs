@@ -6,6 +6,7 @@
 //!
 //! | module | answers | source |
 //! |---|---|---|
+//! | [`characterise`](mod@characterise) | all of it at once | |
 //! | [`communication`] | how much, between whom, how unevenly | OPT eq. 1-3, DeLoc eq. 4-6, 8, 9 |
 //! | [`mapping_cost`] | what a mapping leaves remote, and how even its load is | CMLB eq. 4-6 |
 //! | [`kmeans`] | optimal clusters of points on a line | DeLoc eq. 1 |
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod assignment;
+pub mod characterise;
 pub mod communication;
 pub mod concurrency;
 pub mod kmeans;
@@ -34,6 +36,7 @@ pub mod timeline;
 pub mod verdict;
 
 pub use assignment::NodeAssignment;
+pub use characterise::{Characterisation, Setting, characterise};
 pub use communication::CommunicationMetrics;
 pub use concurrency::{Concurrency, concurrency_groups};
 pub use pages::PageMetrics;

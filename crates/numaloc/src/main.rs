@@ -4,6 +4,7 @@
 
 mod commands;
 mod error;
+mod setting;
 mod ui;
 
 use clap::Parser;

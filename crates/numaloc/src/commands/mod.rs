@@ -8,6 +8,7 @@ use crate::ui::Ui;
 mod machines;
 mod plan;
 mod policies;
+mod show;
 mod topology;
 
 /// Declares the subcommands; each module has an `Args` with `run(&self, &Ui)`.
@@ -32,6 +33,7 @@ macro_rules! commands {
 commands! {
     Machines => machines,
     Plan => plan,
+    Show => show,
     Topology => topology,
 }
 

@@ -1,0 +1,190 @@
+//! Everything at once: the characterisation of a run, as `show`, `report` and `diff` use it.
+//!
+//! Cost: O(rows + page cells) and the searches of [`crate::assignment`]; memory O(T² + pages + slices).
+
+use std::ops::Range;
+
+use numaloc_model::profile::{Amount, Profile};
+use numaloc_model::{CommError, CommMatrix, Layer};
+
+use crate::assignment::{Goal, NodeAssignment, assign, page_affinity};
+use crate::communication::CommunicationMetrics;
+use crate::concurrency::{Concurrency, concurrency_groups};
+use crate::migrations::{Migrations, migrations};
+use crate::objects::{ObjectUse, object_use};
+use crate::pages::{PageMetrics, exclusivity, first_touch};
+use crate::phases::{PhaseRule, phases};
+use crate::timeline::{Timeline, timeline};
+use crate::verdict::{Evidence, Verdict, verdicts};
+
+/// Page sizes of OPT's Figs. 6 and 7, in bytes.
+pub const PAGE_SIZES: [u64; 3] = [4 << 10, 2 << 20, 64 << 20];
+
+/// What a run is looked at with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// What counts as communication; `None` picks the profile's most telling layer.
+    pub layer: Option<Layer>,
+    /// The node of every thread as it would be without a plan.
+    pub assignment: NodeAssignment,
+    /// Size of all caches of the machine together, where known.
+    pub cache_bytes: Option<u64>,
+}
+
+/// Exclusivity with pages of one size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExclusivityAt {
+    /// Bytes per page.
+    pub page_size: u64,
+    /// `E_app` with the setting's assignment.
+    pub assigned: f64,
+    /// Largest `E_app` that was found for any assignment.
+    pub most: f64,
+    /// Smallest `E_app` that was found for any assignment.
+    pub least: f64,
+}
+
+/// A run, characterised.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Characterisation {
+    /// What counted as communication.
+    pub layer: Layer,
+    /// Threads x threads, events.
+    pub events: CommMatrix,
+    /// Threads x threads, bytes.
+    pub bytes: CommMatrix,
+    /// DeLoc's and OPT's communication metrics.
+    pub communication: CommunicationMetrics,
+    /// What communicates at the same time.
+    pub concurrency: Concurrency,
+    /// Communication by slice.
+    pub timeline: Timeline,
+    /// Slices between changes of the pattern (OPT eq. 4).
+    pub phases: Vec<Range<usize>>,
+    /// Pages under first touch.
+    pub pages: PageMetrics,
+    /// By page size, from the profile's own upward; empty without pages.
+    pub exclusivity: Vec<ExclusivityAt>,
+    /// `None` when page use by slice was not recorded or not read.
+    pub migrations: Option<Migrations>,
+    /// The most used first.
+    pub objects: Vec<ObjectUse>,
+    /// What is likely to help.
+    pub verdicts: [Verdict; 3],
+    /// The assignment all of it is for.
+    pub assignment: NodeAssignment,
+}
+
+/// The layer a profile is looked at by default: what its frontend is best at.
+#[must_use]
+pub fn default_layer(profile: &Profile) -> Layer {
+    let layers = profile.layers();
+    let preferred = [Layer::WriteRead, Layer::Message];
+    preferred
+        .into_iter()
+        .find(|layer| layers.contains(layer))
+        .or_else(|| layers.first().copied())
+        .unwrap_or(Layer::WriteRead)
+}
+
+/// Characterises a run.
+///
+/// # Errors
+/// [`CommError::OutOfRange`] if a row names a thread the profile does not have.
+///
+/// # Panics
+/// If the setting's assignment has another number of threads than the profile.
+pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisation, CommError> {
+    let assignment = &setting.assignment;
+    assert_eq!(
+        assignment.of_thread.len(),
+        profile.threads.len(),
+        "another profile's assignment"
+    );
+    let layer = setting.layer.unwrap_or_else(|| default_layer(profile));
+    let events = profile.matrix(layer, Amount::Events)?;
+    let bytes = profile.matrix(layer, Amount::Bytes)?;
+    let concurrency = concurrency_groups(profile, layer);
+    let communication = CommunicationMetrics::of_matrices(
+        layer,
+        &events,
+        &bytes,
+        &profile.threads,
+        &concurrency.groups,
+    );
+    let timeline = timeline(profile, layer);
+    let phases = phases(
+        &timeline.heterogeneity,
+        PhaseRule::for_slices(profile.slices.len()),
+    );
+    let pages = PageMetrics::of(
+        &profile.pages,
+        assignment,
+        &first_touch(&profile.pages, assignment),
+    );
+    let objects = object_use(profile, assignment);
+    let verdicts = verdicts(&Evidence {
+        profile,
+        communication: &communication,
+        concurrency: &concurrency,
+        pages: &pages,
+        objects: &objects,
+        assignment,
+        cache_bytes: setting.cache_bytes,
+    })?;
+    Ok(Characterisation {
+        layer,
+        exclusivity: exclusivity_by_size(profile, assignment),
+        migrations: migrations(profile, assignment),
+        events,
+        bytes,
+        communication,
+        concurrency,
+        timeline,
+        phases,
+        pages,
+        objects,
+        verdicts,
+        assignment: assignment.clone(),
+    })
+}
+
+/// OPT's Figs. 6 and 7: `E_app` by page size for the assignment and for the extremes found. The profile's
+/// own size comes first, then the larger ones of [`PAGE_SIZES`] that are multiples of it.
+#[must_use]
+pub fn exclusivity_by_size(profile: &Profile, assignment: &NodeAssignment) -> Vec<ExclusivityAt> {
+    let own = profile.pages.page_size();
+    if profile.pages.pages().is_empty() || own == 0 {
+        return Vec::new();
+    }
+    let larger = PAGE_SIZES
+        .into_iter()
+        .filter(|&size| size > own && size.is_multiple_of(own));
+    std::iter::once(own)
+        .chain(larger)
+        .filter_map(|page_size| {
+            let merged;
+            let usage = if page_size == own {
+                &profile.pages
+            } else {
+                merged = profile.pages.merged(page_size);
+                &merged
+            };
+            let assigned = exclusivity(usage, assignment)?;
+            let common = page_affinity(usage, profile.threads.len());
+            let mut most = assigned;
+            let mut least = assigned;
+            for goal in [Goal::Together, Goal::Apart] {
+                let found = exclusivity(usage, &assign(&common, assignment.nodes, goal))?;
+                most = most.max(found);
+                least = least.min(found);
+            }
+            Some(ExclusivityAt {
+                page_size,
+                assigned,
+                most,
+                least,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,261 @@
+//! `numaloc show`: a profile in the terminal, or its numbers for scripts.
+
+use std::path::PathBuf;
+
+use numaloc_analysis::Characterisation;
+use numaloc_analysis::characterise::default_layer;
+use numaloc_model::profile::{Amount, Profile};
+use numaloc_model::{CommMatrix, SliceIdx};
+use numaloc_report::heatmap::Style;
+use numaloc_report::metrics;
+use numaloc_report::text::{self, Detail};
+use serde_json::{Value, json};
+
+use crate::error::CliError;
+use crate::setting::{Resolved, SettingArgs};
+use crate::ui::Ui;
+
+/// Show a profile: verdict, communication matrix, metrics, objects, threads
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  numaloc show app.numaloc
+  numaloc show app.numaloc --machine epyc-7501
+  numaloc show app.numaloc --matrix csv > matrix.csv
+  numaloc show app.numaloc --matrix csv --cluster 2 --amount bytes
+  numaloc show app.numaloc --json | jq .metrics.communication_heterogeneity
+
+--matrix csv prints one row per thread, thread 0 first, no header; cell (row, column) is what flows
+from the row's thread (writer, sender) to the column's (reader, receiver).")]
+pub struct Args {
+    /// Profile folder made by `numaloc record` or `numaloc import`
+    profile: PathBuf,
+    #[command(flatten)]
+    setting: SettingArgs,
+    /// Print only the communication matrix
+    #[arg(long, value_name = "FORMAT")]
+    matrix: Option<MatrixFormat>,
+    /// What a cell of --matrix counts
+    #[arg(
+        long,
+        value_name = "AMOUNT",
+        default_value = "events",
+        requires = "matrix"
+    )]
+    amount: MatrixAmount,
+    /// Take the matrix of one cluster of concurrent communication (from 1) instead of the whole run
+    #[arg(long, value_name = "N", requires = "matrix")]
+    cluster: Option<usize>,
+    /// List every thread
+    #[arg(long)]
+    threads: bool,
+    /// ASCII instead of block characters [default: ASCII unless the locale is UTF-8]
+    #[arg(long)]
+    ascii: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum MatrixFormat {
+    Csv,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum MatrixAmount {
+    Events,
+    Bytes,
+}
+
+impl Args {
+    /// Prints the profile.
+    pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        let profile = SettingArgs::read(&self.profile, false)?;
+        if self.matrix.is_some() {
+            let matrix = self.matrix(&profile)?;
+            ui.result(|| csv(&matrix), || matrix_json(&matrix));
+            return Ok(0);
+        }
+        let (found, resolved) = self.setting.characterise(&profile)?;
+        let style = Style {
+            unicode: !self.ascii && locale_is_utf8(),
+            colour: true,
+        };
+        let detail = Detail {
+            threads: if self.threads { usize::MAX } else { 16 },
+        };
+        ui.result(
+            || text::page(&profile, &found, &resolved.assumed, detail, style),
+            || to_json(&profile, &found, &resolved),
+        );
+        Ok(0)
+    }
+
+    fn matrix(&self, profile: &Profile) -> Result<CommMatrix, CliError> {
+        let layer = self
+            .setting
+            .layer(profile)?
+            .unwrap_or_else(|| default_layer(profile));
+        let amount = match self.amount {
+            MatrixAmount::Events => Amount::Events,
+            MatrixAmount::Bytes => Amount::Bytes,
+        };
+        let matrix = match self.cluster {
+            None => profile.matrix(layer, amount),
+            Some(number) => {
+                let clusters = numaloc_analysis::concurrency_groups(profile, layer).clusters;
+                let cluster = number
+                    .checked_sub(1)
+                    .and_then(|at| clusters.get(at))
+                    .ok_or_else(|| {
+                        CliError::usage(format!("the run has no cluster {number}"))
+                            .expected(format!("1 to {}", clusters.len()))
+                    })?;
+                let slices = cluster.first.0..cluster.last.0 + 1;
+                profile.matrix_of_slices(layer, amount, slices)
+            }
+        };
+        matrix.map_err(CliError::tool)
+    }
+}
+
+/// Whether the terminal can be expected to show more than ASCII.
+fn locale_is_utf8() -> bool {
+    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    set("LC_ALL")
+        .or_else(|| set("LC_CTYPE"))
+        .or_else(|| set("LANG"))
+        .is_some_and(|locale| {
+            let locale = locale.to_ascii_lowercase();
+            locale.contains("utf-8") || locale.contains("utf8")
+        })
+}
+
+fn csv(matrix: &CommMatrix) -> String {
+    let threads = matrix.threads();
+    let mut out = String::with_capacity(threads * threads * 2);
+    for src in 0..threads {
+        let mut cells = matrix.row(src).peekable();
+        for dst in 0..threads {
+            if dst > 0 {
+                out.push(',');
+            }
+            match cells.next_if(|&(at, _)| at == dst) {
+                Some((_, amount)) => out += &amount.to_string(),
+                None => out.push('0'),
+            }
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn matrix_json(matrix: &CommMatrix) -> Value {
+    let threads = matrix.threads();
+    let dense = matrix.to_dense();
+    json!({
+        "version": 1,
+        "threads": threads,
+        "matrix": dense.chunks(threads.max(1)).collect::<Vec<_>>(),
+    })
+}
+
+/// Name -> value (null where not observed) and name -> unit of every metric.
+pub fn metrics_json(found: &Characterisation) -> (Value, Value) {
+    let mut values = serde_json::Map::new();
+    let mut units = serde_json::Map::new();
+    for metric in metrics::sections(found).into_iter().flat_map(|s| s.metrics) {
+        values.insert(metric.key.to_owned(), json!(metric.value));
+        units.insert(metric.key.to_owned(), json!(metric.unit.name()));
+    }
+    (values.into(), units.into())
+}
+
+fn to_json(profile: &Profile, found: &Characterisation, resolved: &Resolved) -> Value {
+    let (metrics, units) = metrics_json(found);
+    let clusters: Vec<Value> = found
+        .concurrency
+        .clusters
+        .iter()
+        .zip(&found.concurrency.groups)
+        .map(|(cluster, group)| {
+            json!({
+                "first_slice": cluster.first.0,
+                "last_slice": cluster.last.0,
+                "start": cluster.start,
+                "end": cluster.end,
+                "events": cluster.events,
+                "bytes": cluster.bytes,
+                "pairs": group.pairs.len(),
+            })
+        })
+        .collect();
+    let threads: Vec<Value> = profile
+        .threads
+        .iter()
+        .enumerate()
+        .map(|(at, t)| {
+            json!({
+                "thread": at, "path": t.path, "label": t.label, "rank": t.rank,
+                "start": t.start, "end": t.end, "accesses": t.accesses,
+                "read_bytes": t.read_bytes, "write_bytes": t.write_bytes, "dram_bytes": t.dram_bytes,
+            })
+        })
+        .collect();
+    let objects: Vec<Value> = found
+        .objects
+        .iter()
+        .map(|use_| {
+            let object = use_.object.map(|at| profile.object(at));
+            json!({
+                "kind": object.map(|o| o.kind.name()), "name": object.map(|o| &o.name),
+                "size_bytes": object.map(|o| o.size),
+                "pages": use_.pages, "reads": use_.reads, "writes": use_.writes,
+                "threads": use_.threads,
+                "first_toucher": use_.first_toucher.map(|(t, _)| t.0),
+                "first_touch_share": use_.first_touch_share(),
+                "exclusivity": use_.exclusivity, "local_share": use_.local_share,
+            })
+        })
+        .collect();
+    let verdicts: Vec<Value> = found
+        .verdicts
+        .iter()
+        .map(|v| {
+            json!({"measure": v.measure.name(), "verdict": v.likelihood.words(), "reason": v.reason})
+        })
+        .collect();
+    json!({
+        "version": 1,
+        "command": profile.meta.command,
+        "frontend": profile.meta.frontend,
+        "complete": profile.meta.complete,
+        "sampled_share": profile.meta.sampled,
+        "notes": profile.meta.notes,
+        "clock": profile.meta.clock.name(),
+        "time_unit": profile.meta.clock.unit(),
+        "line_size_bytes": profile.meta.line_size,
+        "page_size_bytes": profile.pages.page_size(),
+        "slices": profile.slices.len(),
+        "layer": found.layer.name(),
+        "layers": profile.layers().iter().map(|l| l.name()).collect::<Vec<_>>(),
+        "nodes": found.assignment.nodes,
+        "assumed": resolved.assumed,
+        "metrics": metrics,
+        "units": units,
+        "verdicts": verdicts,
+        "clusters": clusters,
+        "phases": found.phases.iter().map(|p| json!({
+            "first_slice": p.start, "last_slice": p.end.saturating_sub(1),
+            "start": profile.slices[p.start].start,
+        })).collect::<Vec<_>>(),
+        "cluster_of_slice": (0..profile.slices.len())
+            .map(|s| found.concurrency.cluster_of(SliceIdx::from_index(s)).map(|c| c.0))
+            .collect::<Vec<_>>(),
+        "node_pages": found.pages.node_pages,
+        "node_accesses": found.pages.node_accesses,
+        "exclusivity_by_page_size": found.exclusivity.iter().map(|e| json!({
+            "page_size_bytes": e.page_size, "assigned": e.assigned, "most": e.most, "least": e.least,
+        })).collect::<Vec<_>>(),
+        "objects": objects,
+        "threads": threads,
+    })
+}

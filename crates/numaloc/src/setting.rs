@@ -1,0 +1,157 @@
+//! Which machine, nodes and layer a profile is looked at with: the options that `show`, `report` and
+//! `diff` share.
+
+use std::path::Path;
+
+use numaloc_analysis::{Characterisation, NodeAssignment, Setting, characterise};
+use numaloc_formats::profile::{self, Parts};
+use numaloc_model::{Layer, LogicalNode, Profile};
+use numaloc_topology::{ObjectKind, Topology, resolve};
+
+use crate::error::{CliError, did_you_mean};
+
+/// Nodes that are assumed where this machine has only one: the papers' machines have 2 to 8, most 4.
+const ASSUMED_NODES: usize = 4;
+
+/// Options that say what a profile is looked at with.
+#[derive(clap::Args, Clone, Debug)]
+pub struct SettingArgs {
+    /// What counts as communication: write_read, shared_line, last_two, message or collective
+    /// [default: the profile's own, write_read first]
+    #[arg(long, value_name = "LAYER")]
+    pub layer: Option<String>,
+    /// Machine whose NUMA nodes the page metrics are for: `this`, an hwloc XML file, a .toml file, a
+    /// described machine or a synthetic string [default: this; 4 nodes if this machine has one]
+    #[arg(long, value_name = "MACHINE", conflicts_with = "nodes")]
+    pub machine: Option<String>,
+    /// Number of NUMA nodes the page metrics are for, threads in blocks
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub nodes: Option<u32>,
+}
+
+/// A setting and the words that say what was assumed.
+pub struct Resolved {
+    /// For the analysis.
+    pub setting: Setting,
+    /// For the reader: "4 nodes, threads in blocks of 4".
+    pub assumed: String,
+    /// The machine, where one was named or is real.
+    pub machine: Option<Topology>,
+}
+
+impl SettingArgs {
+    /// Reads a profile. Text in it that would move a terminal's cursor is made harmless.
+    pub fn read(path: &Path, page_slices: bool) -> Result<Profile, CliError> {
+        let mut profile = profile::read_parts(path, Parts { page_slices })?;
+        let texts = profile
+            .meta
+            .command
+            .iter_mut()
+            .chain(&mut profile.meta.notes)
+            .chain(std::iter::once(&mut profile.meta.frontend))
+            .chain(
+                profile
+                    .threads
+                    .iter_mut()
+                    .flat_map(|t| std::iter::once(&mut t.path).chain(t.label.as_mut())),
+            )
+            .chain(profile.objects.iter_mut().map(|o| &mut o.name));
+        for text in texts {
+            if text.contains(char::is_control) {
+                *text = text.replace(char::is_control, "\u{fffd}");
+            }
+        }
+        Ok(profile)
+    }
+
+    /// The layer asked for; an error when the profile holds nothing of it.
+    pub fn layer(&self, profile: &Profile) -> Result<Option<Layer>, CliError> {
+        let Some(name) = &self.layer else {
+            return Ok(None);
+        };
+        let known = Layer::ALL.map(Layer::name);
+        let Some(layer) = Layer::from_name(name) else {
+            let error = CliError::usage(format!("there is no communication layer {name:?}"))
+                .expected(known.join(", "));
+            return Err(match did_you_mean(name, known) {
+                Some(near) => error.hint(format!("--layer {near}")),
+                None => error,
+            });
+        };
+        let layers = profile.layers();
+        if !layers.is_empty() && !layers.contains(&layer) {
+            let present: Vec<&str> = layers.iter().map(|layer| layer.name()).collect();
+            return Err(
+                CliError::usage(format!("the profile holds nothing of layer {name}"))
+                    .expected(present.join(", ")),
+            );
+        }
+        Ok(Some(layer))
+    }
+
+    /// Everything resolved for a profile.
+    pub fn resolve(&self, profile: &Profile) -> Result<Resolved, CliError> {
+        let layer = self.layer(profile)?;
+        let threads = profile.threads.len();
+        if let Some(nodes) = self.nodes {
+            return Ok(blocks(layer, threads, nodes as usize, ""));
+        }
+        let machine = resolve(self.machine.as_deref().unwrap_or("this"))?;
+        if self.machine.is_none() && machine.nodes().len() == 1 {
+            return Ok(blocks(
+                layer,
+                threads,
+                ASSUMED_NODES,
+                "; this machine has one (--machine, --nodes)",
+            ));
+        }
+        let homes = machine.nodes_with_pus();
+        let blocks = NodeAssignment::blocks(threads, homes.len());
+        let caches: u64 = machine
+            .objects()
+            .iter()
+            .filter(|object| matches!(object.kind, ObjectKind::Cache(_)))
+            .filter_map(|object| object.cache_bytes)
+            .sum();
+        Ok(Resolved {
+            setting: Setting {
+                layer,
+                assignment: NodeAssignment {
+                    nodes: machine.nodes().len(),
+                    of_thread: (0..threads)
+                        .map(|t| homes[blocks.node(t)])
+                        .collect::<Vec<LogicalNode>>(),
+                },
+                cache_bytes: (caches > 0).then_some(caches),
+            },
+            assumed: format!(
+                "{} ({} nodes), threads in blocks",
+                machine.name(),
+                machine.nodes().len()
+            ),
+            machine: Some(machine),
+        })
+    }
+
+    /// Reads, resolves and characterises in one go.
+    pub fn characterise(
+        &self,
+        profile: &Profile,
+    ) -> Result<(Characterisation, Resolved), CliError> {
+        let resolved = self.resolve(profile)?;
+        let found = characterise(profile, &resolved.setting).map_err(CliError::tool)?;
+        Ok((found, resolved))
+    }
+}
+
+fn blocks(layer: Option<Layer>, threads: usize, nodes: usize, why: &str) -> Resolved {
+    Resolved {
+        setting: Setting {
+            layer,
+            assignment: NodeAssignment::blocks(threads, nodes),
+            cache_bytes: None,
+        },
+        assumed: format!("{nodes} nodes, threads in blocks{why}"),
+        machine: None,
+    }
+}

@@ -1,0 +1,341 @@
+//! Every metric of a characterisation, with what a reader needs to use it. `show`, `report`, `diff` and
+//! the JSON outputs print this one list; `docs/metrics.md` explains each entry under its key.
+
+use numaloc_analysis::Characterisation;
+
+use crate::number;
+
+/// What a value counts, and how it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes.
+    Bytes,
+    /// Events, accesses, pages: the word.
+    Count(&'static str),
+    /// A share, 0..=1.
+    Share,
+    /// A number without a unit.
+    Plain,
+}
+
+impl Unit {
+    /// The unit as it stands in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Count(word) => word,
+            Self::Share => "share",
+            Self::Plain => "1",
+        }
+    }
+}
+
+/// One metric.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metric {
+    /// Stable name in JSON and in the documentation.
+    pub key: &'static str,
+    /// Name for people.
+    pub name: &'static str,
+    /// The symbol in the paper.
+    pub symbol: &'static str,
+    /// `None` where not observed.
+    pub value: Option<f64>,
+    /// Its unit.
+    pub unit: Unit,
+    /// What values it can take.
+    pub range: &'static str,
+    /// Paper and equation.
+    pub source: &'static str,
+    /// What it means: the rest of a line of 80 columns, at most 44 characters.
+    pub meaning: &'static str,
+}
+
+impl Metric {
+    /// The value with its unit, for people.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        self.value
+            .map_or_else(|| "not observed".to_owned(), |value| self.show(value))
+    }
+
+    /// Any value of this metric's kind.
+    #[must_use]
+    pub fn show(&self, value: f64) -> String {
+        match self.unit {
+            Unit::Bytes => number::bytes(value),
+            Unit::Count(_) => number::count(value),
+            Unit::Share => number::percent(value),
+            Unit::Plain => number::plain(value),
+        }
+    }
+}
+
+/// A heading and its metrics.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Section {
+    /// For people.
+    pub title: &'static str,
+    /// In reading order.
+    pub metrics: Vec<Metric>,
+}
+
+/// All metrics, by section.
+#[must_use]
+pub fn sections(c: &Characterisation) -> Vec<Section> {
+    vec![
+        Section {
+            title: "Communication",
+            metrics: communication(c),
+        },
+        Section {
+            title: "Pages",
+            metrics: pages(c),
+        },
+    ]
+}
+
+fn communication(c: &Characterisation) -> Vec<Metric> {
+    let m = &c.communication;
+    vec![
+        Metric {
+            key: "communication_events",
+            name: "events",
+            symbol: "",
+            value: Some(m.events),
+            unit: Unit::Count("events"),
+            range: "0..",
+            source: "",
+            meaning: "times a thread needed another's data",
+        },
+        Metric {
+            key: "communication_load_bytes",
+            name: "load",
+            symbol: "Lcomm",
+            value: Some(m.load_bytes),
+            unit: Unit::Bytes,
+            range: "0..",
+            source: "DeLoc eq. 4",
+            meaning: "bytes that threads exchanged",
+        },
+        Metric {
+            key: "communication_ratio",
+            name: "ratio to memory",
+            symbol: "CommR",
+            value: m.ratio,
+            unit: Unit::Share,
+            range: "0..1",
+            source: "DeLoc eq. 5",
+            meaning: "of all accessed bytes were communication",
+        },
+        Metric {
+            key: "communication_concurrency",
+            name: "concurrency",
+            symbol: "CommC",
+            value: m.concurrency,
+            unit: Unit::Share,
+            range: "0..1",
+            source: "DeLoc eq. 6",
+            meaning: "of the threads communicate at the same time",
+        },
+        Metric {
+            key: "dram_ratio",
+            name: "DRAM ratio",
+            symbol: "DramR",
+            value: m.dram_ratio,
+            unit: Unit::Share,
+            range: "0..1",
+            source: "DeLoc eq. 7",
+            meaning: "of the accessed bytes came from DRAM",
+        },
+        Metric {
+            key: "communication_locality",
+            name: "locality",
+            symbol: "CommLoc",
+            value: Some(m.locality),
+            unit: Unit::Plain,
+            range: "0..0.25",
+            source: "DeLoc eq. 9",
+            meaning: "how strongly threads prefer some partners",
+        },
+        Metric {
+            key: "communication_heterogeneity",
+            name: "heterogeneity",
+            symbol: "C_H",
+            value: Some(m.heterogeneity),
+            unit: Unit::Plain,
+            range: "0..2500",
+            source: "OPT eq. 2",
+            meaning: "the higher, the more thread mapping can do",
+        },
+        Metric {
+            key: "communication_amount",
+            name: "amount",
+            symbol: "C_A",
+            value: Some(m.amount),
+            unit: Unit::Count("events per cell"),
+            range: "0..",
+            source: "OPT eq. 3",
+            meaning: "mean events per cell of the matrix",
+        },
+        Metric {
+            key: "clusters",
+            name: "clusters in time",
+            symbol: "k",
+            value: Some(c.concurrency.k as f64),
+            unit: Unit::Count("clusters"),
+            range: "0..16",
+            source: "DeLoc eq. 1",
+            meaning: "stretches of concurrent communication",
+        },
+        Metric {
+            key: "phases",
+            name: "phases",
+            symbol: "",
+            value: Some(c.phases.len() as f64),
+            unit: Unit::Count("phases"),
+            range: "1..",
+            source: "OPT eq. 4",
+            meaning: "stretches between changes of the pattern",
+        },
+    ]
+}
+
+fn pages(c: &Characterisation) -> Vec<Metric> {
+    let p = &c.pages;
+    let at = |size: u64| c.exclusivity.iter().find(|e| e.page_size == size);
+    let own = c.exclusivity.first();
+    vec![
+        Metric {
+            key: "pages",
+            name: "pages used",
+            symbol: "P",
+            value: Some(p.pages as f64),
+            unit: Unit::Count("pages"),
+            range: "0..",
+            source: "",
+            meaning: "pages with at least one access",
+        },
+        Metric {
+            key: "memory_bytes",
+            name: "memory used",
+            symbol: "",
+            value: Some(p.memory_bytes() as f64),
+            unit: Unit::Bytes,
+            range: "0..",
+            source: "OPT eq. 7",
+            meaning: "if it fits the caches, placement is idle",
+        },
+        Metric {
+            key: "application_exclusivity",
+            name: "exclusivity",
+            symbol: "E_app",
+            value: p.exclusivity,
+            unit: Unit::Share,
+            range: "1/N..1",
+            source: "data mapping eq. 2",
+            meaning: "local if every page is on its best node",
+        },
+        Metric {
+            key: "application_exclusivity_most",
+            name: "  best assignment",
+            symbol: "",
+            value: own.map(|e| e.most),
+            unit: Unit::Share,
+            range: "1/N..1",
+            source: "OPT fig. 6",
+            meaning: "with the best thread assignment found",
+        },
+        Metric {
+            key: "application_exclusivity_least",
+            name: "  worst assignment",
+            symbol: "",
+            value: own.map(|e| e.least),
+            unit: Unit::Share,
+            range: "1/N..1",
+            source: "OPT fig. 7",
+            meaning: "with the worst thread assignment found",
+        },
+        Metric {
+            key: "application_exclusivity_2_mib",
+            name: "  with 2 MiB pages",
+            symbol: "",
+            value: at(2 << 20).map(|e| e.assigned),
+            unit: Unit::Share,
+            range: "1/N..1",
+            source: "OPT fig. 6",
+            meaning: "if pages were 2 MiB",
+        },
+        Metric {
+            key: "application_exclusivity_64_mib",
+            name: "  with 64 MiB pages",
+            symbol: "",
+            value: at(64 << 20).map(|e| e.assigned),
+            unit: Unit::Share,
+            range: "1/N..1",
+            source: "OPT fig. 6",
+            meaning: "if pages were 64 MiB",
+        },
+        Metric {
+            key: "first_touch_local_share",
+            name: "local, first touch",
+            symbol: "",
+            value: p.local_share,
+            unit: Unit::Share,
+            range: "0..1",
+            source: "",
+            meaning: "of the accesses are local under first touch",
+        },
+        Metric {
+            key: "first_touch_page_accuracy",
+            name: "accuracy, pages",
+            symbol: "Acc_page",
+            value: p.page_accuracy,
+            unit: Unit::Share,
+            range: "0..1",
+            source: "OPT eq. 8",
+            meaning: "of the pages lie on their main user's node",
+        },
+        Metric {
+            key: "first_touch_access_accuracy",
+            name: "accuracy, accesses",
+            symbol: "Acc_app",
+            value: p.access_accuracy,
+            unit: Unit::Share,
+            range: "0..1",
+            source: "OPT eq. 9",
+            meaning: "of the accesses are to such pages",
+        },
+        Metric {
+            key: "first_touch_page_balance",
+            name: "balance, pages",
+            symbol: "B_pages",
+            value: p.page_balance,
+            unit: Unit::Share,
+            range: "0..1",
+            source: "data mapping eq. 3",
+            meaning: "how evenly pages lie on the nodes",
+        },
+        Metric {
+            key: "first_touch_access_balance",
+            name: "balance, accesses",
+            symbol: "B_acc",
+            value: p.access_balance,
+            unit: Unit::Share,
+            range: "0..1",
+            source: "data mapping eq. 5",
+            meaning: "how evenly the nodes' memories are used",
+        },
+        Metric {
+            key: "page_migrations",
+            name: "migrations",
+            symbol: "",
+            value: c.migrations.as_ref().map(|m| m.total as f64),
+            unit: Unit::Count("migrations"),
+            range: "0..",
+            source: "data mapping II-C",
+            meaning: "to keep pages with their slice's main user",
+        },
+    ]
+}

@@ -1,0 +1,245 @@
+//! The terminal page of `numaloc show`: 80 columns, the answer first.
+
+use numaloc_analysis::Characterisation;
+use numaloc_analysis::verdict::Likelihood;
+use numaloc_model::profile::Profile;
+
+use crate::heatmap::{self, Style};
+use crate::metrics;
+use crate::number;
+
+const WIDTH: usize = 80;
+/// Threads and objects listed before the rest is summed up.
+const LISTED_OBJECTS: usize = 6;
+
+/// What else a reader asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Detail {
+    /// Threads listed at most.
+    pub threads: usize,
+}
+
+/// The whole page.
+#[must_use]
+pub fn page(
+    profile: &Profile,
+    c: &Characterisation,
+    assumed: &str,
+    detail: Detail,
+    style: Style,
+) -> String {
+    let mut out = head(profile);
+    out += &heading("Verdict", style);
+    for verdict in &c.verdicts {
+        let words = verdict.likelihood.words();
+        let colour = match verdict.likelihood {
+            Likelihood::Likely => "32",
+            Likelihood::Unlikely => "2",
+            Likelihood::CannotTell => "33",
+        };
+        out += &format!(
+            "  {:<24} {}\n",
+            verdict.measure.words(),
+            paint(words, colour, style)
+        );
+        out += &wrapped(&verdict.reason, 4);
+    }
+    out += &heading(
+        &format!(
+            "Communication: {} (rows produce, columns consume)",
+            c.layer.name()
+        ),
+        style,
+    );
+    if c.events.stored_cells() == 0 {
+        out += "  none observed\n";
+    } else {
+        out += &heatmap::draw(&c.events, style);
+    }
+    for section in metrics::sections(c) {
+        let title = if section.title == "Pages" {
+            format!("Pages: {assumed}")
+        } else {
+            section.title.to_owned()
+        };
+        out += &heading(&title, style);
+        for metric in &section.metrics {
+            if metric.value.is_none() && metric.key == "page_migrations" {
+                continue;
+            }
+            out += &clipped(&format!(
+                "  {:<19} {:>12}  {}",
+                metric.name,
+                metric.shown(),
+                metric.meaning
+            ));
+        }
+    }
+    out += &objects(profile, c, style);
+    out += &threads(profile, detail, style);
+    out
+}
+
+fn head(profile: &Profile) -> String {
+    let meta = &profile.meta;
+    let accesses: u64 = profile.threads.iter().map(|t| t.accesses).sum();
+    let mut out = clipped(&meta.command.join(" "));
+    out += &wrapped(
+        &format!(
+            "{} threads, {} accesses, {} slices ({} clock), recorded with {}, {}{}",
+            profile.threads.len(),
+            number::count(accesses as f64),
+            number::count(profile.slices.len() as f64),
+            meta.clock.name(),
+            meta.frontend,
+            if meta.complete {
+                "complete"
+            } else {
+                "CUT SHORT"
+            },
+            if meta.sampled < 1.0 {
+                format!(
+                    ", {} of the accesses sampled",
+                    number::percent(meta.sampled)
+                )
+            } else {
+                String::new()
+            }
+        ),
+        0,
+    );
+    for note in &meta.notes {
+        out += &wrapped(&format!("note: {note}"), 0);
+    }
+    out
+}
+
+fn objects(profile: &Profile, c: &Characterisation, style: Style) -> String {
+    if c.objects.is_empty() {
+        return String::new();
+    }
+    let mut out = heading("Memory by object", style);
+    out += "  accesses    pages  threads  local  best  object (first touched by)\n";
+    for use_ in c.objects.iter().take(LISTED_OBJECTS) {
+        let name = match use_.object.map(|at| profile.object(at)) {
+            Some(object) => format!("{} {}", object.kind.name(), object.name),
+            None => "(no object)".to_owned(),
+        };
+        let toucher = use_.first_toucher.map_or_else(String::new, |(thread, _)| {
+            format!(" ({thread} {:.0} %)", use_.first_touch_share() * 100.0)
+        });
+        let room = WIDTH.saturating_sub(42 + toucher.chars().count());
+        out += &format!(
+            "  {:>8} {:>8} {:>8} {:>5.0}% {:>4.0}%  {}{toucher}\n",
+            number::count(use_.accesses() as f64),
+            number::count(use_.pages as f64),
+            use_.threads,
+            use_.local_share * 100.0,
+            use_.exclusivity * 100.0,
+            middle_cut(&name, room),
+        );
+    }
+    if c.objects.len() > LISTED_OBJECTS {
+        out += &format!("  and {} more\n", c.objects.len() - LISTED_OBJECTS);
+    }
+    out
+}
+
+fn threads(profile: &Profile, detail: Detail, style: Style) -> String {
+    let mut out = heading("Threads", style);
+    out += "  thread  path          accesses       read    written  label\n";
+    for (at, thread) in profile.threads.iter().enumerate().take(detail.threads) {
+        out += clipped(&format!(
+            "  {:>6}  {:<12} {:>9} {:>10} {:>10}  {}",
+            at,
+            middle_cut(&thread.path, 12),
+            number::count(thread.accesses as f64),
+            number::bytes(thread.read_bytes as f64),
+            number::bytes(thread.write_bytes as f64),
+            thread.label.as_deref().unwrap_or("")
+        ))
+        .trim_end();
+        out.push('\n');
+    }
+    if profile.threads.len() > detail.threads {
+        out += &format!(
+            "  and {} more (--threads lists all)\n",
+            profile.threads.len() - detail.threads
+        );
+    }
+    out
+}
+
+fn heading(title: &str, style: Style) -> String {
+    let title: String = title.chars().take(WIDTH).collect();
+    format!("\n{}\n", paint(&title, "1", style))
+}
+
+fn paint(text: &str, code: &str, style: Style) -> String {
+    if style.colour {
+        format!("\x1b[{code}m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// One line of at most 80 columns.
+fn clipped(line: &str) -> String {
+    if line.chars().count() <= WIDTH {
+        return format!("{line}\n");
+    }
+    let kept: String = line.chars().take(WIDTH - 3).collect();
+    format!("{kept}...\n")
+}
+
+/// The text with its middle left out where it is longer than `room`.
+fn middle_cut(text: &str, room: usize) -> String {
+    let length = text.chars().count();
+    if length <= room {
+        return text.to_owned();
+    }
+    let room = room.max(5) - 3;
+    let (front, back) = (room / 2, room - room / 2);
+    let head: String = text.chars().take(front).collect();
+    let tail: String = text.chars().skip(length - back).collect();
+    format!("{head}...{tail}")
+}
+
+/// Words in lines of at most 80 columns, indented; a word that is longer is cut in the middle.
+fn wrapped(text: &str, indent: usize) -> String {
+    let room = WIDTH - indent;
+    let mut out = String::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        let word = middle_cut(word, room);
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > room {
+            out += &format!("{:indent$}{line}\n", "");
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line += &word;
+    }
+    if !line.is_empty() {
+        out += &format!("{:indent$}{line}\n", "");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_and_wrapped_at_80() {
+        let long = "word ".repeat(40) + &"x".repeat(200);
+        assert!(
+            wrapped(&long, 4)
+                .lines()
+                .all(|line| line.chars().count() <= 80)
+        );
+        assert_eq!(clipped(&"y".repeat(100)).trim_end().len(), 80);
+        assert_eq!(middle_cut("abcdefghij", 7), "ab...ij");
+    }
+}
