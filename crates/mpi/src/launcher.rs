@@ -38,6 +38,9 @@ impl Launcher {
             _ if name.starts_with("mpirun") || name.starts_with("mpiexec") || name == "orterun" => {
                 let output = Command::new(program)
                     .arg("--version")
+                    // Open MPI refuses root even this question; nothing is run.
+                    .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+                    .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
                     .stdin(Stdio::null())
                     .stderr(Stdio::null())
                     .output();
@@ -63,7 +66,11 @@ impl Launcher {
             return Self::Prrte;
         }
         // "mpirun (Open MPI) 4.1.4"; from 5 on mpirun is PRRTE's prterun under another name.
-        match first.split_once("(Open MPI)") {
+        // Called by another name it says "(OpenRTE)".
+        match first
+            .split_once("(Open MPI)")
+            .or_else(|| first.split_once("(OpenRTE)"))
+        {
             Some((_, version)) => {
                 let major = version
                     .trim()
@@ -89,6 +96,7 @@ mod tests {
     fn versions_tell_launchers_apart() {
         let cases = [
             ("mpirun (Open MPI) 4.1.4\n\nReport bugs", Launcher::OpenMpi),
+            ("mpirun.openmpi (OpenRTE) 4.1.4\n", Launcher::OpenMpi),
             ("mpirun (Open MPI) 5.0.3\n", Launcher::Prrte),
             ("prterun (PRRTE) 3.0.1", Launcher::Prrte),
             ("HYDRA build details:\n    Version: 4.0.2", Launcher::Hydra),

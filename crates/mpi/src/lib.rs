@@ -4,6 +4,8 @@
 //! | module | question |
 //! |---|---|
 //! | [`shims`] | which preload library does this program need, and how is it handed through the launcher? |
+//! | [`record`] | how is a program run under the tracer? |
+//! | [`launcher`] | which launcher starts it? |
 //! | [`rank_file`] | what did one rank count? |
 //! | [`merge`] | what did all ranks count, as a profile? |
 //! | [`monitoring_dump`] | what does Open MPI itself say? |
@@ -16,6 +18,7 @@ pub mod launcher;
 pub mod merge;
 pub mod monitoring_dump;
 pub mod rank_file;
+pub mod record;
 pub mod shims;
 
 pub use launcher::Launcher;

@@ -337,7 +337,7 @@ impl RankFile {
         }
         let (start_ns, end_ns) = (u64_at(&head, 8), u64_at(&head, 16));
         let block = match u32_at(&head, 0) {
-            BLOCK_SLICE if payload % ENTRY == 0 && end_ns > start_ns => {
+            BLOCK_SLICE if payload.is_multiple_of(ENTRY) && end_ns > start_ns => {
                 let entries: Option<Vec<Entry>> =
                     body[..payload].chunks_exact(ENTRY).map(entry).collect();
                 entries.map(|entries| Block::Slice {
