@@ -1,0 +1,183 @@
+//! What a core's private caches keep from memory: a set-associative LRU filter per vCPU, kept honest by
+//! one directory word per line.
+//!
+//! A real L1/L2 pair answers most accesses; only what it misses reaches a memory controller, and that is
+//! what the lab counts. The filter models one level of private cache, inclusive, with LRU in each set.
+//! Coherence is reduced to what decides hit or miss: a line that another vCPU has written since we fetched
+//! it is a miss. The directory holds, for each line, a version (raised when a vCPU becomes the writer) and
+//! the current writer; a cached line counts only while its version is the directory's. Fetches of a line
+//! that is dirty in another cache count as accesses to the line's home node, where the request goes first.
+//! Not modelled: write-backs, instruction fetches, prefetching, shared last-level caches.
+//!
+//! Versions have 24 bits: a line that others rewrote an exact multiple of 16 M times in between is taken
+//! for a hit. Directory words are read and written without locking: when two vCPUs write one line at the
+//! very same moment one of the two transfers may go uncounted, as on a machine where they merge.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+const LINE_BITS: u32 = 6;
+const VERSION_BITS: u32 = 24;
+const VERSION: u32 = (1 << VERSION_BITS) - 1;
+
+/// Bytes of a cache line.
+pub const LINE_BYTES: u64 = 1 << LINE_BITS;
+
+/// Who wrote each line of the guest's memory last, and how often the writer changed.
+pub struct Directory {
+    words: Vec<AtomicU32>,
+}
+
+impl Directory {
+    /// A directory for `bytes` of memory: one word of 4 bytes per line, touched only as the guest does.
+    pub fn new(bytes: u64) -> Self {
+        let lines = (bytes >> LINE_BITS) as usize;
+        let zeroed = std::mem::ManuallyDrop::new(vec![0_u32; lines]);
+        // SAFETY: AtomicU32 has the size, alignment and bit validity of u32; the vector is taken over
+        // whole. Building it element by element would touch every page of a table meant to stay sparse.
+        let words = unsafe {
+            Vec::from_raw_parts(
+                zeroed.as_ptr().cast::<AtomicU32>().cast_mut(),
+                lines,
+                zeroed.capacity(),
+            )
+        };
+        Self { words }
+    }
+
+    /// Records that `cpu` (below 255) reads or writes `line` and returns the version it now sees.
+    fn touch(&self, line: u64, cpu: u32, store: bool) -> u32 {
+        let word = &self.words[line as usize];
+        let now = word.load(Relaxed);
+        let (version, writer) = (now & VERSION, now >> VERSION_BITS);
+        let me = cpu + 1;
+        if writer == me {
+            return version;
+        }
+        if store {
+            let next = (version + 1) & VERSION;
+            word.store(me << VERSION_BITS | next, Relaxed);
+            return next;
+        }
+        if writer != 0 {
+            // Shared from now on: the writer's next store makes our copy stale again.
+            word.store(version, Relaxed);
+        }
+        version
+    }
+
+    /// The version of `line` before an access.
+    fn version(&self, line: u64) -> u32 {
+        self.words[line as usize].load(Relaxed) & VERSION
+    }
+}
+
+/// The private cache of one vCPU.
+pub struct Filter {
+    /// Sets one after the other, most recent way first; 0 is empty, else `(line + 1) << 24 | version`.
+    ways: Vec<u64>,
+    associativity: usize,
+    set_mask: u64,
+}
+
+impl Filter {
+    /// A cache of about `bytes` (rounded down to a power of two of sets); 0 bytes means no cache: every
+    /// access is a miss.
+    pub fn new(bytes: u64, associativity: usize) -> Self {
+        let sets = bytes / LINE_BYTES / associativity as u64;
+        let sets = if sets == 0 { 0 } else { 1_u64 << sets.ilog2() };
+        Self {
+            ways: vec![0; sets as usize * associativity],
+            associativity,
+            set_mask: sets.wrapping_sub(1),
+        }
+    }
+
+    /// One access of `cpu` to `line`; true when the private cache answers it.
+    pub fn access(&mut self, directory: &Directory, line: u64, cpu: u32, store: bool) -> bool {
+        if self.ways.is_empty() {
+            return false;
+        }
+        let before = directory.version(line);
+        let after = directory.touch(line, cpu, store);
+        let set = (line & self.set_mask) as usize * self.associativity;
+        let ways = &mut self.ways[set..set + self.associativity];
+        let tag = line + 1;
+        let entry = tag << VERSION_BITS | u64::from(after);
+        let found = ways.iter().position(|way| way >> VERSION_BITS == tag);
+        let hit = found.is_some_and(|at| ways[at] as u32 & VERSION == before);
+        // Most recent first: what lies before the line (or all, the last falling out) moves one back.
+        let end = found.unwrap_or(ways.len() - 1);
+        ways.copy_within(0..end, 1);
+        ways[0] = entry;
+        hit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn machine(cpus: usize) -> (Directory, Vec<Filter>) {
+        let filters = (0..cpus).map(|_| Filter::new(4096, 4)).collect();
+        (Directory::new(1 << 20), filters)
+    }
+
+    #[test]
+    fn second_access_hits_and_the_least_recent_line_leaves() {
+        // 4096 B, 4 ways: 16 sets; lines 0, 16, 32, 48, 64 share set 0.
+        let (directory, mut filters) = machine(1);
+        let mut read = |line| filters[0].access(&directory, line, 0, false);
+        assert!(![0, 16, 32, 48].map(&mut read).contains(&true));
+        assert!(read(0)); // 0 is now the most recent, 16 the least
+        assert!(!read(64)); // pushes 16 out
+        assert_eq!([0, 32, 48, 64].map(&mut read), [true; 4]);
+        assert!(!read(16));
+    }
+
+    #[test]
+    fn a_line_written_by_another_is_a_miss_once() {
+        let (directory, mut filters) = machine(2);
+        let mut access = |cpu: usize, store| filters[cpu].access(&directory, 5, cpu as u32, store);
+        assert!(!access(0, true));
+        assert!(!access(1, false)); // fetched from 0's cache
+        assert!(access(1, false));
+        assert!(access(0, true)); // 0 still has it: an upgrade moves no data
+        assert!(!access(1, false)); // stale
+        assert!(access(0, false)); // reading together costs nothing more
+        assert!(access(1, false));
+    }
+
+    #[test]
+    fn ping_pong_misses_every_time_after_the_first() {
+        let (directory, mut filters) = machine(2);
+        let misses = (0..20)
+            .filter(|i| !filters[i % 2].access(&directory, 9, (i % 2) as u32, true))
+            .count();
+        assert_eq!(misses, 20);
+    }
+
+    #[test]
+    fn without_a_cache_all_miss() {
+        let directory = Directory::new(4096);
+        let mut none = Filter::new(0, 8);
+        assert!((0..10).all(|_| !none.access(&directory, 1, 0, false)));
+    }
+
+    proptest! {
+        /// One vCPU alone: hits are exactly those of a plain LRU stack per set.
+        #[test]
+        fn equals_a_plain_lru(lines in proptest::collection::vec((0u64..100, any::<bool>()), 1..400)) {
+            let (directory, mut filters) = machine(1);
+            let mut stacks = vec![Vec::new(); 16];
+            for (line, store) in lines {
+                let stack: &mut Vec<u64> = &mut stacks[(line % 16) as usize];
+                let depth = stack.iter().position(|&other| other == line);
+                if let Some(depth) = depth { stack.remove(depth); }
+                stack.insert(0, line);
+                stack.truncate(4);
+                prop_assert_eq!(filters[0].access(&directory, line, 0, store), depth.is_some());
+            }
+        }
+    }
+}
