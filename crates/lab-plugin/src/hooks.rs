@@ -15,7 +15,7 @@ pub static qemu_plugin_version: c_int = 1;
 static MACHINE: OnceLock<Machine> = OnceLock::new();
 
 /// Where the agent's code lives (linked there, see `crates/lab/build.rs`).
-const AGENT: std::ops::Range<u64> = 0x7a00_0000..0x7a80_0000;
+const AGENT: std::ops::Range<u64> = 0x79f0_0000..0x7a40_0000;
 /// Virtual addresses of user programs lie below.
 const USER_END: u64 = 1 << 47;
 const SWAPGS: [u8; 3] = [0x0f, 0x01, 0xf8];

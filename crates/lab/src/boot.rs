@@ -1,0 +1,392 @@
+//! Boots the machine, runs the job, collects what both sides say.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::counts::Counts;
+use crate::error::LabError;
+use crate::image;
+use crate::job::Job;
+use crate::kernel::Kernel;
+use crate::machine::Machine;
+use crate::outcome::Outcome;
+use crate::protocol::Transcript;
+
+const QEMU: &str = "qemu-system-x86_64";
+/// Longest time to the agent's first word, and then to the end of calibration.
+const BOOT_LIMIT: Duration = Duration::from_secs(300);
+/// The stock kernel, but quiet, without mitigations (they cost emulated time only) and without
+/// watchdogs (an emulated CPU may be scheduled out for long).
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable lpj=4000000 \
+    nowatchdog nosoftlockup rcupdate.rcu_cpu_stall_suppress=1 random.trust_cpu=on audit=0";
+const POLL: Duration = Duration::from_millis(10);
+
+/// Where the program's output goes as it comes.
+pub struct Sinks {
+    /// Its standard output.
+    pub out: Box<dyn Write + Send>,
+    /// Its standard error.
+    pub err: Box<dyn Write + Send>,
+}
+
+/// A QEMU that dies with us, whatever happens.
+struct Qemu(Child);
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        // Gone already: fine.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Boots `machine` with `kernel`, runs `job`, and says what it saw. `plugin` is the counting plugin's
+/// shared object.
+///
+/// SIGINT, SIGTERM and SIGHUP end the virtual machine and return [`LabError::Interrupted`].
+///
+/// # Errors
+/// [`LabError`]; in particular `Guest` when the machine does not come up, `Counts` when calibration was
+/// not clear, `NotStarted`, `Timeout`.
+pub fn run(
+    machine: &Machine,
+    kernel: &Kernel,
+    plugin: &Path,
+    job: &Job,
+    sinks: Sinks,
+) -> Result<Outcome, LabError> {
+    let folder = tempfile::Builder::new()
+        .prefix("numaloc-lab-")
+        .tempdir()
+        .map_err(|error| LabError::file("create a folder in", &std::env::temp_dir(), error))?;
+    let at = |name: &str| folder.path().join(name);
+    image::build(&at("initrd"), kernel, machine, job)?;
+    let signals = Signals::watch()?;
+    let ports = Ports::listen(folder.path())?;
+    let command = qemu_command(machine, kernel, plugin, job, folder.path());
+    let mut qemu = Qemu(start(command)?);
+    let transcript = Arc::new(Mutex::new(Transcript::default()));
+    let pumps = ports.connect(&mut qemu.0, &signals, sinks, &transcript);
+    let ended = pumps.and_then(|pumps| {
+        let ended = wait(
+            &mut qemu.0,
+            &signals,
+            &transcript,
+            &at("counts"),
+            job.timeout,
+        );
+        if ended.is_ok() {
+            // QEMU has closed its ends; what is under way still arrives.
+            for pump in pumps {
+                let _ = pump.join();
+            }
+        }
+        ended
+    });
+    let console = || std::fs::read_to_string(at("console")).unwrap_or_default();
+    if let Err(LabError::Guest { why, .. }) = ended {
+        let words = std::fs::read_to_string(at("qemu.log")).unwrap_or_default();
+        let why = match words.lines().last() {
+            Some(last) => format!("{why}; QEMU says: {last}"),
+            None => why,
+        };
+        return Err(LabError::Guest {
+            why,
+            console: console(),
+        });
+    }
+    ended?;
+    let guest = transcript.lock().expect("no panic holds it").clone();
+    let text = std::fs::read_to_string(at("counts"));
+    conclude(machine, job, guest, text.ok().as_deref(), &console())
+}
+
+/// Makes an outcome of what both sides said, or finds out what is wrong.
+fn conclude(
+    machine: &Machine,
+    job: &Job,
+    guest: Transcript,
+    counts: Option<&str>,
+    console: &str,
+) -> Result<Outcome, LabError> {
+    let guest_error = |why: String| LabError::Guest {
+        why,
+        console: console.to_owned(),
+    };
+    if let Some(why) = &guest.failed {
+        return Err(guest_error(format!("its agent could not {why}")));
+    }
+    if let Some((errno, why)) = &guest.not_started {
+        return Err(LabError::NotStarted {
+            program: job.program.display().to_string(),
+            why: why.clone(),
+            errno: *errno,
+        });
+    }
+    let counts = counts.map(|text| Counts::parse(text, machine.cpu_count(), machine.cpus.len()));
+    let (Some(ended), Some(_)) = (guest.ended, guest.seconds) else {
+        // The plugin may know why nothing came.
+        if let Some(Err(error)) = counts {
+            return Err(error);
+        }
+        let heard = match (guest.ready, guest.calibrated) {
+            (false, _) => "it ended before its agent spoke",
+            (true, false) => "it ended during calibration",
+            (true, true) => "it ended before the program did",
+        };
+        return Err(guest_error(heard.to_owned()));
+    };
+    let counts = counts.ok_or_else(|| LabError::Counts("the plugin wrote none".into()))??;
+    Ok(Outcome::new(machine, ended, guest, counts))
+}
+
+fn qemu_command(
+    machine: &Machine,
+    kernel: &Kernel,
+    plugin: &Path,
+    job: &Job,
+    folder: &Path,
+) -> Command {
+    // QEMU separates options by commas; a comma in a value is written twice.
+    let shown = |path: &Path| path.display().to_string().replace(',', ",,");
+    let sizes: Vec<String> = machine.memory.iter().map(u64::to_string).collect();
+    // Dies with us even when we are killed outright.
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--pdeathsig", "KILL", "--", QEMU])
+        .args([
+            "-nodefaults",
+            "-no-user-config",
+            "-display",
+            "none",
+            "-no-reboot",
+        ])
+        .args(["-machine", "pc", "-cpu", "max,la57=off"])
+        .args(["-accel", "tcg,thread=multi,tb-size=256"])
+        .args(machine.qemu_arguments())
+        .arg("-kernel")
+        .arg(&kernel.image)
+        .arg("-initrd")
+        .arg(folder.join("initrd"))
+        .args(["-append", KERNEL_ARGUMENTS])
+        .args([
+            "-serial",
+            &format!("file:{}", folder.join("console").display()),
+        ])
+        .args(["-device", "virtio-serial-pci"]);
+    for port in PORTS {
+        let socket = shown(&folder.join(port));
+        command
+            .args(["-chardev", &format!("socket,id={port},path={socket}")])
+            .args([
+                "-device",
+                &format!("virtserialport,chardev={port},name=numaloc.{port}"),
+            ]);
+    }
+    command
+        .arg("-plugin")
+        .arg(format!(
+            "{},out={},sizes={},cache={},ways={}",
+            shown(plugin),
+            shown(&folder.join("counts")),
+            sizes.join(":"),
+            job.cache.bytes,
+            job.cache.ways
+        ))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    let log = std::fs::File::create(folder.join("qemu.log"));
+    command.stderr(log.map_or_else(|_| Stdio::null(), Stdio::from));
+    // Ctrl-C is for us; we end QEMU.
+    command.process_group(0);
+    command
+}
+
+fn start(mut command: Command) -> Result<Child, LabError> {
+    let missing = |tool: &str, why: String, package| LabError::Tool {
+        tool: tool.to_owned(),
+        why,
+        package,
+    };
+    let found = std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(QEMU).is_file()));
+    if !found {
+        return Err(missing(QEMU, "not found in PATH".into(), "qemu-system-x86"));
+    }
+    command
+        .spawn()
+        .map_err(|error| missing("setpriv", error.to_string(), "util-linux"))
+}
+
+/// The signal that asked us to end, if any.
+struct Signals {
+    caught: Arc<AtomicUsize>,
+    ids: Vec<signal_hook::SigId>,
+}
+
+impl Signals {
+    fn watch() -> Result<Self, LabError> {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+        let caught = Arc::new(AtomicUsize::new(0));
+        let mut ids = Vec::new();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            let id =
+                signal_hook::flag::register_usize(signal, Arc::clone(&caught), signal as usize)
+                    .map_err(|error| LabError::Machine(format!("no signal handler: {error}")))?;
+            ids.push(id);
+        }
+        Ok(Self { caught, ids })
+    }
+
+    fn check(&self) -> Result<(), LabError> {
+        match self.caught.load(Ordering::SeqCst) {
+            0 => Ok(()),
+            signal => Err(LabError::Interrupted {
+                signal: signal as i32,
+            }),
+        }
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for &id in &self.ids {
+            signal_hook::low_level::unregister(id);
+        }
+    }
+}
+
+const PORTS: [&str; 3] = ["control", "out", "err"];
+
+/// The sockets QEMU connects the guest's ports to.
+struct Ports(Vec<UnixListener>);
+
+impl Ports {
+    fn listen(folder: &Path) -> Result<Self, LabError> {
+        let listen = |name: &&str| {
+            let path: PathBuf = folder.join(name);
+            let listener = UnixListener::bind(&path)
+                .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+            listener.map_err(|error| LabError::file("listen on", &path, error))
+        };
+        Ok(Self(PORTS.iter().map(listen).collect::<Result<_, _>>()?))
+    }
+
+    /// Waits for QEMU to connect all three and starts a thread for each.
+    fn connect(
+        self,
+        qemu: &mut Child,
+        signals: &Signals,
+        sinks: Sinks,
+        transcript: &Arc<Mutex<Transcript>>,
+    ) -> Result<Vec<JoinHandle<()>>, LabError> {
+        let mut streams: Vec<UnixStream> = Vec::new();
+        for listener in &self.0 {
+            loop {
+                if let Ok((stream, _)) = listener.accept() {
+                    stream
+                        .set_nonblocking(false)
+                        .map_err(|error| LabError::file("read", Path::new("a port"), error))?;
+                    streams.push(stream);
+                    break;
+                }
+                signals.check()?;
+                if let Ok(Some(status)) = qemu.try_wait() {
+                    return Err(LabError::Guest {
+                        why: format!("QEMU did not start ({status})"),
+                        console: String::new(),
+                    });
+                }
+                std::thread::sleep(POLL);
+            }
+        }
+        let [control, out, err] = <[UnixStream; 3]>::try_from(streams).expect("three ports");
+        let transcript = Arc::clone(transcript);
+        let listen = move || {
+            let mut lines = BufReader::new(control);
+            let mut line = Vec::new();
+            while lines
+                .read_until(b'\n', &mut line)
+                .is_ok_and(|count| count > 0)
+            {
+                let text = String::from_utf8_lossy(&line);
+                transcript
+                    .lock()
+                    .expect("no panic holds it")
+                    .hear(text.trim_end_matches('\n'));
+                line.clear();
+            }
+        };
+        Ok(vec![
+            std::thread::spawn(listen),
+            std::thread::spawn(|| pump(out, sinks.out)),
+            std::thread::spawn(|| pump(err, sinks.err)),
+        ])
+    }
+}
+
+/// Passes bytes on as they come. A reader of ours that went away does not end the run.
+fn pump(mut from: UnixStream, mut to: Box<dyn Write + Send>) {
+    let mut buffer = [0; 8192];
+    while let Ok(count) = from.read(&mut buffer) {
+        if count == 0 {
+            return;
+        }
+        let _ = to.write_all(&buffer[..count]).and_then(|()| to.flush());
+    }
+}
+
+/// Waits for QEMU's end, within the limits.
+fn wait(
+    qemu: &mut Child,
+    signals: &Signals,
+    transcript: &Mutex<Transcript>,
+    counts: &Path,
+    timeout: Duration,
+) -> Result<(), LabError> {
+    let booted = Instant::now();
+    let mut running: Option<Instant> = None;
+    loop {
+        signals.check()?;
+        if let Ok(Some(_)) = qemu.try_wait() {
+            return Ok(());
+        }
+        let (calibrated, done) = {
+            let heard = transcript.lock().expect("no panic holds it");
+            (
+                heard.calibrated,
+                heard.ended.is_some() || heard.failed.is_some(),
+            )
+        };
+        match running {
+            None if calibrated => running = Some(Instant::now()),
+            None if booted.elapsed() > BOOT_LIMIT => {
+                return Err(LabError::Guest {
+                    why: format!("not ready after {} s", BOOT_LIMIT.as_secs()),
+                    console: String::new(),
+                });
+            }
+            Some(since) if !done && since.elapsed() > timeout => {
+                return Err(LabError::Timeout {
+                    seconds: timeout.as_secs(),
+                });
+            }
+            _ => {}
+        }
+        // A counts file before the program's end is a complaint of the plugin: no use to go on.
+        if !done
+            && counts.is_file()
+            && std::fs::read_to_string(counts).is_ok_and(|text| text.contains("\nerror "))
+        {
+            return Ok(());
+        }
+        std::thread::sleep(POLL);
+    }
+}

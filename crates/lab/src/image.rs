@@ -1,0 +1,315 @@
+//! The guest's initial file system: an uncompressed cpio archive ("newc"), made anew for every run.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::error::LabError;
+use crate::job::Job;
+use crate::kernel::Kernel;
+use crate::libraries::{Kind, examine};
+use crate::machine::Machine;
+
+const AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/agent"));
+const INIT: &str = include_str!("../guest/init");
+const BUSYBOX: &str = "/bin/busybox";
+const OURS: &str = "/numaloc-lab";
+const LAUNCHER: &str = "/numaloc-lab/launcher";
+/// Deepest chain of scripts that interpret scripts.
+const MAX_INTERPRETERS: usize = 4;
+
+enum Entry {
+    Folder,
+    Bytes(Vec<u8>, u32),
+    Copy(PathBuf, u32),
+}
+
+/// A file system in the making: absolute path to content.
+#[derive(Default)]
+pub(crate) struct Image {
+    entries: BTreeMap<PathBuf, Entry>,
+}
+
+/// The path without `.` and `..`, which must not leave the root.
+fn clean(path: &Path) -> PathBuf {
+    let mut out = PathBuf::from("/");
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => out.push(name),
+            Component::ParentDir => drop(out.pop()),
+            _ => {}
+        }
+    }
+    out
+}
+
+impl Image {
+    fn add(&mut self, path: &Path, entry: Entry) {
+        let path = clean(path);
+        for folder in path.ancestors().skip(1) {
+            self.entries.entry(folder.into()).or_insert(Entry::Folder);
+        }
+        self.entries.insert(path, entry);
+    }
+
+    fn bytes(&mut self, path: impl AsRef<Path>, bytes: impl Into<Vec<u8>>, mode: u32) {
+        self.add(path.as_ref(), Entry::Bytes(bytes.into(), mode));
+    }
+
+    /// A file from here, or a folder with all in it. Symbolic links are followed.
+    fn copy(&mut self, host: &Path, guest: &Path) -> Result<(), LabError> {
+        let fail = |error: io::Error| LabError::file("read", host, error);
+        let about = fs::metadata(host).map_err(fail)?;
+        if about.is_dir() {
+            self.add(guest, Entry::Folder);
+            for entry in fs::read_dir(host).map_err(fail)? {
+                let entry = entry.map_err(fail)?;
+                self.copy(&entry.path(), &guest.join(entry.file_name()))?;
+            }
+        } else if about.is_file() {
+            let mode = about.permissions().mode() & 0o777;
+            self.add(guest, Entry::Copy(host.to_owned(), mode));
+        } else {
+            return Err(LabError::file("copy", host, "neither file nor folder"));
+        }
+        Ok(())
+    }
+
+    /// A program at its own path, with loader, libraries or interpreter at theirs.
+    fn program(&mut self, program: &Path, depth: usize) -> Result<(), LabError> {
+        self.copy(program, program)?;
+        match examine(program)? {
+            Kind::Static => Ok(()),
+            Kind::Script(_) if depth == 0 => {
+                Err(LabError::file("use", program, "too many interpreters"))
+            }
+            Kind::Script(interpreter) => self.program(&interpreter, depth - 1),
+            Kind::Dynamic { loader, libraries } => {
+                self.copy(&loader, &loader)?;
+                for (_, path) in &libraries {
+                    self.copy(path, path)?;
+                }
+                let cache = Path::new("/etc/ld.so.cache");
+                if cache.is_file() {
+                    self.copy(cache, cache)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// A launcher with copies of its libraries that only it uses, so that its code can be told from the
+    /// program's; returns its command.
+    fn launcher(&mut self, launcher: &Path) -> Result<Vec<String>, LabError> {
+        let inside = Path::new(LAUNCHER);
+        let name = launcher.file_name().unwrap_or_default();
+        let program = inside.join(name);
+        self.copy(launcher, &program)?;
+        let shown = |path: &Path| path.to_string_lossy().into_owned();
+        match examine(launcher)? {
+            Kind::Static => Ok(vec![shown(&program)]),
+            Kind::Script(_) => Err(LabError::file(
+                "use",
+                launcher,
+                "a launcher must be a program",
+            )),
+            Kind::Dynamic { loader, libraries } => {
+                let start = inside.join("loader");
+                self.copy(&loader, &start)?;
+                let folder = inside.join("lib");
+                for (name, path) in &libraries {
+                    let name = Path::new(name).file_name().unwrap_or_default();
+                    self.copy(path, &folder.join(name))?;
+                }
+                Ok(vec![
+                    shown(&start),
+                    "--library-path".into(),
+                    shown(&folder),
+                    shown(&program),
+                ])
+            }
+        }
+    }
+
+    /// Writes the archive: for each entry a 110-byte header of hexadecimal fields, the name, the content,
+    /// each padded to 4 bytes.
+    fn write(&self, out: &mut impl Write) -> Result<(), LabError> {
+        let io =
+            |error: io::Error| LabError::file("write", Path::new("the guest's file system"), error);
+        let trailer = (PathBuf::from("/TRAILER!!!"), Entry::Bytes(Vec::new(), 0));
+        let entries = self
+            .entries
+            .iter()
+            .filter(|(path, _)| path.parent().is_some());
+        for (number, (path, entry)) in entries.chain([(&trailer.0, &trailer.1)]).enumerate() {
+            let read;
+            let (mode, content): (u32, &[u8]) = match entry {
+                Entry::Folder => (0o040_755, &[]),
+                Entry::Bytes(bytes, mode) => (0o100_000 | mode, bytes),
+                Entry::Copy(host, mode) => {
+                    read = fs::read(host).map_err(|error| LabError::file("read", host, error))?;
+                    (0o100_000 | mode, &read)
+                }
+            };
+            let name = path.to_string_lossy();
+            let name = name.trim_start_matches('/');
+            let size = u32::try_from(content.len())
+                .map_err(|_| LabError::file("copy", path, "larger than 4 GiB"))?;
+            // inode, mode, uid, gid, links, mtime, size, device x2, special device x2, name, check
+            let fields = [number as u32 + 1, mode, 0, 0, 1, 0, size, 0, 0, 0, 0];
+            let mut header = String::from("070701");
+            for field in fields {
+                header += &format!("{field:08x}");
+            }
+            header += &format!("{:08x}{:08x}{name}\0", name.len() + 1, 0);
+            out.write_all(header.as_bytes()).map_err(io)?;
+            out.write_all(&[0; 3][..padding(header.len())])
+                .map_err(io)?;
+            out.write_all(content).map_err(io)?;
+            out.write_all(&[0; 3][..padding(content.len())])
+                .map_err(io)?;
+        }
+        out.flush().map_err(io)
+    }
+}
+
+fn padding(length: usize) -> usize {
+    length.wrapping_neg() % 4
+}
+
+fn terminated<'a>(strings: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
+    strings
+        .into_iter()
+        .flat_map(|text| text.bytes().chain([0]))
+        .collect()
+}
+
+/// Assembles everything a run needs and writes it to `path`.
+pub(crate) fn build(
+    path: &Path,
+    kernel: &Kernel,
+    machine: &Machine,
+    job: &Job,
+) -> Result<(), LabError> {
+    let mut image = Image::default();
+    for folder in ["/proc", "/sys", "/dev", "/tmp", "/run", "/etc"] {
+        image.add(Path::new(folder), Entry::Folder);
+    }
+    image.bytes("/etc/passwd", "root:x:0:0:root:/:/bin/sh\n", 0o644);
+    image.bytes("/etc/group", "root:x:0:\n", 0o644);
+    image.bytes("/etc/hosts", "127.0.0.1 localhost\n", 0o644);
+    image.bytes("/init", INIT, 0o755);
+    image.bytes(format!("{OURS}/agent"), AGENT, 0o755);
+    let busybox = Path::new(BUSYBOX);
+    if !busybox.is_file() || examine(busybox)? != Kind::Static {
+        return Err(LabError::Tool {
+            tool: BUSYBOX.into(),
+            why: "no static busybox there".into(),
+            package: "busybox-static",
+        });
+    }
+    image.copy(busybox, busybox)?;
+    image.copy(busybox, Path::new("/bin/sh"))?;
+    let mut order = String::new();
+    for module in &kernel.modules {
+        let name = module.file_name().unwrap_or_default();
+        image.copy(module, &Path::new(OURS).join("modules").join(name))?;
+        order += &format!("{}\n", name.to_string_lossy());
+    }
+    image.bytes(format!("{OURS}/modules/order"), order, 0o644);
+
+    image.program(&job.program, MAX_INTERPRETERS)?;
+    image.add(&job.folder, Entry::Folder);
+    for file in &job.files {
+        // A program among the files wants its libraries; anything else is data.
+        if matches!(examine(&file.host), Ok(Kind::Dynamic { .. })) {
+            image.program(&file.host, MAX_INTERPRETERS)?;
+        }
+        image.copy(&file.host, &file.guest)?;
+    }
+    let mut options = format!(
+        "nodes {}\ncpus {}\nautonuma {}\nthp {}\ncwd {}\ntrace_exit {}\n",
+        machine.cpus.len(),
+        machine.cpu_count(),
+        u8::from(job.autonuma),
+        job.huge_pages.name(),
+        clean(&job.folder).display(),
+        u8::from(!job.launcher_traces),
+    );
+    if let Some(stdin) = &job.stdin {
+        image.copy(stdin, Path::new("/numaloc-lab/stdin"))?;
+        options += "stdin /numaloc-lab/stdin\n";
+    }
+    let mut command = Vec::new();
+    if let Some((launcher, arguments)) = &job.launcher {
+        command = image.launcher(launcher)?;
+        command.extend(arguments.iter().cloned());
+        for path in image.entries.iter().filter_map(|(path, entry)| {
+            (path.starts_with(LAUNCHER) && !matches!(entry, Entry::Folder)).then_some(path)
+        }) {
+            options += &format!("exclude {}\n", path.display());
+        }
+    }
+    command.push(clean(&job.program).to_string_lossy().into_owned());
+    command.extend(job.arguments.iter().cloned());
+    image.bytes(
+        format!("{OURS}/argv"),
+        terminated(command.iter().map(String::as_str)),
+        0o644,
+    );
+    let environment: Vec<String> = job
+        .environment
+        .iter()
+        .map(|(k, v)| format!("{k}={v}"))
+        .collect();
+    image.bytes(
+        format!("{OURS}/env"),
+        terminated(environment.iter().map(String::as_str)),
+        0o644,
+    );
+    image.bytes(format!("{OURS}/options"), options, 0o644);
+
+    let file = File::create(path).map_err(|error| LabError::file("create", path, error))?;
+    image.write(&mut BufWriter::new(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn archives_are_what_cpio_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut image = Image::default();
+        image.bytes("/a/b/odd", "12345", 0o755);
+        image.bytes("/a/../a/c", "", 0o600);
+        let archive = folder.path().join("x.cpio");
+        image.write(&mut File::create(&archive).unwrap()).unwrap();
+        let out = std::process::Command::new("cpio")
+            .args(["-i", "--make-directories", "--quiet", "--file"])
+            .arg(&archive)
+            .current_dir(folder.path())
+            .output()
+            .expect("cpio runs (Debian package cpio)");
+        assert!(
+            out.status.success(),
+            "{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        let odd = folder.path().join("a/b/odd");
+        assert_eq!(fs::read(&odd).unwrap(), b"12345");
+        assert_eq!(
+            fs::metadata(&odd).unwrap().permissions().mode() & 0o777,
+            0o755
+        );
+        assert!(folder.path().join("a/c").is_file());
+    }
+
+    #[test]
+    fn paths_stay_inside() {
+        assert_eq!(clean(Path::new("/a/../../b/./c")), Path::new("/b/c"));
+        assert_eq!(clean(Path::new("x")), Path::new("/x"));
+    }
+}

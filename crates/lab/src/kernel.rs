@@ -1,0 +1,230 @@
+//! The guest's kernel: Debian's cloud kernel, downloaded with apt and unpacked into a folder of ours, not
+//! installed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::error::LabError;
+
+const PACKAGE: &str = "linux-image-cloud-amd64";
+/// Drivers of the console ports; what they need is found in their own `depends=` lines.
+const DRIVERS: &[&str] = &["virtio_pci", "virtio_console"];
+
+/// A kernel that can be booted.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// Release, as `uname -r` says.
+    pub release: String,
+    /// The bootable image.
+    pub image: PathBuf,
+    /// Drivers in the order they must be loaded.
+    pub modules: Vec<PathBuf>,
+}
+
+/// Where the lab keeps kernels and guest topologies: `$NUMALOC_LAB_CACHE`, else `numaloc/lab` in the
+/// user's cache folder.
+///
+/// # Errors
+/// [`LabError::Kernel`] when neither `HOME` nor a cache folder is known.
+pub fn cache_folder() -> Result<PathBuf, LabError> {
+    let variable = |name: &str| {
+        std::env::var_os(name)
+            .filter(|v| !v.is_empty())
+            .map(PathBuf::from)
+    };
+    variable("NUMALOC_LAB_CACHE")
+        .or_else(|| variable("XDG_CACHE_HOME").map(|folder| folder.join("numaloc/lab")))
+        .or_else(|| variable("HOME").map(|folder| folder.join(".cache/numaloc/lab")))
+        .ok_or_else(|| {
+            LabError::Kernel(
+                "no cache folder: set NUMALOC_LAB_CACHE, XDG_CACHE_HOME or HOME".into(),
+            )
+        })
+}
+
+impl Kernel {
+    /// The newest kernel of the cache folder, or a fresh download; `remark` is told before we download.
+    ///
+    /// # Errors
+    /// [`LabError`] when there is none and apt cannot bring one.
+    pub fn get(remark: &dyn Fn(&str)) -> Result<Self, LabError> {
+        let cache = cache_folder()?;
+        if let Some(found) = Self::newest(&cache) {
+            return Self::open(&found);
+        }
+        remark(&format!(
+            "downloading the guest kernel (Debian package {PACKAGE}, about 27 MB)"
+        ));
+        Self::open(&fetch(&cache)?)
+    }
+
+    fn newest(cache: &Path) -> Option<PathBuf> {
+        let mut found: Vec<PathBuf> = fs::read_dir(cache)
+            .ok()?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.join("boot").is_dir() && name_of(path).starts_with("kernel-"))
+            .collect();
+        // Numbers compare as numbers: 6.1.0-9 before 6.1.0-56.
+        found.sort_by_key(|path| {
+            name_of(path)
+                .split(|c: char| !c.is_ascii_digit())
+                .filter_map(|part| part.parse().ok())
+                .collect::<Vec<u64>>()
+        });
+        found.pop()
+    }
+
+    /// An unpacked Debian kernel package (`dpkg -x`).
+    ///
+    /// # Errors
+    /// [`LabError`] when it holds no kernel, or lacks a driver.
+    pub fn open(folder: &Path) -> Result<Self, LabError> {
+        let boot = folder.join("boot");
+        let entries = fs::read_dir(&boot).map_err(|error| LabError::file("read", &boot, error))?;
+        let (release, image) = entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .find_map(|path| Some((name_of(&path).strip_prefix("vmlinuz-")?.to_owned(), path)))
+            .ok_or_else(|| LabError::Kernel(format!("{} has no vmlinuz-*", boot.display())))?;
+        let drivers = folder
+            .join("lib/modules")
+            .join(&release)
+            .join("kernel/drivers");
+        let mut modules = Vec::new();
+        for driver in DRIVERS {
+            add_module(&drivers, driver, &mut modules)?;
+        }
+        Ok(Self {
+            release,
+            image,
+            modules,
+        })
+    }
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Adds `module` after everything it depends on.
+fn add_module(drivers: &Path, module: &str, list: &mut Vec<PathBuf>) -> Result<(), LabError> {
+    let path = ["virtio", "char"]
+        .iter()
+        .map(|folder| drivers.join(folder).join(format!("{module}.ko")))
+        .find(|path| path.is_file())
+        .ok_or_else(|| LabError::Kernel(format!("{} has no {module}.ko", drivers.display())))?;
+    if list.contains(&path) {
+        return Ok(());
+    }
+    let bytes = fs::read(&path).map_err(|error| LabError::file("read", &path, error))?;
+    for name in depends(&bytes) {
+        add_module(drivers, &name, list)?;
+    }
+    list.push(path);
+    Ok(())
+}
+
+/// The `depends=a,b` line of a module's `.modinfo`.
+fn depends(module: &[u8]) -> Vec<String> {
+    const KEY: &[u8] = b"\0depends=";
+    let Some(at) = module.windows(KEY.len()).position(|window| window == KEY) else {
+        return Vec::new();
+    };
+    let text = &module[at + KEY.len()..];
+    let end = text.iter().position(|&byte| byte == 0).unwrap_or(0);
+    String::from_utf8_lossy(&text[..end])
+        .split(',')
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn tool(command: &mut Command, package: &'static str) -> Result<String, LabError> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let fail = |why: String| LabError::Tool {
+        tool: name.clone(),
+        why,
+        package,
+    };
+    let output = command.output().map_err(|error| fail(error.to_string()))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let words = String::from_utf8_lossy(&output.stderr);
+    Err(fail(format!(
+        "{}: {}",
+        output.status,
+        words.lines().last().unwrap_or("no message")
+    )))
+}
+
+/// Downloads and unpacks; the folder appears under its final name only when complete.
+fn fetch(cache: &Path) -> Result<PathBuf, LabError> {
+    fs::create_dir_all(cache).map_err(|error| LabError::file("create", cache, error))?;
+    let listing = tool(Command::new("apt-cache").args(["depends", PACKAGE]), "apt")?;
+    let image = listing
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+        .find(|name| name.starts_with("linux-image-"))
+        .ok_or_else(|| {
+            LabError::Kernel(format!(
+                "apt knows no package {PACKAGE}; run `apt-get update`, or unpack a Debian cloud kernel \
+                 yourself: dpkg -x linux-image-*-cloud-amd64_*.deb {}/kernel-mine",
+                cache.display()
+            ))
+        })?;
+    let work = tempfile::Builder::new()
+        .prefix("fetch-")
+        .tempdir_in(cache)
+        .map_err(|error| LabError::file("create a folder in", cache, error))?;
+    tool(
+        Command::new("apt-get")
+            .args(["download", "-q", image])
+            .current_dir(work.path()),
+        "apt",
+    )?;
+    let package = fs::read_dir(work.path())
+        .map_err(|error| LabError::file("read", work.path(), error))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| path.extension().is_some_and(|ext| ext == "deb"))
+        .ok_or_else(|| LabError::Kernel("apt-get download left no package".into()))?;
+    let unpacked = work.path().join("unpacked");
+    tool(
+        Command::new("dpkg").arg("-x").arg(&package).arg(&unpacked),
+        "dpkg",
+    )?;
+    let kernel = Kernel::open(&unpacked)?;
+    let folder = cache.join(format!("kernel-{}", kernel.release));
+    if let Err(error) = fs::rename(&unpacked, &folder)
+        && !folder.is_dir()
+    {
+        return Err(LabError::file("create", &folder, error));
+    }
+    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn module_dependencies_are_read_from_modinfo() {
+        let bytes = b"\x7fELF..\0license=GPL\0depends=virtio,virtio_ring\0name=x\0";
+        assert_eq!(depends(bytes), ["virtio", "virtio_ring"]);
+        assert!(depends(b"\0depends=\0").is_empty());
+        assert!(depends(b"nothing").is_empty());
+    }
+
+    #[test]
+    fn newest_compares_numbers() {
+        let cache = tempfile::tempdir().unwrap();
+        for release in ["6.1.0-9-cloud", "6.1.0-56-cloud", "5.10.0-99-cloud"] {
+            fs::create_dir_all(cache.path().join(format!("kernel-{release}/boot"))).unwrap();
+        }
+        let newest = Kernel::newest(cache.path()).unwrap();
+        assert!(newest.ends_with("kernel-6.1.0-56-cloud"), "{newest:?}");
+    }
+}

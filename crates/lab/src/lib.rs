@@ -1,0 +1,32 @@
+//! Virtual NUMA machines: a stock Debian kernel in QEMU with as many memory nodes as wanted, a program run
+//! inside, and every data access of it counted by (vCPU's node, memory's node).
+//!
+//! [`run`] does it all: [`Machine`] is the layout, [`Job`] the program, [`Outcome`] what was seen. The
+//! guest is assembled for each run: kernel from Debian's package ([`Kernel`]), an initial file system
+//! with the program, its libraries and our agent. Nothing is installed and nothing is left behind.
+//!
+//! What a virtual machine can show and what not: placement, migration, policies and counters are those of
+//! a real kernel on a real (if emulated) multi-node machine. Time is not: instructions are emulated, and
+//! memory of all nodes is equally far. Judge by accesses, never by seconds.
+
+#![forbid(unsafe_code)]
+
+mod boot;
+mod counts;
+mod error;
+mod image;
+mod job;
+mod kernel;
+mod libraries;
+mod machine;
+mod outcome;
+mod protocol;
+
+pub use boot::{Sinks, run};
+pub use counts::{Counts, Slice};
+pub use error::LabError;
+pub use job::{GuestFile, HugePages, Job, PrivateCache};
+pub use kernel::{Kernel, cache_folder};
+pub use machine::Machine;
+pub use outcome::{Matrix, Outcome, balance};
+pub use protocol::{Ended, Transcript};

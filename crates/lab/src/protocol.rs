@@ -1,0 +1,144 @@
+//! The lines the guest's agent says on the control port (`guest/agent.c`).
+
+use std::collections::BTreeMap;
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// With this status.
+    Exited(u8),
+    /// By this signal.
+    Killed(u8),
+}
+
+impl Ended {
+    /// As a shell reports it: 128 + signal when killed.
+    #[must_use]
+    pub fn status(self) -> u8 {
+        match self {
+            Self::Exited(status) => status,
+            Self::Killed(signal) => 128_u8.wrapping_add(signal),
+        }
+    }
+}
+
+/// Everything the agent said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Transcript {
+    /// The agent is there and has its ports.
+    pub ready: bool,
+    /// The probes are done.
+    pub calibrated: bool,
+    /// What went wrong in the agent.
+    pub failed: Option<String>,
+    /// The program could not be started: errno and words.
+    pub not_started: Option<(i32, String)>,
+    /// How the program ended.
+    pub ended: Option<Ended>,
+    /// Seconds the program took, in the guest's clock; present when the transcript is complete.
+    pub seconds: Option<f64>,
+    /// Growth of the kernel's counters (`/proc/vmstat`: `numa_*`, `pgmigrate_*`) during the run.
+    pub counters: BTreeMap<String, u64>,
+    /// Growth of each node's `numastat` during the run: `[node][name]`.
+    pub node_counters: Vec<BTreeMap<String, u64>>,
+    /// Where the pages of all programs were: seconds since the start, 4 KiB pages on each node.
+    pub pages: Vec<(f64, Vec<u64>)>,
+    /// `/proc/PID/numa_maps` of the last sample: process and line.
+    pub maps: Vec<(u32, String)>,
+}
+
+fn minus(after: u64, before: Option<u64>) -> u64 {
+    after.saturating_sub(before.unwrap_or(0))
+}
+
+impl Transcript {
+    /// Takes one line. What it does not understand it leaves alone: kernels differ in their counters.
+    pub fn hear(&mut self, line: &str) {
+        let _ = self.understand(line);
+    }
+
+    fn understand(&mut self, line: &str) -> Option<()> {
+        let (word, rest) = line.split_once(' ')?;
+        let mut fields = rest.split(' ');
+        match word {
+            "ready" => self.ready = true,
+            "calibrated" => self.calibrated = true,
+            "failed" => self.failed = Some(rest.to_owned()),
+            "not-started" => {
+                let (errno, words) = rest.split_once(' ')?;
+                self.not_started = Some((errno.parse().ok()?, words.to_owned()));
+            }
+            "exited" => self.ended = Some(Ended::Exited(rest.parse().ok()?)),
+            "killed" => self.ended = Some(Ended::Killed(rest.parse().ok()?)),
+            "end" => self.seconds = Some(rest.parse().ok()?),
+            // `before` is stored and then replaced by the difference.
+            "counter" => {
+                let (when, name) = (fields.next()?, fields.next()?);
+                let value: u64 = fields.next()?.parse().ok()?;
+                let value = match when {
+                    "before" => value,
+                    _ => minus(value, self.counters.get(name).copied()),
+                };
+                self.counters.insert(name.to_owned(), value);
+            }
+            "node-counter" => {
+                let when = fields.next()?;
+                let node: usize = fields.next()?.parse().ok().filter(|&node| node < 1024)?;
+                let name = fields.next()?;
+                let value: u64 = fields.next()?.parse().ok()?;
+                if self.node_counters.len() <= node {
+                    self.node_counters.resize_with(node + 1, BTreeMap::new);
+                }
+                let counters = &mut self.node_counters[node];
+                let value = match when {
+                    "before" => value,
+                    _ => minus(value, counters.get(name).copied()),
+                };
+                counters.insert(name.to_owned(), value);
+            }
+            "pages" => {
+                let seconds = fields.next()?.parse().ok()?;
+                let pages = fields.map(|n| n.parse().ok()).collect::<Option<_>>()?;
+                self.pages.push((seconds, pages));
+            }
+            "map" => {
+                let (pid, line) = rest.split_once(' ')?;
+                self.maps.push((pid.parse().ok()?, line.to_owned()));
+            }
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_conversation() {
+        let mut heard = Transcript::default();
+        for line in "ready 1\ncalibrated 0.5\ncounter before numa_hit 10\nnode-counter before 1 numa_hit 4\n\
+            pages 0.25 100 7\nmap 33 7f00 default anon=3 N0=3\ncounter after numa_hit 25\n\
+            node-counter after 1 numa_hit 9\nexited 3\nnonsense\nend 1.5"
+            .lines()
+        {
+            heard.hear(line);
+        }
+        assert!(heard.ready && heard.calibrated && heard.failed.is_none());
+        assert_eq!(heard.counters["numa_hit"], 15);
+        assert_eq!(heard.node_counters[1]["numa_hit"], 5);
+        assert_eq!(heard.pages, [(0.25, vec![100, 7])]);
+        assert_eq!(heard.maps, [(33, "7f00 default anon=3 N0=3".to_owned())]);
+        assert_eq!(heard.ended, Some(Ended::Exited(3)));
+        assert_eq!(heard.seconds, Some(1.5));
+        assert_eq!(Ended::Killed(9).status(), 137);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_it_hears_makes_it_panic(line in "(counter|node-counter|pages|map|exited|end)? ?.{0,40}") {
+            Transcript::default().hear(&line);
+        }
+    }
+}
