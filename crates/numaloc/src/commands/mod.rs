@@ -5,6 +5,7 @@ use clap::Subcommand;
 use crate::error::CliError;
 use crate::ui::Ui;
 
+mod lab;
 mod machines;
 mod plan;
 mod policies;
@@ -31,6 +32,7 @@ macro_rules! commands {
 }
 
 commands! {
+    Lab => lab,
     Machines => machines,
     Plan => plan,
     Show => show,

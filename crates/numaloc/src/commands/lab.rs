@@ -1,0 +1,265 @@
+//! `numaloc lab`: run a program in a virtual NUMA machine and count who accesses whose memory.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use numaloc_lab::{HugePages, Job, Kernel, LabError, Machine, Outcome, PrivateCache, Sinks};
+use numaloc_topology::resolve;
+
+use crate::error::CliError;
+use crate::ui::Ui;
+
+mod compare;
+mod launch;
+mod shown;
+mod topology;
+
+/// Run a program in a virtual NUMA machine (real Linux kernel, emulated nodes) and count its accesses
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = "\
+Examples:
+  numaloc lab -- ./app 1000
+  numaloc lab --nodes 2 --cpus 4 --autonuma --json -- ./app
+  numaloc lab --numactl \"--interleave=all\" -- ./app
+  numaloc lab topology --output lab.xml
+  numaloc plan app.numaloc --machine lab.xml -o plan.json
+  numaloc lab --plan plan.json -- ./app
+  numaloc lab compare --plan plan.json -- ./app
+
+The program's output and exit status are passed through; the report goes to stderr, with --json to
+stdout (and the program's output to stderr). Our own failures end with status 125 (126: the program
+cannot be executed, 127: not found), a time-out with 124.")]
+pub struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    single: Single,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    Compare(compare::Args),
+    Topology(topology::Args),
+}
+
+/// One run.
+#[derive(clap::Args)]
+struct Single {
+    #[command(flatten)]
+    shape: Shape,
+    /// Let the guest's kernel balance pages and threads by itself (AutoNUMA)
+    #[arg(long)]
+    autonuma: bool,
+    /// Apply this plan (`numaloc run --plan` inside the guest)
+    #[arg(long, value_name = "FILE", conflicts_with = "numactl")]
+    plan: Option<PathBuf>,
+    /// Start the program with numactl and these arguments
+    #[arg(long, value_name = "ARGUMENTS", allow_hyphen_values = true)]
+    numactl: Option<String>,
+    #[command(flatten)]
+    program: Program,
+}
+
+/// The machine.
+#[derive(clap::Args, Clone)]
+pub struct Shape {
+    /// Nodes, CPUs and distances of this machine (see `numaloc topology --help`), scaled to --memory
+    #[arg(long, value_name = "MACHINE", conflicts_with_all = ["nodes", "cpus", "distances"])]
+    machine: Option<String>,
+    /// Memory nodes
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    nodes: usize,
+    /// CPUs in all, dealt evenly to the nodes
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    cpus: usize,
+    /// Memory of each node
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = super::byte_size)]
+    memory: u64,
+    /// Distances of the nodes, row by row, 10 = local (default: 20 for every other node)
+    #[arg(long, value_name = "D,D,...", value_delimiter = ',')]
+    distances: Vec<u8>,
+    /// An unpacked Debian kernel package (default: fetched with apt once and kept)
+    #[arg(long, value_name = "FOLDER")]
+    kernel: Option<PathBuf>,
+}
+
+/// The program and its surroundings.
+#[derive(clap::Args, Clone)]
+pub struct Program {
+    /// A file or folder to have in the guest: HOST or HOST:GUEST
+    #[arg(long = "file", value_name = "HOST[:GUEST]")]
+    files: Vec<String>,
+    /// An environment variable for the program: NAME=VALUE, or NAME to pass ours on
+    #[arg(long = "env", value_name = "NAME[=VALUE]")]
+    environment: Vec<String>,
+    /// The program's standard input (default: nothing)
+    #[arg(long, value_name = "FILE")]
+    stdin: Option<PathBuf>,
+    /// Transparent huge pages of the guest: never, madvise or always
+    #[arg(long, value_name = "WHEN", default_value = "never", value_parser = huge_pages)]
+    huge_pages: HugePages,
+    /// Private cache of each CPU, in front of the counters; 0 counts every access
+    #[arg(long, value_name = "SIZE", default_value = "256K", value_parser = super::byte_size)]
+    cache: u64,
+    /// End the run after so many seconds (not counting the boot)
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
+    timeout: u64,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+fn huge_pages(given: &str) -> Result<HugePages, String> {
+    [HugePages::Never, HugePages::Madvise, HugePages::Always]
+        .into_iter()
+        .find(|kind| kind.name() == given)
+        .ok_or_else(|| "expected never, madvise or always".to_owned())
+}
+
+impl Args {
+    /// Runs the program once, or hands over to a subcommand.
+    pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        match &self.action {
+            Some(Action::Compare(args)) => args.run(ui),
+            Some(Action::Topology(args)) => args.run(ui),
+            None => self.single.run(ui),
+        }
+    }
+}
+
+impl Single {
+    fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        let lab = Lab::new(&self.shape, ui)?;
+        let mut job = self.program.job()?;
+        job.autonuma = self.autonuma;
+        if let Some(plan) = &self.plan {
+            launch::with_plan(&mut job, plan)?;
+        } else if let Some(arguments) = &self.numactl {
+            launch::with_numactl(&mut job, arguments)?;
+        }
+        ui.remark(format!("booting {}", lab.machine.name));
+        let outcome = lab.run(&job, ui.json)?;
+        if ui.json {
+            ui.result(String::new, || shown::json(&lab.machine, &outcome));
+        } else if !ui.quiet {
+            anstream::eprint!("{}", shown::text(&lab.machine, &outcome));
+        }
+        Ok(outcome.ended.status())
+    }
+}
+
+/// A machine ready to be booted.
+pub struct Lab {
+    /// Its layout.
+    pub machine: Machine,
+    kernel: Kernel,
+    plugin: PathBuf,
+}
+
+impl Lab {
+    /// Finds kernel and plugin.
+    pub fn new(shape: &Shape, ui: &Ui) -> Result<Self, CliError> {
+        let machine = shape.machine()?;
+        let kernel = match &shape.kernel {
+            Some(folder) => Kernel::open(folder),
+            None => Kernel::get(&|text| ui.remark(text)),
+        }
+        .map_err(error)?;
+        Ok(Self {
+            machine,
+            kernel,
+            plugin: launch::plugin()?,
+        })
+    }
+
+    /// Boots and runs; the program's standard output goes to stderr when `json` has stdout.
+    pub fn run(&self, job: &Job, json: bool) -> Result<Outcome, CliError> {
+        let sinks = Sinks {
+            out: if json {
+                Box::new(io::stderr())
+            } else {
+                Box::new(io::stdout())
+            },
+            err: Box::new(io::stderr()),
+        };
+        self.run_into(job, sinks)
+    }
+
+    /// Boots and runs with the output going elsewhere.
+    pub fn run_into(&self, job: &Job, sinks: Sinks) -> Result<Outcome, CliError> {
+        let outcome = numaloc_lab::run(&self.machine, &self.kernel, &self.plugin, job, sinks)
+            .map_err(error)?;
+        let unknown = outcome.counts.unknown;
+        // A page that vanishes between access and question is possible; more than a trace is not.
+        if unknown > 100 + outcome.all_accesses.total() / 10_000 {
+            return Err(error(LabError::Counts(format!(
+                "{unknown} accesses went to memory of no node ({} layout)",
+                outcome.counts.layout
+            ))));
+        }
+        Ok(outcome)
+    }
+}
+
+impl Shape {
+    fn machine(&self) -> Result<Machine, CliError> {
+        match &self.machine {
+            Some(name) => Machine::like(&resolve(name)?, self.memory),
+            None => {
+                let distances = (!self.distances.is_empty()).then_some(self.distances.as_slice());
+                Machine::even(self.nodes, self.cpus, self.memory, distances)
+            }
+        }
+        .map_err(error)
+    }
+}
+
+impl Program {
+    /// The job without launcher.
+    fn job(&self) -> Result<Job, CliError> {
+        let mut job = Job::new(launch::program(&self.command[0])?, &[]);
+        job.arguments = self.command[1..].to_vec();
+        job.environment = launch::environment(&self.environment)?;
+        job.folder = std::env::current_dir()
+            .map_err(|error| CliError::tool(format!("cannot find the working folder: {error}")))?;
+        job.stdin = self.stdin.clone();
+        job.files = self
+            .files
+            .iter()
+            .map(|file| launch::file(file))
+            .collect::<Result<_, _>>()?;
+        job.huge_pages = self.huge_pages;
+        job.cache = PrivateCache {
+            bytes: self.cache,
+            ..PrivateCache::default()
+        };
+        job.timeout = Duration::from_secs(self.timeout);
+        Ok(job)
+    }
+}
+
+/// Our own failures end with 125 to 127 as those of `env` do, a time-out with 124 as that of `timeout`,
+/// a signal with 128 + its number.
+fn error(error: LabError) -> CliError {
+    let status = match &error {
+        LabError::NotStarted { errno: 2, .. } => 127,
+        LabError::NotStarted { .. } => 126,
+        LabError::Timeout { .. } => 124,
+        LabError::Interrupted { signal } => 128 + *signal as u8,
+        LabError::Machine(_) => crate::error::USAGE,
+        _ => 125,
+    };
+    let hint = match &error {
+        LabError::Tool { package, .. } => Some(format!("apt-get install {package}")),
+        LabError::Timeout { .. } => Some("a smaller input, or a longer --timeout".to_owned()),
+        LabError::NotStarted { .. } => Some("--file for what the program needs".to_owned()),
+        _ => None,
+    };
+    let failed = CliError::tool(error).status(status);
+    match hint {
+        Some(hint) => failed.hint(hint),
+        None => failed,
+    }
+}

@@ -1,0 +1,140 @@
+//! What a lab run needs from this machine: the plugin, the program's place, files, environment, launchers.
+
+use std::path::{Path, PathBuf};
+
+use numaloc_lab::{GuestFile, Job};
+
+use crate::error::CliError;
+
+const PLUGIN: &str = "libnumaloc_lab_plugin.so";
+/// Where the plan is in the guest.
+const PLAN: &str = "/numaloc-lab/plan.json";
+
+/// The counting plugin: `$NUMALOC_LAB_PLUGIN`, or beside our own executable, or in `../lib/numaloc`.
+pub fn plugin() -> Result<PathBuf, CliError> {
+    if let Some(path) = std::env::var_os("NUMALOC_LAB_PLUGIN") {
+        return Ok(path.into());
+    }
+    let exe = own_executable()?;
+    let folder = exe.parent().unwrap_or(Path::new("/"));
+    // Test programs live one folder below.
+    [
+        folder.join(PLUGIN),
+        folder.join("../lib/numaloc").join(PLUGIN),
+        folder.join("..").join(PLUGIN),
+    ]
+    .into_iter()
+    .find(|path| path.is_file())
+    .ok_or_else(|| {
+        CliError::tool(format!("cannot find {PLUGIN} beside {}", exe.display()))
+            .hint("cargo build -p numaloc-lab-plugin, or set NUMALOC_LAB_PLUGIN")
+            .status(125)
+    })
+}
+
+fn own_executable() -> Result<PathBuf, CliError> {
+    std::env::current_exe().map_err(|error| {
+        CliError::tool(format!("cannot find our own executable: {error}")).status(125)
+    })
+}
+
+/// A program by path or, without a slash, by `PATH`.
+pub fn program(name: &str) -> Result<PathBuf, CliError> {
+    let found = if name.contains('/') {
+        Some(PathBuf::from(name)).filter(|path| path.is_file())
+    } else {
+        std::env::var_os("PATH").and_then(|path| {
+            std::env::split_paths(&path)
+                .map(|folder| folder.join(name))
+                .find(|path| path.is_file())
+        })
+    };
+    found
+        .and_then(|path| std::path::absolute(path).ok())
+        .ok_or_else(|| CliError::tool(format!("cannot find the program {name}")).status(127))
+}
+
+/// The program's environment: what OpenMP and library look-up read from ours, then what was asked for.
+///
+/// Threads that spin at barriers would eat the emulator alive (vCPUs share few host cores), so waiting is
+/// passive unless someone says otherwise.
+pub fn environment(asked: &[String]) -> Result<Vec<(String, String)>, CliError> {
+    let passed = ["OMP_", "GOMP_", "KMP_"];
+    let mut list = vec![
+        ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
+        ("HOME".to_owned(), "/".to_owned()),
+        ("OMP_WAIT_POLICY".to_owned(), "passive".to_owned()),
+    ];
+    let mut set = |name: String, value: String| {
+        list.retain(|(known, _)| *known != name);
+        list.push((name, value));
+    };
+    for (name, value) in std::env::vars() {
+        if name == "LD_LIBRARY_PATH" || passed.iter().any(|prefix| name.starts_with(prefix)) {
+            set(name, value);
+        }
+    }
+    for given in asked {
+        match given.split_once('=') {
+            Some((name, value)) => set(name.to_owned(), value.to_owned()),
+            None => {
+                let value = std::env::var(given).map_err(|_| {
+                    CliError::usage(format!("--env {given}: not set here"))
+                        .expected("NAME=VALUE, or the name of a variable that is set")
+                })?;
+                set(given.clone(), value);
+            }
+        }
+    }
+    Ok(list)
+}
+
+/// `HOST` or `HOST:GUEST`.
+pub fn file(given: &str) -> Result<GuestFile, CliError> {
+    let (host, guest) = given.split_once(':').unwrap_or((given, given));
+    let absolute = |path: &str| {
+        std::path::absolute(path)
+            .map_err(|error| CliError::usage(format!("--file {given}: {error}")))
+    };
+    let file = GuestFile {
+        host: absolute(host)?,
+        guest: absolute(guest)?,
+    };
+    if !file.host.exists() {
+        return Err(CliError::usage(format!(
+            "--file {given}: no such file or folder"
+        )));
+    }
+    Ok(file)
+}
+
+/// Starts the job with numactl.
+pub fn with_numactl(job: &mut Job, arguments: &str) -> Result<(), CliError> {
+    let numactl =
+        program("numactl").map_err(|error| error.hint("apt-get install numactl").status(125))?;
+    job.launcher = Some((
+        numactl,
+        arguments.split_whitespace().map(str::to_owned).collect(),
+    ));
+    Ok(())
+}
+
+/// Starts the job with `numaloc run --plan` inside the guest.
+pub fn with_plan(job: &mut Job, plan: &Path) -> Result<(), CliError> {
+    if !plan.is_file() {
+        return Err(CliError::tool(format!(
+            "cannot read the plan {}: no such file",
+            plan.display()
+        ))
+        .status(125));
+    }
+    job.files.push(GuestFile {
+        host: plan.to_owned(),
+        guest: PLAN.into(),
+    });
+    let arguments = ["run", "--plan", PLAN, "--verify", "--"];
+    let arguments = arguments.iter().map(|&word| word.to_owned()).collect();
+    job.launcher = Some((own_executable()?, arguments));
+    job.launcher_traces = true;
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! `numaloc lab topology`: the guest's own view of its machine, for plans.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use numaloc_lab::{Job, Sinks};
+use numaloc_topology::{Topology, from_xml};
+use serde_json::json;
+
+use super::{Lab, Shape, launch};
+use crate::error::CliError;
+use crate::ui::Ui;
+
+/// Write the virtual machine's topology as hwloc XML, for `numaloc plan --machine`
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  numaloc lab topology --output lab.xml
+  numaloc lab topology --nodes 2 --cpus 4 > two.xml
+
+Boots the machine once and asks hwloc inside it, so that a plan made for the file fits the guest.")]
+pub struct Args {
+    #[command(flatten)]
+    shape: Shape,
+    /// Where the XML goes (default: stdout)
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Args {
+    /// Boots, asks, writes.
+    pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        let lab = Lab::new(&self.shape, ui)?;
+        let (xml, topology) = ask(&lab)?;
+        match &self.output {
+            Some(path) => {
+                let fail =
+                    |error| CliError::tool(format!("cannot write {}: {error}", path.display()));
+                write_whole(path, &xml).map_err(fail)?;
+                ui.result(
+                    || {
+                        format!(
+                            "{}: {}, fingerprint {}\n",
+                            path.display(),
+                            topology.summary(),
+                            topology.fingerprint()
+                        )
+                    },
+                    || json!({"version": 1, "file": path, "fingerprint": topology.fingerprint()}),
+                );
+            }
+            None => ui.result(
+                || xml.clone(),
+                || json!({"version": 1, "xml": xml, "fingerprint": topology.fingerprint()}),
+            ),
+        }
+        Ok(0)
+    }
+}
+
+/// Writes under the final name only what is complete.
+fn write_whole(path: &std::path::Path, text: &str) -> std::io::Result<()> {
+    let part = path.with_extension("part");
+    std::fs::write(&part, text)?;
+    std::fs::rename(&part, path)
+}
+
+/// The guest's hwloc XML and what we read in it.
+pub fn ask(lab: &Lab) -> Result<(String, Topology), CliError> {
+    let lstopo = launch::program("lstopo-no-graphics")
+        .map_err(|error| error.hint("apt-get install hwloc-nox").status(125))?;
+    let (out, err) = (Buffer::default(), Buffer::default());
+    let sinks = Sinks {
+        out: Box::new(out.clone()),
+        err: Box::new(err.clone()),
+    };
+    // No PCI devices: they are no part of a plan's machine.
+    let job = Job::new(lstopo, &["--of", "xml", "--no-io", "-"]);
+    let outcome = lab.run_into(&job, sinks)?;
+    let xml = out.text();
+    if outcome.ended.status() != 0 || !xml.contains("<topology") {
+        return Err(CliError::tool(format!(
+            "hwloc in the guest ended with status {}: {}",
+            outcome.ended.status(),
+            err.text().lines().last().unwrap_or("no message")
+        )));
+    }
+    let folder = tempfile::tempdir()
+        .map_err(|error| CliError::tool(format!("cannot create a temporary folder: {error}")))?;
+    let file = folder.path().join("lab.xml");
+    std::fs::write(&file, &xml)
+        .map_err(|error| CliError::tool(format!("cannot write {}: {error}", file.display())))?;
+    let topology = from_xml(&file)?;
+    check(lab, &topology)?;
+    Ok((xml, topology))
+}
+
+/// The guest numbers nodes and CPUs as we laid them out.
+fn check(lab: &Lab, topology: &Topology) -> Result<(), CliError> {
+    let nodes: Vec<usize> = topology.nodes().iter().map(|node| node.pus.len()).collect();
+    let numbered = topology
+        .pus()
+        .iter()
+        .enumerate()
+        .all(|(at, pu)| pu.os.index() == at)
+        && topology
+            .nodes()
+            .iter()
+            .enumerate()
+            .all(|(at, node)| node.os.index() == at);
+    if nodes == lab.machine.cpus && numbered {
+        return Ok(());
+    }
+    Err(CliError::tool(format!(
+        "the guest has {nodes:?} CPUs on its nodes, asked for were {:?}",
+        lab.machine.cpus
+    )))
+}
+
+/// Bytes that several threads add to.
+#[derive(Clone, Default)]
+pub struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+impl Buffer {
+    /// All so far.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().expect("no panic holds it")).into_owned()
+    }
+}
+
+impl Write for Buffer {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0
+            .lock()
+            .expect("no panic holds it")
+            .extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
