@@ -22,7 +22,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("numaloc-sim", &["numaloc-model", "numaloc-topology"]),
     ("numaloc-lab", &["numaloc-model", "numaloc-topology"]),
     ("numaloc-lab-plugin", &[]),
-    ("numaloc-tasks", &["numaloc-model", "numaloc-topology"]),
+    ("numaloc-task-queues", &[]),
+    ("numaloc-task-plan", &["numaloc-model", "numaloc-topology"]),
+    (
+        "numaloc-tasks",
+        &[
+            "numaloc-model",
+            "numaloc-topology",
+            "numaloc-task-plan",
+            "numaloc-task-queues",
+        ],
+    ),
+    ("numaloc-ocr", &["numaloc-tasks"]),
     (
         "numaloc-report",
         &["numaloc-model", "numaloc-analysis", "numaloc-topology"],

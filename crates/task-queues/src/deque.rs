@@ -1,0 +1,177 @@
+//! A work-stealing deque of pointers: the owner pushes and pops at the bottom (last in, first out, so
+//! that a creation tree runs depth first and stays small), thieves take the oldest from the top.
+//!
+//! The algorithm is Chase and Lev's (SPAA 2005) with the memory orders of Le, Pop, Cohen and Zappa
+//! Nardelli (PPoPP 2013). Deviation: buffers that were outgrown are kept until the deque is dropped
+//! (together less than the last one), so a slow thief never reads freed memory.
+
+use crate::padded::Padded;
+use crate::sync::atomic::{AtomicIsize, AtomicPtr, Ordering, fence};
+use std::cell::UnsafeCell;
+use std::ptr;
+
+/// What a thief got.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Steal<T> {
+    /// There was nothing.
+    Empty,
+    /// Somebody else was faster; there may be more.
+    Retry,
+    /// The oldest element.
+    Success(*mut T),
+}
+
+struct Buffer<T> {
+    slots: Box<[AtomicPtr<T>]>,
+}
+
+impl<T> Buffer<T> {
+    fn new(capacity: usize) -> Self {
+        debug_assert!(capacity.is_power_of_two());
+        Self {
+            slots: (0..capacity)
+                .map(|_| AtomicPtr::new(ptr::null_mut()))
+                .collect(),
+        }
+    }
+
+    fn slot(&self, at: isize) -> &AtomicPtr<T> {
+        &self.slots[at as usize & (self.slots.len() - 1)]
+    }
+}
+
+/// The deque; see the module's text. Grows without bound; holds pointers, owns nothing.
+pub struct Deque<T> {
+    bottom: Padded<AtomicIsize>,
+    top: Padded<AtomicIsize>,
+    buffer: AtomicPtr<Buffer<T>>,
+    /// Every buffer ever used, the current one last. Owner only.
+    buffers: UnsafeCell<Vec<*mut Buffer<T>>>,
+}
+
+// SAFETY: `buffers` is touched only by the owner (contract of `push`) and by `drop`; the rest is atomic.
+unsafe impl<T> Sync for Deque<T> {}
+// SAFETY: the deque holds plain pointers and owns only its buffers.
+unsafe impl<T> Send for Deque<T> {}
+
+impl<T> Deque<T> {
+    /// An empty deque with room for `capacity` elements (rounded up to a power of two) before it grows.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        let first = Box::into_raw(Box::new(Buffer::new(capacity.next_power_of_two().max(2))));
+        Self {
+            bottom: Padded(AtomicIsize::new(0)),
+            top: Padded(AtomicIsize::new(0)),
+            buffer: AtomicPtr::new(first),
+            buffers: UnsafeCell::new(vec![first]),
+        }
+    }
+
+    /// Adds an element at the owner's end.
+    ///
+    /// # Safety
+    /// Only the owning worker calls `push` and `pop`, never two threads at a time.
+    pub unsafe fn push(&self, item: *mut T) {
+        let bottom = self.bottom.load(Ordering::Relaxed);
+        let top = self.top.load(Ordering::Acquire);
+        let mut buffer = self.buffer.load(Ordering::Relaxed);
+        // SAFETY: the current buffer lives until the deque is dropped.
+        if bottom - top >= unsafe { &*buffer }.slots.len() as isize {
+            // SAFETY: the caller is the owner.
+            buffer = unsafe { self.grow(top, bottom) };
+        }
+        // SAFETY: as above.
+        unsafe { (*buffer).slot(bottom).store(item, Ordering::Relaxed) };
+        fence(Ordering::Release);
+        self.bottom.store(bottom + 1, Ordering::Relaxed);
+    }
+
+    /// Takes the newest element.
+    ///
+    /// # Safety
+    /// As for [`Deque::push`].
+    pub unsafe fn pop(&self) -> Option<*mut T> {
+        let bottom = self.bottom.load(Ordering::Relaxed) - 1;
+        // Thieves only ever make it emptier: no need for the fence to find nothing.
+        if self.top.load(Ordering::Relaxed) > bottom {
+            return None;
+        }
+        let buffer = self.buffer.load(Ordering::Relaxed);
+        self.bottom.store(bottom, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let top = self.top.load(Ordering::Relaxed);
+        if top > bottom {
+            self.bottom.store(bottom + 1, Ordering::Relaxed);
+            return None;
+        }
+        // SAFETY: the current buffer lives until the deque is dropped.
+        let item = unsafe { (*buffer).slot(bottom).load(Ordering::Relaxed) };
+        if top < bottom {
+            return Some(item);
+        }
+        // The last one: a thief may want it too.
+        let won = self
+            .top
+            .compare_exchange(top, top + 1, Ordering::SeqCst, Ordering::Relaxed)
+            .is_ok();
+        self.bottom.store(bottom + 1, Ordering::Relaxed);
+        won.then_some(item)
+    }
+
+    /// Takes the oldest element; any thread.
+    pub fn steal(&self) -> Steal<T> {
+        let top = self.top.load(Ordering::Acquire);
+        fence(Ordering::SeqCst);
+        let bottom = self.bottom.load(Ordering::Acquire);
+        if top >= bottom {
+            return Steal::Empty;
+        }
+        let buffer = self.buffer.load(Ordering::Acquire);
+        // SAFETY: outgrown buffers are kept until the deque is dropped, and the slot is atomic; a
+        // value read too late is thrown away below.
+        let item = unsafe { (*buffer).slot(top).load(Ordering::Relaxed) };
+        match self
+            .top
+            .compare_exchange(top, top + 1, Ordering::SeqCst, Ordering::Relaxed)
+        {
+            Ok(_) => Steal::Success(item),
+            Err(_) => Steal::Retry,
+        }
+    }
+
+    /// Whether it looked empty a moment ago; any thread.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.top.load(Ordering::SeqCst) >= self.bottom.load(Ordering::SeqCst)
+    }
+
+    /// # Safety
+    /// Owner only.
+    unsafe fn grow(&self, top: isize, bottom: isize) -> *mut Buffer<T> {
+        // SAFETY: only the owner touches the list, and the current buffer is alive.
+        let (buffers, old) = unsafe {
+            (
+                &mut *self.buffers.get(),
+                &*self.buffer.load(Ordering::Relaxed),
+            )
+        };
+        let new = Buffer::new(old.slots.len() * 2);
+        for at in top..bottom {
+            new.slot(at)
+                .store(old.slot(at).load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        let new = Box::into_raw(Box::new(new));
+        buffers.push(new);
+        self.buffer.store(new, Ordering::Release);
+        new
+    }
+}
+
+impl<T> Drop for Deque<T> {
+    fn drop(&mut self) {
+        for buffer in self.buffers.get_mut().drain(..) {
+            // SAFETY: made by `Box::into_raw`, dropped once, and nobody else is left.
+            drop(unsafe { Box::from_raw(buffer) });
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Values that must not share a cache line.
+
+use std::ops::Deref;
+
+/// Keeps `T` away from its neighbours. 128 bytes, because x86-64 prefetches lines in pairs.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+pub struct Padded<T>(pub T);
+
+impl<T> Deref for Padded<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}

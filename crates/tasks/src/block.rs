@@ -1,0 +1,503 @@
+//! Data blocks: memory with a node, held by tasks in modes.
+//!
+//! | held \ wanted | RW, RO | CONST | EW |
+//! |---|---|---|---|
+//! | RW, RO | together | waits | waits |
+//! | CONST | waits | together | waits |
+//! | EW | waits | waits | waits |
+//!
+//! A ready task gets its blocks one after the other in the order of their addresses (duplicates
+//! merged to the stronger mode first), and who waits is served first come first served: no deadlock
+//! among tasks, no starvation. A block destroyed while held goes when the last hold does.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use crate::abi::{Errno, Guid, Result, mode, property};
+use crate::edt::{Edt, slot_state};
+use crate::object::{Header, Kind, guid_of};
+use crate::worker::{NO_NODE, Worker};
+use crate::{label, plan, record};
+
+/// A data block. Its contents lie elsewhere.
+#[repr(C)]
+pub struct Block {
+    pub(crate) header: Header,
+    // The free list's link lies here between two lives.
+    _link: usize,
+    pub(crate) data: *mut u8,
+    pub(crate) size: u64,
+    /// Tasks that wait, oldest first, linked through themselves.
+    first_waiting: *mut Edt,
+    last_waiting: *mut Edt,
+    /// Number in the order of creation; only while recording.
+    pub(crate) id: u64,
+    shared: u32,
+    constant: u32,
+    exclusive: bool,
+    destroyed: bool,
+    /// Where the memory came from: the node to give it back to.
+    home: u16,
+    /// Where the memory is; `NO_NODE` until it is first touched.
+    pub(crate) node: AtomicU16,
+}
+
+/// A block a task wants.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    block: *mut Block,
+    slot: u32,
+    mode: u32,
+}
+
+/// Where a waiting task is in getting its blocks.
+pub struct Acquiring {
+    wanted: Vec<Wanted>,
+    at: usize,
+}
+
+/// What to create.
+pub struct New {
+    pub(crate) size: u64,
+    pub(crate) flags: u16,
+    pub(crate) hinted: u16,
+}
+
+/// Creates a data block; unless NO_ACQUIRE says otherwise, the current task holds it (RW).
+///
+/// # Errors
+/// ENOMEM.
+pub fn create(w: &mut Worker, new: &New) -> Result<(Guid, *mut u8)> {
+    let parent = w.current;
+    let (planned, node) = plan::place_block(w, parent, new.hinted);
+    let (data, home) = w.rt.memory.allocate(new.size, node).ok_or(Errno::ENOMEM)?;
+    let block: *mut Block =
+        w.rt.arena
+            .allocate(&mut w.lists, size_of::<Block>())
+            .ok_or(Errno::ENOMEM)?
+            .cast();
+    let held = new.flags & property::DB_NO_ACQUIRE == 0 && !parent.is_null();
+    let place = if w.rt.memory.places() {
+        node
+    } else if held {
+        // First touch: whoever creates and holds it is taken to write it.
+        w.node
+    } else {
+        NO_NODE
+    };
+    // SAFETY: fresh memory of that size; the header stays.
+    let guid = unsafe {
+        (*block).data = data;
+        (*block).size = new.size;
+        (*block).first_waiting = ptr::null_mut();
+        (*block).last_waiting = ptr::null_mut();
+        (*block).shared = u32::from(held);
+        (*block).constant = 0;
+        (*block).exclusive = false;
+        (*block).destroyed = false;
+        (*block).home = home;
+        ptr::addr_of_mut!((*block).node).write(AtomicU16::new(place));
+        if w.rt.recorder.is_some() {
+            record::block_created(w, parent, &mut *block, new, planned);
+        }
+        (*block).header.begin(Kind::Block);
+        guid_of(&(*block).header, w.rt.arena.offset(block.cast()))
+    };
+    if held {
+        w.created.push(block);
+    }
+    Ok((guid, data))
+}
+
+/// Creates a block with contents, held by nobody.
+///
+/// # Errors
+/// ENOMEM.
+pub fn create_filled(w: &mut Worker, contents: &[u8]) -> Result<Guid> {
+    let new = New {
+        size: contents.len() as u64,
+        flags: property::DB_NO_ACQUIRE,
+        hinted: NO_NODE,
+    };
+    let (guid, data) = create(w, &new)?;
+    // SAFETY: fresh memory of that size.
+    unsafe { ptr::copy_nonoverlapping(contents.as_ptr(), data, contents.len()) };
+    Ok(guid)
+}
+
+/// A copy of a block, held by nobody.
+///
+/// # Errors
+/// EINVAL: no such block; ENOMEM.
+pub fn copy(w: &mut Worker, guid: Guid) -> Result<Guid> {
+    let block = find(w, guid)?;
+    // SAFETY: alive; the program holds it, so the contents are there.
+    let contents = unsafe { std::slice::from_raw_parts((*block).data, (*block).size as usize) };
+    create_filled(w, contents)
+}
+
+/// Whether the GUID is that of a live block.
+#[inline]
+pub fn exists(w: &Worker, guid: Guid) -> bool {
+    find(w, guid).is_ok()
+}
+
+/// The live block behind a GUID.
+///
+/// # Errors
+/// EINVAL: no such block (any more).
+#[inline]
+pub fn find(w: &Worker, guid: Guid) -> Result<*mut Block> {
+    let block: *mut Block = w.rt.object(guid)?.cast();
+    // SAFETY: memory of objects is always readable as a header.
+    if unsafe { (*block).header.is(Kind::Block, guid) } {
+        Ok(block)
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+fn merged(a: u32, b: u32) -> u32 {
+    match (a.min(b), a.max(b)) {
+        (a, b) if a == b => a,
+        (_, mode::EW) | (mode::EW, _) => mode::EW,
+        (mode::CONST, mode::RW) => mode::EW,
+        (mode::CONST, _) => mode::CONST,
+        _ => mode::RW,
+    }
+}
+
+impl Block {
+    fn admits(&self, mode: u32) -> bool {
+        !self.exclusive
+            && match mode {
+                mode::EW => self.shared == 0 && self.constant == 0,
+                mode::CONST => self.shared == 0,
+                _ => self.constant == 0,
+            }
+    }
+
+    fn admit(&mut self, mode: u32) {
+        match mode {
+            mode::EW => self.exclusive = true,
+            mode::CONST => self.constant += 1,
+            _ => self.shared += 1,
+        }
+    }
+
+    fn is_free(&self) -> bool {
+        !self.exclusive && self.shared == 0 && self.constant == 0 && self.first_waiting.is_null()
+    }
+}
+
+/// Gets a ready task its blocks. False: it waits for one, and goes on when that is released.
+pub fn acquire_all(w: &mut Worker, edt: *mut Edt) -> bool {
+    let mut wanted = std::mem::take(&mut w.order);
+    wanted.clear();
+    // SAFETY: ready, so ours alone.
+    let depc = unsafe { (*edt).depc };
+    for at in 0..depc {
+        // SAFETY: within the slots.
+        let dep = unsafe { &mut *Edt::slot(edt, at) };
+        if dep.guid.is_null() || dep.mode == mode::NULL {
+            continue;
+        }
+        match find(w, dep.guid) {
+            Ok(block) => wanted.push(Wanted {
+                block,
+                slot: at,
+                mode: dep.mode,
+            }),
+            Err(_) => w.complain("a task became ready", || {
+                format!("the data block of its slot {at} was destroyed before")
+            }),
+        }
+    }
+    if wanted.len() > 1 {
+        wanted.sort_unstable_by_key(|wanted| (wanted.block as usize, wanted.slot));
+        wanted.dedup_by(|next, kept| {
+            next.block == kept.block && {
+                kept.mode = merged(kept.mode, next.mode);
+                // The other slots of this block get their pointers when the task is about to run.
+                true
+            }
+        });
+    }
+    let (done, wanted) = go_on(w, edt, wanted, 0);
+    if let Some(mut wanted) = wanted {
+        wanted.clear();
+        w.order = wanted;
+    }
+    done
+}
+
+/// Acquires `wanted[from..]`. Gives the list back unless the task has to wait.
+fn go_on(
+    w: &mut Worker,
+    edt: *mut Edt,
+    wanted: Vec<Wanted>,
+    from: usize,
+) -> (bool, Option<Vec<Wanted>>) {
+    for at in from..wanted.len() {
+        let Wanted { block, mode, .. } = wanted[at];
+        // SAFETY: a block in a satisfied slot is alive, unless the program destroyed it too early, and
+        // then it is still the memory of an object.
+        let lock = unsafe { (*block).header.lock() };
+        // SAFETY: locked.
+        let state = unsafe { &mut *block };
+        if state.first_waiting.is_null() && state.admits(mode) {
+            state.admit(mode);
+            drop(lock);
+            continue;
+        }
+        // SAFETY: ready and not scheduled: ours alone, and in no inbox.
+        unsafe {
+            (*edt).link.store(ptr::null_mut(), Ordering::Relaxed);
+            (*edt).acquiring = Box::into_raw(Box::new(Acquiring { wanted, at }));
+            if state.first_waiting.is_null() {
+                state.first_waiting = edt;
+            } else {
+                (*state.last_waiting).link.store(edt, Ordering::Relaxed);
+            }
+        }
+        state.last_waiting = edt;
+        return (false, None);
+    }
+    hand_over(w, edt, &wanted);
+    (true, Some(wanted))
+}
+
+/// Writes pointers into the slots of a task that holds all its blocks.
+fn hand_over(w: &mut Worker, edt: *mut Edt, wanted: &[Wanted]) {
+    // SAFETY (all): the task is ours alone, the blocks are held.
+    unsafe {
+        for wanted in wanted {
+            let dep = &mut *Edt::slot(edt, wanted.slot);
+            dep.ptr = (*wanted.block).data.cast();
+            dep.state.store(
+                slot_state::SATISFIED | slot_state::HELD | (wanted.mode << slot_state::MODE_SHIFT),
+                Ordering::Relaxed,
+            );
+        }
+        let depc = (*edt).depc;
+        if wanted.len() < depc as usize {
+            for at in 0..depc {
+                let dep = &mut *Edt::slot(edt, at);
+                if dep.ptr.is_null() && !dep.guid.is_null() && dep.mode != mode::NULL {
+                    dep.ptr = find(w, dep.guid)
+                        .map_or(ptr::null_mut(), |block| (*block).data.cast::<c_void>());
+                }
+            }
+        }
+    }
+}
+
+/// Ends a hold; whoever can go on now does.
+pub fn release(w: &mut Worker, block: *mut Block, mode: u32) {
+    let mut granted: Vec<*mut Edt> = Vec::new();
+    // SAFETY: held, so alive; the rest under its lock.
+    let gone = unsafe {
+        let lock = (*block).header.lock();
+        let state = &mut *block;
+        match mode {
+            mode::EW => state.exclusive = false,
+            mode::CONST => state.constant -= 1,
+            _ => state.shared -= 1,
+        }
+        while !state.first_waiting.is_null() {
+            let edt = state.first_waiting;
+            let acquiring = &*(*edt).acquiring;
+            let wanted = acquiring.wanted[acquiring.at].mode;
+            if !state.admits(wanted) {
+                break;
+            }
+            state.admit(wanted);
+            state.first_waiting = (*edt).link.load(Ordering::Relaxed);
+            granted.push(edt);
+        }
+        let gone = state.destroyed && state.is_free();
+        if gone {
+            state.header.end();
+        }
+        drop(lock);
+        gone
+    };
+    if gone {
+        free(w, block);
+    }
+    for edt in granted {
+        // SAFETY: taken off the waiting list, so ours alone; made by `go_on`.
+        let acquiring = unsafe {
+            let boxed = Box::from_raw((*edt).acquiring);
+            (*edt).acquiring = ptr::null_mut();
+            *boxed
+        };
+        if go_on(w, edt, acquiring.wanted, acquiring.at + 1).0 {
+            w.schedule(edt);
+        }
+    }
+}
+
+/// Gives back the memory of a block whose life has ended.
+fn free(w: &mut Worker, block: *mut Block) {
+    // SAFETY: nobody holds it, nobody can find it any more.
+    unsafe {
+        w.rt.memory
+            .free((*block).data, (*block).size, (*block).home);
+        w.rt.arena.release_ended(&mut w.lists, block.cast());
+    }
+}
+
+/// Ends all holds of a task that has run.
+///
+/// # Safety
+/// `edt` has run and is nobody else's.
+pub unsafe fn release_slots(w: &mut Worker, edt: *mut Edt) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        for at in 0..(*edt).depc {
+            release_slot(w, edt, at);
+        }
+    }
+}
+
+/// # Safety
+/// As for [`release_slots`], `at` below `depc`.
+unsafe fn release_slot(w: &mut Worker, edt: *mut Edt, at: u32) -> bool {
+    // SAFETY: as the caller promises.
+    let dep = unsafe { &mut *Edt::slot(edt, at) };
+    let state = dep.state.load(Ordering::Relaxed);
+    if state & slot_state::HELD == 0 {
+        return false;
+    }
+    dep.state.store(slot_state::SATISFIED, Ordering::Relaxed);
+    let mode = state >> slot_state::MODE_SHIFT;
+    // A held block is alive, so its GUID leads to it; the program may have overwritten dep.guid.
+    match find(w, dep.guid) {
+        Ok(block) => release(w, block, mode),
+        Err(_) => w.complain("the end of a task", || {
+            format!("the task changed the GUID in its slot {at}: its hold cannot be ended")
+        }),
+    }
+    true
+}
+
+/// The current task does not need the block any more.
+///
+/// # Errors
+/// EINVAL: no such block, or the task does not hold it.
+pub fn release_early(w: &mut Worker, guid: Guid) -> Result<()> {
+    let guid = label::resolve(w, guid)?;
+    let block = find(w, guid)?;
+    if let Some(at) = w.created[w.created_from..].iter().position(|&b| b == block) {
+        w.created.remove(w.created_from + at);
+        release(w, block, mode::RW);
+        return Ok(());
+    }
+    let edt = w.current;
+    if edt.is_null() {
+        return Err(Errno::EINVAL);
+    }
+    // SAFETY: the current task is alive and this thread's.
+    unsafe {
+        for at in 0..(*edt).depc {
+            if (*Edt::slot(edt, at)).guid == guid && release_slot(w, edt, at) {
+                return Ok(());
+            }
+        }
+    }
+    Err(Errno::EINVAL)
+}
+
+/// Destroys a block, now or when nobody holds it any more.
+///
+/// # Errors
+/// EINVAL: no such block, or destroyed before.
+pub fn destroy(w: &mut Worker, guid: Guid) -> Result<()> {
+    let guid = label::resolve(w, guid)?;
+    let block = find(w, guid)?;
+    // SAFETY: memory of objects is always readable as a header.
+    let gone = unsafe {
+        let lock = (*block).header.lock();
+        if !(*block).header.is(Kind::Block, guid) || (*block).destroyed {
+            return Err(Errno::EINVAL);
+        }
+        (*block).destroyed = true;
+        let gone = (*block).is_free();
+        if gone {
+            (*block).header.end();
+        }
+        drop(lock);
+        gone
+    };
+    if gone {
+        free(w, block);
+    }
+    Ok(())
+}
+
+/// Lets the current task hold the block until it ends, for legacy waiting.
+///
+/// # Errors
+/// EINVAL: no such block; EACQ: held in a mode that shares with nobody.
+pub fn hold(w: &mut Worker, guid: Guid) -> Result<(*mut u8, u64)> {
+    let block = find(w, guid)?;
+    // SAFETY: memory of objects is always readable as a header; the rest under its lock.
+    unsafe {
+        let lock = (*block).header.lock();
+        if !(*block).admits(mode::RW) {
+            return Err(Errno::EACQ);
+        }
+        (*block).admit(mode::RW);
+        drop(lock);
+        w.created.push(block);
+        Ok(((*block).data, (*block).size))
+    }
+}
+
+/// Size and node of each block a task about to run holds.
+pub fn held(w: &Worker, edt: *mut Edt) -> impl Iterator<Item = (u64, Option<u16>)> {
+    // SAFETY: about to run, so this thread's alone, its blocks held.
+    let depc = unsafe { (*edt).depc };
+    (0..depc).filter_map(move |at| unsafe {
+        // SAFETY: as above.
+        let dep = &*Edt::slot(edt, at);
+        if dep.state.load(Ordering::Relaxed) & slot_state::HELD == 0 {
+            return None;
+        }
+        let block = find(w, dep.guid).ok()?;
+        Some(((*block).size, plan::node_of(&*block)))
+    })
+}
+
+/// Counts the bytes a task about to run is handed, by whether they are on this worker's node. Memory
+/// that nobody has touched comes to be where it is first written.
+pub fn count_traffic(w: &mut Worker, edt: *mut Edt) {
+    // SAFETY: about to run, so ours alone, its blocks held.
+    unsafe {
+        for at in 0..(*edt).depc {
+            let dep = &*Edt::slot(edt, at);
+            let state = dep.state.load(Ordering::Relaxed);
+            if state & slot_state::HELD == 0 {
+                continue;
+            }
+            let Ok(block) = find(w, dep.guid) else {
+                continue;
+            };
+            let writes = matches!(state >> slot_state::MODE_SHIFT, mode::RW | mode::EW);
+            let mut node = (*block).node.load(Ordering::Relaxed);
+            if node == NO_NODE && writes {
+                node = w.node;
+                (*block).node.store(node, Ordering::Relaxed);
+            }
+            if node == NO_NODE || node == w.node {
+                w.counters.local_bytes += (*block).size;
+            } else {
+                w.counters.remote_bytes += (*block).size;
+                w.counters.weighted_remote_bytes +=
+                    (*block).size as f64 * w.rt.machine.relative_distance(w.node, node);
+            }
+        }
+    }
+}

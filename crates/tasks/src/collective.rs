@@ -1,0 +1,203 @@
+//! Collective events: reductions and broadcasts over numbered contributors, generation after
+//! generation, the result as a data block to everybody who asked.
+
+use std::collections::VecDeque;
+
+use crate::abi::{CollectiveParams, Errno, Result};
+use crate::event::Waiter;
+
+const REDUCE: u32 = 0;
+const ALLREDUCE: u32 = 1;
+const BROADCAST: u32 = 2;
+
+/// The state of a collective event.
+pub struct Collective {
+    kind: u32,
+    operator: Operator,
+    values: usize,
+    contributors: usize,
+    /// Contributions not used yet, oldest first, by contributor.
+    given: Vec<VecDeque<Vec<u8>>>,
+    /// Who waits for results, oldest generation first, by contributor.
+    asked: Vec<VecDeque<Waiter>>,
+    /// BROADCAST: values sent, and how many of the contributors took each.
+    sent: VecDeque<Vec<u8>>,
+    taken: Vec<u64>,
+    dropped: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Operator {
+    bytes: usize,
+    signed: bool,
+    real: bool,
+    operation: u16,
+}
+
+macro_rules! fold {
+    ($type:ty, $operation:expr, $into:expr, $from:expr, $bits:tt) => {
+        for (a, b) in $into
+            .chunks_exact_mut(size_of::<$type>())
+            .zip($from.chunks_exact(size_of::<$type>()))
+        {
+            let x = <$type>::from_ne_bytes((&*a).try_into().expect("exact chunk"));
+            let y = <$type>::from_ne_bytes(b.try_into().expect("exact chunk"));
+            let z = fold!(@$bits $type, $operation, x, y);
+            a.copy_from_slice(&z.to_ne_bytes());
+        }
+    };
+    (@integer $type:ty, $operation:expr, $x:expr, $y:expr) => {
+        match $operation {
+            0 => $x.wrapping_add($y),
+            1 => $x.wrapping_mul($y),
+            2 => $x.min($y),
+            3 => $x.max($y),
+            4 => $x & $y,
+            5 => $x | $y,
+            _ => $x ^ $y,
+        }
+    };
+    (@real $type:ty, $operation:expr, $x:expr, $y:expr) => {
+        match $operation {
+            0 => $x + $y,
+            1 => $x * $y,
+            2 => $x.min($y),
+            _ => $x.max($y),
+        }
+    };
+}
+
+impl Operator {
+    fn new(bits: u16) -> Result<Self> {
+        let operator = Self {
+            bytes: usize::from((bits >> 2) & 7) + 1,
+            signed: bits & (1 << 5) != 0,
+            real: bits & (1 << 6) != 0,
+            operation: (bits >> 7) & 7,
+        };
+        let known = matches!(operator.bytes, 4 | 8)
+            && operator.operation <= if operator.real { 3 } else { 6 };
+        known.then_some(operator).ok_or(Errno::EINVAL)
+    }
+
+    fn fold(self, into: &mut [u8], from: &[u8]) {
+        let operation = self.operation;
+        match (self.real, self.signed, self.bytes) {
+            (true, _, 8) => fold!(f64, operation, into, from, real),
+            (true, ..) => fold!(f32, operation, into, from, real),
+            (false, true, 8) => fold!(i64, operation, into, from, integer),
+            (false, true, _) => fold!(i32, operation, into, from, integer),
+            (false, false, 8) => fold!(u64, operation, into, from, integer),
+            (false, false, _) => fold!(u32, operation, into, from, integer),
+        }
+    }
+}
+
+impl Collective {
+    pub(crate) fn new(params: &CollectiveParams) -> Result<Self> {
+        let contributors = params.contributors as usize;
+        if contributors == 0 || params.values == 0 || params.kind > BROADCAST {
+            return Err(Errno::EINVAL);
+        }
+        Ok(Self {
+            kind: params.kind,
+            operator: Operator::new(params.operator)?,
+            values: usize::from(params.values),
+            contributors,
+            given: vec![VecDeque::new(); contributors],
+            asked: vec![VecDeque::new(); contributors],
+            sent: VecDeque::new(),
+            taken: vec![0; contributors],
+            dropped: 0,
+        })
+    }
+
+    fn slot(&self, from: u32) -> Result<usize> {
+        ((from as usize) < self.contributors)
+            .then_some(from as usize)
+            .ok_or(Errno::EINVAL)
+    }
+
+    pub(crate) fn add_waiter(&mut self, from: u32, waiter: Waiter) -> Result<()> {
+        let slot = self.slot(from)?;
+        self.asked[slot].push_back(waiter);
+        Ok(())
+    }
+
+    /// # Safety
+    /// `data` holds `values` values.
+    pub(crate) unsafe fn contribute(&mut self, from: u32, data: *const u8) -> Result<()> {
+        let slot = self.slot(from)?;
+        if data.is_null() {
+            return Err(Errno::EINVAL);
+        }
+        let length = self.values * self.operator.bytes;
+        // SAFETY: the caller's promise.
+        let values = unsafe { std::slice::from_raw_parts(data, length) }.to_vec();
+        if self.kind == BROADCAST {
+            self.sent.push_back(values);
+        } else {
+            self.given[slot].push_back(values);
+        }
+        Ok(())
+    }
+
+    /// Results that are complete now, and who gets them.
+    pub(crate) fn complete(&mut self) -> Vec<(Vec<u8>, Vec<Waiter>)> {
+        let mut ready = Vec::new();
+        match self.kind {
+            BROADCAST => {
+                for slot in 0..self.contributors {
+                    while let Some(values) =
+                        self.sent.get((self.taken[slot] - self.dropped) as usize)
+                    {
+                        let Some(waiter) = self.asked[slot].pop_front() else {
+                            break;
+                        };
+                        ready.push((values.clone(), vec![waiter]));
+                        self.taken[slot] += 1;
+                    }
+                }
+                // The sender itself may not ask: keep only what somebody who asks may still want.
+                let slowest = self.taken.iter().filter(|&&n| n > 0).min().copied();
+                let askers = self.taken.iter().filter(|&&n| n > 0).count();
+                if askers + 1 >= self.contributors {
+                    while slowest.is_some_and(|n| n > self.dropped) {
+                        self.sent.pop_front();
+                        self.dropped += 1;
+                    }
+                    for taken in &mut self.taken {
+                        *taken = (*taken).max(self.dropped);
+                    }
+                }
+            }
+            REDUCE | ALLREDUCE => loop {
+                let all_given = self.given.iter().all(|queue| !queue.is_empty());
+                let all_asked = match self.kind {
+                    ALLREDUCE => self.asked.iter().all(|queue| !queue.is_empty()),
+                    _ => self.asked.iter().any(|queue| !queue.is_empty()),
+                };
+                if !all_given || !all_asked {
+                    break;
+                }
+                let mut parts = self.given.iter_mut().filter_map(VecDeque::pop_front);
+                let mut result = parts.next().expect("at least one contributor");
+                for part in parts {
+                    self.operator.fold(&mut result, &part);
+                }
+                let waiters = if self.kind == ALLREDUCE {
+                    self.asked
+                        .iter_mut()
+                        .filter_map(VecDeque::pop_front)
+                        .collect()
+                } else {
+                    let asked = self.asked.iter_mut().find_map(VecDeque::pop_front);
+                    asked.into_iter().collect()
+                };
+                ready.push((result, waiters));
+            },
+            _ => unreachable!("checked when created"),
+        }
+        ready
+    }
+}

@@ -1,0 +1,173 @@
+//! What can be chosen at run time, from the environment (`numaloc tasks run` sets it).
+
+use std::path::PathBuf;
+
+use numaloc_topology::Topology;
+
+use crate::memory::Allocator;
+
+/// Which scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedulerKind {
+    /// Work stealing inside NUMA nodes, an inbox per node.
+    Numa,
+    /// oneTBB, which does not know about nodes.
+    Tbb,
+    /// One thread, oldest ready task first: the same order in every run.
+    Single,
+}
+
+/// Who may take tasks from another node's workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stealing {
+    /// Nobody.
+    Node,
+    /// Workers whose own node has nothing.
+    Any,
+}
+
+/// All settings of a run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Scheduler.
+    pub scheduler: SchedulerKind,
+    /// Allocator of data blocks.
+    pub allocator: Allocator,
+    /// Stealing; `None`: from anybody without a plan, inside nodes with one.
+    pub stealing: Option<Stealing>,
+    /// Workers; `None`: one for each PU.
+    pub workers: Option<usize>,
+    /// The machine.
+    pub machine: Topology,
+    /// Run on threads even though the machine is not this one: nodes are then labels.
+    pub threads: bool,
+    /// Say what the program does wrong, and what never ran.
+    pub checked: bool,
+    /// Whether the program's affinity hints count.
+    pub hints: bool,
+    /// Folder of a plan.
+    pub plan: Option<PathBuf>,
+    /// Folder a profile goes to.
+    pub profile: Option<PathBuf>,
+    /// How a profiling run measures.
+    pub experiments: Experiments,
+    /// File for statistics (JSON).
+    pub stats: Option<PathBuf>,
+    /// Seed of all random choices.
+    pub seed: u64,
+}
+
+/// How a profiling run measures.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Experiments {
+    /// Replays per class at most; 0 records the structure only.
+    pub per_class: u32,
+    /// A class is known well enough when the confidence interval's half width is below this share of the mean.
+    pub precision: f64,
+    /// Blocks larger than this many bytes are not copied: their tasks are not replayed.
+    pub largest_bytes: u64,
+}
+
+impl Default for Experiments {
+    fn default() -> Self {
+        Self {
+            per_class: 32,
+            precision: 0.02,
+            largest_bytes: 1 << 30,
+        }
+    }
+}
+
+impl Config {
+    /// The default settings on a machine.
+    #[must_use]
+    pub fn on(machine: Topology) -> Self {
+        Self {
+            scheduler: SchedulerKind::Numa,
+            allocator: Allocator::Numa,
+            stealing: None,
+            workers: None,
+            machine,
+            threads: false,
+            checked: false,
+            hints: true,
+            plan: None,
+            profile: None,
+            experiments: Experiments::default(),
+            stats: None,
+            seed: 1,
+        }
+    }
+
+    /// The settings `get` (the environment) asks for.
+    ///
+    /// # Errors
+    /// A sentence that names the variable, what it says and what it may say.
+    pub fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let get = |name: &str| get(&format!("NUMALOC_OCR_{name}")).filter(|text| !text.is_empty());
+        let machine = numaloc_topology::resolve(get("MACHINE").as_deref().unwrap_or("this"))
+            .map_err(|error| format!("NUMALOC_OCR_MACHINE: {error}"))?;
+        let mut config = Self::on(machine);
+        let wrong = |name: &str, text: &str, expected: &str| {
+            format!("NUMALOC_OCR_{name} is {text:?}; expected {expected}")
+        };
+        if let Some(text) = get("SCHEDULER") {
+            config.scheduler = match text.as_str() {
+                "numa" => SchedulerKind::Numa,
+                "tbb" => SchedulerKind::Tbb,
+                "single" => SchedulerKind::Single,
+                _ => return Err(wrong("SCHEDULER", &text, "numa, tbb or single")),
+            };
+        }
+        if let Some(text) = get("ALLOCATOR") {
+            config.allocator = match text.as_str() {
+                "numa" => Allocator::Numa,
+                "system" => Allocator::System,
+                _ => return Err(wrong("ALLOCATOR", &text, "numa or system")),
+            };
+        }
+        if let Some(text) = get("STEAL") {
+            config.stealing = Some(match text.as_str() {
+                "node" => Stealing::Node,
+                "any" => Stealing::Any,
+                _ => return Err(wrong("STEAL", &text, "node or any")),
+            });
+        }
+        let number = |name: &str| {
+            get(name)
+                .map(|text| {
+                    text.parse::<u64>()
+                        .map_err(|_| wrong(name, &text, "a whole number"))
+                })
+                .transpose()
+        };
+        if let Some(workers) = number("WORKERS")? {
+            if workers == 0 || workers > 4096 {
+                return Err(wrong("WORKERS", &workers.to_string(), "1 to 4096"));
+            }
+            config.workers = Some(workers as usize);
+        }
+        if let Some(seed) = number("SEED")? {
+            config.seed = seed;
+        }
+        if let Some(replays) = number("REPLAYS")? {
+            config.experiments.per_class = u32::try_from(replays).unwrap_or(u32::MAX);
+        }
+        let flag = |name: &str, default: bool| match get(name).as_deref() {
+            None => Ok(default),
+            Some("0") => Ok(false),
+            Some("1") => Ok(true),
+            Some(text) => Err(wrong(name, text, "0 or 1")),
+        };
+        config.threads = flag("THREADS", config.threads)?;
+        config.checked = flag("CHECKED", config.checked)?;
+        config.hints = flag("HINTS", config.hints)?;
+        config.plan = get("PLAN").map(PathBuf::from);
+        config.profile = get("PROFILE").map(PathBuf::from);
+        config.stats = get("STATS").map(PathBuf::from);
+        if config.profile.is_some() {
+            config.scheduler = SchedulerKind::Single;
+        }
+        Ok(config)
+    }
+}

@@ -1,0 +1,104 @@
+//! The machine as the runtime needs it: nodes, which PUs are whose, how far they are.
+
+use numaloc_model::LogicalNode;
+use numaloc_topology::Topology;
+
+/// Nodes with PUs, numbered densely: what the program sees as affinities.
+pub struct Machine {
+    topology: Topology,
+    /// Logical node in the topology of each of ours.
+    nodes: Vec<LogicalNode>,
+    distances: Vec<f64>,
+}
+
+impl Machine {
+    /// The runtime's view of a topology.
+    #[must_use]
+    pub fn new(topology: Topology) -> Self {
+        let nodes = topology.nodes_with_pus();
+        let distances = nodes
+            .iter()
+            .flat_map(|&from| nodes.iter().map(move |&to| (from, to)))
+            .map(|(from, to)| topology.node_distance(from, to))
+            .collect();
+        Self {
+            topology,
+            nodes,
+            distances,
+        }
+    }
+
+    /// How many nodes have PUs.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// How many PUs there are.
+    #[must_use]
+    pub fn pus(&self) -> usize {
+        self.topology.pus().len()
+    }
+
+    /// The topology itself.
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Whether workers can be pinned and memory bound: the machine is the one we run on.
+    #[must_use]
+    pub fn is_real(&self) -> bool {
+        self.topology.is_this_machine()
+    }
+
+    /// Kernel's numbers of the nodes, where binding memory makes a difference.
+    #[must_use]
+    pub fn bindable_nodes(&self) -> Option<Vec<u32>> {
+        (self.is_real() && self.nodes.len() > 1).then(|| {
+            self.nodes
+                .iter()
+                .map(|node| self.topology.nodes()[node.index()].os.0)
+                .collect()
+        })
+    }
+
+    /// Kernel's numbers of a node's PUs.
+    #[must_use]
+    pub fn pus_of(&self, node: usize) -> Vec<u32> {
+        self.topology.nodes()[self.nodes[node].index()]
+            .pus
+            .iter()
+            .map(|pu| self.topology.pus()[pu.index()].os.0)
+            .collect()
+    }
+
+    /// Node of each of `workers` workers: spread over the nodes as the PUs are, in blocks.
+    #[must_use]
+    pub fn spread(&self, workers: usize) -> Vec<u16> {
+        let of_pu: Vec<u16> = (0..self.nodes.len())
+            .flat_map(|node| vec![node as u16; self.pus_of(node).len()])
+            .collect();
+        (0..workers)
+            .map(|at| {
+                if workers >= of_pu.len() {
+                    of_pu[at % of_pu.len()]
+                } else {
+                    of_pu[at * of_pu.len() / workers]
+                }
+            })
+            .collect()
+    }
+
+    /// Distance of two nodes, as firmware says it.
+    #[must_use]
+    pub fn distance(&self, from: u16, to: u16) -> f64 {
+        self.distances[usize::from(from) * self.nodes.len() + usize::from(to)]
+    }
+
+    /// Distance of two nodes over the local one: 1 is local.
+    #[must_use]
+    pub fn relative_distance(&self, from: u16, to: u16) -> f64 {
+        self.distance(from, to) / self.distance(from, from).max(1.0)
+    }
+}

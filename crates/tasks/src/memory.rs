@@ -1,0 +1,198 @@
+//! Memory for the contents of data blocks.
+//!
+//! `numa`: pools per node. Blocks up to 64 KiB come from chunks of 2 MiB in size classes (powers of
+//! two), larger ones are mapped on their own; freed ones are kept for reuse, up to 64 MiB of large ones
+//! per node. Every mapping is bound to its node (mbind, preferred: a full node spills over instead of
+//! killing the program), if the machine is this one and has more than one node.
+//! `system`: the C library's allocator; pages come to be where they are first touched.
+
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::machine::Machine;
+use crate::worker::NO_NODE;
+
+/// Which allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocator {
+    /// Per-node pools.
+    Numa,
+    /// The C library's, first touch.
+    System,
+}
+
+const SMALLEST_BITS: u32 = 6;
+const LARGEST_BITS: u32 = 16;
+const CLASSES: usize = (LARGEST_BITS - SMALLEST_BITS + 1) as usize;
+const CHUNK: usize = 2 << 20;
+const KEPT_BYTES: usize = 64 << 20;
+const PAGE: usize = 4096;
+
+#[derive(Default)]
+struct Pool {
+    free: [Vec<usize>; CLASSES],
+    chunk: usize,
+    chunk_left: usize,
+    chunks: Vec<usize>,
+    kept: Vec<(usize, usize)>,
+    kept_bytes: usize,
+}
+
+/// Memory for data blocks; see the module's text.
+pub struct Memory {
+    allocator: Allocator,
+    pools: Vec<Mutex<Pool>>,
+    /// Kernel's node numbers to bind to; `None` where binding means nothing.
+    os_nodes: Option<Vec<u32>>,
+    refused: AtomicU64,
+}
+
+fn class_of(size: usize) -> usize {
+    (usize::BITS - (size.max(1) - 1).leading_zeros()).saturating_sub(SMALLEST_BITS) as usize
+}
+
+impl Memory {
+    /// Memory on that machine.
+    pub fn new(allocator: Allocator, machine: &Machine) -> Self {
+        Self {
+            allocator,
+            pools: (0..machine.nodes()).map(|_| Mutex::default()).collect(),
+            os_nodes: machine.bindable_nodes(),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether it puts memory where it is told.
+    pub fn places(&self) -> bool {
+        self.allocator == Allocator::Numa
+    }
+
+    /// Mappings the kernel would not bind.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Memory of that size, aligned to 64 bytes, and the node to give it back to.
+    pub fn allocate(&self, size: u64, node: u16) -> Option<(*mut u8, u16)> {
+        let size = usize::try_from(size).ok()?;
+        if self.allocator == Allocator::System || node == NO_NODE {
+            // SAFETY: 64 is a power of two, the size a multiple of it.
+            let memory =
+                unsafe { libc::aligned_alloc(64, size.max(1).checked_next_multiple_of(64)?) };
+            return (!memory.is_null()).then_some((memory.cast(), NO_NODE));
+        }
+        let class = class_of(size);
+        let mut pool = self.pools[usize::from(node)]
+            .lock()
+            .expect("no panic while locked");
+        if class >= CLASSES {
+            let size = size.checked_next_multiple_of(PAGE)?;
+            if let Some(at) = pool.kept.iter().position(|&(_, kept)| kept == size) {
+                let (memory, _) = pool.kept.swap_remove(at);
+                pool.kept_bytes -= size;
+                return Some((memory as *mut u8, node));
+            }
+            drop(pool);
+            return self.map(size, node).map(|memory| (memory, node));
+        }
+        if let Some(memory) = pool.free[class].pop() {
+            return Some((memory as *mut u8, node));
+        }
+        let size = 1 << (class as u32 + SMALLEST_BITS);
+        if pool.chunk_left < size {
+            pool.chunk = self.map(CHUNK, node)? as usize;
+            pool.chunk_left = CHUNK;
+            let chunk = pool.chunk;
+            pool.chunks.push(chunk);
+        }
+        let memory = pool.chunk;
+        pool.chunk += size;
+        pool.chunk_left -= size;
+        Some((memory as *mut u8, node))
+    }
+
+    /// Takes memory back.
+    ///
+    /// # Safety
+    /// It came from `allocate` with that size and gave that node; nobody uses it any more.
+    pub unsafe fn free(&self, memory: *mut u8, size: u64, node: u16) {
+        if node == NO_NODE {
+            // SAFETY: from the C library's allocator.
+            unsafe { libc::free(memory.cast()) };
+            return;
+        }
+        let size = size as usize;
+        let class = class_of(size);
+        let mut pool = self.pools[usize::from(node)]
+            .lock()
+            .expect("no panic while locked");
+        if class < CLASSES {
+            pool.free[class].push(memory as usize);
+            return;
+        }
+        let size = size.next_multiple_of(PAGE);
+        if pool.kept_bytes + size <= KEPT_BYTES {
+            pool.kept.push((memory as usize, size));
+            pool.kept_bytes += size;
+        } else {
+            drop(pool);
+            // SAFETY: our own mapping of that length.
+            unsafe { libc::munmap(memory.cast(), size) };
+        }
+    }
+
+    fn map(&self, size: usize, node: u16) -> Option<*mut u8> {
+        // SAFETY: a fresh private mapping.
+        let memory = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if memory == libc::MAP_FAILED {
+            return None;
+        }
+        if let Some(os_nodes) = &self.os_nodes {
+            let os_node = os_nodes[usize::from(node)];
+            let mut mask = [0_u64; 16];
+            mask[os_node as usize / 64] = 1 << (os_node % 64);
+            // SAFETY: our own mapping; the mask has as many bits as we say.
+            let failed = unsafe {
+                libc::syscall(
+                    libc::SYS_mbind,
+                    memory,
+                    size,
+                    libc::MPOL_PREFERRED,
+                    mask.as_ptr(),
+                    mask.len() * 64,
+                    0,
+                )
+            };
+            if failed != 0 {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Some(memory.cast())
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        for pool in &mut self.pools {
+            let pool = pool.get_mut().expect("no panic while locked");
+            for &chunk in &pool.chunks {
+                // SAFETY: our own mapping; the runtime is over.
+                unsafe { libc::munmap(chunk as *mut libc::c_void, CHUNK) };
+            }
+            for &(memory, size) in &pool.kept {
+                // SAFETY: as above.
+                unsafe { libc::munmap(memory as *mut libc::c_void, size) };
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Names of templates, as small numbers.
+//!
+//! A template's name is what the program wrote as its function: `ocrEdtTemplateCreate(&t, workEdt, 0, 1)`
+//! makes `workEdt`. That names the function in every run. An expression (`table[i]`, `x.function`)
+//! does not, so such a template is called by where its function lies in its file: `table[i]@a.out+0x1139`.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::Mutex;
+
+use crate::abi::EdtFunction;
+use crate::worker::Worker;
+
+/// The names; shared by all workers.
+#[derive(Default)]
+pub struct Names(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    numbers: HashMap<String, u32>,
+    names: Vec<String>,
+}
+
+impl Names {
+    /// The number of a name.
+    pub fn number(&self, name: &str) -> u32 {
+        let mut table = self.0.lock().expect("no panic while locked");
+        if let Some(&number) = table.numbers.get(name) {
+            return number;
+        }
+        let number = table.names.len() as u32;
+        table.names.push(name.to_owned());
+        table.numbers.insert(name.to_owned(), number);
+        number
+    }
+
+    /// The name of a number.
+    pub fn name(&self, number: u32) -> String {
+        let table = self.0.lock().expect("no panic while locked");
+        table
+            .names
+            .get(number as usize)
+            .cloned()
+            .unwrap_or_else(|| "?".to_owned())
+    }
+}
+
+/// The number for a template of that function and (C string, may be null) name.
+///
+/// # Safety
+/// `name` is null or a C string.
+pub unsafe fn number_of(w: &mut Worker, function: EdtFunction, name: *const c_char) -> u32 {
+    let key = (function as usize, name as usize);
+    let slot = (key.0 >> 4 ^ key.1) % w.names.len();
+    let (seen_function, seen_name, number) = w.names[slot];
+    if (seen_function, seen_name) == key {
+        return number;
+    }
+    let written = if name.is_null() {
+        String::new()
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { CStr::from_ptr(name) }
+            .to_string_lossy()
+            .into_owned()
+    };
+    let plain = written.strip_prefix('&').unwrap_or(&written).trim();
+    let is_identifier = !plain.is_empty()
+        && plain.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && !plain.starts_with(|c: char| c.is_ascii_digit());
+    let name = if is_identifier {
+        plain.to_owned()
+    } else {
+        // No separators of our files in a name.
+        let plain: String = plain
+            .chars()
+            .map(|c| {
+                if c.is_ascii_graphic() && c != ',' && c != '"' {
+                    c
+                } else {
+                    '_'
+                }
+            })
+            .collect();
+        format!("{plain}@{}", place(function))
+    };
+    let number = w.rt.names.number(&name);
+    w.names[slot] = (key.0, key.1, number);
+    number
+}
+
+/// File and offset of a function: the same in every run of the same program.
+fn place(function: EdtFunction) -> String {
+    // SAFETY: `info` is plain data that dladdr fills in.
+    let info = unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(function as *const c_void, &mut info) == 0 || info.dli_fname.is_null() {
+            return "?".to_owned();
+        }
+        info
+    };
+    // SAFETY: dladdr gave a C string.
+    let file = unsafe { CStr::from_ptr(info.dli_fname) }.to_string_lossy();
+    let file = file.rsplit('/').next().unwrap_or("?");
+    format!("{file}+{:#x}", function as usize - info.dli_fbase as usize)
+}

@@ -1,0 +1,203 @@
+//! Where a new task or data block goes: the plan's word, else the program's hint, else where its
+//! creator runs.
+//!
+//! The plan is an automaton over classes. A task carries its state; a child's state is found by the
+//! creator's state and how many tasks that has created, one index into an array, and checked by the
+//! template's number and the number of slots. What does not match is counted, and falls back to
+//! hints, itself and all that it creates.
+
+use std::sync::atomic::Ordering;
+
+use numaloc_task_plan::Plan;
+
+use crate::block::Block;
+use crate::edt::Edt;
+use crate::names::Names;
+use crate::worker::{NO_NODE, Worker};
+
+/// State of a task the plan does not know.
+pub const UNPLANNED: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+struct Edge {
+    name: u32,
+    depc: u32,
+    to: u32,
+    /// Another edge for the same position, or 0.
+    other: u32,
+}
+
+const NO_EDGE: Edge = Edge {
+    name: u32::MAX,
+    depc: 0,
+    to: UNPLANNED,
+    other: 0,
+};
+
+/// A plan as flat arrays.
+pub struct FlatPlan {
+    /// By class: where its edges begin; one more at the end.
+    first_edge: Vec<u32>,
+    edges: Vec<Edge>,
+    first_block: Vec<u32>,
+    block_nodes: Vec<u16>,
+    nodes: Vec<u16>,
+}
+
+impl FlatPlan {
+    /// Flattens a plan, with names as this run numbers them.
+    ///
+    /// # Errors
+    /// A sentence, when the plan is for more nodes than the machine has.
+    pub fn new(plan: &Plan, names: &Names, nodes: usize) -> Result<Self, String> {
+        if plan.nodes > nodes {
+            return Err(format!(
+                "the plan is for a machine of {} nodes, this one has {nodes}",
+                plan.nodes
+            ));
+        }
+        let node = |node: Option<u16>| node.unwrap_or(NO_NODE);
+        let mut flat = Self {
+            first_edge: vec![0],
+            edges: Vec::new(),
+            first_block: vec![0],
+            block_nodes: Vec::new(),
+            nodes: plan.classes.iter().map(|class| node(class.node)).collect(),
+        };
+        let mut others = Vec::new();
+        for class in &plan.classes {
+            let start = flat.edges.len();
+            for child in &class.children {
+                let at = start + child.position as usize;
+                if flat.edges.len() <= at {
+                    flat.edges.resize(at + 1, NO_EDGE);
+                }
+                let edge = Edge {
+                    name: names.number(&child.name),
+                    depc: child.depc,
+                    to: child.class,
+                    other: 0,
+                };
+                if flat.edges[at].name == u32::MAX {
+                    flat.edges[at] = edge;
+                } else {
+                    others.push((at, edge));
+                }
+            }
+            flat.first_edge.push(flat.edges.len() as u32);
+            let start = flat.block_nodes.len();
+            for block in &class.blocks {
+                let at = start + block.position as usize;
+                if flat.block_nodes.len() <= at {
+                    flat.block_nodes.resize(at + 1, NO_NODE);
+                }
+                flat.block_nodes[at] = node(block.node);
+            }
+            flat.first_block.push(flat.block_nodes.len() as u32);
+        }
+        for (at, mut edge) in others {
+            edge.other = flat.edges[at].other;
+            flat.edges[at].other = flat.edges.len() as u32;
+            flat.edges.push(edge);
+        }
+        Ok(flat)
+    }
+
+    /// The state of the child number `position` of a task in state `from`.
+    #[inline]
+    fn step(&self, from: u32, position: u32, name: u32, depc: u32) -> u32 {
+        let Some((&start, &end)) = self
+            .first_edge
+            .get(from as usize)
+            .zip(self.first_edge.get(from as usize + 1))
+        else {
+            return UNPLANNED;
+        };
+        let at = u64::from(start) + u64::from(position);
+        if at >= u64::from(end) {
+            return UNPLANNED;
+        }
+        let mut edge = self.edges[at as usize];
+        loop {
+            if edge.name == name && edge.depc == depc {
+                return edge.to;
+            }
+            if edge.other == 0 {
+                return UNPLANNED;
+            }
+            edge = self.edges[edge.other as usize];
+        }
+    }
+}
+
+/// Sets class and node of a new task.
+#[inline]
+pub fn place_task(w: &mut Worker, parent: *mut Edt, edt: &mut Edt) {
+    edt.class = UNPLANNED;
+    let hinted = if w.rt.config.hints {
+        edt.hinted
+    } else {
+        NO_NODE
+    };
+    let fallback = if hinted == NO_NODE { w.node } else { hinted };
+    edt.node = fallback;
+    if parent.is_null() {
+        edt.class = 0;
+        return;
+    }
+    // SAFETY: the current task is alive and this thread's.
+    let parent = unsafe { &mut *parent };
+    let position = parent.children;
+    parent.children += 1;
+    let Some(plan) = &w.rt.plan else {
+        return;
+    };
+    edt.class = plan.step(parent.class, position, edt.name, edt.depc);
+    if edt.class == UNPLANNED {
+        w.counters.unplanned += 1;
+        return;
+    }
+    let node = plan.nodes[edt.class as usize];
+    if node == NO_NODE {
+        w.counters.no_opinion += 1;
+        return;
+    }
+    w.counters.planned += 1;
+    if edt.hinted != NO_NODE {
+        w.counters.hint_compared += 1;
+        w.counters.hint_agrees += u64::from(edt.hinted == node);
+    }
+    edt.node = node;
+}
+
+/// Whether the plan decided, and the node for the next data block the current task creates.
+pub fn place_block(w: &mut Worker, parent: *mut Edt, hinted: u16) -> (bool, u16) {
+    let hinted = if w.rt.config.hints { hinted } else { NO_NODE };
+    let fallback = if hinted == NO_NODE { w.node } else { hinted };
+    if parent.is_null() {
+        return (false, fallback);
+    }
+    // SAFETY: the current task is alive and this thread's.
+    let parent = unsafe { &mut *parent };
+    let position = parent.blocks;
+    parent.blocks += 1;
+    if let Some(plan) = &w.rt.plan {
+        if let Some(range) = plan
+            .first_block
+            .get(parent.class as usize..)
+            .and_then(|first| first.get(..2))
+        {
+            let at = u64::from(range[0]) + u64::from(position);
+            if at < u64::from(range[1]) && plan.block_nodes[at as usize] != NO_NODE {
+                return (true, plan.block_nodes[at as usize]);
+            }
+        }
+    }
+    (false, fallback)
+}
+
+/// The node a data block is on, as far as the runtime knows.
+pub fn node_of(block: &Block) -> Option<u16> {
+    let node = block.node.load(Ordering::Relaxed);
+    (node != NO_NODE).then_some(node)
+}

@@ -1,0 +1,396 @@
+//! A run of the runtime: start, workers, end.
+
+use std::ffi::c_char;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread::Thread;
+
+use numaloc_task_queues::{Deque, Inbox};
+
+use crate::abi::{EdtFunction, Errno, Guid, Result};
+use crate::arena::Arena;
+use crate::config::{Config, SchedulerKind, Stealing};
+use crate::edt::{self, Edt};
+use crate::machine::Machine;
+use crate::memory::Memory;
+use crate::names::Names;
+use crate::object::{Header, Tag, place_of};
+use crate::plan::FlatPlan;
+use crate::record::Recorder;
+use crate::scheduler::{self, Simulation};
+use crate::stats::Stats;
+use crate::worker::{Counters, NO_NODE, Worker, set_current};
+use crate::{block, names};
+
+/// What other workers see of a worker.
+pub struct Shared {
+    pub(crate) deque: Deque<Edt>,
+    pub(crate) node: u16,
+    pub(crate) thread: OnceLock<Thread>,
+    pub(crate) woken: AtomicBool,
+}
+
+/// A node's part of the scheduler.
+#[derive(Default)]
+pub struct NodeState {
+    pub(crate) inbox: Inbox<Edt>,
+    /// Workers asleep.
+    pub(crate) sleeping: AtomicU32,
+    /// Workers awake and looking for work.
+    pub(crate) searching: AtomicU32,
+}
+
+/// Who sleeps; the slow path of the scheduler.
+#[derive(Default)]
+pub struct Sleepers {
+    pub(crate) by_node: Vec<Vec<usize>>,
+    pub(crate) count: usize,
+}
+
+/// A run.
+pub struct Runtime {
+    pub(crate) config: Config,
+    pub(crate) machine: Machine,
+    pub(crate) arena: Arena,
+    pub(crate) memory: Memory,
+    pub(crate) names: Names,
+    pub(crate) plan: Option<FlatPlan>,
+    pub(crate) recorder: Option<Box<Recorder>>,
+    pub(crate) count_traffic: bool,
+    pub(crate) stealing: Stealing,
+    pub(crate) workers: Vec<Shared>,
+    pub(crate) nodes: Vec<NodeState>,
+    pub(crate) workers_of: Vec<Vec<usize>>,
+    /// Which node's workers serve a node: itself, or the nearest that has workers.
+    pub(crate) served_by: Vec<u16>,
+    pub(crate) sleepers: Mutex<Sleepers>,
+    pub(crate) simulated: bool,
+    pub(crate) shutdown: AtomicBool,
+    pub(crate) stop: AtomicBool,
+    pub(crate) status: AtomicI32,
+    pub(crate) complaints: AtomicU64,
+    pub(crate) next_worker: AtomicUsize,
+    totals: Mutex<Counters>,
+    started: std::time::Instant,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Exit status for the program.
+    pub status: i32,
+    /// What happened.
+    pub stats: Stats,
+}
+
+/// One run at a time in a process.
+static RUNNING: Mutex<()> = Mutex::new(());
+
+impl Runtime {
+    fn new(config: Config) -> std::result::Result<Self, String> {
+        let machine = Machine::new(config.machine.clone());
+        let simulated = !machine.is_real() && !config.threads && config.profile.is_none();
+        let workers = match config.scheduler {
+            SchedulerKind::Single => 1,
+            _ => config.workers.unwrap_or_else(|| machine.pus()),
+        };
+        let names = Names::default();
+        let plan = match &config.plan {
+            Some(folder) => {
+                let plan =
+                    numaloc_task_plan::read_plan(folder).map_err(|error| error.to_string())?;
+                Some(FlatPlan::new(&plan, &names, machine.nodes())?)
+            }
+            None => None,
+        };
+        let recorder = match &config.profile {
+            Some(folder) => Some(Box::new(Recorder::new(folder, &config, &machine)?)),
+            None => None,
+        };
+        let spread = machine.spread(workers);
+        let mut workers_of = vec![Vec::new(); machine.nodes()];
+        for (at, &node) in spread.iter().enumerate() {
+            workers_of[usize::from(node)].push(at);
+        }
+        let served_by = (0..machine.nodes() as u16)
+            .map(|node| {
+                (0..machine.nodes() as u16)
+                    .filter(|&other| !workers_of[usize::from(other)].is_empty())
+                    .min_by(|&a, &b| {
+                        let far = |other| {
+                            if other == node {
+                                0.0
+                            } else {
+                                machine.distance(node, other)
+                            }
+                        };
+                        far(a).total_cmp(&far(b))
+                    })
+                    .unwrap_or(0)
+            })
+            .collect();
+        Ok(Self {
+            arena: Arena::new().map_err(|error| format!("cannot reserve addresses: {error}"))?,
+            memory: Memory::new(config.allocator, &machine),
+            names,
+            count_traffic: config.stats.is_some() || simulated,
+            stealing: config.stealing.unwrap_or(if plan.is_some() {
+                Stealing::Node
+            } else {
+                Stealing::Any
+            }),
+            plan,
+            recorder,
+            workers: spread
+                .iter()
+                .map(|&node| Shared {
+                    deque: Deque::new(256),
+                    node,
+                    thread: OnceLock::new(),
+                    woken: AtomicBool::new(false),
+                })
+                .collect(),
+            nodes: (0..machine.nodes()).map(|_| NodeState::default()).collect(),
+            sleepers: Mutex::new(Sleepers {
+                by_node: vec![Vec::new(); machine.nodes()],
+                count: 0,
+            }),
+            workers_of,
+            served_by,
+            simulated,
+            shutdown: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            status: AtomicI32::new(0),
+            complaints: AtomicU64::new(0),
+            next_worker: AtomicUsize::new(0),
+            totals: Mutex::default(),
+            started: std::time::Instant::now(),
+            machine,
+            config,
+        })
+    }
+
+    /// Memory of the object a GUID leads to; not checked for being that object still.
+    #[inline]
+    pub(crate) fn object(&self, guid: Guid) -> Result<*mut Header> {
+        match place_of(guid) {
+            Some((offset, tag)) if tag == Tag::Object as i64 => self
+                .arena
+                .at(offset)
+                .map(<*mut u8>::cast)
+                .ok_or(Errno::EINVAL),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Whether a GUID leads to something alive.
+    pub(crate) fn is_alive(&self, guid: Guid) -> bool {
+        use crate::object::Kind;
+        self.object(guid).is_ok_and(|header| {
+            // SAFETY: memory of objects is always readable as a header.
+            let header = unsafe { &*header };
+            [Kind::Edt, Kind::Event, Kind::Block, Kind::Template]
+                .iter()
+                .any(|&kind| header.is(kind, guid))
+        })
+    }
+
+    pub(crate) fn add_counters(&self, counters: &Counters) {
+        self.totals
+            .lock()
+            .expect("no panic while locked")
+            .add(counters);
+    }
+
+    /// Says why the run cannot go on or did not end well.
+    pub(crate) fn report(&self, text: &str) {
+        eprintln!("numaloc_ocr: {text}");
+    }
+
+    /// Nothing is ready and nothing runs: the end, or a deadlock.
+    pub(crate) fn quiescent(&self) {
+        if !self.shutdown.load(Ordering::SeqCst) {
+            self.report(
+                "deadlock: no task is ready, none is running, and ocrShutdown was not called",
+            );
+            self.report_stuck(if self.config.checked { 100 } else { 5 });
+            self.status.store(1, Ordering::SeqCst);
+        }
+        self.stop.store(true, Ordering::SeqCst);
+    }
+
+    /// Names tasks that never ran.
+    fn report_stuck(&self, limit: usize) {
+        let stuck: Vec<String> = self
+            .arena
+            .objects()
+            .into_iter()
+            .filter_map(|offset| edt::describe_stuck(self, offset))
+            .take(limit + 1)
+            .collect();
+        for line in stuck.iter().take(limit) {
+            self.report(&format!("  {line}"));
+        }
+        if stuck.len() > limit {
+            self.report("  and more (NUMALOC_OCR_CHECKED=1 lists up to 100)");
+        }
+    }
+}
+
+impl Worker {
+    /// In checked mode: tells the user what the program did wrong, and where.
+    #[cold]
+    pub(crate) fn complain(&self, during: &str, what: impl FnOnce() -> String) {
+        if !self.rt.config.checked {
+            return;
+        }
+        // One broken loop must not fill the disk.
+        if self.rt.complaints.fetch_add(1, Ordering::Relaxed) >= 100 {
+            return;
+        }
+        let task = if self.current.is_null() {
+            "outside any task".to_owned()
+        } else {
+            // SAFETY: the current task is alive.
+            format!(
+                "task {}",
+                self.rt.names.name(unsafe { (*self.current).name })
+            )
+        };
+        self.rt.report(&format!("{task}: {during}: {}", what()));
+    }
+
+    /// Hands a ready task that has its blocks to the scheduler.
+    #[inline]
+    pub(crate) fn schedule(&mut self, edt: *mut Edt) {
+        scheduler::schedule(self, edt);
+    }
+}
+
+/// Creates the first task: data block 0 holds the arguments.
+unsafe fn start_program(w: &mut Worker, function: EdtFunction, arguments: &[&[u8]]) -> Result<()> {
+    let mut contents = vec![arguments.len() as u64];
+    let mut at = (1 + arguments.len()) * 8;
+    for argument in arguments {
+        contents.push(at as u64);
+        at += argument.len() + 1;
+    }
+    let mut bytes: Vec<u8> = contents.iter().flat_map(|n| n.to_ne_bytes()).collect();
+    for argument in arguments {
+        bytes.extend_from_slice(argument);
+        bytes.push(0);
+    }
+    let block = block::create_filled(w, &bytes)?;
+    let name = w.rt.names.number("mainEdt");
+    let template = edt::create_template(w, function, 0, 1, name)?;
+    let new = edt::New {
+        template,
+        paramc: 0,
+        depc: 1,
+        finish: false,
+        hinted: NO_NODE,
+        output: Guid::NULL,
+        want_output: false,
+    };
+    // SAFETY: no parameters, one source.
+    unsafe {
+        let (edt, guid, _) = edt::create(w, &new, ptr::null())?;
+        edt::destroy_template(w, template)?;
+        edt::start(w, edt, guid, &raw const block)
+    }
+}
+
+/// Runs a program from its first task to the end.
+///
+/// # Errors
+/// A sentence, when the settings cannot be had.
+///
+/// # Safety
+/// `function` and every function it makes tasks of keep to `ocr.h`.
+pub unsafe fn run(
+    config: Config,
+    function: EdtFunction,
+    arguments: &[&[u8]],
+) -> std::result::Result<Outcome, String> {
+    let _running = RUNNING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let rt = Box::into_raw(Box::new(Runtime::new(config)?));
+    // SAFETY: lives until the end of this function, after every worker has ended.
+    let reference: &'static Runtime = unsafe { &*rt };
+    // SAFETY: the caller's promise.
+    let result = unsafe { run_in(reference, function, arguments) };
+    // SAFETY: made above; every worker has ended.
+    drop(unsafe { Box::from_raw(rt) });
+    result
+}
+
+unsafe fn run_in(
+    rt: &'static Runtime,
+    function: EdtFunction,
+    arguments: &[&[u8]],
+) -> std::result::Result<Outcome, String> {
+    let mut worker = Worker::new(rt, 0, rt.workers[0].node);
+    let w: *mut Worker = &raw mut *worker;
+    set_current(w);
+    let mut simulation = rt.simulated.then(|| Simulation::new(rt));
+    if let Some(simulation) = &mut simulation {
+        scheduler::set_simulation(simulation);
+    }
+    // SAFETY: this thread's worker; no task runs yet.
+    let started = unsafe { start_program(&mut *w, function, arguments) };
+    if started.is_err() {
+        set_current(ptr::null_mut());
+        return Err("out of memory".to_owned());
+    }
+    // SAFETY: `w` is this thread's worker.
+    unsafe { scheduler::run_all(w, simulation.as_mut()) }?;
+    set_current(ptr::null_mut());
+    scheduler::clear_simulation();
+    let seconds = rt.started.elapsed().as_secs_f64();
+    rt.add_counters(&worker.counters);
+    if rt.config.checked && rt.status.load(Ordering::SeqCst) == 0 {
+        let stuck = rt
+            .arena
+            .objects()
+            .into_iter()
+            .filter_map(|offset| edt::describe_stuck(rt, offset))
+            .count();
+        if stuck > 0 {
+            rt.report(&format!("{stuck} tasks never ran"));
+            rt.report_stuck(20);
+        }
+    }
+    if let Some(recorder) = &rt.recorder {
+        recorder.write(rt)?;
+    }
+    let stats = Stats {
+        counters: *rt.totals.lock().expect("no panic while locked"),
+        seconds,
+        simulated_seconds: simulation.as_ref().map(Simulation::seconds),
+        workers: rt.workers.len(),
+        nodes: rt.machine.nodes(),
+        machine: rt.machine.topology().name().to_owned(),
+        object_bytes: rt.arena.used_bytes() as u64,
+        bindings_refused: rt.memory.refused(),
+        complaints: rt.complaints.load(Ordering::Relaxed),
+    };
+    if let Some(path) = &rt.config.stats {
+        std::fs::write(path, stats.to_json())
+            .map_err(|error| format!("cannot write statistics to {}: {error}", path.display()))?;
+    }
+    Ok(Outcome {
+        status: rt.status.load(Ordering::SeqCst),
+        stats,
+    })
+}
+
+/// Interns a template's name.
+///
+/// # Safety
+/// `name` is null or a C string.
+pub unsafe fn name_number(w: &mut Worker, function: EdtFunction, name: *const c_char) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { names::number_of(w, function, name) }
+}

@@ -1,0 +1,350 @@
+//! Work stealing inside NUMA nodes.
+//!
+//! A ready task goes to the deque of the worker that made it ready if it belongs on that worker's
+//! node, else to its node's inbox. A worker takes its newest task, else the node's inbox, else steals
+//! the oldest of another worker of the node; with `STEAL=any` of another node as the last resort.
+//! Workers that find nothing sleep (futex, through `std::thread::park`), without a timeout: whoever
+//! makes work available wakes one unless one is awake and looking already.
+//!
+//! Why no wake-up is lost: a worker that goes to sleep first says so (`sleeping`), then looks once
+//! more; whoever publishes a task first publishes it, then looks whether somebody sleeps. A SeqCst
+//! fence lies between the two steps on either side, so at least one of them sees the other.
+
+use std::sync::atomic::{Ordering, fence};
+
+use numaloc_task_queues::Steal;
+
+use crate::config::Stealing;
+use crate::edt::{self, Edt};
+use crate::runtime::Runtime;
+use crate::scope;
+use crate::worker::{Worker, set_current};
+
+/// After so many tasks of its own a worker looks into the inbox, so that nothing starves there.
+const INBOX_EVERY: u64 = 64;
+
+/// Rounds of looking before a worker goes to sleep: a few microseconds.
+const ROUNDS: u32 = 4;
+
+/// Takes a ready task.
+#[inline]
+pub fn schedule(w: &mut Worker, edt: *mut Edt) {
+    let rt = w.rt;
+    // SAFETY: ready, so ours until it is pushed.
+    let wanted = unsafe { (*edt).node };
+    let node = if wanted == w.node {
+        wanted
+    } else {
+        rt.served_by[usize::from(wanted)]
+    };
+    if node == w.node {
+        // SAFETY: the deque is this worker's.
+        unsafe { rt.workers[w.index].deque.push(edt) };
+    } else {
+        // SAFETY: alive, and in no other queue.
+        unsafe { rt.nodes[usize::from(node)].inbox.push(edt) };
+    }
+    notify(rt, node);
+}
+
+/// Wakes a worker for work that was just published on `node`, if one sleeps and none is looking.
+#[inline]
+fn notify(rt: &'static Runtime, node: u16) {
+    fence(Ordering::SeqCst);
+    let state = &rt.nodes[usize::from(node)];
+    if state.sleeping.load(Ordering::Relaxed) > 0 {
+        if state.searching.load(Ordering::Relaxed) == 0 {
+            wake(rt, usize::from(node));
+        }
+    } else if rt.stealing == Stealing::Any && rt.nodes.len() > 1 {
+        for (at, state) in rt.nodes.iter().enumerate() {
+            if state.sleeping.load(Ordering::Relaxed) > 0
+                && state.searching.load(Ordering::Relaxed) == 0
+            {
+                wake(rt, at);
+                return;
+            }
+        }
+    }
+}
+
+#[cold]
+fn wake(rt: &'static Runtime, node: usize) {
+    let mut sleepers = rt.sleepers.lock().expect("no panic while locked");
+    let Some(worker) = sleepers.by_node[node].pop() else {
+        return;
+    };
+    sleepers.count -= 1;
+    rt.nodes[node].sleeping.fetch_sub(1, Ordering::SeqCst);
+    // It counts as looking from now on, so that others need not wake more.
+    rt.nodes[node].searching.fetch_add(1, Ordering::SeqCst);
+    drop(sleepers);
+    rt.workers[worker].woken.store(true, Ordering::Release);
+    if let Some(thread) = rt.workers[worker].thread.get() {
+        thread.unpark();
+    }
+}
+
+/// A task for this worker: its own newest, from its node's inbox, or stolen.
+pub fn find_work(w: &mut Worker) -> Option<*mut Edt> {
+    let rt = w.rt;
+    let node = &rt.nodes[usize::from(w.node)];
+    let look_in_inbox_first = w.counters.tasks % INBOX_EVERY == 0 && !node.inbox.is_empty();
+    if !look_in_inbox_first {
+        // SAFETY: the deque is this worker's.
+        if let Some(edt) = unsafe { rt.workers[w.index].deque.pop() } {
+            return Some(edt);
+        }
+    }
+    scope::settle(w);
+    // Settling may have completed a scope and so made something ready.
+    // SAFETY: the deque is this worker's.
+    if let Some(edt) = take_inbox(w).or_else(|| unsafe { rt.workers[w.index].deque.pop() }) {
+        return Some(edt);
+    }
+    steal(w, &rt.workers_of[usize::from(w.node)], false).or_else(|| {
+        if rt.stealing == Stealing::Node || rt.nodes.len() == 1 {
+            return None;
+        }
+        let first = w.random_below(rt.nodes.len());
+        (0..rt.nodes.len()).find_map(|at| {
+            let node = (first + at) % rt.nodes.len();
+            if node == usize::from(w.node) {
+                return None;
+            }
+            steal(w, &rt.workers_of[node], true).or_else(|| {
+                // Work sent to a node whose workers are all busy.
+                let mut found = None;
+                for edt in rt.nodes[node].inbox.take_all() {
+                    if found.is_none() {
+                        found = Some(edt);
+                        w.counters.stolen_far += 1;
+                    } else {
+                        // SAFETY: the deque is this worker's.
+                        unsafe { rt.workers[w.index].deque.push(edt) };
+                    }
+                }
+                found
+            })
+        })
+    })
+}
+
+/// Takes the whole inbox: the oldest to run now, the rest to the own deque, where others can steal it.
+fn take_inbox(w: &mut Worker) -> Option<*mut Edt> {
+    let rt = w.rt;
+    let mut all = rt.nodes[usize::from(w.node)].inbox.take_all();
+    let first = all.next()?;
+    w.counters.inbox += 1;
+    let mut rest: Vec<*mut Edt> = all.collect();
+    w.counters.inbox += rest.len() as u64;
+    if !rest.is_empty() {
+        // The owner's end gives the newest: push the newest first to keep the order of arrival.
+        while let Some(edt) = rest.pop() {
+            // SAFETY: the deque is this worker's.
+            unsafe { rt.workers[w.index].deque.push(edt) };
+        }
+        notify(rt, w.node);
+    }
+    Some(first)
+}
+
+fn steal(w: &mut Worker, victims: &[usize], far: bool) -> Option<*mut Edt> {
+    if victims.is_empty() {
+        return None;
+    }
+    let first = w.random_below(victims.len());
+    let mut again = true;
+    while again {
+        again = false;
+        for at in 0..victims.len() {
+            let victim = victims[(first + at) % victims.len()];
+            if victim == w.index {
+                continue;
+            }
+            match w.rt.workers[victim].deque.steal() {
+                Steal::Success(edt) => {
+                    if far {
+                        w.counters.stolen_far += 1;
+                    } else {
+                        w.counters.stolen += 1;
+                    }
+                    return Some(edt);
+                }
+                Steal::Retry => again = true,
+                Steal::Empty => {}
+            }
+        }
+    }
+    None
+}
+
+/// # Safety
+/// `w` is this thread's worker and no reference to it is in use.
+unsafe fn work(w: *mut Worker) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let rt = (*w).rt;
+        loop {
+            while let Some(edt) = find_work(&mut *w) {
+                edt::execute(w, edt);
+            }
+            match look_or_sleep(&mut *w) {
+                Some(edt) => edt::execute(w, edt),
+                None if rt.stop.load(Ordering::SeqCst) => return,
+                None => {}
+            }
+        }
+    }
+}
+
+/// Looks a little longer, then sleeps until woken. Gives a task if it found one.
+fn look_or_sleep(w: &mut Worker) -> Option<*mut Edt> {
+    let rt = w.rt;
+    let node = &rt.nodes[usize::from(w.node)];
+    node.searching.fetch_add(1, Ordering::SeqCst);
+    loop {
+        for round in 0..ROUNDS {
+            for _ in 0..(8 << round) {
+                std::hint::spin_loop();
+            }
+            if let Some(edt) = find_work(w) {
+                found(w);
+                return Some(edt);
+            }
+        }
+        // Say that we sleep, stop saying that we look, and look once more.
+        {
+            let mut sleepers = rt.sleepers.lock().expect("no panic while locked");
+            sleepers.by_node[usize::from(w.node)].push(w.index);
+            sleepers.count += 1;
+            node.sleeping.fetch_add(1, Ordering::SeqCst);
+            node.searching.fetch_sub(1, Ordering::SeqCst);
+        }
+        fence(Ordering::SeqCst);
+        if let Some(edt) = find_work(w) {
+            if rise(w) {
+                node.searching.fetch_add(1, Ordering::SeqCst);
+            }
+            found(w);
+            return Some(edt);
+        }
+        let last = {
+            let sleepers = rt.sleepers.lock().expect("no panic while locked");
+            sleepers.count == rt.workers.len() && nothing_left(rt)
+        };
+        if last {
+            rt.quiescent();
+        }
+        if rt.stop.load(Ordering::SeqCst) {
+            for worker in &rt.workers {
+                worker.woken.store(true, Ordering::Release);
+                if let Some(thread) = worker.thread.get() {
+                    thread.unpark();
+                }
+            }
+            return None;
+        }
+        while !rt.workers[w.index].woken.swap(false, Ordering::Acquire) {
+            std::thread::park();
+        }
+        if rt.stop.load(Ordering::SeqCst) {
+            return None;
+        }
+        // Whoever woke us has counted us as looking.
+    }
+}
+
+/// Takes this worker off the list of sleepers. False: somebody is waking it already, and counts it as
+/// looking.
+fn rise(w: &Worker) -> bool {
+    let rt = w.rt;
+    let node = usize::from(w.node);
+    let mut sleepers = rt.sleepers.lock().expect("no panic while locked");
+    let Some(at) = sleepers.by_node[node].iter().position(|&i| i == w.index) else {
+        drop(sleepers);
+        // The waker sets this right after it took us off the list.
+        while !rt.workers[w.index].woken.swap(false, Ordering::Acquire) {
+            std::hint::spin_loop();
+        }
+        return false;
+    };
+    sleepers.by_node[node].swap_remove(at);
+    sleepers.count -= 1;
+    rt.nodes[node].sleeping.fetch_sub(1, Ordering::SeqCst);
+    true
+}
+
+/// This worker stops looking because it has a task. If it was the last one looking and there is more,
+/// it wakes another, so that those who publish need not.
+fn found(w: &Worker) {
+    let rt = w.rt;
+    let node = &rt.nodes[usize::from(w.node)];
+    if node.searching.fetch_sub(1, Ordering::SeqCst) == 1 {
+        let more = !node.inbox.is_empty()
+            || rt.workers_of[usize::from(w.node)]
+                .iter()
+                .any(|&other| !rt.workers[other].deque.is_empty());
+        if more {
+            notify(rt, w.node);
+        }
+    }
+}
+
+fn nothing_left(rt: &Runtime) -> bool {
+    rt.nodes.iter().all(|node| node.inbox.is_empty())
+        && rt.workers.iter().all(|worker| worker.deque.is_empty())
+}
+
+/// Pins the calling thread to the PUs of its node, where there is more than one.
+fn pin(rt: &Runtime, node: u16) {
+    if rt.machine.bindable_nodes().is_none() {
+        return;
+    }
+    // SAFETY: a set on the stack, its size told.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        for pu in rt.machine.pus_of(usize::from(node)) {
+            if (pu as usize) < 8 * size_of::<libc::cpu_set_t>() {
+                libc::CPU_SET(pu as usize, &mut set);
+            }
+        }
+        // Refused (a sandbox, say): the worker runs unpinned, which is slower but not wrong.
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
+    }
+}
+
+/// # Safety
+/// `w` is this thread's worker 0 and no reference to it is in use.
+pub unsafe fn run_all(w: *mut Worker) {
+    // SAFETY: as the caller promises.
+    let rt = unsafe { (*w).rt };
+    std::thread::scope(|threads| {
+        for index in 1..rt.workers.len() {
+            let started = std::thread::Builder::new()
+                .name(format!("ocr-{index}"))
+                .stack_size(8 << 20)
+                .spawn_scoped(threads, move || {
+                    let node = rt.workers[index].node;
+                    pin(rt, node);
+                    let mut worker = Worker::new(rt, index, node);
+                    let w: *mut Worker = &raw mut *worker;
+                    set_current(w);
+                    let _ = rt.workers[index].thread.set(std::thread::current());
+                    // SAFETY: this thread's worker.
+                    unsafe { work(w) };
+                    set_current(std::ptr::null_mut());
+                    rt.add_counters(&worker.counters);
+                });
+            if let Err(error) = started {
+                rt.report(&format!("cannot start worker {index}: {error}"));
+                // The run could never become quiescent with a worker missing.
+                std::process::exit(1);
+            }
+        }
+        pin(rt, rt.workers[0].node);
+        let _ = rt.workers[0].thread.set(std::thread::current());
+        // SAFETY: as the caller promises.
+        unsafe { work(w) };
+    });
+}

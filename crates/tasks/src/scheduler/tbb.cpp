@@ -1,0 +1,32 @@
+// The few lines of C++ between the runtime and oneTBB. One task group and one arena for a run.
+#include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/task_arena.h>
+#include <oneapi/tbb/task_group.h>
+
+#include <memory>
+
+namespace {
+std::unique_ptr<oneapi::tbb::task_group> group;
+std::unique_ptr<oneapi::tbb::task_group> &the_group() {
+    if (!group) group = std::make_unique<oneapi::tbb::task_group>();
+    return group;
+}
+}  // namespace
+
+extern "C" {
+
+// Runs `body(argument)` in an arena of so many threads, which stays until it returns.
+void numaloc_tbb_run(int workers, void (*body)(void *), void *argument) {
+    oneapi::tbb::global_control limit(oneapi::tbb::global_control::max_allowed_parallelism, workers);
+    oneapi::tbb::task_arena arena(workers);
+    arena.execute([=] { body(argument); });
+    group.reset();
+}
+
+void numaloc_tbb_spawn(void (*body)(void *), void *argument) {
+    the_group()->run([=] { body(argument); });
+}
+
+void numaloc_tbb_wait() { the_group()->wait(); }
+
+}

@@ -1,0 +1,98 @@
+//! Finish scopes: everything a FINISH task creates, directly or further down, counts in its scope; when
+//! all of it is done the task's output event fires.
+//!
+//! Counting goes through the credits of [`numaloc_task_queues::Latch`]. A worker holds credits of one
+//! scope at a time and returns them when it turns to a task of another scope, or finds its own queue
+//! empty, so a scope that is done is noticed at the latest when its workers run dry.
+
+use std::ptr;
+
+use numaloc_task_queues::Latch;
+
+use crate::abi::{Errno, Guid, Result};
+use crate::event;
+use crate::object::{Header, Kind};
+use crate::worker::Worker;
+
+/// A finish scope.
+#[repr(C)]
+pub struct Scope {
+    header: Header,
+    // The free list's link lies here between two lives.
+    _link: usize,
+    latch: Latch,
+    parent: *mut Scope,
+    /// Fires when the scope is done; may be null.
+    pub(crate) output: Guid,
+}
+
+/// Opens a scope for a FINISH task that itself counts in `parent`; it holds the first credit.
+pub fn open(w: &mut Worker, parent: *mut Scope, output: Guid) -> Result<*mut Scope> {
+    let scope: *mut Scope =
+        w.rt.arena
+            .allocate(&mut w.lists, size_of::<Scope>())
+            .ok_or(Errno::ENOMEM)?
+            .cast();
+    // SAFETY: fresh memory of that size; the header stays.
+    unsafe {
+        (*scope).header.begin(Kind::Scope);
+        ptr::addr_of_mut!((*scope).latch).write(Latch::new(1));
+        (*scope).parent = parent;
+        (*scope).output = output;
+    }
+    Ok(scope)
+}
+
+/// Counts a new task in `scope` (null: in none). The caller runs in that scope, or is it.
+#[inline]
+pub fn enter(w: &mut Worker, scope: *mut Scope) {
+    if !scope.is_null() {
+        turn_to(w, scope);
+        // SAFETY: a scope lives while a task of it does.
+        w.credits.spend(unsafe { &(*scope).latch });
+    }
+}
+
+/// A task of `scope` (null: of none) is done.
+#[inline]
+pub fn leave(w: &mut Worker, scope: *mut Scope) {
+    if !scope.is_null() {
+        turn_to(w, scope);
+        // SAFETY: the leaving task's credit keeps it alive.
+        w.credits.regain(unsafe { &(*scope).latch });
+    }
+}
+
+#[inline]
+fn turn_to(w: &mut Worker, scope: *mut Scope) {
+    while w.scope != scope {
+        if w.scope.is_null() {
+            w.scope = scope;
+        } else {
+            settle(w);
+        }
+    }
+}
+
+/// Returns the credits at hand; completes the scope (and those around it) if they were the last.
+pub fn settle(w: &mut Worker) {
+    while !w.scope.is_null() {
+        let scope = std::mem::replace(&mut w.scope, ptr::null_mut());
+        // SAFETY: credits at hand keep it alive.
+        if !w.credits.settle(unsafe { &(*scope).latch }) {
+            return;
+        }
+        // SAFETY: the last credit is ours, so is the scope.
+        let (parent, output) = unsafe { ((*scope).parent, (*scope).output) };
+        // SAFETY: as above; nobody has a GUID of it.
+        unsafe { w.rt.arena.release(&mut w.lists, scope.cast()) };
+        if !parent.is_null() {
+            w.scope = parent;
+            // SAFETY: the FINISH task's own credit keeps its parent scope alive.
+            w.credits.regain(unsafe { &(*parent).latch });
+        }
+        if !output.is_null() {
+            event::satisfy_quietly(w, output, Guid::NULL, 0);
+        }
+    }
+}
