@@ -15,7 +15,7 @@ fn main() {
             "openmpi",
             &["openmpi.c", "openmpi_persistent.c", "rank_file.c"],
         ),
-        ("mpich", &["mpich.c", "rank_file.c"]),
+        ("mpich", &["mpich.c", "collective_model.c", "rank_file.c"]),
     ];
     for (library, sources) in libraries {
         let status = Command::new(&compiler)

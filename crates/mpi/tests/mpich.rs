@@ -1,0 +1,249 @@
+//! The tracer against MPICH: the workloads' patterns come out as their headers say, from C and from
+//! all three Fortran bindings; collectives are modelled as the standard algorithms have it.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use numaloc_mpi::rank_file::Kind;
+use numaloc_mpi::shims::MpiLibrary::Mpich;
+use support::{of_kind, root, trace_ok, words, workload};
+
+type Cells = BTreeMap<(u32, u32), (u64, u64)>;
+
+fn traced(name: &str, ranks: u32, arguments: &[&str]) -> support::Counts {
+    let mut argv = vec![workload(Mpich, name).into()];
+    argv.extend(words(arguments));
+    trace_ok(Mpich, ranks, &argv, &[]).counts
+}
+
+#[test]
+fn point_to_point_patterns_are_exact() {
+    // The same sums as in open_mpi.rs, from the headers of the workloads.
+    let ring: Cells = (0..4).map(|r| ((r, (r + 1) % 4), (50, 400_000))).collect();
+    assert_eq!(of_kind(&traced("ring", 4, &[]), Kind::PointToPoint), ring);
+    // 4 ranks: 2 rows x 2 columns; the neighbours above and below are one rank, so are left and right: 2
+    // messages each per iteration. 7 iterations of 100 doubles: 14 messages, 11200 bytes.
+    let halo: Cells = (0..4)
+        .flat_map(|r| [((r, r ^ 1), (14, 11_200)), ((r, r ^ 2), (14, 11_200))])
+        .collect();
+    assert_eq!(
+        of_kind(&traced("halo2d", 4, &["100", "7"]), Kind::PointToPoint),
+        halo
+    );
+    let pairs: Cells = (0..8)
+        .flat_map(|r| [((r, r ^ 1), (50, 400_000)), ((r, 7 - r), (50, 400_000))])
+        .collect();
+    assert_eq!(of_kind(&traced("pairs", 8, &[]), Kind::PointToPoint), pairs);
+    let tree: Cells = (1..7)
+        .flat_map(|c| {
+            [
+                ((c, (c - 1) / 2), (50, 40_000)),
+                (((c - 1) / 2, c), (50, 40_000)),
+            ]
+        })
+        .collect();
+    assert_eq!(of_kind(&traced("tree", 7, &[]), Kind::PointToPoint), tree);
+}
+
+#[test]
+fn every_way_to_send_counts_in_world_ranks() {
+    // See workloads/mpi/kinds.c.
+    let counts = traced("kinds", 4, &[]);
+    let to = |step: u32, amount| {
+        (0..4)
+            .map(|w| ((w, (w + step) % 4), amount))
+            .collect::<Cells>()
+    };
+    assert_eq!(of_kind(&counts, Kind::PointToPoint), to(3, (6, 210)));
+    assert_eq!(of_kind(&counts, Kind::Persistent), to(3, (2, 140)));
+    assert_eq!(of_kind(&counts, Kind::Put), to(3, (2, 176)));
+    assert_eq!(of_kind(&counts, Kind::Get), to(2, (1, 100)));
+}
+
+#[test]
+fn fortran_programs_are_seen_through_all_three_bindings() {
+    let ring: Cells = (0..4).map(|r| ((r, (r + 1) % 4), (30, 120_000))).collect();
+    assert_eq!(
+        of_kind(&traced("ring_mpif", 4, &[]), Kind::PointToPoint),
+        ring
+    );
+    let halo: Cells = (0..3)
+        .flat_map(|r| [((r, r + 1), (25, 40_000)), ((r + 1, r), (25, 40_000))])
+        .collect();
+    let counts = traced("halo_module", 4, &[]);
+    assert_eq!(of_kind(&counts, Kind::PointToPoint), halo);
+    // Allreduce of 8 bytes on 4 ranks, recursive doubling: partners r^1 and r^2.
+    let sum: Cells = (0..4)
+        .flat_map(|r| [((r, r ^ 1), (1, 8)), ((r, r ^ 2), (1, 8))])
+        .collect();
+    assert_eq!(of_kind(&counts, Kind::Modelled), sum);
+    let counts = traced("transpose_f08", 4, &[]);
+    let token: Cells = (0..4).map(|r| ((r, (r + 1) % 4), (1, 512))).collect();
+    assert_eq!(of_kind(&counts, Kind::PointToPoint), token);
+    // 5 times 1000 doubles to every other rank.
+    let all: Cells = (0..4)
+        .flat_map(|s| {
+            (0..4)
+                .filter(move |&d| d != s)
+                .map(move |d| ((s, d), (5, 40_000)))
+        })
+        .collect();
+    assert_eq!(of_kind(&counts, Kind::Modelled), all);
+}
+
+#[test]
+fn bucket_sort_and_transpose_model_one_message_per_pair() {
+    // bucket_sort, 4 ranks: Alltoall of one int (4 ranks: no bundling below 8) and Alltoallv of 4000 keys,
+    // 10 times: 20 messages, 10 * (4 + 16000) = 160040 bytes.
+    let every = |n: u32, amount| {
+        (0..n)
+            .flat_map(|s| {
+                (0..n)
+                    .filter(move |&d| d != s)
+                    .map(move |d| ((s, d), amount))
+            })
+            .collect::<Cells>()
+    };
+    let counts = traced("bucket_sort", 4, &[]);
+    assert_eq!(of_kind(&counts, Kind::Modelled), every(4, (20, 160_040)));
+    let counts = traced("transpose", 6, &[]);
+    assert_eq!(of_kind(&counts, Kind::Modelled), every(6, (10, 80_000)));
+}
+
+/// Messages of a modelled collective, from the C source by way of a small program.
+fn model(
+    driver: &std::path::Path,
+    what: &str,
+    size: u32,
+    root: u32,
+    bytes: u64,
+) -> Vec<(u32, u32, u64)> {
+    let output = Command::new(driver)
+        .args([
+            what,
+            &size.to_string(),
+            &root.to_string(),
+            &bytes.to_string(),
+        ])
+        .output()
+        .expect("driver runs");
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines = text.lines().map(|line| {
+        let f: Vec<u64> = line.split(' ').map(|w| w.parse().unwrap()).collect();
+        (f[0] as u32, f[1] as u32, f[2])
+    });
+    lines.collect()
+}
+
+/// Laws that hold for each collective whatever its algorithm: everyone ends with the data it is owed.
+#[test]
+fn modelled_collectives_move_what_they_must() {
+    let folder = tempfile::tempdir().unwrap();
+    let driver = folder.path().join("driver");
+    let shims = root().join("shims/mpi");
+    let status = Command::new("cc")
+        .args(["-std=gnu11", "-O1", "-Wall", "-Werror", "-I"])
+        .arg(&shims)
+        .arg("-o")
+        .arg(&driver)
+        .arg(shims.join("collective_model_driver.c"))
+        .arg(shims.join("collective_model.c"))
+        .status()
+        .unwrap();
+    assert!(status.success());
+    for size in [1_u32, 2, 3, 4, 5, 7, 8, 9, 12, 16] {
+        for (root, bytes) in [(0, 64), (size - 1, 100_000), (size / 2, 7000)] {
+            let case = format!("{size} ranks, root {root}, {bytes} bytes");
+            let n = u64::from(size);
+            let flows = |what: &str| {
+                let messages = model(&driver, what, size, root, bytes);
+                let mut sums = vec![(0_u64, 0_u64); size as usize]; // in, out
+                for &(src, dst, amount) in &messages {
+                    assert!(src != dst && dst < size, "{what}, {case}");
+                    sums[src as usize].1 += amount;
+                    sums[dst as usize].0 += amount;
+                }
+                (messages, sums)
+            };
+            let (messages, _) = flows("barrier");
+            let rounds = (n as f64).log2().ceil() as usize;
+            assert_eq!(messages.len(), size as usize * rounds, "{case}");
+            for (what, others_pay) in [("gather", true), ("scatter", false)] {
+                let (_, sums) = flows(what);
+                for (r, &(into, out)) in sums.iter().enumerate() {
+                    let (more, less) = if others_pay { (out, into) } else { (into, out) };
+                    if r as u32 == root {
+                        assert_eq!((less, more), ((n - 1) * bytes, 0), "{what}, {case}");
+                    } else {
+                        assert_eq!(more, less + bytes, "{what}, {case}, rank {r}");
+                    }
+                }
+            }
+            for what in ["bcast", "allreduce", "reduce"] {
+                let (_, sums) = flows(what);
+                for (r, &(into, out)) in sums.iter().enumerate() {
+                    let is_root = r as u32 == root;
+                    if what == "bcast" && !is_root || what == "allreduce" && size > 1 {
+                        // Rabenseifner's halves: (n-1)/n of the data comes in twice.
+                        assert!(
+                            into >= bytes - bytes / n - n,
+                            "{what}, {case}, rank {r}: {into}"
+                        );
+                    }
+                    if what == "reduce" && !is_root {
+                        assert!(out > 0, "{what}, {case}, rank {r}");
+                    }
+                }
+                if what == "reduce" && size > 1 {
+                    assert!(
+                        sums[root as usize].0 >= bytes - bytes / n - n,
+                        "{what}, {case}"
+                    );
+                }
+            }
+            let (messages, sums) = flows("allgather");
+            assert!(
+                sums.iter().all(|s| s.0 == (n - 1) * bytes),
+                "{case}: {messages:?}"
+            );
+            let (_, sums) = flows("alltoall");
+            assert!(
+                sums.iter().all(|s| s.0 == s.1 && s.0 >= (n - 1) * bytes),
+                "{case}"
+            );
+        }
+    }
+}
+
+#[test]
+fn prototypes_are_those_of_mpi_h() {
+    // The shim declares MPICH's binary interface itself; the real header must agree with every line.
+    let include = Command::new("mpicc.mpich")
+        .arg("-show")
+        .output()
+        .expect("mpicc.mpich");
+    let include = String::from_utf8(include.stdout).unwrap();
+    let flags = include
+        .split_whitespace()
+        .filter(|word| word.starts_with("-I"));
+    let output = Command::new("cc")
+        .args([
+            "-std=gnu11",
+            "-Wall",
+            "-Werror",
+            "-fsyntax-only",
+            "-DNUMALOC_CHECK_AGAINST_MPI_H",
+        ])
+        .args(flags)
+        .arg(root().join("shims/mpi/mpich.c"))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
