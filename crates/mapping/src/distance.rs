@@ -159,6 +159,14 @@ impl<'a> Distances<'a> {
         }
     }
 
+    /// The codes, when they say all there is to say.
+    pub(crate) fn codes(&self) -> Option<&Codes> {
+        match &self.form {
+            Form::Codes(codes) => Some(codes),
+            _ => None,
+        }
+    }
+
     /// Both directions of a pair averaged: a measured node matrix need not be symmetric, but
     /// communication goes both ways.
     #[inline]

@@ -5,6 +5,7 @@ use crate::policy::MappingPolicy;
 pub mod balance;
 pub mod compact;
 pub mod deloc;
+pub mod numaloc;
 pub mod packed;
 pub mod random;
 pub mod scatter;
@@ -23,7 +24,11 @@ pub static REGISTRY: &[&dyn MappingPolicy] = &[
     &deloc::DeLoc {
         volume: deloc::Volume::Run,
     },
+    &numaloc::Numaloc { balance: 1.0 },
 ];
+
+/// Name of the policy used where none is named.
+pub const DEFAULT_POLICY: &str = "numaloc";
 
 /// Other names of policies, as papers use them: `(alias, name)`.
 pub const ALIASES: &[(&str, &str)] = &[

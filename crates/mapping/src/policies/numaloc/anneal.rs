@@ -1,0 +1,260 @@
+//! Refinement: annealed swaps and moves on the true distances, with incremental gains.
+//!
+//! A state seats tasks: a PU of capacity c has c seats, an empty seat holds no task, so a move is a swap
+//! with nobody. A proposal takes a random task towards a random partner of its: to a seat in a block of
+//! the machine (core, cache, node, host) that the partner is in and the task is not. How much J changes
+//! is added up over the neighbours of both ([`Rows`]), or, where tasks have many, read from tables
+//! kept up to date with every accepted swap ([`super::tables`]).
+
+use fastrand::Rng;
+
+/// In a seat: no task.
+pub(super) const NOBODY: u32 = u32::MAX;
+
+/// Temperature steps of one annealing.
+const STEPS: usize = 128;
+
+/// The parts of a problem every search needs, in flat arrays.
+pub(super) struct Problem<'a> {
+    /// Communication, compressed rows, both directions of every pair.
+    pub start: Vec<u32>,
+    pub to: Vec<u32>,
+    pub weight: Vec<f64>,
+    /// PU of every seat, ascending.
+    pub seat_pu: Vec<u32>,
+    pub metric: Metric<'a>,
+    /// By level, deepest first, and seat: where the block around the seat starts and ends.
+    pub blocks: Vec<Vec<(u32, u32)>>,
+    /// Position of the NUMA node of every seat.
+    pub seat_node: Vec<u32>,
+}
+
+/// Distances by the number kept for every task: a code of its PU, or the PU itself.
+pub(super) enum Metric<'a> {
+    Codes { code: &'a [u32], by_bit: [f64; 33] },
+    Any(&'a crate::Distances<'a>),
+}
+
+impl Metric<'_> {
+    #[inline]
+    fn place(&self, pu: u32) -> u32 {
+        match self {
+            Self::Codes { code, .. } => code[pu as usize],
+            Self::Any(_) => pu,
+        }
+    }
+
+    #[inline]
+    pub(super) fn distance(&self, a: u32, b: u32) -> f64 {
+        match self {
+            Self::Codes { by_bit, .. } => by_bit[(32 - (a ^ b).leading_zeros()) as usize],
+            Self::Any(distances) => distances.mean(a as usize, b as usize),
+        }
+    }
+}
+
+/// Who sits where.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Seating {
+    pub task_at: Vec<u32>,
+    pub seat_of: Vec<u32>,
+}
+
+/// How long and how warm.
+#[derive(Clone, Copy)]
+pub(super) struct Schedule {
+    pub proposals: usize,
+    pub hot: f64,
+    pub cold: f64,
+}
+
+/// A cost besides J that depends on which node a task is on.
+pub(super) trait Side {
+    /// Change when `u` goes from seat `su` to `sv` and `v` (or nobody) back.
+    fn delta(&self, u: u32, v: u32, su: u32, sv: u32) -> f64;
+    /// The swap is done.
+    fn apply(&mut self, u: u32, v: u32, su: u32, sv: u32);
+}
+
+/// J alone.
+impl Side for () {
+    #[inline]
+    fn delta(&self, _: u32, _: u32, _: u32, _: u32) -> f64 {
+        0.0
+    }
+    #[inline]
+    fn apply(&mut self, _: u32, _: u32, _: u32, _: u32) {}
+}
+
+/// How the change of J is found.
+pub(super) trait Gains {
+    /// Change of J when `u` and `v` (or nobody) swap seats `su` and `sv`.
+    fn delta(&self, u: u32, v: u32, su: u32, sv: u32) -> f64;
+    /// The swap is done.
+    fn apply(&mut self, u: u32, v: u32, su: u32, sv: u32);
+}
+
+/// Gains added up over the rows of both tasks: O(degree) to ask, O(1) to apply.
+pub(super) struct Rows<'a> {
+    problem: &'a Problem<'a>,
+    place: Vec<u32>,
+}
+
+impl<'a> Rows<'a> {
+    pub(super) fn new(problem: &'a Problem<'a>, seating: &Seating) -> Self {
+        Self {
+            problem,
+            place: seating.seat_of.iter().map(|&s| problem.place(s)).collect(),
+        }
+    }
+
+    #[inline]
+    fn half(&self, task: u32, from: u32, to: u32, other: u32) -> f64 {
+        let problem = self.problem;
+        let row = problem.start[task as usize] as usize..problem.start[task as usize + 1] as usize;
+        let mut sum = 0.0;
+        for (&t, &w) in problem.to[row.clone()].iter().zip(&problem.weight[row]) {
+            if t != other {
+                let there = self.place[t as usize];
+                let metric = &problem.metric;
+                sum += w * (metric.distance(to, there) - metric.distance(from, there));
+            }
+        }
+        sum
+    }
+}
+
+impl Gains for Rows<'_> {
+    #[inline]
+    fn delta(&self, u: u32, v: u32, su: u32, sv: u32) -> f64 {
+        let (from, to) = (self.problem.place(su), self.problem.place(sv));
+        let mut delta = self.half(u, from, to, v);
+        if v != NOBODY {
+            delta += self.half(v, to, from, u);
+        }
+        delta
+    }
+
+    #[inline]
+    fn apply(&mut self, u: u32, v: u32, su: u32, sv: u32) {
+        self.place[u as usize] = self.problem.place(sv);
+        if v != NOBODY {
+            self.place[v as usize] = self.problem.place(su);
+        }
+    }
+}
+
+impl Problem<'_> {
+    #[inline]
+    pub(super) fn place(&self, seat: u32) -> u32 {
+        self.metric.place(self.seat_pu[seat as usize])
+    }
+
+    pub(super) fn tasks(&self) -> usize {
+        self.start.len() - 1
+    }
+
+    /// J from scratch.
+    pub(super) fn cost(&self, seating: &Seating) -> f64 {
+        let place: Vec<u32> = seating.seat_of.iter().map(|&s| self.place(s)).collect();
+        let mut sum = 0.0;
+        for t in 0..self.tasks() {
+            for at in self.start[t] as usize..self.start[t + 1] as usize {
+                let other = place[self.to[at] as usize];
+                sum += self.weight[at] * self.metric.distance(place[t], other);
+            }
+        }
+        sum / 2.0
+    }
+
+    /// The mean cost of a stored cell: the natural unit of temperatures.
+    pub(super) fn unit(&self, cost: f64) -> f64 {
+        cost / self.to.len().max(1) as f64
+    }
+
+    /// Anneals in place, from `hot` to `cold` times the unit; a schedule that is cold from the start
+    /// only ever improves. Returns accepted swaps.
+    pub(super) fn anneal(
+        &self,
+        seating: &mut Seating,
+        gains: &mut impl Gains,
+        side: &mut impl Side,
+        schedule: Schedule,
+        rng: &mut Rng,
+    ) -> usize {
+        if self.tasks() < 2 || self.to.is_empty() {
+            return 0;
+        }
+        // -ln of evenly spaced chances: a logarithm a proposal would cost more than most gains.
+        let chance: Vec<f64> = (0..1024)
+            .map(|i| -((f64::from(i) + 0.5) / 1024.0).ln())
+            .collect();
+        let mut accepted = 0;
+        for step in 0..STEPS {
+            let share = step as f64 / (STEPS - 1) as f64;
+            let temperature = match schedule.hot > 0.0 {
+                true => schedule.hot * (schedule.cold / schedule.hot).powf(share),
+                false => 0.0,
+            };
+            for _ in 0..schedule.proposals.div_ceil(STEPS) {
+                let Some((u, v, su, sv)) = self.propose(seating, rng) else {
+                    continue;
+                };
+                let limit = temperature * chance[rng.usize(0..1024)];
+                let delta = gains.delta(u, v, su, sv) + side.delta(u, v, su, sv);
+                // At zero temperature ties are refused, else the search would drift for ever.
+                if delta < limit {
+                    gains.apply(u, v, su, sv);
+                    side.apply(u, v, su, sv);
+                    seating.swap(u, v, su, sv);
+                    accepted += 1;
+                }
+            }
+        }
+        accepted
+    }
+
+    /// A task, who is where it should go, and both seats.
+    #[inline]
+    fn propose(&self, seating: &Seating, rng: &mut Rng) -> Option<(u32, u32, u32, u32)> {
+        let u = rng.u32(0..self.tasks() as u32);
+        let first = self.start[u as usize];
+        let degree = self.start[u as usize + 1] - first;
+        let su = seating.seat_of[u as usize];
+        if degree == 0 {
+            return None;
+        }
+        let partner = self.to[(first + rng.u32(0..degree)) as usize];
+        let sp = seating.seat_of[partner as usize];
+        let mut apart = 0;
+        while apart < self.blocks.len() {
+            let (from, to) = self.blocks[apart][sp as usize];
+            if su >= from && su < to {
+                break;
+            }
+            apart += 1;
+        }
+        let (from, to) = match apart {
+            0 if self.blocks.is_empty() => (0, self.seat_pu.len() as u32),
+            0 => return None,
+            1 => self.blocks[0][sp as usize],
+            _ => self.blocks[rng.usize(0..apart)][sp as usize],
+        };
+        let sv = rng.u32(from..to);
+        let v = seating.task_at[sv as usize];
+        (v != partner && sv != su).then_some((u, v, su, sv))
+    }
+}
+
+impl Seating {
+    /// `u` goes from seat `su` to `sv`, `v` (or nobody) back.
+    #[inline]
+    pub(super) fn swap(&mut self, u: u32, v: u32, su: u32, sv: u32) {
+        self.seat_of[u as usize] = sv;
+        self.task_at[sv as usize] = u;
+        self.task_at[su as usize] = v;
+        if v != NOBODY {
+            self.seat_of[v as usize] = su;
+        }
+    }
+}

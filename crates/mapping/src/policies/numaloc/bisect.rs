@@ -1,0 +1,446 @@
+//! Construction: recursive multilevel bisection down the machine's tree, to exact sizes.
+//!
+//! The tasks of an object are split over its children, halving the list of children again and again,
+//! so that every child gets exactly its seats. A split coarsens by heavy-edge matching, grows a half
+//! from a few random seeds on the coarsest graph, and refines with Fiduccia-Mattheyses moves on the
+//! way back. Distances play no part: in a tree, all that matters about a split is what it cuts.
+
+use fastrand::Rng;
+use std::collections::BinaryHeap;
+
+/// A vertex-weighted graph of one subproblem.
+pub(super) struct Graph {
+    start: Vec<u32>,
+    to: Vec<u32>,
+    weight: Vec<f64>,
+    size: Vec<u32>,
+}
+
+/// Coarsening stops here.
+const COARSEST: usize = 32;
+/// Seeds tried on the coarsest graph.
+const TRIES: usize = 6;
+/// Moves without improvement after which a pass gives up, at least.
+const PATIENCE: usize = 40;
+const PASSES: usize = 4;
+
+impl Graph {
+    pub(super) fn new(tasks: &crate::TaskGraph) -> Self {
+        let n = tasks.tasks();
+        let mut graph = Self {
+            start: Vec::with_capacity(n + 1),
+            to: Vec::with_capacity(tasks.stored_cells()),
+            weight: Vec::with_capacity(tasks.stored_cells()),
+            size: vec![1; n],
+        };
+        graph.start.push(0);
+        for task in 0..n {
+            let (to, weight) = tasks.neighbours(task);
+            graph.to.extend_from_slice(to);
+            graph.weight.extend_from_slice(weight);
+            graph.start.push(graph.to.len() as u32);
+        }
+        graph
+    }
+
+    fn len(&self) -> usize {
+        self.size.len()
+    }
+
+    fn row(&self, v: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
+        let range = self.start[v] as usize..self.start[v + 1] as usize;
+        self.to[range.clone()]
+            .iter()
+            .zip(&self.weight[range])
+            .map(|(&t, &w)| (t as usize, w))
+    }
+
+    /// The two induced subgraphs, and for each its vertices in this graph.
+    fn halves(&self, side: &[bool]) -> [(Self, Vec<u32>); 2] {
+        let mut local = vec![0u32; self.len()];
+        let mut members = [Vec::new(), Vec::new()];
+        for v in 0..self.len() {
+            let half = &mut members[usize::from(side[v])];
+            local[v] = half.len() as u32;
+            half.push(v as u32);
+        }
+        members.map(|members| {
+            let mut graph = Self {
+                start: vec![0],
+                to: Vec::new(),
+                weight: Vec::new(),
+                size: members.iter().map(|&v| self.size[v as usize]).collect(),
+            };
+            for &v in &members {
+                for (t, w) in self.row(v as usize) {
+                    if side[t] == side[v as usize] {
+                        graph.to.push(local[t]);
+                        graph.weight.push(w);
+                    }
+                }
+                graph.start.push(graph.to.len() as u32);
+            }
+            (graph, members)
+        })
+    }
+
+    /// Heavy-edge matching in random order; `None` when it would hardly shrink.
+    fn coarsen(&self, heaviest: u32, rng: &mut Rng) -> Option<(Self, Vec<u32>)> {
+        let n = self.len();
+        let mut order: Vec<u32> = (0..n as u32).collect();
+        rng.shuffle(&mut order);
+        let mut coarse = vec![u32::MAX; n];
+        let mut size = Vec::with_capacity(n / 2 + 1);
+        let mut members: Vec<[u32; 2]> = Vec::with_capacity(n / 2 + 1);
+        for &v in &order {
+            let v = v as usize;
+            if coarse[v] != u32::MAX {
+                continue;
+            }
+            // Weight over size: else heavy clusters swallow everything near them.
+            let mut best: Option<(f64, usize)> = None;
+            for (t, w) in self.row(v) {
+                if coarse[t] == u32::MAX && self.size[v] + self.size[t] <= heaviest {
+                    let score = w / f64::from(self.size[t]);
+                    if best.is_none_or(|(b, _)| score > b) {
+                        best = Some((score, t));
+                    }
+                }
+            }
+            let id = size.len() as u32;
+            coarse[v] = id;
+            match best {
+                Some((_, t)) => {
+                    coarse[t] = id;
+                    size.push(self.size[v] + self.size[t]);
+                    members.push([v as u32, t as u32]);
+                }
+                None => {
+                    size.push(self.size[v]);
+                    members.push([v as u32, v as u32]);
+                }
+            }
+        }
+        if size.len() * 20 > n * 19 {
+            return None;
+        }
+        let mut graph = Self {
+            start: Vec::with_capacity(size.len() + 1),
+            to: Vec::with_capacity(self.to.len()),
+            weight: Vec::with_capacity(self.to.len()),
+            size,
+        };
+        graph.start.push(0);
+        let mut at = vec![u32::MAX; graph.len()];
+        for (id, &[a, b]) in members.iter().enumerate() {
+            let from = graph.to.len();
+            for v in [a, b].into_iter().take(if a == b { 1 } else { 2 }) {
+                for (t, w) in self.row(v as usize) {
+                    let t = coarse[t];
+                    if t as usize == id {
+                        continue;
+                    }
+                    let seen = at[t as usize];
+                    if seen != u32::MAX && seen as usize >= from {
+                        graph.weight[seen as usize] += w;
+                    } else {
+                        at[t as usize] = graph.to.len() as u32;
+                        graph.to.push(t);
+                        graph.weight.push(w);
+                    }
+                }
+            }
+            graph.start.push(graph.to.len() as u32);
+        }
+        Some((graph, coarse))
+    }
+
+    /// The best of several splits.
+    fn bisect(&self, first: u32, tries: usize, rng: &mut Rng) -> Vec<bool> {
+        let mut best = self.bisect_once(first, rng);
+        for _ in 1..tries {
+            let again = self.bisect_once(first, rng);
+            if again.0 < best.0 {
+                best = again;
+            }
+        }
+        best.1
+    }
+
+    /// Splits into sides of exactly `first` and the rest (for vertices of size 1).
+    fn bisect_once(&self, first: u32, rng: &mut Rng) -> (f64, Vec<bool>) {
+        let total: u32 = self.size.iter().sum();
+        let heaviest = (first.min(total - first) / 4).max(1);
+        let mut levels: Vec<(Self, Vec<u32>)> = Vec::new();
+        loop {
+            let finest = levels.last().map_or(self, |(graph, _)| graph);
+            if finest.len() <= COARSEST {
+                break;
+            }
+            match finest.coarsen(heaviest, rng) {
+                Some(level) => levels.push(level),
+                None => break,
+            }
+        }
+        let coarsest = levels.last().map_or(self, |(graph, _)| graph);
+        let mut best: Option<(f64, Vec<bool>)> = None;
+        for _ in 0..TRIES {
+            let mut side = coarsest.grow(first, rng);
+            let cut = coarsest.refine(&mut side, first);
+            if best.as_ref().is_none_or(|(b, _)| cut < *b) {
+                best = Some((cut, side));
+            }
+        }
+        let (mut cut, mut side) = best.expect("at least one try");
+        for at in (0..levels.len()).rev() {
+            let finer = if at == 0 { self } else { &levels[at - 1].0 };
+            side = levels[at].1.iter().map(|&c| side[c as usize]).collect();
+            cut = finer.refine(&mut side, first);
+        }
+        (cut, side)
+    }
+
+    /// Grows side `false` from a random vertex by strongest attachment until it holds `first`.
+    fn grow(&self, first: u32, rng: &mut Rng) -> Vec<bool> {
+        let n = self.len();
+        let mut side = vec![true; n];
+        let mut gain: Vec<f64> = (0..n)
+            .map(|v| -self.row(v).map(|(_, w)| w).sum::<f64>())
+            .collect();
+        let mut held = 0;
+        let mut next = rng.usize(0..n);
+        loop {
+            side[next] = false;
+            held += self.size[next];
+            if held >= first {
+                return side;
+            }
+            for (t, w) in self.row(next) {
+                gain[t] += 2.0 * w;
+            }
+            let outside = (0..n).filter(|&v| side[v]);
+            match outside.max_by(|&a, &b| gain[a].total_cmp(&gain[b])) {
+                Some(v) => next = v,
+                None => return side,
+            }
+        }
+    }
+
+    /// Fiduccia-Mattheyses passes; returns the cut. Sides of size-1 vertices come out exact.
+    fn refine(&self, side: &mut [bool], first: u32) -> f64 {
+        let n = self.len();
+        let mut gain = vec![0.0; n];
+        let mut cut = 0.0;
+        let mut held = 0;
+        for v in 0..n {
+            held += if side[v] { 0 } else { self.size[v] };
+            for (t, w) in self.row(v) {
+                gain[v] += if side[t] == side[v] { -w } else { w };
+                cut += if side[t] == side[v] { 0.0 } else { w };
+            }
+        }
+        cut /= 2.0;
+        let tolerance = i64::from(self.size.iter().copied().max().unwrap_or(1)) - 1;
+        let off = |held: u32| (i64::from(held) - i64::from(first)).abs();
+        let patience = PATIENCE.max(n / 10);
+        let mut moved_in = vec![0u32; n];
+        for pass in 1..=PASSES as u32 {
+            let mut heaps: [BinaryHeap<Entry>; 2] = [BinaryHeap::new(), BinaryHeap::new()];
+            for v in 0..n {
+                heaps[usize::from(side[v])].push(Entry {
+                    gain: gain[v],
+                    vertex: v as u32,
+                });
+            }
+            let start = (off(held).max(tolerance), cut);
+            let mut best = start;
+            let mut log: Vec<u32> = Vec::new();
+            let mut kept = 0;
+            loop {
+                for (at, heap) in heaps.iter_mut().enumerate() {
+                    while let Some(top) = heap.peek() {
+                        let v = top.vertex as usize;
+                        let stale =
+                            moved_in[v] == pass || side[v] != (at == 1) || top.gain != gain[v];
+                        if !stale {
+                            break;
+                        }
+                        heap.pop();
+                    }
+                }
+                let from = match (heaps[0].peek(), heaps[1].peek()) {
+                    (None, None) => break,
+                    (Some(_), None) => 0,
+                    (None, Some(_)) => 1,
+                    (Some(_), Some(_)) if held > first => 0,
+                    (Some(_), Some(_)) if held < first => 1,
+                    (Some(a), Some(b)) => usize::from(b.gain > a.gain),
+                };
+                let v = heaps[from].pop().expect("peeked").vertex as usize;
+                let after = if from == 0 {
+                    held - self.size[v]
+                } else {
+                    held + self.size[v]
+                };
+                if off(after) > off(held).max(tolerance + 1) {
+                    moved_in[v] = pass;
+                    continue;
+                }
+                held = after;
+                cut -= gain[v];
+                side[v] = from == 0;
+                gain[v] = -gain[v];
+                moved_in[v] = pass;
+                log.push(v as u32);
+                for (t, w) in self.row(v) {
+                    gain[t] += if side[t] == side[v] {
+                        -2.0 * w
+                    } else {
+                        2.0 * w
+                    };
+                    if moved_in[t] != pass {
+                        let entry = Entry {
+                            gain: gain[t],
+                            vertex: t as u32,
+                        };
+                        heaps[usize::from(side[t])].push(entry);
+                    }
+                }
+                let now = (off(held).max(tolerance), cut);
+                if now.0 < best.0 || (now.0 == best.0 && now.1 < best.1 - 1e-9 * best.1.abs()) {
+                    best = now;
+                    kept = log.len();
+                } else if log.len() - kept > patience {
+                    break;
+                }
+            }
+            for &v in log[kept..].iter().rev() {
+                let v = v as usize;
+                held = if side[v] {
+                    held + self.size[v]
+                } else {
+                    held - self.size[v]
+                };
+                cut -= gain[v];
+                side[v] = !side[v];
+                gain[v] = -gain[v];
+                for (t, w) in self.row(v) {
+                    gain[t] += if side[t] == side[v] {
+                        -2.0 * w
+                    } else {
+                        2.0 * w
+                    };
+                }
+            }
+            if kept == 0 {
+                break;
+            }
+        }
+        cut
+    }
+}
+
+#[derive(PartialEq)]
+struct Entry {
+    gain: f64,
+    vertex: u32,
+}
+
+impl Eq for Entry {}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.gain
+            .total_cmp(&other.gain)
+            .then(other.vertex.cmp(&self.vertex))
+    }
+}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Gives every task a PU; `capacity` sums to the number of tasks.
+pub(super) fn construct(
+    graph: Graph,
+    topology: &numaloc_topology::Topology,
+    capacity: &[u32],
+    tries: usize,
+    rng: &mut Rng,
+) -> Vec<u32> {
+    let mut before = vec![0u32; capacity.len() + 1];
+    for (pu, &c) in capacity.iter().enumerate() {
+        before[pu + 1] = before[pu] + c;
+    }
+    let mut builder = Builder {
+        topology,
+        before,
+        pu: vec![0; graph.len()],
+        tries,
+        rng,
+    };
+    let all = (0..graph.len() as u32).collect();
+    builder.object(0, graph, all);
+    builder.pu
+}
+
+struct Builder<'a> {
+    topology: &'a numaloc_topology::Topology,
+    /// Seats on all PUs before each.
+    before: Vec<u32>,
+    pu: Vec<u32>,
+    tries: usize,
+    rng: &'a mut Rng,
+}
+
+impl Builder<'_> {
+    fn seats(&self, object: u32) -> u32 {
+        let pus = &self.topology.objects()[object as usize].pus;
+        self.before[pus.end as usize] - self.before[pus.start as usize]
+    }
+
+    fn object(&mut self, object: u32, graph: Graph, tasks: Vec<u32>) {
+        let this = &self.topology.objects()[object as usize];
+        if this.children.is_empty() {
+            for task in tasks {
+                self.pu[task as usize] = this.pus.start;
+            }
+            return;
+        }
+        let used: Vec<u32> = this
+            .children
+            .iter()
+            .copied()
+            .filter(|&child| self.seats(child) > 0)
+            .collect();
+        self.children(&used, graph, tasks);
+    }
+
+    fn children(&mut self, children: &[u32], graph: Graph, tasks: Vec<u32>) {
+        if let [only] = children {
+            return self.object(*only, graph, tasks);
+        }
+        if children.is_empty() {
+            return;
+        }
+        // When every child is a single seat and all are equally far, order does not matter.
+        let leaves = children.iter().all(|&c| {
+            self.topology.objects()[c as usize].children.is_empty() && self.seats(c) == 1
+        });
+        if leaves {
+            for (&child, task) in children.iter().zip(tasks) {
+                self.pu[task as usize] = self.topology.objects()[child as usize].pus.start;
+            }
+            return;
+        }
+        let (left, right) = children.split_at(children.len() / 2);
+        let first: u32 = left.iter().map(|&c| self.seats(c)).sum();
+        let side = graph.bisect(first, self.tries, self.rng);
+        for ((half, members), children) in graph.halves(&side).into_iter().zip([left, right]) {
+            let tasks = members.into_iter().map(|v| tasks[v as usize]).collect();
+            self.children(children, half, tasks);
+        }
+    }
+}

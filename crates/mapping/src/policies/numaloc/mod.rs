@@ -1,0 +1,337 @@
+//! Our own policy: good construction, then refinement on the distances that count.
+//!
+//! What the published policies lack is the last step: they fix groups top-down (Scotch, KaHIP) or
+//! bottom-up (TreeMatch, EagerMap) and never look at J again. Here:
+//!
+//! 1. [`bisect`]: recursive multilevel bisection down the tree, to exact sizes, each bisection the best
+//!    of several;
+//! 2. [`blocks`]: whole cores, nodes and hosts trade places;
+//! 3. [`anneal`]: swaps and moves of single tasks at low temperature, with incremental gains on the
+//!    true distances (tree levels or a node matrix), then descent to a local optimum;
+//! 4. with a load vector or concurrency groups, [`balance`]: the same search again with a price on
+//!    unlevel nodes, the price raised until no more locality may be given up.
+//!
+//! Combined objective: minimise how unlevel the memory controllers are (standard deviation of the
+//! load over its mean, plus the worst concurrent traffic over its mean) subject to J and remote
+//! communication at most `1 + give` times what locality alone reaches. `give` is 4 % for loads and 8 %
+//! for groups, times [`Numaloc::balance`]; on described machines it shrinks where links are narrow
+//! (see [`Numaloc::place`]). With `balance` 0 it is pure locality.
+//!
+//! Work is fixed by the number of tasks, so results repeat; with a budget the search goes on, warming
+//! up again from the best so far, until the caller says stop. Cost: O(E log P) for construction,
+//! O(degree) a proposal (O(levels) where tasks have many partners), 150 to 2,000 proposals a task.
+//! Memory: O(E + P x levels). Labels play no part but in ties.
+
+mod anneal;
+mod balance;
+mod bisect;
+mod blocks;
+mod tables;
+
+use fastrand::Rng;
+use numaloc_model::LogicalPu;
+
+use crate::policy::{MapError, MapInput, Mapped, MappingPolicy};
+use crate::slots::{Slots, Spread};
+use anneal::{Metric, NOBODY, Problem, Rows, Schedule, Seating, Side};
+use balance::{Levelling, Loads};
+use tables::Tables;
+
+/// See the module's text.
+pub struct Numaloc {
+    /// How much of the tolerated loss of locality may be used to level loads: 1 all, 0 none.
+    pub balance: f64,
+}
+
+/// Warmest and coldest temperature, in mean costs of a cell.
+const HOT: f64 = 0.3;
+const COLD: f64 = 0.03;
+
+/// What a problem of this many tasks is worth: proposals a task, bisections tried for each split.
+fn effort(tasks: usize) -> (usize, usize) {
+    match tasks {
+        0..=128 => (600, 2),
+        129..=512 => (800, 3),
+        513..=2048 => (1000, 4),
+        2049..=8192 => (1500, 3),
+        _ => (150, 1),
+    }
+}
+
+impl MappingPolicy for Numaloc {
+    fn name(&self) -> &'static str {
+        "numaloc"
+    }
+
+    fn summary(&self) -> &'static str {
+        "multilevel construction, then annealed swaps on the true distances (ours)"
+    }
+
+    fn place(&self, input: &MapInput) -> Result<Mapped, MapError> {
+        let tasks = input.tasks();
+        if tasks == 0 {
+            return Ok(Mapped::plain(Vec::new()));
+        }
+        let mut rng = Rng::with_seed(input.seed());
+        let slots = input.slots(Spread::Auto);
+        let problem = problem(input, &slots);
+        let (proposals, tries) = effort(tasks);
+        let search = Search {
+            problem: &problem,
+            proposals: proposals * tasks,
+        };
+
+        let mut best = construct(input, &problem, tries, &mut rng);
+        let constructed = problem.cost(&best);
+        let regrouped = blocks::regroup(&problem, &mut best, constructed, &mut rng);
+        let mut cost = search.refine(&mut best, regrouped, &mut (), &mut rng);
+        let mut rounds = 1;
+        while input.expired().is_some_and(|expired| !expired()) {
+            let mut again = best.clone();
+            let reached = search.refine(&mut again, cost, &mut (), &mut rng);
+            if reached < cost {
+                (best, cost) = (again, reached);
+            }
+            rounds += 1;
+        }
+        let mut diagnostics = vec![
+            ("construction", constructed),
+            ("after blocks", regrouped),
+            ("after swaps", cost),
+            ("rounds", f64::from(rounds)),
+        ];
+        if let Some(loads) = Loads::new(input) {
+            let give = self.balance * tolerated_loss(input);
+            let (before, after) = search.level(input, &loads, &mut best, give, &mut rng);
+            diagnostics.extend([("unlevel before", before), ("unlevel after", after)]);
+        }
+        let pu = |&seat: &u32| LogicalPu(problem.seat_pu[seat as usize]);
+        Ok(Mapped {
+            diagnostics,
+            ..Mapped::plain(best.seat_of.iter().map(pu).collect())
+        })
+    }
+}
+
+/// How much of J may be given up for level loads: 4 % for loads, 8 % where groups say that traffic is
+/// concurrent. Where the machine is described and its links carry less than a memory controller does,
+/// remote traffic congests links first, and the share shrinks in proportion.
+fn tolerated_loss(input: &MapInput) -> f64 {
+    let base = if input.groups().is_empty() {
+        0.04
+    } else {
+        0.08
+    };
+    let Some(hardware) = input.topology().hardware() else {
+        return base;
+    };
+    let links = hardware.links.iter().map(|link| link.bandwidth_bytes_per_s);
+    let narrowest = links.fold(f64::INFINITY, f64::min);
+    base * (narrowest / hardware.memory_bandwidth_bytes_per_s).min(1.0)
+}
+
+fn problem<'a>(input: &'a MapInput, slots: &Slots) -> Problem<'a> {
+    let tasks = input.graph();
+    let mut start = Vec::with_capacity(tasks.tasks() + 1);
+    let mut to = Vec::with_capacity(tasks.stored_cells());
+    let mut weight = Vec::with_capacity(tasks.stored_cells());
+    start.push(0);
+    for task in 0..tasks.tasks() {
+        let (partners, weights) = tasks.neighbours(task);
+        to.extend_from_slice(partners);
+        weight.extend_from_slice(weights);
+        start.push(to.len() as u32);
+    }
+    let topology = input.topology();
+    let mut seat_pu = Vec::new();
+    let mut before = vec![0];
+    for (pu, &seats) in slots.capacity().iter().enumerate() {
+        seat_pu.extend(std::iter::repeat_n(pu as u32, seats as usize));
+        before.push(seat_pu.len() as u32);
+    }
+    let metric = match input.distances().codes() {
+        Some(codes) => Metric::Codes {
+            code: &codes.code,
+            by_bit: codes.by_bit,
+        },
+        None => Metric::Any(input.distances()),
+    };
+    let node = |&pu: &u32| topology.node_of(LogicalPu(pu)).0;
+    Problem {
+        start,
+        to,
+        weight,
+        blocks: block_levels(input, &before),
+        seat_node: seat_pu.iter().map(node).collect(),
+        seat_pu,
+        metric,
+    }
+}
+
+/// Seat ranges of the objects of every depth, deepest first, where they differ from the next deeper
+/// ones, hold more than a seat somewhere, and less than everything.
+fn block_levels(input: &MapInput, before: &[u32]) -> Vec<Vec<(u32, u32)>> {
+    let objects = input.topology().objects();
+    let seats = before[before.len() - 1];
+    let deepest = objects.iter().map(|o| o.depth).max().unwrap_or(0);
+    let mut at_depth = vec![Vec::new(); deepest as usize + 1];
+    for object in objects {
+        let range = (
+            before[object.pus.start as usize],
+            before[object.pus.end as usize],
+        );
+        if range.0 < range.1 {
+            at_depth[object.depth as usize].push(range);
+        }
+    }
+    let mut levels: Vec<Vec<(u32, u32)>> = Vec::new();
+    // Seats below nothing at a depth (uneven trees) are blocks of their own.
+    let mut last: Vec<(u32, u32)> = (0..seats).map(|s| (s, s + 1)).collect();
+    for ranges in at_depth.iter().rev() {
+        let mut level = last.clone();
+        for &(from, to) in ranges {
+            level[from as usize..to as usize].fill((from, to));
+        }
+        if level != last && level.iter().any(|&range| range != (0, seats)) {
+            levels.push(level.clone());
+        }
+        last = level;
+    }
+    levels
+}
+
+/// A first seating. With fewer tasks than seats it fills the first ones; moves do the rest.
+fn construct(input: &MapInput, problem: &Problem, tries: usize, rng: &mut Rng) -> Seating {
+    let natural = if input.spread() == Spread::Spread {
+        Spread::Spread
+    } else {
+        Spread::Compact
+    };
+    let slots = Slots::new(input.topology(), input.tasks(), natural);
+    let graph = bisect::Graph::new(input.graph());
+    let pu = bisect::construct(graph, input.topology(), slots.capacity(), tries, rng);
+    let pus = input.topology().pus().len();
+    let mut next = vec![0; pus];
+    for (seat, &pu) in problem.seat_pu.iter().enumerate().rev() {
+        next[pu as usize] = seat as u32;
+    }
+    let mut seating = Seating {
+        task_at: vec![NOBODY; problem.seat_pu.len()],
+        seat_of: Vec::new(),
+    };
+    for (task, &pu) in pu.iter().enumerate() {
+        let seat = next[pu as usize];
+        next[pu as usize] += 1;
+        seating.seat_of.push(seat);
+        seating.task_at[seat as usize] = task as u32;
+    }
+    seating
+}
+
+struct Search<'a> {
+    problem: &'a Problem<'a>,
+    proposals: usize,
+}
+
+impl Search<'_> {
+    /// Anneals and descends; what comes back never costs more than `cost`, which `seating` has now
+    /// (with a side cost, that promise is the caller's).
+    fn refine(&self, seating: &mut Seating, cost: f64, side: &mut impl Side, rng: &mut Rng) -> f64 {
+        let before = seating.clone();
+        self.run(seating, self.problem.unit(cost), side, rng);
+        let reached = self.problem.cost(seating);
+        if reached <= cost {
+            return reached;
+        }
+        *seating = before;
+        cost
+    }
+
+    fn run(&self, seating: &mut Seating, unit: f64, side: &mut impl Side, rng: &mut Rng) {
+        let warm = Schedule {
+            proposals: self.proposals,
+            hot: HOT * unit,
+            cold: COLD * unit,
+        };
+        let descent = Schedule {
+            proposals: self.proposals / 5,
+            hot: 0.0,
+            cold: 0.0,
+        };
+        let problem = self.problem;
+        match Tables::new(problem, seating) {
+            Some(mut tables) => {
+                problem.anneal(seating, &mut tables, side, warm, rng);
+                problem.anneal(seating, &mut tables, side, descent, rng);
+            }
+            None => {
+                let mut rows = Rows::new(problem, seating);
+                problem.anneal(seating, &mut rows, side, warm, rng);
+                problem.anneal(seating, &mut rows, side, descent, rng);
+            }
+        }
+    }
+
+    /// Raises the price of unlevel nodes until J or remote communication would exceed `1 + give` times
+    /// what they are, then closes in on that price. Keeps the most level seating within the limit.
+    /// Returns how unlevel it was and is.
+    fn level(
+        &self,
+        input: &MapInput,
+        loads: &Loads,
+        seating: &mut Seating,
+        give: f64,
+        rng: &mut Rng,
+    ) -> (f64, f64) {
+        let problem = self.problem;
+        let used = input.topology().nodes_with_pus().len();
+        let (cost, remote) = (problem.cost(seating), self.remote(seating));
+        let before = loads.unlevel(problem, seating, used);
+        let within = |found: &Seating| {
+            problem.cost(found) <= cost * (1.0 + give)
+                && self.remote(found) <= remote * (1.0 + give)
+        };
+        let unit = problem.unit(cost);
+        let (mut best, mut least) = (seating.clone(), before);
+        let (mut low, mut high) = (0.0, f64::INFINITY);
+        let mut price = 0.01 * unit / loads.unit().max(f64::MIN_POSITIVE);
+        for _ in 0..14 {
+            if give <= 0.0 {
+                break;
+            }
+            let mut found = seating.clone();
+            let mut side = Levelling::new(loads, problem, &found, price);
+            self.run(&mut found, unit, &mut side, rng);
+            if within(&found) {
+                low = price;
+                let unlevel = loads.unlevel(problem, &found, used);
+                if unlevel < least {
+                    (best, least) = (found, unlevel);
+                }
+            } else {
+                high = price;
+            }
+            price = if high.is_finite() {
+                (f64::max(low, high / 64.0) * high).sqrt()
+            } else {
+                price * 8.0
+            };
+        }
+        *seating = best;
+        (before, least)
+    }
+
+    fn remote(&self, seating: &Seating) -> f64 {
+        let problem = self.problem;
+        let node = |task: usize| problem.seat_node[seating.seat_of[task] as usize];
+        let mut sum = 0.0;
+        for task in 0..problem.tasks() {
+            for at in problem.start[task] as usize..problem.start[task + 1] as usize {
+                if node(problem.to[at] as usize) != node(task) {
+                    sum += problem.weight[at];
+                }
+            }
+        }
+        sum / 2.0
+    }
+}

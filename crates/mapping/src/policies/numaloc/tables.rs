@@ -1,0 +1,196 @@
+//! Gains from tables: for tasks with many partners.
+//!
+//! In a tree, what a task at a PU pays is a sum over the blocks around that PU of what it exchanges
+//! with each block times how much nearer the block is than the next one out. Keeping every task's
+//! exchange with every block makes a proposal O(levels); an accepted swap pays O(degree x levels).
+
+use super::anneal::{Gains, Metric, NOBODY, Problem, Seating};
+
+/// Up to this many tasks the weights are also kept as a full matrix (32 MiB).
+const MATRIX_TASKS: usize = 2048;
+/// Up to this many numbers of exchange (256 MiB).
+const EXCHANGE_LIMIT: usize = 1 << 25;
+/// From this many partners a task on, tables beat adding up.
+const MANY_PARTNERS: usize = 24;
+
+pub(super) struct Tables<'a> {
+    problem: &'a Problem<'a>,
+    /// By seat, `levels` block numbers each, deepest first.
+    block: Vec<u32>,
+    levels: usize,
+    blocks: usize,
+    /// By level: distance inside its blocks minus distance inside the next ones out.
+    nearer: Vec<f64>,
+    /// Distance inside the deepest blocks.
+    inside: f64,
+    /// Tasks x blocks.
+    exchange: Vec<f64>,
+    matrix: Vec<f64>,
+}
+
+impl<'a> Tables<'a> {
+    /// `None` where rows are the better way, or the machine is no tree of levels.
+    pub(super) fn new(problem: &'a Problem<'a>, seating: &Seating) -> Option<Self> {
+        let (tasks, seats) = (problem.tasks(), problem.seat_pu.len());
+        if !matches!(problem.metric, Metric::Codes { .. })
+            || problem.to.len() < MANY_PARTNERS * tasks
+        {
+            return None;
+        }
+        // The PU itself is the deepest block where it has several seats.
+        let several = problem.seat_pu.windows(2).any(|w| w[0] == w[1]);
+        let mut ranges: Vec<Vec<(u32, u32)>> = Vec::new();
+        if several {
+            let mut own = vec![(0, 0); seats];
+            for range in problem
+                .seat_pu
+                .chunk_by(|a, b| a == b)
+                .scan(0, |at, chunk| {
+                    let from = *at;
+                    *at += chunk.len();
+                    Some(from..*at)
+                })
+            {
+                own[range.clone()].fill((range.start as u32, range.end as u32));
+            }
+            ranges.push(own);
+        }
+        ranges.extend(
+            problem
+                .blocks
+                .iter()
+                .filter(|b| !several || **b != ranges[0])
+                .cloned()
+                .collect::<Vec<_>>(),
+        );
+        let levels = ranges.len();
+        let mut block = vec![0; seats * levels];
+        let mut blocks = 0;
+        for (level, ranges) in ranges.iter().enumerate() {
+            for seat in 0..seats {
+                if ranges[seat].0 as usize == seat {
+                    blocks += 1;
+                }
+                block[seat * levels + level] = blocks as u32 - 1;
+            }
+        }
+        if levels == 0 || tasks * blocks > EXCHANGE_LIMIT {
+            return None;
+        }
+        // The widest distance inside a block of the level: from its first to its last seat.
+        let inside_of = |ranges: &[(u32, u32)]| {
+            let apart = |&(from, to): &(u32, u32)| {
+                problem
+                    .metric
+                    .distance(problem.place(from), problem.place(to - 1))
+            };
+            ranges.iter().map(apart).fold(0.0, f64::max)
+        };
+        let mut distance: Vec<f64> = ranges.iter().map(|r| inside_of(r)).collect();
+        let root = problem
+            .metric
+            .distance(problem.place(0), problem.place(seats as u32 - 1));
+        distance.push(root);
+        let nearer = distance.windows(2).map(|d| d[0] - d[1]).collect();
+        let mut tables = Self {
+            problem,
+            block,
+            levels,
+            blocks,
+            nearer,
+            inside: distance[0],
+            exchange: vec![0.0; tasks * blocks],
+            matrix: Vec::new(),
+        };
+        for task in 0..tasks {
+            for at in problem.start[task] as usize..problem.start[task + 1] as usize {
+                let seat = seating.seat_of[problem.to[at] as usize] as usize;
+                for &block in &tables.block[seat * levels..(seat + 1) * levels] {
+                    tables.exchange[task * blocks + block as usize] += problem.weight[at];
+                }
+            }
+        }
+        if tasks <= MATRIX_TASKS {
+            tables.matrix = vec![0.0; tasks * tasks];
+            for task in 0..tasks {
+                for at in problem.start[task] as usize..problem.start[task + 1] as usize {
+                    tables.matrix[task * tasks + problem.to[at] as usize] = problem.weight[at];
+                }
+            }
+        }
+        Some(tables)
+    }
+
+    #[inline]
+    fn weight(&self, u: u32, v: u32) -> f64 {
+        if !self.matrix.is_empty() {
+            return self.matrix[u as usize * self.problem.tasks() + v as usize];
+        }
+        let row =
+            self.problem.start[u as usize] as usize..self.problem.start[u as usize + 1] as usize;
+        let found = self.problem.to[row.clone()].binary_search(&v);
+        found.map_or(0.0, |at| self.problem.weight[row.start + at])
+    }
+
+    #[inline]
+    fn around(&self, seat: u32) -> &[u32] {
+        &self.block[seat as usize * self.levels..(seat as usize + 1) * self.levels]
+    }
+
+    #[inline]
+    fn half(&self, task: u32, from: u32, to: u32) -> f64 {
+        let exchange = &self.exchange[task as usize * self.blocks..][..self.blocks];
+        let mut sum = 0.0;
+        for ((&f, &t), nearer) in self
+            .around(from)
+            .iter()
+            .zip(self.around(to))
+            .zip(&self.nearer)
+        {
+            sum += nearer * (exchange[t as usize] - exchange[f as usize]);
+        }
+        sum
+    }
+
+    fn carry(&mut self, task: u32, from: u32, to: u32) {
+        let problem = self.problem;
+        let row = problem.start[task as usize] as usize..problem.start[task as usize + 1] as usize;
+        for level in 0..self.levels {
+            let (f, t) = (self.around(from)[level], self.around(to)[level]);
+            if f == t {
+                break;
+            }
+            for (&other, &w) in problem.to[row.clone()]
+                .iter()
+                .zip(&problem.weight[row.clone()])
+            {
+                let exchange = &mut self.exchange[other as usize * self.blocks..][..self.blocks];
+                exchange[f as usize] -= w;
+                exchange[t as usize] += w;
+            }
+        }
+    }
+}
+
+impl Gains for Tables<'_> {
+    #[inline]
+    fn delta(&self, u: u32, v: u32, su: u32, sv: u32) -> f64 {
+        let mut delta = self.half(u, su, sv);
+        if v != NOBODY {
+            // Each half took the other task for staying: but they stay as far apart as they were.
+            let apart = self
+                .problem
+                .metric
+                .distance(self.problem.place(su), self.problem.place(sv));
+            delta += self.half(v, sv, su) + 2.0 * self.weight(u, v) * (apart - self.inside);
+        }
+        delta
+    }
+
+    fn apply(&mut self, u: u32, v: u32, su: u32, sv: u32) {
+        self.carry(u, su, sv);
+        if v != NOBODY {
+            self.carry(v, sv, su);
+        }
+    }
+}
