@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`profile`] | `NAME.numaloc/`: Parquet tables and `meta.json` |
 //! | [`plan`] | `plan.json` |
+//! | [`matrix`] | communication matrices: CSV, `.npy`, MatrixMarket, edge list |
 //! | `columns` | one table as typed columns, to and from Parquet |
 //! | `atomic` | write beside, then rename |
 
@@ -16,6 +17,7 @@
 mod atomic;
 mod columns;
 mod error;
+pub mod matrix;
 pub mod plan;
 pub mod profile;
 

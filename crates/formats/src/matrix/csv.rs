@@ -1,0 +1,117 @@
+//! Dense CSV and edge lists.
+
+use std::io::BufRead;
+
+use super::{Cells, Fault, Lines, MOST_CELLS, MOST_DENSE_TASKS, MOST_TASKS, amount};
+
+/// Longest number that makes sense in a cell, with its comma.
+const CELL_BYTES: usize = 32;
+
+/// n lines of n numbers.
+pub(super) fn dense(input: &mut impl BufRead) -> Result<(usize, Cells), Fault> {
+    let mut lines = Lines::new(input, MOST_DENSE_TASKS * CELL_BYTES);
+    let (mut tasks, mut row) = (0, 0);
+    let mut cells = Cells::new();
+    let mut ended_at = None;
+    while let Some((line, text)) = lines.next()? {
+        if text.trim().is_empty() {
+            ended_at.get_or_insert(line);
+            continue;
+        }
+        if let Some(blank) = ended_at {
+            return Err(Fault::at(blank, "empty, but more rows follow"));
+        }
+        let mut columns = 0;
+        for cell in text.split(',') {
+            if columns >= MOST_DENSE_TASKS {
+                return Err(
+                    Fault::at(line, format!("more than {MOST_DENSE_TASKS} columns"))
+                        .expected("larger matrices as MatrixMarket or an edge list"),
+                );
+            }
+            let value = number(cell, line, columns)?;
+            let value = amount(value, Some(line), row, columns)?;
+            if value > 0.0 {
+                cells.push((row, columns, value));
+            }
+            columns += 1;
+        }
+        if row == 0 {
+            tasks = columns;
+        }
+        if columns != tasks {
+            return Err(Fault::at(
+                line,
+                format!("{columns} columns, the first row has {tasks}"),
+            )
+            .expected("as many in every row"));
+        }
+        row += 1;
+        if row > tasks {
+            return Err(not_square(row, tasks, true));
+        }
+    }
+    if row != tasks {
+        return Err(not_square(row, tasks, false));
+    }
+    Ok((tasks, cells))
+}
+
+fn not_square(rows: usize, columns: usize, more: bool) -> Fault {
+    let rows = format!("{}{rows}", if more { "at least " } else { "" });
+    Fault::new(format!("{rows} rows of {columns} columns")).expected("a square matrix")
+}
+
+fn number(cell: &str, line: usize, column: usize) -> Result<f64, Fault> {
+    let cell = cell.trim();
+    cell.parse().map_err(|_| {
+        let shown: String = cell.chars().take(24).collect();
+        let fault = Fault::at(line, format!("column {} is {shown:?}", column + 1));
+        match cell.chars().find(|c| matches!(c, ';' | '\t' | ' ' | '|')) {
+            Some(other) => fault.expected(format!("numbers with commas between, not {other:?}")),
+            None => fault.expected("a number (a header line must go)"),
+        }
+    })
+}
+
+/// `src dst [amount]` lines.
+pub(super) fn edges(input: &mut impl BufRead) -> Result<(usize, Cells), Fault> {
+    let mut lines = Lines::new(input, 4096);
+    let mut tasks = 0;
+    let mut cells = Cells::new();
+    while let Some((line, text)) = lines.next()? {
+        let text = text.split('#').next().unwrap_or("");
+        let mut words = text.split([' ', '\t', ',']).filter(|word| !word.is_empty());
+        let Some(src) = words.next() else { continue };
+        let src = task(src, line)?;
+        let dst = words
+            .next()
+            .ok_or_else(|| Fault::at(line, "one number").expected("src dst [amount]"))?;
+        let dst = task(dst, line)?;
+        let value = match words.next() {
+            None => 1.0,
+            Some(word) => word.parse().map_err(|_| {
+                let shown: String = word.chars().take(24).collect();
+                Fault::at(line, format!("the amount is {shown:?}")).expected("a number")
+            })?,
+        };
+        if words.next().is_some() {
+            return Err(Fault::at(line, "more than three numbers").expected("src dst [amount]"));
+        }
+        tasks = tasks.max(src + 1).max(dst + 1);
+        if cells.len() >= MOST_CELLS {
+            return Err(Fault::at(line, format!("more than {MOST_CELLS} edges")));
+        }
+        cells.push((src, dst, amount(value, Some(line), src, dst)?));
+    }
+    Ok((tasks, cells))
+}
+
+fn task(word: &str, line: usize) -> Result<usize, Fault> {
+    let known = word.parse().ok().filter(|&task: &usize| task < MOST_TASKS);
+    known.ok_or_else(|| {
+        let shown: String = word.chars().take(24).collect();
+        Fault::at(line, format!("a task is {shown:?}"))
+            .expected(format!("whole numbers from 0 to {}", MOST_TASKS - 1))
+    })
+}

@@ -1,0 +1,473 @@
+//! Communication matrices as other tools write and read them.
+//!
+//! | format | holds | written by |
+//! |---|---|---|
+//! | CSV | n lines of n numbers, comma between, no header; task 0 first | `numaloc show --matrix csv`, spreadsheets |
+//! | CSV, reversed | the same, rows from the last task to the first, columns in order | numalize, EagerMap |
+//! | NumPy `.npy` | one square array of whole or floating-point numbers | `numpy.save` |
+//! | MatrixMarket | `coordinate` (sparse) or `array` (dense); real, integer or pattern; general or symmetric | scipy, MATLAB |
+//! | edge list | `src dst [amount]` a line, tasks from 0, `#` starts a comment | by hand, networkx |
+//!
+//! Cells named twice add up; the diagonal is read and dropped. Rows are sources, columns destinations.
+//! Readers take files for hostile: dense files have at most [`MOST_DENSE_TASKS`] tasks, sparse ones
+//! [`MOST_TASKS`], lines have a longest length, and nothing is allocated on a header's word alone.
+
+mod csv;
+mod market;
+mod npy;
+mod write;
+
+use numaloc_model::CommMatrix;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+use crate::error::FormatError;
+
+pub use write::{write_matrix, write_matrix_to};
+
+/// Largest dense matrix that is read: 8,192 tasks are 64 Mi cells, at most 1.5 GiB while reading.
+pub const MOST_DENSE_TASKS: usize = 8192;
+/// Largest sparse matrix that is read.
+pub const MOST_TASKS: usize = 1 << 22;
+/// Most cells a sparse file may name: 64 Mi, at most 1.5 GiB while reading.
+pub const MOST_CELLS: usize = 1 << 26;
+
+/// How a matrix is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MatrixFormat {
+    /// Dense text, comma-separated.
+    Csv,
+    /// NumPy array.
+    Npy,
+    /// MatrixMarket.
+    MatrixMarket,
+    /// `src dst [amount]` lines.
+    Edges,
+}
+
+impl MatrixFormat {
+    /// Every format.
+    pub const ALL: [Self; 4] = [Self::Csv, Self::Npy, Self::MatrixMarket, Self::Edges];
+
+    /// Name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Npy => "npy",
+            Self::MatrixMarket => "mtx",
+            Self::Edges => "edges",
+        }
+    }
+
+    /// The format of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == name)
+    }
+
+    /// The format a file name suggests; CSV where it suggests none.
+    #[must_use]
+    pub fn of_path(path: &Path) -> Self {
+        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
+        match extension.to_ascii_lowercase().as_str() {
+            "npy" => Self::Npy,
+            "mtx" | "mm" => Self::MatrixMarket,
+            "edges" | "edgelist" | "el" => Self::Edges,
+            _ => Self::Csv,
+        }
+    }
+}
+
+/// What is wrong with the content of a file, and where.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    /// Line from 1, for text.
+    pub line: Option<usize>,
+    /// What was found. Lower case, no full stop.
+    pub found: String,
+    /// What would have been right.
+    pub expected: Option<String>,
+}
+
+impl Fault {
+    fn new(found: impl Into<String>) -> Self {
+        Self {
+            line: None,
+            found: found.into(),
+            expected: None,
+        }
+    }
+
+    fn at(line: usize, found: impl Into<String>) -> Self {
+        Self {
+            line: Some(line),
+            ..Self::new(found)
+        }
+    }
+
+    fn expected(mut self, expected: impl Into<String>) -> Self {
+        self.expected = Some(expected.into());
+        self
+    }
+
+    fn io(error: &std::io::Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+/// Reads a matrix from a file.
+///
+/// # Errors
+/// [`FormatError`] says what was tried, where in the file, what was found and expected.
+pub fn read_matrix(
+    path: &Path,
+    format: MatrixFormat,
+    reversed: bool,
+) -> Result<CommMatrix, FormatError> {
+    let io = |error| FormatError::io("read", path, error);
+    let file = File::open(path).map_err(io)?;
+    // Opening a folder works, reading it does not.
+    if file.metadata().map_err(io)?.is_dir() {
+        return Err(io(std::io::ErrorKind::IsADirectory.into()));
+    }
+    read_matrix_from(BufReader::new(file), format, reversed).map_err(|fault| {
+        let place = fault
+            .line
+            .map_or("content".to_owned(), |line| format!("line {line}"));
+        let whole = || format!("a communication matrix as {}", format.name());
+        FormatError::corrupt(
+            path,
+            place,
+            fault.found,
+            fault.expected.unwrap_or_else(whole),
+        )
+    })
+}
+
+/// Reads a matrix from anything; `reversed` turns the order of rows round (numalize, EagerMap).
+///
+/// # Errors
+/// The [`Fault`], without a file's name.
+pub fn read_matrix_from(
+    mut input: impl BufRead,
+    format: MatrixFormat,
+    reversed: bool,
+) -> Result<CommMatrix, Fault> {
+    let (tasks, mut cells) = match format {
+        MatrixFormat::Csv => csv::dense(&mut input)?,
+        MatrixFormat::Edges => csv::edges(&mut input)?,
+        MatrixFormat::Npy => npy::read(&mut input)?,
+        MatrixFormat::MatrixMarket => market::read(&mut input)?,
+    };
+    if tasks == 0 {
+        return Err(Fault::new("the matrix is empty").expected("at least one task"));
+    }
+    if reversed {
+        for (src, _, _) in &mut cells {
+            *src = tasks - 1 - *src;
+        }
+    }
+    CommMatrix::from_cells(tasks, cells).map_err(|error| Fault::new(error.to_string()))
+}
+
+/// Whether rows seem to be in the other order: every diagonal cell is zero once they are turned round
+/// and not as they are. `as_read` is the matrix as it came; diagonals are lost by then, so this looks
+/// at the anti-diagonal.
+#[must_use]
+pub fn looks_reversed(matrix: &CommMatrix) -> bool {
+    let n = matrix.threads();
+    n > 2
+        && matrix.stored_cells() > n
+        && !matrix.is_symmetric()
+        && (0..n).all(|row| matrix.get(row, n - 1 - row) == 0.0)
+}
+
+type Cells = Vec<(usize, usize, f64)>;
+
+/// Checks one amount of a file.
+fn amount(value: f64, line: Option<usize>, src: usize, dst: usize) -> Result<f64, Fault> {
+    if value.is_finite() && value >= 0.0 {
+        return Ok(value);
+    }
+    let fault = Fault::new(format!("cell ({src}, {dst}) is {value}"));
+    Err(Fault {
+        line,
+        ..fault.expected("finite amounts of at least 0")
+    })
+}
+
+/// Lines of bounded length, numbered from 1, ends stripped.
+struct Lines<'a, R> {
+    input: &'a mut R,
+    longest: usize,
+    number: usize,
+    bytes: Vec<u8>,
+}
+
+impl<'a, R: BufRead> Lines<'a, R> {
+    fn new(input: &'a mut R, longest: usize) -> Self {
+        Self {
+            input,
+            longest,
+            number: 0,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// The next line, or `None` at the end.
+    fn next(&mut self) -> Result<Option<(usize, &str)>, Fault> {
+        self.bytes.clear();
+        let limit = self.longest as u64 + 1;
+        let mut limited = self.input.by_ref().take(limit);
+        let read = limited
+            .read_until(b'\n', &mut self.bytes)
+            .map_err(|e| Fault::io(&e))?;
+        if read == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        let line = self.number;
+        if self.bytes.len() > self.longest {
+            return Err(
+                Fault::at(line, format!("longer than {} bytes", self.longest)).expected(format!(
+                    "a dense matrix of at most {MOST_DENSE_TASKS} tasks, larger ones as \
+                     MatrixMarket or an edge list"
+                )),
+            );
+        }
+        let bytes = self
+            .bytes
+            .strip_prefix(b"\xef\xbb\xbf")
+            .unwrap_or(&self.bytes);
+        let text = std::str::from_utf8(bytes)
+            .map_err(|_| Fault::at(line, "not text").expected("UTF-8 text"))?;
+        Ok(Some((line, text.trim_end_matches(['\n', '\r']))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str, format: MatrixFormat) -> Result<CommMatrix, Fault> {
+        read_matrix_from(text.as_bytes(), format, false)
+    }
+
+    #[test]
+    fn task_0_comes_first_and_reversed_rows_come_last() {
+        let text = "0,1,2\n3,0,4\n5,6,0\n";
+        let plain = read(text, MatrixFormat::Csv).unwrap();
+        assert_eq!((plain.get(0, 1), plain.get(2, 0)), (1.0, 5.0));
+        let file = "5,6,0\r\n3,0,4\r\n0,1,2\r\n\r\n";
+        let turned = read_matrix_from(file.as_bytes(), MatrixFormat::Csv, true).unwrap();
+        assert_eq!(turned, plain);
+        assert!(looks_reversed(
+            &read("5,6,0\n3,0,4\n0,1,2\n", MatrixFormat::Csv).unwrap()
+        ));
+        assert!(!looks_reversed(&plain));
+    }
+
+    #[test]
+    fn sparse_formats_say_the_same() {
+        let market =
+            "%%MatrixMarket matrix coordinate real symmetric\n% hello\n3 3 2\n2 1 7\n3 1 8\n";
+        let market = read(market, MatrixFormat::MatrixMarket).unwrap();
+        let edges = "# src dst amount\n0 1 7\n1,0,7\n0\t2 8\n2 0 8 # back\n";
+        assert_eq!(read(edges, MatrixFormat::Edges).unwrap(), market);
+        let array = "%%MatrixMarket matrix array integer general\n2 2\n0\n1\n2\n0\n";
+        assert_eq!(
+            read(array, MatrixFormat::MatrixMarket).unwrap().get(1, 0),
+            1.0
+        );
+    }
+
+    #[test]
+    fn what_is_no_matrix_is_said_in_one_line() {
+        use MatrixFormat::{Csv, Edges, MatrixMarket, Npy};
+        let wide = "1,".repeat(1_000_000) + "1";
+        let sizes = "%%MatrixMarket matrix coordinate real general\n";
+        let market = |rest: &str| sizes.to_owned() + rest;
+        let cases: Vec<(MatrixFormat, String, Option<usize>, &str)> = vec![
+            (Csv, "".into(), None, "the matrix is empty"),
+            (Csv, "\n\n".into(), None, "the matrix is empty"),
+            (
+                Csv,
+                "0,1\n1,0\n1,1\n".into(),
+                None,
+                "at least 3 rows of 2 columns",
+            ),
+            (Csv, "0,1,2\n1,0,2\n".into(), None, "2 rows of 3 columns"),
+            (
+                Csv,
+                "0,1\n1\n".into(),
+                Some(2),
+                "1 columns, the first row has 2",
+            ),
+            (Csv, "0,NaN\n1,0\n".into(), Some(1), "cell (0, 1) is NaN"),
+            (Csv, "0,1\n-3,0\n".into(), Some(2), "cell (1, 0) is -3"),
+            (Csv, "0,inf\n1,0\n".into(), Some(1), "cell (0, 1) is inf"),
+            (Csv, "0;1\n1;0\n".into(), Some(1), "column 1 is \"0;1\""),
+            (Csv, "0 1\n1 0\n".into(), Some(1), "column 1 is \"0 1\""),
+            (Csv, "a,b\n0,1\n".into(), Some(1), "column 1 is \"a\""),
+            (
+                Csv,
+                "0,1\n\n1,0\n".into(),
+                Some(2),
+                "empty, but more rows follow",
+            ),
+            (Csv, "0,\n1,0\n".into(), Some(1), "column 2 is \"\""),
+            (Csv, wide, Some(1), "longer than 262144 bytes"),
+            (
+                Csv,
+                "1,".repeat(9000) + "1",
+                Some(1),
+                "more than 8192 columns",
+            ),
+            (Edges, "0\n".into(), Some(1), "one number"),
+            (
+                Edges,
+                "0 1 2 3\n".into(),
+                Some(1),
+                "more than three numbers",
+            ),
+            (
+                Edges,
+                "0 99999999999 2\n".into(),
+                Some(1),
+                "a task is \"99999999999\"",
+            ),
+            (Edges, "0 1 x\n".into(), Some(1), "the amount is \"x\""),
+            (
+                MatrixMarket,
+                "1 1 0\n".into(),
+                Some(1),
+                "no MatrixMarket header",
+            ),
+            (
+                MatrixMarket,
+                market("2 3 1\n1 1 1\n"),
+                Some(2),
+                "2 rows, 3 columns",
+            ),
+            (
+                MatrixMarket,
+                market("2 2 2\n1 2 1\n"),
+                None,
+                "1 entries, the size line announces 2",
+            ),
+            (
+                MatrixMarket,
+                market("2 2 1\n1 3 1\n"),
+                Some(3),
+                "found \"3\"",
+            ),
+            (
+                MatrixMarket,
+                market("2 2 1\n1 2 1\n2 1 1\n"),
+                Some(4),
+                "more than the 1 entries announced",
+            ),
+            (
+                MatrixMarket,
+                market("99999999 99999999 1\n"),
+                Some(2),
+                "99999999 tasks",
+            ),
+            (
+                MatrixMarket,
+                market("9 9 99999999999\n"),
+                Some(2),
+                "99999999999 entries",
+            ),
+            (Npy, "hello world".into(), None, "no NumPy magic"),
+        ];
+        for (format, text, line, found) in cases {
+            let fault = read(&text, format).unwrap_err();
+            assert_eq!(
+                (fault.line, fault.found.as_str()),
+                (line, found),
+                "{format:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn files_that_cannot_be_read_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in [folder.path().join("missing.csv"), folder.path().to_owned()] {
+            let error = read_matrix(&path, MatrixFormat::Csv, false)
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(&path.display().to_string()) && !error.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn npy_of_every_type_and_order() {
+        let mut file = Vec::new();
+        let dict = "{'descr': '>i2', 'fortran_order': True, 'shape': (2, 2), }\n";
+        file.extend_from_slice(b"\x93NUMPY\x01\x00");
+        file.extend_from_slice(&(dict.len() as u16).to_le_bytes());
+        file.extend_from_slice(dict.as_bytes());
+        // By column: C[0][0], C[1][0] = 258, C[0][1] = 3, C[1][1].
+        file.extend_from_slice(&[0, 0, 1, 2, 0, 3, 0, 0]);
+        let matrix = read_matrix_from(&file[..], MatrixFormat::Npy, false).unwrap();
+        assert_eq!((matrix.get(1, 0), matrix.get(0, 1)), (258.0, 3.0));
+        for cut in 0..file.len() {
+            assert!(read_matrix_from(&file[..cut], MatrixFormat::Npy, false).is_err());
+        }
+        file.push(0);
+        assert!(read_matrix_from(&file[..], MatrixFormat::Npy, false).is_err());
+    }
+
+    fn formats() -> impl Strategy<Value = MatrixFormat> {
+        proptest::sample::select(&MatrixFormat::ALL[..])
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(
+            n in 1usize..9,
+            cells in proptest::collection::vec((0usize..9, 0usize..9, 0.0f64..1e12), 0..40),
+            format in formats(),
+        ) {
+            let inside = cells.into_iter().filter(|&(a, b, _)| a < n && b < n);
+            let matrix = CommMatrix::from_cells(n, inside).unwrap();
+            let mut file = Vec::new();
+            write_matrix_to(&mut file, &matrix, format).unwrap();
+            prop_assert_eq!(read_matrix_from(&file[..], format, false).unwrap(), matrix);
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(
+            bytes in proptest::collection::vec(any::<u8>(), 0..400),
+            format in formats(),
+        ) {
+            let _ = read_matrix_from(&bytes[..], format, false);
+        }
+
+        #[test]
+        fn any_digits_and_separators_are_read_or_refused(
+            text in "[0-9,. \\n\t#%e;-]{0,200}",
+            format in formats(),
+            header in any::<bool>(),
+        ) {
+            let head = "%%MatrixMarket matrix coordinate real symmetric\n";
+            let text = if header { head.to_owned() + &text } else { text };
+            let _ = read_matrix_from(text.as_bytes(), format, true);
+        }
+
+        #[test]
+        fn a_damaged_npy_is_read_or_refused(at in 0usize..200, byte in any::<u8>()) {
+            let matrix = CommMatrix::from_cells(3, [(0, 1, 2.0)]).unwrap();
+            let mut file = Vec::new();
+            write_matrix_to(&mut file, &matrix, MatrixFormat::Npy).unwrap();
+            let at = at % file.len();
+            file[at] = byte;
+            let _ = read_matrix_from(&file[..], MatrixFormat::Npy, false);
+        }
+    }
+}
