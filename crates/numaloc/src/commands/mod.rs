@@ -7,6 +7,7 @@ use crate::ui::Ui;
 
 mod lab;
 mod machines;
+mod map;
 mod plan;
 mod policies;
 mod show;
@@ -34,6 +35,7 @@ macro_rules! commands {
 commands! {
     Lab => lab,
     Machines => machines,
+    Map => map,
     Plan => plan,
     Show => show,
     Topology => topology,
