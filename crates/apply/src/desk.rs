@@ -1,0 +1,579 @@
+//! Decides what to do when a thread starts or memory appears: looks it up in the plan and tells an
+//! [`Actuator`]. Knows nothing of ptrace; tests run it against an actuator that only takes notes.
+
+use numaloc_model::plan::ObjectKey;
+use numaloc_model::profile::ObjectKind;
+use std::collections::{HashMap, HashSet};
+use std::io;
+
+use crate::book::Book;
+use crate::identity::{Born, Creator, MAIN_STACK_BYTES, MapCall, Orders, mapped};
+use crate::image::Image;
+use crate::tally::{PageState, Tally, ThreadState};
+
+/// What changes the machine, or pretends to.
+pub trait Actuator {
+    /// Restricts a thread to PUs (kernel numbers).
+    fn pin(&mut self, tid: i32, pus: &[u32]) -> io::Result<()>;
+    /// The PUs a thread may run on.
+    fn affinity(&mut self, tid: i32) -> io::Result<Vec<u32>>;
+    /// Makes memory `start..end` of the stopped thread's process come from `node` from now on.
+    fn bind(&mut self, start: u64, end: u64, node: u32) -> io::Result<()>;
+    /// Moves pages of a process that exist already; one node or negative errno each.
+    fn relocate(&mut self, tgid: i32, pages: &[u64], nodes: &[i32]) -> io::Result<Vec<i32>>;
+    /// Where pages of a process are; one node or negative errno each.
+    fn locate(&mut self, tgid: i32, pages: &[u64]) -> io::Result<Vec<i32>>;
+}
+
+/// What the user asked for beside the plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// Read back where every planned page is before it goes away.
+    pub verify: bool,
+    /// Overrule the program's own `sched_setaffinity`.
+    pub enforce: bool,
+}
+
+/// An object of a plan in a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Live {
+    object: usize,
+    base: u64,
+    /// Where its memory is; beyond that it is gone.
+    start: u64,
+    end: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Process {
+    first: String,
+    threads: HashSet<i32>,
+    orders: Orders,
+    live: Vec<Live>,
+    /// Anonymous mappings that a new thread may turn out to use as its stack.
+    stacks: Vec<(u64, u64)>,
+    heap: Option<(usize, u64, u64)>,
+}
+
+struct Thread {
+    creator: Creator,
+    tgid: i32,
+    planned: Option<(usize, u32)>,
+    own_affinity: bool,
+}
+
+/// See the module.
+pub struct Desk {
+    book: Book,
+    wishes: Wishes,
+    allowed: Vec<u32>,
+    threads: HashMap<i32, Thread>,
+    processes: HashMap<i32, Process>,
+    stack_sizes: HashSet<u64>,
+    tally: Tally,
+}
+
+/// Pages asked about in one system call.
+const CHUNK: usize = 16 * 1024;
+
+impl Desk {
+    /// A desk for a plan; `allowed` are the PUs the program would have without a plan.
+    pub fn new(book: Book, wishes: Wishes, allowed: Vec<u32>) -> Self {
+        let stack_sizes = book
+            .objects()
+            .filter(|(_, key)| key.kind == ObjectKind::Stack)
+            .map(|(_, key)| key.size)
+            .collect();
+        Self {
+            tally: Tally::new(&book),
+            book,
+            wishes,
+            allowed,
+            threads: HashMap::new(),
+            processes: HashMap::new(),
+            stack_sizes,
+        }
+    }
+
+    /// What has been done so far.
+    pub fn tally(&mut self) -> &mut Tally {
+        &mut self.tally
+    }
+
+    /// The end: what was done in all.
+    pub fn into_tally(self) -> Tally {
+        self.tally
+    }
+
+    /// The PUs the program believes to have.
+    pub fn allowed(&self) -> &[u32] {
+        &self.allowed
+    }
+
+    /// The process of a known thread.
+    pub fn process_of(&self, tid: i32) -> Option<i32> {
+        self.threads.get(&tid).map(|thread| thread.tgid)
+    }
+
+    /// The program's first thread.
+    pub fn started(&mut self, tid: i32, act: &mut dyn Actuator) {
+        let process = Process {
+            first: "0".to_owned(),
+            ..Process::default()
+        };
+        self.processes.insert(tid, process);
+        self.enter(tid, tid, Creator::new("0"), act);
+    }
+
+    /// `creator` made `tid`: a thread of its process, or a process. `stack` is the new thread's stack
+    /// pointer. The new thread is stopped before its first instruction.
+    pub fn created(
+        &mut self,
+        creator: i32,
+        tid: i32,
+        same_process: bool,
+        stack: u64,
+        act: &mut dyn Actuator,
+    ) {
+        let Some(by) = self.threads.get_mut(&creator) else {
+            return self.stranger(tid, act);
+        };
+        let tgid = by.tgid;
+        if same_process {
+            let path = by.creator.next_thread();
+            self.enter(tid, tgid, Creator::new(path.clone()), act);
+            self.found_stack(tgid, &path, stack, act);
+        } else {
+            let path = by.creator.next_process();
+            // Memory policies and what was placed are inherited; new objects have new names.
+            let process = Process {
+                first: path.clone(),
+                ..Process::default()
+            };
+            self.processes.insert(tid, process);
+            self.enter(tid, tid, Creator::new(path), act);
+        }
+    }
+
+    /// A thread whose creator is not known (it died first): not in the plan.
+    pub fn stranger(&mut self, tid: i32, act: &mut dyn Actuator) {
+        let allowed = self.allowed.clone();
+        let _ = act.pin(tid, &allowed);
+    }
+
+    fn enter(&mut self, tid: i32, tgid: i32, creator: Creator, act: &mut dyn Actuator) {
+        let planned = self.book.thread(creator.path());
+        if let Some(process) = self.processes.get_mut(&tgid) {
+            process.threads.insert(tid);
+        }
+        match planned {
+            Some((at, pu)) => {
+                let state = match act.pin(tid, &[pu]) {
+                    Ok(()) => ThreadState::Placed,
+                    Err(error) => ThreadState::Refused(error.raw_os_error().unwrap_or(0), pu),
+                };
+                if state != ThreadState::Placed {
+                    // Better anywhere than on the creator's PU.
+                    let _ = act.pin(tid, &self.allowed);
+                }
+                self.tally.thread(at, state);
+            }
+            None => {
+                // Affinity is inherited: without this it would crowd its creator's PU.
+                let _ = act.pin(tid, &self.allowed);
+                self.tally.unplanned_thread(creator.path());
+            }
+        }
+        self.threads.insert(
+            tid,
+            Thread {
+                creator,
+                tgid,
+                planned,
+                own_affinity: false,
+            },
+        );
+    }
+
+    fn found_stack(&mut self, tgid: i32, path: &str, pointer: u64, act: &mut dyn Actuator) {
+        let Some(process) = self.processes.get_mut(&tgid) else {
+            return;
+        };
+        let Some(at) = process
+            .stacks
+            .iter()
+            .position(|&(start, end)| (start..=end).contains(&pointer))
+        else {
+            return;
+        };
+        let (start, end) = process.stacks.swap_remove(at);
+        let born = Born {
+            kind: ObjectKind::Stack,
+            name: "[stack]".to_owned(),
+            size: end - start,
+            base: start,
+        };
+        let key = process.orders.name(&born, path);
+        if let Some(object) = self.book.object(&key) {
+            self.settle(tgid, object, start, (start, end), true, act);
+        }
+    }
+
+    /// `execve` of a process: `former` called it, all other threads are gone, `tgid` goes on.
+    pub fn executed(&mut self, tgid: i32, former: i32) {
+        let first = self.processes.get(&tgid).map(|p| p.first.clone());
+        // The first thread's counters go on; if another thread called, its own are lost with it.
+        let keep = self
+            .threads
+            .remove(&tgid)
+            .or_else(|| self.threads.remove(&former));
+        self.threads.retain(|_, thread| thread.tgid != tgid);
+        if let (Some(thread), Some(first)) = (keep, first) {
+            self.threads.insert(tgid, thread);
+            let process = Process {
+                first,
+                threads: HashSet::from([tgid]),
+                ..Process::default()
+            };
+            self.processes.insert(tgid, process);
+        }
+    }
+
+    /// A successful `mmap` returned `address`. Files that are loaded ELF images are not reported here.
+    pub fn mapped(&mut self, tid: i32, call: &MapCall, address: u64, act: &mut dyn Actuator) {
+        let Some(born) = mapped(call, address) else {
+            return;
+        };
+        if call.file.is_none() && self.stack_sizes.contains(&born.size) {
+            let tgid = self.threads.get(&tid).map_or(0, |thread| thread.tgid);
+            if let Some(process) = self.processes.get_mut(&tgid) {
+                process.stacks.push((born.base, born.base + born.size));
+            }
+        }
+        self.born(tid, &born, act);
+    }
+
+    /// System V memory was attached.
+    pub fn attached(&mut self, tid: i32, size: u64, address: u64, act: &mut dyn Actuator) {
+        let born = Born {
+            kind: ObjectKind::Shared,
+            name: "[shm]".to_owned(),
+            size: size.next_multiple_of(4096),
+            base: address,
+        };
+        self.born(tid, &born, act);
+    }
+
+    fn born(&mut self, tid: i32, born: &Born, act: &mut dyn Actuator) {
+        let Some(thread) = self.threads.get(&tid) else {
+            return;
+        };
+        let tgid = thread.tgid;
+        let Some(process) = self.processes.get_mut(&tgid) else {
+            return;
+        };
+        let key = process.orders.name(born, thread.creator.path());
+        if let Some(object) = self.book.object(&key) {
+            // Shared memory may have been touched by another process already.
+            let existing = born.kind == ObjectKind::Shared;
+            let span = (born.base, born.base + born.size);
+            self.settle(tgid, object, born.base, span, existing, act);
+        }
+    }
+
+    /// The break is at `end` now.
+    pub fn broke(&mut self, tid: i32, end: u64, act: &mut dyn Actuator) {
+        let Some(tgid) = self.process_of(tid) else {
+            return;
+        };
+        let Some(process) = self.processes.get_mut(&tgid) else {
+            return;
+        };
+        let Some((object, base, bound)) = &mut process.heap else {
+            return;
+        };
+        let (object, base, from) = (*object, *base, *bound);
+        *bound = end.max(base);
+        if end > from {
+            self.settle(tgid, object, base, (from, end), false, act);
+        } else {
+            self.cut(tgid, end, from, act);
+        }
+    }
+
+    /// Everything the process has loaded, its break's start and its first stack.
+    pub fn loaded(
+        &mut self,
+        tid: i32,
+        images: &[Image],
+        heap: Option<(u64, u64)>,
+        stack: Option<(u64, u64)>,
+        act: &mut dyn Actuator,
+    ) {
+        let Some(tgid) = self.process_of(tid) else {
+            return;
+        };
+        let Some(process) = self.processes.get(&tgid) else {
+            return;
+        };
+        let known: HashSet<usize> = process.live.iter().map(|live| live.object).collect();
+        let creator = Some(process.first.clone());
+        let key = |kind, name: String, size| ObjectKey {
+            kind,
+            name,
+            creator: creator.clone(),
+            size,
+            order: 0,
+        };
+        let mut found = Vec::new();
+        for image in images {
+            for (section, name) in image
+                .sections
+                .iter()
+                .flat_map(|s| image.names.iter().map(move |name| (s, name)))
+            {
+                let full = format!("{name}:{}", section.name);
+                if let Some(object) = self
+                    .book
+                    .object(&key(ObjectKind::Static, full, section.size))
+                {
+                    let span = (section.base, section.base + section.size);
+                    found.push((object, section.base, span));
+                }
+            }
+        }
+        if let Some((start, end)) = stack {
+            let stack = key(ObjectKind::Stack, "[stack]".to_owned(), MAIN_STACK_BYTES);
+            if let Some(object) = self.book.object(&stack) {
+                found.push((object, end - MAIN_STACK_BYTES, (start, end)));
+            }
+        }
+        found.retain(|(object, ..)| !known.contains(object));
+        for (object, key) in self.book.objects() {
+            let text = key.kind == ObjectKind::Mapping
+                && images.iter().any(|image| image.names.contains(&key.name));
+            if text {
+                self.tally.text(object);
+            }
+        }
+        let heap_key = key(ObjectKind::Heap, "[heap]".to_owned(), 0);
+        for (object, base, (start, end)) in found {
+            // Whole pages: a section shares its first and last page with its neighbours.
+            let span = (start - start % 4096, end.next_multiple_of(4096));
+            self.settle(tgid, object, base, span, true, act);
+        }
+        if let (Some((start, end)), Some(object)) = (heap, self.book.object(&heap_key)) {
+            let base = start.next_multiple_of(4096);
+            let process = self.processes.get_mut(&tgid).expect("looked up above");
+            if process.heap.is_none() {
+                process.heap = Some((object, base, end.max(base)));
+                self.settle(tgid, object, base, (base, end.max(base)), true, act);
+            }
+        }
+    }
+
+    /// Whether statics of the plan have not been seen yet in a process (a library may come later).
+    pub fn lacks_statics(&self) -> bool {
+        self.book
+            .objects()
+            .any(|(at, key)| key.kind == ObjectKind::Static && !self.tally.found(at))
+    }
+
+    /// Binds the planned ranges of an object within `span`, and moves what exists there already.
+    fn settle(
+        &mut self,
+        tgid: i32,
+        object: usize,
+        base: u64,
+        span: (u64, u64),
+        existing: bool,
+        act: &mut dyn Actuator,
+    ) {
+        let page_size = self.book.page_size();
+        let mut state = std::mem::take(self.tally.page(object));
+        state.found = true;
+        for (start, end, node) in self.book.ranges(object, base, span.0, span.1) {
+            let pages = (end - start).div_ceil(page_size);
+            match act.bind(start, end, node) {
+                Ok(()) => state.bound += pages,
+                Err(error) => state.refuse(error.raw_os_error().unwrap_or(0), pages),
+            }
+            if existing {
+                move_existing(tgid, (start, end, node), &mut state, act);
+            }
+        }
+        *self.tally.page(object) = state;
+        let Some(process) = self.processes.get_mut(&tgid) else {
+            return;
+        };
+        match process.live.iter_mut().find(|live| live.object == object) {
+            Some(live) if live.base == base => live.end = live.end.max(span.1),
+            Some(live) => {
+                *live = Live {
+                    object,
+                    base,
+                    start: span.0,
+                    end: span.1,
+                }
+            }
+            None => process.live.push(Live {
+                object,
+                base,
+                start: span.0,
+                end: span.1,
+            }),
+        }
+    }
+
+    /// `mremap` moved or resized memory.
+    pub fn remapped(&mut self, tid: i32, old: (u64, u64), new: (u64, u64), act: &mut dyn Actuator) {
+        let Some(tgid) = self.process_of(tid) else {
+            return;
+        };
+        let Some(process) = self.processes.get_mut(&tgid) else {
+            return;
+        };
+        let Some(live) = process.live.iter_mut().find(|live| live.start == old.0) else {
+            return;
+        };
+        // Moved pages keep their policy; what was added needs one.
+        live.base = live.base.wrapping_sub(old.0).wrapping_add(new.0);
+        (live.start, live.end) = new;
+        let (object, base) = (live.object, live.base);
+        if new.1 - new.0 > old.1 - old.0 {
+            let added = (new.0 + (old.1 - old.0), new.1);
+            self.settle(tgid, object, base, added, false, act);
+        }
+    }
+
+    /// Whether unmapping `start..end` takes planned pages away that are to be verified first.
+    pub fn cares_about(&self, tid: i32, start: u64, end: u64) -> bool {
+        self.wishes.verify
+            && self
+                .process_of(tid)
+                .and_then(|tgid| self.processes.get(&tgid))
+                .is_some_and(|p| p.live.iter().any(|l| l.start < end && start < l.end))
+    }
+
+    /// Memory `start..end` is about to go away.
+    pub fn unmapping(&mut self, tid: i32, start: u64, end: u64, act: &mut dyn Actuator) {
+        if let Some(tgid) = self.process_of(tid) {
+            self.cut(tgid, start, end, act);
+        }
+    }
+
+    fn cut(&mut self, tgid: i32, start: u64, end: u64, act: &mut dyn Actuator) {
+        let Some(process) = self.processes.get_mut(&tgid) else {
+            return;
+        };
+        let mut gone = Vec::new();
+        process.live.retain_mut(|live| {
+            let lost = (live.start.max(start), live.end.min(end));
+            if lost.0 >= lost.1 {
+                return true;
+            }
+            gone.push((*live, lost));
+            if lost.1 == live.end {
+                live.end = lost.0;
+            } else if lost.0 == live.start {
+                live.start = lost.1;
+            }
+            // A hole in the middle stays part of it: its pages will be found absent.
+            live.start < live.end
+        });
+        process.stacks.retain(|&(s, e)| e <= start || end <= s);
+        for (live, lost) in gone {
+            self.check(tgid, live, lost, act);
+        }
+    }
+
+    /// Reads back where the planned pages of an object within `span` are.
+    fn check(&mut self, tgid: i32, live: Live, span: (u64, u64), act: &mut dyn Actuator) {
+        if !self.wishes.verify {
+            return;
+        }
+        let state = self.tally.page(live.object);
+        state.checked = true;
+        for (start, end, node) in self.book.ranges(live.object, live.base, span.0, span.1) {
+            for pages in addresses(start, end).chunks(CHUNK) {
+                match act.locate(tgid, pages) {
+                    Ok(status) => status.iter().for_each(|&s| state.seen(s, node)),
+                    Err(error) => {
+                        state.refuse(error.raw_os_error().unwrap_or(0), pages.len() as u64);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the program may set the affinity of `target` itself. Takes note of it either way.
+    pub fn may_set_affinity(&mut self, target: i32) -> bool {
+        let Some(thread) = self.threads.get_mut(&target) else {
+            return true;
+        };
+        if let Some((at, _)) = thread.planned {
+            self.tally.own_affinity(at, self.wishes.enforce);
+            if self.wishes.enforce {
+                return false;
+            }
+        }
+        thread.own_affinity = true;
+        true
+    }
+
+    /// Whether the program should be told the unrestricted PUs when it asks for `target`'s affinity.
+    pub fn hides_affinity(&self, target: i32) -> bool {
+        self.threads
+            .get(&target)
+            .is_some_and(|thread| thread.planned.is_some() && !thread.own_affinity)
+    }
+
+    /// A thread is about to end; its memory and affinity can still be read.
+    pub fn ending(&mut self, tid: i32, act: &mut dyn Actuator) {
+        let Some(thread) = self.threads.remove(&tid) else {
+            return;
+        };
+        if let Some((at, pu)) = thread.planned
+            && let Ok(mask) = act.affinity(tid)
+        {
+            self.tally.read_back(at, pu, &mask);
+        }
+        let tgid = thread.tgid;
+        let Some(process) = self.processes.get_mut(&tgid) else {
+            return;
+        };
+        process.threads.remove(&tid);
+        if process.threads.is_empty() {
+            let live = std::mem::take(&mut process.live);
+            for live in live {
+                self.check(tgid, live, (live.start, live.end), act);
+            }
+            self.processes.remove(&tgid);
+        }
+    }
+}
+
+fn addresses(start: u64, end: u64) -> Vec<u64> {
+    (start..end).step_by(4096).collect()
+}
+
+fn move_existing(
+    tgid: i32,
+    (start, end, node): (u64, u64, u32),
+    state: &mut PageState,
+    act: &mut dyn Actuator,
+) {
+    for pages in addresses(start, end).chunks(CHUNK) {
+        let nodes = vec![node as i32; pages.len()];
+        match act.relocate(tgid, pages, &nodes) {
+            Ok(status) => status.iter().for_each(|&s| state.relocated(s, node)),
+            Err(error) => {
+                state.refuse(error.raw_os_error().unwrap_or(0), pages.len() as u64);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "desk_tests.rs"]
+mod tests;

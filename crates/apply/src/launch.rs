@@ -1,0 +1,155 @@
+//! Starts the program so that it waits for us before `execve`.
+#![allow(unsafe_code)]
+
+use libc::{c_char, c_int};
+use std::ffi::{CString, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// A forked process that executes the program when told to.
+pub struct Waiting {
+    /// Its process id.
+    pub pid: i32,
+    go: OwnedFd,
+    failure: OwnedFd,
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut fds = [0; 2];
+    // SAFETY: pipe2 writes two descriptors into `fds`.
+    if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: both descriptors are new and owned by nobody else.
+    Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
+}
+
+/// Forks. The child waits for [`Waiting::release`], with the affinity it inherits.
+///
+/// # Errors
+/// The kernel's when there is no pipe or process to be had, `InvalidInput` for a NUL byte in an argument.
+pub fn fork(command: &[OsString]) -> io::Result<Waiting> {
+    let args: Vec<CString> = command
+        .iter()
+        .map(|arg| CString::new(arg.as_bytes()))
+        .collect::<Result<_, _>>()?;
+    let mut argv: Vec<*const c_char> = args.iter().map(|arg| arg.as_ptr()).collect();
+    argv.push(std::ptr::null());
+    let (go_read, go_write) = pipe()?;
+    let (failure_read, failure_write) = pipe()?;
+    // SAFETY: the child makes only async-signal-safe calls on memory prepared above before it
+    // executes the program or leaves with `_exit`.
+    let pid = unsafe { libc::fork() };
+    if pid == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    if pid == 0 {
+        // The write end is ours alone to close, else a dead parent would never be noticed.
+        // SAFETY: a descriptor of this process; it is not used again here.
+        unsafe { libc::close(go_write.as_raw_fd()) };
+        // SAFETY: `argv` is a NULL-terminated array of C strings that live until execvp.
+        unsafe {
+            child(
+                go_read.as_raw_fd(),
+                failure_write.as_raw_fd(),
+                argv.as_ptr(),
+            )
+        }
+    }
+    Ok(Waiting {
+        pid,
+        go: go_write,
+        failure: failure_read,
+    })
+}
+
+/// The child's life until `execve`.
+///
+/// # Safety
+/// `argv` points to a NULL-terminated array of C strings; only async-signal-safe calls here.
+unsafe fn child(go: c_int, failure: c_int, argv: *const *const c_char) -> ! {
+    let mut word = 0_u8;
+    // SAFETY: reads one byte into `word`.
+    let got = unsafe { libc::read(go, (&raw mut word).cast(), 1) };
+    if got != 1 {
+        // The parent died or gave up.
+        // SAFETY: does not return.
+        unsafe { libc::_exit(125) };
+    }
+    // SAFETY: restores what Rust's runtime changed; the caller keeps `argv` valid.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::execvp(*argv, argv);
+    }
+    let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+    // SAFETY: writes the bytes of `errno`; does not return.
+    unsafe {
+        libc::write(failure, (&raw const errno).cast(), size_of::<c_int>());
+        libc::_exit(if errno == libc::ENOENT { 127 } else { 126 });
+    }
+}
+
+impl Waiting {
+    /// Lets it execute the program.
+    pub fn release(&self) -> io::Result<()> {
+        // SAFETY: writes one byte from a live buffer.
+        match unsafe { libc::write(self.go.as_raw_fd(), [1_u8].as_ptr().cast(), 1) } {
+            1 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// After the child ended: the errno with which `execve` failed, if it did.
+    pub fn exec_failure(&self) -> Option<i32> {
+        // The child alone holds the write end, and it is gone: this read cannot block.
+        let mut errno = [0_u8; 4];
+        // SAFETY: reads at most four bytes into `errno`.
+        let got = unsafe { libc::read(self.failure.as_raw_fd(), errno.as_mut_ptr().cast(), 4) };
+        (got == 4).then(|| i32::from_ne_bytes(errno))
+    }
+}
+
+/// The program's process id for the signal handler; 0 when there is none.
+static PROGRAM: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn pass_on(signal: c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    let pid = PROGRAM.load(Ordering::Relaxed);
+    // SAFETY: the kernel hands a valid siginfo to a SA_SIGINFO handler; kill is async-signal-safe.
+    unsafe {
+        // A terminal's signal (SI_KERNEL) reaches the program's process group by itself.
+        if pid > 0 && (*info).si_code <= 0 {
+            libc::kill(pid, signal);
+        }
+    }
+}
+
+/// From now on signals that others send to us go to the program instead; those of the terminal it gets
+/// itself. We end when it does.
+pub fn pass_signals_to(pid: i32) {
+    PROGRAM.store(pid, Ordering::Relaxed);
+    for signal in [
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGTERM,
+        libc::SIGHUP,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGALRM,
+        libc::SIGWINCH,
+    ] {
+        // SAFETY: an all-zero sigaction is valid; the handler has the SA_SIGINFO signature.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = pass_on as extern "C" fn(_, _, _) as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+            libc::sigaction(signal, &raw const action, std::ptr::null_mut());
+        }
+    }
+}
+
+/// The program is gone: signals mean us again (they are ignored, the end is near).
+pub fn stop_passing_signals() {
+    PROGRAM.store(0, Ordering::Relaxed);
+}

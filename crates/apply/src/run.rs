@@ -1,0 +1,269 @@
+//! `numaloc run`: a program under a plan, from start to outcome.
+
+use numaloc_model::Plan;
+use numaloc_model::outcome::Outcome;
+use numaloc_topology::Topology;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::book::Book;
+use crate::desk::{Desk, Wishes};
+use crate::launch::{Waiting, fork, pass_signals_to, stop_passing_signals};
+use crate::supervise::{End, Supervisor};
+use crate::sys::{self, Wait};
+use crate::tally::Tally;
+
+/// Whether pages are placed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PageMode {
+    /// Where the machine has more than one node.
+    #[default]
+    Auto,
+    /// Even on one node, where it changes nothing (to test and to measure the cost).
+    Always,
+    /// Threads only.
+    Never,
+}
+
+/// How to run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Place pages?
+    pub pages: PageMode,
+    /// Read back where every planned page is.
+    pub verify: bool,
+    /// Overrule the program's own `sched_setaffinity`.
+    pub enforce: bool,
+    /// Apply a plan of another machine by its kernel numbers.
+    pub force_machine: bool,
+}
+
+/// Why the program was not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// The plan is for another machine.
+    #[error(
+        "the plan was made for {planned} [{planned_digest}], this machine is {found} [{found_digest}]"
+    )]
+    OtherMachine {
+        /// The plan's machine.
+        planned: String,
+        /// Its fingerprint.
+        planned_digest: String,
+        /// This machine, in short.
+        found: String,
+        /// Its fingerprint.
+        found_digest: String,
+    },
+    /// The program does not exist.
+    #[error("cannot run {program}: no such program")]
+    NotFound {
+        /// As given.
+        program: String,
+    },
+    /// The program cannot be executed.
+    #[error("cannot run {program}: {why}")]
+    NotExecutable {
+        /// As given.
+        program: String,
+        /// The kernel's words.
+        why: io::Error,
+    },
+    /// Something else went wrong before or while following it.
+    #[error("cannot follow {program}: {why}")]
+    Follow {
+        /// As given.
+        program: String,
+        /// The kernel's words.
+        why: io::Error,
+    },
+}
+
+impl LaunchError {
+    /// The exit status by the convention of `env`: 127 not found, 126 not executable, 125 our failure.
+    #[must_use]
+    pub fn status(&self) -> u8 {
+        match self {
+            Self::NotFound { .. } => 127,
+            Self::NotExecutable { .. } => 126,
+            _ => 125,
+        }
+    }
+}
+
+/// Runs `command` under `plan` on `topology`, which is this machine. Returns when the program and all
+/// it started have ended.
+///
+/// # Errors
+/// [`LaunchError`]; then the program has not run, or was killed because it could not be followed.
+pub fn run(
+    plan: &Plan,
+    topology: &Topology,
+    command: &[OsString],
+    options: &Options,
+) -> Result<Outcome, LaunchError> {
+    if !options.force_machine && topology.fingerprint() != plan.fingerprint {
+        return Err(LaunchError::OtherMachine {
+            planned: plan.machine.clone(),
+            planned_digest: plan.fingerprint.clone(),
+            found: topology.summary(),
+            found_digest: topology.fingerprint(),
+        });
+    }
+    let program = command
+        .first()
+        .map_or(String::new(), |p| p.to_string_lossy().into_owned());
+    let follow = |why| LaunchError::Follow {
+        program: program.clone(),
+        why,
+    };
+    let pages = match options.pages {
+        PageMode::Auto => topology.nodes().len() > 1,
+        PageMode::Always => true,
+        PageMode::Never => false,
+    };
+    let book = if pages {
+        Book::new(plan, max_runs())
+    } else {
+        Book::threads_only(plan)
+    };
+    let pages = pages && book.has_pages();
+    let allowed = sys::affinity(0).map_err(follow)?;
+    let wishes = Wishes {
+        verify: options.verify,
+        enforce: options.enforce,
+    };
+    let mut desk = Desk::new(book, wishes, allowed);
+    if !pages && !plan.pages.is_empty() {
+        let why = match options.pages {
+            PageMode::Never => "as asked",
+            _ => "this machine has one NUMA node",
+        };
+        desk.tally().note(format!(
+            "pages are left where they are ({why}); threads only"
+        ));
+    }
+    let started = Instant::now();
+    let waiting = fork(command).map_err(follow)?;
+    let untraced = match set_user_id(command) {
+        Some(why) => Some(why),
+        None => sys::seize(waiting.pid)
+            .err()
+            .map(|error| no_trace(waiting.pid, &error)),
+    };
+    let (end, tally) = match untraced {
+        None => {
+            let supervisor = Supervisor::new(desk, pages, options.verify, &waiting);
+            let (end, desk) = supervisor.run(&waiting).map_err(follow)?;
+            (end, desk.into_tally())
+        }
+        Some(why) => run_untraced(plan, &waiting, desk, &why).map_err(follow)?,
+    };
+    if let Some(errno) = waiting.exec_failure() {
+        return Err(match errno {
+            libc::ENOENT => LaunchError::NotFound { program },
+            _ => LaunchError::NotExecutable {
+                program,
+                why: io::Error::from_raw_os_error(errno),
+            },
+        });
+    }
+    let status = match end {
+        End::Exited(status) => status,
+        End::Killed(signal) => 128 + signal,
+    };
+    Ok(tally.outcome(plan, pages, started.elapsed().as_secs_f64(), status))
+}
+
+/// Mappings the program may still have beside ours: the kernel's limit, a third kept for itself.
+fn max_runs() -> usize {
+    std::fs::read_to_string("/proc/sys/vm/max_map_count")
+        .ok()
+        .and_then(|text| text.trim().parse::<usize>().ok())
+        .map_or(40_000, |limit| limit / 3 * 2)
+}
+
+/// Why the program must run without a tracer, if it is set-user-id: under one it would not get its rights.
+fn set_user_id(command: &[OsString]) -> Option<String> {
+    let program = find(command.first()?)?;
+    let file = std::fs::metadata(&program).ok()?;
+    let me = std::fs::metadata("/proc/self").ok()?.uid();
+    let raises = file.mode() & 0o6000 != 0 && me != 0;
+    raises.then(|| {
+        format!(
+            "{} is set-user-id or set-group-id and would lose that under a tracer",
+            program.display()
+        )
+    })
+}
+
+/// The file that executing `program` would run.
+fn find(program: &OsString) -> Option<PathBuf> {
+    let path = PathBuf::from(program);
+    if path.components().count() > 1 || program.is_empty() {
+        return path.is_file().then_some(path);
+    }
+    let search = std::env::var_os("PATH")?;
+    std::env::split_paths(&search)
+        .map(|folder| folder.join(&path))
+        .find(|candidate| candidate.is_file())
+}
+
+/// Why ptrace was refused, in words that help.
+fn no_trace(pid: i32, error: &io::Error) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let field = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name))?;
+        Some(line[name.len()..].trim().to_owned())
+    };
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    match field("TracerPid:").as_deref() {
+        Some(tracer) if tracer != "0" => format!("process {tracer} traces it already"),
+        _ if scope.trim() == "3" => {
+            "kernel.yama.ptrace_scope is 3, which forbids ptrace".to_owned()
+        }
+        _ if field("Seccomp:").as_deref() == Some("2") => {
+            format!("ptrace: {error} (a seccomp filter is in force, as in a container)")
+        }
+        _ => format!("ptrace: {error}"),
+    }
+}
+
+/// Without ptrace: the program runs on the plan's PUs as a set, its threads where the kernel likes.
+fn run_untraced(
+    plan: &Plan,
+    waiting: &Waiting,
+    mut desk: Desk,
+    why: &str,
+) -> io::Result<(End, Tally)> {
+    let mut pus: Vec<u32> = plan.threads.iter().map(|thread| thread.os_pu.0).collect();
+    pus.sort_unstable();
+    pus.dedup();
+    let bound = !pus.is_empty() && sys::set_affinity(waiting.pid, &pus).is_ok();
+    let what = if bound {
+        "it runs on the plan's PUs as a set, its threads and pages are not placed one by one"
+    } else {
+        "it runs as if there were no plan"
+    };
+    desk.tally()
+        .note(format!("cannot follow the program: {why}; {what}"));
+    pass_signals_to(waiting.pid);
+    waiting.release()?;
+    loop {
+        match sys::wait(waiting.pid)?.1 {
+            Wait::Exited(status) => {
+                stop_passing_signals();
+                return Ok((End::Exited(status), desk.into_tally()));
+            }
+            Wait::Killed(signal) => {
+                stop_passing_signals();
+                return Ok((End::Killed(signal), desk.into_tally()));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The system calls of this crate, each wrapped once with typed arguments. The only place besides
+//! `launch.rs` with `unsafe`.
+#![allow(unsafe_code)]
+
+use libc::{c_int, c_long, c_void, pid_t};
+use std::io;
+
+/// Registers of a stopped tracee.
+pub type Regs = libc::user_regs_struct;
+
+/// How to let a stopped tracee go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resume {
+    /// Until the next event or signal.
+    Cont,
+    /// Until the next system call's entry or exit.
+    Syscall,
+    /// One instruction.
+    Step,
+    /// Stay in a group stop, but report what ends it.
+    Listen,
+}
+
+/// What `waitpid` reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Ended with this status.
+    Exited(c_int),
+    /// Killed by this signal.
+    Killed(c_int),
+    /// About to receive this signal.
+    Signal(c_int),
+    /// At the entry or exit of a system call.
+    Syscall,
+    /// A ptrace event (`PTRACE_EVENT_*`) with the signal of the stop.
+    Event(c_int, c_int),
+}
+
+fn check(result: c_long) -> io::Result<c_long> {
+    if result == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+fn ptrace(request: u32, tid: pid_t, addr: usize, data: usize) -> io::Result<c_long> {
+    // SAFETY: callers pass `data` as a number or as the address of a live object of the size that the
+    // request writes or reads (registers, siginfo, event message); `addr` is a number.
+    check(unsafe { libc::ptrace(request, tid, addr as *mut c_void, data as *mut c_void) })
+}
+
+/// Becomes the tracer of `pid` without stopping it. `PTRACE_O_EXITKILL` is always set: a tracee with
+/// breakpoints or a seccomp filter must not outlive its tracer.
+pub fn seize(pid: pid_t) -> io::Result<()> {
+    let options = libc::PTRACE_O_TRACECLONE
+        | libc::PTRACE_O_TRACEFORK
+        | libc::PTRACE_O_TRACEVFORK
+        | libc::PTRACE_O_TRACEEXEC
+        | libc::PTRACE_O_TRACEEXIT
+        | libc::PTRACE_O_TRACESECCOMP
+        | libc::PTRACE_O_TRACESYSGOOD
+        | libc::PTRACE_O_EXITKILL;
+    ptrace(libc::PTRACE_SEIZE, pid, 0, options as usize).map(drop)
+}
+
+/// Lets a stopped tracee go on, with `signal` delivered if not 0.
+pub fn resume(tid: pid_t, how: Resume, signal: c_int) -> io::Result<()> {
+    let request = match how {
+        Resume::Cont => libc::PTRACE_CONT,
+        Resume::Syscall => libc::PTRACE_SYSCALL,
+        Resume::Step => libc::PTRACE_SINGLESTEP,
+        Resume::Listen => libc::PTRACE_LISTEN,
+    };
+    ptrace(request, tid, 0, signal as usize).map(drop)
+}
+
+/// Registers of a stopped tracee.
+pub fn registers(tid: pid_t) -> io::Result<Regs> {
+    // SAFETY: all-zero bytes are a valid value of this plain C struct.
+    let mut regs: Regs = unsafe { std::mem::zeroed() };
+    ptrace(libc::PTRACE_GETREGS, tid, 0, (&raw mut regs) as usize)?;
+    Ok(regs)
+}
+
+/// Sets the registers of a stopped tracee.
+pub fn set_registers(tid: pid_t, regs: &Regs) -> io::Result<()> {
+    ptrace(libc::PTRACE_SETREGS, tid, 0, (&raw const *regs) as usize).map(drop)
+}
+
+/// The number that belongs to the last ptrace event: the new thread's id.
+pub fn event_message(tid: pid_t) -> io::Result<pid_t> {
+    let mut message: libc::c_ulong = 0;
+    ptrace(
+        libc::PTRACE_GETEVENTMSG,
+        tid,
+        0,
+        (&raw mut message) as usize,
+    )?;
+    Ok(message as pid_t)
+}
+
+/// Waits for `tid` (-1: any tracee), interrupted waits repeated.
+pub fn wait(tid: pid_t) -> io::Result<(pid_t, Wait)> {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` is a live c_int.
+        let got = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL) };
+        match check(c_long::from(got)) {
+            Ok(_) => return Ok((got, decode(status))),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn decode(status: c_int) -> Wait {
+    if libc::WIFEXITED(status) {
+        return Wait::Exited(libc::WEXITSTATUS(status));
+    }
+    if libc::WIFSIGNALED(status) {
+        return Wait::Killed(libc::WTERMSIG(status));
+    }
+    let signal = libc::WSTOPSIG(status);
+    match status >> 16 {
+        0 if signal == libc::SIGTRAP | 0x80 => Wait::Syscall,
+        0 => Wait::Signal(signal),
+        event => Wait::Event(event, signal),
+    }
+}
+
+/// Whether `tid` is a thread of process `tgid`.
+pub fn is_thread_of(tgid: pid_t, tid: pid_t) -> bool {
+    // SAFETY: plain numbers; signal 0 delivers nothing.
+    unsafe { libc::syscall(libc::SYS_tgkill, tgid, tid, 0) == 0 }
+}
+
+/// Sends a signal to one thread.
+pub fn kill_thread(tid: pid_t, signal: c_int) -> io::Result<()> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::syscall(libc::SYS_tkill, tid, signal) }).map(drop)
+}
+
+/// Largest PU number + 1 that affinity masks here can hold; Linux builds go up to 8192.
+const MAX_PUS: usize = 8192;
+
+/// The PUs `tid` may run on, ascending kernel numbers.
+pub fn affinity(tid: pid_t) -> io::Result<Vec<u32>> {
+    let mut mask = [0_u64; MAX_PUS / 64];
+    let bytes = size_of_val(&mask);
+    // SAFETY: the kernel writes at most `bytes` bytes into `mask`.
+    let got = unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, bytes, mask.as_mut_ptr()) };
+    check(got)?;
+    Ok(bits(&mask))
+}
+
+/// Restricts `tid` to these PUs.
+pub fn set_affinity(tid: pid_t, pus: &[u32]) -> io::Result<()> {
+    let mut mask = [0_u64; MAX_PUS / 64];
+    for &pu in pus {
+        let word = mask
+            .get_mut(pu as usize / 64)
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+        *word |= 1 << (pu % 64);
+    }
+    let bytes = size_of_val(&mask);
+    // SAFETY: the kernel reads at most `bytes` bytes of `mask`.
+    check(unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, bytes, mask.as_ptr()) })
+        .map(drop)
+}
+
+/// The set bits of a mask, ascending.
+pub fn bits(mask: &[u64]) -> Vec<u32> {
+    (0..mask.len() as u32 * 64)
+        .filter(|bit| mask[*bit as usize / 64] >> (bit % 64) & 1 == 1)
+        .collect()
+}
+
+/// `MPOL_MF_MOVE` of <linux/mempolicy.h>: move pages that only this process maps.
+const MPOL_MF_MOVE: c_int = 2;
+
+/// Moves pages of `pid` to `nodes` (one each), or only asks where they are (`None`). One status each:
+/// a node, or a negative errno (`-ENOENT`: no such page now).
+pub fn move_pages(pid: pid_t, pages: &[u64], nodes: Option<&[i32]>) -> io::Result<Vec<i32>> {
+    assert!(nodes.is_none_or(|nodes| nodes.len() == pages.len()));
+    let mut status = vec![-libc::ENOENT; pages.len()];
+    // SAFETY: `pages`, `nodes` and `status` have `pages.len()` entries each; addresses are only
+    // looked up in the other process.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            pid,
+            pages.len(),
+            pages.as_ptr(),
+            nodes.map_or(std::ptr::null(), <[i32]>::as_ptr),
+            status.as_mut_ptr(),
+            if nodes.is_some() { MPOL_MF_MOVE } else { 0 },
+        )
+    };
+    // Positive: that many pages were not moved; their statuses say why.
+    check(result)?;
+    Ok(status)
+}
+
+/// Bytes of a System V shared memory segment.
+pub fn shm_size(id: c_int) -> io::Result<u64> {
+    // SAFETY: all-zero bytes are a valid value of this plain C struct.
+    let mut info: libc::shmid_ds = unsafe { std::mem::zeroed() };
+    // SAFETY: IPC_STAT writes one `shmid_ds`.
+    check(c_long::from(unsafe {
+        libc::shmctl(id, libc::IPC_STAT, &raw mut info)
+    }))?;
+    Ok(info.shm_segsz as u64)
+}
+
+/// The name of an errno as the manual pages have it.
+pub fn errno_name(errno: i32) -> String {
+    let name = match errno {
+        libc::EPERM => "EPERM",
+        libc::ENOENT => "ENOENT",
+        libc::ESRCH => "ESRCH",
+        libc::EIO => "EIO",
+        libc::E2BIG => "E2BIG",
+        libc::EAGAIN => "EAGAIN",
+        libc::ENOMEM => "ENOMEM",
+        libc::EACCES => "EACCES",
+        libc::EFAULT => "EFAULT",
+        libc::EBUSY => "EBUSY",
+        libc::ENODEV => "ENODEV",
+        libc::EINVAL => "EINVAL",
+        libc::ENOSYS => "ENOSYS",
+        other => return format!("errno {other}"),
+    };
+    name.to_owned()
+}

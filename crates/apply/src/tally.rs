@@ -1,0 +1,379 @@
+//! Counts what was done with each thread and page of a plan, and turns it into the outcome.
+
+use numaloc_model::Plan;
+use numaloc_model::outcome::{Applied, Outcome};
+use std::collections::BTreeMap;
+
+use crate::book::Book;
+use crate::sys::errno_name;
+
+/// What became of a planned thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ThreadState {
+    /// No such thread so far.
+    #[default]
+    NotFound,
+    /// On its PU.
+    Placed,
+    /// The kernel refused: errno and PU (kernel number).
+    Refused(i32, u32),
+    /// It ended with another affinity: the PUs it had then (kernel numbers).
+    Elsewhere(Vec<u32>),
+}
+
+/// What became of the pages of a planned object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageState {
+    /// The run has such an object.
+    pub found: bool,
+    /// It is the unwritable part of an ELF file: page cache shared by all processes, left alone.
+    pub text: bool,
+    /// It was read back.
+    pub checked: bool,
+    /// Pages whose node was set before they were touched (or again after).
+    pub bound: u64,
+    /// Pages that existed and are on their node now.
+    pub moved: u64,
+    /// Read back: on the planned node.
+    pub placed: u64,
+    /// Read back: on another node.
+    pub elsewhere: u64,
+    /// Read back: no such page (never touched, released, or only ever read).
+    pub absent: u64,
+    /// Pages refused, by errno.
+    pub refused: BTreeMap<i32, u64>,
+}
+
+impl PageState {
+    /// Counts a refusal.
+    pub fn refuse(&mut self, errno: i32, pages: u64) {
+        *self.refused.entry(errno).or_default() += pages;
+    }
+
+    /// Counts the kernel's answer to moving a page to `node`.
+    pub fn relocated(&mut self, status: i32, node: u32) {
+        match status {
+            _ if status == node as i32 => self.moved += 1,
+            // Not there yet: its mempolicy decides when it is.
+            _ if status == -libc::ENOENT || status == -libc::EFAULT => {}
+            _ if status < 0 => self.refuse(-status, 1),
+            _ => {}
+        }
+    }
+
+    /// Counts where a page was found.
+    pub fn seen(&mut self, status: i32, node: u32) {
+        match status {
+            _ if status == node as i32 => self.placed += 1,
+            _ if status >= 0 => self.elsewhere += 1,
+            _ => self.absent += 1,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    threads: Vec<ThreadState>,
+    own_affinity: Vec<bool>,
+    overruled: u64,
+    unplanned: Vec<String>,
+    unplanned_count: u64,
+    pages: Vec<PageState>,
+    planned: Vec<u64>,
+    coarsened: Option<u64>,
+    notes: Vec<String>,
+}
+
+/// Names listed of each kind before "and N more".
+const LISTED: usize = 5;
+
+impl Tally {
+    /// Nothing done yet.
+    pub fn new(book: &Book) -> Self {
+        let objects = book.objects().map(|(at, _)| at + 1).max().unwrap_or(0);
+        let mut planned = vec![0; objects];
+        for (at, _) in book.objects() {
+            planned[at] = book.pages(at);
+        }
+        Self {
+            pages: vec![PageState::default(); objects],
+            planned,
+            coarsened: book.coarsened(),
+            ..Self::default()
+        }
+    }
+
+    /// Sets what became of thread `at` of the plan.
+    pub fn thread(&mut self, at: usize, state: ThreadState) {
+        if self.threads.len() <= at {
+            self.threads.resize(at + 1, ThreadState::NotFound);
+            self.own_affinity.resize(at + 1, false);
+        }
+        self.threads[at] = state;
+    }
+
+    /// A thread ended with affinity `mask`; it should have been on `pu`.
+    pub fn read_back(&mut self, at: usize, pu: u32, mask: &[u32]) {
+        let refused = matches!(self.threads.get(at), Some(ThreadState::Refused(..)));
+        if !refused {
+            self.thread(
+                at,
+                if mask == [pu] {
+                    ThreadState::Placed
+                } else {
+                    ThreadState::Elsewhere(mask.to_vec())
+                },
+            );
+        }
+    }
+
+    /// The program set the affinity of thread `at` itself.
+    pub fn own_affinity(&mut self, at: usize, overruled: bool) {
+        if overruled {
+            self.overruled += 1;
+        } else if let Some(own) = self.own_affinity.get_mut(at) {
+            *own = true;
+        }
+    }
+
+    /// A thread that the plan does not know.
+    pub fn unplanned_thread(&mut self, path: &str) {
+        self.unplanned_count += 1;
+        if self.unplanned.len() < LISTED {
+            self.unplanned.push(path.to_owned());
+        }
+    }
+
+    /// The pages of object `at`.
+    pub fn page(&mut self, at: usize) -> &mut PageState {
+        if self.pages.len() <= at {
+            self.pages.resize(at + 1, PageState::default());
+            self.planned.resize(at + 1, 0);
+        }
+        &mut self.pages[at]
+    }
+
+    /// Whether object `at` has been found.
+    pub fn found(&self, at: usize) -> bool {
+        self.pages.get(at).is_some_and(|page| page.found)
+    }
+
+    /// Object `at` is text or constants of an ELF file.
+    pub fn text(&mut self, at: usize) {
+        self.page(at).text = true;
+    }
+
+    /// Something a person should know.
+    pub fn note(&mut self, note: impl Into<String>) {
+        let note = note.into();
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// The outcome of a run of `plan`. `pages` says whether pages were handled at all.
+    #[must_use]
+    pub fn outcome(mut self, plan: &Plan, pages: bool, wall_s: f64, status: i32) -> Outcome {
+        let mut notes = std::mem::take(&mut self.notes);
+        let threads = self.thread_counts(plan, &mut notes);
+        let pages = if pages {
+            self.page_counts(plan, &mut notes)
+        } else {
+            Applied::default()
+        };
+        if !plan.schedule.is_empty() {
+            notes.push(format!(
+                "the plan's {} later moves are not carried out: run applies where a plan starts",
+                plan.schedule.len()
+            ));
+        }
+        Outcome {
+            threads,
+            pages,
+            notes,
+            wall_s,
+            status,
+        }
+    }
+
+    fn thread_counts(&self, plan: &Plan, notes: &mut Vec<String>) -> Applied {
+        let mut counts = Applied {
+            planned: plan.threads.len() as u64,
+            ..Applied::default()
+        };
+        let mut refused: BTreeMap<i32, u64> = BTreeMap::new();
+        let mut missing = Vec::new();
+        let mut elsewhere = Vec::new();
+        let not_found = ThreadState::NotFound;
+        for (at, thread) in plan.threads.iter().enumerate() {
+            match self.threads.get(at).unwrap_or(&not_found) {
+                ThreadState::NotFound => {
+                    counts.not_found += 1;
+                    missing.push(thread.path.clone());
+                }
+                ThreadState::Placed => counts.placed += 1,
+                ThreadState::Refused(errno, pu) => {
+                    *refused.entry(*errno).or_default() += 1;
+                    notes.push(format!(
+                        "thread {} could not go to PU P#{pu}: {} (PU offline or outside the cpuset)",
+                        thread.path,
+                        errno_name(*errno)
+                    ));
+                }
+                ThreadState::Elsewhere(mask) => {
+                    let own = self.own_affinity.get(at) == Some(&true);
+                    let who = if own {
+                        "the program itself"
+                    } else {
+                        "somebody else"
+                    };
+                    elsewhere.push(format!(
+                        "{} ({who} set its affinity to {})",
+                        thread.path,
+                        list_pus(mask)
+                    ));
+                }
+            }
+        }
+        counts.refused = by_name(&refused);
+        if !missing.is_empty() {
+            notes.push(format!(
+                "threads of the plan that did not appear: {}",
+                some(&missing)
+            ));
+        }
+        if !elsewhere.is_empty() {
+            notes.push(format!(
+                "threads that ended elsewhere: {} (--enforce overrules the program)",
+                some(&elsewhere)
+            ));
+        }
+        if self.overruled > 0 {
+            notes.push(format!(
+                "overruled {} calls by which the program would have moved planned threads",
+                self.overruled
+            ));
+        }
+        if self.unplanned_count > 0 {
+            notes.push(format!(
+                "{} threads are not in the plan and were left to the kernel: {}",
+                self.unplanned_count,
+                more(&self.unplanned, self.unplanned_count)
+            ));
+        }
+        counts
+    }
+
+    fn page_counts(&self, plan: &Plan, notes: &mut Vec<String>) -> Applied {
+        let mut counts = Applied::default();
+        let mut refused: BTreeMap<i32, u64> = BTreeMap::new();
+        let (mut text, mut absent, mut moved, mut elsewhere) = (0, 0, 0, 0);
+        let mut missing = Vec::new();
+        for (at, page) in self.pages.iter().enumerate() {
+            let planned = self.planned[at];
+            if planned == 0 {
+                continue;
+            }
+            if page.text && !page.found {
+                text += planned;
+                continue;
+            }
+            for (&errno, &pages) in &page.refused {
+                *refused.entry(errno).or_default() += pages;
+            }
+            moved += page.moved;
+            if !page.found {
+                counts.planned += planned;
+                counts.not_found += planned;
+                let key = &plan.objects[at];
+                let creator = key.creator.as_deref().unwrap_or("start");
+                missing.push(format!(
+                    "{} {} of {} bytes, number {} by {creator} ({planned} pages)",
+                    key.kind.name(),
+                    key.name,
+                    key.size,
+                    key.order
+                ));
+            } else if page.checked {
+                let exists = page.placed + page.elsewhere;
+                counts.planned += exists;
+                counts.placed += page.placed;
+                elsewhere += page.elsewhere;
+                absent += planned.saturating_sub(exists);
+            } else {
+                counts.planned += planned;
+                counts.placed += page.bound.min(planned);
+            }
+        }
+        counts.refused = by_name(&refused);
+        let mut count = |pages: u64, what: &str| {
+            if pages > 0 {
+                notes.push(format!("{pages} planned pages {what}"));
+            }
+        };
+        count(moved, "existed already and were moved");
+        count(elsewhere, "were found on another node than planned");
+        count(
+            absent,
+            "were not there when read back (not touched in this run, or released)",
+        );
+        count(
+            text,
+            "are text or constants in the page cache, shared with other processes, and left alone",
+        );
+        if !missing.is_empty() {
+            notes.push(format!(
+                "objects of the plan that did not appear: {}",
+                some(&missing)
+            ));
+        }
+        if let Some(block) = self.coarsened {
+            notes.push(format!(
+                "the plan has more ranges than vm.max_map_count allows mappings: placed in blocks of \
+                 {block} pages"
+            ));
+        }
+        counts
+    }
+}
+
+fn by_name(refused: &BTreeMap<i32, u64>) -> Vec<(String, u64)> {
+    let mut named: Vec<(String, u64)> = refused
+        .iter()
+        .map(|(&errno, &count)| (errno_name(errno), count))
+        .collect();
+    named.sort();
+    named
+}
+
+fn some(names: &[String]) -> String {
+    more(&names[..names.len().min(LISTED)], names.len() as u64)
+}
+
+fn more(shown: &[String], all: u64) -> String {
+    let list = shown.join(", ");
+    match all - shown.len() as u64 {
+        0 => list,
+        rest => format!("{list} and {rest} more"),
+    }
+}
+
+/// PUs as `0-3,8`.
+pub fn list_pus(pus: &[u32]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut at = 0;
+    while at < pus.len() {
+        let mut end = at;
+        while end + 1 < pus.len() && pus[end + 1] == pus[end] + 1 {
+            end += 1;
+        }
+        parts.push(if end == at {
+            pus[at].to_string()
+        } else {
+            format!("{}-{}", pus[at], pus[end])
+        });
+        at = end + 1;
+    }
+    parts.join(",")
+}

@@ -1,0 +1,164 @@
+//! A stopped thread of the program: its memory, and system calls made in its name.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use crate::sys::{self, Regs, Resume, Wait};
+
+/// Bytes of the `syscall` instruction.
+pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// The breakpoint instruction.
+pub const INT3: u8 = 0xcc;
+
+/// Memory of a process, read and written through `/proc/PID/mem` (text included).
+#[derive(Debug)]
+pub struct Memory(File);
+
+impl Memory {
+    /// Opens the memory that process `tgid` has now; another one after `execve`.
+    pub fn open(tgid: i32) -> io::Result<Self> {
+        let path = format!("/proc/{tgid}/mem");
+        Ok(Self(File::options().read(true).write(true).open(path)?))
+    }
+
+    /// Fills `buffer` from `address`.
+    pub fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(buffer, address)
+    }
+
+    /// Writes `bytes` at `address`.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, address)
+    }
+}
+
+/// A thread in a ptrace stop from which its registers may be changed (a system-call exit, a signal or
+/// breakpoint stop, a new thread's first stop; not a `PTRACE_EVENT_CLONE` or `_EXEC` stop, whose
+/// return value the kernel still has to write).
+#[derive(Debug)]
+pub struct Stopped {
+    tid: i32,
+    saved: Regs,
+    /// Signals that arrived while a call was injected, to be sent again.
+    late: Vec<i32>,
+}
+
+impl Stopped {
+    /// Remembers the registers that [`Self::finish`] puts back.
+    pub fn new(tid: i32) -> io::Result<Self> {
+        Ok(Self {
+            tid,
+            saved: sys::registers(tid)?,
+            late: Vec::new(),
+        })
+    }
+
+    /// The registers the thread will go on with.
+    pub fn regs(&mut self) -> &mut Regs {
+        &mut self.saved
+    }
+
+    /// Makes the thread execute a system call at `gadget` (the address of a `syscall` instruction in
+    /// its address space). The kernel's answer: a value or a negative errno.
+    pub fn call(&mut self, gadget: u64, number: i64, args: [u64; 6]) -> io::Result<i64> {
+        let mut regs = self.saved;
+        regs.rip = gadget;
+        regs.rax = number as u64;
+        // -1: not inside a system call, nothing to restart.
+        regs.orig_rax = u64::MAX;
+        [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9] = args;
+        sys::set_registers(self.tid, &regs)?;
+        loop {
+            sys::resume(self.tid, Resume::Step, 0)?;
+            match sys::wait(self.tid)?.1 {
+                Wait::Signal(libc::SIGTRAP) => {
+                    let now = sys::registers(self.tid)?;
+                    // A queued signal can stop the thread before the instruction ran.
+                    if now.rip != gadget {
+                        return Ok(now.rax as i64);
+                    }
+                }
+                Wait::Signal(signal) => self.late.push(signal),
+                Wait::Event(libc::PTRACE_EVENT_STOP, signal) if signal != libc::SIGTRAP => {
+                    // A group stop: take it up again when the call is done.
+                    self.late.push(signal);
+                }
+                Wait::Event(libc::PTRACE_EVENT_STOP, _) => {}
+                // Killed meanwhile: the caller's next request fails with ESRCH as it should.
+                Wait::Event(libc::PTRACE_EVENT_EXIT, _) | Wait::Exited(_) | Wait::Killed(_) => {
+                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
+                }
+                Wait::Event(..) | Wait::Syscall => {
+                    let now = sys::registers(self.tid)?;
+                    if now.rip != gadget {
+                        return Ok(now.rax as i64);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Binds `start..end` to a node (preferred: a full node must not kill the program).
+    pub fn bind(
+        &mut self,
+        memory: &Memory,
+        gadget: u64,
+        range: (u64, u64, u32),
+    ) -> io::Result<i64> {
+        const MPOL_PREFERRED: u64 = 1;
+        let (start, end, node) = range;
+        // The node mask goes below the red zone, where only signal handlers write.
+        let words = node as usize / 64 + 1;
+        let mut mask = vec![0_u64; words];
+        mask[words - 1] = 1 << (node % 64);
+        let address = (self.saved.rsp - 256 - 8 * words as u64) & !15;
+        let bytes: Vec<u8> = mask.iter().flat_map(|word| word.to_le_bytes()).collect();
+        memory.write(address, &bytes)?;
+        let bits = 64 * words as u64 + 1;
+        let args = [start, end - start, MPOL_PREFERRED, address, bits, 0];
+        self.call(gadget, libc::SYS_mbind, args)
+    }
+
+    /// Puts the registers back, so that the thread goes on as if nothing had happened.
+    pub fn finish(self) -> io::Result<()> {
+        sys::set_registers(self.tid, &self.saved)?;
+        for signal in self.late {
+            // The order among pending signals is not defined anyway; the sender's data is lost.
+            let _ = sys::kill_thread(self.tid, signal);
+        }
+        Ok(())
+    }
+}
+
+/// The address of a `syscall` instruction that every process has: in the kernel's vdso.
+pub fn gadget(tgid: i32, memory: &Memory) -> io::Result<u64> {
+    const AT_SYSINFO_EHDR: u64 = 33;
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "the process has no vdso");
+    let vdso = auxiliary(tgid, AT_SYSINFO_EHDR)?.ok_or_else(missing)?;
+    let mut image = vec![0; 4096];
+    for page in 0..4 {
+        let at = vdso + page * 4096;
+        if memory.read(at, &mut image).is_err() {
+            break;
+        }
+        if let Some(offset) = image.windows(2).position(|pair| pair == SYSCALL) {
+            return Ok(at + offset as u64);
+        }
+    }
+    Err(missing())
+}
+
+/// The program's entry point: where the dynamic linker jumps when everything is loaded.
+pub fn entry(tgid: i32) -> io::Result<Option<u64>> {
+    const AT_ENTRY: u64 = 9;
+    auxiliary(tgid, AT_ENTRY)
+}
+
+fn auxiliary(tgid: i32, wanted: u64) -> io::Result<Option<u64>> {
+    let bytes = std::fs::read(format!("/proc/{tgid}/auxv"))?;
+    let word = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes).ok();
+    Ok((0..bytes.len() / 16)
+        .find(|&pair| word(pair * 16) == Some(wanted))
+        .and_then(|pair| word(pair * 16 + 8)))
+}
