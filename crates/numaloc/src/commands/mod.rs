@@ -10,6 +10,7 @@ mod machines;
 mod map;
 mod plan;
 mod policies;
+mod run;
 mod show;
 mod topology;
 
@@ -37,6 +38,7 @@ commands! {
     Machines => machines,
     Map => map,
     Plan => plan,
+    Run => run,
     Show => show,
     Topology => topology,
 }

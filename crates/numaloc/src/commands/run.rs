@@ -1,0 +1,168 @@
+//! `numaloc run`: a program at native speed under a plan.
+
+use numaloc_apply::{LaunchError, Options, PageMode};
+use numaloc_model::outcome::{Applied, Outcome};
+use serde_json::json;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::error::CliError;
+use crate::ui::Ui;
+
+/// Exit status when less of the plan holds than `--require` asks.
+const NOT_FULLY_APPLIED: u8 = 3;
+/// Exit status for a failure of our own, as `env` has it.
+const OURS: u8 = 125;
+
+/// Run a program under a plan: threads pinned, pages placed, what held is reported
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  numaloc run --plan plan.json -- ./app --size 1000
+  numaloc run --plan plan.json --verify --require 99 -- ./app --size 1000
+  numaloc --json run --plan plan.json -- ./app >/dev/null
+
+The program's input, output, signals and exit status pass through; the report goes to stderr.
+Exit status: the program's own (128 + signal if killed); 3 if less than --require percent of the
+plan holds; 125 for a failure of numaloc, 126 if the program cannot be executed, 127 if there is none.")]
+pub struct Args {
+    /// The plan made by `numaloc plan`
+    #[arg(long, value_name = "FILE")]
+    plan: PathBuf,
+    /// Read back at the end where every planned page is
+    #[arg(long)]
+    verify: bool,
+    /// Fail (status 3) if fewer percent of planned threads or pages are in place; implies --verify
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    require: Option<f64>,
+    /// Overrule the program where it sets thread affinity itself
+    #[arg(long)]
+    enforce: bool,
+    /// Place pages: on machines with several nodes, even on one node (changes nothing), or never
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pages: Pages,
+    /// Apply a plan that was made for another machine, by its kernel numbers
+    #[arg(long)]
+    force_machine: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Pages {
+    Auto,
+    Always,
+    Never,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(value) if (0.0..=100.0).contains(&value) => Ok(value),
+        _ => Err("expected a number from 0 to 100".to_owned()),
+    }
+}
+
+impl Args {
+    /// Runs the program and reports.
+    pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        let plan = numaloc_formats::plan::read(&self.plan)
+            .map_err(|error| CliError::from(error).status(OURS))?;
+        let machine = numaloc_topology::from_this_machine()
+            .map_err(|error| CliError::from(error).status(OURS))?;
+        let options = Options {
+            pages: match self.pages {
+                Pages::Auto => PageMode::Auto,
+                Pages::Always => PageMode::Always,
+                Pages::Never => PageMode::Never,
+            },
+            verify: self.verify || self.require.is_some(),
+            enforce: self.enforce,
+            force_machine: self.force_machine,
+        };
+        let outcome = numaloc_apply::run(&plan, &machine, &self.command, &options)
+            .map_err(|error| explain(&error))?;
+        for line in lines(&outcome) {
+            ui.remark(line);
+        }
+        if ui.json {
+            ui.result(String::new, || json(&outcome));
+        }
+        if let Some(required) = self.require
+            && let Some(short) = shortfall(&outcome, required)
+        {
+            ui.remark(short);
+            if outcome.status == 0 {
+                return Ok(NOT_FULLY_APPLIED);
+            }
+        }
+        Ok(u8::try_from(outcome.status & 0xff).unwrap_or(OURS))
+    }
+}
+
+fn explain(error: &LaunchError) -> CliError {
+    let shown = CliError::tool(error).status(error.status());
+    match error {
+        LaunchError::OtherMachine { .. } => shown
+            .expected("a plan for this machine")
+            .hint("make one with `numaloc plan ... --machine this`, or use --force-machine"),
+        LaunchError::NotExecutable { .. } => {
+            shown.hint("check the file's mode and that it is a program for this machine")
+        }
+        _ => shown,
+    }
+}
+
+fn shortfall(outcome: &Outcome, required: f64) -> Option<String> {
+    let short = |what: &str, applied: &Applied| {
+        let held = applied.share() * 100.0;
+        (held < required).then(|| {
+            format!("only {held:.1} % of the planned {what} are in place, --require {required}")
+        })
+    };
+    short("threads", &outcome.threads).or_else(|| short("pages", &outcome.pages))
+}
+
+fn lines(outcome: &Outcome) -> Vec<String> {
+    let count = |what: &str, applied: &Applied| {
+        let mut line = format!(
+            "{what}: {} of {} where planned",
+            applied.placed, applied.planned
+        );
+        if applied.not_found > 0 {
+            line += &format!(", {} not found", applied.not_found);
+        }
+        for (errno, count) in &applied.refused {
+            line += &format!(", {count} refused ({errno})");
+        }
+        line
+    };
+    let mut lines = vec![count("threads", &outcome.threads)];
+    if outcome.pages.planned > 0 {
+        lines.push(count("pages", &outcome.pages));
+    }
+    lines.extend(outcome.notes.iter().cloned());
+    lines
+}
+
+fn json(outcome: &Outcome) -> serde_json::Value {
+    let counts = |applied: &Applied| {
+        json!({
+            "planned": applied.planned,
+            "placed": applied.placed,
+            "not_found": applied.not_found,
+            "refused": applied.refused.iter()
+                .map(|(errno, count)| (errno.clone(), json!(count)))
+                .collect::<serde_json::Map<_, _>>(),
+            "share": applied.share(),
+        })
+    };
+    json!({
+        "version": 1,
+        "threads": counts(&outcome.threads),
+        "pages": counts(&outcome.pages),
+        "notes": outcome.notes,
+        "wall_s": outcome.wall_s,
+        "status": outcome.status,
+    })
+}
