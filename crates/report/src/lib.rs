@@ -11,10 +11,16 @@
 //! | [`number`] | numbers and sizes as people write them |
 //! | [`text`] | the terminal page of `numaloc show` |
 //! | [`heatmap`] | a matrix in characters |
+//! | [`figures`] | SVG drawings |
+//! | [`plan`] | a plan as the report shows it |
+//! | [`html`] | the self-contained page |
 
 #![forbid(unsafe_code)]
 
+pub mod figures;
 pub mod heatmap;
+pub mod html;
 pub mod metrics;
 pub mod number;
+pub mod plan;
 pub mod text;

@@ -11,6 +11,7 @@ mod map;
 mod plan;
 mod policies;
 mod run;
+mod report;
 mod show;
 mod topology;
 
@@ -39,6 +40,7 @@ commands! {
     Map => map,
     Plan => plan,
     Run => run,
+    Report => report,
     Show => show,
     Topology => topology,
 }

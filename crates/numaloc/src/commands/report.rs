@@ -1,0 +1,197 @@
+//! `numaloc report`: one self-contained HTML file.
+
+use std::path::{Path, PathBuf};
+
+use numaloc_formats::{plan, write_file};
+use numaloc_report::figures::Paint;
+use numaloc_report::html::{self, Report};
+use numaloc_report::plan::view;
+use serde_json::json;
+
+use crate::error::CliError;
+use crate::setting::SettingArgs;
+use crate::ui::Ui;
+
+/// Write a report: one HTML file with figures, verdict and metrics; needs no network
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  numaloc report app.numaloc
+  numaloc report app.numaloc plan.json -o report.html
+  numaloc report app.numaloc --machine epyc-7501 locality.json deloc.json -o report.html
+  numaloc report app.numaloc --svg figures/
+
+Plans must be for one machine; it is taken from the first plan unless --machine says otherwise.")]
+pub struct Args {
+    /// Profile folder made by `numaloc record` or `numaloc import`
+    profile: PathBuf,
+    /// Plans to show beside the recorded run (up to 4)
+    #[arg(num_args = 0..=4)]
+    plans: Vec<PathBuf>,
+    /// Where the report goes [default: the profile's name with .html]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace an existing report
+    #[arg(long)]
+    force: bool,
+    /// Write every figure as an SVG file into this folder instead of a report
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output"])]
+    svg: Option<PathBuf>,
+    #[command(flatten)]
+    setting: SettingArgs,
+}
+
+impl Args {
+    /// Writes the report or its figures.
+    pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        let output = self
+            .output
+            .clone()
+            .unwrap_or_else(|| PathBuf::from(base_name(&self.profile)).with_extension("html"));
+        if self.svg.is_none() && !self.force && output.symlink_metadata().is_ok() {
+            return Err(CliError::tool(format!(
+                "cannot write {}: it exists already",
+                output.display()
+            ))
+            .hint("--force to replace it, or -o with another name"));
+        }
+        let profile = SettingArgs::read(&self.profile, true)?;
+        let plans = self
+            .plans
+            .iter()
+            .map(|path| Ok((path, plan::read(path)?)))
+            .collect::<Result<Vec<_>, CliError>>()?;
+        let mut setting = self.setting.clone();
+        if setting.machine.is_none() && setting.nodes.is_none() {
+            if let Some((_, first)) = plans.first() {
+                setting.machine = Some(first.machine.clone());
+            }
+        }
+        let (found, resolved) = setting.characterise(&profile)?;
+        let machine = resolved.machine.as_ref();
+        let mut views = Vec::new();
+        for (path, plan) in &plans {
+            let Some(machine) = machine else {
+                return Err(CliError::usage("plans need a machine").hint(
+                    "--machine with the machine the plans were made for, instead of --nodes",
+                ));
+            };
+            if plan.fingerprint != machine.fingerprint() {
+                return Err(CliError::tool(format!(
+                    "plan {} was made for {} [{}], the report is for {} [{}]",
+                    path.display(),
+                    plan.machine,
+                    plan.fingerprint,
+                    machine.name(),
+                    machine.fingerprint()
+                ))
+                .hint("make one report per machine, or name the plan's machine with --machine"));
+            }
+            views.push(view(&stem(path), plan, machine, &profile, &found));
+        }
+        let title = base_name(&self.profile);
+        let report = Report {
+            profile: &profile,
+            found: &found,
+            assumed: &resolved.assumed,
+            machine,
+            plans: &views,
+            title: &title,
+            written: &written(),
+        };
+        if let Some(folder) = &self.svg {
+            return self.figures(&report, folder, ui);
+        }
+        let page = html::page(&report);
+        write_file(&output, page.as_bytes())?;
+        ui.result(
+            || format!("{}\n", output.display()),
+            || json!({"version": 1, "report": output, "size_bytes": page.len()}),
+        );
+        Ok(0)
+    }
+
+    fn figures(&self, report: &Report<'_>, folder: &Path, ui: &Ui) -> Result<u8, CliError> {
+        std::fs::create_dir_all(folder).map_err(|error| {
+            CliError::tool(format!(
+                "cannot create folder {}: {error}",
+                folder.display()
+            ))
+        })?;
+        let mut names = Vec::new();
+        for figure in html::figures(report, Paint::file()) {
+            let path = folder.join(figure.name).with_extension("svg");
+            write_file(&path, figure.svg.as_bytes())?;
+            names.push(path);
+        }
+        ui.result(
+            || {
+                names
+                    .iter()
+                    .map(|name| format!("{}\n", name.display()))
+                    .collect()
+            },
+            || json!({"version": 1, "figures": names}),
+        );
+        Ok(0)
+    }
+}
+
+/// `runs/app.numaloc` as `app`.
+fn base_name(profile: &Path) -> String {
+    let name = profile.file_name().map_or_else(
+        || "profile".to_owned(),
+        |name| name.to_string_lossy().into_owned(),
+    );
+    name.strip_suffix(".numaloc").unwrap_or(&name).to_owned()
+}
+
+fn stem(plan: &Path) -> String {
+    plan.file_stem().map_or_else(
+        || "plan".to_owned(),
+        |name| name.to_string_lossy().into_owned(),
+    )
+}
+
+/// Tool version and date; `SOURCE_DATE_EPOCH` (seconds) makes the bytes repeat.
+fn written() -> String {
+    let seconds = std::env::var("SOURCE_DATE_EPOCH")
+        .ok()
+        .and_then(|text| text.parse::<u64>().ok())
+        .unwrap_or_else(|| {
+            std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs())
+        });
+    let (year, month, day) = date(seconds / 86_400);
+    format!(
+        "Written by numaloc {} on {year}-{month:02}-{day:02}.",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+/// Year, month and day of a day since 1970 (Gregorian, after Howard Hinnant's algorithm).
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let era = days / 146_097;
+    let of_era = days % 146_097;
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + era * 400 + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date;
+
+    #[test]
+    fn days_are_dates() {
+        // 2000-02-29 is day 11016; 2026-11-21 is day 20778.
+        assert_eq!(date(0), (1970, 1, 1));
+        assert_eq!(date(11_016), (2000, 2, 29));
+        assert_eq!(date(20_778), (2026, 11, 21));
+    }
+}

@@ -1,0 +1,91 @@
+//! Communication over time, coloured by cluster (DeLoc Fig. 3).
+
+use numaloc_analysis::Characterisation;
+use numaloc_model::SliceIdx;
+use numaloc_model::profile::Profile;
+
+use super::{Anchor, Axes, Drawing, Paint, SERIES};
+use crate::number;
+
+/// Bars at most: a bar is a slice, or as many as fit.
+const BARS: usize = 320;
+
+/// Draws events by slice.
+#[must_use]
+pub fn timeline(profile: &Profile, c: &Characterisation, paint: Paint) -> String {
+    let events = &c.timeline.events;
+    let (width, height) = (1080.0, 230.0);
+    let mut drawing = Drawing::new(width, height, paint);
+    let slices = events.len();
+    let per_bar = slices.div_ceil(BARS).max(1);
+    let bars: Vec<(usize, usize, u64)> = (0..slices)
+        .step_by(per_bar)
+        .map(|from| {
+            let to = (from + per_bar).min(slices);
+            (from, to, events[from..to].iter().sum())
+        })
+        .collect();
+    let max = bars.iter().map(|bar| bar.2).max().unwrap_or(0) as f64;
+    let axes = Axes::draw(
+        &mut drawing,
+        (62.0, 14.0, width - 76.0, 168.0),
+        max,
+        number::count,
+    );
+    let step = axes.width / bars.len().max(1) as f64;
+    for (at, &(from, to, sum)) in bars.iter().enumerate() {
+        if sum == 0 {
+            continue;
+        }
+        // The cluster of the bar's first communicating slice.
+        let cluster = (from..to)
+            .filter(|&s| events[s] > 0)
+            .find_map(|s| c.concurrency.cluster_of(SliceIdx::from_index(s)));
+        let colour = cluster.map_or(paint.other, |k| SERIES[k.index() % SERIES.len()]);
+        let y = axes.y(sum as f64).min(axes.bottom() - 1.0);
+        let what = if to - from == 1 {
+            format!("slice {from}")
+        } else {
+            format!("slices {from} to {}", to - 1)
+        };
+        let tip = format!(
+            "{what}: {} events{}",
+            number::count(sum as f64),
+            cluster.map_or_else(String::new, |k| format!(", cluster {}", k.0 + 1))
+        );
+        let gap = if step > 3.0 { 0.8 } else { 0.0 };
+        drawing.rect(
+            axes.left + at as f64 * step,
+            y,
+            (step - gap).max(0.6),
+            axes.bottom() - y,
+            colour,
+            &tip,
+        );
+    }
+    let unit = profile.meta.clock.unit();
+    if let (Some(first), Some(last)) = (profile.slices.first(), profile.slices.last()) {
+        for quarter in 0..=4u32 {
+            let x = axes.left + axes.width * f64::from(quarter) / 4.0;
+            let time = first.start as f64
+                + (last.end as f64 - first.start as f64) * f64::from(quarter) / 4.0;
+            let anchor = match quarter {
+                0 => Anchor::Start,
+                4 => Anchor::End,
+                _ => Anchor::Middle,
+            };
+            let label = format!("{} {unit}", number::count(time));
+            drawing.text(x, axes.bottom() + 17.0, anchor, paint.muted, 11.0, &label);
+        }
+    }
+    let clock = format!("time ({} clock)", profile.meta.clock.name());
+    drawing.text(
+        axes.left + axes.width / 2.0,
+        height - 8.0,
+        Anchor::Middle,
+        paint.muted,
+        11.0,
+        &clock,
+    );
+    drawing.finish("communication events over time, coloured by cluster")
+}
