@@ -1,0 +1,72 @@
+//! Every command has its page, its examples, and its place in the table of contents.
+
+use std::path::Path;
+use std::process::Command;
+
+fn help(args: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_numaloc"))
+        .args(args)
+        .arg("--help")
+        .output()
+        .expect("it runs");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+fn commands() -> Vec<String> {
+    let text = help(&[]);
+    let list = text.split("Commands:").nth(1).expect("a list of commands");
+    list.lines()
+        .take_while(|line| !line.starts_with("Options:"))
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .map(|line| line.split_whitespace().next().expect("a name").to_owned())
+        .filter(|name| name != "help")
+        .collect()
+}
+
+#[test]
+fn every_command_is_documented() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let contents = std::fs::read_to_string(root.join("docs/SUMMARY.md")).expect("it is there");
+    let commands = commands();
+    assert!(commands.len() >= 5, "found only {commands:?}");
+    for name in commands {
+        // `machines` shares the page of `topology`.
+        let page = match &name[..] {
+            "machines" => "commands/topology.md".to_owned(),
+            other => format!("commands/{other}.md"),
+        };
+        assert!(root.join("docs").join(&page).is_file(), "docs/{page} is missing");
+        assert!(contents.contains(&page), "docs/SUMMARY.md does not list {page}");
+        assert!(
+            name == "machines" || help(&[&name]).contains("Examples:"),
+            "`numaloc {name} --help` shows no examples"
+        );
+    }
+}
+
+#[test]
+fn every_link_of_the_documentation_leads_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut folders = vec![root.join("docs")];
+    let mut broken = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ext| ext == "md") {
+                let text = std::fs::read_to_string(&path).expect("UTF-8");
+                for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+                    let target = link.split('#').next().unwrap_or_default();
+                    if !target.is_empty()
+                        && !target.contains("://")
+                        && !path.parent().expect("a folder").join(target).exists()
+                    {
+                        broken.push(format!("{}: {link}", path.display()));
+                    }
+                }
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
