@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long, value_name = "MACHINE", default_value = "this")]
     machine: String,
     /// Thread policy, or `all`
-    #[arg(long, value_name = "POLICY", default_value = "locality")]
+    #[arg(long, value_name = "POLICY", default_value = "numaloc")]
     threads: String,
     /// Page policy, or `all`
     #[arg(long, value_name = "POLICY", default_value = "locality")]
