@@ -1,0 +1,128 @@
+//! Following `execve`: the new program starts under QEMU with this plugin too.
+//!
+//! qemu-user would start the new program natively, unseen. So, before the call goes through, this process becomes a QEMU that
+//! runs the same file with the same arguments and environment. When the file is nothing we can follow (missing, another
+//! architecture), the call takes its ordinary way and its ordinary errors.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use numaloc_trace::journal::Record;
+
+use crate::{GuestThread, engine, guest, options};
+
+/// Interpreters of interpreters, as deep as Linux goes.
+const DEPTH: usize = 5;
+
+/// Becomes a QEMU for the program, or returns.
+pub fn follow(thread: &mut GuestThread, path: u64, arguments: u64, environment: u64) {
+    let (Some(path), Some(arguments), Some(environment)) = (
+        guest::text(path),
+        guest::texts(arguments),
+        guest::texts(environment),
+    ) else {
+        return;
+    };
+    let path = if path == "/proc/self/exe" {
+        options::get().program.into()
+    } else {
+        path
+    };
+    let Some((program, arguments)) = resolve(path, arguments) else {
+        return;
+    };
+    let Ok(emulator) = std::fs::read_link("/proc/self/exe") else {
+        return;
+    };
+    let mut handed_on = options::get();
+    handed_on.program = std::fs::canonicalize(&program)
+        .unwrap_or_else(|_| program.clone().into())
+        .to_string_lossy()
+        .into_owned();
+    handed_on.config = engine().config().clone();
+    let config = &mut handed_on.config;
+    config.image += 1;
+    config.clock = thread.tracer.time();
+    config.created = (
+        thread.tracer.threads_created,
+        thread.tracer.processes_created,
+    );
+    let mut command: Vec<OsString> = vec![
+        emulator.clone().into(),
+        "-plugin".into(),
+        options::encode(&handed_on).into(),
+        "-0".into(),
+        arguments.first().cloned().unwrap_or_default(),
+        program,
+    ];
+    command.extend(arguments.into_iter().skip(1));
+    let strings = |list: Vec<OsString>| -> Vec<CString> {
+        list.into_iter()
+            .filter_map(|text| CString::new(text.into_vec()).ok())
+            .collect()
+    };
+    let Ok(emulator) = CString::new(emulator.into_os_string().into_vec()) else {
+        return;
+    };
+    let (command, environment) = (strings(command), strings(environment));
+    let pointers = |list: &[CString]| -> Vec<*const libc::c_char> {
+        list.iter()
+            .map(|text| text.as_ptr())
+            .chain([std::ptr::null()])
+            .collect()
+    };
+    thread.tracer.flush();
+    engine().write(&Record::End);
+    // SAFETY: NULL-terminated arrays of C strings that live until the call returns, which it does only on failure.
+    unsafe {
+        libc::execve(
+            emulator.as_ptr(),
+            pointers(&command).as_ptr(),
+            pointers(&environment).as_ptr(),
+        );
+    }
+}
+
+/// The ELF file to run and its arguments, `argv[0]` included; interpreters of scripts resolved. `None` for what we cannot run.
+fn resolve(mut path: OsString, mut arguments: Vec<OsString>) -> Option<(OsString, Vec<OsString>)> {
+    for _ in 0..DEPTH {
+        let c_path = CString::new(path.as_bytes()).ok()?;
+        // SAFETY: a C string; access only looks.
+        if unsafe { libc::access(c_path.as_ptr(), libc::X_OK) } != 0 {
+            return None;
+        }
+        let mut head = Vec::new();
+        std::fs::File::open(Path::new(&path))
+            .ok()?
+            .take(256)
+            .read_to_end(&mut head)
+            .ok()?;
+        if head.starts_with(b"#!") {
+            let line = head[2..].split(|&byte| byte == b'\n').next()?.trim_ascii();
+            let at = line.iter().position(|byte| b" \t".contains(byte));
+            let (interpreter, argument) = line.split_at(at.unwrap_or(line.len()));
+            let interpreter = OsStr::from_bytes(interpreter).to_owned();
+            let argument = argument.trim_ascii();
+            let mut with = vec![interpreter.clone()];
+            if !argument.is_empty() {
+                with.push(OsStr::from_bytes(argument).to_owned());
+            }
+            with.push(path);
+            with.extend(arguments.into_iter().skip(1));
+            (path, arguments) = (interpreter, with);
+            continue;
+        }
+        // ELF, 64 bits, little endian, x86-64.
+        let ours = head.get(..6)? == b"\x7fELF\x02\x01" && head.get(18..20)? == [62, 0];
+        // A leading dash would be taken for an option.
+        if path.as_bytes().starts_with(b"-") {
+            let mut dotted = OsString::from("./");
+            dotted.push(&path);
+            path = dotted;
+        }
+        return ours.then_some((path, arguments));
+    }
+    None
+}

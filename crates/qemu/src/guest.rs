@@ -1,0 +1,94 @@
+//! Looking at the guest from inside its process: memory, mappings, files.
+//!
+//! qemu-user gives a 64-bit guest its addresses unshifted (`guest_base` 0), so a guest address is ours.
+
+use std::ffi::{OsString, c_void};
+use std::os::unix::ffi::OsStringExt;
+
+/// Copies guest memory; `None` when it cannot be read. Never faults.
+pub fn read(address: u64, to: &mut [u8]) -> Option<()> {
+    let local = libc::iovec {
+        iov_base: to.as_mut_ptr().cast::<c_void>(),
+        iov_len: to.len(),
+    };
+    let remote = libc::iovec {
+        iov_base: address as *mut c_void,
+        iov_len: to.len(),
+    };
+    // SAFETY: the kernel writes at most `to.len()` bytes to `to`, and reports unreadable source addresses.
+    let count = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    (count == to.len() as isize).then_some(())
+}
+
+/// The 8-byte number at `address`.
+pub fn word(address: u64) -> Option<u64> {
+    let mut bytes = [0; 8];
+    read(address, &mut bytes)?;
+    Some(u64::from_le_bytes(bytes))
+}
+
+/// The NUL-terminated string at `address`, up to 128 KiB (the kernel's own limit for one argument).
+pub fn text(address: u64) -> Option<OsString> {
+    let mut bytes = Vec::new();
+    while bytes.len() < 128 << 10 {
+        // Never cross into the next page: it may not be there.
+        let at = address + bytes.len() as u64;
+        let mut part = vec![0; (4096 - (at & 4095)).min(256) as usize];
+        read(at, &mut part)?;
+        if let Some(end) = part.iter().position(|&byte| byte == 0) {
+            bytes.extend_from_slice(&part[..end]);
+            return Some(OsString::from_vec(bytes));
+        }
+        bytes.extend_from_slice(&part);
+    }
+    None
+}
+
+/// The NULL-terminated array of strings at `address`.
+pub fn texts(address: u64) -> Option<Vec<OsString>> {
+    let mut list = Vec::new();
+    if address == 0 {
+        return Some(list);
+    }
+    for index in 0..1 << 20 {
+        match word(address + index * 8)? {
+            0 => return Some(list),
+            at => list.push(text(at)?),
+        }
+    }
+    None
+}
+
+/// A line of `/proc/self/maps`.
+pub struct Mapped {
+    pub start: u64,
+    pub end: u64,
+    pub file: String,
+}
+
+/// The mappings of this process, QEMU's and the guest's.
+pub fn mappings() -> Vec<Mapped> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    maps.lines()
+        .filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace();
+            let (start, end) = fields.next()?.split_once('-')?;
+            let file = line
+                .find(['/', '['])
+                .map_or("", |at| &line[at..])
+                .to_owned();
+            Some(Mapped {
+                start: u64::from_str_radix(start, 16).ok()?,
+                end: u64::from_str_radix(end, 16).ok()?,
+                file,
+            })
+        })
+        .collect()
+}
+
+/// The file behind a descriptor of the guest.
+pub fn file_of(descriptor: u64) -> String {
+    std::fs::read_link(format!("/proc/self/fd/{}", descriptor as i32))
+        .map(|path| path.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}

@@ -1,0 +1,291 @@
+//! A TCG plugin: watches every load, store and system call of an unmodified program under qemu-user.
+//!
+//! [`code`] tells atomic and run-time library instructions apart when they are translated, [`syscalls`] follows threads,
+//! processes and mappings, [`exec`] follows `execve`; counting is `numaloc-trace`'s business.
+//!
+//! The plugin lives in the program's process. It leaves the program's files, signals and results alone, and stops recording
+//! rather than disturb it.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod api;
+mod code;
+mod exec;
+mod guest;
+mod options;
+mod syscalls;
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+
+use numaloc_trace::journal::Record;
+use numaloc_trace::{Engine, ThreadTracer};
+
+use crate::api::{Info, Insn, MemInfo, PluginId, TranslationBlock};
+
+/// The API version we ask for; QEMU looks it up by name.
+///
+/// API version 1 is what Debian 12's QEMU 7.2 speaks. Newer ones demand a higher number and kept the functions we call, so
+/// [`choose_version`] raises it while the library is being loaded, before QEMU reads it.
+#[unsafe(no_mangle)]
+pub static qemu_plugin_version: AtomicI32 = AtomicI32::new(1);
+
+/// Runs when the library is loaded.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CHOOSE_VERSION: extern "C" fn() = choose_version;
+
+extern "C" fn choose_version() {
+    // A function that came with a version tells which one is running. Version 2 (QEMU 9.0) brought scoreboards and
+    // raised the lowest accepted version to 2.
+    // SAFETY: dlsym with a constant name.
+    let scoreboards = unsafe {
+        libc::dlsym(
+            libc::RTLD_DEFAULT,
+            c"qemu_plugin_scoreboard_new".as_ptr().cast::<c_char>(),
+        )
+    };
+    if !scoreboards.is_null() {
+        qemu_plugin_version.store(2, Ordering::Relaxed);
+    }
+}
+
+/// A guest thread: its counters, and the system call it is in.
+pub(crate) struct GuestThread {
+    tracer: ThreadTracer,
+    arguments: [u64; 6],
+}
+
+/// vCPU numbers that have a slot; more threads at once than this are not counted.
+const SLOTS: usize = 1 << 15;
+/// The guest thread that runs on each vCPU.
+static THREADS: [AtomicPtr<GuestThread>; SLOTS] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS];
+static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(std::ptr::null_mut());
+static VERSION: AtomicI32 = AtomicI32::new(1);
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// The engine of this process; there is one from a successful [`qemu_plugin_install`] on.
+pub(crate) fn engine() -> &'static Engine {
+    // SAFETY: set before any callback is registered, from a leaked box, and only ever replaced by another one.
+    unsafe { &*ENGINE.load(Ordering::Acquire) }
+}
+
+pub(crate) fn set_engine(engine: Engine) {
+    ENGINE.store(Box::into_raw(Box::new(engine)), Ordering::Release);
+}
+
+/// The calling guest thread, which runs on `vcpu`.
+#[inline(always)]
+fn thread(vcpu: c_uint) -> Option<&'static mut GuestThread> {
+    let slot = THREADS.get(vcpu as usize)?;
+    let known = slot.load(Ordering::Relaxed);
+    if known.is_null() {
+        return Some(first_event(vcpu));
+    }
+    // SAFETY: a slot holds a leaked box that only the thread on that vCPU uses; it is cleared by that thread when it ends.
+    Some(unsafe { &mut *known })
+}
+
+#[cold]
+#[inline(never)]
+fn first_event(vcpu: c_uint) -> &'static mut GuestThread {
+    // SAFETY: these calls have no preconditions.
+    let (tid, pid) = unsafe { (libc::gettid(), libc::getpid()) };
+    let tracer = if tid == pid {
+        engine().first_thread(tid as u32)
+    } else {
+        engine().adopt(tid as u32)
+    };
+    adopt(vcpu, *tracer)
+}
+
+/// Puts a thread on a vCPU.
+pub(crate) fn adopt(vcpu: c_uint, tracer: ThreadTracer) -> &'static mut GuestThread {
+    let thread = Box::leak(Box::new(GuestThread {
+        tracer,
+        arguments: [0; 6],
+    }));
+    if let Some(slot) = THREADS.get(vcpu as usize) {
+        slot.store(thread, Ordering::Relaxed);
+    }
+    thread
+}
+
+/// Takes a thread that has ended off its vCPU.
+pub(crate) fn leave(vcpu: c_uint) {
+    if let Some(slot) = THREADS.get(vcpu as usize) {
+        let thread = slot.swap(std::ptr::null_mut(), Ordering::Relaxed);
+        if !thread.is_null() {
+            // SAFETY: it came from `adopt`, and nobody else looks at it.
+            drop(unsafe { Box::from_raw(thread) });
+        }
+    }
+}
+
+/// In a forked child: the other threads stayed in the parent.
+pub(crate) fn forget_threads() {
+    for slot in &THREADS {
+        slot.store(std::ptr::null_mut(), Ordering::Relaxed);
+    }
+}
+
+unsafe extern "C" fn on_read<const RUNTIME: bool>(
+    vcpu: c_uint,
+    info: MemInfo,
+    address: u64,
+    _: *mut c_void,
+) {
+    if let Some(thread) = thread(vcpu) {
+        thread
+            .tracer
+            .access::<false, RUNTIME>(address, api::access_size(info));
+    }
+}
+
+unsafe extern "C" fn on_write<const RUNTIME: bool>(
+    vcpu: c_uint,
+    info: MemInfo,
+    address: u64,
+    _: *mut c_void,
+) {
+    if let Some(thread) = thread(vcpu) {
+        thread
+            .tracer
+            .access::<true, RUNTIME>(address, api::access_size(info));
+    }
+}
+
+/// The load, or the store, of an atomic instruction: QEMU reports both, as one event or as two.
+unsafe extern "C" fn on_atomic<const WRITE: bool, const RUNTIME: bool>(
+    vcpu: c_uint,
+    info: MemInfo,
+    address: u64,
+    _: *mut c_void,
+) {
+    if let Some(thread) = thread(vcpu) {
+        thread.tracer.mark_sync(address);
+        thread
+            .tracer
+            .access::<WRITE, RUNTIME>(address, api::access_size(info));
+    }
+}
+
+unsafe extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
+    let version = VERSION.load(Ordering::Relaxed);
+    // SAFETY: QEMU hands us the block it is translating.
+    let count = unsafe { api::qemu_plugin_tb_n_insns(block) };
+    for index in 0..count {
+        // SAFETY: `index` is below the block's count; the instruction lives as long as the block.
+        let insn: *mut Insn = unsafe { api::qemu_plugin_tb_get_insn(block, index) };
+        // SAFETY: as above.
+        let address = unsafe { api::qemu_plugin_insn_vaddr(insn) };
+        if !BEGUN.swap(true, Ordering::Relaxed) {
+            begin(address);
+        }
+        // SAFETY: as above.
+        let (bytes, size) = unsafe { api::insn_bytes(insn, version) };
+        let (read, write): (api::MemCallback, api::MemCallback) =
+            match (code::is_atomic(&bytes[..size]), code::is_runtime(address)) {
+                (false, false) => (on_read::<false>, on_write::<false>),
+                (false, true) => (on_read::<true>, on_write::<true>),
+                (true, false) => (on_atomic::<false, false>, on_atomic::<true, false>),
+                (true, true) => (on_atomic::<false, true>, on_atomic::<true, true>),
+            };
+        for (callback, accesses) in [(read, api::READ), (write, api::WRITE)] {
+            // SAFETY: the callbacks are functions of this library, which QEMU does not unload.
+            unsafe {
+                api::qemu_plugin_register_vcpu_mem_cb(
+                    insn,
+                    callback,
+                    api::NO_REGISTERS,
+                    accesses,
+                    std::ptr::null_mut(),
+                );
+            }
+        }
+    }
+}
+
+/// Just before the first instruction, which is at `entry`: what QEMU itself has put into the guest's memory.
+fn begin(entry: u64) {
+    let mappings = guest::mappings();
+    let program = options::get().program.clone();
+    let mut images: Vec<(String, u64, u64)> = Vec::new();
+    for mapped in mappings {
+        match images.last_mut() {
+            Some((file, _, end)) if *file == mapped.file && mapped.start - *end < 1 << 30 => {
+                *end = mapped.end;
+            }
+            _ if mapped.file.starts_with('/') => {
+                images.push((mapped.file, mapped.start, mapped.end));
+            }
+            _ => {}
+        }
+    }
+    // The loader is mapped twice, for QEMU and for the guest: ours is the one that holds the entry.
+    for (file, start, end) in images {
+        if file == program || (start..end).contains(&entry) {
+            engine().write(&Record::Image { file, start, end });
+        }
+    }
+}
+
+unsafe extern "C" fn on_exit(_: PluginId, _: *mut c_void) {
+    // QEMU has stopped all vCPUs and taken our callbacks off.
+    for slot in &THREADS {
+        let thread = slot.swap(std::ptr::null_mut(), Ordering::Relaxed);
+        if !thread.is_null() {
+            // SAFETY: from `adopt`; its own thread runs no callback any more.
+            unsafe { (*thread).tracer.end(0) };
+        }
+    }
+    engine().finish();
+}
+
+/// Called by QEMU when it loads the plugin; 0 lets the program start.
+///
+/// # Safety
+/// For QEMU only: `info` and the `count` strings at `arguments` are valid during the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: PluginId,
+    info: *const Info,
+    count: c_int,
+    arguments: *const *const c_char,
+) -> c_int {
+    // SAFETY: the caller is QEMU (function contract).
+    let info = unsafe { &*info };
+    VERSION.store(info.version_current, Ordering::Relaxed);
+    let mut given = Vec::new();
+    for index in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: `count` valid C strings (function contract).
+        let argument = unsafe { CStr::from_ptr(*arguments.add(index)) };
+        given.push(argument.to_string_lossy().into_owned());
+    }
+    // SAFETY: a C string of QEMU's own.
+    let target = unsafe { CStr::from_ptr(info.target_name) }.to_string_lossy();
+    if target != "x86_64" || info.system_emulation {
+        eprintln!("numaloc: the QEMU plugin works in qemu-x86_64 only, this is the {target} emulator");
+        return 1;
+    }
+    let started = options::parse(&given).and_then(|(config, program)| {
+        Engine::start(config, &program)
+            .map_err(|error| format!("cannot start recording: {error}"))
+    });
+    match started {
+        Ok(engine) => set_engine(engine),
+        Err(error) => {
+            eprintln!("numaloc: {error}");
+            return 1;
+        }
+    }
+    // SAFETY: registration with our own id, of functions of this library.
+    unsafe {
+        api::qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+        api::qemu_plugin_register_vcpu_syscall_cb(id, syscalls::on_call);
+        api::qemu_plugin_register_vcpu_syscall_ret_cb(id, syscalls::on_return);
+        api::qemu_plugin_register_atexit_cb(id, on_exit, std::ptr::null_mut());
+    }
+    0
+}

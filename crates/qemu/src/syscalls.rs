@@ -1,0 +1,273 @@
+//! System calls that make threads, processes and memory, or let threads wait for each other.
+
+use std::ffi::c_uint;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use numaloc_trace::journal::Record;
+
+use crate::api::PluginId;
+use crate::{GuestThread, adopt, code, engine, exec, forget_threads, guest, leave, options, set_engine, thread};
+
+const MMAP: i64 = 9;
+const MUNMAP: i64 = 11;
+const BRK: i64 = 12;
+const MREMAP: i64 = 25;
+const SHMAT: i64 = 30;
+const CLONE: i64 = 56;
+const FORK: i64 = 57;
+const VFORK: i64 = 58;
+const EXECVE: i64 = 59;
+const EXIT: i64 = 60;
+const KILL: i64 = 62;
+const TKILL: i64 = 200;
+const FUTEX: i64 = 202;
+const SET_TID_ADDRESS: i64 = 218;
+const TGKILL: i64 = 234;
+const CLONE3: i64 = 435;
+
+const CLONE_THREAD: u64 = 0x1_0000;
+const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
+const MAP_FIXED: u64 = 0x10;
+const MAP_ANONYMOUS: u64 = 0x20;
+
+static STACK_KNOWN: AtomicBool = AtomicBool::new(false);
+
+/// Before the system call.
+pub unsafe extern "C" fn on_call(
+    _: PluginId,
+    vcpu: c_uint,
+    number: i64,
+    a1: u64,
+    a2: u64,
+    a3: u64,
+    a4: u64,
+    a5: u64,
+    a6: u64,
+    _: u64,
+    _: u64,
+) {
+    let Some(thread) = thread(vcpu) else { return };
+    thread.arguments = [a1, a2, a3, a4, a5, a6];
+    match number {
+        // What is counted so far belongs to the parent; the child begins with nothing.
+        CLONE | FORK | VFORK | CLONE3 if clone_flags(number, thread) & CLONE_THREAD == 0 => {
+            thread.tracer.flush();
+        }
+        // The program may be about to kill itself.
+        KILL | TKILL | TGKILL => thread.tracer.flush(),
+        FUTEX => futex_call(thread, a1, a2, a5),
+        SET_TID_ADDRESS => thread.tracer.clear_tid = a1,
+        EXECVE => exec::follow(thread, a1, a2, a3),
+        EXIT => {
+            thread.tracer.end(thread.tracer.clear_tid);
+            leave(vcpu);
+        }
+        _ => {}
+    }
+}
+
+/// After the system call.
+pub unsafe extern "C" fn on_return(_: PluginId, vcpu: c_uint, number: i64, result: i64) {
+    let Some(thread) = thread(vcpu) else { return };
+    let [a1, a2, a3, a4, a5, _] = thread.arguments;
+    let failed = (-4095..0).contains(&result);
+    match number {
+        FUTEX => futex_return(thread, a1, a2, result),
+        _ if failed => {}
+        MMAP => {
+            if a4 & MAP_FIXED != 0 {
+                engine().forget(result as u64, a2);
+                code::forget_ranges();
+            }
+            let file = if a4 & MAP_ANONYMOUS != 0 {
+                String::new()
+            } else {
+                guest::file_of(a5)
+            };
+            let offset = thread.arguments[5];
+            mapped(thread, result as u64, a2, a3, a4, file, offset, 0);
+        }
+        MREMAP => {
+            if result as u64 != a1 {
+                engine().forget(a1, a2);
+            }
+            mapped(thread, result as u64, a3, 3, 0x22, String::new(), 0, a1);
+        }
+        SHMAT => {
+            let size = segment_size(result as u64);
+            mapped(thread, result as u64, size, 3, 1, "[shm]".to_owned(), 0, 0);
+        }
+        MUNMAP => {
+            engine().forget(a1, a2);
+            code::forget_ranges();
+            let sequence = engine().sequence();
+            thread.tracer.record(&Record::Unmap {
+                sequence,
+                address: a1,
+                length: a2,
+            });
+        }
+        BRK => {
+            let sequence = engine().sequence();
+            thread.tracer.record(&Record::Break {
+                sequence,
+                address: result as u64,
+            });
+            note_stack(thread);
+        }
+        CLONE | FORK | VFORK | CLONE3 => created(vcpu, thread, number, result),
+        _ => {}
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+fn mapped(
+    thread: &mut GuestThread,
+    address: u64,
+    length: u64,
+    protection: u64,
+    flags: u64,
+    file: String,
+    offset: u64,
+    moved_from: u64,
+) {
+    let record = Record::Map {
+        sequence: engine().sequence(),
+        thread: thread.tracer.number(),
+        address,
+        length,
+        protection,
+        flags,
+        file,
+        offset,
+        moved_from,
+    };
+    thread.tracer.record(&record);
+}
+
+/// Bytes of the System V segment that was just attached at `address`.
+fn segment_size(address: u64) -> u64 {
+    guest::mappings()
+        .iter()
+        .find(|mapped| mapped.start == address)
+        .map_or(4096, |mapped| mapped.end - mapped.start)
+}
+
+/// The first thread's stack: QEMU mapped it, no system call tells of it.
+fn note_stack(thread: &mut GuestThread) {
+    if thread.tracer.first_store() == 0 || STACK_KNOWN.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // The very first store of a process is the loader's (or _start's) first push.
+    let at = thread.tracer.first_store();
+    if let Some(stack) = guest::mappings()
+        .iter()
+        .find(|mapped| (mapped.start..mapped.end).contains(&at))
+    {
+        let length = stack.end - stack.start;
+        mapped(
+            thread,
+            stack.start,
+            length,
+            3,
+            0x22,
+            "[stack]".to_owned(),
+            0,
+            0,
+        );
+    }
+}
+
+/// Flags of a process- or thread-making call; `clone3` has them in memory.
+fn clone_flags(number: i64, thread: &GuestThread) -> u64 {
+    match number {
+        CLONE => thread.arguments[0],
+        CLONE3 => guest::word(thread.arguments[0]).unwrap_or(0),
+        _ => 0,
+    }
+}
+
+fn created(vcpu: c_uint, thread: &mut GuestThread, number: i64, result: i64) {
+    let flags = clone_flags(number, thread);
+    if result == 0 {
+        forked(vcpu, thread);
+    } else if flags & CLONE_THREAD != 0 {
+        let block = thread.arguments[0];
+        let (stack, clear_tid, tls) = if number == CLONE3 {
+            // struct clone_args: flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls
+            let at = |index: u64| guest::word(block + index * 8).unwrap_or(0);
+            (at(5) + at(6), at(2), at(7))
+        } else {
+            let [_, stack, _, child_tid, tls, _] = thread.arguments;
+            (stack, child_tid, tls)
+        };
+        let clear_tid = if flags & CLONE_CHILD_CLEARTID != 0 {
+            clear_tid
+        } else {
+            0
+        };
+        let path = thread.tracer.next_thread_path();
+        let record = Record::Stack {
+            sequence: engine().sequence(),
+            path,
+            pointer: stack,
+        };
+        thread.tracer.record(&record);
+        thread
+            .tracer
+            .thread_created(result as u32, start_routine(tls), clear_tid);
+    } else {
+        thread.tracer.processes_created += 1;
+    }
+}
+
+/// The start routine in glibc's thread descriptor, to which the thread pointer points.
+///
+/// At offset 0x640 since glibc 2.34 (x86-64): a value that lies in no code is taken for "unknown" when the profile is made.
+fn start_routine(thread_pointer: u64) -> u64 {
+    const START_ROUTINE: u64 = 0x640;
+    guest::word(thread_pointer + START_ROUTINE).unwrap_or(0)
+}
+
+/// In a new process: the calling thread is its only one.
+fn forked(vcpu: c_uint, thread: &mut GuestThread) {
+    let path = thread.tracer.next_process_path();
+    let clock = thread.tracer.time();
+    forget_threads();
+    let program = options::get().program;
+    match engine().forked(path, clock, &program) {
+        Ok(engine) => set_engine(engine),
+        // The child runs on; it counts into an engine whose journal is the parent's, so end it here.
+        Err(_) => engine().stop(),
+    }
+    // SAFETY: getpid has no preconditions.
+    let tid = unsafe { libc::getpid() } as u32;
+    adopt(vcpu, *engine().first_thread(tid));
+}
+
+fn futex_call(thread: &mut GuestThread, address: u64, operation: u64, second: u64) {
+    match operation & 0x7f {
+        // WAKE, WAKE_OP, UNLOCK_PI, WAKE_BITSET
+        1 | 5 | 7 | 10 => release(thread, address),
+        // REQUEUE, CMP_REQUEUE, CMP_REQUEUE_PI
+        3 | 4 | 12 => {
+            release(thread, address);
+            release(thread, second);
+        }
+        _ => {}
+    }
+}
+
+fn release(thread: &mut GuestThread, address: u64) {
+    thread.tracer.mark_sync(address);
+    thread.tracer.release(address);
+}
+
+fn futex_return(thread: &mut GuestThread, address: u64, operation: u64, result: i64) {
+    const EAGAIN: i64 = -11;
+    // WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI
+    if matches!(operation & 0x7f, 0 | 6 | 9 | 11) && (result == 0 || result == EAGAIN) {
+        thread.tracer.mark_sync(address);
+        thread.tracer.acquire(address);
+    }
+}

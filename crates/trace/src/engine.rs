@@ -1,0 +1,350 @@
+//! What the threads of a traced process share: shadow tables, slices, journal, and who created whom.
+//!
+//! Lives inside the program under study: it never panics on purpose, never blocks a thread for long, and when
+//! something fails (disk full) it stops writing and lets the program run on.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::journal::{Journal, Record, VERSION};
+use crate::line;
+use crate::readers::Readers;
+use crate::shadow::Shadow;
+use crate::thread::ThreadTracer;
+
+/// What a recording is told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Folder of the journals.
+    pub folder: PathBuf,
+    /// Frontend's name, for the profile.
+    pub frontend: String,
+    /// log2 of the line size.
+    pub line_shift: u32,
+    /// Times are accesses (joined at synchronisation), else nanoseconds.
+    pub virtual_clock: bool,
+    /// Shortest slice: accesses or nanoseconds.
+    pub slice: u64,
+    /// Most slices; their length doubles when there would be more.
+    pub slices: u64,
+    /// Bytes of per-slice page counts before their spans double.
+    pub page_bytes: u64,
+    /// Path of the process's first thread.
+    pub path: String,
+    /// Which image of the process this is.
+    pub image: u32,
+    /// Threads and processes that the first thread created in earlier images.
+    pub created: (u32, u32),
+    /// The first thread's virtual clock when the image began.
+    pub clock: u64,
+    /// Monotonic time that wall times count from; 0 for now.
+    pub origin_ns: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            folder: PathBuf::from("."),
+            frontend: String::new(),
+            line_shift: 6,
+            virtual_clock: true,
+            slice: 1 << 14,
+            slices: 1000,
+            page_bytes: 32 << 20,
+            path: "0".to_owned(),
+            image: 0,
+            created: (0, 0),
+            clock: 0,
+            origin_ns: 0,
+        }
+    }
+}
+
+/// Nanoseconds of the system's monotonic clock, the same for all processes.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the call fills the structure it is given.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// A created thread that has not run yet.
+pub(crate) struct Newborn {
+    pub path: String,
+    pub clock: u64,
+    pub routine: u64,
+    pub clear_tid: u64,
+}
+
+/// The shared side of the tracing engine, one for each process image.
+pub struct Engine {
+    pub(crate) config: Config,
+    pub(crate) lines: Shadow,
+    pub(crate) readers: Readers,
+    /// Thread + 1 that touched the page first.
+    pub(crate) touched: Shadow,
+    /// Latest clock at which a line was used for synchronisation.
+    pub(crate) clocks: Shadow,
+    pub(crate) journal: Journal,
+    /// Slices are `config.slice << level` long.
+    pub(crate) level: AtomicU32,
+    /// Spans of page counts are `config.slice << page_level` long.
+    pub(crate) page_level: AtomicU32,
+    pub(crate) page_bytes: AtomicU64,
+    next_thread: AtomicU32,
+    sequence: AtomicU64,
+    newborns: Mutex<HashMap<u32, Newborn>>,
+    born: Condvar,
+    pub(crate) accesses: AtomicU64,
+    status_due: AtomicU64,
+    noted_crowd: AtomicBool,
+}
+
+impl Engine {
+    /// Starts recording this process: reserves the tables and creates its journal.
+    ///
+    /// # Errors
+    /// The system's error when the address space or the file cannot be had.
+    pub fn start(mut config: Config, program: &str) -> std::io::Result<Self> {
+        if config.origin_ns == 0 {
+            config.origin_ns = monotonic_ns();
+        }
+        let tables = [
+            Shadow::reserve(config.line_shift)?,
+            Shadow::reserve(crate::pages::PAGE_SHIFT)?,
+            Shadow::reserve(config.line_shift)?,
+        ];
+        Self::with_tables(config, program, tables)
+    }
+
+    fn with_tables(config: Config, program: &str, tables: [Shadow; 3]) -> std::io::Result<Self> {
+        let [lines, touched, clocks] = tables;
+        let pid = std::process::id();
+        let name = format!("{pid}-{}.journal", config.image);
+        let journal = Journal::create(&config.folder.join(name))?;
+        let engine = Self {
+            lines,
+            readers: Readers::new(config.line_shift),
+            touched,
+            clocks,
+            journal,
+            level: AtomicU32::new(0),
+            page_level: AtomicU32::new(0),
+            page_bytes: AtomicU64::new(0),
+            next_thread: AtomicU32::new(0),
+            sequence: AtomicU64::new(0),
+            newborns: Mutex::default(),
+            born: Condvar::new(),
+            accesses: AtomicU64::new(0),
+            status_due: AtomicU64::new(0),
+            noted_crowd: AtomicBool::new(false),
+            config,
+        };
+        engine.write(&Record::Process {
+            version: VERSION,
+            pid,
+            path: engine.config.path.clone(),
+            image: engine.config.image,
+            frontend: engine.config.frontend.clone(),
+            virtual_clock: engine.config.virtual_clock,
+            line_shift: engine.config.line_shift,
+            program: program.to_owned(),
+        });
+        Ok(engine)
+    }
+
+    /// The engine of a forked child: same tables, emptied; a journal of its own.
+    ///
+    /// Called in the child, by its only thread.
+    ///
+    /// # Errors
+    /// The system's error when the journal cannot be created.
+    pub fn forked(&self, path: String, clock: u64, program: &str) -> std::io::Result<Self> {
+        let config = Config {
+            path,
+            image: 0,
+            created: (0, 0),
+            clock,
+            ..self.config.clone()
+        };
+        for table in [&self.lines, &self.touched, &self.clocks] {
+            table.clear();
+        }
+        Self::with_tables(config, program, [self.lines, self.touched, self.clocks])
+    }
+
+    /// The tracer of the process's first thread.
+    pub fn first_thread(&'static self, tid: u32) -> Box<ThreadTracer> {
+        let mut tracer = self.tracer(self.config.path.clone(), tid, self.config.clock, 0);
+        (tracer.threads_created, tracer.processes_created) = self.config.created;
+        tracer
+    }
+
+    fn tracer(
+        &'static self,
+        path: String,
+        tid: u32,
+        clock: u64,
+        routine: u64,
+    ) -> Box<ThreadTracer> {
+        let number = self.next_thread.fetch_add(1, Relaxed);
+        if number >= Readers::limit().min(line::MAX_WRITER)
+            && !self.noted_crowd.swap(true, Relaxed)
+        {
+            self.write(&Record::Note(format!(
+                "more than {} threads: reads by threads that share a reader bit may be missed",
+                Readers::limit()
+            )));
+        }
+        self.write(&Record::ThreadStart {
+            thread: number,
+            path: path.clone(),
+            tid,
+            time: clock,
+            routine,
+        });
+        Box::new(ThreadTracer::new(self, number, path, clock))
+    }
+
+    /// Announces a created thread; its own first event then finds its name (see [`Engine::adopt`]).
+    pub(crate) fn announce(&self, tid: u32, newborn: Newborn) {
+        let mut newborns = self.newborns.lock().unwrap_or_else(PoisonError::into_inner);
+        newborns.insert(tid, newborn);
+        self.born.notify_all();
+    }
+
+    /// The tracer of the calling thread, created by another that has announced it or is about to.
+    ///
+    /// Waits for the creator, which is at most a few instructions behind; a thread that nobody announces within a second
+    /// (made by means we do not see) gets a path by its kernel id.
+    pub fn adopt(&'static self, tid: u32) -> Box<ThreadTracer> {
+        let newborns = self.newborns.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut newborns, _) = self
+            .born
+            .wait_timeout_while(newborns, Duration::from_secs(1), |known| {
+                !known.contains_key(&tid)
+            })
+            .unwrap_or_else(PoisonError::into_inner);
+        let newborn = newborns.remove(&tid);
+        drop(newborns);
+        match newborn {
+            Some(newborn) => {
+                let mut tracer = self.tracer(newborn.path, tid, newborn.clock, newborn.routine);
+                tracer.clear_tid = newborn.clear_tid;
+                tracer
+            }
+            None => {
+                self.write(&Record::Note(format!(
+                    "the creator of thread {tid} was not seen: its path is not stable"
+                )));
+                let path = format!("{}.unknown-{tid}", self.config.path);
+                self.tracer(path, tid, 0, 0)
+            }
+        }
+    }
+
+    /// Writes one record at once, in a frame of its own.
+    pub fn write(&self, record: &Record) {
+        let mut payload = Vec::new();
+        Journal::begin(&mut payload);
+        record.encode(&mut payload);
+        self.journal.append(&mut payload);
+    }
+
+    /// How this recording was set up.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// All threads have ended: says so in the journal.
+    pub fn finish(&self) {
+        self.write_status(self.accesses.load(Relaxed));
+        self.write(&Record::End);
+    }
+
+    /// Writes nothing more.
+    pub fn stop(&self) {
+        self.journal.stop();
+    }
+
+    /// The next number in the order of memory events.
+    pub fn sequence(&self) -> u64 {
+        self.sequence.fetch_add(1, Relaxed)
+    }
+
+    /// Memory was unmapped or replaced: nobody has written or touched it since.
+    pub fn forget(&self, address: u64, length: u64) {
+        self.lines.forget(address, length);
+        self.touched.forget(address, length);
+        self.readers.forget(address, length);
+        self.clocks.forget(address, length);
+    }
+
+    /// Nanoseconds since the recording of this process began.
+    pub(crate) fn wall(&self) -> u64 {
+        monotonic_ns().saturating_sub(self.config.origin_ns)
+    }
+
+    /// Length of a slice at present; grows when `time` lies beyond the last slice allowed.
+    pub(crate) fn slice_length(&self, time: u64) -> u64 {
+        loop {
+            let level = self.level.load(Relaxed);
+            let length = self.config.slice << level;
+            if time / length < self.config.slices || level >= 40 {
+                return length;
+            }
+            let _ = self
+                .level
+                .compare_exchange(level, level + 1, Relaxed, Relaxed);
+        }
+    }
+
+    /// Length of a span of page counts, at least a slice.
+    pub(crate) fn span_length(&self) -> u64 {
+        let level = self.page_level.load(Relaxed).max(self.level.load(Relaxed));
+        self.config.slice << level.min(41)
+    }
+
+    /// Accounts for `bytes` of per-slice page counts; doubles the spans when they have grown too many.
+    pub(crate) fn account_pages(&self, bytes: u64) {
+        let total = self.page_bytes.fetch_add(bytes, Relaxed) + bytes;
+        if total > self.config.page_bytes {
+            let level = self.page_level.load(Relaxed).max(self.level.load(Relaxed)) + 1;
+            if level <= 40 && self.page_level.fetch_max(level, Relaxed) < level {
+                self.page_bytes.store(0, Relaxed);
+            }
+        }
+    }
+
+    /// Lets the recorder see how far we are, at most five times a second.
+    pub(crate) fn report_progress(&self, accesses: u64) {
+        let total = self.accesses.fetch_add(accesses, Relaxed) + accesses;
+        let now = self.wall();
+        let due = self.status_due.load(Relaxed);
+        if now >= due
+            && self
+                .status_due
+                .compare_exchange(due, now + 200_000_000, Relaxed, Relaxed)
+                .is_ok()
+        {
+            self.write_status(total);
+        }
+    }
+
+    /// Replaces the status file: accesses and threads so far, two 8-byte little-endian numbers.
+    pub(crate) fn write_status(&self, accesses: u64) {
+        let mut status = [0u8; 16];
+        status[..8].copy_from_slice(&accesses.to_le_bytes());
+        status[8..].copy_from_slice(&u64::from(self.next_thread.load(Relaxed)).to_le_bytes());
+        let name = format!("{}.status", std::process::id());
+        let _ = std::fs::write(self.config.folder.join(name), status);
+    }
+}

@@ -1,0 +1,22 @@
+//! The tracing engine, shared by all exact frontends, and the way from its journals to a profile.
+//!
+//! Inside the program under study: [`engine`] (what its threads share), [`thread`] (the hot path), [`shadow`], [`line`],
+//! [`readers`], [`pages`], [`journal`]. In the recorder: [`assemble`] reads the journals, [`objects`] names the memory.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod assemble;
+pub mod engine;
+pub mod journal;
+pub mod line;
+pub mod objects;
+pub mod pages;
+pub mod paths;
+pub mod readers;
+pub mod shadow;
+pub mod thread;
+
+pub use assemble::{AssembleError, assemble};
+pub use engine::{Config, Engine};
+pub use journal::Record;
+pub use thread::ThreadTracer;

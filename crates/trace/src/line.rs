@@ -1,0 +1,46 @@
+//! What the engine remembers of a cache line: one word.
+//!
+//! | bits | meaning |
+//! |---|---|
+//! | 0..16 | the last writer (thread number + 1), 0 when nobody has written |
+//! | 16 | *sync*: an atomic instruction or a futex used the line; its clock is kept, every access takes the slow path |
+//! | 17 | *extended*: reader bits beyond the word are in use (see [`crate::readers`]) |
+//! | 18..64 | readers since that write, one bit for each of the first [`READERS`] reader numbers |
+//!
+//! An event of the `write_read` layer is the first read by a thread since the last write by another thread
+//! (DeLoc II-B2: "a write then a read by different threads", each reader of a written value counted once). The reader
+//! bits make "once" exact, and make the common case one load and one test.
+
+/// Reader numbers that fit the word.
+pub const READERS: u32 = 46;
+/// Highest writer id.
+pub const MAX_WRITER: u32 = 0xffff;
+
+const WRITER: u64 = 0xffff;
+/// The line is used for synchronisation.
+pub const SYNC: u64 = 1 << 16;
+/// Readers beyond the word exist.
+pub const EXTENDED: u64 = 1 << 17;
+
+/// The writer id in a word, 0 for none.
+#[inline(always)]
+#[must_use]
+pub fn writer(word: u64) -> u32 {
+    (word & WRITER) as u32
+}
+
+/// The bit of reader `number`, 0 when it does not fit the word.
+#[must_use]
+pub fn reader_bit(number: u32) -> u64 {
+    if number < READERS {
+        1 << (18 + number)
+    } else {
+        0
+    }
+}
+
+/// The word after a write by `writer_id`, whose own reader bit counts as read.
+#[must_use]
+pub fn owned(writer_id: u32, reader_bit: u64) -> u64 {
+    u64::from(writer_id) | reader_bit
+}

@@ -1,0 +1,480 @@
+//! Names for memory: from the memory events of a process to objects with an identity (docs/identity.md).
+//!
+//! Pure: what an ELF file contains is asked of a [`Images`], so that the rules can be tested without files.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use numaloc_model::profile::ObjectKind;
+
+use crate::journal::Record;
+
+const PAGE: u64 = 4096;
+const ARENA: u64 = 64 << 20;
+const MAIN_STACK: u64 = 8 << 20;
+
+/// A named range of an ELF file, relative to its load base.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// `.data`, `.bss`, ...
+    pub name: String,
+    /// Address relative to the load base.
+    pub address: u64,
+    /// Bytes.
+    pub size: u64,
+}
+
+/// What an ELF file holds.
+pub trait Images {
+    /// The writable, allocated, non-TLS sections of a file; `None` when it cannot be read.
+    fn sections(&self, file: &str) -> Option<Vec<Section>>;
+}
+
+/// A piece of memory with an identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// What it is.
+    pub kind: ObjectKind,
+    /// File and section, mapped file or a name in brackets.
+    pub name: String,
+    /// Path of the thread that made it or owns the stack.
+    pub creator: String,
+    /// Bytes of its identity (0 for the heap, which grows).
+    pub size: u64,
+    /// n-th of the same kind, name, creator and size.
+    pub order: u32,
+    /// First byte.
+    pub base: u64,
+}
+
+/// The objects of a process image and where they lie.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// In the order in which they came into being.
+    pub objects: Vec<Found>,
+    /// Start of a range to its end and object; disjoint.
+    ranges: BTreeMap<u64, (u64, usize)>,
+    orders: HashMap<(ObjectKind, String, String, u64), u32>,
+    heap: Option<(usize, u64)>,
+}
+
+fn base_name(file: &str) -> &str {
+    file.rsplit('/').next().unwrap_or(file)
+}
+
+impl Memory {
+    /// Builds the objects from the records of one process image.
+    ///
+    /// `first` is the path of the process's first thread, `path_of` gives that of a journal's thread number.
+    pub fn build<'a>(
+        records: &[Record],
+        first: &str,
+        path_of: impl Fn(u32) -> &'a str,
+        images: &dyn Images,
+    ) -> Self {
+        let mut memory = Self::default();
+        // Which files are programs or libraries: those in memory from the start, and all that are mapped to execute.
+        let mut loaded: HashSet<&str> = HashSet::new();
+        for record in records {
+            match record {
+                Record::Map {
+                    file, protection, ..
+                } if protection & 4 != 0 && !file.is_empty() => {
+                    loaded.insert(file);
+                }
+                _ => {}
+            }
+        }
+        for record in records {
+            if let Record::Image { file, start, end } = record {
+                memory.image(file, *start, *end, first, images);
+            }
+        }
+        let mut events: Vec<&Record> = records.iter().filter(|r| sequence(r).is_some()).collect();
+        events.sort_by_key(|record| sequence(record));
+        for event in events {
+            match event {
+                Record::Map {
+                    thread,
+                    address,
+                    length,
+                    protection,
+                    flags,
+                    file,
+                    offset,
+                    moved_from,
+                    ..
+                } => {
+                    let range = (*address, address + length.next_multiple_of(PAGE));
+                    if *moved_from != 0 {
+                        memory.moved(*moved_from, range);
+                    } else if file == "[stack]" {
+                        let base = range.1 - MAIN_STACK.min(range.1);
+                        memory.add(
+                            ObjectKind::Stack,
+                            "[stack]",
+                            first,
+                            MAIN_STACK,
+                            base,
+                            (base, range.1),
+                        );
+                    } else if loaded.contains(file.as_str()) {
+                        if *offset == 0 && !memory.inside(range) {
+                            memory.image(file, range.0, range.1, first, images);
+                        }
+                    } else {
+                        memory.mapped(range, *protection, *flags, file, path_of(*thread));
+                    }
+                }
+                Record::Break { address, .. } => memory.moved_break(*address, first),
+                Record::Stack { path, pointer, .. } => memory.stack(path, *pointer),
+                Record::Unmap { .. } => {}
+                _ => {}
+            }
+        }
+        memory
+    }
+
+    fn add(
+        &mut self,
+        kind: ObjectKind,
+        name: &str,
+        creator: &str,
+        size: u64,
+        base: u64,
+        range: (u64, u64),
+    ) -> usize {
+        let count = self
+            .orders
+            .entry((kind, name.to_owned(), creator.to_owned(), size))
+            .or_insert(0);
+        let order = *count;
+        *count += 1;
+        self.objects.push(Found {
+            kind,
+            name: name.to_owned(),
+            creator: creator.to_owned(),
+            size,
+            order,
+            base,
+        });
+        let index = self.objects.len() - 1;
+        self.claim(range, index);
+        index
+    }
+
+    /// Gives `range` to an object; whatever held it before keeps the rest.
+    fn claim(&mut self, (start, end): (u64, u64), object: usize) {
+        if start >= end {
+            return;
+        }
+        let before = self.ranges.range(..start).next_back();
+        if let Some((&from, &(to, other))) = before
+            && to > start
+        {
+            self.ranges.insert(from, (start, other));
+            if to > end {
+                self.ranges.insert(end, (to, other));
+            }
+        }
+        let covered: Vec<(u64, (u64, usize))> =
+            self.ranges.range(start..end).map(|(&a, &b)| (a, b)).collect();
+        for (from, (to, other)) in covered {
+            self.ranges.remove(&from);
+            if to > end {
+                self.ranges.insert(end, (to, other));
+            }
+        }
+        self.ranges.insert(start, (end, object));
+    }
+
+    /// Whether an object or image that is there already holds all of the range.
+    fn inside(&self, (start, end): (u64, u64)) -> bool {
+        let mut at = start;
+        while at < end {
+            match self.ranges.range(..=at).next_back() {
+                Some((_, &(to, _))) if to > at => at = to,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    fn image(&mut self, file: &str, start: u64, end: u64, first: &str, images: &dyn Images) {
+        let name = base_name(file);
+        self.add(
+            ObjectKind::Mapping,
+            name,
+            first,
+            end - start,
+            start,
+            (start, end),
+        );
+        for section in images.sections(file).unwrap_or_default() {
+            let base = start.wrapping_add(section.address);
+            self.add(
+                ObjectKind::Static,
+                &format!("{name}:{}", section.name),
+                first,
+                section.size,
+                base,
+                (base, base.saturating_add(section.size)),
+            );
+        }
+    }
+
+    fn mapped(
+        &mut self,
+        range: (u64, u64),
+        protection: u64,
+        flags: u64,
+        file: &str,
+        creator: &str,
+    ) {
+        const FIXED: u64 = 0x10;
+        const ANONYMOUS: u64 = 0x20;
+        const NORESERVE: u64 = 0x4000;
+        let length = range.1 - range.0;
+        if flags & FIXED != 0 && self.inside(range) {
+            return;
+        }
+        let is_reserve =
+            protection == 0 && flags & (ANONYMOUS | NORESERVE) == ANONYMOUS | NORESERVE;
+        if is_reserve && (length == ARENA || length == 2 * ARENA) {
+            let base = range.0.next_multiple_of(ARENA);
+            if length == 2 * ARENA || base == range.0 {
+                self.add(
+                    ObjectKind::Mapping,
+                    "[arena]",
+                    creator,
+                    ARENA,
+                    base,
+                    (base, base + ARENA),
+                );
+            }
+            return;
+        }
+        // MAP_SHARED and MAP_SHARED_VALIDATE both have the lowest bit.
+        let kind = if flags & 1 != 0 {
+            ObjectKind::Shared
+        } else {
+            ObjectKind::Mapping
+        };
+        let name = if file.is_empty() {
+            "[anon]"
+        } else {
+            base_name(file)
+        };
+        self.add(kind, name, creator, length, range.0, range);
+    }
+
+    fn moved(&mut self, from: u64, range: (u64, u64)) {
+        if let Some((_, &(to, object))) = self.ranges.range(..=from).next_back()
+            && to > from
+        {
+            if self.objects[object].base == from {
+                self.objects[object].base = range.0;
+            }
+            self.claim(range, object);
+        }
+    }
+
+    fn moved_break(&mut self, address: u64, first: &str) {
+        match self.heap {
+            None => {
+                let base = address.next_multiple_of(PAGE);
+                let heap = self.add(ObjectKind::Heap, "[heap]", first, 0, base, (base, base));
+                self.heap = Some((heap, base));
+            }
+            Some((heap, base)) => self.claim((base, address.next_multiple_of(PAGE)), heap),
+        }
+    }
+
+    fn stack(&mut self, owner: &str, pointer: u64) {
+        let at = pointer.saturating_sub(1);
+        if let Some((_, &(end, object))) = self.ranges.range(..=at).next_back()
+            && end > at
+        {
+            let found = &mut self.objects[object];
+            if matches!(found.kind, ObjectKind::Mapping) && found.name == "[anon]" {
+                found.kind = ObjectKind::Stack;
+                found.name = "[stack]".to_owned();
+                found.creator = owner.to_owned();
+                found.order = 0;
+            }
+        }
+    }
+
+    /// The object that covers most of `start..end`, at equal shares the lower one.
+    #[must_use]
+    pub fn object_at(&self, start: u64, end: u64) -> Option<usize> {
+        let mut shares: Vec<(usize, u64)> = Vec::new();
+        let before = self.ranges.range(..start).next_back();
+        for (&from, &(to, object)) in before.into_iter().chain(self.ranges.range(start..end)) {
+            let share = to.min(end).saturating_sub(from.max(start));
+            if share > 0 {
+                match shares.iter_mut().find(|(other, _)| *other == object) {
+                    Some((_, sum)) => *sum += share,
+                    None => shares.push((object, share)),
+                }
+            }
+        }
+        // max_by_key keeps the last of equals; ranges ascend, so look from the end.
+        shares
+            .into_iter()
+            .rev()
+            .max_by_key(|&(_, share)| share)
+            .map(|(object, _)| object)
+    }
+}
+
+fn sequence(record: &Record) -> Option<u64> {
+    match record {
+        Record::Map { sequence, .. }
+        | Record::Unmap { sequence, .. }
+        | Record::Break { sequence, .. }
+        | Record::Stack { sequence, .. } => Some(*sequence),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Known;
+    impl Images for Known {
+        fn sections(&self, file: &str) -> Option<Vec<Section>> {
+            (file == "/bin/app").then(|| {
+                vec![
+                    Section {
+                        name: ".data".into(),
+                        address: 0x3800,
+                        size: 0x100,
+                    },
+                    Section {
+                        name: ".bss".into(),
+                        address: 0x3900,
+                        size: 0x2000,
+                    },
+                ]
+            })
+        }
+    }
+
+    fn map(sequence: u64, address: u64, length: u64, flags: u64, protection: u64) -> Record {
+        Record::Map {
+            sequence,
+            thread: 0,
+            address,
+            length,
+            protection,
+            flags,
+            file: String::new(),
+            offset: 0,
+            moved_from: 0,
+        }
+    }
+
+    fn build(records: &[Record]) -> Memory {
+        Memory::build(records, "0", |_| "0", &Known)
+    }
+
+    #[test]
+    fn sections_of_the_program_share_pages_by_cover() {
+        let memory = build(&[Record::Image {
+            file: "/bin/app".into(),
+            start: 0x1_0000,
+            end: 0x1_6000,
+        }]);
+        let name = |page: u64| {
+            let object = memory.object_at(page << 12, (page + 1) << 12).unwrap();
+            memory.objects[object].name.clone()
+        };
+        assert_eq!(name(0x10), "app");
+        // Page 0x13: 0x800 of the file, 0x100 of .data, 0x700 of .bss.
+        assert_eq!(name(0x13), "app");
+        assert_eq!(name(0x14), "app:.bss");
+        // Page 0x15: 0x900 of .bss, 0x700 of the file.
+        assert_eq!(name(0x15), "app:.bss");
+    }
+
+    #[test]
+    fn mappings_are_numbered_and_stacks_go_to_their_owner() {
+        let memory = build(&[
+            map(0, 0x10_0000, 0x1000, 0x22, 3),
+            map(1, 0x20_0000, 0x1000, 0x22, 3),
+            Record::Stack {
+                sequence: 2,
+                path: "0.1".into(),
+                pointer: 0x20_1000,
+            },
+            map(3, 0x30_0000, 0x0fff, 0x22, 3),
+        ]);
+        let described: Vec<_> = memory
+            .objects
+            .iter()
+            .map(|o| (o.name.as_str(), o.creator.as_str(), o.order))
+            .collect();
+        assert_eq!(
+            described,
+            [("[anon]", "0", 0), ("[stack]", "0.1", 0), ("[anon]", "0", 2)]
+        );
+    }
+
+    #[test]
+    fn arenas_have_one_identity_however_they_were_aligned() {
+        let reserve = 0x4022;
+        let aligned = build(&[map(0, 0x4000_0000, 64 << 20, reserve, 0)]);
+        let trimmed = build(&[
+            map(0, 0x4100_0000, 64 << 20, reserve, 0),
+            map(1, 0x4100_0000, 128 << 20, reserve, 0),
+        ]);
+        for memory in [aligned, trimmed] {
+            assert_eq!(memory.objects.len(), 1);
+            let arena = &memory.objects[0];
+            assert_eq!((arena.name.as_str(), arena.size), ("[arena]", 64 << 20));
+            assert_eq!(arena.base % (64 << 20), 0);
+        }
+    }
+
+    #[test]
+    fn fixed_mappings_inside_an_object_are_part_of_it() {
+        let memory = build(&[
+            map(0, 0x10_0000, 0x10_0000, 0x22, 0),
+            map(1, 0x10_8000, 0x1000, 0x32, 3),
+        ]);
+        assert_eq!(memory.objects.len(), 1);
+        assert_eq!(memory.object_at(0x10_8000, 0x10_9000), Some(0));
+    }
+
+    #[test]
+    fn the_heap_starts_at_the_first_break_and_grows() {
+        let memory = build(&[
+            Record::Break {
+                sequence: 0,
+                address: 0x5001,
+            },
+            Record::Break {
+                sequence: 1,
+                address: 0x9000,
+            },
+        ]);
+        assert_eq!((memory.objects[0].base, memory.objects[0].size), (0x6000, 0));
+        assert_eq!(memory.object_at(0x8000, 0x9000), Some(0));
+        assert_eq!(memory.object_at(0x9000, 0xa000), None);
+    }
+
+    #[test]
+    fn a_moved_mapping_keeps_its_identity() {
+        let mut moved = map(1, 0x70_0000, 0x4000, 0, 0);
+        if let Record::Map { moved_from, .. } = &mut moved {
+            *moved_from = 0x10_0000;
+        }
+        let memory = build(&[map(0, 0x10_0000, 0x2000, 0x22, 3), moved]);
+        assert_eq!(memory.objects.len(), 1);
+        assert_eq!(
+            (memory.objects[0].base, memory.objects[0].size),
+            (0x70_0000, 0x2000)
+        );
+    }
+}

@@ -1,0 +1,500 @@
+//! The hot path: what one load or store of a thread costs.
+//!
+//! A thread's access is
+//! 1. one count down to the end of its slice,
+//! 2. one addition to its own page counter,
+//! 3. one load of the line's word, and a test: a line that I wrote last, or have read since it was written, needs nothing.
+//!
+//! No atomic read-modify-write unless a line changes hands. Everything else is in the cold functions.
+//!
+//! # The virtual clock
+//! A thread's clock counts its accesses. Where threads synchronise, the later one passes its time on: an atomic instruction or
+//! a futex marks its line ([`line::SYNC`]); a write to such a line leaves the writer's clock there if it is later, a read takes it.
+//! So a thread that leaves a barrier, takes a lock or joins another is never earlier than what it waited for, whichever
+//! thread the host ran first. Creation hands the creator's clock to the new thread.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use numaloc_model::Layer;
+
+use crate::engine::{Engine, Newborn};
+use crate::journal::{Journal, Record};
+use crate::line;
+use crate::pages::{self, PAGE_SHIFT, PageCounters};
+
+/// Most accesses between two looks at the clock: keeps page counters and wall slices honest.
+const LONGEST_TURN: u64 = 1 << 31;
+/// Accesses between two looks at the wall clock.
+const WALL_TURN: u64 = 4096;
+
+/// One traced thread. Used by that thread alone.
+pub struct ThreadTracer {
+    /// Accesses left until [`ThreadTracer::turn`].
+    left: u64,
+    /// The word of a line that this thread has just written.
+    owned: u64,
+    /// This thread's bit in a line's word, 0 when it has none.
+    bit: u64,
+    line_shift: u32,
+    read_bytes: u64,
+    write_bytes: u64,
+    engine: &'static Engine,
+    counters: PageCounters,
+    // Everything below is cold.
+    number: u32,
+    path: String,
+    /// Clock (or wall time) at the end of this turn.
+    turn_end: u64,
+    /// `left` at the start of this turn.
+    turn: u64,
+    /// Accesses before this turn.
+    accesses: u64,
+    /// Time, in the profile's clock, at the start of the turn; wall clock only.
+    wall: u64,
+    slice_start: u64,
+    slice_length: u64,
+    span_start: u64,
+    span_length: u64,
+    /// Events and bytes by writer id, and which of them are not zero.
+    heard: Vec<(u64, u64)>,
+    heard_from: Vec<u32>,
+    first_touched: Vec<(u64, u64)>,
+    out: Vec<u8>,
+    reported: u64,
+    /// Threads this thread has created.
+    pub threads_created: u32,
+    /// Processes this thread has created.
+    pub processes_created: u32,
+    /// Address that the kernel clears and wakes when the thread ends, 0 for none.
+    pub clear_tid: u64,
+    /// Address of the thread's first store, 0 before it.
+    first_store: u64,
+    ended: bool,
+}
+
+impl ThreadTracer {
+    pub(crate) fn new(engine: &'static Engine, number: u32, path: String, clock: u64) -> Self {
+        let writer = number % line::MAX_WRITER + 1;
+        let bit = line::reader_bit(number);
+        let mut out = Vec::new();
+        Journal::begin(&mut out);
+        let mut tracer = Self {
+            left: 0,
+            owned: line::owned(writer, bit),
+            bit,
+            line_shift: engine.config.line_shift,
+            read_bytes: 0,
+            write_bytes: 0,
+            engine,
+            counters: PageCounters::new(),
+            number,
+            path,
+            turn_end: clock,
+            turn: 0,
+            accesses: 0,
+            wall: engine.wall(),
+            slice_start: 0,
+            slice_length: 1,
+            span_start: 0,
+            span_length: 1,
+            heard: Vec::new(),
+            heard_from: Vec::new(),
+            first_touched: Vec::new(),
+            out,
+            reported: 0,
+            threads_created: 0,
+            processes_created: 0,
+            clear_tid: 0,
+            first_store: 0,
+            ended: false,
+        };
+        let now = tracer.time();
+        tracer.span_length = engine.span_length();
+        tracer.span_start = now / tracer.span_length * tracer.span_length;
+        tracer.begin_slice(now);
+        tracer
+    }
+
+    /// Stable path.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Address of the thread's first store, 0 when it has stored nothing.
+    #[must_use]
+    pub fn first_store(&self) -> u64 {
+        self.first_store
+    }
+
+    /// Number in this process's journal.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// One load (`WRITE` false) or store of `size` bytes at `address`.
+    ///
+    /// With `RUNTIME` the instruction belongs to a threading run-time library: its accesses count for pages and carry clocks,
+    /// but are no communication of the program.
+    #[inline(always)]
+    pub fn access<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+        self.left -= 1;
+        if self.left == 0 {
+            self.end_turn();
+        }
+        let amount = if WRITE {
+            self.write_bytes += u64::from(size);
+            pages::WRITE
+        } else {
+            self.read_bytes += u64::from(size);
+            pages::READ
+        };
+        if self.counters.add(address >> PAGE_SHIFT, amount) == 0 {
+            self.touch(address);
+        }
+        self.line::<WRITE, RUNTIME>(address, size);
+        let last = address + u64::from(size) - 1;
+        if (last ^ address) >> self.line_shift != 0 {
+            self.line::<WRITE, RUNTIME>(last, size);
+        }
+    }
+
+    #[inline(always)]
+    fn line<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+        let word = self.engine.lines.word(address).load(Relaxed);
+        if WRITE {
+            if word != self.owned {
+                self.write_line::<RUNTIME>(address, word);
+            }
+        } else if word & self.bit == 0 && word != 0 {
+            self.read_line::<RUNTIME>(address, word, size);
+        }
+    }
+
+    /// An atomic read-modify-write: a load and a store that also synchronise.
+    #[inline(never)]
+    pub fn atomic<const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+        self.mark_sync(address);
+        self.access::<false, RUNTIME>(address, size);
+        self.access::<true, RUNTIME>(address, size);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_line<const RUNTIME: bool>(&mut self, address: u64, word: u64) {
+        if self.first_store == 0 {
+            self.first_store = address;
+        }
+        if word & line::SYNC != 0 {
+            self.release(address);
+        }
+        if RUNTIME {
+            return;
+        }
+        if word & (line::SYNC | line::EXTENDED) == 0 {
+            // A flag that another thread sets at this very moment may be lost; the next use of the line sets it again.
+            self.engine.lines.word(address).store(self.owned, Relaxed);
+            return;
+        }
+        if word & line::EXTENDED != 0 {
+            self.engine.readers.reset(address);
+        }
+        // Lines used for synchronisation hold no reader bits, so that every read comes here.
+        let new = if word & line::SYNC != 0 {
+            u64::from(line::writer(self.owned)) | line::SYNC
+        } else {
+            self.owned
+        };
+        if word != new {
+            self.engine.lines.word(address).store(new, Relaxed);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_line<const RUNTIME: bool>(&mut self, address: u64, mut word: u64, size: u32) {
+        if word & line::SYNC != 0 {
+            self.acquire(address);
+        }
+        let me = line::writer(self.owned);
+        if RUNTIME || line::writer(word) == 0 || line::writer(word) == me {
+            return;
+        }
+        let entry = self.engine.lines.word(address);
+        loop {
+            let writer = line::writer(word);
+            if writer == 0 || writer == me || word & self.bit != 0 {
+                return;
+            }
+            let in_word = self.bit != 0 && word & line::SYNC == 0;
+            let new = word
+                | if in_word {
+                    self.bit
+                } else {
+                    line::EXTENDED
+                };
+            if new != word
+                && let Err(now) = entry.compare_exchange_weak(word, new, Relaxed, Relaxed)
+            {
+                word = now;
+                continue;
+            }
+            if in_word || self.engine.readers.mark(address, self.number) {
+                self.hear(writer, size);
+            }
+            return;
+        }
+    }
+
+    /// Counts one event: this thread read what `writer` had written.
+    fn hear(&mut self, writer: u32, size: u32) {
+        let index = writer as usize;
+        if index >= self.heard.len() {
+            self.heard.resize(index + 1, (0, 0));
+        }
+        let cell = &mut self.heard[index];
+        if cell.0 == 0 {
+            self.heard_from.push(writer);
+        }
+        cell.0 += 1;
+        cell.1 += u64::from(size);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn touch(&mut self, address: u64) {
+        let word = self.engine.touched.word(address);
+        if word.load(Relaxed) == 0
+            && word
+                .compare_exchange(0, u64::from(self.number) + 1, Relaxed, Relaxed)
+                .is_ok()
+        {
+            self.first_touched
+                .push((address >> PAGE_SHIFT, self.time()));
+        }
+    }
+
+    /// Marks the line at `address` as used for synchronisation.
+    pub fn mark_sync(&mut self, address: u64) {
+        let entry = self.engine.lines.word(address);
+        let mut word = entry.load(Relaxed);
+        while word & line::SYNC == 0 {
+            // Reader bits go: those who have read the present value will be counted at most once more.
+            let new = u64::from(line::writer(word)) | line::SYNC;
+            match entry.compare_exchange_weak(word, new, Relaxed, Relaxed) {
+                Ok(_) => return,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Takes the clock that was left at a synchronisation line, if it is later.
+    pub fn acquire(&mut self, address: u64) {
+        if self.engine.config.virtual_clock {
+            let clock = self.engine.clocks.word(address).load(Relaxed);
+            if clock > self.time() {
+                self.advance(clock);
+            }
+        }
+    }
+
+    /// Leaves this thread's clock at a synchronisation line, if it is later.
+    pub fn release(&mut self, address: u64) {
+        if self.engine.config.virtual_clock {
+            let word = self.engine.clocks.word(address);
+            let now = self.time();
+            if word.load(Relaxed) < now {
+                word.fetch_max(now, Relaxed);
+            }
+        }
+    }
+
+    /// Now, in the profile's clock.
+    #[must_use]
+    pub fn time(&self) -> u64 {
+        if self.engine.config.virtual_clock {
+            self.turn_end - self.left
+        } else {
+            self.wall
+        }
+    }
+
+    fn spent(&self) -> u64 {
+        self.turn - self.left
+    }
+
+    /// Moves the virtual clock forward without work.
+    fn advance(&mut self, clock: u64) {
+        self.accesses += self.spent();
+        self.turn = self.left;
+        self.turn_end = clock + self.left;
+        if clock >= self.slice_start + self.slice_length {
+            self.change_slice(clock);
+        } else {
+            self.begin_turn(clock);
+        }
+    }
+
+    /// The turn is used up: the slice may have ended.
+    #[cold]
+    #[inline(never)]
+    fn end_turn(&mut self) {
+        self.accesses += self.turn;
+        self.turn = 0;
+        self.wall = self.engine.wall();
+        let now = self.time();
+        if now >= self.slice_start + self.slice_length {
+            self.change_slice(now);
+        } else {
+            self.begin_turn(now);
+        }
+    }
+
+    fn begin_turn(&mut self, now: u64) {
+        self.turn = if self.engine.config.virtual_clock {
+            (self.slice_start + self.slice_length - now).min(LONGEST_TURN)
+        } else {
+            WALL_TURN
+        };
+        self.left = self.turn;
+        self.turn_end = now + self.turn;
+    }
+
+    fn begin_slice(&mut self, now: u64) {
+        self.slice_length = self.engine.slice_length(now);
+        self.slice_start = now / self.slice_length * self.slice_length;
+        self.begin_turn(now);
+    }
+
+    fn change_slice(&mut self, now: u64) {
+        self.flush_comm();
+        // Counters hold 2^32 accesses to a page.
+        let crowded = self.accesses - self.reported > LONGEST_TURN / 2;
+        if now >= self.span_start + self.span_length || crowded {
+            self.flush_pages();
+            self.span_length = self.engine.span_length();
+            self.span_start = now / self.span_length * self.span_length;
+        }
+        self.begin_slice(now);
+        self.write_out();
+    }
+
+    fn flush_comm(&mut self) {
+        if self.heard_from.is_empty() {
+            return;
+        }
+        let heard = &mut self.heard;
+        self.heard_from.sort_unstable();
+        let cells = self
+            .heard_from
+            .drain(..)
+            .map(|writer| {
+                let (events, bytes) = std::mem::take(&mut heard[writer as usize]);
+                (writer - 1, events, bytes)
+            })
+            .collect();
+        Record::Comm {
+            thread: self.number,
+            layer: Layer::ALL
+                .iter()
+                .position(|&layer| layer == Layer::WriteRead)
+                .unwrap_or(0) as u8,
+            start: self.slice_start,
+            length: self.slice_length,
+            cells,
+        }
+        .encode(&mut self.out);
+    }
+
+    fn flush_pages(&mut self) {
+        let before = self.out.len();
+        let cells = self.counters.take();
+        if !cells.is_empty() {
+            Record::Pages {
+                thread: self.number,
+                start: self.span_start,
+                length: self.span_length,
+                cells,
+            }
+            .encode(&mut self.out);
+        }
+        if !self.first_touched.is_empty() {
+            Record::FirstTouch {
+                thread: self.number,
+                cells: std::mem::take(&mut self.first_touched),
+            }
+            .encode(&mut self.out);
+        }
+        self.engine
+            .account_pages((self.out.len() - before) as u64);
+    }
+
+    fn write_out(&mut self) {
+        let accesses = self.accesses + self.spent();
+        Record::ThreadTotals {
+            thread: self.number,
+            time: self.time(),
+            accesses,
+            read_bytes: self.read_bytes,
+            write_bytes: self.write_bytes,
+        }
+        .encode(&mut self.out);
+        self.engine.journal.append(&mut self.out);
+        self.engine.report_progress(accesses - self.reported);
+        self.reported = accesses;
+    }
+
+    /// Writes everything counted so far.
+    pub fn flush(&mut self) {
+        self.flush_comm();
+        self.flush_pages();
+        self.write_out();
+    }
+
+    /// The thread ends: writes what it counted. `clear_tid` is the address the kernel will clear and wake, or 0.
+    pub fn end(&mut self, clear_tid: u64) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        if clear_tid != 0 {
+            self.mark_sync(clear_tid);
+            self.release(clear_tid);
+        }
+        self.flush();
+    }
+
+    /// Adds a record to what this thread writes at the end of its slice.
+    pub fn record(&mut self, record: &Record) {
+        record.encode(&mut self.out);
+    }
+
+    /// The path of the next thread this one creates, without creating it.
+    #[must_use]
+    pub fn next_thread_path(&self) -> String {
+        format!("{}.{}", self.path, self.threads_created + 1)
+    }
+
+    /// This thread has created thread `tid` with start routine `routine` (0 where unknown).
+    /// `clear_tid` is the address the kernel will clear and wake at its end, or 0.
+    pub fn thread_created(&mut self, tid: u32, routine: u64, clear_tid: u64) {
+        let path = self.next_thread_path();
+        self.threads_created += 1;
+        let clock = self.time();
+        self.engine.announce(
+            tid,
+            Newborn {
+                path,
+                clock,
+                routine,
+                clear_tid,
+            },
+        );
+    }
+
+    /// The path of the next process this thread creates.
+    #[must_use]
+    pub fn next_process_path(&self) -> String {
+        format!("{}/{}", self.path, self.processes_created + 1)
+    }
+}
