@@ -25,8 +25,7 @@ pub struct Info {
 }
 
 pub const NO_REGISTERS: c_int = 0;
-pub const READ: c_int = 1;
-pub const WRITE: c_int = 2;
+pub const READ_AND_WRITE: c_int = 3;
 
 pub type MemCallback = unsafe extern "C" fn(c_uint, MemInfo, u64, *mut c_void);
 pub type SyscallCallback =
@@ -58,6 +57,7 @@ unsafe extern "C" {
     pub fn qemu_plugin_insn_size(insn: *const Insn) -> usize;
     fn qemu_plugin_insn_data(insn: *const Insn, to: *mut c_void, length: usize) -> *const c_void;
     fn qemu_plugin_mem_size_shift(info: MemInfo) -> c_uint;
+    fn qemu_plugin_mem_is_store(info: MemInfo) -> bool;
 }
 
 /// First API version whose `qemu_plugin_insn_data` copies instead of returning an address.
@@ -81,21 +81,32 @@ pub unsafe fn insn_bytes(insn: *const Insn, version: c_int) -> ([u8; 16], usize)
     (bytes, size)
 }
 
-/// Bytes of the access that `info` describes.
+/// What `info` says of an access: its size in bytes, [`STORE`] set for a store.
+///
+/// Registering one callback for loads and another for stores would be faster, but QEMU 7.2 mixes the two up (its filter takes a
+/// load for a store and a store for both).
 #[inline(always)]
-pub fn access_size(info: MemInfo) -> u32 {
+pub fn access_kind(info: MemInfo) -> u8 {
     use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-    // The size depends on the low half of `info` alone (the high half says read or write), and QEMU's answer is a call through
-    // two libraries: ask once for each value.
-    static KNOWN: [AtomicU8; 1 << 16] = [const { AtomicU8::new(0) }; 1 << 16];
-    let known = &KNOWN[info as usize & 0xffff];
+    // QEMU's answers depend on the low 18 bits alone and are calls through two libraries: ask once for each value.
+    static KNOWN: [AtomicU8; 1 << 18] = [const { AtomicU8::new(0) }; 1 << 18];
+    let known = &KNOWN[info as usize & 0x3ffff];
     match known.load(Relaxed) {
         0 => {
-            // SAFETY: a pure function of the number QEMU handed us.
-            let size = 1u8 << unsafe { qemu_plugin_mem_size_shift(info) }.min(7);
-            known.store(size, Relaxed);
-            size.into()
+            // SAFETY: pure functions of the number QEMU handed us.
+            let (shift, store) = unsafe {
+                (
+                    qemu_plugin_mem_size_shift(info),
+                    qemu_plugin_mem_is_store(info),
+                )
+            };
+            let kind = 1u8 << shift.min(6) | if store { STORE } else { 0 };
+            known.store(kind, Relaxed);
+            kind
         }
-        size => size.into(),
+        kind => kind,
     }
 }
+
+/// Flag of [`access_kind`].
+pub const STORE: u8 = 0x80;

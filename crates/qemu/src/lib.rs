@@ -54,6 +54,8 @@ extern "C" fn choose_version() {
 pub(crate) struct GuestThread {
     tracer: ThreadTracer,
     arguments: [u64; 6],
+    /// Address of the atomic instruction whose load has been reported, but not its store.
+    atomic_load: u64,
 }
 
 /// vCPU numbers that have a slot; more threads at once than this are not counted.
@@ -105,6 +107,7 @@ pub(crate) fn adopt(vcpu: c_uint, tracer: ThreadTracer) -> &'static mut GuestThr
     let thread = Box::leak(Box::new(GuestThread {
         tracer,
         arguments: [0; 6],
+        atomic_load: 0,
     }));
     if let Some(slot) = THREADS.get(vcpu as usize) {
         slot.store(thread, Ordering::Relaxed);
@@ -130,44 +133,43 @@ pub(crate) fn forget_threads() {
     }
 }
 
-unsafe extern "C" fn on_read<const RUNTIME: bool>(
+unsafe extern "C" fn on_access<const RUNTIME: bool>(
     vcpu: c_uint,
     info: MemInfo,
     address: u64,
     _: *mut c_void,
 ) {
     if let Some(thread) = thread(vcpu) {
-        thread
-            .tracer
-            .access::<false, RUNTIME>(address, api::access_size(info));
+        let kind = api::access_kind(info);
+        let size = u32::from(kind & !api::STORE);
+        if kind & api::STORE == 0 {
+            thread.tracer.access::<false, RUNTIME>(address, size);
+        } else {
+            thread.tracer.access::<true, RUNTIME>(address, size);
+        }
     }
 }
 
-unsafe extern "C" fn on_write<const RUNTIME: bool>(
+/// An atomic instruction. QEMU reports it as a store that is a load too, or (while there is one thread) as a load and a store.
+unsafe extern "C" fn on_atomic<const RUNTIME: bool>(
     vcpu: c_uint,
     info: MemInfo,
     address: u64,
     _: *mut c_void,
 ) {
     if let Some(thread) = thread(vcpu) {
-        thread
-            .tracer
-            .access::<true, RUNTIME>(address, api::access_size(info));
-    }
-}
-
-/// The load, or the store, of an atomic instruction: QEMU reports both, as one event or as two.
-unsafe extern "C" fn on_atomic<const WRITE: bool, const RUNTIME: bool>(
-    vcpu: c_uint,
-    info: MemInfo,
-    address: u64,
-    _: *mut c_void,
-) {
-    if let Some(thread) = thread(vcpu) {
+        let kind = api::access_kind(info);
+        let size = u32::from(kind & !api::STORE);
         thread.tracer.mark_sync(address);
-        thread
-            .tracer
-            .access::<WRITE, RUNTIME>(address, api::access_size(info));
+        if kind & api::STORE == 0 {
+            thread.tracer.access::<false, RUNTIME>(address, size);
+            thread.atomic_load = address;
+            return;
+        }
+        if std::mem::take(&mut thread.atomic_load) != address {
+            thread.tracer.access::<false, RUNTIME>(address, size);
+        }
+        thread.tracer.access::<true, RUNTIME>(address, size);
     }
 }
 
@@ -185,24 +187,22 @@ unsafe extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
         }
         // SAFETY: as above.
         let (bytes, size) = unsafe { api::insn_bytes(insn, version) };
-        let (read, write): (api::MemCallback, api::MemCallback) =
+        let callback: api::MemCallback =
             match (code::is_atomic(&bytes[..size]), code::is_runtime(address)) {
-                (false, false) => (on_read::<false>, on_write::<false>),
-                (false, true) => (on_read::<true>, on_write::<true>),
-                (true, false) => (on_atomic::<false, false>, on_atomic::<true, false>),
-                (true, true) => (on_atomic::<false, true>, on_atomic::<true, true>),
+                (false, false) => on_access::<false>,
+                (false, true) => on_access::<true>,
+                (true, false) => on_atomic::<false>,
+                (true, true) => on_atomic::<true>,
             };
-        for (callback, accesses) in [(read, api::READ), (write, api::WRITE)] {
-            // SAFETY: the callbacks are functions of this library, which QEMU does not unload.
-            unsafe {
-                api::qemu_plugin_register_vcpu_mem_cb(
-                    insn,
-                    callback,
-                    api::NO_REGISTERS,
-                    accesses,
-                    std::ptr::null_mut(),
-                );
-            }
+        // SAFETY: the callback is a function of this library, which QEMU does not unload.
+        unsafe {
+            api::qemu_plugin_register_vcpu_mem_cb(
+                insn,
+                callback,
+                api::NO_REGISTERS,
+                api::READ_AND_WRITE,
+                std::ptr::null_mut(),
+            );
         }
     }
 }
@@ -266,12 +266,13 @@ pub unsafe extern "C" fn qemu_plugin_install(
     // SAFETY: a C string of QEMU's own.
     let target = unsafe { CStr::from_ptr(info.target_name) }.to_string_lossy();
     if target != "x86_64" || info.system_emulation {
-        eprintln!("numaloc: the QEMU plugin works in qemu-x86_64 only, this is the {target} emulator");
+        eprintln!(
+            "numaloc: the QEMU plugin works in qemu-x86_64 only, this is the {target} emulator"
+        );
         return 1;
     }
     let started = options::parse(&given).and_then(|(config, program)| {
-        Engine::start(config, &program)
-            .map_err(|error| format!("cannot start recording: {error}"))
+        Engine::start(config, &program).map_err(|error| format!("cannot start recording: {error}"))
     });
     match started {
         Ok(engine) => set_engine(engine),

@@ -83,9 +83,15 @@ pub fn encode(options: &Options) -> String {
 }
 
 fn escape(value: &str) -> String {
-    value.replace('%', "%25").replace(',', "%2C").replace('=', "%3D")
+    value
+        .replace('%', "%25")
+        .replace(',', "%2C")
+        .replace('=', "%3D")
 }
 
 fn decode(value: &str) -> String {
-    value.replace("%3D", "=").replace("%2C", ",").replace("%25", "%")
+    value
+        .replace("%3D", "=")
+        .replace("%2C", ",")
+        .replace("%25", "%")
 }

@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use numaloc_trace::journal::Record;
 
 use crate::api::PluginId;
-use crate::{GuestThread, adopt, code, engine, exec, forget_threads, guest, leave, options, set_engine, thread};
+use crate::{
+    GuestThread, adopt, code, engine, exec, forget_threads, guest, leave, options, set_engine,
+    thread,
+};
 
 const MMAP: i64 = 9;
 const MUNMAP: i64 = 11;

@@ -263,7 +263,11 @@ impl<'a> Assembly<'a> {
         let mut threads: Vec<Option<Thread>> = vec![None; self.index.len()];
         for space in &self.spaces {
             for (number, (path, tid, start, routine)) in &space.threads {
-                let totals = space.totals.get(number).copied().unwrap_or([*start, 0, 0, 0]);
+                let totals = space
+                    .totals
+                    .get(number)
+                    .copied()
+                    .unwrap_or([*start, 0, 0, 0]);
                 let label = (*routine != 0)
                     .then(|| self.routine(space, *routine))
                     .flatten();
@@ -369,9 +373,7 @@ impl<'a> Assembly<'a> {
                     if let Some(src) = self.thread(space, src)
                         && src != dst
                     {
-                        let sum = sums
-                            .entry((slice_of(*start), layer, src, dst))
-                            .or_default();
+                        let sum = sums.entry((slice_of(*start), layer, src, dst)).or_default();
                         sum.0 += events;
                         sum.1 += bytes;
                     }

@@ -75,6 +75,9 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// log2 of the bytes that have one synchronisation clock: a futex word.
+const CLOCK_SHIFT: u32 = 2;
+
 /// A created thread that has not run yet.
 pub(crate) struct Newborn {
     pub path: String,
@@ -90,7 +93,8 @@ pub struct Engine {
     pub(crate) readers: Readers,
     /// Thread + 1 that touched the page first.
     pub(crate) touched: Shadow,
-    /// Latest clock at which a line was used for synchronisation.
+    /// Latest clock at which a word was released; words, because a barrier's counters share a line and a thread that leaves late
+    /// must not take the clocks of those who have arrived at the next one.
     pub(crate) clocks: Shadow,
     pub(crate) journal: Journal,
     /// Slices are `config.slice << level` long.
@@ -119,7 +123,7 @@ impl Engine {
         let tables = [
             Shadow::reserve(config.line_shift)?,
             Shadow::reserve(crate::pages::PAGE_SHIFT)?,
-            Shadow::reserve(config.line_shift)?,
+            Shadow::reserve(CLOCK_SHIFT)?,
         ];
         Self::with_tables(config, program, tables)
     }
@@ -195,8 +199,7 @@ impl Engine {
         routine: u64,
     ) -> Box<ThreadTracer> {
         let number = self.next_thread.fetch_add(1, Relaxed);
-        if number >= Readers::limit().min(line::MAX_WRITER)
-            && !self.noted_crowd.swap(true, Relaxed)
+        if number >= Readers::limit().min(line::MAX_WRITER) && !self.noted_crowd.swap(true, Relaxed)
         {
             self.write(&Record::Note(format!(
                 "more than {} threads: reads by threads that share a reader bit may be missed",

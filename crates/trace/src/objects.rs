@@ -176,8 +176,11 @@ impl Memory {
                 self.ranges.insert(end, (to, other));
             }
         }
-        let covered: Vec<(u64, (u64, usize))> =
-            self.ranges.range(start..end).map(|(&a, &b)| (a, b)).collect();
+        let covered: Vec<(u64, (u64, usize))> = self
+            .ranges
+            .range(start..end)
+            .map(|(&a, &b)| (a, b))
+            .collect();
         for (from, (to, other)) in covered {
             self.ranges.remove(&from);
             if to > end {
@@ -417,7 +420,11 @@ mod tests {
             .collect();
         assert_eq!(
             described,
-            [("[anon]", "0", 0), ("[stack]", "0.1", 0), ("[anon]", "0", 2)]
+            [
+                ("[anon]", "0", 0),
+                ("[stack]", "0.1", 0),
+                ("[anon]", "0", 2)
+            ]
         );
     }
 
@@ -459,7 +466,10 @@ mod tests {
                 address: 0x9000,
             },
         ]);
-        assert_eq!((memory.objects[0].base, memory.objects[0].size), (0x6000, 0));
+        assert_eq!(
+            (memory.objects[0].base, memory.objects[0].size),
+            (0x6000, 0)
+        );
         assert_eq!(memory.object_at(0x8000, 0x9000), Some(0));
         assert_eq!(memory.object_at(0x9000, 0xa000), None);
     }

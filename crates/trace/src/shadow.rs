@@ -75,8 +75,7 @@ impl Shadow {
         if inner.start >= inner.end || last - first > 1 << WINDOW_BITS {
             let mut at = first & !(unit - 1);
             while at < last.min(first.saturating_add(1 << WINDOW_BITS)) {
-                self.word(at)
-                    .store(0, std::sync::atomic::Ordering::Relaxed);
+                self.word(at).store(0, std::sync::atomic::Ordering::Relaxed);
                 at += unit;
             }
             return;
@@ -84,8 +83,7 @@ impl Shadow {
         for (from, to) in [(first & !(unit - 1), inner.start), (inner.end, last)] {
             let mut at = from;
             while at < to {
-                self.word(at)
-                    .store(0, std::sync::atomic::Ordering::Relaxed);
+                self.word(at).store(0, std::sync::atomic::Ordering::Relaxed);
                 at += unit;
             }
         }

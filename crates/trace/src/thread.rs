@@ -9,7 +9,7 @@
 //!
 //! # The virtual clock
 //! A thread's clock counts its accesses. Where threads synchronise, the later one passes its time on: an atomic instruction or
-//! a futex marks its line ([`line::SYNC`]); a write to such a line leaves the writer's clock there if it is later, a read takes it.
+//! a futex marks its line ([`line::SYNC`]); a write to a word of such a line leaves the writer's clock there if it is later, a read takes it.
 //! So a thread that leaves a barrier, takes a lock or joins another is never earlier than what it waited for, whichever
 //! thread the host ran first. Creation hands the creator's clock to the new thread.
 
@@ -172,14 +172,6 @@ impl ThreadTracer {
         }
     }
 
-    /// An atomic read-modify-write: a load and a store that also synchronise.
-    #[inline(never)]
-    pub fn atomic<const RUNTIME: bool>(&mut self, address: u64, size: u32) {
-        self.mark_sync(address);
-        self.access::<false, RUNTIME>(address, size);
-        self.access::<true, RUNTIME>(address, size);
-    }
-
     #[cold]
     #[inline(never)]
     fn write_line<const RUNTIME: bool>(&mut self, address: u64, word: u64) {
@@ -228,12 +220,7 @@ impl ThreadTracer {
                 return;
             }
             let in_word = self.bit != 0 && word & line::SYNC == 0;
-            let new = word
-                | if in_word {
-                    self.bit
-                } else {
-                    line::EXTENDED
-                };
+            let new = word | if in_word { self.bit } else { line::EXTENDED };
             if new != word
                 && let Err(now) = entry.compare_exchange_weak(word, new, Relaxed, Relaxed)
             {
@@ -426,8 +413,7 @@ impl ThreadTracer {
             }
             .encode(&mut self.out);
         }
-        self.engine
-            .account_pages((self.out.len() - before) as u64);
+        self.engine.account_pages((self.out.len() - before) as u64);
     }
 
     fn write_out(&mut self) {

@@ -10,8 +10,9 @@ mod machines;
 mod map;
 mod plan;
 mod policies;
-mod run;
+mod record;
 mod report;
+mod run;
 mod show;
 mod topology;
 
@@ -39,8 +40,9 @@ commands! {
     Machines => machines,
     Map => map,
     Plan => plan,
-    Run => run,
+    Record => record,
     Report => report,
+    Run => run,
     Show => show,
     Topology => topology,
 }

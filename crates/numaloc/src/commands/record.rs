@@ -1,0 +1,231 @@
+//! `numaloc record`: runs a program and writes its profile.
+
+mod child;
+mod program;
+mod qemu;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use numaloc_model::Profile;
+use numaloc_trace::assemble;
+use serde_json::json;
+
+use crate::error::{CliError, TOOL};
+use crate::ui::Ui;
+
+/// Our own failure, as `env` reports its own.
+const OWN_FAILURE: u8 = 125;
+/// The program was found but cannot be run.
+const CANNOT_RUN: u8 = 126;
+/// There is no such program.
+const NOT_FOUND: u8 = 127;
+
+/// Run a program and record how its threads communicate and use memory
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  numaloc record -o app.numaloc -- ./app --size 1000
+  OMP_NUM_THREADS=64 numaloc record -- ./app          writes app.numaloc
+  numaloc record --clock wall --slice 10 -- ./server
+  numaloc record --salvage .app.numaloc.recording-x1 -o app.numaloc
+
+The program needs no source, no special build and no debug information. Its input, output, exit
+status and signals pass through; Ctrl-C ends it and leaves a profile that is marked as cut short.
+
+Exit status: the program's own (128 + number for a signal); 125 when numaloc itself fails, 126 when
+the program cannot be run, 127 when there is no such program.")]
+pub struct Args {
+    /// Profile folder to write [default: NAME.numaloc, NAME being the program's]
+    #[arg(short, long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
+    /// Replace the output if it exists
+    #[arg(long)]
+    force: bool,
+    /// What times and slices count: `virtual` is work (accesses) joined at synchronisation, the same
+    /// whatever else the machine does; `wall` is nanoseconds
+    #[arg(long, value_name = "CLOCK", default_value = "virtual", value_parser = ["virtual", "wall"])]
+    clock: String,
+    /// Shortest time slice: accesses of a thread (virtual clock) or milliseconds (wall clock)
+    /// [default: 16384 accesses or 10 ms]
+    #[arg(long, value_name = "LENGTH", value_parser = clap::value_parser!(u64).range(1..1 << 40))]
+    slice: Option<u64>,
+    /// Most time slices; they double in length when there would be more
+    #[arg(long, value_name = "COUNT", default_value_t = 1000,
+        value_parser = clap::value_parser!(u64).range(1..100_000))]
+    slices: u64,
+    /// Bytes per cache line
+    #[arg(long, value_name = "BYTES", default_value = "64", value_parser = super::byte_size)]
+    line_size: u64,
+    /// Bytes per page of the profile
+    #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = super::byte_size)]
+    page_size: u64,
+    /// How OpenMP threads wait: `passive` sets OMP_WAIT_POLICY unless it is set already, because
+    /// threads that spin while they wait drown the program's own accesses; `keep` leaves it alone
+    #[arg(long, value_name = "POLICY", default_value = "passive", value_parser = ["passive", "keep"])]
+    wait_policy: String,
+    /// Write a profile of what a killed recorder left behind in this folder, instead of running
+    #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
+    salvage: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(last = true, value_name = "CMD", required_unless_present = "salvage")]
+    command: Vec<OsString>,
+}
+
+impl Args {
+    /// Runs the program under the recorder, then writes the profile.
+    pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        self.check()?;
+        if let Some(folder) = &self.salvage {
+            let output = self.output.clone().ok_or_else(|| {
+                CliError::usage("--salvage needs -o FOLDER: what to call the profile")
+            })?;
+            let profile = self.assemble(folder)?;
+            self.write(ui, &profile, &output)?;
+            return Ok(0);
+        }
+        let program = program::resolve(&self.command)?;
+        let output = self.output.clone().unwrap_or_else(|| {
+            let mut name = program.name.clone();
+            name.push(".numaloc");
+            name.into()
+        });
+        if output.exists() && !self.force {
+            return Err(
+                CliError::tool(format!("cannot write {}: it exists", output.display()))
+                    .hint("--force replaces it, -o names another folder")
+                    .status(OWN_FAILURE),
+            );
+        }
+        let work = work_folder(&output)?;
+        let mut command = qemu::command(&program, work.path(), self)?;
+        if self.wait_policy == "passive" && std::env::var_os("OMP_WAIT_POLICY").is_none() {
+            command.env("OMP_WAIT_POLICY", "passive");
+            ui.remark("set OMP_WAIT_POLICY=passive for the program (--wait-policy keep leaves it)");
+        }
+        let status = child::run(command, work.path(), ui)?;
+        // From here on the trace is precious: a failure must not delete it.
+        let written = self
+            .assemble(work.path())
+            .and_then(|profile| self.write(ui, &profile, &output));
+        if let Err(mut error) = written {
+            if journals(work.path()) {
+                let kept = work.keep();
+                error.hint = Some(format!(
+                    "the trace is kept: once the cause is mended, numaloc record --salvage {} -o {}",
+                    kept.display(),
+                    output.display()
+                ));
+            }
+            return Err(error);
+        }
+        Ok(status)
+    }
+
+    fn check(&self) -> Result<(), CliError> {
+        if !self.line_size.is_power_of_two() || !(8..=4096).contains(&self.line_size) {
+            return Err(
+                CliError::usage(format!("--line-size is {}", self.line_size))
+                    .expected("a power of two from 8 to 4096"),
+            );
+        }
+        if !self.page_size.is_power_of_two() || !(4096..=1 << 30).contains(&self.page_size) {
+            return Err(
+                CliError::usage(format!("--page-size is {}", self.page_size))
+                    .expected("a power of two from 4K to 1G"),
+            );
+        }
+        Ok(())
+    }
+
+    fn assemble(&self, folder: &Path) -> Result<Profile, CliError> {
+        let options = assemble::Options {
+            command: self
+                .command
+                .iter()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect(),
+            page_size: self.page_size,
+            slices: self.slices,
+        };
+        assemble::assemble(folder, &options)
+            .map_err(|error| CliError::tool(error).status(self.failure()))
+    }
+
+    fn write(&self, ui: &Ui, profile: &Profile, output: &Path) -> Result<(), CliError> {
+        numaloc_formats::profile::write(profile, output, self.force)
+            .map_err(|error| CliError::from(error).status(self.failure()))?;
+        let accesses: u64 = profile.threads.iter().map(|thread| thread.accesses).sum();
+        let events: u64 = profile.communication.iter().map(|row| row.events).sum();
+        for note in &profile.meta.notes {
+            ui.remark(note);
+        }
+        ui.remark(format_args!(
+            "{}: {} threads, {:.1} M accesses, {events} communication events, {} pages, {} slices ({} clock){}",
+            output.display(),
+            profile.threads.len(),
+            accesses as f64 / 1e6,
+            profile.pages.pages().len(),
+            profile.slices.len(),
+            profile.meta.clock.name(),
+            if profile.meta.complete { "" } else { ", cut short" },
+        ));
+        if ui.json {
+            ui.result(String::new, || {
+                json!({
+                    "version": 1,
+                    "profile": output.display().to_string(),
+                    "frontend": profile.meta.frontend,
+                    "complete": profile.meta.complete,
+                    "clock": profile.meta.clock.name(),
+                    "threads": profile.threads.len(),
+                    "accesses": accesses,
+                    "communication_events": events,
+                    "pages": profile.pages.pages().len(),
+                    "page_size_bytes": profile.pages.page_size(),
+                    "slices": profile.slices.len(),
+                    "notes": profile.meta.notes,
+                })
+            });
+        }
+        Ok(())
+    }
+
+    /// Status of our own failures: with a program to run, what `env` would use.
+    fn failure(&self) -> u8 {
+        if self.salvage.is_some() {
+            TOOL
+        } else {
+            OWN_FAILURE
+        }
+    }
+}
+
+/// A fresh folder for the journals, next to the output so that both are on one file system.
+fn work_folder(output: &Path) -> Result<tempfile::TempDir, CliError> {
+    let parent = match output.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let name = output.file_name().unwrap_or_default().to_string_lossy();
+    parent
+        .canonicalize()
+        .and_then(|parent| {
+            tempfile::Builder::new()
+                .prefix(&format!(".{name}.recording-"))
+                .tempdir_in(parent)
+        })
+        .map_err(|error| {
+            CliError::tool(format!("cannot write in {}: {error}", parent.display()))
+                .status(OWN_FAILURE)
+        })
+}
+
+/// Whether there is a trace worth keeping.
+fn journals(folder: &Path) -> bool {
+    std::fs::read_dir(folder).is_ok_and(|entries| {
+        entries
+            .flatten()
+            .any(|entry| entry.path().extension().is_some_and(|e| e == "journal"))
+    })
+}

@@ -1,0 +1,118 @@
+//! Running the program: signals go to it, its status comes back, progress goes to stderr.
+
+use std::io::{IsTerminal, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::low_level::siginfo::{Cause, Origin};
+
+use super::OWN_FAILURE;
+use crate::error::CliError;
+use crate::ui::Ui;
+
+/// How often progress is drawn.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Runs `command` to its end; the status is the program's own, 128 + number for a signal.
+pub fn run(mut command: Command, folder: &Path, ui: &Ui) -> Result<u8, CliError> {
+    let emulator = command.get_program().to_string_lossy().into_owned();
+    let failed = |error: std::io::Error| {
+        CliError::tool(format!("cannot run the emulator {emulator}: {error}")).status(OWN_FAILURE)
+    };
+    let wanted: Vec<i32> = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]
+        .into_iter()
+        .filter(|&signal| !ignored(signal))
+        .collect();
+    let mut signals = SignalsInfo::<WithOrigin>::new(wanted).map_err(failed)?;
+    let mut child = command.spawn().map_err(failed)?;
+    let pid = child.id();
+    let handle = signals.handle();
+    let forwarding = std::thread::spawn(move || {
+        for origin in signals.forever() {
+            if !from_terminal(&origin) {
+                forward(pid, origin.signal);
+            }
+        }
+    });
+    let began = Instant::now();
+    let mut drawn = false;
+    let status = loop {
+        if !ui.progress() {
+            break child.wait();
+        }
+        match child.try_wait() {
+            Ok(Some(status)) => break Ok(status),
+            Ok(None) => std::thread::sleep(TICK),
+            Err(error) => break Err(error),
+        }
+        if began.elapsed() > 2 * TICK {
+            draw(folder, began);
+            drawn = true;
+        }
+    };
+    if drawn {
+        eprint!("\r\x1b[K");
+    }
+    handle.close();
+    let _ = forwarding.join();
+    let status = status.map_err(failed)?;
+    Ok(match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, Some(signal)) => 128u8.wrapping_add(signal as u8),
+        (None, None) => OWN_FAILURE,
+    })
+}
+
+/// What was ignored when we were started (`nohup`) stays ignored, for the program too.
+fn ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & 1 << (signal - 1) != 0)
+}
+
+/// A key such as Ctrl-C signals the whole foreground group, the program included.
+fn from_terminal(origin: &Origin) -> bool {
+    std::io::stdin().is_terminal()
+        && matches!(origin.signal, SIGINT | SIGQUIT)
+        && matches!(origin.cause, Cause::Kernel)
+}
+
+/// Sends a signal to the program; one that has just ended needs it no more.
+fn forward(pid: u32, signal: i32) {
+    if let (Some(pid), Some(signal)) = (
+        rustix::process::Pid::from_raw(pid as i32),
+        rustix::process::Signal::from_named_raw(signal),
+    ) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+fn draw(folder: &Path, began: Instant) {
+    let (mut accesses, mut threads) = (0u64, 0u64);
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|e| e == "status")
+            && let Ok(bytes) = std::fs::read(path)
+            && bytes.len() == 16
+        {
+            let number =
+                |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+            accesses += number(0);
+            threads += number(8);
+        }
+    }
+    eprint!(
+        "\r\x1b[Knumaloc: recording, {:.1} s, {:.1} M accesses, {threads} threads",
+        began.elapsed().as_secs_f64(),
+        accesses as f64 / 1e6
+    );
+    let _ = std::io::stderr().flush();
+}

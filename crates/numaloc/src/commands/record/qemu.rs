@@ -1,0 +1,109 @@
+//! The exact frontend for unmodified programs: `qemu-x86_64` with our plugin.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::program::Program;
+use super::{Args, OWN_FAILURE};
+use crate::error::CliError;
+
+const EMULATOR: &str = "qemu-x86_64";
+const PLUGIN: &str = "libnumaloc_qemu.so";
+
+/// The command that runs `program` and leaves journals in `folder`.
+pub fn command(program: &Program, folder: &Path, args: &Args) -> Result<Command, CliError> {
+    let emulator = emulator()?;
+    let plugin = plugin()?;
+    let file = program
+        .file
+        .canonicalize()
+        .unwrap_or_else(|_| program.file.clone());
+    let wall = args.clock == "wall";
+    let slice = match args.slice {
+        Some(ms) if wall => ms * 1_000_000,
+        Some(accesses) => accesses,
+        None if wall => 10_000_000,
+        None => 1 << 14,
+    };
+    let mut option = plugin.to_string_lossy().replace(',', ",,");
+    for (name, value) in [
+        ("folder", folder.to_string_lossy().into_owned()),
+        ("plugin", plugin.to_string_lossy().into_owned()),
+        ("program", file.to_string_lossy().into_owned()),
+        ("wall", u8::from(wall).to_string()),
+        ("slice", slice.to_string()),
+        ("slices", args.slices.to_string()),
+        ("line", args.line_size.trailing_zeros().to_string()),
+    ] {
+        option += &format!(",{name}={}", escape(&value));
+    }
+    let mut command = Command::new(emulator);
+    command.arg("-plugin").arg(option);
+    if let Some(name) = program.arguments.first() {
+        command.arg("-0").arg(name);
+    }
+    // A leading dash would be taken for an option of the emulator.
+    command.arg(if program.file.to_string_lossy().starts_with('-') {
+        Path::new(".").join(&program.file)
+    } else {
+        program.file.clone()
+    });
+    command.args(program.arguments.iter().skip(1));
+    Ok(command)
+}
+
+/// The plugin's arguments are separated by commas.
+fn escape(value: &str) -> String {
+    value
+        .replace('%', "%25")
+        .replace(',', "%2C")
+        .replace('=', "%3D")
+}
+
+fn emulator() -> Result<PathBuf, CliError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(EMULATOR))
+        .find(|candidate| candidate.is_file())
+        .ok_or_else(|| {
+            CliError::tool(format!("cannot record: {EMULATOR} is not on PATH"))
+                .hint("apt-get install qemu-user (Debian 12: QEMU 7.2)")
+                .status(OWN_FAILURE)
+        })
+}
+
+/// The plugin lies next to this executable, or where `NUMALOC_PLUGIN_DIR` says.
+fn plugin() -> Result<PathBuf, CliError> {
+    let folders: Vec<PathBuf> = match std::env::var_os("NUMALOC_PLUGIN_DIR") {
+        Some(folder) => vec![folder.into()],
+        None => {
+            let own = std::env::current_exe().and_then(|exe| exe.canonicalize());
+            let beside = own.ok().and_then(|exe| exe.parent().map(Path::to_owned));
+            beside
+                .into_iter()
+                .flat_map(|folder| {
+                    // Installed: bin/numaloc and lib/numaloc/. Test executables lie one folder below the build's.
+                    let above = folder.parent().map(Path::to_owned).unwrap_or_default();
+                    [folder.clone(), above.join("lib/numaloc"), above]
+                })
+                .collect()
+        }
+    };
+    folders
+        .iter()
+        .map(|folder| folder.join(PLUGIN))
+        .find(|file| file.is_file())
+        .and_then(|file| file.canonicalize().ok())
+        .ok_or_else(|| {
+            CliError::tool(format!(
+                "cannot record: {PLUGIN} is not in {}",
+                folders
+                    .iter()
+                    .map(|folder| folder.display().to_string())
+                    .collect::<Vec<_>>()
+                    .join(" or ")
+            ))
+            .hint("cargo build -p numaloc-qemu, or set NUMALOC_PLUGIN_DIR to its folder")
+            .status(OWN_FAILURE)
+        })
+}
