@@ -16,6 +16,8 @@ pub enum Layer {
     SharedLine,
     /// The accessor differs from one of the line's last two accessors (numalize); undirected.
     LastTwo,
+    /// Hardware samples of two threads hit one line within a window, one of them a store (ComDetective, CMLB); undirected.
+    SampledLine,
     /// A message an MPI program sends itself: point-to-point or one-sided; directed.
     Message,
     /// A message that an MPI library sends inside a collective operation; directed.
@@ -24,10 +26,11 @@ pub enum Layer {
 
 impl Layer {
     /// Every layer, in the order they are listed to users.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::WriteRead,
         Self::SharedLine,
         Self::LastTwo,
+        Self::SampledLine,
         Self::Message,
         Self::Collective,
     ];
@@ -39,6 +42,7 @@ impl Layer {
             Self::WriteRead => "write_read",
             Self::SharedLine => "shared_line",
             Self::LastTwo => "last_two",
+            Self::SampledLine => "sampled_line",
             Self::Message => "message",
             Self::Collective => "collective",
         }

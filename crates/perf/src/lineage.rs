@@ -1,0 +1,279 @@
+//! Who made whom: stable thread paths (docs/identity.md) from fork, name and exit events.
+//!
+//! Thread ids are used again by the kernel, so a fork always begins a new thread under its id. What ran
+//! before the recording began has no fork event: its first process is a root, and threads of it are
+//! numbered in the order in which the recorder listed them (ascending ids).
+
+use std::collections::HashMap;
+
+/// Position in [`Lineage::nodes`].
+pub type NodeIdx = usize;
+
+/// A thread as the events tell of it.
+#[derive(Clone, Debug, Default)]
+pub struct Node {
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// Name given by `execve` or `prctl`.
+    pub name: String,
+    /// Creation, in the recording's clock; 0 where it was before the recording.
+    pub start: u64,
+    /// Last time anything was heard of it.
+    pub end: u64,
+    /// Which process image it runs: counted over the whole recording, `execve` begins a new one.
+    pub image: u32,
+    /// Whether it, or what it descends from, is what the user asked for.
+    pub wanted: bool,
+    creator: Option<NodeIdx>,
+    is_process: bool,
+    number: u32,
+    threads: u32,
+    processes: u32,
+}
+
+/// One step of a path: whether a process was made, and its number.
+pub type Step = (bool, u32);
+
+/// All threads of a recording.
+#[derive(Debug, Default)]
+pub struct Lineage {
+    nodes: Vec<Node>,
+    by_tid: HashMap<u32, NodeIdx>,
+    images: u32,
+    /// Name or id of the process the user asked for; everything when `None`.
+    filter: Option<String>,
+}
+
+impl Lineage {
+    /// Keeps the processes called `filter` (name or id) and their descendants; all without one.
+    #[must_use]
+    pub fn new(filter: Option<String>) -> Self {
+        Self {
+            filter,
+            ..Self::default()
+        }
+    }
+
+    /// The threads, in the order in which they were heard of.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    fn matches(&self, pid: u32, name: &str) -> bool {
+        match &self.filter {
+            None => true,
+            Some(filter) => filter == name || filter.parse() == Ok(pid),
+        }
+    }
+
+    fn add(&mut self, node: Node) -> NodeIdx {
+        let index = self.nodes.len();
+        self.by_tid.insert(node.tid, index);
+        self.nodes.push(node);
+        index
+    }
+
+    fn next_image(&mut self) -> u32 {
+        self.images += 1;
+        self.images - 1
+    }
+
+    /// A process nobody was seen to make.
+    fn root(&mut self, pid: u32, time: u64) -> NodeIdx {
+        let image = self.next_image();
+        let wanted = self.matches(pid, "");
+        self.add(Node {
+            pid,
+            tid: pid,
+            start: time,
+            end: time,
+            image,
+            wanted,
+            is_process: true,
+            ..Node::default()
+        })
+    }
+
+    /// The thread `tid` of process `pid`, made up if no event told of it.
+    pub fn thread(&mut self, pid: u32, tid: u32, time: u64) -> NodeIdx {
+        if let Some(&known) = self.by_tid.get(&tid)
+            && self.nodes[known].pid == pid
+        {
+            let node = &mut self.nodes[known];
+            node.end = node.end.max(time);
+            return known;
+        }
+        if tid == pid {
+            return self.root(pid, time);
+        }
+        let leader = self.thread(pid, pid, time);
+        self.child(leader, pid, tid, false, time)
+    }
+
+    fn child(&mut self, creator: NodeIdx, pid: u32, tid: u32, process: bool, time: u64) -> NodeIdx {
+        let image = if process {
+            self.next_image()
+        } else {
+            self.nodes[creator].image
+        };
+        let by_id = self.filter.is_some() && self.matches(pid, "");
+        let parent = &mut self.nodes[creator];
+        let counter = if process {
+            &mut parent.processes
+        } else {
+            &mut parent.threads
+        };
+        *counter += 1;
+        let number = *counter;
+        let (name, wanted) = (parent.name.clone(), parent.wanted || by_id);
+        self.add(Node {
+            pid,
+            tid,
+            name,
+            start: time,
+            end: time,
+            image,
+            wanted,
+            creator: Some(creator),
+            is_process: process,
+            number,
+            ..Node::default()
+        })
+    }
+
+    /// `ptid` of `ppid` made `tid` of `pid`.
+    pub fn fork(&mut self, pid: u32, ppid: u32, tid: u32, ptid: u32, time: u64) {
+        // A listing of what ran before the recording may come after the first name event of the thread.
+        if time == 0 && self.by_tid.contains_key(&tid) {
+            return;
+        }
+        if pid != ppid && !self.by_tid.contains_key(&ptid) {
+            // Its creator is not part of the recording.
+            self.root(pid, time);
+            return;
+        }
+        let creator = self.thread(ppid, ptid, time);
+        self.child(creator, pid, tid, pid != ppid, time);
+    }
+
+    /// A thread ended.
+    pub fn exit(&mut self, tid: u32, time: u64) {
+        if let Some(&node) = self.by_tid.get(&tid) {
+            self.nodes[node].end = self.nodes[node].end.max(time);
+        }
+    }
+
+    /// A thread got a name; by `execve` it also got another image.
+    pub fn name(&mut self, pid: u32, tid: u32, name: &str, exec: bool, time: u64) {
+        let node = self.thread(pid, tid, time);
+        if exec {
+            self.nodes[node].image = self.next_image();
+        }
+        let wanted = self.matches(pid, name);
+        let node = &mut self.nodes[node];
+        name.clone_into(&mut node.name);
+        node.wanted |= wanted;
+    }
+
+    /// The path of a thread from its [top](Self::top), which itself is numbered by the caller.
+    #[must_use]
+    pub fn steps(&self, mut at: NodeIdx) -> Vec<Step> {
+        let mut steps = Vec::new();
+        while let Some(creator) = self.above(at) {
+            let node = &self.nodes[at];
+            steps.push((node.is_process, node.number));
+            at = creator;
+        }
+        steps.reverse();
+        steps
+    }
+
+    /// The process a thread's path begins at: its root, or the highest one above it that was asked for.
+    #[must_use]
+    pub fn top(&self, mut at: NodeIdx) -> NodeIdx {
+        while let Some(creator) = self.above(at) {
+            at = creator;
+        }
+        at
+    }
+
+    /// The creator, as far as paths go up.
+    fn above(&self, at: NodeIdx) -> Option<NodeIdx> {
+        self.nodes[at]
+            .creator
+            .filter(|&creator| self.nodes[creator].wanted)
+    }
+}
+
+/// A path as text: `0`, `0.3`, `0.3/1`.
+#[must_use]
+pub fn text(path: &[Step]) -> String {
+    let mut text = String::new();
+    for (at, (process, number)) in path.iter().enumerate() {
+        if at > 0 {
+            text.push(if *process { '/' } else { '.' });
+        }
+        text.push_str(&number.to_string());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(lineage: &Lineage, node: NodeIdx) -> String {
+        let mut path = vec![(false, 0)];
+        path.extend(lineage.steps(node));
+        text(&path)
+    }
+
+    #[test]
+    fn threads_and_processes_are_counted_apart_by_their_creator() {
+        let mut lineage = Lineage::new(None);
+        lineage.name(10, 10, "app", true, 5);
+        lineage.fork(10, 10, 11, 10, 6); // 0.1
+        lineage.fork(20, 10, 20, 10, 7); // 0/1
+        lineage.fork(10, 10, 12, 11, 8); // 0.1.1
+        lineage.fork(10, 10, 13, 10, 9); // 0.2
+        lineage.fork(20, 20, 21, 20, 9); // 0/1.1
+        let paths: Vec<String> = (0..6).map(|node| path(&lineage, node)).collect();
+        assert_eq!(paths, ["0", "0.1", "0/1", "0.1.1", "0.2", "0/1.1"]);
+        assert_eq!(lineage.nodes()[1].image, lineage.nodes()[0].image);
+        assert_ne!(lineage.nodes()[2].image, lineage.nodes()[0].image);
+    }
+
+    #[test]
+    fn an_id_used_again_is_another_thread() {
+        let mut lineage = Lineage::new(None);
+        lineage.name(10, 10, "app", true, 5);
+        lineage.fork(10, 10, 11, 10, 6);
+        lineage.exit(11, 7);
+        lineage.fork(10, 10, 11, 10, 8);
+        let again = lineage.thread(10, 11, 9);
+        assert_eq!(path(&lineage, again), "0.2");
+    }
+
+    #[test]
+    fn what_was_asked_for_is_a_top_of_its_own() {
+        let mut lineage = Lineage::new(Some("app".to_owned()));
+        lineage.name(1, 1, "init", false, 0);
+        lineage.fork(10, 1, 10, 1, 5);
+        lineage.name(10, 10, "app", true, 6);
+        lineage.fork(10, 10, 11, 10, 7);
+        assert!(!lineage.nodes()[0].wanted);
+        assert_eq!(path(&lineage, 2), "0.1");
+        assert_eq!(lineage.top(2), 1);
+    }
+
+    #[test]
+    fn a_thread_nobody_told_of_belongs_to_its_process() {
+        let mut lineage = Lineage::new(None);
+        let thread = lineage.thread(10, 12, 4);
+        assert_eq!(path(&lineage, thread), "0.1");
+        assert_eq!(lineage.nodes().len(), 2);
+    }
+}
