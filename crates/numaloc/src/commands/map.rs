@@ -229,7 +229,7 @@ fn format(given: &str) -> Result<MatrixFormat, String> {
     })
 }
 
-fn duration(given: &str) -> Result<Duration, String> {
+pub(super) fn duration(given: &str) -> Result<Duration, String> {
     let digits = given.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let seconds = match &given[digits.len()..] {
         "us" => 1e-6,

@@ -5,6 +5,7 @@ use clap::Subcommand;
 use crate::error::CliError;
 use crate::ui::Ui;
 
+mod import;
 mod lab;
 mod machines;
 mod map;
@@ -36,6 +37,7 @@ macro_rules! commands {
 }
 
 commands! {
+    Import => import,
     Lab => lab,
     Machines => machines,
     Map => map,
