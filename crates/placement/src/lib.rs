@@ -15,6 +15,7 @@
 //! | `balanced` | `policies/balanced.rs` | section III-4, algorithm 1 |
 //! | `mixed` | `policies/mixed.rs` | section III-5, equation 8 |
 //! | `marathe` | `policies/marathe.rs` | Marathe and Mueller 2006, as compared in OPT section 7.6 |
+//! | `joint` | `joint/` | threads and pages together; ours |
 //!
 //! Adding one: a file in `policies/` and a line in [`POLICIES`].
 
@@ -22,6 +23,7 @@
 
 mod assemble;
 mod capacity;
+pub mod joint;
 mod place;
 mod policies;
 mod random;

@@ -1,0 +1,336 @@
+//! `joint`: threads and pages are decided together.
+//!
+//! Thread policies look at communication, page policies at page usage under a given mapping; the best of
+//! each need not fit the other. The joint policy rates every given mapping combined with every page
+//! policy on one [objective](objective) (remote traffic by distance, busiest controller, busiest link), and
+//! improves the best of them by turns: exchange threads with the pages fixed, move pages with the threads
+//! fixed, until neither helps. It returns the best it has seen by the objective, so it is never worse than
+//! any of the combinations it started from.
+//!
+//! Deterministic. Time: (mappings x page policies) evaluations, then at most [`ROUNDS`] rounds of O(pages x
+//! nodes x hops) and at most [`THREAD_STEPS`] thread exchanges. Memory: O(threads x nodes + pages).
+
+use numaloc_model::{CommMatrix, LogicalNode, Mapping, Placement};
+
+use crate::capacity::{Spill, hottest_first, settle};
+use crate::place::{PlaceError, PlaceInput, Placed, capacities, check};
+use crate::policies::POLICIES;
+use crate::view::View;
+
+pub mod objective;
+mod search;
+
+pub use objective::{Cost, Objective, Weights};
+use search::Search;
+
+/// Rounds of threads, then pages.
+pub const ROUNDS: usize = 8;
+/// Thread exchanges tried in all: bounds the time for thousands of threads.
+pub const THREAD_STEPS: u64 = 4_000_000;
+/// Combinations that are improved, best first.
+const STARTS: usize = 2;
+
+/// A thread policy's answer that the joint policy may start from.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// The policy's name.
+    pub policy: &'a str,
+    /// Its answer.
+    pub mapping: &'a Mapping,
+}
+
+/// A combination of a thread and a page policy, and what it costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Combination {
+    /// Thread policy.
+    pub threads: String,
+    /// Page policy.
+    pub pages: String,
+    /// Its value on the objective.
+    pub cost: Cost,
+}
+
+/// The joint answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Joint {
+    /// Threads.
+    pub mapping: Mapping,
+    /// Pages.
+    pub placed: Placed,
+    /// What both cost.
+    pub cost: Cost,
+    /// Everything it was compared with, cheapest first.
+    pub combinations: Vec<Combination>,
+}
+
+/// Decides threads and pages together. `input.mapping` is not looked at; `candidates` are; `comm` in events.
+///
+/// # Errors
+/// [`PlaceError`] when there is no candidate, or one does not fit profile and machine.
+pub fn joint(
+    input: &PlaceInput,
+    comm: &CommMatrix,
+    candidates: &[Candidate],
+    weights: Weights,
+) -> Result<Joint, PlaceError> {
+    let objective = Objective::new(input.topology, comm, weights);
+    let mut starts: Vec<(Combination, &Mapping, Vec<Option<LogicalNode>>)> = Vec::new();
+    for candidate in candidates {
+        if candidate.mapping.pu.len() < comm.threads() {
+            return Err(PlaceError::Candidates {
+                why: format!(
+                    "the mapping of {} has {} threads, the communication matrix {}",
+                    candidate.policy,
+                    candidate.mapping.pu.len(),
+                    comm.threads()
+                ),
+            });
+        }
+        let under = PlaceInput {
+            mapping: candidate.mapping,
+            ..input.clone()
+        };
+        check(&under)?;
+        let view = View::new(&under);
+        let capacity = capacities(&under);
+        for policy in POLICIES {
+            // The kernel's first touch overflows to other nodes as well.
+            let wishes = with_first_touch(policy.wish(&view), &view);
+            let (nodes, _) = settle(&wishes, &view, &capacity);
+            let cost = objective.cost(view.usage(), &candidate.mapping.pu, &nodes);
+            let combination = Combination {
+                threads: candidate.policy.to_owned(),
+                pages: policy.name().to_owned(),
+                cost,
+            };
+            starts.push((combination, candidate.mapping, nodes));
+            // Only the cheapest are improved: the others' placements need not be kept.
+            starts.sort_by(|a, b| a.0.cost.total().total_cmp(&b.0.cost.total()));
+            if let Some(rest) = starts.get_mut(STARTS..) {
+                rest.iter_mut().for_each(|start| start.2 = Vec::new());
+            }
+        }
+    }
+    let Some((first, mapping, nodes)) = starts.first() else {
+        return Err(PlaceError::Candidates {
+            why: "the joint policy needs at least one thread policy's mapping".to_owned(),
+        });
+    };
+    let mut best = (first.cost, mapping.pu.clone(), nodes.clone());
+    for (_, mapping, nodes) in starts.iter().take(STARTS) {
+        let under = PlaceInput {
+            mapping,
+            ..input.clone()
+        };
+        improve(
+            &View::new(&under),
+            &objective,
+            &capacities(&under),
+            mapping,
+            nodes,
+            &mut best,
+        );
+    }
+    let (cost, pu, nodes) = best;
+    let mapping = Mapping { pu };
+    let under = PlaceInput {
+        mapping: &mapping,
+        ..input.clone()
+    };
+    let view = View::new(&under);
+    // Fits already: settling only counts.
+    let (nodes, spill): (_, Spill) = settle(&nodes, &view, &capacities(&under));
+    let placement = Placement {
+        node: (0..input.pages.pages().len())
+            .map(|page| nodes[view.merged(page)])
+            .collect(),
+    };
+    let placed = Placed {
+        placement,
+        spilled: spill.pages(),
+        diagnostics: vec![format!(
+            "started from {} + {} ({:.4} s), now {:.4} s: latency {:.4}, controller {:.4}, link {:.4}",
+            first.threads,
+            first.pages,
+            first.cost.total(),
+            cost.total(),
+            cost.latency_s,
+            cost.controller_s,
+            cost.link_s
+        )],
+    };
+    Ok(Joint {
+        mapping,
+        placed,
+        cost,
+        combinations: starts.into_iter().map(|start| start.0).collect(),
+    })
+}
+
+fn improve(
+    view: &View,
+    objective: &Objective,
+    capacity: &[u64],
+    mapping: &Mapping,
+    nodes: &[Option<LogicalNode>],
+    best: &mut (
+        Cost,
+        Vec<numaloc_model::LogicalPu>,
+        Vec<Option<LogicalNode>>,
+    ),
+) {
+    let order = hottest_first(view);
+    let mut search = Search::new(objective, view.usage(), capacity, &mapping.pu, nodes);
+    let mut steps = THREAD_STEPS;
+    for _ in 0..ROUNDS {
+        let pages = search.improve_pages(&order, view.candidates());
+        let threads = search.improve_threads(&mut steps);
+        let cost = objective.cost(view.usage(), search.pu(), search.node());
+        if cost.total() < best.0.total() {
+            *best = (cost, search.pu().to_vec(), search.node().to_vec());
+        }
+        if !pages && !threads {
+            break;
+        }
+    }
+}
+
+/// Pages that a policy leaves to the kernel, at their first toucher's node.
+fn with_first_touch(mut nodes: Vec<Option<LogicalNode>>, view: &View) -> Vec<Option<LogicalNode>> {
+    for (node, page) in nodes.iter_mut().zip(view.usage().pages()) {
+        *node = node.or_else(|| page.first_touch.map(|thread| view.node_of(thread)));
+    }
+    nodes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{machine, mapping, usage};
+    use numaloc_model::LogicalPu;
+    use proptest::prelude::*;
+
+    #[test]
+    fn threads_follow_their_pages_and_pages_their_threads() {
+        // Two nodes with two PUs each. Threads 0 and 2 share pages 0 and 1, threads 1 and 3 pages 2 and
+        // 3, and they communicate accordingly. The only mapping offered is 0,1 | 2,3: every page policy
+        // leaves half of all accesses remote. Exchanging threads 1 and 2 makes all local, one page
+        // pair on each node: no remote traffic and equal controllers is the optimum.
+        let topology = numaloc_topology::resolve("numa:2 core:2 pu:1").unwrap();
+        let comm = CommMatrix::from_cells(4, [(0, 2, 50.0), (1, 3, 50.0)]).unwrap();
+        let pages = usage(&[
+            &[(0, 500), (2, 500)],
+            &[(2, 500), (0, 500)],
+            &[(1, 500), (3, 500)],
+            &[(3, 500), (1, 500)],
+        ]);
+        let offered = mapping(&[0, 1, 2, 3]);
+        let input = PlaceInput::new(&pages, &offered, &topology);
+        let candidates = [Candidate {
+            policy: "packed",
+            mapping: &offered,
+        }];
+        let weights = Weights::of(&topology);
+        let answer = joint(&input, &comm, &candidates, weights).unwrap();
+        let home = |t: usize| topology.node_of(answer.mapping.pu[t]);
+        assert_eq!((home(0), home(1)), (home(2), home(3)));
+        assert_ne!(home(0), home(1));
+        let nodes: Vec<_> = answer
+            .placed
+            .placement
+            .node
+            .iter()
+            .map(|n| n.unwrap())
+            .collect();
+        assert_eq!(nodes, [home(0), home(0), home(1), home(1)]);
+        assert!(answer.cost.total() < answer.combinations[0].cost.total());
+        assert_eq!(answer.cost.link_s, 0.0);
+    }
+
+    #[test]
+    fn an_overloaded_node_gives_pages_away() {
+        // One thread per node, all pages used by node 0's thread alone: locality puts all 8 pages on node
+        // 0. With a controller that is slow against the latency, spreading them is cheaper.
+        let topology = machine(4);
+        let comm = CommMatrix::empty(4);
+        let row: &[(u32, u64)] = &[(0, 1000)];
+        let pages = usage(&[row; 8]);
+        let offered = mapping(&[0, 1, 2, 3]);
+        let input = PlaceInput::new(&pages, &offered, &topology);
+        let candidates = [Candidate {
+            policy: "packed",
+            mapping: &offered,
+        }];
+        let weights = Weights {
+            controller_bytes_per_s: 1e6,
+            link_bytes_per_s: 1e9,
+            ..Weights::default()
+        };
+        let answer = joint(&input, &comm, &candidates, weights).unwrap();
+        let mut load = [0; 4];
+        for node in answer.placed.placement.node.iter().flatten() {
+            load[node.index()] += 1;
+        }
+        assert_eq!(load, [2, 2, 2, 2]);
+    }
+
+    #[test]
+    fn without_a_mapping_there_is_nothing_to_start_from() {
+        let (topology, none) = (machine(2), mapping(&[]));
+        let pages = usage(&[]);
+        let input = PlaceInput::new(&pages, &none, &topology);
+        let error = joint(&input, &CommMatrix::empty(0), &[], Weights::default()).unwrap_err();
+        assert!(error.to_string().contains("at least one"));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+        #[test]
+        fn never_worse_than_any_combination(
+            cells in prop::collection::vec((0_usize..6, 0_usize..6, 1_u32..100), 0..20),
+            table in prop::collection::vec(prop::collection::vec((0_u32..6, 1_u64..2000), 1..4), 1..40),
+            shuffle in 0_u32..6,
+            room in 3_u64..40,
+        ) {
+            let topology = numaloc_topology::resolve("numa:3 core:2 pu:1").unwrap();
+            let cells = cells.into_iter().filter(|(a, b, _)| a != b).map(|(a, b, w)| (a, b, f64::from(w)));
+            let comm = CommMatrix::from_cells(6, cells).unwrap();
+            let rows: Vec<&[(u32, u64)]> = table.iter().map(|row| &row[..]).collect();
+            let pages = usage(&rows);
+            let packed = mapping(&[0, 1, 2, 3, 4, 5]);
+            let other = Mapping { pu: (0..6).map(|t| LogicalPu((t * 5 + shuffle) % 6)).collect() };
+            let capacity = [room, 40, 40];
+            let mut input = PlaceInput::new(&pages, &packed, &topology);
+            input.capacity = Some(&capacity);
+            let candidates = [
+                Candidate { policy: "packed", mapping: &packed },
+                Candidate { policy: "other", mapping: &other },
+            ];
+            let answer = joint(&input, &comm, &candidates, Weights::default()).unwrap();
+            // Judged again from scratch, against every combination placed by the public road.
+            let objective = Objective::new(&topology, &comm, Weights::default());
+            let own = objective.cost(&pages, &answer.mapping.pu, &answer.placed.placement.node).total();
+            for candidate in candidates {
+                let under = PlaceInput { mapping: candidate.mapping, ..input.clone() };
+                for policy in POLICIES {
+                    let placed = crate::place(*policy, &under).unwrap();
+                    let nodes = placed.expected(&under);
+                    let on_first = nodes.iter().filter(|n| **n == Some(LogicalNode(0))).count();
+                    if on_first as u64 > room {
+                        // First touch as if memory had no end: not to be had.
+                        continue;
+                    }
+                    let cost = objective.cost(&pages, &candidate.mapping.pu, &nodes);
+                    prop_assert!(own <= cost.total() * (1.0 + 1e-12), "{} {}", candidate.policy, policy.name());
+                }
+            }
+            // One thread a PU, and no node above its room.
+            let mut pus: Vec<_> = answer.mapping.pu.clone();
+            pus.sort();
+            pus.dedup();
+            prop_assert_eq!(pus.len(), 6);
+            let on_first = answer.placed.placement.node.iter().filter(|n| **n == Some(LogicalNode(0))).count();
+            prop_assert!(on_first as u64 <= room);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What the joint policy minimises, in seconds of an idealised run:
+//!
+//! ```text
+//! J = latency + controller + link
+//! latency    = (sum over accesses of l(n_t, m_p) + sum over communication of l(pu_i, pu_j)) / threads
+//! controller = bytes of the busiest memory controller / its bandwidth
+//! link       = bytes of the busiest link / its bandwidth
+//! ```
+//!
+//! `l` is the local memory latency times distance over local distance. Lines flow from a page's node to
+//! the accessing thread's node, and from the writing thread's node to the reading one's, over the
+//! machine's links by the fewest hops (ties: the lower link). Accesses are the program's; only
+//! [`Weights::memory_share`] of them get past the private caches. Latency, bandwidths and links come from
+//! the machine description; without one, from [`Weights::default`] and a link between each two nodes.
+
+use numaloc_model::{CommMatrix, LogicalNode, LogicalPu, PageUsage};
+use numaloc_topology::Topology;
+use std::collections::VecDeque;
+
+/// The machine's numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weights {
+    /// Share (0..=1) of the recorded accesses that reach memory.
+    pub memory_share: f64,
+    /// Bytes that move per access or communication event.
+    pub line_bytes: f64,
+    /// Seconds from a core to its own node's memory.
+    pub local_latency_s: f64,
+    /// Bytes per second of a memory controller.
+    pub controller_bytes_per_s: f64,
+    /// Bytes per second of a link, where the machine does not say.
+    pub link_bytes_per_s: f64,
+}
+
+impl Default for Weights {
+    /// A server of the 2010s: 64-byte lines, 90 ns, 60 GB/s a node, 20 GB/s a link; one access in ten
+    /// leaves the private caches.
+    fn default() -> Self {
+        Self {
+            memory_share: 0.1,
+            line_bytes: 64.0,
+            local_latency_s: 90e-9,
+            controller_bytes_per_s: 60e9,
+            link_bytes_per_s: 20e9,
+        }
+    }
+}
+
+impl Weights {
+    /// What the machine's description says, the defaults for the rest.
+    #[must_use]
+    pub fn of(topology: &Topology) -> Self {
+        let default = Self::default();
+        topology.hardware().map_or(default, |hardware| Self {
+            line_bytes: hardware.line_bytes as f64,
+            local_latency_s: hardware.memory_latency_ns * 1e-9,
+            controller_bytes_per_s: hardware.memory_bandwidth_bytes_per_s,
+            ..default
+        })
+    }
+}
+
+/// A value of the objective, by term, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Mean time of a thread spent waiting for lines.
+    pub latency_s: f64,
+    /// Time of the busiest controller.
+    pub controller_s: f64,
+    /// Time of the busiest link.
+    pub link_s: f64,
+}
+
+impl Cost {
+    /// J.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.latency_s + self.controller_s + self.link_s
+    }
+}
+
+/// The objective for one machine, communication and number of threads.
+pub struct Objective<'a> {
+    pub(super) topology: &'a Topology,
+    pub(super) weights: Weights,
+    /// Communication by thread: `(other, events)`, each unordered pair at both ends.
+    pub(super) partners: Vec<Vec<(usize, f64)>>,
+    comm: &'a CommMatrix,
+    /// Links on the way from node to node (row-major): indexes into `link_bytes_per_s`.
+    routes: Vec<Vec<usize>>,
+    pub(super) link_bytes_per_s: Vec<f64>,
+    nodes: usize,
+}
+
+impl<'a> Objective<'a> {
+    /// `comm[(src, dst)]` in events: lines that `dst` took from `src`.
+    #[must_use]
+    pub fn new(topology: &'a Topology, comm: &'a CommMatrix, weights: Weights) -> Self {
+        let nodes = topology.nodes().len();
+        let mut partners = vec![Vec::new(); comm.threads()];
+        for (src, dst, events) in comm.cells().filter(|(src, dst, _)| src != dst) {
+            partners[src].push((dst, events));
+            partners[dst].push((src, events));
+        }
+        let given = topology.hardware().map_or(&[][..], |h| &h.links[..]);
+        let (ends, link_bytes_per_s): (Vec<(usize, usize)>, Vec<f64>) = if given.is_empty() {
+            (0..nodes * nodes)
+                .map(|at| ((at / nodes, at % nodes), weights.link_bytes_per_s))
+                .filter(|((from, to), _)| from != to)
+                .unzip()
+        } else {
+            given
+                .iter()
+                .map(|l| ((l.from as usize, l.to as usize), l.bandwidth_bytes_per_s))
+                .unzip()
+        };
+        Self {
+            routes: (0..nodes)
+                .flat_map(|from| routes_from(from, nodes, &ends))
+                .collect(),
+            topology,
+            weights,
+            partners,
+            comm,
+            link_bytes_per_s,
+            nodes,
+        }
+    }
+
+    /// Number of nodes, memory-only ones included.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// Links from node to node, first hop first.
+    pub(super) fn route(&self, from: usize, to: usize) -> &[usize] {
+        &self.routes[from * self.nodes + to]
+    }
+
+    /// Seconds for a line from memory of `memory` to a core of `core`.
+    pub(super) fn memory_s(&self, core: usize, memory: usize) -> f64 {
+        let (core, memory) = (
+            LogicalNode::from_index(core),
+            LogicalNode::from_index(memory),
+        );
+        let local = self.topology.node_distance(core, core).max(1e-9);
+        self.weights.local_latency_s * self.topology.node_distance(core, memory) / local
+    }
+
+    /// Seconds for a line from one core to another.
+    pub(super) fn transfer_s(&self, a: LogicalPu, b: LogicalPu) -> f64 {
+        self.weights.local_latency_s * self.topology.distance(a, b) / 10.0
+    }
+
+    /// J of threads at `pu` and pages at `node` (`None`: a page nobody has to pay for), from scratch.
+    /// O(page cells + communication cells).
+    ///
+    /// # Panics
+    /// If `pu` or `node` is shorter than threads or pages.
+    #[must_use]
+    pub fn cost(&self, usage: &PageUsage, pu: &[LogicalPu], node: &[Option<LogicalNode>]) -> Cost {
+        let weights = &self.weights;
+        let home = |thread: usize| self.topology.node_of(pu[thread]).index();
+        let mut traffic = vec![0_u64; self.nodes * self.nodes];
+        for (page, node) in usage.pages().iter().zip(node) {
+            let Some(node) = node else { continue };
+            for access in usage.accesses(page) {
+                traffic[node.index() * self.nodes + home(access.thread.index())] += access.total();
+            }
+        }
+        let mut latency = 0.0;
+        let mut controllers = vec![0.0; self.nodes];
+        let mut links = vec![0.0; self.link_bytes_per_s.len()];
+        for (at, &accesses) in traffic
+            .iter()
+            .enumerate()
+            .filter(|(_, accesses)| **accesses > 0)
+        {
+            let (memory, core) = (at / self.nodes, at % self.nodes);
+            let lines = accesses as f64 * weights.memory_share;
+            latency += lines * self.memory_s(core, memory);
+            controllers[memory] += lines;
+            for &link in self.route(memory, core) {
+                links[link] += lines;
+            }
+        }
+        for (src, dst, events) in self.comm.cells().filter(|(src, dst, _)| src != dst) {
+            latency += events * self.transfer_s(pu[src], pu[dst]);
+            for &link in self.route(home(src), home(dst)) {
+                links[link] += events;
+            }
+        }
+        let busiest = |times: &mut dyn Iterator<Item = f64>| times.fold(0.0, f64::max);
+        Cost {
+            latency_s: latency / pu.len().max(1) as f64,
+            controller_s: busiest(
+                &mut controllers
+                    .iter()
+                    .map(|lines| lines * weights.line_bytes / weights.controller_bytes_per_s),
+            ),
+            link_s: busiest(
+                &mut links
+                    .iter()
+                    .zip(&self.link_bytes_per_s)
+                    .map(|(lines, bandwidth)| lines * weights.line_bytes / bandwidth),
+            ),
+        }
+    }
+}
+
+/// The way from `from` to every node by fewest hops; empty to itself and where there is none.
+fn routes_from(from: usize, nodes: usize, ends: &[(usize, usize)]) -> Vec<Vec<usize>> {
+    let mut by: Vec<Option<usize>> = vec![None; nodes];
+    let mut queue = VecDeque::from([from]);
+    while let Some(at) = queue.pop_front() {
+        for (link, &(a, b)) in ends.iter().enumerate() {
+            if a == at && b < nodes && b != from && by[b].is_none() {
+                by[b] = Some(link);
+                queue.push_back(b);
+            }
+        }
+    }
+    (0..nodes)
+        .map(|to| {
+            let mut way = Vec::new();
+            let mut at = to;
+            while let Some(link) = by[at] {
+                way.push(link);
+                at = ends[link].0;
+            }
+            way.reverse();
+            way
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{machine, usage};
+
+    fn simple() -> Weights {
+        Weights {
+            memory_share: 1.0,
+            line_bytes: 1.0,
+            local_latency_s: 1.0,
+            controller_bytes_per_s: 2.0,
+            link_bytes_per_s: 4.0,
+        }
+    }
+
+    #[test]
+    fn adds_up_by_hand() {
+        // Two nodes, distance 10 local and 20 remote, threads 0 and 1 on nodes 0 and 1.
+        // Page 0 on node 0: 6 accesses by thread 0 (6 x 1 s), 2 by thread 1 (2 x 2 s). Page 1 on node 1:
+        // 4 by thread 0 (4 x 2 s). Communication 0 -> 1: 3 events at distance 20 (3 x 2 s).
+        // Latency (6 + 4 + 8 + 6) / 2 threads = 12. Controllers 8 and 4 lines: 8 / 2 = 4.
+        // Link 0 -> 1: 2 + 3 lines, link 1 -> 0: 4 lines; busiest 5 / 4 = 1.25.
+        let topology = machine(2);
+        let comm = CommMatrix::from_cells(2, [(0, 1, 3.0)]).unwrap();
+        let pages = usage(&[&[(0, 6), (1, 2)], &[(0, 4)]]);
+        let objective = Objective::new(&topology, &comm, simple());
+        let nodes = [Some(LogicalNode(0)), Some(LogicalNode(1))];
+        let cost = objective.cost(&pages, &[LogicalPu(0), LogicalPu(1)], &nodes);
+        assert_eq!(
+            cost,
+            Cost {
+                latency_s: 12.0,
+                controller_s: 4.0,
+                link_s: 1.25
+            }
+        );
+    }
+
+    #[test]
+    fn lines_take_the_fewest_hops() {
+        // A chain 0 - 1 - 2: links 0: 0->1, 1: 1->0, 2: 1->2, 3: 2->1.
+        let ends = [(0, 1), (1, 0), (1, 2), (2, 1)];
+        assert_eq!(routes_from(0, 3, &ends), [vec![], vec![0], vec![0, 2]]);
+        assert_eq!(routes_from(2, 3, &ends), [vec![3, 1], vec![3], vec![]]);
+    }
+}
