@@ -35,8 +35,14 @@ fn every_command_is_documented() {
             "machines" => "commands/topology.md".to_owned(),
             other => format!("commands/{other}.md"),
         };
-        assert!(root.join("docs").join(&page).is_file(), "docs/{page} is missing");
-        assert!(contents.contains(&page), "docs/SUMMARY.md does not list {page}");
+        assert!(
+            root.join("docs").join(&page).is_file(),
+            "docs/{page} is missing"
+        );
+        assert!(
+            contents.contains(&page),
+            "docs/SUMMARY.md does not list {page}"
+        );
         assert!(
             name == "machines" || help(&[&name]).contains("Examples:"),
             "`numaloc {name} --help` shows no examples"
@@ -56,7 +62,11 @@ fn every_link_of_the_documentation_leads_somewhere() {
                 folders.push(path);
             } else if path.extension().is_some_and(|ext| ext == "md") {
                 let text = std::fs::read_to_string(&path).expect("UTF-8");
-                for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+                for link in text
+                    .split("](")
+                    .skip(1)
+                    .filter_map(|rest| rest.split(')').next())
+                {
                     let target = link.split('#').next().unwrap_or_default();
                     if !target.is_empty()
                         && !target.contains("://")

@@ -63,6 +63,16 @@ pub fn is_runtime(address: u64) -> bool {
     }
 }
 
+/// Whether `address` lies in a mapped file, as far as code has been seen.
+pub fn is_in_file(address: u64) -> bool {
+    let ranges = RANGES
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    ranges
+        .iter()
+        .any(|&(start, end, _)| (start..end).contains(&address))
+}
+
 /// Code was unmapped or replaced: ask again.
 pub fn forget_ranges() {
     RANGES

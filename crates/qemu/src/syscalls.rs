@@ -224,12 +224,16 @@ fn created(vcpu: c_uint, thread: &mut GuestThread, number: i64, result: i64) {
     }
 }
 
-/// The start routine in glibc's thread descriptor, to which the thread pointer points.
-///
-/// At offset 0x640 since glibc 2.34 (x86-64): a value that lies in no code is taken for "unknown" when the profile is made.
+/// The start routine in glibc's thread descriptor, to which the thread pointer points; 0 when it is not found.
 fn start_routine(thread_pointer: u64) -> u64 {
-    const START_ROUTINE: u64 = 0x640;
-    guest::word(thread_pointer + START_ROUTINE).unwrap_or(0)
+    // Where x86-64 glibc 2.36 (Debian 12) and its neighbours keep it. What follows it is the routine's argument, what precedes it no
+    // address, so the first that points into a mapped file is it.
+    const OFFSETS: [u64; 3] = [0x630, 0x638, 0x640];
+    OFFSETS
+        .into_iter()
+        .filter_map(|offset| guest::word(thread_pointer + offset))
+        .find(|&address| address > 4096 && code::is_in_file(address))
+        .unwrap_or(0)
 }
 
 /// In a new process: the calling thread is its only one.

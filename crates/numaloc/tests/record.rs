@@ -1,0 +1,372 @@
+//! `numaloc record` on real programs: what it counts, what passes through, what it refuses.
+//!
+//! Needs qemu-x86_64, a C compiler and the plugin (`cargo build --workspace` first).
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use numaloc_model::profile::{Amount, ObjectKind};
+use numaloc_model::{Layer, Profile};
+
+/// A folder of our own for this test run, with compiled programs.
+fn folder() -> &'static Path {
+    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
+    FOLDER.get_or_init(|| tempfile::tempdir().unwrap()).path()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Compiles `source` (a workload's name or C text); the name must be unique to the caller.
+fn compile(name: &str, text: Option<&str>, flags: &[&str]) -> PathBuf {
+    let program = folder().join(name);
+    let source = match text {
+        Some(text) => {
+            let source = folder().join(format!("{name}.c"));
+            std::fs::write(&source, text).unwrap();
+            source
+        }
+        None => root().join(format!("workloads/{}.c", name.split('-').next().unwrap())),
+    };
+    let status = Command::new("cc")
+        .args(["-O2", "-g", "-pthread", "-o"])
+        .arg(&program)
+        .arg(source)
+        .args(flags)
+        .arg("-lm")
+        .status()
+        .expect("a C compiler");
+    assert!(status.success());
+    program
+}
+
+fn numaloc(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_numaloc"));
+    command
+        .args(arguments)
+        .current_dir(folder())
+        .env_remove("OMP_WAIT_POLICY");
+    command
+}
+
+fn record(output: &str, options: &[&str], command: &[&str]) -> Output {
+    let mut words = vec!["record", "-o", output];
+    words.extend(options);
+    words.push("--");
+    words.extend(command);
+    numaloc(&words)
+        .env("OMP_NUM_THREADS", "16")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn read(output: &str) -> Profile {
+    numaloc_formats::profile::read(&folder().join(output)).unwrap()
+}
+
+/// Records a workload with 16 threads.
+fn profile_of(program: &Path, output: &str, arguments: &[&str]) -> Profile {
+    let mut command = vec![program.to_str().unwrap()];
+    command.extend(arguments);
+    let done = record(output, &["--quiet"], &command);
+    assert!(
+        done.status.success(),
+        "{}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    assert_eq!(String::from_utf8_lossy(&done.stderr), "");
+    read(output)
+}
+
+fn matrix(profile: &Profile) -> Vec<Vec<f64>> {
+    let matrix = profile.matrix(Layer::WriteRead, Amount::Events).unwrap();
+    let n = matrix.threads();
+    (0..n)
+        .map(|i| (0..n).map(|j| matrix.get(i, j)).collect())
+        .collect()
+}
+
+/// Share of the events on the pairs that `expected` names.
+fn share(matrix: &[Vec<f64>], expected: impl Fn(usize, usize) -> bool) -> f64 {
+    let mut sums = [0.0; 2];
+    for (i, row) in matrix.iter().enumerate() {
+        for (j, &events) in row.iter().enumerate() {
+            sums[usize::from(expected(i, j))] += events;
+        }
+    }
+    sums[1] / (sums[0] + sums[1])
+}
+
+fn correlation(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
+    let (a, b): (Vec<f64>, Vec<f64>) = (a.concat(), b.concat());
+    let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len() as f64;
+    let (ma, mb) = (mean(&a), mean(&b));
+    let covariance = |x: &[f64], mx: f64, y: &[f64], my: f64| -> f64 {
+        x.iter().zip(y).map(|(p, q)| (p - mx) * (q - my)).sum()
+    };
+    covariance(&a, ma, &b, mb) / (covariance(&a, ma, &a, ma) * covariance(&b, mb, &b, mb)).sqrt()
+}
+
+#[test]
+fn ring_communicates_with_neighbours_the_same_in_every_run() {
+    let program = compile("ring", None, &["-fopenmp"]);
+    let first = profile_of(&program, "ring-1.numaloc", &["512", "40"]);
+    let second = profile_of(&program, "ring-2.numaloc", &["512", "40"]);
+    assert_eq!(first.threads.len(), 16);
+    let paths = |profile: &Profile| -> Vec<String> {
+        profile.threads.iter().map(|t| t.path.clone()).collect()
+    };
+    assert_eq!(paths(&first), paths(&second));
+    assert_eq!(paths(&first)[..3], ["0", "0.1", "0.2"]);
+    let (a, b) = (matrix(&first), matrix(&second));
+    let neighbours = share(&a, |i, j| (i + 16 - j) % 16 == 1 || (j + 16 - i) % 16 == 1);
+    assert!(neighbours >= 0.95, "{neighbours}");
+    let alike = correlation(&a, &b);
+    assert!(alike >= 0.99, "{alike}");
+    // 512 cells of 8 bytes are 64 lines; each is read by two neighbours in each of 40 iterations.
+    let pair = a[3][4];
+    assert!((pair - 64.0 * 40.0).abs() <= 40.0, "{pair}");
+    // Every page of the buffers was touched first by its owner, and belongs to an object.
+    let owned = first.pages.pages().iter().filter(|p| p.object.is_some());
+    assert!(owned.count() as f64 >= 0.98 * first.pages.pages().len() as f64);
+    assert!(first.meta.complete);
+}
+
+#[test]
+fn distant_pairs_and_embarrassingly_parallel() {
+    let program = compile("distant_pairs", None, &["-fopenmp"]);
+    let profile = profile_of(&program, "distant.numaloc", &["512", "40"]);
+    let distant = share(&matrix(&profile), |i, j| i.abs_diff(j) == 8);
+    assert!(distant >= 0.95, "{distant}");
+
+    let program = compile("ep", None, &["-fopenmp"]);
+    let profile = profile_of(&program, "ep.numaloc", &[]);
+    let bytes: u64 = profile.communication.iter().map(|row| row.bytes).sum();
+    let memory: u64 = profile
+        .threads
+        .iter()
+        .map(|thread| thread.read_bytes + thread.write_bytes)
+        .sum();
+    assert!(bytes * 100 < memory, "{bytes} of {memory} bytes");
+}
+
+#[test]
+fn phases_come_in_the_right_order() {
+    let program = compile("two_phase", None, &["-fopenmp"]);
+    let profile = profile_of(&program, "phases.numaloc", &["512", "80"]);
+    // Events on the pairs of the first and of the second phase, slice by slice.
+    let slices: Vec<(f64, f64)> = (0..profile.slices.len() as u32)
+        .map(|slice| {
+            let cells = profile
+                .matrix_of_slices(Layer::WriteRead, Amount::Events, slice..slice + 1)
+                .unwrap();
+            let sum = |wanted: &dyn Fn(usize, usize) -> bool| {
+                cells
+                    .cells()
+                    .filter(|&(i, j, _)| wanted(i, j))
+                    .map(|(_, _, events)| events)
+                    .sum()
+            };
+            (sum(&|i, j| i / 2 == j / 2), sum(&|i, j| i.abs_diff(j) == 8))
+        })
+        .collect();
+    let border = slices.iter().position(|&(near, far)| far > near).unwrap();
+    let wrong: f64 = slices[..border].iter().map(|slice| slice.1).sum::<f64>()
+        + slices[border + 1..]
+            .iter()
+            .map(|slice| slice.0)
+            .sum::<f64>();
+    let all: f64 = slices.iter().map(|slice| slice.0 + slice.1).sum();
+    assert!(
+        slices.len() >= 6 && border > 1 && border + 2 < slices.len(),
+        "{slices:?}"
+    );
+    assert!(wrong <= 0.05 * all, "{slices:?}");
+}
+
+#[test]
+fn objects_have_the_identity_of_docs_identity() {
+    let program = compile(
+        "objects",
+        Some(
+            "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/mman.h>\n
+            static pthread_barrier_t both;
+            char global[3 * 4096] __attribute__((aligned(4096)));
+            static void *work(void *unused) { (void)unused;
+              char *own = mmap(0, 5 * 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+              for (int i = 0; i < 5; i++) own[i * 4096] = 1;
+              pthread_barrier_wait(&both); /* so that each thread needs an arena of its own */
+              if (!malloc(100)) abort();
+              pthread_barrier_wait(&both); return own; }
+            int main(void) { pthread_t t[2]; pthread_barrier_init(&both, 0, 2);
+              char *heap = malloc(40000); for (int i = 0; i < 40000; i += 64) heap[i] = 1;
+              for (unsigned i = 0; i < sizeof global; i += 64) global[i] = 1;
+              char *shared = mmap(0, 2 * 4096, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0); shared[4096] = 1;
+              for (int i = 0; i < 2; i++) pthread_create(&t[i], 0, work, 0);
+              for (int i = 0; i < 2; i++) pthread_join(t[i], 0); }",
+        ),
+        &[],
+    );
+    let profile = profile_of(&program, "objects.numaloc", &[]);
+    let found = |kind: ObjectKind, name: &str, creator: &str, size: u64| {
+        let at = profile.objects.iter().position(|object| {
+            object.kind == kind
+                && object.name == name
+                && object.size == size
+                && object.thread.map(|t| &*profile.threads[t.index()].path) == Some(creator)
+        });
+        let at = at.unwrap_or_else(|| panic!("no {name} of {creator}: {:?}", profile.objects));
+        let pages = profile.pages.pages().iter();
+        pages
+            .filter(|page| page.object.is_some_and(|object| object.index() == at))
+            .map(|page| (page.object_page, page.first_touch.unwrap().0))
+            .collect::<Vec<_>>()
+    };
+    let own = [(0, 2), (1, 2), (2, 2), (3, 2), (4, 2)];
+    assert_eq!(found(ObjectKind::Mapping, "[anon]", "0.2", 5 * 4096), own);
+    assert_eq!(found(ObjectKind::Shared, "[anon]", "0", 2 * 4096), [(1, 0)]);
+    let bss = profile
+        .objects
+        .iter()
+        .find(|o| o.name == "objects:.bss")
+        .unwrap();
+    assert!(bss.size >= 3 * 4096);
+    assert!(found(ObjectKind::Static, "objects:.bss", "0", bss.size).len() >= 3);
+    assert!(found(ObjectKind::Heap, "[heap]", "0", 0).len() >= 10);
+    assert!(!found(ObjectKind::Mapping, "[arena]", "0.1", 64 << 20).is_empty());
+    for path in ["0.1", "0.2"] {
+        let stack = profile.objects.iter().find(|object| {
+            object.kind == ObjectKind::Stack
+                && object.thread.map(|t| &*profile.threads[t.index()].path) == Some(path)
+        });
+        assert_eq!(stack.unwrap().name, "[stack]");
+    }
+    assert_eq!(profile.threads[1].label.as_deref(), Some("work"));
+}
+
+#[test]
+fn input_output_status_and_children_pass_through() {
+    let done = numaloc(&[
+        "record",
+        "-o",
+        "sh.numaloc",
+        "--quiet",
+        "--",
+        "sh",
+        "-c",
+        "cat; echo err >&2; exit 7",
+    ])
+    .stdin(std::fs::File::open(root().join("Cargo.toml")).unwrap())
+    .output()
+    .unwrap();
+    assert_eq!(done.status.code(), Some(7));
+    let manifest = std::fs::read(root().join("Cargo.toml")).unwrap();
+    assert_eq!(done.stdout, manifest);
+    assert_eq!(done.stderr, b"err\n");
+    // The shell is 0, cat ran as a process it made.
+    let profile = read("sh.numaloc");
+    let paths: Vec<&str> = profile.threads.iter().map(|t| &*t.path).collect();
+    assert_eq!(paths, ["0", "0/1"]);
+    assert!(
+        profile
+            .objects
+            .iter()
+            .any(|object| object.name.starts_with("cat:"))
+    );
+    assert!(profile.meta.complete, "{:?}", profile.meta.notes);
+}
+
+#[test]
+fn scripts_run_with_their_interpreter() {
+    let script = folder().join("script.sh");
+    std::fs::write(&script, "#!/bin/sh\necho \"$0 $1\"\n").unwrap();
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    let done = record("script.numaloc", &[], &["./script.sh", "a b"]);
+    assert_eq!(String::from_utf8_lossy(&done.stdout), "./script.sh a b\n");
+}
+
+#[test]
+fn a_crash_and_ctrl_c_leave_a_profile_that_says_so() {
+    let program = compile(
+        "crash",
+        Some(
+            "#include <stdlib.h>\nint main(void) { volatile char a[1000]; for (int i = 0; i < 1000000; i++) a[i % 1000]++; abort(); }",
+        ),
+        &[],
+    );
+    let done = record("crash.numaloc", &["--quiet"], &[program.to_str().unwrap()]);
+    assert_eq!(done.status.code(), Some(128 + 6));
+    let profile = read("crash.numaloc");
+    assert!(!profile.meta.complete);
+    assert!(
+        profile.threads[0].accesses > 2_000_000,
+        "{:?}",
+        profile.threads
+    );
+
+    let program = compile(
+        "endless",
+        Some("int main(void) { volatile long a = 0; for (;;) a++; }"),
+        &[],
+    );
+    let recorder = numaloc(&[
+        "record",
+        "-o",
+        "endless.numaloc",
+        "--",
+        program.to_str().unwrap(),
+    ])
+    .stderr(Stdio::null())
+    .spawn()
+    .unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    // As `kill -INT` of the recorder: it passes the signal on.
+    let pid = recorder.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let status = recorder.wait_with_output().unwrap().status;
+    assert_eq!(status.code(), Some(128 + 2));
+    let profile = read("endless.numaloc");
+    assert!(!profile.meta.complete);
+    assert!(profile.threads[0].accesses > 1_000_000);
+}
+
+#[test]
+fn bad_programs_and_outputs_are_refused_with_one_clear_line() {
+    let refused = |command: &[&str], status: i32, words: &str| {
+        let done = record("refused.numaloc", &[], command);
+        let error = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(status), "{error}");
+        assert!(
+            error.starts_with("error: ") && error.contains(words),
+            "{error}"
+        );
+        assert!(!folder().join("refused.numaloc").exists());
+    };
+    refused(&["no-such-program"], 127, "no such program on PATH");
+    refused(&["./no-such-file"], 127, "./no-such-file");
+    let text = folder().join("text");
+    std::fs::write(&text, "hello").unwrap();
+    refused(&["./text"], 126, "not executable");
+    std::fs::set_permissions(&text, PermissionsExt::from_mode(0o755)).unwrap();
+    refused(&["./text"], 126, "neither an ELF program nor a script");
+    let mut elf = std::fs::read("/bin/true").unwrap();
+    (elf[4], elf[18]) = (1, 3);
+    std::fs::write(&text, &elf).unwrap();
+    refused(&["./text"], 126, "32-bit x86");
+
+    std::fs::create_dir(folder().join("taken.numaloc")).unwrap();
+    let done = record("taken.numaloc", &[], &["true"]);
+    assert_eq!(done.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("it exists"));
+}
