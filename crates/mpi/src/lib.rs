@@ -8,18 +8,25 @@
 //! | [`launcher`] | which launcher starts it? |
 //! | [`rank_file`] | what did one rank count? |
 //! | [`merge`] | what did all ranks count, as a profile? |
+//! | [`rank_map`] | where does a plan put each rank? |
+//! | [`export`] | how does each launcher say so? |
+//! | [`run`] | how is a program run under a plan, and were its ranks there? |
 //! | [`monitoring_dump`] | what does Open MPI itself say? |
 //!
 //! The C side lives in `shims/mpi` and is compiled into this crate by its build script.
 
 #![forbid(unsafe_code)]
 
+pub mod export;
 pub mod launcher;
 pub mod merge;
 pub mod monitoring_dump;
 pub mod rank_file;
+pub mod rank_map;
 pub mod record;
+pub mod run;
 pub mod shims;
 
 pub use launcher::Launcher;
 pub use merge::{MergeError, Merged, Options, RankSite, merge};
+pub use rank_map::{RankMap, RankMapError, RankPlace};

@@ -164,7 +164,10 @@ fn remove(folder: &Path) {
 }
 
 /// Starts the program and waits; signals meant for it do not end us.
-fn run_to_the_end(argv: &[OsString], environment: &shims::Environment) -> std::io::Result<i32> {
+pub(crate) fn run_to_the_end(
+    argv: &[OsString],
+    environment: &[(&'static str, OsString)],
+) -> std::io::Result<i32> {
     let noticed = Arc::new(AtomicBool::new(false));
     let mut handlers = Vec::new();
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGQUIT] {

@@ -142,6 +142,8 @@ pub(crate) fn convert(hwloc: &Hwloc, name: &str) -> Result<Topology, TopologyErr
         node_matrix,
         hardware: None,
         this_machine: hwloc.is_this_system(),
+        hosts: Vec::new(),
+        network: None,
     };
     topology.set_default_distances();
     Ok(topology)

@@ -9,7 +9,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cluster;
 mod described;
+pub mod hostlist;
 mod hwloc;
 mod source;
 mod tree;

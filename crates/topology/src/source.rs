@@ -3,6 +3,7 @@
 use hwlocality::Topology as Hwloc;
 use std::path::Path;
 
+use crate::cluster::ClusterFile;
 use crate::described::Described;
 use crate::hwloc::convert;
 use crate::tree::Topology;
@@ -137,6 +138,12 @@ fn from_description(text: &str, path: &str) -> Result<Topology, TopologyError> {
         path: path.to_owned(),
         why,
     };
+    // A file with a [cluster] table is a cluster, any other one machine.
+    let table: toml::Table = toml::from_str(text).map_err(|error| fail(error.to_string()))?;
+    if table.contains_key("cluster") {
+        let cluster: ClusterFile = toml::from_str(text).map_err(|error| fail(error.to_string()))?;
+        return cluster.build(path);
+    }
     let described: Described = toml::from_str(text).map_err(|error| fail(error.to_string()))?;
     let mut topology = from_synthetic(&described.synthetic, &described.name)?;
     if !described.node_distances.is_empty() {
@@ -185,6 +192,20 @@ pub fn resolve(spec: &str) -> Result<Topology, TopologyError> {
         });
     }
     from_synthetic(trimmed, trimmed)
+}
+
+/// The machine of a cluster's host: what [`resolve`] takes, but not another cluster (or itself).
+pub(crate) fn resolve_host(spec: &str) -> Result<Topology, TopologyError> {
+    if spec.trim().ends_with(".toml")
+        && let Ok(text) = std::fs::read_to_string(spec.trim())
+        && toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.contains_key("cluster"))
+    {
+        return Err(TopologyError::Spec {
+            spec: spec.to_owned(),
+            why: "a host of a cluster cannot be a cluster".to_owned(),
+        });
+    }
+    resolve(spec)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
 use std::ops::Range;
 
+use crate::cluster::Network;
 use crate::described::Hardware;
 
 /// What an inner object of the machine is.
@@ -105,6 +106,10 @@ pub struct Topology {
     pub(crate) node_matrix: Option<Vec<f64>>,
     pub(crate) hardware: Option<Hardware>,
     pub(crate) this_machine: bool,
+    /// Hosts of a cluster: their object and name, in logical order; empty for a single machine.
+    pub(crate) hosts: Vec<(u32, String)>,
+    /// How the hosts of a cluster are joined.
+    pub(crate) network: Option<Network>,
 }
 
 impl Topology {
@@ -136,6 +141,25 @@ impl Topology {
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    /// The hosts of a cluster as (index into [`Self::objects`], name); empty for a single machine.
+    #[must_use]
+    pub fn hosts(&self) -> &[(u32, String)] {
+        &self.hosts
+    }
+
+    /// The name of the host at that index into [`Self::objects`].
+    #[must_use]
+    pub fn host_name(&self, object: u32) -> Option<&str> {
+        let found = self.hosts.binary_search_by_key(&object, |(at, _)| *at);
+        found.ok().map(|at| self.hosts[at].1.as_str())
+    }
+
+    /// How the hosts of a cluster are joined; `None` for a single machine.
+    #[must_use]
+    pub fn network(&self) -> Option<&Network> {
+        self.network.as_ref()
     }
 
     /// Latencies, bandwidths and links, where the machine is described or measured.
@@ -351,6 +375,14 @@ impl Topology {
         }
         for node in &self.nodes {
             eat(u64::from(node.os.0));
+        }
+        // The same machines under other names are another cluster.
+        for byte in self
+            .hosts
+            .iter()
+            .flat_map(|(_, name)| name.bytes().chain([0]))
+        {
+            eat(u64::from(byte));
         }
         format!("{hash:016x}")
     }

@@ -1,0 +1,252 @@
+//! Lists of host names: Slurm's bracket form, Open MPI's and MPICH's host files, `topology.conf`.
+
+use std::collections::BTreeMap;
+
+/// Most hosts a list may name.
+const MAX_HOSTS: usize = 1 << 20;
+
+/// `n[001-003,7],m1` as `n001 n002 n003 n7 m1`.
+///
+/// # Errors
+/// A sentence that names the part that is not a host list.
+pub fn expand(list: &str) -> Result<Vec<String>, String> {
+    let mut names = Vec::new();
+    for part in split(list)? {
+        let mut found = vec![String::new()];
+        let mut rest = part;
+        while let Some((before, bracket)) = rest.split_once('[') {
+            let (inside, after) = bracket
+                .split_once(']')
+                .ok_or_else(|| format!("{part:?} has a [ without a ]"))?;
+            let numbers = numbers(inside).ok_or_else(|| {
+                format!("[{inside}] in {part:?} is not a list such as [01-16,20]")
+            })?;
+            if numbers.len().saturating_mul(found.len()) > MAX_HOSTS {
+                return Err(format!("{part:?} names more than {MAX_HOSTS} hosts"));
+            }
+            found = found
+                .iter()
+                .flat_map(|name| numbers.iter().map(move |n| format!("{name}{before}{n}")))
+                .collect();
+            rest = after;
+        }
+        if rest.contains(']') {
+            return Err(format!("{part:?} has a ] without a ["));
+        }
+        names.extend(found.into_iter().map(|name| name + rest));
+        if names.len() > MAX_HOSTS {
+            return Err(format!("more than {MAX_HOSTS} hosts"));
+        }
+    }
+    Ok(names)
+}
+
+/// Parts between the commas that are outside brackets.
+fn split(list: &str) -> Result<Vec<&str>, String> {
+    let mut parts = Vec::new();
+    let (mut start, mut depth) = (0, 0);
+    for (at, c) in list.char_indices() {
+        match c {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(list[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(list[start..].trim());
+    if parts
+        .iter()
+        .any(|part| part.is_empty() || part.contains(char::is_whitespace))
+    {
+        return Err(format!(
+            "{list:?} is not a list of host names such as n[01-16],m1"
+        ));
+    }
+    Ok(parts)
+}
+
+fn numbers(inside: &str) -> Option<Vec<String>> {
+    let mut all = Vec::new();
+    for part in inside.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let digits = |text: &str| {
+            text.bytes()
+                .all(|b| b.is_ascii_digit())
+                .then(|| text.parse::<usize>().ok())?
+        };
+        let (from, to) = (digits(first)?, digits(last)?);
+        if to < from || to - from >= MAX_HOSTS {
+            return None;
+        }
+        all.extend((from..=to).map(|n| format!("{n:0width$}", width = first.len())));
+    }
+    Some(all)
+}
+
+/// The hosts of a host file, each once, in order: `name`, `name slots=4`, `name:4`; `#` starts a comment.
+///
+/// # Errors
+/// A sentence with the line that is not one.
+pub fn from_hostfile(text: &str) -> Result<Vec<String>, String> {
+    let mut names: Vec<String> = Vec::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for (at, line) in text.lines().enumerate() {
+        let Some(word) = line
+            .split('#')
+            .next()
+            .unwrap_or("")
+            .split_whitespace()
+            .next()
+        else {
+            continue;
+        };
+        // A user may stand before the host, a count behind it.
+        let word = word.rsplit('@').next().unwrap_or(word);
+        let list = word.split(':').next().unwrap_or(word);
+        let found = expand(list).map_err(|why| format!("line {}: {why}", at + 1))?;
+        names.extend(found.into_iter().filter(|name| seen.insert(name.clone())));
+    }
+    if names.is_empty() {
+        return Err("no host in it".to_owned());
+    }
+    Ok(names)
+}
+
+/// The switches of Slurm's `topology.conf` (or of `scontrol show topology`) above `hosts`: the hosts in
+/// the order in which the switches hold them, and the switches as levels, root first. Hosts that are not
+/// in `hosts` are left out; `None` where the switches are not one tree of equally deep hosts.
+#[must_use]
+pub fn slurm_switches(text: &str, hosts: &[String]) -> Option<(Vec<String>, Vec<usize>)> {
+    let mut nodes: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut switches: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for line in text.lines() {
+        let field = |key: &str| {
+            line.split_whitespace()
+                .find_map(|word| word.strip_prefix(key))
+                .filter(|value| !value.is_empty())
+        };
+        let Some(name) = field("SwitchName=") else {
+            continue;
+        };
+        // A switch above others lists all nodes below it as well: its switches count.
+        if let Some(below) = field("Switches=") {
+            switches.insert(name, expand(below).ok()?);
+        } else if let Some(below) = field("Nodes=") {
+            nodes.insert(name, expand(below).ok()?);
+        }
+    }
+    let wanted: std::collections::BTreeSet<&str> = hosts.iter().map(String::as_str).collect();
+    let inner: std::collections::BTreeSet<&str> =
+        switches.values().flatten().map(String::as_str).collect();
+    let mut roots = switches
+        .keys()
+        .chain(nodes.keys())
+        .filter(|name| !inner.contains(**name));
+    let root = *roots.next()?;
+    if roots.next().is_some() {
+        return None;
+    }
+    let mut order = Vec::new();
+    let mut widest: Vec<usize> = Vec::new();
+    let depth = walk(root, &nodes, &switches, &wanted, 0, &mut order, &mut widest)?;
+    (order.len() == hosts.len() && depth == widest.len()).then_some((order, widest))
+}
+
+/// Depth of the hosts below; `None` where they differ or a switch is missing or in a circle.
+fn walk(
+    switch: &str,
+    nodes: &BTreeMap<&str, Vec<String>>,
+    switches: &BTreeMap<&str, Vec<String>>,
+    wanted: &std::collections::BTreeSet<&str>,
+    level: usize,
+    order: &mut Vec<String>,
+    widest: &mut Vec<usize>,
+) -> Option<usize> {
+    if level > 16 {
+        return None;
+    }
+    if widest.len() <= level {
+        widest.push(0);
+    }
+    if let Some(hosts) = nodes.get(switch) {
+        let mine: Vec<String> = hosts
+            .iter()
+            .filter(|host| wanted.contains(host.as_str()))
+            .cloned()
+            .collect();
+        widest[level] = widest[level].max(mine.len());
+        order.extend(mine);
+        return Some(level + 1);
+    }
+    let below = switches.get(switch)?;
+    widest[level] = widest[level].max(below.len());
+    let mut depths = Vec::new();
+    for child in below {
+        depths.push(walk(
+            child,
+            nodes,
+            switches,
+            wanted,
+            level + 1,
+            order,
+            widest,
+        )?);
+    }
+    depths
+        .windows(2)
+        .all(|pair| pair[0] == pair[1])
+        .then(|| depths.first().copied())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brackets_expand_with_their_zeros() {
+        assert_eq!(
+            expand("n[08-11,3],m1").unwrap(),
+            ["n08", "n09", "n10", "n11", "n3", "m1"]
+        );
+        assert_eq!(
+            expand("r[1-2]n[0-1]x").unwrap(),
+            ["r1n0x", "r1n1x", "r2n0x", "r2n1x"]
+        );
+        for bad in [
+            "",
+            "a b",
+            "n[1",
+            "n1]",
+            "n[2-1]",
+            "n[a]",
+            "n[0-9999999999]",
+            "n[1-],x",
+        ] {
+            assert!(expand(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn host_files_of_both_libraries() {
+        let text = "# cluster\nn1 slots=16\nuser@n2:8 # more\n\nn1\nn[3-4]\n";
+        assert_eq!(from_hostfile(text).unwrap(), ["n1", "n2", "n3", "n4"]);
+        assert!(from_hostfile("# nothing\n").is_err());
+        assert!(from_hostfile("n[1\n").unwrap_err().contains("line 1"));
+    }
+
+    #[test]
+    fn slurm_switches_order_hosts_and_give_levels() {
+        let text = "SwitchName=leaf0 Level=0 LinkSpeed=1 Nodes=n[0-3]\n\
+                    SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[4-7]\n\
+                    SwitchName=spine Level=1 LinkSpeed=1 Nodes=n[0-7] Switches=leaf[0-1]\n";
+        let hosts: Vec<String> = ["n5", "n0", "n1"].map(String::from).to_vec();
+        let (order, levels) = slurm_switches(text, &hosts).unwrap();
+        assert_eq!(order, ["n0", "n1", "n5"]);
+        assert_eq!(levels, [2, 2]);
+        assert!(slurm_switches("SwitchName=a Nodes=n0\nSwitchName=b Nodes=n1", &hosts).is_none());
+        assert!(slurm_switches("SwitchName=a Switches=a", &hosts).is_none());
+    }
+}
