@@ -16,6 +16,7 @@ use crate::commands::policies;
 use crate::error::CliError;
 use crate::ui::Ui;
 
+mod joint;
 mod shown;
 
 /// Decide where the threads and pages of a recorded program should live
@@ -25,6 +26,7 @@ Examples:
   numaloc plan app.numaloc -o plan.json
   numaloc plan app.numaloc --machine \"numa:4 l3:1 core:8 pu:2\" --threads all
   numaloc plan app.numaloc --machine epyc-7501 --threads deloc --pages mixed -o plan.json
+  numaloc plan app.numaloc --threads joint -o plan.json
 
 Without -o nothing is written: the comparison is the answer. `--threads all` and `--pages all`
 compare; a plan needs one policy each.")]
@@ -35,10 +37,10 @@ pub struct Args {
     /// `this`, an hwloc XML file, a .toml machine file, a described machine or a synthetic string
     #[arg(long, value_name = "MACHINE", default_value = "this")]
     machine: String,
-    /// Thread policy, or `all`
+    /// Thread policy, `joint` (threads and pages together), or `all`
     #[arg(long, value_name = "POLICY", default_value = "numaloc")]
     threads: String,
-    /// Page policy, or `all`
+    /// Page policy, `joint` (threads and pages together), or `all`
     #[arg(long, value_name = "POLICY", default_value = "locality")]
     pages: String,
     /// Where the plan goes
@@ -102,9 +104,16 @@ struct Answer {
 impl Args {
     /// Maps, places, compares, and writes the plan if asked to.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
-        let thread_policies = policies::threads(&self.threads)?;
-        let page_policies = policies::pages(&self.pages)?;
-        if self.output.is_some() && (thread_policies.len() > 1 || page_policies.len() > 1) {
+        // The joint policy starts from all thread policies and brings pages of its own.
+        let joint = self.threads == joint::NAME || self.pages == joint::NAME;
+        let thread_policies = policies::threads(if joint { "all" } else { &self.threads })?;
+        let page_policies = if joint {
+            Vec::new()
+        } else {
+            policies::pages(&self.pages)?
+        };
+        if self.output.is_some() && !joint && (thread_policies.len() > 1 || page_policies.len() > 1)
+        {
             return Err(CliError::usage("cannot write a plan for `all` policies")
                 .expected("one policy each for --threads and --pages with -o")
                 .hint("choose from the comparison: numaloc plan ... --threads all, without -o"));
@@ -121,13 +130,19 @@ impl Args {
         };
         let profile = read_parts(&self.profile, parts)?;
         let layer = self.layer(&profile)?;
-        let threads = self.map(&thread_policies, &profile, layer, &machine)?;
-        let pages = self.place(
+        let mut threads = self.map(&thread_policies, &profile, layer, &machine)?;
+        let decided = if joint {
+            Some(self.decide_jointly(&mut threads, &profile, layer, &machine)?)
+        } else {
+            None
+        };
+        let mut pages = self.place(
             &page_policies,
             &profile,
             &threads[0].mapped.mapping,
             &machine,
         )?;
+        pages.extend(decided);
         let written = match &self.output {
             None => None,
             Some(path) => {
@@ -184,6 +199,33 @@ impl Args {
         layer: Layer,
         machine: &Topology,
     ) -> Result<Vec<ThreadAnswer>, CliError> {
+        self.with_input(profile, layer, machine, |input| {
+            chosen
+                .iter()
+                .map(|policy| {
+                    let start = Instant::now();
+                    let mapped = numaloc_mapping::map(*policy, input).map_err(CliError::tool)?;
+                    let seconds = start.elapsed().as_secs_f64();
+                    let value = numaloc_mapping::evaluate(input, &mapped.mapping);
+                    Ok(ThreadAnswer {
+                        policy: policy.name(),
+                        mapped,
+                        value,
+                        seconds,
+                    })
+                })
+                .collect()
+        })
+    }
+
+    /// Lets `ask` put questions to the mapping problem of this profile and machine.
+    fn with_input<T>(
+        &self,
+        profile: &Profile,
+        layer: Layer,
+        machine: &Topology,
+        ask: impl FnOnce(&MapInput) -> Result<T, CliError>,
+    ) -> Result<T, CliError> {
         // A shared line moves whole whatever was read of it; a message is as long as it says.
         let amount = if layer == Layer::Message {
             Amount::Bytes
@@ -208,21 +250,7 @@ impl Args {
             .with_groups(&groups)
             .with_spread(spread)
             .with_seed(self.seed);
-        chosen
-            .iter()
-            .map(|policy| {
-                let start = Instant::now();
-                let mapped = numaloc_mapping::map(*policy, &input).map_err(CliError::tool)?;
-                let seconds = start.elapsed().as_secs_f64();
-                let value = numaloc_mapping::evaluate(&input, &mapped.mapping);
-                Ok(ThreadAnswer {
-                    policy: policy.name(),
-                    mapped,
-                    value,
-                    seconds,
-                })
-            })
-            .collect()
+        ask(&input)
     }
 
     fn place(
