@@ -10,6 +10,7 @@
 //! | [`communication`] | how much, between whom, how unevenly | OPT eq. 1-3, DeLoc eq. 4-6, 8, 9 |
 //! | [`mapping_cost`] | what a mapping leaves remote, and how even its load is | CMLB eq. 4-6 |
 //! | [`kmeans`] | optimal clusters of points on a line | DeLoc eq. 1 |
+//! | [`compare`] | do two runs behave alike | |
 //! | [`concurrency`] | what communicates at the same time | DeLoc II-C, II-D |
 //! | [`pages`] | whose pages, how balanced, how well placed | data mapping eq. 1-5, OPT eq. 5-9 |
 //! | [`assignment`] | which threads share a node: blocks, and the extremes of exclusivity | OPT 5.1.1 |
@@ -24,6 +25,7 @@
 pub mod assignment;
 pub mod characterise;
 pub mod communication;
+pub mod compare;
 pub mod concurrency;
 pub mod kmeans;
 pub mod load;

@@ -7,6 +7,7 @@
 //! | module | file |
 //! |---|---|
 //! | [`profile`] | `NAME.numaloc/`: Parquet tables and `meta.json` |
+//! | [`numalize_pages`] | page use in the columns of numalize |
 //! | [`plan`] | `plan.json` |
 //! | [`matrix`] | communication matrices: CSV, `.npy`, MatrixMarket, edge list |
 //! | `columns` | one table as typed columns, to and from Parquet |
@@ -18,6 +19,7 @@ mod atomic;
 mod columns;
 mod error;
 pub mod matrix;
+pub mod numalize_pages;
 pub mod plan;
 pub mod profile;
 

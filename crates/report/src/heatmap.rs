@@ -22,12 +22,34 @@ const WIDTH: usize = 72;
 /// of their amount.
 #[must_use]
 pub fn draw(matrix: &CommMatrix, style: Style) -> String {
+    draw_within(matrix, style, WIDTH)
+}
+
+/// Two matrices of the same size next to each other, in 80 columns.
+#[must_use]
+pub fn side_by_side(a: &CommMatrix, b: &CommMatrix, style: Style) -> String {
+    const HALF: usize = 33;
+    let plain = Style {
+        colour: false,
+        ..style
+    };
+    let (left, right) = (draw_within(a, style, HALF), draw_within(b, style, HALF));
+    let widths = draw_within(a, plain, HALF);
+    let mut out = String::new();
+    for ((left, right), width) in left.lines().zip(right.lines()).zip(widths.lines()) {
+        let pad = 40usize.saturating_sub(width.chars().count());
+        out += &format!("{left}{:pad$}{right}\n", "");
+    }
+    out
+}
+
+fn draw_within(matrix: &CommMatrix, style: Style, room: usize) -> String {
     let threads = matrix.threads();
     if threads == 0 {
         return String::new();
     }
-    let cell_width = if threads * 2 <= WIDTH { 2 } else { 1 };
-    let bins = threads.min(WIDTH / cell_width);
+    let cell_width = if threads * 2 <= room { 2 } else { 1 };
+    let bins = threads.min(room / cell_width);
     let bin_of = |thread: usize| thread * bins / threads;
     let first_of = |bin: usize| (bin * threads).div_ceil(bins);
     let mut sums = vec![0.0; bins * bins];

@@ -6,6 +6,8 @@ use crate::error::CliError;
 use crate::ui::Ui;
 
 mod import;
+mod diff;
+mod export;
 mod lab;
 mod machines;
 mod map;
@@ -38,6 +40,8 @@ macro_rules! commands {
 
 commands! {
     Import => import,
+    Diff => diff,
+    Export => export,
     Lab => lab,
     Machines => machines,
     Map => map,

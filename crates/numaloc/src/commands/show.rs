@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use numaloc_analysis::Characterisation;
 use numaloc_analysis::characterise::default_layer;
+use numaloc_formats::matrix::write_matrix_to;
 use numaloc_model::profile::{Amount, Profile};
 use numaloc_model::{CommMatrix, SliceIdx};
 use numaloc_report::heatmap::Style;
@@ -118,7 +119,7 @@ impl Args {
 }
 
 /// Whether the terminal can be expected to show more than ASCII.
-fn locale_is_utf8() -> bool {
+pub fn locale_is_utf8() -> bool {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     set("LC_ALL")
         .or_else(|| set("LC_CTYPE"))
@@ -130,22 +131,10 @@ fn locale_is_utf8() -> bool {
 }
 
 fn csv(matrix: &CommMatrix) -> String {
-    let threads = matrix.threads();
-    let mut out = String::with_capacity(threads * threads * 2);
-    for src in 0..threads {
-        let mut cells = matrix.row(src).peekable();
-        for dst in 0..threads {
-            if dst > 0 {
-                out.push(',');
-            }
-            match cells.next_if(|&(at, _)| at == dst) {
-                Some((_, amount)) => out += &amount.to_string(),
-                None => out.push('0'),
-            }
-        }
-        out.push('\n');
-    }
-    out
+    let mut out = Vec::new();
+    write_matrix_to(&mut out, matrix, numaloc_formats::matrix::MatrixFormat::Csv)
+        .expect("memory takes what is written");
+    String::from_utf8(out).expect("numbers are text")
 }
 
 fn matrix_json(matrix: &CommMatrix) -> Value {

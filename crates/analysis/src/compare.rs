@@ -1,0 +1,111 @@
+//! Two runs side by side: do they communicate and use pages alike?
+//!
+//! Threads are matched by their stable path, so runs with other process ids, or with a thread more,
+//! still compare. Matrices are compared by Pearson's correlation over all ordered pairs of matched
+//! threads (the diagonal left out): 1 for the same pattern at any volume, 0 for unrelated ones.
+//!
+//! Cost: O(stored cells).
+
+use std::collections::HashMap;
+
+use numaloc_model::{CommMatrix, Profile};
+
+/// Threads that two profiles have in common: index in the one, index in the other.
+#[must_use]
+pub fn matched_threads(a: &Profile, b: &Profile) -> Vec<(usize, usize)> {
+    let in_b: HashMap<&str, usize> = b
+        .threads
+        .iter()
+        .enumerate()
+        .map(|(at, thread)| (thread.path.as_str(), at))
+        .collect();
+    a.threads
+        .iter()
+        .enumerate()
+        .filter_map(|(at, thread)| Some((at, *in_b.get(thread.path.as_str())?)))
+        .collect()
+}
+
+/// The matrix of the chosen threads only, in the order chosen.
+#[must_use]
+pub fn restricted(matrix: &CommMatrix, threads: &[usize]) -> CommMatrix {
+    let mut new_of = vec![None; matrix.threads()];
+    for (new, &old) in threads.iter().enumerate() {
+        new_of[old] = Some(new);
+    }
+    let cells = matrix
+        .cells()
+        .filter_map(|(i, j, amount)| Some((new_of[i]?, new_of[j]?, amount)));
+    CommMatrix::from_cells(threads.len(), cells).expect("cells of a matrix are valid")
+}
+
+/// Pearson's correlation of two matrices of the same size, diagonal left out; `None` when one of them
+/// is constant.
+///
+/// # Panics
+/// If the sizes differ.
+#[must_use]
+pub fn correlation(a: &CommMatrix, b: &CommMatrix) -> Option<f64> {
+    assert_eq!(a.threads(), b.threads(), "matrices differ in size");
+    let pairs = (a.threads() * a.threads().saturating_sub(1)) as f64;
+    if pairs < 2.0 {
+        return None;
+    }
+    // Scaled to a maximum of 1, so that large counts do not cancel.
+    let scale = |m: &CommMatrix| if m.max() > 0.0 { 1.0 / m.max() } else { 1.0 };
+    let (sa, sb) = (scale(a), scale(b));
+    let mean = |m: &CommMatrix, s: f64| m.total() * s / pairs;
+    let (ma, mb) = (mean(a, sa), mean(b, sb));
+    let squares = |m: &CommMatrix, s: f64, mean: f64| {
+        m.cells()
+            .map(|(_, _, v)| (v * s - mean).powi(2))
+            .sum::<f64>()
+            + (pairs - m.stored_cells() as f64) * mean * mean
+    };
+    let product: f64 = a.cells().map(|(i, j, v)| v * sa * b.get(i, j) * sb).sum();
+    let covariance = product - pairs * ma * mb;
+    let (va, vb) = (squares(a, sa, ma), squares(b, sb, mb));
+    (va > 0.0 && vb > 0.0).then(|| (covariance / (va * vb).sqrt()).clamp(-1.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::tests::profile_of;
+    use proptest::prelude::*;
+
+    #[test]
+    fn threads_are_matched_by_path() {
+        let a = profile_of(3, 1, &[]);
+        let mut b = profile_of(3, 1, &[]);
+        b.threads.remove(1);
+        assert_eq!(matched_threads(&a, &b), [(0, 0), (2, 1)]);
+    }
+
+    #[test]
+    fn two_threads_by_hand() {
+        // Cells (0,1), (1,0): a = (1, 3), b = (2, 6): b = 2a, correlation 1; with (6, 2) it is -1.
+        let m = |x, y| CommMatrix::from_cells(2, [(0, 1, x), (1, 0, y)]).unwrap();
+        assert!((correlation(&m(1.0, 3.0), &m(2.0, 6.0)).unwrap() - 1.0).abs() < 1e-12);
+        assert!((correlation(&m(1.0, 3.0), &m(6.0, 2.0)).unwrap() + 1.0).abs() < 1e-12);
+        assert_eq!(correlation(&m(1.0, 1.0), &m(2.0, 6.0)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_the_definition(x in proptest::collection::vec(0u8..20, 25), y in proptest::collection::vec(0u8..20, 25)) {
+            let m = |v: &[u8]| CommMatrix::from_dense(5, &v.iter().map(|&c| f64::from(c)).collect::<Vec<_>>()).unwrap();
+            let (a, b) = (m(&x), m(&y));
+            let off: Vec<(f64, f64)> = (0..5).flat_map(|i| (0..5).map(move |j| (i, j)))
+                .filter(|(i, j)| i != j).map(|(i, j)| (a.get(i, j), b.get(i, j))).collect();
+            let n = off.len() as f64;
+            let (ma, mb) = (off.iter().map(|p| p.0).sum::<f64>() / n, off.iter().map(|p| p.1).sum::<f64>() / n);
+            let cov: f64 = off.iter().map(|p| (p.0 - ma) * (p.1 - mb)).sum();
+            let va: f64 = off.iter().map(|p| (p.0 - ma).powi(2)).sum();
+            let vb: f64 = off.iter().map(|p| (p.1 - mb).powi(2)).sum();
+            if va > 1e-9 && vb > 1e-9 {
+                prop_assert!((correlation(&a, &b).unwrap() - cov / (va * vb).sqrt()).abs() < 1e-9);
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! `numaloc export`: a profile's matrix or pages for other tools.
+
+use std::path::PathBuf;
+
+use numaloc_analysis::characterise::default_layer;
+use numaloc_analysis::communication::undirected;
+use numaloc_formats::matrix::{MatrixFormat, write_matrix_to};
+use numaloc_formats::{numalize_pages, write_file};
+use numaloc_model::CommMatrix;
+use numaloc_model::profile::Amount;
+use serde_json::json;
+
+use crate::error::CliError;
+use crate::setting::SettingArgs;
+use crate::ui::Ui;
+
+/// Export the communication matrix or the page table for other tools
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  numaloc export app.numaloc -o matrix.csv
+  numaloc export app.numaloc --format eagermap -o matrix.csv && eagermap matrix.csv 1,4,16
+  numaloc export app.numaloc --format npy -o matrix.npy
+  numaloc export app.numaloc --pages -o pages.csv
+
+eagermap is CSV without direction, rows from the last thread to the first, as numalize writes and
+EagerMap reads it. --pages writes numalize's columns.")]
+pub struct Args {
+    /// Profile folder
+    profile: PathBuf,
+    /// Where it goes
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// csv, eagermap, npy, mtx (MatrixMarket) or edges [default: by the file's ending]
+    #[arg(long, value_name = "FORMAT", conflicts_with = "pages")]
+    format: Option<String>,
+    /// Communication layer [default: write_read where the profile has it]
+    #[arg(long, value_name = "LAYER", conflicts_with = "pages")]
+    layer: Option<String>,
+    /// Cells in bytes instead of events
+    #[arg(long, conflicts_with = "pages")]
+    bytes: bool,
+    /// The page table instead of the matrix
+    #[arg(long)]
+    pages: bool,
+    /// Replace an existing file
+    #[arg(long)]
+    force: bool,
+}
+
+/// The same rows, last thread first.
+fn reversed_rows(matrix: &CommMatrix) -> String {
+    let n = matrix.threads();
+    let dense = matrix.to_dense();
+    let mut out = String::new();
+    for row in dense.chunks(n.max(1)).rev() {
+        let cells: Vec<String> = row.iter().map(f64::to_string).collect();
+        out += &cells.join(",");
+        out.push('\n');
+    }
+    out
+}
+
+impl Args {
+    /// Writes the file.
+    pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        if !self.force && self.output.symlink_metadata().is_ok() {
+            return Err(CliError::tool(format!(
+                "cannot write {}: it exists already",
+                self.output.display()
+            ))
+            .hint("--force to replace it"));
+        }
+        let profile = SettingArgs::read(&self.profile, false)?;
+        let content = if self.pages {
+            numalize_pages::to_csv(&profile).into_bytes()
+        } else {
+            let asked = SettingArgs {
+                layer: self.layer.clone(),
+                machine: None,
+                nodes: None,
+            };
+            let layer = asked
+                .layer(&profile)?
+                .unwrap_or_else(|| default_layer(&profile));
+            let amount = if self.bytes {
+                Amount::Bytes
+            } else {
+                Amount::Events
+            };
+            let matrix = profile.matrix(layer, amount).map_err(CliError::tool)?;
+            match self.format.as_deref() {
+                Some("eagermap" | "numalize") => {
+                    reversed_rows(&undirected(&matrix, layer)).into_bytes()
+                }
+                named => {
+                    let format = match named {
+                        None => MatrixFormat::of_path(&self.output),
+                        Some(name) => MatrixFormat::from_name(name).ok_or_else(|| {
+                            CliError::usage(format!("there is no matrix format {name:?}"))
+                                .expected("csv, eagermap, npy, mtx or edges")
+                        })?,
+                    };
+                    let mut bytes = Vec::new();
+                    write_matrix_to(&mut bytes, &matrix, format).map_err(CliError::tool)?;
+                    bytes
+                }
+            }
+        };
+        write_file(&self.output, &content)?;
+        ui.result(
+            || format!("{}\n", self.output.display()),
+            || json!({"version": 1, "file": self.output, "size_bytes": content.len()}),
+        );
+        Ok(0)
+    }
+}

@@ -1,0 +1,288 @@
+//! `show`, `report`, `diff`, `export` and `import` from the outside.
+
+use std::path::Path;
+use std::process::Output;
+
+use assert_cmd::Command;
+use numaloc_model::profile::{Clock, CommRow, Meta, Profile, Slice, Thread};
+use numaloc_model::{Layer, PageUsage, SliceIdx, ThreadIdx};
+
+/// Four threads in a ring, each a hundred events to the next, over ten slices.
+fn ring(folder: &Path) -> std::path::PathBuf {
+    let path = folder.join("ring.numaloc");
+    let rows = (0..10u32).flat_map(|slice| {
+        (0..4u32).map(move |src| CommRow {
+            slice: SliceIdx(slice),
+            src: ThreadIdx(src),
+            dst: ThreadIdx((src + 1) % 4),
+            layer: Layer::WriteRead,
+            events: 10,
+            bytes: 80,
+        })
+    });
+    let profile = Profile {
+        meta: Meta {
+            command: vec!["./ring".into(), "<script>alert(1)</script>\u{1b}[2J".into()],
+            frontend: "test".into(),
+            clock: Clock::Virtual,
+            line_size: 64,
+            complete: true,
+            notes: vec!["made by a test".into()],
+            sampled: 1.0,
+        },
+        threads: (0..4)
+            .map(|at| Thread {
+                path: format!("0.{at}"),
+                label: None,
+                pid: 1,
+                tid: at + 1,
+                rank: None,
+                start: 0,
+                end: 100,
+                accesses: 1000,
+                read_bytes: 4000,
+                write_bytes: 4000,
+                dram_bytes: None,
+            })
+            .collect(),
+        slices: (0..10)
+            .map(|at| Slice {
+                start: at * 10,
+                end: at * 10 + 10,
+            })
+            .collect(),
+        communication: rows.collect(),
+        pages: PageUsage::new(4096),
+        page_slices: Vec::new(),
+        objects: Vec::new(),
+    };
+    numaloc_formats::profile::write(&profile, &path, false).unwrap();
+    path
+}
+
+fn numaloc(folder: &Path, args: &[&str]) -> Output {
+    Command::cargo_bin("numaloc")
+        .unwrap()
+        .current_dir(folder)
+        .env("SOURCE_DATE_EPOCH", "1000000000")
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn show_prints_the_matrix_for_scripts_and_a_page_of_80_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    ring(dir.path());
+    let csv = stdout(&numaloc(
+        dir.path(),
+        &["show", "ring.numaloc", "--matrix", "csv"],
+    ));
+    assert_eq!(csv, "0,100,0,0\n0,0,100,0\n0,0,0,100\n100,0,0,0\n");
+    let page = stdout(&numaloc(dir.path(), &["show", "ring.numaloc"]));
+    for line in page.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    // Not a terminal: no colour. A hostile name moves no cursor.
+    assert!(!page.contains('\u{1b}') && page.contains("thread mapping"));
+    let json: serde_json::Value = serde_json::from_str(&stdout(&numaloc(
+        dir.path(),
+        &["show", "ring.numaloc", "--json"],
+    )))
+    .unwrap();
+    // 40 rows of 80 bytes of 32,000 accessed: CommR 0.1. C_H: symmetric ring of 4, rows (0,100,0,100).
+    assert_eq!(json["metrics"]["communication_ratio"], 0.1);
+    assert_eq!(json["metrics"]["communication_heterogeneity"], 2500.0);
+    assert_eq!(
+        json["metrics"]["application_exclusivity"],
+        serde_json::Value::Null
+    );
+    assert_eq!(json["nodes"].as_u64().is_some(), true);
+}
+
+#[test]
+fn report_is_one_escaped_file_that_repeats_and_is_not_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    ring(dir.path());
+    stdout(&numaloc(
+        dir.path(),
+        &["report", "ring.numaloc", "-o", "a.html"],
+    ));
+    stdout(&numaloc(
+        dir.path(),
+        &["report", "ring.numaloc", "-o", "b.html"],
+    ));
+    let page = std::fs::read_to_string(dir.path().join("a.html")).unwrap();
+    assert_eq!(
+        page,
+        std::fs::read_to_string(dir.path().join("b.html")).unwrap()
+    );
+    assert!(!page.contains("<script>alert") && page.contains("&lt;script&gt;alert"));
+    assert!(page.contains("2001-09-09") && !page.contains("http://localhost"));
+    let again = numaloc(dir.path(), &["report", "ring.numaloc", "-o", "a.html"]);
+    let error = String::from_utf8_lossy(&again.stderr);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(
+        error.contains("exists already") && error.contains("--force"),
+        "{error}"
+    );
+    let figures = stdout(&numaloc(
+        dir.path(),
+        &["report", "ring.numaloc", "--svg", "figures"],
+    ));
+    assert!(figures.contains("timeline.svg"));
+    let markdown = stdout(&numaloc(dir.path(), &["report", "ring.numaloc", "--md"]));
+    assert!(markdown.contains("| heterogeneity"), "{markdown}");
+}
+
+#[test]
+fn a_matrix_survives_export_and_import() {
+    let dir = tempfile::tempdir().unwrap();
+    ring(dir.path());
+    for (format, file) in [
+        ("csv", "m.csv"),
+        ("npy", "m.npy"),
+        ("mtx", "m.mtx"),
+        ("edges", "m.edges"),
+    ] {
+        let back = format!("{format}.numaloc");
+        stdout(&numaloc(
+            dir.path(),
+            &["export", "ring.numaloc", "-o", file],
+        ));
+        stdout(&numaloc(dir.path(), &["import", file, "-o", &back]));
+        let csv = stdout(&numaloc(dir.path(), &["show", &back, "--matrix", "csv"]));
+        assert_eq!(
+            csv, "0,100,0,0\n0,0,100,0\n0,0,0,100\n100,0,0,0\n",
+            "{format}"
+        );
+    }
+    // EagerMap: without direction, last thread first.
+    stdout(&numaloc(
+        dir.path(),
+        &[
+            "export",
+            "ring.numaloc",
+            "--format",
+            "eagermap",
+            "-o",
+            "e.csv",
+        ],
+    ));
+    let text = std::fs::read_to_string(dir.path().join("e.csv")).unwrap();
+    assert_eq!(text, "100,0,100,0\n0,100,0,100\n100,0,100,0\n0,100,0,100\n");
+    stdout(&numaloc(
+        dir.path(),
+        &["import", "e.csv", "--format", "eagermap", "-o", "e.numaloc"],
+    ));
+    let csv = stdout(&numaloc(
+        dir.path(),
+        &["show", "e.numaloc", "--matrix", "csv"],
+    ));
+    assert_eq!(csv, "0,100,0,100\n100,0,100,0\n0,100,0,100\n100,0,100,0\n");
+    // A plan can be made of it.
+    stdout(&numaloc(
+        dir.path(),
+        &["plan", "e.numaloc", "--machine", "numa:2 core:2 pu:1"],
+    ));
+}
+
+#[test]
+fn pages_come_in_and_go_out_in_the_columns_of_numalize() {
+    let dir = tempfile::tempdir().unwrap();
+    let pages = "page.address,alloc.thread,alloc.location,firsttouch.thread,firsttouch.location,structure.name,T0,T1\n\
+                 10,,,0,,grid,1,0\n11,,,0,,grid,1,8\n";
+    std::fs::write(dir.path().join("p.csv"), pages).unwrap();
+    std::fs::write(dir.path().join("m.csv"), "0,1\n1,0\n").unwrap();
+    stdout(&numaloc(
+        dir.path(),
+        &["import", "m.csv", "--pages", "p.csv", "-o", "p.numaloc"],
+    ));
+    stdout(&numaloc(
+        dir.path(),
+        &["export", "p.numaloc", "--pages", "-o", "q.csv"],
+    ));
+    assert_eq!(
+        std::fs::read_to_string(dir.path().join("q.csv")).unwrap(),
+        pages
+    );
+    let json = stdout(&numaloc(
+        dir.path(),
+        &["show", "p.numaloc", "--nodes", "2", "--json"],
+    ));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    // Page 10: all from T0. Page 11: 8 of 9 from T1. E_app = (1 + 8) / 10; first touch: (1 + 1) / 10.
+    assert_eq!(json["metrics"]["application_exclusivity"], 0.9);
+    assert_eq!(json["metrics"]["first_touch_local_share"], 0.2);
+}
+
+#[test]
+fn diff_of_a_run_with_itself_is_one() {
+    let dir = tempfile::tempdir().unwrap();
+    ring(dir.path());
+    let args = ["diff", "ring.numaloc", "ring.numaloc", "--json"];
+    let json: serde_json::Value =
+        serde_json::from_str(&stdout(&numaloc(dir.path(), &args))).unwrap();
+    assert!((json["matrix_correlation"].as_f64().unwrap() - 1.0).abs() < 1e-12);
+    assert_eq!(json["metrics_a"], json["metrics_b"]);
+    let text = stdout(&numaloc(dir.path(), &args[..3]));
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+}
+
+#[test]
+fn bad_input_is_one_clear_line() {
+    let dir = tempfile::tempdir().unwrap();
+    ring(dir.path());
+    std::fs::create_dir(dir.path().join("empty.numaloc")).unwrap();
+    std::fs::write(dir.path().join("bad.csv"), "0,1\n-1,0\n").unwrap();
+    for (args, status, words) in [
+        (&["show", "missing.numaloc"][..], 1, "missing.numaloc"),
+        (&["show", "empty.numaloc"], 1, "meta.json"),
+        (
+            &["show", "ring.numaloc", "--layer", "write_red"],
+            2,
+            "--layer write_read",
+        ),
+        (
+            &["show", "ring.numaloc", "--layer", "message"],
+            2,
+            "write_read",
+        ),
+        (
+            &["show", "ring.numaloc", "--matrix", "csv", "--cluster", "99"],
+            2,
+            "cluster 99",
+        ),
+        (
+            &["report", "ring.numaloc", "missing.json"],
+            1,
+            "missing.json",
+        ),
+        (&["import", "bad.csv", "-o", "x.numaloc"], 1, "line 2"),
+        (
+            &["import", "bad.csv", "-o", "x.numaloc", "--format", "xml"],
+            2,
+            "eagermap",
+        ),
+        (&["export", "ring.numaloc", "-o", "bad.csv"], 1, "--force"),
+    ] {
+        let output = numaloc(dir.path(), args);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {error}");
+        assert!(error.contains(words), "{args:?}: {error}");
+        assert_eq!(error.matches("error:").count(), 1, "{error}");
+    }
+    assert!(!dir.path().join("x.numaloc").exists());
+}

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Opens a report in headless Chromium: no console message, figures drawn, nothing fetched.
+
+usage: browser.py REPORT.html [SCREENSHOT.png]
+"""
+
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+
+WIDTH, HEIGHT = 1280, 1500
+
+
+def chromium(profile, *flags):
+    """Runs Chromium on the page; returns (stdout, what the console and the network log said)."""
+    result = subprocess.run(
+        ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync",
+         "--disable-extensions", "--hide-scrollbars", "--enable-logging=stderr", "--v=0",
+         f"--user-data-dir={profile}", f"--window-size={WIDTH},{HEIGHT}", "--virtual-time-budget=4000", *flags],
+        capture_output=True, text=True, timeout=100, check=False)
+    console = [line for line in result.stderr.splitlines() if "CONSOLE" in line]
+    return result.stdout, console
+
+
+def pixels(path):
+    """Rows of (r, g, b) of an 8-bit PNG that is not interlaced."""
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n", "not a PNG"
+    at, packed = 8, b""
+    while at < len(data):
+        size, kind = struct.unpack(">I4s", data[at:at + 8])
+        body = data[at + 8:at + 8 + size]
+        if kind == b"IHDR":
+            width, height, depth, colour, _, _, interlace = struct.unpack(">IIBBBBB", body)
+            assert depth == 8 and colour in (2, 6) and interlace == 0
+            bpp = 3 if colour == 2 else 4
+        elif kind == b"IDAT":
+            packed += body
+        at += 12 + size
+    raw, stride = zlib.decompress(packed), width * bpp
+    last, rows = bytearray(stride), []
+    for y in range(height):
+        start = y * (stride + 1)
+        how, line = raw[start], bytearray(raw[start + 1:start + 1 + stride])
+        for x in range(stride):
+            left = line[x - bpp] if x >= bpp else 0
+            up = last[x]
+            corner = last[x - bpp] if x >= bpp else 0
+            if how == 1:
+                add = left
+            elif how == 2:
+                add = up
+            elif how == 3:
+                add = (left + up) // 2
+            elif how == 4:
+                p = left + up - corner
+                add = min((abs(p - left), 0, left), (abs(p - up), 1, up), (abs(p - corner), 2, corner))[2]
+            else:
+                add = 0
+            line[x] = (line[x] + add) & 255
+        rows.append([tuple(line[x:x + 3]) for x in range(0, stride, bpp)])
+        last = line
+    return rows
+
+
+def main():
+    page = Path(sys.argv[1]).resolve()
+    text = page.read_text(encoding="utf-8")
+    assert len(text) < 5_000_000, f"the report has {len(text)} characters"
+    for needle in ('src="http', "src='http", 'href="http', "url(http", "@import"):
+        assert needle not in text, f"the report refers to the network: {needle}"
+    assert "default-src 'none'" in text
+
+    with tempfile.TemporaryDirectory() as folder:
+        dom, console = chromium(folder + "/dom", "--dump-dom", page.as_uri())
+        assert not console, "console messages:\n" + "\n".join(console)
+        # The script ran to its end: it filled the choices and the scale.
+        views = re.search(r'<select id="view"[^>]*>(.*?)</select>', dom, re.S).group(1).count("<option")
+        high = re.search(r'<span id="high">([^<]+) events</span>', dom)
+        assert views >= 2, f"{views} views to choose from"
+        assert high, "the scale has no upper end: the matrix was not drawn"
+        figures = re.findall(r'<figure class="card[^"]*" id="([^"]+)"', dom)
+        for name in ("timeline", "exclusivity", "pages-per-node", "accesses-per-node"):
+            assert name in figures, f"figure {name} is missing"
+
+        shot = Path(sys.argv[2] if len(sys.argv) > 2 else folder + "/shot.png").resolve()
+        _, console = chromium(folder + "/shot", f"--screenshot={shot}", page.as_uri())
+        assert not console, "console messages:\n" + "\n".join(console)
+        rows = pixels(shot)
+        # The darkest and the lightest end of the matrix's scale are both on the screen, in area.
+        seen = {}
+        for row in rows[::2]:
+            for pixel in row[::2]:
+                seen[pixel] = seen.get(pixel, 0) + 1
+        near = lambda colour: sum(
+            count for pixel, count in seen.items() if max(abs(a - b) for a, b in zip(pixel, colour)) <= 3)
+        assert near((27, 42, 90)) > 200, "no full cell of the matrix is drawn"
+        assert near((246, 246, 243)) > 200, "no empty cell of the matrix is drawn"
+    print(f"browser: {len(figures)} figures, {views} views, no console message, {len(text)} characters")
+    print("1 passed, 0 failed")
+
+
+if __name__ == "__main__":
+    main()
