@@ -1,3 +1,15 @@
 .PHONY: bench-kmeans
 bench-kmeans: ## how long the optimal clustering of 10^6 timestamps takes
 	@$(CARGO) run -q --release -p numaloc-analysis --example kmeans-speed
+
+# A report opened in a real browser: no console message, figures drawn.
+.PHONY: test-ci-report-browser
+test-ci-report-browser:
+	@rm -rf target/report-test && mkdir -p target/report-test
+	@$(CARGO) run -q -p numaloc-report --example generate-profile -- target/report-test/made-up.numaloc
+	@target/debug/numaloc plan target/report-test/made-up.numaloc --machine numa4x4 --threads deloc --pages locality \
+	    -o target/report-test/deloc.json --quiet >/dev/null
+	@target/debug/numaloc report target/report-test/made-up.numaloc target/report-test/deloc.json \
+	    -o target/report-test/report.html --quiet
+	@python3 tests/report/browser.py target/report-test/report.html
+TEST_EXTRA += test-ci-report-browser

@@ -173,6 +173,10 @@ impl Grouped {
     }
 }
 
+fn is_message(layer: Layer) -> bool {
+    matches!(layer, Layer::Message | Layer::Collective)
+}
+
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent == 0.0 || percent >= 9.95 {
@@ -212,7 +216,7 @@ fn thread_mapping(evidence: &Evidence<'_>, grouped: &Grouped) -> Verdict {
         percent(grouped.arbitrary)
     );
     // Messages are all the communication there is: their share of the memory accesses says nothing.
-    let ratio = if c.layer == Layer::Message {
+    let ratio = if is_message(c.layer) {
         Some(1.0)
     } else {
         c.ratio
@@ -266,7 +270,7 @@ fn congestion_aware(evidence: &Evidence<'_>, grouped: &Grouped) -> Verdict {
         grouped.imbalance
     );
     match c.ratio {
-        Some(ratio) if ratio < RATIO_NEGLIGIBLE && c.layer != Layer::Message => verdict(
+        Some(ratio) if ratio < RATIO_NEGLIGIBLE && !is_message(c.layer) => verdict(
             Likelihood::Unlikely,
             format!(
                 "communication is {} of all bytes accessed: it congests nothing",

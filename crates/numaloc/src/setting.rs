@@ -16,7 +16,7 @@ const ASSUMED_NODES: usize = 4;
 /// Options that say what a profile is looked at with.
 #[derive(clap::Args, Clone, Debug)]
 pub struct SettingArgs {
-    /// What counts as communication: write_read, shared_line, last_two, message or collective
+    /// What counts as communication: write_read, shared_line, last_two, sampled_line, message, collective
     /// [default: the profile's own, write_read first]
     #[arg(long, value_name = "LAYER")]
     pub layer: Option<String>,

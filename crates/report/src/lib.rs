@@ -12,6 +12,7 @@
 //! | [`text`] | the terminal page of `numaloc show` |
 //! | [`heatmap`] | a matrix in characters |
 //! | [`figures`] | SVG drawings |
+//! | [`markdown`] | verdict and metrics for pasting |
 //! | [`plan`] | a plan as the report shows it |
 //! | [`html`] | the self-contained page |
 
@@ -20,6 +21,7 @@
 pub mod figures;
 pub mod heatmap;
 pub mod html;
+pub mod markdown;
 pub mod metrics;
 pub mod number;
 pub mod plan;

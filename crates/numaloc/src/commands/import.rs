@@ -7,15 +7,17 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use numaloc_formats::matrix::MatrixFormat;
 use numaloc_model::Profile;
 use serde_json::json;
 
 use crate::error::CliError;
 use crate::ui::Ui;
 
+mod matrix;
 mod perf;
 
-/// Make a profile from what another tool recorded: perf.data of `perf mem`, `perf c2c`, `perf record -d`
+/// Make a profile from what another tool recorded: perf.data, or a communication matrix with pages
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,7 +27,11 @@ Examples:
   numaloc show app.numaloc --layer sampled_line
 
   perf record -d -c 1 -e page-faults -- ./app      (any machine: who touches which page first)
-  numaloc import perf.data -o touch.numaloc")]
+  numaloc import perf.data -o touch.numaloc
+
+  numaloc import app.full.6.comm.csv --format eagermap -o app.numaloc     (numalize, EagerMap)
+  numaloc import app.full.6.comm.csv --format eagermap --pages app.full.page.csv -o app.numaloc
+  numaloc import matrix.npy -o app.numaloc")]
 pub struct Args {
     /// File to import
     #[arg(value_name = "FILE")]
@@ -41,6 +47,8 @@ pub struct Args {
     format: Option<Format>,
     #[command(flatten)]
     perf: perf::PerfArgs,
+    #[command(flatten)]
+    matrix: matrix::MatrixArgs,
 }
 
 /// A foreign format.
@@ -48,10 +56,21 @@ pub struct Args {
 enum Format {
     /// perf.data of Linux perf
     Perf,
+    /// Matrix: n lines of n numbers, thread 0 first
+    Csv,
+    /// Matrix: CSV with the last thread first, as numalize writes and EagerMap reads it
+    #[value(alias = "numalize")]
+    Eagermap,
+    /// Matrix: NumPy array
+    Npy,
+    /// Matrix: MatrixMarket
+    Mtx,
+    /// Matrix: `src dst [amount]` lines
+    Edges,
 }
 
 impl Format {
-    /// The format of a file, by its first bytes.
+    /// The format of a file, by its first bytes; of a matrix as text, by its name's ending.
     fn of(file: &Path) -> Result<Self, CliError> {
         let mut start = Vec::new();
         File::open(file)
@@ -59,12 +78,18 @@ impl Format {
             .map_err(|error| CliError::tool(format!("cannot read {}: {error}", file.display())))?;
         match start.as_slice() {
             b"PERFILE2" | b"2ELIFREP" => Ok(Self::Perf),
+            _ if start.starts_with(b"\x93NUMPY") => Ok(Self::Npy),
+            _ if start.starts_with(b"%%Matrix") => Ok(Self::Mtx),
+            _ if matches_ending(file, &["edges", "edgelist", "el"]) => Ok(Self::Edges),
+            _ if matches_ending(file, &["csv"]) => Ok(Self::Csv),
             _ => Err(CliError::tool(format!(
                 "cannot import {}: no format known here begins with {}",
                 file.display(),
                 start.escape_ascii()
             ))
-            .expected("perf.data, which begins with PERFILE2")),
+            .expected(
+                "perf.data, which begins with PERFILE2, or a matrix: .csv, .npy, .mtx, .edges",
+            )),
         }
     }
 }
@@ -78,6 +103,11 @@ impl Args {
         };
         let profile = match format {
             Format::Perf => self.perf.import(&self.file)?,
+            Format::Csv => self.matrix(MatrixFormat::Csv, false, ui)?,
+            Format::Eagermap => self.matrix(MatrixFormat::Csv, true, ui)?,
+            Format::Npy => self.matrix(MatrixFormat::Npy, false, ui)?,
+            Format::Mtx => self.matrix(MatrixFormat::MatrixMarket, false, ui)?,
+            Format::Edges => self.matrix(MatrixFormat::Edges, false, ui)?,
         };
         numaloc_formats::profile::write(&profile, &self.output, self.force)?;
         for note in &profile.meta.notes {
@@ -102,6 +132,18 @@ impl Args {
         );
         Ok(0)
     }
+}
+
+impl Args {
+    fn matrix(&self, format: MatrixFormat, reversed: bool, ui: &Ui) -> Result<Profile, CliError> {
+        self.matrix
+            .import(&self.file, format, reversed, self.perf.page_size, ui)
+    }
+}
+
+fn matches_ending(file: &Path, endings: &[&str]) -> bool {
+    let ending = file.extension().map(|e| e.to_ascii_lowercase());
+    ending.is_some_and(|e| endings.iter().any(|known| e == *known))
 }
 
 fn summary(profile: &Profile, output: &Path) -> String {

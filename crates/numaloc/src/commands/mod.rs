@@ -5,9 +5,9 @@ use clap::Subcommand;
 use crate::error::CliError;
 use crate::ui::Ui;
 
-mod import;
 mod diff;
 mod export;
+mod import;
 mod lab;
 mod machines;
 mod map;
@@ -39,9 +39,9 @@ macro_rules! commands {
 }
 
 commands! {
-    Import => import,
     Diff => diff,
     Export => export,
+    Import => import,
     Lab => lab,
     Machines => machines,
     Map => map,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use numaloc_formats::{plan, write_file};
 use numaloc_report::figures::Paint;
 use numaloc_report::html::{self, Report};
+use numaloc_report::markdown;
 use numaloc_report::plan::view;
 use serde_json::json;
 
@@ -37,6 +38,9 @@ pub struct Args {
     /// Write every figure as an SVG file into this folder instead of a report
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output"])]
     svg: Option<PathBuf>,
+    /// Print verdict and metrics as Markdown instead of writing a report
+    #[arg(long, conflicts_with_all = ["output", "svg"])]
+    md: bool,
     #[command(flatten)]
     setting: SettingArgs,
 }
@@ -48,7 +52,7 @@ impl Args {
             .output
             .clone()
             .unwrap_or_else(|| PathBuf::from(base_name(&self.profile)).with_extension("html"));
-        if self.svg.is_none() && !self.force && output.symlink_metadata().is_ok() {
+        if self.svg.is_none() && !self.md && !self.force && output.symlink_metadata().is_ok() {
             return Err(CliError::tool(format!(
                 "cannot write {}: it exists already",
                 output.display()
@@ -99,6 +103,11 @@ impl Args {
             title: &title,
             written: &written(),
         };
+        if self.md {
+            let text = markdown::page(&title, &profile, &found, &resolved.assumed, &views);
+            ui.result(|| text.clone(), || json!({"version": 1, "markdown": text}));
+            return Ok(0);
+        }
         if let Some(folder) = &self.svg {
             return self.figures(&report, folder, ui);
         }

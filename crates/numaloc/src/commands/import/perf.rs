@@ -19,7 +19,7 @@ pub struct PerfArgs {
     process: Option<String>,
     /// Bytes per page of the page tables
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = power_of_two)]
-    page_size: u64,
+    pub page_size: u64,
     /// Bytes per line of the communication matrix; 4K finds threads that share pages
     #[arg(long, value_name = "SIZE", default_value = "64", value_parser = power_of_two)]
     line_size: u64,

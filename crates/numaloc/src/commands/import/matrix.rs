@@ -1,0 +1,156 @@
+//! A foreign communication matrix, with or without a page table.
+
+use std::path::{Path, PathBuf};
+
+use numaloc_formats::matrix::{MatrixFormat, looks_reversed, read_matrix};
+use numaloc_formats::numalize_pages;
+use numaloc_model::pages::PageUsage;
+use numaloc_model::profile::{Clock, CommRow, Meta, Profile, Slice, Thread};
+use numaloc_model::{CommMatrix, Layer, SliceIdx, ThreadIdx};
+
+use crate::error::CliError;
+use crate::ui::Ui;
+
+/// Options of matrix formats.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Matrix formats")]
+pub struct MatrixArgs {
+    /// Layer the amounts are [default: last_two if symmetric, write_read if not]
+    #[arg(long, value_name = "LAYER", value_parser = crate::commands::layer)]
+    layer: Option<Layer>,
+    /// Page table in numalize's columns
+    #[arg(long, value_name = "FILE")]
+    pages: Option<PathBuf>,
+}
+
+impl MatrixArgs {
+    /// Reads matrix and page table.
+    pub fn import(
+        &self,
+        file: &Path,
+        format: MatrixFormat,
+        reversed: bool,
+        page_size: u64,
+        ui: &Ui,
+    ) -> Result<Profile, CliError> {
+        let matrix = read_matrix(file, format, reversed)?;
+        if format == MatrixFormat::Csv && !reversed && looks_reversed(&matrix) {
+            ui.remark(format!(
+                "{} looks as if its rows ran from the last thread to the first; if it comes from numalize, \
+                 use --format eagermap",
+                file.display()
+            ));
+        }
+        // A matrix says nothing of time: one slice.
+        let mut notes = vec![format!("imported from {}", file.display())];
+        let table = self
+            .pages
+            .as_ref()
+            .map(|path| numalize_pages::read(path, page_size))
+            .transpose()?;
+        if let Some(path) = &self.pages {
+            notes.push(format!(
+                "pages imported from {}; reads and writes are not told apart",
+                path.display()
+            ));
+        }
+        Ok(build(&matrix, self.layer, table, page_size, notes))
+    }
+}
+
+/// A factor that makes every cell a whole number, or near enough: 1 if they are.
+fn whole_factor(matrix: &CommMatrix) -> f64 {
+    if matrix.cells().all(|(_, _, v)| v.fract() == 0.0) {
+        return 1.0;
+    }
+    // Nine digits of the largest cell survive.
+    10f64.powf((1e9 / matrix.max()).log10().floor()).max(1.0)
+}
+
+fn build(
+    matrix: &CommMatrix,
+    layer: Option<Layer>,
+    table: Option<numalize_pages::PageTable>,
+    page_size: u64,
+    mut notes: Vec<String>,
+) -> Profile {
+    let threads = matrix
+        .threads()
+        .max(table.as_ref().map_or(0, |t| t.threads));
+    let layer = layer.unwrap_or(if matrix.is_symmetric() {
+        Layer::LastTwo
+    } else {
+        Layer::WriteRead
+    });
+    let factor = whole_factor(matrix);
+    if factor != 1.0 {
+        notes.push(format!(
+            "amounts were multiplied by {factor:e} to make them whole numbers"
+        ));
+    }
+    let both = if layer.is_directed() || matrix.is_symmetric() {
+        matrix.clone()
+    } else {
+        notes.push("the matrix was made symmetric: its layer has no direction".to_owned());
+        matrix.symmetrised()
+    };
+    let communication = both
+        .cells()
+        .map(|(src, dst, amount)| CommRow {
+            slice: SliceIdx(0),
+            src: ThreadIdx::from_index(src),
+            dst: ThreadIdx::from_index(dst),
+            layer,
+            events: (amount * factor).round() as u64,
+            bytes: 0,
+        })
+        .filter(|row| row.events > 0)
+        .collect();
+    let (pages, objects) = table.map_or_else(
+        || (PageUsage::new(page_size), Vec::new()),
+        |table| (table.pages, table.objects),
+    );
+    let mut accesses = vec![0u64; threads];
+    for page in pages.pages() {
+        for access in pages.accesses(page) {
+            accesses[access.thread.index()] += access.total();
+        }
+    }
+    Profile {
+        meta: Meta {
+            command: vec!["(imported)".to_owned()],
+            frontend: "import".to_owned(),
+            clock: Clock::Virtual,
+            line_size: 64,
+            complete: true,
+            notes,
+            sampled: 1.0,
+        },
+        threads: accesses
+            .iter()
+            .enumerate()
+            .map(|(at, &accesses)| Thread {
+                path: if at == 0 {
+                    "0".to_owned()
+                } else {
+                    format!("0.{at}")
+                },
+                label: None,
+                pid: 0,
+                tid: 0,
+                rank: None,
+                start: 0,
+                end: 1,
+                accesses,
+                read_bytes: 0,
+                write_bytes: 0,
+                dram_bytes: None,
+            })
+            .collect(),
+        slices: vec![Slice { start: 0, end: 1 }],
+        communication,
+        pages,
+        page_slices: Vec::new(),
+        objects,
+    }
+}

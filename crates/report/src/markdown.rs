@@ -1,0 +1,82 @@
+//! Verdict and metrics as Markdown, for pasting into an issue or a message.
+
+use numaloc_analysis::Characterisation;
+use numaloc_model::profile::Profile;
+
+use crate::metrics;
+use crate::number;
+use crate::plan::PlanView;
+
+/// The page as Markdown.
+#[must_use]
+pub fn page(
+    title: &str,
+    profile: &Profile,
+    c: &Characterisation,
+    assumed: &str,
+    plans: &[PlanView],
+) -> String {
+    let mut out = format!(
+        "# {}\n\n`{}`\n\n",
+        cell(title),
+        cell(&profile.meta.command.join(" "))
+    );
+    out += &format!(
+        "{} threads, {} slices ({} clock), recorded with {}{}. Pages: {}.\n\n",
+        profile.threads.len(),
+        number::count(profile.slices.len() as f64),
+        profile.meta.clock.name(),
+        cell(&profile.meta.frontend),
+        if profile.meta.complete {
+            ""
+        } else {
+            ", **cut short**"
+        },
+        cell(assumed)
+    );
+    out += "| measure | verdict | why |\n|---|---|---|\n";
+    for v in &c.verdicts {
+        out += &format!(
+            "| {} | **{}** | {} |\n",
+            v.measure.words(),
+            v.likelihood.words(),
+            cell(&v.reason)
+        );
+    }
+    for section in metrics::sections(c) {
+        out += &format!(
+            "\n| {} | value | meaning | source |\n|---|---|---|---|\n",
+            section.title
+        );
+        for m in &section.metrics {
+            out += &format!(
+                "| {} {} | {} | {} | {} |\n",
+                m.name.trim(),
+                m.symbol,
+                m.shown(),
+                cell(m.meaning),
+                m.source
+            );
+        }
+    }
+    if !plans.is_empty() {
+        out += "\n| plan | policies | remote communication | local page accesses |\n|---|---|---|---|\n";
+        for plan in plans {
+            out += &format!(
+                "| {} | {} | {} | {} |\n",
+                cell(&plan.name),
+                cell(&plan.policies),
+                number::percent(plan.remote_share),
+                plan.pages
+                    .local_share
+                    .map_or_else(|| "-".to_owned(), number::percent)
+            );
+        }
+    }
+    out
+}
+
+/// Text that stays in its cell.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace(['\n', '\r'], " ")
+}
