@@ -4,6 +4,7 @@
 //! (see [`insn_bytes`]).
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 pub type PluginId = u64;
 pub type MemInfo = u32;
@@ -81,17 +82,21 @@ pub unsafe fn insn_bytes(insn: *const Insn, version: c_int) -> ([u8; 16], usize)
     (bytes, size)
 }
 
+/// Answers of [`access_kind`] by the low 18 bits of `info`, on which they depend; 0 where not asked yet.
+static KINDS: [AtomicU8; 1 << 18] = [const { AtomicU8::new(0) }; 1 << 18];
+
+/// What [`access_kind`] answered before for the same `info`, 0 if it was not asked.
+#[inline(always)]
+pub fn known_kind(info: MemInfo) -> u8 {
+    KINDS[info as usize & 0x3ffff].load(Relaxed)
+}
+
 /// What `info` says of an access: its size in bytes, [`STORE`] set for a store.
 ///
 /// Registering one callback for loads and another for stores would be faster, but QEMU 7.2 mixes the two up (its filter takes a
 /// load for a store and a store for both).
-#[inline(always)]
 pub fn access_kind(info: MemInfo) -> u8 {
-    use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-    // QEMU's answers depend on the low 18 bits alone and are calls through two libraries: ask once for each value.
-    static KNOWN: [AtomicU8; 1 << 18] = [const { AtomicU8::new(0) }; 1 << 18];
-    let known = &KNOWN[info as usize & 0x3ffff];
-    match known.load(Relaxed) {
+    match known_kind(info) {
         0 => {
             // SAFETY: pure functions of the number QEMU handed us.
             let (shift, store) = unsafe {
@@ -101,7 +106,7 @@ pub fn access_kind(info: MemInfo) -> u8 {
                 )
             };
             let kind = 1u8 << shift.min(6) | if store { STORE } else { 0 };
-            known.store(kind, Relaxed);
+            KINDS[info as usize & 0x3ffff].store(kind, Relaxed);
             kind
         }
         kind => kind,

@@ -26,6 +26,44 @@ pub fn is_atomic(bytes: &[u8]) -> bool {
     matches!(opcode, 0x86 | 0x87) && rest.next().is_some_and(|modrm| modrm < 0xc0)
 }
 
+/// Whether these instruction bytes are an SSE or AVX operation on registers alone.
+///
+/// QEMU runs most of these as helper calls, and around a helper that might touch memory it sets up the memory callback:
+/// leaving the callback off where there is no memory operand makes floating-point code much cheaper. Says no when in doubt.
+pub fn is_register_vector(bytes: &[u8]) -> bool {
+    let mut at = 0;
+    let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
+    while matches!(byte(at), 0x66 | 0xf2 | 0xf3) {
+        at += 1;
+    }
+    // Which opcode map, and where the opcode is.
+    let (map, opcode_at) = match byte(at) {
+        0xc5 => (1, at + 2),
+        0xc4 => (byte(at + 1) & 0x1f, at + 3),
+        first => {
+            if (0x40..0x50).contains(&first) {
+                at += 1;
+            }
+            match (byte(at), byte(at + 1)) {
+                (0x0f, 0x38) => (2, at + 2),
+                (0x0f, 0x3a) => (3, at + 2),
+                (0x0f, _) => (1, at + 1),
+                _ => return false,
+            }
+        }
+    };
+    let has_operands = match map {
+        1 => {
+            // 0xf7 (maskmov) stores through a register.
+            matches!(byte(opcode_at),
+                0x10..=0x17 | 0x28..=0x2f | 0x50..=0x76 | 0x7c..=0x7f | 0xc2 | 0xc4..=0xc6 | 0xd0..=0xf6 | 0xf8..=0xfe)
+        }
+        2 | 3 => true,
+        _ => false,
+    };
+    has_operands && byte(opcode_at + 1) >= 0xc0
+}
+
 /// Executable ranges seen so far and whether each belongs to a run-time library.
 static RANGES: Mutex<Vec<(u64, u64, bool)>> = Mutex::new(Vec::new());
 

@@ -139,6 +139,28 @@ unsafe extern "C" fn on_access<const RUNTIME: bool>(
     address: u64,
     _: *mut c_void,
 ) {
+    let Some(slot) = THREADS.get(vcpu as usize) else {
+        return;
+    };
+    let known = slot.load(Ordering::Relaxed);
+    let kind = api::known_kind(info);
+    if known.is_null() || kind == 0 {
+        return first_access::<RUNTIME>(vcpu, info, address);
+    }
+    // SAFETY: as in `thread`.
+    let tracer = unsafe { &mut (*known).tracer };
+    let size = u32::from(kind & !api::STORE);
+    if kind & api::STORE == 0 {
+        tracer.access::<false, RUNTIME>(address, size);
+    } else {
+        tracer.access::<true, RUNTIME>(address, size);
+    }
+}
+
+/// The first access of a thread, or of a kind.
+#[cold]
+#[inline(never)]
+fn first_access<const RUNTIME: bool>(vcpu: c_uint, info: MemInfo, address: u64) {
     if let Some(thread) = thread(vcpu) {
         let kind = api::access_kind(info);
         let size = u32::from(kind & !api::STORE);
@@ -187,6 +209,9 @@ unsafe extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
         }
         // SAFETY: as above.
         let (bytes, size) = unsafe { api::insn_bytes(insn, version) };
+        if code::is_register_vector(&bytes[..size]) {
+            continue;
+        }
         let callback: api::MemCallback =
             match (code::is_atomic(&bytes[..size]), code::is_runtime(address)) {
                 (false, false) => on_access::<false>,

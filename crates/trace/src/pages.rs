@@ -54,6 +54,18 @@ impl PageCounters {
         before
     }
 
+    /// The counter of `page`, if its block is one of those used last.
+    #[inline(always)]
+    pub fn known(&mut self, page: u64) -> Option<&mut u64> {
+        let number = page >> BLOCK_SHIFT;
+        let (known, block) = self.recent[(number as usize) % RECENT];
+        if known != number {
+            return None;
+        }
+        // SAFETY: as in `add`.
+        Some(unsafe { &mut (*block)[page as usize & (BLOCK - 1)] })
+    }
+
     #[cold]
     #[inline(never)]
     fn find(&mut self, number: u64) {

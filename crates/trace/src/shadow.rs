@@ -56,6 +56,13 @@ impl Shadow {
         })
     }
 
+    /// log2 of the bytes that share a word.
+    #[inline(always)]
+    #[must_use]
+    pub fn shift(&self) -> u32 {
+        self.shift
+    }
+
     /// The word of the line or page that holds `address`.
     #[inline(always)]
     #[must_use]

@@ -21,6 +21,7 @@ use crate::engine::{Engine, Newborn};
 use crate::journal::{Journal, Record};
 use crate::line;
 use crate::pages::{self, PAGE_SHIFT, PageCounters};
+use crate::shadow::Shadow;
 
 /// Most accesses between two looks at the clock: keeps page counters and wall slices honest.
 const LONGEST_TURN: u64 = 1 << 31;
@@ -28,6 +29,7 @@ const LONGEST_TURN: u64 = 1 << 31;
 const WALL_TURN: u64 = 4096;
 
 /// One traced thread. Used by that thread alone.
+#[repr(C)]
 pub struct ThreadTracer {
     /// Accesses left until [`ThreadTracer::turn`].
     left: u64,
@@ -35,11 +37,11 @@ pub struct ThreadTracer {
     owned: u64,
     /// This thread's bit in a line's word, 0 when it has none.
     bit: u64,
-    line_shift: u32,
+    lines: Shadow,
     read_bytes: u64,
     write_bytes: u64,
-    engine: &'static Engine,
     counters: PageCounters,
+    engine: &'static Engine,
     // Everything below is cold.
     number: u32,
     path: String,
@@ -82,7 +84,7 @@ impl ThreadTracer {
             left: 0,
             owned: line::owned(writer, bit),
             bit,
-            line_shift: engine.config.line_shift,
+            lines: engine.lines,
             read_bytes: 0,
             write_bytes: 0,
             engine,
@@ -139,6 +141,36 @@ impl ThreadTracer {
     /// but are no communication of the program.
     #[inline(always)]
     pub fn access<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+        // Everything ordinary is decided before anything is changed, so that the rest is one tail call.
+        let word = self.lines.word(address).load(Relaxed);
+        let ours = if WRITE {
+            word == self.owned
+        } else {
+            word & self.bit != 0 || word == 0
+        };
+        let last = address + u64::from(size) - 1;
+        let one_line = (last ^ address) >> self.lines.shift() == 0;
+        if ours
+            && one_line
+            && self.left > 1
+            && let Some(counter) = self.counters.known(address >> PAGE_SHIFT)
+            && *counter != 0
+        {
+            *counter += if WRITE { pages::WRITE } else { pages::READ };
+            self.left -= 1;
+            if WRITE {
+                self.write_bytes += u64::from(size);
+            } else {
+                self.read_bytes += u64::from(size);
+            }
+            return;
+        }
+        self.unusual::<WRITE, RUNTIME>(address, size);
+    }
+
+    /// An access that ends a turn, touches a page for the first time in a while, crosses lines, or finds a line in other hands.
+    #[inline(never)]
+    fn unusual<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         self.left -= 1;
         if self.left == 0 {
             self.end_turn();
@@ -155,14 +187,14 @@ impl ThreadTracer {
         }
         self.line::<WRITE, RUNTIME>(address, size);
         let last = address + u64::from(size) - 1;
-        if (last ^ address) >> self.line_shift != 0 {
+        if (last ^ address) >> self.lines.shift() != 0 {
             self.line::<WRITE, RUNTIME>(last, size);
         }
     }
 
     #[inline(always)]
     fn line<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
-        let word = self.engine.lines.word(address).load(Relaxed);
+        let word = self.lines.word(address).load(Relaxed);
         if WRITE {
             if word != self.owned {
                 self.write_line::<RUNTIME>(address, word);
@@ -186,7 +218,7 @@ impl ThreadTracer {
         }
         if word & (line::SYNC | line::EXTENDED) == 0 {
             // A flag that another thread sets at this very moment may be lost; the next use of the line sets it again.
-            self.engine.lines.word(address).store(self.owned, Relaxed);
+            self.lines.word(address).store(self.owned, Relaxed);
             return;
         }
         if word & line::EXTENDED != 0 {
@@ -199,7 +231,7 @@ impl ThreadTracer {
             self.owned
         };
         if word != new {
-            self.engine.lines.word(address).store(new, Relaxed);
+            self.lines.word(address).store(new, Relaxed);
         }
     }
 
@@ -213,7 +245,7 @@ impl ThreadTracer {
         if RUNTIME || line::writer(word) == 0 || line::writer(word) == me {
             return;
         }
-        let entry = self.engine.lines.word(address);
+        let entry = self.lines.word(address);
         loop {
             let writer = line::writer(word);
             if writer == 0 || writer == me || word & self.bit != 0 {
@@ -264,7 +296,7 @@ impl ThreadTracer {
 
     /// Marks the line at `address` as used for synchronisation.
     pub fn mark_sync(&mut self, address: u64) {
-        let entry = self.engine.lines.word(address);
+        let entry = self.lines.word(address);
         let mut word = entry.load(Relaxed);
         while word & line::SYNC == 0 {
             // Reader bits go: those who have read the present value will be counted at most once more.
