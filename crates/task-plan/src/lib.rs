@@ -1,12 +1,31 @@
-//! placeholder
+//! From a profile of a task program to a plan that says where its tasks and data blocks belong: part B of
+//! J. Dokulil, S. Benkner, "Automatic Placement of Tasks to NUMA Nodes in Iterative Applications" (2021).
+//!
+//! 1. [`Profile`]: what a profiling run saw (who created whom, who held what, replays), as CSV files.
+//! 2. [`Classes`]: tasks that were created the same way are equivalent, where a repetition counts as
+//!    the same way (the paper's generalised task paths); an automaton.
+//! 3. [`Affinity`]: the seconds a class of tasks loses when one of its blocks is remote, by regression
+//!    over replays, with shrinkage.
+//! 4. [`analyze`]: data blocks get nodes, then classes of tasks do: a [`Plan`], as CSV files.
+//!
+//! Files are read and written in [`profile`] and [`plan`] only; the rest is pure and deterministic.
+
 #![forbid(unsafe_code)]
-#![allow(missing_docs)]
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan { pub nodes: usize, pub classes: Vec<PlanClass> }
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PlanClass { pub name: String, pub depc: u32, pub node: Option<u16>, pub children: Vec<PlanChild>, pub blocks: Vec<PlanBlock> }
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PlanChild { pub position: u32, pub name: String, pub depc: u32, pub class: u32 }
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PlanBlock { pub position: u32, pub node: Option<u16> }
-pub fn read_plan(_: &std::path::Path) -> Result<Plan, String> { Ok(Plan::default()) }
+
+mod affinity;
+mod analysis;
+mod classes;
+mod data;
+mod files;
+mod place;
+pub mod plan;
+pub mod profile;
+mod remote;
+
+pub use affinity::{Affinity, Estimate};
+pub use analysis::{Analysis, AnalyzeError, Distribution, Options, Refusal, analyze};
+pub use classes::{ClassId, Classes, Letter};
+pub use files::FileError;
+pub use plan::{Plan, PlanBlock, PlanChild, PlanClass, read_plan, write_plan};
+pub use profile::{Access, Block, Profile, Replay, Task, read_profile, write_profile};
+pub use remote::Traffic;

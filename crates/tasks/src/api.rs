@@ -410,6 +410,10 @@ pub extern "C" fn ocrShutdown() {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ocrAbort(code: u8) {
+    if replay::active() {
+        replay::unfit();
+        return;
+    }
     // SAFETY: flushes and ends the process; other threads are not asked.
     unsafe {
         libc::fflush(std::ptr::null_mut());
@@ -690,6 +694,7 @@ pub unsafe extern "C" fn ocrLegacyBlockProgress(
 ) -> u8 {
     call("ocrLegacyBlockProgress", |w| {
         if replay::active() {
+            replay::unfit();
             return Err(Errno::EPERM);
         }
         let (payload, data, bytes) = legacy::wait_and_hold(
@@ -711,6 +716,10 @@ pub unsafe extern "C" fn ocrLegacyBlockProgress(
 #[unsafe(no_mangle)]
 pub extern "C" fn ocrWait(event: Guid) -> Guid {
     let mut payload = Guid::ERROR;
+    if replay::active() {
+        replay::unfit();
+        return payload;
+    }
     call("ocrWait", |w| {
         payload = legacy::wait(w, event, false, false)?;
         Ok(())

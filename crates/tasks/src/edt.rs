@@ -91,6 +91,29 @@ impl Edt {
     }
 
     /// # Safety
+    /// `edt` is alive and this thread's alone.
+    pub(crate) unsafe fn params_of<'a>(edt: *mut Self) -> &'a mut [u64] {
+        // SAFETY: as the caller promises.
+        unsafe { std::slice::from_raw_parts_mut(Self::params(edt), (*edt).paramc as usize) }
+    }
+
+    /// Calls the task's function.
+    ///
+    /// # Safety
+    /// `edt` is ready, this thread's alone, and holds its blocks.
+    pub(crate) unsafe fn call(edt: *mut Self) -> Guid {
+        // SAFETY: as the caller promises.
+        unsafe {
+            ((*edt).function)(
+                (*edt).paramc,
+                Self::params(edt),
+                (*edt).depc,
+                Self::slots(edt),
+            )
+        }
+    }
+
+    /// # Safety
     /// `edt` is alive.
     pub(crate) unsafe fn slots(edt: *mut Self) -> *mut Dep {
         // SAFETY: they follow the parameters in the same allocation.
@@ -494,12 +517,7 @@ pub unsafe fn execute(w: *mut Worker, edt: *mut Edt) {
         if (*w).rt.recorder.is_some() {
             record::before_run(&mut *w, edt);
         }
-        let result = ((*edt).function)(
-            (*edt).paramc,
-            Edt::params(edt),
-            (*edt).depc,
-            Edt::slots(edt),
-        );
+        let result = Edt::call(edt);
         let w = &mut *w;
         if w.rt.recorder.is_some() {
             record::after_run(w, edt);

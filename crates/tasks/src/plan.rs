@@ -73,8 +73,8 @@ impl FlatPlan {
                     flat.edges.resize(at + 1, NO_EDGE);
                 }
                 let edge = Edge {
-                    name: names.number(&child.name),
-                    depc: child.depc,
+                    name: names.number(&child.template),
+                    depc: child.slots,
                     to: child.class,
                     other: 0,
                 };

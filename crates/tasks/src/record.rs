@@ -1,21 +1,201 @@
-//! placeholder
+//! The profiling run: writes down who creates whom and who holds what, and has [`crate::replay`] make
+//! experiments. One thread; see `numaloc-task-plan` for the files.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use numaloc_task_plan::{
+    Access, Block as BlockRow, ClassId, Classes, Profile, Task, write_profile,
+};
+
+use crate::abi::mode;
 use crate::block::{Block, New};
-use crate::edt::Edt;
-use crate::worker::Worker;
-pub struct Recorder;
+use crate::config::{Config, Experiments};
+use crate::edt::{Edt, slot_state};
+use crate::machine::Machine;
+use crate::replay::{self, ClassState};
+use crate::runtime::Runtime;
+use crate::worker::{NO_NODE, Worker};
+
+/// A block that exists in no profile.
+const NO_ID: u64 = u64::MAX;
+
+/// What is written down, and how experiments stand.
+pub struct Recorder {
+    folder: PathBuf,
+    pub(crate) experiments: Experiments,
+    pub(crate) state: Mutex<State>,
+}
+
+/// The changing part; the lock is never contended (one thread).
+pub struct State {
+    pub(crate) profile: Profile,
+    classes: Option<Classes>,
+    class_of: Vec<ClassId>,
+    pub(crate) class_states: HashMap<ClassId, ClassState>,
+    started: Option<Instant>,
+    pub(crate) random: u64,
+}
+
 impl Recorder {
-    pub fn new(
-        _: &std::path::Path,
-        _: &crate::config::Config,
-        _: &crate::machine::Machine,
-    ) -> Result<Self, String> {
-        Ok(Self)
+    /// Gets ready to write a profile to `folder`.
+    ///
+    /// # Errors
+    /// A sentence, when the folder cannot be made.
+    pub fn new(folder: &Path, config: &Config, machine: &Machine) -> Result<Self, String> {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+        let method = if config.experiments.per_class == 0 {
+            "none"
+        } else if machine.bindable_nodes().is_some() {
+            "relocate"
+        } else {
+            "evict"
+        };
+        Ok(Self {
+            folder: folder.to_owned(),
+            experiments: config.experiments,
+            state: Mutex::new(State {
+                profile: Profile {
+                    machine: machine.topology().name().to_owned(),
+                    nodes: machine.nodes(),
+                    method: method.to_owned(),
+                    ..Profile::default()
+                },
+                classes: None,
+                class_of: Vec::new(),
+                class_states: HashMap::new(),
+                started: None,
+                random: config.seed | 1,
+            }),
+        })
     }
-    pub fn write(&self, _: &crate::runtime::Runtime) -> Result<(), String> {
-        Ok(())
+
+    /// Writes everything.
+    ///
+    /// # Errors
+    /// A sentence that names the file.
+    pub fn write(&self, _: &Runtime) -> Result<(), String> {
+        let state = self.state.lock().expect("no panic while locked");
+        write_profile(&self.folder, &state.profile).map_err(|error| error.to_string())
     }
 }
-pub fn task_created(_: &mut Worker, _: *mut Edt, _: &mut Edt) {}
-pub fn block_created(_: &mut Worker, _: *mut Edt, _: &mut Block, _: &New, _: bool) {}
-pub fn before_run(_: &mut Worker, _: *mut Edt) {}
-pub fn after_run(_: &mut Worker, _: *mut Edt) {}
+
+fn recorder(w: &Worker) -> &'static Recorder {
+    let rt = w.rt;
+    rt.recorder.as_deref().expect("called only while recording")
+}
+
+fn some_node(node: u16) -> Option<u16> {
+    (node != NO_NODE).then_some(node)
+}
+
+/// A task was created; `parent` null: the first.
+pub fn task_created(w: &mut Worker, parent: *mut Edt, edt: &mut Edt) {
+    let mut state = recorder(w).state.lock().expect("no panic while locked");
+    let state = &mut *state;
+    let template = w.rt.names.name(edt.name);
+    edt.id = state.profile.tasks.len() as u64;
+    let (creator, position) = if parent.is_null() {
+        (None, 0)
+    } else {
+        // SAFETY: the current task is alive; its counter was advanced for this creation already.
+        unsafe { (Some((*parent).id as u32), (*parent).children - 1) }
+    };
+    let class = match (creator, &mut state.classes) {
+        (Some(creator), Some(classes)) => classes.child(
+            state.class_of[creator as usize],
+            position,
+            &template,
+            edt.depc,
+        ),
+        _ => {
+            state.classes = Some(Classes::new(&template, edt.depc));
+            ClassId::ROOT
+        }
+    };
+    state.class_of.push(class);
+    state.profile.tasks.push(Task {
+        creator,
+        position,
+        template,
+        slots: edt.depc,
+        hint: some_node(edt.hinted),
+        ..Task::default()
+    });
+}
+
+/// A block was created; `parent` null: by the runtime.
+pub fn block_created(w: &mut Worker, parent: *mut Edt, block: &mut Block, new: &New, _: bool) {
+    let mut state = recorder(w).state.lock().expect("no panic while locked");
+    block.id = state.profile.blocks.len() as u64;
+    let (creator, position) = if parent.is_null() {
+        (None, 0)
+    } else {
+        // SAFETY: as above.
+        unsafe { (Some((*parent).id as u32), (*parent).blocks - 1) }
+    };
+    state.profile.blocks.push(BlockRow {
+        creator,
+        position,
+        bytes: new.size,
+        hint: some_node(new.hinted),
+    });
+}
+
+/// A task is about to run: writes down what it holds, and makes experiments if its class is due.
+pub fn before_run(w: &mut Worker, edt: *mut Edt) {
+    let recorder = recorder(w);
+    {
+        let mut state = recorder.state.lock().expect("no panic while locked");
+        // SAFETY: about to run, so this thread's alone, its blocks held.
+        unsafe {
+            for slot in 0..(*edt).depc {
+                let dep = &*Edt::slot(edt, slot);
+                let held = dep.state.load(Ordering::Relaxed);
+                let Ok(block) = crate::block::find(w, dep.guid) else {
+                    continue;
+                };
+                if held & slot_state::HELD == 0 || (*block).id == NO_ID {
+                    continue;
+                }
+                let mode = match held >> slot_state::MODE_SHIFT {
+                    mode::CONST => "CONST",
+                    mode::EW => "EW",
+                    mode::RO => "RO",
+                    _ => "RW",
+                };
+                state.profile.accesses.push(Access {
+                    task: (*edt).id as u32,
+                    slot,
+                    block: (*block).id as u32,
+                    mode: mode.to_owned(),
+                });
+            }
+        }
+    }
+    if recorder.experiments.per_class > 0 {
+        // SAFETY: about to run.
+        let class = {
+            let state = recorder.state.lock().expect("no panic while locked");
+            state.class_of[unsafe { (*edt).id } as usize]
+        };
+        replay::experiment(w, recorder, edt, class);
+    }
+    let mut state = recorder.state.lock().expect("no panic while locked");
+    state.started = Some(Instant::now());
+}
+
+/// A task has run.
+pub fn after_run(w: &mut Worker, edt: *mut Edt) {
+    let mut state = recorder(w).state.lock().expect("no panic while locked");
+    if let Some(started) = state.started.take() {
+        let seconds = started.elapsed().as_secs_f64();
+        // SAFETY: has run, not released yet.
+        let id = unsafe { (*edt).id } as usize;
+        state.profile.tasks[id].seconds = seconds;
+    }
+}

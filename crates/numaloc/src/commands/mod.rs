@@ -17,6 +17,7 @@ mod record;
 mod report;
 mod run;
 mod show;
+mod tasks;
 mod topology;
 
 /// Declares the subcommands; each module has an `Args` with `run(&self, &Ui)`.
@@ -50,6 +51,7 @@ commands! {
     Report => report,
     Run => run,
     Show => show,
+    Tasks => tasks,
     Topology => topology,
 }
 

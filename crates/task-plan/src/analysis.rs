@@ -1,0 +1,338 @@
+//! The whole way from a profile to a plan, and what to tell about it.
+
+use numaloc_topology::Topology;
+
+use crate::affinity::Affinity;
+use crate::classes::ClassId;
+use crate::data::Data;
+use crate::place::{Nodes, block_pattern, kinds_of_lasting_blocks, place};
+use crate::plan::{Plan, PlanBlock, PlanChild, PlanClass};
+use crate::profile::Profile;
+use crate::remote::{Traffic, traffic};
+
+/// How lasting data blocks are distributed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distribution {
+    /// In blocks, in the order of creation: the paper's.
+    Block,
+    /// Together with the tasks, from the affinities: the paper's future work.
+    Joint,
+}
+
+/// What can be chosen.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Distribution of lasting data blocks.
+    pub distribution: Distribution,
+    /// How much more than the mean a node may have to do; 0.1 is a tenth.
+    pub slack: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            distribution: Distribution::Block,
+            slack: 0.1,
+        }
+    }
+}
+
+/// Classes that do not say where their tasks belong.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    /// One of the classes.
+    pub class: ClassId,
+    /// Its path.
+    pub path: String,
+    /// Tasks concerned.
+    pub tasks: u64,
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error, PartialEq)]
+#[non_exhaustive]
+pub enum AnalyzeError {
+    /// No tasks.
+    #[error("the profile has no tasks")]
+    Empty,
+    /// Nothing can be placed, because the program recurses.
+    #[error(
+        "the program is a recursion ({path}): {tasks} of {all} tasks are of classes that create two or more \
+         tasks of their own cycle, so many of a class are alive at the same time on different data, and the \
+         class does not say where they belong"
+    )]
+    Recursion {
+        /// Path of a class.
+        path: String,
+        /// Tasks concerned.
+        tasks: u64,
+        /// All tasks.
+        all: u64,
+    },
+    /// Nothing to go by.
+    #[error("no task uses a data block that can be placed: nothing to decide")]
+    NothingToPlace,
+}
+
+/// A plan, and what to tell about it.
+#[derive(Debug)]
+pub struct Analysis {
+    /// The plan.
+    pub plan: Plan,
+    /// Affinities it rests on.
+    pub affinity: Affinity,
+    /// Tasks in the profile.
+    pub tasks: u64,
+    /// Tasks by class.
+    pub class_tasks: Vec<u64>,
+    /// Tasks whose class has a node.
+    pub placed_tasks: u64,
+    /// Classes of data blocks.
+    pub block_classes: usize,
+    /// Refused classes.
+    pub refused: Vec<Refusal>,
+    /// Traffic of the plan on the profile.
+    pub traffic: Traffic,
+    /// Traffic if everything went by the program's hints; none if it gives none for this many nodes.
+    pub hint_traffic: Option<Traffic>,
+    /// Tasks with a hint whose class has a node.
+    pub hints_compared: u64,
+    /// Of those, tasks that the plan puts where the hint says.
+    pub hints_agreeing: u64,
+    /// Work by node in seconds of the profile.
+    pub load: Vec<f64>,
+}
+
+/// From a profile to a plan for a machine. Pure; the same input gives the same plan.
+///
+/// # Errors
+/// [`AnalyzeError`] when there is nothing to plan.
+pub fn analyze(
+    profile: &Profile,
+    machine: &Topology,
+    options: Options,
+) -> Result<Analysis, AnalyzeError> {
+    if profile.tasks.is_empty() {
+        return Err(AnalyzeError::Empty);
+    }
+    let data = Data::new(profile);
+    let affinity = Affinity::new(&data);
+    let ids = machine.nodes_with_pus();
+    let distance = |a: u16, b: u16| machine.node_distance(ids[usize::from(a)], ids[usize::from(b)]);
+    let excess = |a: u16, b: u16| (distance(a, b) / distance(a, a).max(1.0) - 1.0).max(0.0);
+    let nodes = Nodes {
+        count: ids.len(),
+        excess: &excess,
+    };
+    let is_refused = recursive(&data);
+    let refused = refusals(&data, &is_refused);
+    let fixed = match options.distribution {
+        Distribution::Block => block_pattern(&data, nodes.count),
+        Distribution::Joint => joint(&data, &affinity, nodes.count),
+    };
+    let placed = place(&data, &affinity, &nodes, &is_refused, fixed, options.slack);
+    let all = profile.tasks.len() as u64;
+    let in_classes = |which: &dyn Fn(usize) -> bool| -> u64 {
+        let counts = data.class_data.iter().enumerate();
+        counts
+            .filter(|&(class, _)| which(class))
+            .map(|(_, data)| data.tasks)
+            .sum()
+    };
+    let placed_tasks = in_classes(&|class| placed.tasks[class].is_some());
+    let refused_tasks = in_classes(&|class| is_refused[class]);
+    if let Some(worst) = refused.iter().max_by_key(|refusal| refusal.tasks) {
+        if refused_tasks * 2 > all {
+            return Err(AnalyzeError::Recursion {
+                path: worst.path.clone(),
+                tasks: refused_tasks,
+                all,
+            });
+        }
+    }
+    if placed_tasks == 0 {
+        return Err(AnalyzeError::NothingToPlace);
+    }
+    let (mut compared, mut agreeing) = (0, 0);
+    let hints_count = profile.nodes == nodes.count;
+    for (task, class) in profile.tasks.iter().zip(&data.class_of) {
+        if let (true, Some(hint), Some(node)) =
+            (hints_count, task.hint, placed.tasks[class.index()])
+        {
+            compared += 1;
+            agreeing += u64::from(hint == node);
+        }
+    }
+    let hint_traffic = (hints_count && compared > 0).then(|| {
+        let mut tasks = vec![None; data.class_data.len()];
+        for (task, class) in profile.tasks.iter().zip(&data.class_of) {
+            tasks[class.index()] = task.hint;
+        }
+        let blocks: Vec<_> = data.block_classes.iter().map(|block| block.hint).collect();
+        traffic(&data, &affinity, &distance, &tasks, &blocks)
+    });
+    Ok(Analysis {
+        traffic: traffic(&data, &affinity, &distance, &placed.tasks, &placed.blocks),
+        plan: plan_of(&data, machine, nodes.count, &placed.tasks, &placed.blocks),
+        class_tasks: data.class_data.iter().map(|class| class.tasks).collect(),
+        block_classes: data.block_classes.len(),
+        affinity,
+        tasks: all,
+        placed_tasks,
+        refused,
+        hint_traffic,
+        hints_compared: compared,
+        hints_agreeing: agreeing,
+        load: placed.load,
+    })
+}
+
+fn plan_of(
+    data: &Data,
+    machine: &Topology,
+    nodes: usize,
+    tasks: &[Option<u16>],
+    blocks: &[Option<u16>],
+) -> Plan {
+    let mut plan = Plan {
+        machine: machine.name().to_owned(),
+        nodes,
+        classes: (0..data.classes.len())
+            .map(|at| {
+                let class = ClassId(at as u32);
+                PlanClass {
+                    template: data.classes.template(class).to_owned(),
+                    slots: data.classes.slots(class),
+                    node: tasks[at],
+                    path: data.classes.path(class),
+                    ..PlanClass::default()
+                }
+            })
+            .collect(),
+    };
+    for (from, letter, to) in data.classes.transitions() {
+        plan.classes[from.index()].children.push(PlanChild {
+            position: letter.position,
+            template: letter.template.clone(),
+            slots: letter.slots,
+            class: to.0,
+        });
+    }
+    for (block, &node) in data.block_classes.iter().zip(blocks) {
+        if let Some(creator) = block.creator {
+            plan.classes[creator.index()].blocks.push(PlanBlock {
+                position: block.position,
+                node,
+                bytes: block.bytes,
+            });
+        }
+    }
+    plan
+}
+
+/// Classes of recursions: some task creates two or more tasks of its own cycle, so that many tasks of
+/// a class are alive at a time, and what such classes create.
+fn recursive(data: &Data) -> Vec<bool> {
+    let (component, _) = data.classes.components();
+    let mut in_cycle = vec![0_u32; data.profile.tasks.len()];
+    let mut bad = vec![false; component.len()];
+    for (at, task) in data.profile.tasks.iter().enumerate() {
+        let Some(creator) = task.creator else {
+            continue;
+        };
+        let (from, to) = (data.class_of[creator as usize], data.class_of[at]);
+        if component[from.index()] == component[to.index()] {
+            in_cycle[creator as usize] += 1;
+            if in_cycle[creator as usize] > 1 {
+                bad[component[from.index()]] = true;
+            }
+        }
+    }
+    let mut refused: Vec<bool> = component.iter().map(|&at| bad[at]).collect();
+    // What a recursion creates is as ambiguous as the recursion.
+    loop {
+        let before = refused.clone();
+        for (from, _, to) in data.classes.transitions() {
+            refused[to.index()] |= refused[from.index()];
+        }
+        if before == refused {
+            return refused;
+        }
+    }
+}
+
+fn refusals(data: &Data, is_refused: &[bool]) -> Vec<Refusal> {
+    (0..data.class_data.len())
+        .filter(|&class| is_refused[class])
+        .map(|class| Refusal {
+            class: ClassId(class as u32),
+            path: data.classes.path(ClassId(class as u32)),
+            tasks: data.class_data[class].tasks,
+        })
+        .collect()
+}
+
+/// Blocks placed from the affinities: blocks that the same tasks need grow together, heaviest tie first,
+/// as long as a part stays within its share of the bytes; the groups then fill the nodes, largest first.
+fn joint(data: &Data, affinity: &Affinity, nodes: usize) -> Vec<Option<u16>> {
+    let mut ties: std::collections::BTreeMap<(usize, usize), f64> = Default::default();
+    let lasting: Vec<usize> = kinds_of_lasting_blocks(data)
+        .into_iter()
+        .flatten()
+        .collect();
+    let is_lasting = |block: usize| lasting.contains(&block);
+    for (class, used) in data.class_data.iter().enumerate() {
+        let mine: Vec<(usize, f64)> = used
+            .uses
+            .iter()
+            .filter(|((_, block), _)| is_lasting(*block))
+            .map(|(&(slot, block), &count)| {
+                let b = affinity.estimates[class]
+                    .get(&slot)
+                    .map_or(0.0, |e| e.seconds);
+                (block, b * count as f64)
+            })
+            .collect();
+        for (at, &(a, wa)) in mine.iter().enumerate() {
+            for &(b, wb) in &mine[at + 1..] {
+                if a != b {
+                    *ties.entry((a.min(b), a.max(b))).or_default() += wa.min(wb);
+                }
+            }
+        }
+    }
+    let bytes = |block: usize| data.block_classes[block].bytes as f64;
+    let total: f64 = lasting.iter().map(|&block| bytes(block)).sum();
+    let share = total / nodes as f64 * 1.05;
+    let mut group: Vec<usize> = (0..data.block_classes.len()).collect();
+    let mut weight: Vec<f64> = (0..group.len()).map(bytes).collect();
+    let mut order: Vec<_> = ties.into_iter().collect();
+    order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    for ((a, b), _) in order {
+        let (a, b) = (group[a], group[b]);
+        if a != b && weight[a] + weight[b] <= share {
+            weight[a] += weight[b];
+            for member in &mut group {
+                if *member == b {
+                    *member = a;
+                }
+            }
+        }
+    }
+    let mut groups: Vec<usize> = lasting.iter().map(|&block| group[block]).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    groups.sort_by(|&a, &b| weight[b].total_cmp(&weight[a]).then(a.cmp(&b)));
+    let mut filled = vec![0.0; nodes];
+    let mut blocks = vec![None; data.block_classes.len()];
+    for part in groups {
+        let node = (0..nodes)
+            .min_by(|&a, &b| f64::total_cmp(&filled[a], &filled[b]).then(a.cmp(&b)))
+            .unwrap_or(0);
+        filled[node] += weight[part];
+        for &block in lasting.iter().filter(|&&block| group[block] == part) {
+            blocks[block] = Some(node as u16);
+        }
+    }
+    blocks
+}

@@ -1,0 +1,347 @@
+//! Equivalence classes of tasks: the paper's generalised task paths.
+//!
+//! A task's path is the word of its creations from the root: letters (creator's class aside) are
+//! (position among the creator's creations, template, number of slots). The star: when a path ends in
+//! w.w for a word w of at most [`LONGEST_PERIOD`] letters (shortest first), the second w is dropped,
+//! and the path stands for w repeated any number of times. The paper leaves open when a star may be
+//! introduced; this rule needs no second pass, so a profiling run can pool its experiments by class
+//! while it runs, and the classes it gives are an automaton by construction: the class of a child
+//! depends on the class of its creator and the letter alone.
+//!
+//! A loop's first turn (and for period p the first p tasks after it) keeps classes of its own: it
+//! often differs. Cost: one hash look-up per task; memory grows with classes, not with tasks.
+
+use std::collections::HashMap;
+
+/// The longest repetition that is recognised, in tasks.
+pub const LONGEST_PERIOD: usize = 4;
+
+/// Number of a class, in the order of discovery; 0 is the root task's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ClassId(pub u32);
+
+impl ClassId {
+    /// The class of the root task.
+    pub const ROOT: Self = Self(0);
+
+    /// As an index.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One creation.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Letter {
+    /// The template of the creator.
+    pub creator: String,
+    /// Position among the creations of the creator, from 0.
+    pub position: u32,
+    /// The template of the new task.
+    pub template: String,
+    /// Slots of the new task.
+    pub slots: u32,
+}
+
+/// The classes found so far.
+#[derive(Clone, Debug, Default)]
+pub struct Classes {
+    letters: Vec<Letter>,
+    letter_numbers: HashMap<Letter, u32>,
+    /// Normalised path of each class, in letters.
+    paths: Vec<Vec<u32>>,
+    by_path: HashMap<Vec<u32>, ClassId>,
+    transitions: HashMap<(ClassId, u32), ClassId>,
+    root: (String, u32),
+}
+
+impl Classes {
+    /// Only the root's class, of that template and number of slots.
+    #[must_use]
+    pub fn new(template: &str, slots: u32) -> Self {
+        Self {
+            paths: vec![Vec::new()],
+            by_path: HashMap::from([(Vec::new(), ClassId::ROOT)]),
+            root: (template.to_owned(), slots),
+            ..Self::default()
+        }
+    }
+
+    /// The class of a task created by one of class `creator`.
+    pub fn child(
+        &mut self,
+        creator: ClassId,
+        position: u32,
+        template: &str,
+        slots: u32,
+    ) -> ClassId {
+        let letter = Letter {
+            creator: self.template(creator).to_owned(),
+            position,
+            template: template.to_owned(),
+            slots,
+        };
+        let number = match self.letter_numbers.get(&letter) {
+            Some(&number) => number,
+            None => {
+                let number = self.letters.len() as u32;
+                self.letters.push(letter.clone());
+                self.letter_numbers.insert(letter, number);
+                number
+            }
+        };
+        if let Some(&class) = self.transitions.get(&(creator, number)) {
+            return class;
+        }
+        let mut path = self.paths[creator.index()].clone();
+        path.push(number);
+        fold(&mut path);
+        let class = match self.by_path.get(&path) {
+            Some(&class) => class,
+            None => {
+                let class = ClassId(self.paths.len() as u32);
+                self.paths.push(path.clone());
+                self.by_path.insert(path, class);
+                class
+            }
+        };
+        self.transitions.insert((creator, number), class);
+        class
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// Never: the root has a class.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Template of the tasks of a class.
+    #[must_use]
+    pub fn template(&self, class: ClassId) -> &str {
+        match self.paths[class.index()].last() {
+            Some(&letter) => &self.letters[letter as usize].template,
+            None => &self.root.0,
+        }
+    }
+
+    /// Slots of the tasks of a class.
+    #[must_use]
+    pub fn slots(&self, class: ClassId) -> u32 {
+        match self.paths[class.index()].last() {
+            Some(&letter) => self.letters[letter as usize].slots,
+            None => self.root.1,
+        }
+    }
+
+    /// Every transition: creator's class, creation, class of the new task; in a fixed order.
+    #[must_use]
+    pub fn transitions(&self) -> Vec<(ClassId, &Letter, ClassId)> {
+        let mut all: Vec<_> = self
+            .transitions
+            .iter()
+            .map(|(&(from, letter), &to)| (from, &self.letters[letter as usize], to))
+            .collect();
+        all.sort();
+        all
+    }
+
+    /// The generalised path, as the paper writes it: `(main,0,loop):(loop,0,loop)*:(loop,1,work)`.
+    #[must_use]
+    pub fn path(&self, class: ClassId) -> String {
+        let path = &self.paths[class.index()];
+        // A stretch is starred where following it once more leads back to the same class.
+        let mut starred = vec![None; path.len()];
+        for end in 1..=path.len() {
+            for period in 1..=LONGEST_PERIOD.min(end) {
+                let repeats = {
+                    let mut longer = path[..end].to_vec();
+                    longer.extend_from_slice(&path[end - period..end]);
+                    let mut at = self.by_path.get(&path[..end]).copied();
+                    for &letter in &longer[end..] {
+                        at = at.and_then(|at| self.transitions.get(&(at, letter)).copied());
+                    }
+                    at.is_some() && at == self.by_path.get(&path[..end]).copied()
+                };
+                // Only the first rotation of a repetition is shown.
+                let seen = starred[end - period..end - 1].iter().any(Option::is_some);
+                if repeats && !seen {
+                    starred[end - 1] = Some(period);
+                    break;
+                }
+            }
+        }
+        let mut out: Vec<String> = Vec::new();
+        for (at, &letter) in path.iter().enumerate() {
+            let letter = &self.letters[letter as usize];
+            out.push(format!(
+                "({},{},{})",
+                letter.creator, letter.position, letter.template
+            ));
+            if let Some(period) = starred[at] {
+                let from = out.len() - period.min(out.len());
+                let group: Vec<String> = out.drain(from..).collect();
+                // A group that already has a star inside keeps it.
+                out.push(if period == 1 {
+                    format!("{}*", group[0])
+                } else {
+                    format!("[{}]*", group.join(":"))
+                });
+            }
+        }
+        if out.is_empty() {
+            "()".to_owned()
+        } else {
+            out.join(":")
+        }
+    }
+
+    /// Classes on a cycle of the automaton: their tasks repeat.
+    #[must_use]
+    pub fn repeating(&self) -> Vec<bool> {
+        let (component, sizes) = self.components();
+        let mut repeating: Vec<bool> = component.iter().map(|&at| sizes[at] > 1).collect();
+        for (&(from, _), &to) in &self.transitions {
+            if from == to {
+                repeating[from.index()] = true;
+            }
+        }
+        repeating
+    }
+
+    /// Number of the strongly connected component of each class, and the sizes of the components.
+    #[must_use]
+    pub fn components(&self) -> (Vec<usize>, Vec<usize>) {
+        let mut next: Vec<Vec<usize>> = vec![Vec::new(); self.len()];
+        for (from, _, to) in self.transitions() {
+            next[from.index()].push(to.index());
+        }
+        strongly_connected(&next)
+    }
+}
+
+/// Drops the second w of a path that ends in w.w, shortest w first, until none does.
+fn fold(path: &mut Vec<u32>) {
+    while let Some(period) = (1..=LONGEST_PERIOD).find(|&period| {
+        let n = path.len();
+        n >= 2 * period && path[n - period..] == path[n - 2 * period..n - period]
+    }) {
+        path.truncate(path.len() - period);
+    }
+}
+
+/// Tarjan's algorithm without recursion.
+fn strongly_connected(next: &[Vec<usize>]) -> (Vec<usize>, Vec<usize>) {
+    const NONE: usize = usize::MAX;
+    let n = next.len();
+    let (mut order, mut low) = (vec![NONE; n], vec![0; n]);
+    let (mut component, mut sizes) = (vec![NONE; n], Vec::new());
+    let (mut stack, mut count) = (Vec::new(), 0);
+    for start in 0..n {
+        if order[start] != NONE {
+            continue;
+        }
+        let mut calls = vec![(start, 0)];
+        while let Some(&mut (at, ref mut edge)) = calls.last_mut() {
+            if *edge == 0 {
+                order[at] = count;
+                low[at] = count;
+                count += 1;
+                stack.push(at);
+            }
+            if let Some(&to) = next[at].get(*edge) {
+                *edge += 1;
+                if order[to] == NONE {
+                    calls.push((to, 0));
+                } else if component[to] == NONE {
+                    low[at] = low[at].min(order[to]);
+                }
+                continue;
+            }
+            if low[at] == order[at] {
+                let mut size = 0;
+                while let Some(member) = stack.pop() {
+                    component[member] = sizes.len();
+                    size += 1;
+                    if member == at {
+                        break;
+                    }
+                }
+                sizes.push(size);
+            }
+            calls.pop();
+            if let Some(&(parent, _)) = calls.last() {
+                low[parent] = low[parent].min(low[at]);
+            }
+        }
+    }
+    (component, sizes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The paper's example (section II): mainEdt, creatorEdt again and again, a worker in each turn.
+    #[test]
+    fn the_papers_example() {
+        let mut classes = Classes::new("mainEdt", 1);
+        let mut creator = classes.child(ClassId::ROOT, 0, "creatorEdt", 1);
+        let mut workers = Vec::new();
+        for _ in 0..10 {
+            let next = classes.child(creator, 0, "creatorEdt", 1);
+            workers.push(classes.child(creator, 1, "workerEdt", 2));
+            creator = next;
+        }
+        // The first turn keeps a class of its own; all others share one.
+        assert_ne!(workers[0], workers[1]);
+        assert!(workers[1..].iter().all(|&class| class == workers[1]));
+        assert_eq!(
+            classes.path(workers[5]),
+            "(mainEdt,0,creatorEdt):(creatorEdt,0,creatorEdt)*:(creatorEdt,1,workerEdt)"
+        );
+        // main; creator in the first turn, creator later; worker in the first turn, worker later.
+        assert_eq!(classes.len(), 5);
+    }
+
+    #[test]
+    fn a_strand_of_two_kinds_of_tasks_repeats_with_period_two() {
+        let classes_after = |turns: usize| {
+            let mut classes = Classes::new("main", 0);
+            let mut at = classes.child(ClassId::ROOT, 3, "start", 0);
+            for _ in 0..turns {
+                at = classes.child(at, 0, "exchange", 1);
+                at = classes.child(at, 0, "update", 5);
+            }
+            (classes.path(at), classes.len())
+        };
+        assert_eq!(classes_after(3), classes_after(4));
+        assert_eq!(classes_after(4), classes_after(1000));
+        assert_eq!(
+            classes_after(4).0,
+            "(main,3,start):(start,0,exchange):[(exchange,0,update):(update,0,exchange)]*:(exchange,0,update)"
+        );
+    }
+
+    #[test]
+    fn repeating_classes_are_those_on_cycles() {
+        let mut classes = Classes::new("main", 0);
+        let first = classes.child(ClassId::ROOT, 0, "loop", 0);
+        let later = classes.child(first, 0, "loop", 0);
+        assert_eq!(classes.child(later, 0, "loop", 0), later);
+        let work = classes.child(later, 1, "work", 0);
+        let repeating = classes.repeating();
+        assert!(repeating[later.index()]);
+        assert!(
+            ![ClassId::ROOT, first, work]
+                .iter()
+                .any(|c| repeating[c.index()])
+        );
+    }
+}

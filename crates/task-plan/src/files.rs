@@ -1,0 +1,170 @@
+//! CSV files with a header line: written whole or not at all, read with errors that say where.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Why a file cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// The system says no.
+    #[error("cannot {doing} {path}: {why}")]
+    Io {
+        /// read or write.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        why: String,
+    },
+    /// The contents are not what they should be.
+    #[error("{path}, line {line}: {found}; expected {expected}")]
+    Contents {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1; 0 for the file as a whole.
+        line: u64,
+        /// What is there.
+        found: String,
+        /// What should be.
+        expected: String,
+    },
+}
+
+/// A table being read.
+pub struct Table {
+    path: PathBuf,
+    rows: Vec<csv::StringRecord>,
+}
+
+/// One row of it.
+pub struct Row<'a> {
+    table: &'a Table,
+    record: &'a csv::StringRecord,
+    header: &'a [&'a str],
+}
+
+impl Table {
+    /// Reads `folder/name`, which must have exactly these columns.
+    pub fn read(folder: &Path, name: &str, columns: &[&str]) -> Result<Self, FileError> {
+        let path = folder.join(name);
+        let bytes = std::fs::read(&path).map_err(|error| FileError::Io {
+            doing: "read",
+            path: path.clone(),
+            why: error.to_string(),
+        })?;
+        let mut reader = csv::ReaderBuilder::new()
+            .has_headers(true)
+            .from_reader(bytes.as_slice());
+        let wrong = |line, found: String, expected: String| FileError::Contents {
+            path: path.clone(),
+            line,
+            found,
+            expected,
+        };
+        let header: Vec<String> = reader
+            .headers()
+            .map_err(|error| wrong(1, error.to_string(), "a header line".to_owned()))?
+            .iter()
+            .map(str::to_owned)
+            .collect();
+        if header != columns {
+            return Err(wrong(1, header.join(","), columns.join(",")));
+        }
+        let mut rows = Vec::new();
+        for record in reader.records() {
+            rows.push(record.map_err(|error| {
+                let line = error.position().map_or(0, csv::Position::line);
+                wrong(
+                    line,
+                    error.to_string().replace('\n', " "),
+                    format!("{} fields", columns.len()),
+                )
+            })?);
+        }
+        Ok(Self { path, rows })
+    }
+
+    /// Its rows, in order.
+    pub fn rows<'a>(&'a self, header: &'a [&'a str]) -> impl Iterator<Item = Row<'a>> {
+        self.rows.iter().map(move |record| Row {
+            table: self,
+            record,
+            header,
+        })
+    }
+}
+
+impl Row<'_> {
+    /// The text of a column.
+    pub fn text(&self, column: &str) -> &str {
+        let at = self.header.iter().position(|&name| name == column);
+        at.and_then(|at| self.record.get(at)).unwrap_or("")
+    }
+
+    /// The value of a column.
+    pub fn value<T: FromStr>(&self, column: &str, expected: &str) -> Result<T, FileError> {
+        let text = self.text(column);
+        text.parse()
+            .map_err(|_| self.wrong(format!("{column} is {text:?}"), expected))
+    }
+
+    /// The value of a column, nothing if it is empty.
+    pub fn optional<T: FromStr>(
+        &self,
+        column: &str,
+        expected: &str,
+    ) -> Result<Option<T>, FileError> {
+        if self.text(column).is_empty() {
+            return Ok(None);
+        }
+        self.value(column, expected).map(Some)
+    }
+
+    /// An error about this row.
+    pub fn wrong(&self, found: String, expected: &str) -> FileError {
+        FileError::Contents {
+            path: self.table.path.clone(),
+            line: self.record.position().map_or(0, csv::Position::line),
+            found,
+            expected: expected.to_owned(),
+        }
+    }
+}
+
+/// Writes `folder/name` with these columns and rows, under another name first.
+pub fn write(
+    folder: &Path,
+    name: &str,
+    columns: &[&str],
+    rows: impl Iterator<Item = Vec<String>>,
+) -> Result<(), FileError> {
+    let path = folder.join(name);
+    let fail = |error: String| FileError::Io {
+        doing: "write",
+        path: path.clone(),
+        why: error,
+    };
+    std::fs::create_dir_all(folder).map_err(|error| fail(error.to_string()))?;
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer
+        .write_record(columns)
+        .map_err(|error| fail(error.to_string()))?;
+    for row in rows {
+        writer
+            .write_record(&row)
+            .map_err(|error| fail(error.to_string()))?;
+    }
+    let bytes = writer
+        .into_inner()
+        .map_err(|error| fail(error.to_string()))?;
+    let partial = folder.join(format!("{name}.partial"));
+    std::fs::write(&partial, bytes)
+        .and_then(|()| std::fs::rename(&partial, &path))
+        .map_err(|error| fail(error.to_string()))
+}
+
+/// A value, or nothing.
+pub fn shown<T: ToString>(value: Option<T>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
+}

@@ -1,0 +1,230 @@
+//! The plan: for each class of tasks a node and where its creations lead, for each class of data
+//! blocks a node. A folder of CSV files, each with a header line, meant to be read and edited:
+//!
+//! | file | one row is | columns |
+//! |---|---|---|
+//! | `plan.csv` | a fact | `key`, `value`: `version` (1), `machine`, `nodes` |
+//! | `classes.csv` | a class of tasks | `class` (0 the root's), `template`, `slots`, `node` (empty: no opinion), `path` (for people) |
+//! | `transitions.csv` | a creation | `class` (of the creator), `position`, `template`, `slots`, `to` (class of the new task) |
+//! | `blocks.csv` | a class of data blocks | `class` (of the creator), `position`, `node` (empty: no opinion), `bytes` (for people) |
+
+use std::path::Path;
+
+use crate::files::{FileError, Row, Table, shown, write};
+
+/// A plan.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// The machine it is for.
+    pub machine: String,
+    /// Its nodes with PUs; nodes in the plan are below this.
+    pub nodes: usize,
+    /// Classes; the first is the root's.
+    pub classes: Vec<PlanClass>,
+}
+
+/// A class of tasks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlanClass {
+    /// Template.
+    pub template: String,
+    /// Slots.
+    pub slots: u32,
+    /// Where its tasks run; none: no opinion.
+    pub node: Option<u16>,
+    /// Generalised path, for people.
+    pub path: String,
+    /// Where creations lead.
+    pub children: Vec<PlanChild>,
+    /// Data blocks its tasks create.
+    pub blocks: Vec<PlanBlock>,
+}
+
+/// A creation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlanChild {
+    /// Position among the creator's creations.
+    pub position: u32,
+    /// Template of the new task.
+    pub template: String,
+    /// Slots of the new task.
+    pub slots: u32,
+    /// Class of the new task.
+    pub class: u32,
+}
+
+/// A class of data blocks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlanBlock {
+    /// Position among the blocks its creator creates.
+    pub position: u32,
+    /// Where they are; none: no opinion.
+    pub node: Option<u16>,
+    /// Their mean size.
+    pub bytes: u64,
+}
+
+const FACTS: [&str; 2] = ["key", "value"];
+const CLASSES: [&str; 5] = ["class", "template", "slots", "node", "path"];
+const TRANSITIONS: [&str; 5] = ["class", "position", "template", "slots", "to"];
+const BLOCKS: [&str; 4] = ["class", "position", "node", "bytes"];
+
+/// More creations of one task than this are not planned one by one.
+const MOST_POSITIONS: u32 = 1 << 22;
+
+/// Writes a plan.
+///
+/// # Errors
+/// [`FileError`] names the file.
+pub fn write_plan(folder: &Path, plan: &Plan) -> Result<(), FileError> {
+    let classes = || plan.classes.iter().enumerate();
+    write(
+        folder,
+        "classes.csv",
+        &CLASSES,
+        classes().map(|(at, class)| {
+            vec![
+                at.to_string(),
+                class.template.clone(),
+                class.slots.to_string(),
+                shown(class.node),
+                class.path.clone(),
+            ]
+        }),
+    )?;
+    write(
+        folder,
+        "transitions.csv",
+        &TRANSITIONS,
+        classes().flat_map(|(at, class)| {
+            class.children.iter().map(move |child| {
+                vec![
+                    at.to_string(),
+                    child.position.to_string(),
+                    child.template.clone(),
+                    child.slots.to_string(),
+                    child.class.to_string(),
+                ]
+            })
+        }),
+    )?;
+    write(
+        folder,
+        "blocks.csv",
+        &BLOCKS,
+        classes().flat_map(|(at, class)| {
+            class.blocks.iter().map(move |block| {
+                vec![
+                    at.to_string(),
+                    block.position.to_string(),
+                    shown(block.node),
+                    block.bytes.to_string(),
+                ]
+            })
+        }),
+    )?;
+    // Last: a folder with this file is complete.
+    let facts = [
+        ("version", "1".to_owned()),
+        ("machine", plan.machine.clone()),
+        ("nodes", plan.nodes.to_string()),
+    ];
+    write(
+        folder,
+        "plan.csv",
+        &FACTS,
+        facts
+            .iter()
+            .map(|(key, value)| vec![(*key).to_owned(), value.clone()]),
+    )
+}
+
+/// Reads a plan, and checks that it refers to what exists.
+///
+/// # Errors
+/// [`FileError`] names file and line, what is there and what should be.
+pub fn read_plan(folder: &Path) -> Result<Plan, FileError> {
+    let mut plan = Plan::default();
+    let table = Table::read(folder, "plan.csv", &FACTS)?;
+    let mut version = None;
+    for row in table.rows(&FACTS) {
+        match row.text("key") {
+            "version" => version = Some(row.value::<u32>("value", "a version number")?),
+            "machine" => plan.machine = row.text("value").to_owned(),
+            "nodes" => plan.nodes = row.value("value", "a number of nodes")?,
+            _ => {}
+        }
+    }
+    if version != Some(1) {
+        return Err(FileError::Contents {
+            path: folder.join("plan.csv"),
+            line: 0,
+            found: version.map_or("no version".to_owned(), |v| format!("version {v}")),
+            expected: "version 1".to_owned(),
+        });
+    }
+    let nodes = plan.nodes;
+    let node = |row: &Row| -> Result<Option<u16>, FileError> {
+        let node: Option<u16> = row.optional("node", "a node or nothing")?;
+        match node {
+            Some(node) if usize::from(node) >= nodes => {
+                Err(row.wrong(format!("node {node}"), &format!("a node below {nodes}")))
+            }
+            node => Ok(node),
+        }
+    };
+    let table = Table::read(folder, "classes.csv", &CLASSES)?;
+    for (at, row) in table.rows(&CLASSES).enumerate() {
+        if row.value::<usize>("class", "a class number")? != at {
+            return Err(row.wrong(format!("class {}", row.text("class")), &at.to_string()));
+        }
+        plan.classes.push(PlanClass {
+            template: row.text("template").to_owned(),
+            slots: row.value("slots", "a number")?,
+            node: node(&row)?,
+            path: row.text("path").to_owned(),
+            ..PlanClass::default()
+        });
+    }
+    let classes = plan.classes.len();
+    let class = |row: &Row, column: &str| -> Result<usize, FileError> {
+        let class: usize = row.value(column, "a class number")?;
+        if class >= classes {
+            return Err(row.wrong(
+                format!("{column} {class}"),
+                &format!("a class below {classes}"),
+            ));
+        }
+        Ok(class)
+    };
+    let position = |row: &Row| -> Result<u32, FileError> {
+        let position = row.value("position", "a number")?;
+        if position >= MOST_POSITIONS {
+            return Err(row.wrong(
+                format!("position {position}"),
+                &format!("less than {MOST_POSITIONS}"),
+            ));
+        }
+        Ok(position)
+    };
+    let table = Table::read(folder, "transitions.csv", &TRANSITIONS)?;
+    for row in table.rows(&TRANSITIONS) {
+        let from = class(&row, "class")?;
+        plan.classes[from].children.push(PlanChild {
+            position: position(&row)?,
+            template: row.text("template").to_owned(),
+            slots: row.value("slots", "a number")?,
+            class: class(&row, "to")? as u32,
+        });
+    }
+    let table = Table::read(folder, "blocks.csv", &BLOCKS)?;
+    for row in table.rows(&BLOCKS) {
+        let from = class(&row, "class")?;
+        plan.classes[from].blocks.push(PlanBlock {
+            position: position(&row)?,
+            node: node(&row)?,
+            bytes: row.value("bytes", "a number of bytes")?,
+        });
+    }
+    Ok(plan)
+}

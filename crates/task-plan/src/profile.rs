@@ -1,0 +1,283 @@
+//! What a profiling run saw. A folder of CSV files, each with a header line:
+//!
+//! | file | one row is | columns |
+//! |---|---|---|
+//! | `run.csv` | a fact | `key`, `value`: `version` (1), `machine`, `nodes`, `method` (`relocate`, `evict` or `none`) |
+//! | `tasks.csv` | a task | `task` (order of creation, 0 the root), `creator` (empty for the root), `position` (among the creator's creations), `template`, `slots`, `hint` (node the program asked for; never used to decide), `seconds` (the one real run), `mark` (why it was not replayed) |
+//! | `blocks.csv` | a data block | `block`, `creator` (task; empty: the runtime), `position`, `bytes`, `hint` |
+//! | `accesses.csv` | a slot through which a task held a block | `task`, `slot`, `block`, `mode` (`RO`, `RW`, `EW`, `CONST`) |
+//! | `replays.csv` | an experiment | `task`, `far` (slots whose block was far, joined by `;`), `seconds` |
+
+use std::path::Path;
+
+use crate::files::{FileError, Table, shown, write};
+
+/// A task.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Task {
+    /// Its creator, by number; none for the root.
+    pub creator: Option<u32>,
+    /// Position among the creator's creations.
+    pub position: u32,
+    /// Template.
+    pub template: String,
+    /// Slots.
+    pub slots: u32,
+    /// The node the program asked for.
+    pub hint: Option<u16>,
+    /// Time of the one real run.
+    pub seconds: f64,
+    /// Why it was not replayed; empty if it was, or was not due.
+    pub mark: String,
+}
+
+/// A data block.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Block {
+    /// The task that created it, by number; none for the runtime.
+    pub creator: Option<u32>,
+    /// Position among the blocks its creator created.
+    pub position: u32,
+    /// Size.
+    pub bytes: u64,
+    /// The node the program asked for.
+    pub hint: Option<u16>,
+}
+
+/// A slot through which a task held a block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Access {
+    /// The task, by number.
+    pub task: u32,
+    /// The slot.
+    pub slot: u32,
+    /// The block, by number.
+    pub block: u32,
+    /// How it was held.
+    pub mode: String,
+}
+
+/// An experiment: a task run once more, its blocks near but for some, and undone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replay {
+    /// The task, by number.
+    pub task: u32,
+    /// Slots whose block was far.
+    pub far: Vec<u32>,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// What a profiling run saw.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Profile {
+    /// The machine it ran on, or was told.
+    pub machine: String,
+    /// Its nodes; hints are below this.
+    pub nodes: usize,
+    /// How far memory was made: `relocate` (moved to another node), `evict` (out of the caches, where
+    /// there is no other node), `none`.
+    pub method: String,
+    /// Tasks in the order of creation.
+    pub tasks: Vec<Task>,
+    /// Blocks in the order of creation.
+    pub blocks: Vec<Block>,
+    /// Who held what, by task.
+    pub accesses: Vec<Access>,
+    /// Experiments, in the order they were made.
+    pub replays: Vec<Replay>,
+}
+
+const RUN: [&str; 2] = ["key", "value"];
+const TASKS: [&str; 8] = [
+    "task", "creator", "position", "template", "slots", "hint", "seconds", "mark",
+];
+const BLOCKS: [&str; 5] = ["block", "creator", "position", "bytes", "hint"];
+const ACCESSES: [&str; 4] = ["task", "slot", "block", "mode"];
+const REPLAYS: [&str; 3] = ["task", "far", "seconds"];
+
+/// Writes a profile.
+///
+/// # Errors
+/// [`FileError`] names the file.
+pub fn write_profile(folder: &Path, profile: &Profile) -> Result<(), FileError> {
+    let facts = [
+        ("version", "1".to_owned()),
+        ("machine", profile.machine.clone()),
+        ("nodes", profile.nodes.to_string()),
+        ("method", profile.method.clone()),
+    ];
+    write(
+        folder,
+        "tasks.csv",
+        &TASKS,
+        profile.tasks.iter().enumerate().map(|(at, task)| {
+            vec![
+                at.to_string(),
+                shown(task.creator),
+                task.position.to_string(),
+                task.template.clone(),
+                task.slots.to_string(),
+                shown(task.hint),
+                format!("{:.9}", task.seconds),
+                task.mark.clone(),
+            ]
+        }),
+    )?;
+    write(
+        folder,
+        "blocks.csv",
+        &BLOCKS,
+        profile.blocks.iter().enumerate().map(|(at, block)| {
+            vec![
+                at.to_string(),
+                shown(block.creator),
+                block.position.to_string(),
+                block.bytes.to_string(),
+                shown(block.hint),
+            ]
+        }),
+    )?;
+    write(
+        folder,
+        "accesses.csv",
+        &ACCESSES,
+        profile.accesses.iter().map(|access| {
+            vec![
+                access.task.to_string(),
+                access.slot.to_string(),
+                access.block.to_string(),
+                access.mode.clone(),
+            ]
+        }),
+    )?;
+    write(
+        folder,
+        "replays.csv",
+        &REPLAYS,
+        profile.replays.iter().map(|replay| {
+            let far: Vec<String> = replay.far.iter().map(u32::to_string).collect();
+            vec![
+                replay.task.to_string(),
+                far.join(";"),
+                format!("{:.9}", replay.seconds),
+            ]
+        }),
+    )?;
+    // Last: a folder with this file is complete.
+    write(
+        folder,
+        "run.csv",
+        &RUN,
+        facts
+            .iter()
+            .map(|(key, value)| vec![(*key).to_owned(), value.clone()]),
+    )
+}
+
+/// Reads a profile, and checks that numbers refer to what exists.
+///
+/// # Errors
+/// [`FileError`] names file and line, what is there and what should be.
+pub fn read_profile(folder: &Path) -> Result<Profile, FileError> {
+    let mut profile = Profile::default();
+    let table = Table::read(folder, "run.csv", &RUN)?;
+    let mut version = None;
+    for row in table.rows(&RUN) {
+        match row.text("key") {
+            "version" => version = Some(row.value::<u32>("value", "a version number")?),
+            "machine" => profile.machine = row.text("value").to_owned(),
+            "nodes" => profile.nodes = row.value("value", "a number of nodes")?,
+            "method" => profile.method = row.text("value").to_owned(),
+            _ => {}
+        }
+    }
+    if version != Some(1) {
+        return Err(FileError::Contents {
+            path: folder.join("run.csv"),
+            line: 0,
+            found: version.map_or("no version".to_owned(), |v| format!("version {v}")),
+            expected: "version 1".to_owned(),
+        });
+    }
+    let table = Table::read(folder, "tasks.csv", &TASKS)?;
+    for (at, row) in table.rows(&TASKS).enumerate() {
+        if row.value::<usize>("task", "a task number")? != at {
+            return Err(row.wrong(format!("task {}", row.text("task")), &at.to_string()));
+        }
+        let creator: Option<u32> = row.optional("creator", "a task number or nothing")?;
+        let known = match creator {
+            Some(creator) => (creator as usize) < at,
+            None => at == 0,
+        };
+        if !known {
+            return Err(row.wrong(
+                format!("creator {:?} of task {at}", row.text("creator")),
+                "an earlier task (nothing for task 0 only)",
+            ));
+        }
+        profile.tasks.push(Task {
+            creator,
+            position: row.value("position", "a number")?,
+            template: row.text("template").to_owned(),
+            slots: row.value("slots", "a number")?,
+            hint: row.optional("hint", "a node or nothing")?,
+            seconds: row.value("seconds", "seconds")?,
+            mark: row.text("mark").to_owned(),
+        });
+    }
+    let tasks = profile.tasks.len();
+    let table = Table::read(folder, "blocks.csv", &BLOCKS)?;
+    for row in table.rows(&BLOCKS) {
+        let creator: Option<u32> = row.optional("creator", "a task number or nothing")?;
+        if creator.is_some_and(|creator| creator as usize >= tasks) {
+            return Err(row.wrong(
+                format!("creator {}", row.text("creator")),
+                &format!("a task below {tasks}"),
+            ));
+        }
+        profile.blocks.push(Block {
+            creator,
+            position: row.value("position", "a number")?,
+            bytes: row.value("bytes", "a number of bytes")?,
+            hint: row.optional("hint", "a node or nothing")?,
+        });
+    }
+    let blocks = profile.blocks.len();
+    let table = Table::read(folder, "accesses.csv", &ACCESSES)?;
+    for row in table.rows(&ACCESSES) {
+        let access = Access {
+            task: row.value("task", "a task number")?,
+            slot: row.value("slot", "a slot")?,
+            block: row.value("block", "a block number")?,
+            mode: row.text("mode").to_owned(),
+        };
+        if access.task as usize >= tasks || access.block as usize >= blocks {
+            return Err(row.wrong(
+                format!("task {}, block {}", access.task, access.block),
+                &format!("a task below {tasks} and a block below {blocks}"),
+            ));
+        }
+        profile.accesses.push(access);
+    }
+    let table = Table::read(folder, "replays.csv", &REPLAYS)?;
+    for row in table.rows(&REPLAYS) {
+        let task: u32 = row.value("task", "a task number")?;
+        let seconds: f64 = row.value("seconds", "seconds")?;
+        if task as usize >= tasks || !seconds.is_finite() || seconds < 0.0 {
+            return Err(row.wrong(
+                format!("task {task}, {seconds} seconds"),
+                &format!("a task below {tasks} and a time of at least 0"),
+            ));
+        }
+        let far = row
+            .text("far")
+            .split(';')
+            .filter(|text| !text.is_empty())
+            .map(str::parse)
+            .collect::<Result<_, _>>()
+            .map_err(|_| row.wrong(format!("far {:?}", row.text("far")), "slots joined by ;"))?;
+        profile.replays.push(Replay { task, far, seconds });
+    }
+    Ok(profile)
+}
