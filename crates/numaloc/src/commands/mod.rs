@@ -5,6 +5,7 @@ use clap::Subcommand;
 use crate::error::CliError;
 use crate::ui::Ui;
 
+mod cc;
 mod diff;
 mod export;
 mod import;
@@ -40,6 +41,7 @@ macro_rules! commands {
 }
 
 commands! {
+    Cc => cc,
     Diff => diff,
     Export => export,
     Import => import,

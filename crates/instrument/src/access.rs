@@ -1,0 +1,155 @@
+//! Plain loads and stores, as gcc and clang announce them.
+
+use std::ffi::c_void;
+
+use crate::current;
+
+/// `pub extern "C" fn $name(address)`: one access of `$size` bytes, or a load and a store.
+macro_rules! accesses {
+    ($($name:ident: $($write:literal)+, $size:literal;)*) => {$(
+        /// Called by instrumented code before the access.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name(address: *const c_void) {
+            current::with(|tracer| {
+                $(tracer.access::<$write, false>(address as u64, $size);)+
+            });
+        }
+    )*};
+}
+
+accesses! {
+    __tsan_read1: false, 1;
+    __tsan_read2: false, 2;
+    __tsan_read4: false, 4;
+    __tsan_read8: false, 8;
+    __tsan_read16: false, 16;
+    __tsan_write1: true, 1;
+    __tsan_write2: true, 2;
+    __tsan_write4: true, 4;
+    __tsan_write8: true, 8;
+    __tsan_write16: true, 16;
+    __tsan_read_write1: false true, 1;
+    __tsan_read_write2: false true, 2;
+    __tsan_read_write4: false true, 4;
+    __tsan_read_write8: false true, 8;
+    __tsan_read_write16: false true, 16;
+    __tsan_unaligned_read2: false, 2;
+    __tsan_unaligned_read4: false, 4;
+    __tsan_unaligned_read8: false, 8;
+    __tsan_unaligned_read16: false, 16;
+    __tsan_unaligned_write2: true, 2;
+    __tsan_unaligned_write4: true, 4;
+    __tsan_unaligned_write8: true, 8;
+    __tsan_unaligned_write16: true, 16;
+    __tsan_unaligned_read_write2: false true, 2;
+    __tsan_unaligned_read_write4: false true, 4;
+    __tsan_unaligned_read_write8: false true, 8;
+    __tsan_unaligned_read_write16: false true, 16;
+    __tsan_volatile_read1: false, 1;
+    __tsan_volatile_read2: false, 2;
+    __tsan_volatile_read4: false, 4;
+    __tsan_volatile_read8: false, 8;
+    __tsan_volatile_read16: false, 16;
+    __tsan_volatile_write1: true, 1;
+    __tsan_volatile_write2: true, 2;
+    __tsan_volatile_write4: true, 4;
+    __tsan_volatile_write8: true, 8;
+    __tsan_volatile_write16: true, 16;
+    __tsan_unaligned_volatile_read2: false, 2;
+    __tsan_unaligned_volatile_read4: false, 4;
+    __tsan_unaligned_volatile_read8: false, 8;
+    __tsan_unaligned_volatile_read16: false, 16;
+    __tsan_unaligned_volatile_write2: true, 2;
+    __tsan_unaligned_volatile_write4: true, 4;
+    __tsan_unaligned_volatile_write8: true, 8;
+    __tsan_unaligned_volatile_write16: true, 16;
+    __tsan_vptr_read: false, 8;
+}
+
+/// A constructor or destructor sets an object's vtable pointer.
+#[unsafe(no_mangle)]
+pub extern "C" fn __tsan_vptr_update(address: *const c_void, _new: *const c_void) {
+    current::with(|tracer| tracer.access::<true, false>(address as u64, 8));
+}
+
+/// `size` bytes from `address`, in pieces of a register's size as the program would access them.
+pub(crate) fn range<const WRITE: bool>(address: *const c_void, size: usize) {
+    current::with(|tracer| {
+        let (mut at, end) = (address as u64, address as u64 + size as u64);
+        while at < end {
+            // Up to the next multiple of 16, so that no piece crosses a line or page.
+            let piece = (16 - at % 16).min(end - at);
+            tracer.access::<WRITE, false>(at, piece as u32);
+            at += piece;
+        }
+    });
+}
+
+/// A load of many bytes at once: structure copies.
+#[unsafe(no_mangle)]
+pub extern "C" fn __tsan_read_range(address: *const c_void, size: usize) {
+    range::<false>(address, size);
+}
+
+/// A store of many bytes at once: structure copies.
+#[unsafe(no_mangle)]
+pub extern "C" fn __tsan_write_range(address: *const c_void, size: usize) {
+    range::<true>(address, size);
+}
+
+/// Functions are entered and left: nothing to count.
+#[unsafe(no_mangle)]
+pub extern "C" fn __tsan_func_entry(_caller: *const c_void) {}
+
+/// Functions are entered and left: nothing to count.
+#[unsafe(no_mangle)]
+pub extern "C" fn __tsan_func_exit() {}
+
+/// Every instrumented file calls this from a constructor: the recording starts with the first.
+#[unsafe(no_mangle)]
+pub extern "C" fn __tsan_init() {
+    crate::threads::start();
+}
+
+/// Clang's own copies, which the sanitizer would intercept.
+///
+/// # Safety
+/// As `memcpy`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __tsan_memcpy(
+    to: *mut c_void,
+    from: *const c_void,
+    size: usize,
+) -> *mut c_void {
+    range::<false>(from, size);
+    range::<true>(to, size);
+    // SAFETY: the caller keeps memcpy's promises.
+    unsafe { libc::memcpy(to, from, size) }
+}
+
+/// Clang's own copies, which the sanitizer would intercept.
+///
+/// # Safety
+/// As `memmove`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __tsan_memmove(
+    to: *mut c_void,
+    from: *const c_void,
+    size: usize,
+) -> *mut c_void {
+    range::<false>(from, size);
+    range::<true>(to, size);
+    // SAFETY: the caller keeps memmove's promises.
+    unsafe { libc::memmove(to, from, size) }
+}
+
+/// Clang's own fills, which the sanitizer would intercept.
+///
+/// # Safety
+/// As `memset`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __tsan_memset(to: *mut c_void, value: i32, size: usize) -> *mut c_void {
+    range::<true>(to, size);
+    // SAFETY: the caller keeps memset's promises.
+    unsafe { libc::memset(to, value, size) }
+}

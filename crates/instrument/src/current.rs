@@ -1,0 +1,201 @@
+//! The calling thread's tracer, and the recording it belongs to.
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::ptr::{null, null_mut};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use numaloc_trace::{Config, Engine, ThreadTracer};
+
+/// Where the journals go; set by `numaloc record`, absent in a plain run.
+pub const JOURNAL: &str = "NUMALOC_JOURNAL";
+/// `virtual` or `wall`.
+pub const CLOCK: &str = "NUMALOC_CLOCK";
+/// Shortest slice, in accesses or nanoseconds.
+pub const SLICE: &str = "NUMALOC_SLICE";
+/// log2 of the line size.
+pub const LINE_SHIFT: &str = "NUMALOC_LINE_SHIFT";
+
+static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(null_mut());
+/// Kernel ids of the threads that have a tracer: whom to ask for their last counts at exit.
+static ALIVE: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static TRACER: Cell<*mut ThreadTracer> = const { Cell::new(null_mut()) };
+    /// Whether this thread has (or had) a tracer: a taken one is not a missing one.
+    static KNOWN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The recording, if there is one.
+pub(crate) fn engine() -> Option<&'static Engine> {
+    // SAFETY: ENGINE holds null or a leaked Box, never freed.
+    unsafe { ENGINE.load(Ordering::Acquire).cast_const().as_ref() }
+}
+
+/// Runs `work` with the calling thread's tracer; does nothing without a recording, inside the tracer
+/// itself, and in signal handlers that interrupt it.
+#[inline(always)]
+pub(crate) fn with(work: impl FnOnce(&mut ThreadTracer)) {
+    TRACER.with(|slot| {
+        let mut tracer = slot.replace(null_mut());
+        if tracer.is_null() {
+            tracer = missing();
+            if tracer.is_null() {
+                return;
+            }
+        }
+        // SAFETY: the pointer came from Box::into_raw on this thread and was taken out of its only
+        // slot, so nothing else refers to it until it is put back.
+        work(unsafe { &mut *tracer });
+        slot.set(tracer);
+    });
+}
+
+/// A thread without tracer: made by means we do not see, or no recording at all.
+#[cold]
+fn missing() -> *mut ThreadTracer {
+    let Some(engine) = engine() else {
+        return null_mut();
+    };
+    if KNOWN.replace(true) {
+        return null_mut();
+    }
+    register();
+    Box::into_raw(engine.adopt(tid() as u32))
+}
+
+/// The calling thread is about to get its tracer: until then its accesses and allocations are ours,
+/// and must not look for one.
+pub(crate) fn expect() {
+    KNOWN.set(true);
+}
+
+/// Gives the calling thread its tracer.
+pub(crate) fn install(tracer: Box<ThreadTracer>) {
+    expect();
+    TRACER.set(Box::into_raw(tracer));
+    register();
+}
+
+fn register() {
+    if let Ok(mut alive) = ALIVE.lock() {
+        alive.push(tid());
+    }
+}
+
+/// The kernel's id of the calling thread.
+pub(crate) fn tid() -> i32 {
+    // SAFETY: gettid has no arguments and cannot fail.
+    unsafe { libc::gettid() }
+}
+
+/// Ends the calling thread's tracer: its counts are written, later accesses are not counted.
+pub(crate) fn end_thread() {
+    let tracer = TRACER.replace(null_mut());
+    if !tracer.is_null() {
+        // SAFETY: as in `with`; the tracer is not put back, so this is its last use.
+        unsafe { Box::from_raw(tracer) }.end(0);
+        let me = tid();
+        if let Ok(mut alive) = ALIVE.lock() {
+            alive.retain(|&tid| tid != me);
+        }
+    }
+}
+
+/// Writes what the calling thread has counted; it goes on counting.
+pub(crate) fn flush_thread() {
+    with(ThreadTracer::flush);
+}
+
+extern "C" fn end_on_signal(_: libc::c_int) {
+    // SAFETY: errno belongs to the interrupted thread and is put back.
+    unsafe {
+        let errno = *libc::__errno_location();
+        end_thread();
+        *libc::__errno_location() = errno;
+    }
+}
+
+/// The process ends: every thread writes its counts. Others are interrupted by a signal; one that sits in
+/// the tracer at that very moment keeps what it counted since its last slice.
+pub(crate) fn end_process() {
+    if engine().is_none() {
+        return;
+    }
+    end_thread();
+    let others = ALIVE.lock().map(|alive| alive.clone()).unwrap_or_default();
+    if !others.is_empty() {
+        let signal = libc::SIGRTMAX() - 3;
+        // SAFETY: the handler is async-signal-tolerant here: it runs only where the thread is outside
+        // the tracer, at the end of the process; sigaction gets a zeroed, then filled structure.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = end_on_signal as *const () as usize;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(signal, &raw const action, null_mut());
+            for tid in &others {
+                libc::syscall(libc::SYS_tgkill, libc::getpid(), *tid, signal);
+            }
+        }
+        for _ in 0..200 {
+            if ALIVE.lock().is_ok_and(|alive| alive.is_empty()) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+    if let Some(engine) = engine() {
+        engine.write(&numaloc_trace::Record::End);
+    }
+}
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Starts the recording that the environment asks for, once.
+pub(crate) fn start() {
+    if engine().is_some() || KNOWN.get() {
+        return;
+    }
+    let Some(folder) = std::env::var_os(JOURNAL) else {
+        return;
+    };
+    let standard = Config::default();
+    let config = Config {
+        folder: PathBuf::from(folder),
+        frontend: "instrument".to_owned(),
+        line_shift: setting(LINE_SHIFT).map_or(standard.line_shift, |shift| shift as u32),
+        virtual_clock: std::env::var(CLOCK).map_or(standard.virtual_clock, |clock| clock != "wall"),
+        slice: setting(SLICE)
+            .filter(|&slice| slice > 0)
+            .unwrap_or(standard.slice),
+        ..standard
+    };
+    let program = std::env::current_exe().unwrap_or_default();
+    // A program that cannot be recorded still runs.
+    if let Ok(engine) = Engine::start(config, &program.to_string_lossy()) {
+        adopt_engine(engine);
+        crate::memory::describe_process();
+    }
+}
+
+/// Makes `engine` this process's recording, and the calling thread its first.
+pub(crate) fn adopt_engine(engine: Engine) {
+    expect();
+    let engine: &'static Engine = Box::leak(Box::new(engine));
+    ENGINE.store(std::ptr::from_ref(engine).cast_mut(), Ordering::Release);
+    install(engine.first_thread(tid() as u32));
+}
+
+/// In a forked child: the parent's threads are not here, its recording is not ours.
+pub(crate) fn forget_parent() {
+    if let Ok(mut alive) = ALIVE.lock() {
+        alive.clear();
+    }
+    // The parent's tracer is leaked on purpose: it belongs to the parent's journal.
+    TRACER.set(null_mut());
+    expect();
+    ENGINE.store(null::<Engine>().cast_mut(), Ordering::Release);
+}

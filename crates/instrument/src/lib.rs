@@ -1,0 +1,33 @@
+//! The run-time library of the instrumentation frontend.
+//!
+//! `numaloc cc -- gcc ...` compiles with `-fsanitize=thread`, so that the compiler puts a call before
+//! every load, store and atomic of the program, and links this library where the sanitizer's own
+//! would be. Each call goes straight into the tracing engine (`numaloc-trace`). Without a recording
+//! (`NUMALOC_JOURNAL` not set) every call returns at once.
+//!
+//! | module | stands in for |
+//! |---|---|
+//! | [`access`] | `__tsan_read8` and its kind: plain, unaligned, volatile, ranges, vptr |
+//! | [`atomics`] | `__tsan_atomic32_fetch_add` and its kind: done for real, and marked as synchronisation |
+//! | [`threads`] | `pthread_create`, `fork`, `_exit`: whose accesses they are |
+//! | [`sync`] | mutexes, condition variables, barriers, semaphores: the virtual clock |
+//! | [`gomp`] | libgomp's entry points: the same for OpenMP |
+//! | [`memory`] | `malloc` and `mmap`: which object a page belongs to |
+//!
+//! What the compiler does not see is not counted: libraries that were not compiled this way, inline
+//! assembly, and register spills.
+//!
+//! # Re-entry
+//! A thread's tracer is taken out of its slot while it works ([`current::with`]), so an access made by a
+//! signal handler in the middle of another, or by the engine's own allocations, finds nothing and is
+//! not counted; it never meets a half-updated tracer.
+
+pub mod access;
+pub mod atomics;
+pub mod current;
+pub mod gomp;
+pub mod memory;
+mod real;
+pub mod sync;
+pub mod threads;
+mod wide;

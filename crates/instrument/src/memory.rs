@@ -1,0 +1,394 @@
+//! Memory objects, by the same identities as the other frontends see (`docs/identity.md`).
+//!
+//! The kernel's view is rebuilt from what can be seen from inside: the program's own `mmap` calls, the
+//! flags that glibc keeps in front of each block (mapped on its own, or in a thread's arena), thread
+//! stacks from the thread itself, and the files in `/proc/self/maps` at the start.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Mutex;
+
+use numaloc_trace::Record;
+
+use crate::current;
+
+const PAGE: u64 = 4096;
+/// glibc's arenas are reserved in aligned pieces of this size.
+const ARENA: u64 = 64 << 20;
+/// In a block's size word: mapped on its own; not in the main heap.
+const IS_MMAPPED: u64 = 2;
+const NON_MAIN_ARENA: u64 = 4;
+
+/// Arenas already told.
+static ARENAS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+unsafe extern "C" {
+    fn __libc_malloc(size: usize) -> *mut c_void;
+    fn __libc_calloc(count: usize, size: usize) -> *mut c_void;
+    fn __libc_realloc(block: *mut c_void, size: usize) -> *mut c_void;
+    fn __libc_memalign(alignment: usize, size: usize) -> *mut c_void;
+    fn __libc_free(block: *mut c_void);
+}
+
+fn map(address: u64, length: u64, protection: c_int, flags: c_int, file: String, offset: u64) {
+    let Some(engine) = current::engine() else {
+        return;
+    };
+    current::with(|tracer| {
+        let record = Record::Map {
+            sequence: engine.sequence(),
+            thread: tracer.number(),
+            address,
+            length,
+            protection: protection as u64,
+            flags: flags as u64,
+            file,
+            offset,
+            moved_from: 0,
+        };
+        tracer.record(&record);
+    });
+}
+
+/// What is there before the program's first instruction: its files, its heap, its stack.
+pub(crate) fn describe_process() {
+    let Some(engine) = current::engine() else {
+        return;
+    };
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let parsed: Vec<(u64, u64, bool, &str)> = maps
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let (start, end) = words.next()?.split_once('-')?;
+            let executable = words.next()?.contains('x');
+            let file = words.nth(3).unwrap_or("");
+            let number = |text| u64::from_str_radix(text, 16).ok();
+            Some((number(start)?, number(end)?, executable, file))
+        })
+        .collect();
+    let mut told: Vec<&str> = Vec::new();
+    for (_, _, executable, file) in &parsed {
+        if *executable && file.starts_with('/') && !told.contains(file) {
+            told.push(file);
+            let parts = parsed.iter().filter(|(_, _, _, other)| other == file);
+            engine.write(&Record::Image {
+                file: (*file).to_owned(),
+                start: parts.clone().map(|(start, ..)| *start).min().unwrap_or(0),
+                end: parts.map(|(_, end, ..)| *end).max().unwrap_or(0),
+            });
+        }
+    }
+    let heap = parsed.iter().find(|(_, _, _, file)| *file == "[heap]");
+    // SAFETY: sbrk(0) only asks.
+    let here = unsafe { libc::sbrk(0) } as u64;
+    let first = heap.map_or(here, |(start, ..)| *start);
+    for address in [first, here] {
+        engine.write(&Record::Break {
+            sequence: engine.sequence(),
+            address,
+        });
+    }
+    if let Some((start, end, ..)) = parsed.iter().find(|(_, _, _, file)| *file == "[stack]") {
+        map(
+            *start,
+            end - start,
+            3,
+            libc::MAP_PRIVATE,
+            "[stack]".to_owned(),
+            0,
+        );
+    }
+}
+
+/// Tells the calling thread's stack; called once by each new thread.
+pub(crate) fn describe_stack() {
+    let (mut address, mut size, mut guard) = (std::ptr::null_mut(), 0, 0);
+    // SAFETY: the attributes are initialised by the first call and destroyed by the last.
+    let found = unsafe {
+        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+        if libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes) == 0 {
+            libc::pthread_attr_getstack(&raw const attributes, &raw mut address, &raw mut size);
+            libc::pthread_attr_getguardsize(&raw const attributes, &raw mut guard);
+            libc::pthread_attr_destroy(&raw mut attributes);
+            true
+        } else {
+            false
+        }
+    };
+    let Some(engine) = current::engine().filter(|_| found) else {
+        return;
+    };
+    // The mapping holds the guard below the stack.
+    let (start, length) = (address as u64 - guard as u64, (size + guard) as u64);
+    map(
+        start,
+        length,
+        3,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK,
+        String::new(),
+        0,
+    );
+    current::with(|tracer| {
+        let record = Record::Stack {
+            sequence: engine.sequence(),
+            path: tracer.path().to_owned(),
+            pointer: start + length - 64,
+        };
+        tracer.record(&record);
+    });
+}
+
+/// The mapping that a block is, if the C library mapped it on its own.
+///
+/// # Safety
+/// `block` was returned by the C library's allocator and not freed.
+unsafe fn own_mapping(block: *mut c_void) -> Option<(u64, u64)> {
+    // SAFETY: glibc keeps the block's size word right in front of it, and for a block mapped on its own
+    // the distance to the mapping's start in front of that.
+    let (gap, size) = unsafe {
+        let words = block.cast::<u64>();
+        (*words.sub(2), *words.sub(1))
+    };
+    (size & IS_MMAPPED != 0).then(|| {
+        let chunk = block as u64 - 16;
+        (chunk - gap, (size & !7) + gap)
+    })
+}
+
+/// Tells of the mapping or arena that a new block lies in.
+fn told(block: *mut c_void) -> *mut c_void {
+    if block.is_null() || current::engine().is_none() {
+        return block;
+    }
+    // SAFETY: the block has just been allocated by glibc.
+    let size = unsafe { *block.cast::<u64>().sub(1) };
+    let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: as above.
+    if let Some((start, length)) = unsafe { own_mapping(block) } {
+        map(start, length, 3, anonymous, String::new(), 0);
+    } else if size & NON_MAIN_ARENA != 0 {
+        let arena = block as u64 / ARENA * ARENA;
+        let new = ARENAS.try_lock().is_ok_and(|mut arenas| {
+            let new = !arenas.contains(&arena);
+            if new {
+                arenas.push(arena);
+            }
+            new
+        });
+        if new {
+            map(
+                arena,
+                ARENA,
+                0,
+                anonymous | libc::MAP_NORESERVE,
+                String::new(),
+                0,
+            );
+        }
+    } else if let Some(engine) = current::engine() {
+        // The main heap may have grown; the break only ever needs to be told when it moved.
+        static BREAK: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        use std::sync::atomic::Ordering::Relaxed;
+        let end = block as u64 + (size & !7);
+        if BREAK.fetch_max(end, Relaxed) < end {
+            // SAFETY: sbrk(0) only asks.
+            let here = unsafe { libc::sbrk(0) } as u64;
+            BREAK.fetch_max(here, Relaxed);
+            current::with(|tracer| {
+                let record = Record::Break {
+                    sequence: engine.sequence(),
+                    address: here,
+                };
+                tracer.record(&record);
+            });
+        }
+    }
+    block
+}
+
+/// A block goes: what was mapped on its own is nobody's memory any more.
+///
+/// # Safety
+/// As `free`.
+unsafe fn gone(block: *mut c_void) {
+    if block.is_null() {
+        return;
+    }
+    if let Some(engine) = current::engine() {
+        // SAFETY: the caller's promise.
+        if let Some((start, length)) = unsafe { own_mapping(block) } {
+            engine.forget(start / PAGE * PAGE, length);
+        }
+    }
+}
+
+/// Allocates.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
+    // SAFETY: the caller's promises.
+    told(unsafe { __libc_malloc(size) })
+}
+
+/// Allocates zeroed memory.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+    // SAFETY: the caller's promises.
+    told(unsafe { __libc_calloc(count, size) })
+}
+
+/// Changes a block's size.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
+    // SAFETY: the caller's promises.
+    let new = unsafe { __libc_realloc(block, size) };
+    if new != block { told(new) } else { new }
+}
+
+/// Frees.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free(block: *mut c_void) {
+    // SAFETY: the caller's promises.
+    unsafe {
+        gone(block);
+        __libc_free(block);
+    }
+}
+
+/// Allocates aligned memory.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn memalign(alignment: usize, size: usize) -> *mut c_void {
+    // SAFETY: the caller's promises.
+    told(unsafe { __libc_memalign(alignment, size) })
+}
+
+/// Allocates aligned memory.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void {
+    // SAFETY: the caller's promises.
+    told(unsafe { __libc_memalign(alignment, size) })
+}
+
+/// Allocates aligned memory.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_memalign(
+    result: *mut *mut c_void,
+    alignment: usize,
+    size: usize,
+) -> c_int {
+    if !alignment.is_power_of_two() || alignment < size_of::<*mut c_void>() {
+        return libc::EINVAL;
+    }
+    // SAFETY: the caller's promises; errno is the caller's and stays as it was.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let block = told(__libc_memalign(alignment, size));
+        *libc::__errno_location() = errno;
+        if block.is_null() {
+            return libc::ENOMEM;
+        }
+        *result = block;
+    }
+    0
+}
+
+/// Maps memory.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap(
+    address: *mut c_void,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: libc::off_t,
+) -> *mut c_void {
+    // SAFETY: the system call itself, with the caller's arguments.
+    let found = unsafe {
+        libc::syscall(
+            libc::SYS_mmap,
+            address,
+            length,
+            protection,
+            flags,
+            file,
+            offset,
+        )
+    };
+    if found != -1
+        && let Some(engine) = current::engine()
+    {
+        let start = found as u64;
+        engine.forget(start, length as u64);
+        let name = if flags & libc::MAP_ANONYMOUS != 0 {
+            String::new()
+        } else {
+            std::fs::read_link(format!("/proc/self/fd/{file}")).map_or_else(
+                |_| "?".to_owned(),
+                |path| path.to_string_lossy().into_owned(),
+            )
+        };
+        map(start, length as u64, protection, flags, name, offset as u64);
+    }
+    found as *mut c_void
+}
+
+/// Maps memory; the same function under its other name.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap64(
+    address: *mut c_void,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: libc::off_t,
+) -> *mut c_void {
+    // SAFETY: the caller's promises.
+    unsafe { mmap(address, length, protection, flags, file, offset) }
+}
+
+/// Unmaps memory.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
+    // SAFETY: the system call itself, with the caller's arguments.
+    let status = unsafe { libc::syscall(libc::SYS_munmap, address, length) } as c_int;
+    if status == 0
+        && let Some(engine) = current::engine()
+    {
+        engine.forget(address as u64, length as u64);
+        engine.write(&Record::Unmap {
+            sequence: engine.sequence(),
+            address: address as u64,
+            length: length as u64,
+        });
+    }
+    status
+}

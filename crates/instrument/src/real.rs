@@ -1,0 +1,33 @@
+//! The functions we stand in for: found once, behind us in the link order.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The address of the next definition of `name`, looked up on first use.
+pub(crate) fn address(cache: &AtomicUsize, name: &CStr) -> usize {
+    let known = cache.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    // SAFETY: dlsym with a valid C string; the result is an address or null.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
+    cache.store(found, Ordering::Relaxed);
+    found
+}
+
+/// `real!(name: fn(types) -> type)`: the real function of that name, as a function pointer.
+/// Aborts the program if the C library does not have it, which cannot be: the program called it.
+macro_rules! real {
+    ($name:ident: fn($($type:ty),*) $(-> $result:ty)?) => {{
+        static CACHE: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+        let name = concat!(stringify!($name), "\0");
+        let name = std::ffi::CStr::from_bytes_with_nul(name.as_bytes()).expect("ends in NUL");
+        let address = $crate::real::address(&CACHE, name);
+        if address == 0 {
+            std::process::abort();
+        }
+        // SAFETY: the address is that of the C function `name`, whose type this is.
+        unsafe { std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) $(-> $result)?>(address) }
+    }};
+}
+pub(crate) use real;

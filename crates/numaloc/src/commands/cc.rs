@@ -1,0 +1,151 @@
+//! `numaloc cc`: a compiler prefix that builds instrumented programs.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::error::CliError;
+use crate::ui::Ui;
+
+/// Compile and link a program for the instrumentation frontend: put it before the compiler
+///
+/// The compiler's own thread-sanitizer instrumentation announces every load, store and atomic; our
+/// run-time library is linked in the sanitizer's place. The program runs as before until
+/// `numaloc record` starts it.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  numaloc cc -- gcc -O2 -fopenmp stencil.c -o stencil
+  make CC=\"numaloc cc -- gcc\" FC=\"numaloc cc -- gfortran\"
+  numaloc record -o stencil.numaloc -- ./stencil")]
+pub struct Args {
+    /// The compiler and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMPILER ARGS")]
+    command: Vec<OsString>,
+}
+
+/// What libraries call and the program may not: taken from our library even if nothing else asks.
+const WANTED: &[&str] = &[
+    "__tsan_init",
+    "pthread_create",
+    "pthread_join",
+    "malloc",
+    "calloc",
+    "realloc",
+    "free",
+    "memalign",
+    "aligned_alloc",
+    "posix_memalign",
+    "mmap",
+    "munmap",
+    "_exit",
+];
+
+/// What an invocation makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Objects, assembly, preprocessed text: nothing is linked.
+    Compile,
+    /// A shared object: the program that loads it brings the library.
+    Shared,
+    /// A program.
+    Program,
+}
+
+fn step(arguments: &[OsString]) -> Step {
+    let has = |wanted: &[&str]| arguments.iter().any(|a| wanted.iter().any(|w| a == w));
+    if has(&["-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "--version", "-v", "-dumpversion", "-dumpmachine"]) {
+        Step::Compile
+    } else if has(&["-shared"]) {
+        Step::Shared
+    } else {
+        Step::Program
+    }
+}
+
+impl Args {
+    /// Runs the compiler; its status is ours.
+    pub fn run(&self, _ui: &Ui) -> Result<u8, CliError> {
+        let (compiler, arguments) = self.command.split_first().expect("clap requires one");
+        if arguments.iter().any(|a| a == "-static") {
+            return Err(CliError::usage("cannot instrument a program linked with -static")
+                .expected("a dynamically linked program")
+                .hint("leave -static out, or record the static program as it is (frontend qemu)"));
+        }
+        let stubs = tempfile::tempdir()
+            .map_err(|error| CliError::tool(format!("cannot make a temporary folder: {error}")))?;
+        let mut command = Command::new(compiler);
+        command.args(arguments).args(["-fsanitize=thread", "-U__SANITIZE_THREAD__", "-g"]);
+        match step(arguments) {
+            Step::Compile => {}
+            Step::Shared => {
+                without_sanitizer(&mut command, compiler, stubs.path())?;
+            }
+            Step::Program => {
+                without_sanitizer(&mut command, compiler, stubs.path())?;
+                command.arg(library()?);
+                for symbol in WANTED {
+                    command.arg(format!("-Wl,-u,{symbol}"));
+                }
+                command.args(["-Wl,--export-dynamic-symbol=__tsan_*", "-lm"]);
+            }
+        }
+        let status = command.status().map_err(|error| {
+            CliError::tool(format!("cannot run the compiler {}: {error}", compiler.to_string_lossy()))
+                .hint("numaloc cc -- gcc ARGS: the compiler comes after the two dashes")
+        })?;
+        Ok(status.code().map_or(crate::error::TOOL, |code| code as u8))
+    }
+}
+
+/// Keeps the sanitizer's own library out of the link.
+fn without_sanitizer(command: &mut Command, compiler: &OsStr, stubs: &Path) -> Result<(), CliError> {
+    if compiler.to_string_lossy().contains("clang") {
+        command.arg("-fno-sanitize-link-runtime");
+        return Ok(());
+    }
+    // gcc asks for these two by name and looks here first: an archive without members, and a linker
+    // script without commands.
+    let write = |name: &str, content: &str| {
+        std::fs::write(stubs.join(name), content).map_err(|error| {
+            CliError::tool(format!("cannot write {}: {error}", stubs.join(name).display()))
+        })
+    };
+    write("libtsan.a", "!<arch>\n")?;
+    write("libtsan_preinit.o", "/* nothing */\n")?;
+    let mut prefix = OsString::from("-B");
+    prefix.push(stubs);
+    prefix.push("/");
+    let mut folder = OsString::from("-L");
+    folder.push(stubs);
+    command.arg(prefix).arg(folder);
+    Ok(())
+}
+
+/// Our run-time library, beside this program.
+fn library() -> Result<PathBuf, CliError> {
+    let folder = std::env::var_os("NUMALOC_PLUGIN_DIR").map_or_else(
+        || std::env::current_exe().ok().and_then(|exe| exe.parent().map(Path::to_owned)).unwrap_or_default(),
+        PathBuf::from,
+    );
+    let path = folder.join("libnumaloc_instrument.a");
+    if path.is_file() {
+        return Ok(path);
+    }
+    Err(CliError::tool(format!("cannot find the run-time library {}", path.display()))
+        .expected("it beside the numaloc program, or in the folder NUMALOC_PLUGIN_DIR")
+        .hint("cargo build -p numaloc-instrument"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_told_apart() {
+        let of = |line: &str| step(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(of("-c a.c"), Step::Compile);
+        assert_eq!(of("-O2 a.c -o a"), Step::Program);
+        assert_eq!(of("-shared -fPIC a.o -o a.so"), Step::Shared);
+    }
+}
