@@ -29,7 +29,11 @@ fn storing(address: *const c_void, size: u32) {
 /// A read-modify-write is told before it is done (its store), and takes the clock afterwards (its load).
 #[inline(always)]
 fn updating<T>(address: *const c_void, size: u32, operation: impl FnOnce() -> T) -> T {
-    current::with(|tracer| tracer.atomic::<false>(address as u64, size));
+    current::with(|tracer| {
+        tracer.mark_sync(address as u64);
+        tracer.access::<false, false>(address as u64, size);
+        tracer.access::<true, false>(address as u64, size);
+    });
     let result = operation();
     current::with(|tracer| tracer.acquire(address as u64));
     result

@@ -14,6 +14,8 @@ pub const JOURNAL: &str = "NUMALOC_JOURNAL";
 pub const CLOCK: &str = "NUMALOC_CLOCK";
 /// Shortest slice, in accesses or nanoseconds.
 pub const SLICE: &str = "NUMALOC_SLICE";
+/// Most slices.
+pub const SLICES: &str = "NUMALOC_SLICES";
 /// log2 of the line size.
 pub const LINE_SHIFT: &str = "NUMALOC_LINE_SHIFT";
 
@@ -171,6 +173,9 @@ pub(crate) fn start() {
         slice: setting(SLICE)
             .filter(|&slice| slice > 0)
             .unwrap_or(standard.slice),
+        slices: setting(SLICES)
+            .filter(|&slices| slices > 0)
+            .unwrap_or(standard.slices),
         ..standard
     };
     let program = std::env::current_exe().unwrap_or_default();

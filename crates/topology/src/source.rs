@@ -50,6 +50,9 @@ pub enum TopologyError {
     },
 }
 
+/// What plans call the machine they were made on; resolves like `this`.
+const THIS_MACHINE: &str = "this machine";
+
 const BUILT_IN: &[(&str, &str)] = &[
     (
         "epyc-7501",
@@ -98,7 +101,7 @@ pub fn from_this_machine() -> Result<Topology, TopologyError> {
     let hwloc = Hwloc::new().map_err(|error| TopologyError::Live {
         why: error.to_string(),
     })?;
-    convert(&hwloc, "this machine")
+    convert(&hwloc, THIS_MACHINE)
 }
 
 /// An hwloc XML file (`lstopo --of xml`).
@@ -162,7 +165,7 @@ fn from_description(text: &str, path: &str) -> Result<Topology, TopologyError> {
 /// [`TopologyError`] says what was tried and what would be accepted.
 pub fn resolve(spec: &str) -> Result<Topology, TopologyError> {
     let trimmed = spec.trim();
-    if trimmed.is_empty() || trimmed == "this" {
+    if matches!(trimmed, "" | "this" | THIS_MACHINE) {
         return from_this_machine();
     }
     if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| *name == trimmed) {

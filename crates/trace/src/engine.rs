@@ -79,11 +79,11 @@ pub fn monotonic_ns() -> u64 {
 const CLOCK_SHIFT: u32 = 2;
 
 /// A created thread that has not run yet.
-pub(crate) struct Newborn {
-    pub path: String,
-    pub clock: u64,
-    pub routine: u64,
-    pub clear_tid: u64,
+pub struct Newborn {
+    pub(crate) path: String,
+    pub(crate) clock: u64,
+    pub(crate) routine: u64,
+    pub(crate) clear_tid: u64,
 }
 
 /// The shared side of the tracing engine, one for each process image.
@@ -251,6 +251,11 @@ impl Engine {
                 self.tracer(path, tid, 0, 0)
             }
         }
+    }
+
+    /// The tracer of the calling thread, whose creator has handed it its name.
+    pub fn welcome(&'static self, newborn: Newborn, tid: u32) -> Box<ThreadTracer> {
+        self.tracer(newborn.path, tid, newborn.clock, newborn.routine)
     }
 
     /// Writes one record at once, in a frame of its own.

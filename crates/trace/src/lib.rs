@@ -17,6 +17,6 @@ pub mod shadow;
 pub mod thread;
 
 pub use assemble::{AssembleError, assemble};
-pub use engine::{Config, Engine};
+pub use engine::{Config, Engine, Newborn};
 pub use journal::Record;
 pub use thread::ThreadTracer;

@@ -493,6 +493,18 @@ impl ThreadTracer {
         format!("{}.{}", self.path, self.threads_created + 1)
     }
 
+    /// What the next thread that this one creates must know, for creators that hand it over
+    /// themselves ([`Engine::welcome`]); add one to `threads_created` once it was created.
+    #[must_use]
+    pub fn newborn(&self, routine: u64) -> Newborn {
+        Newborn {
+            path: self.next_thread_path(),
+            clock: self.time(),
+            routine,
+            clear_tid: 0,
+        }
+    }
+
     /// This thread has created thread `tid` with start routine `routine` (0 where unknown).
     /// `clear_tid` is the address the kernel will clear and wake at its end, or 0.
     pub fn thread_created(&mut self, tid: u32, routine: u64, clear_tid: u64) {

@@ -20,7 +20,12 @@ Examples:
   numaloc record -o stencil.numaloc -- ./stencil")]
 pub struct Args {
     /// The compiler and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMPILER ARGS")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMPILER ARGS"
+    )]
     command: Vec<OsString>,
 }
 
@@ -54,7 +59,18 @@ enum Step {
 
 fn step(arguments: &[OsString]) -> Step {
     let has = |wanted: &[&str]| arguments.iter().any(|a| wanted.iter().any(|w| a == w));
-    if has(&["-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "--version", "-v", "-dumpversion", "-dumpmachine"]) {
+    if has(&[
+        "-c",
+        "-S",
+        "-E",
+        "-M",
+        "-MM",
+        "-fsyntax-only",
+        "--version",
+        "-v",
+        "-dumpversion",
+        "-dumpmachine",
+    ]) {
         Step::Compile
     } else if has(&["-shared"]) {
         Step::Shared
@@ -68,14 +84,20 @@ impl Args {
     pub fn run(&self, _ui: &Ui) -> Result<u8, CliError> {
         let (compiler, arguments) = self.command.split_first().expect("clap requires one");
         if arguments.iter().any(|a| a == "-static") {
-            return Err(CliError::usage("cannot instrument a program linked with -static")
-                .expected("a dynamically linked program")
-                .hint("leave -static out, or record the static program as it is (frontend qemu)"));
+            return Err(
+                CliError::usage("cannot instrument a program linked with -static")
+                    .expected("a dynamically linked program")
+                    .hint(
+                        "leave -static out, or record the static program as it is (frontend qemu)",
+                    ),
+            );
         }
         let stubs = tempfile::tempdir()
             .map_err(|error| CliError::tool(format!("cannot make a temporary folder: {error}")))?;
         let mut command = Command::new(compiler);
-        command.args(arguments).args(["-fsanitize=thread", "-U__SANITIZE_THREAD__", "-g"]);
+        command
+            .args(arguments)
+            .args(["-fsanitize=thread", "-U__SANITIZE_THREAD__", "-g"]);
         match step(arguments) {
             Step::Compile => {}
             Step::Shared => {
@@ -91,15 +113,22 @@ impl Args {
             }
         }
         let status = command.status().map_err(|error| {
-            CliError::tool(format!("cannot run the compiler {}: {error}", compiler.to_string_lossy()))
-                .hint("numaloc cc -- gcc ARGS: the compiler comes after the two dashes")
+            CliError::tool(format!(
+                "cannot run the compiler {}: {error}",
+                compiler.to_string_lossy()
+            ))
+            .hint("numaloc cc -- gcc ARGS: the compiler comes after the two dashes")
         })?;
         Ok(status.code().map_or(crate::error::TOOL, |code| code as u8))
     }
 }
 
 /// Keeps the sanitizer's own library out of the link.
-fn without_sanitizer(command: &mut Command, compiler: &OsStr, stubs: &Path) -> Result<(), CliError> {
+fn without_sanitizer(
+    command: &mut Command,
+    compiler: &OsStr,
+    stubs: &Path,
+) -> Result<(), CliError> {
     if compiler.to_string_lossy().contains("clang") {
         command.arg("-fno-sanitize-link-runtime");
         return Ok(());
@@ -108,7 +137,10 @@ fn without_sanitizer(command: &mut Command, compiler: &OsStr, stubs: &Path) -> R
     // script without commands.
     let write = |name: &str, content: &str| {
         std::fs::write(stubs.join(name), content).map_err(|error| {
-            CliError::tool(format!("cannot write {}: {error}", stubs.join(name).display()))
+            CliError::tool(format!(
+                "cannot write {}: {error}",
+                stubs.join(name).display()
+            ))
         })
     };
     write("libtsan.a", "!<arch>\n")?;
@@ -125,16 +157,24 @@ fn without_sanitizer(command: &mut Command, compiler: &OsStr, stubs: &Path) -> R
 /// Our run-time library, beside this program.
 fn library() -> Result<PathBuf, CliError> {
     let folder = std::env::var_os("NUMALOC_PLUGIN_DIR").map_or_else(
-        || std::env::current_exe().ok().and_then(|exe| exe.parent().map(Path::to_owned)).unwrap_or_default(),
+        || {
+            std::env::current_exe()
+                .ok()
+                .and_then(|exe| exe.parent().map(Path::to_owned))
+                .unwrap_or_default()
+        },
         PathBuf::from,
     );
     let path = folder.join("libnumaloc_instrument.a");
     if path.is_file() {
         return Ok(path);
     }
-    Err(CliError::tool(format!("cannot find the run-time library {}", path.display()))
-        .expected("it beside the numaloc program, or in the folder NUMALOC_PLUGIN_DIR")
-        .hint("cargo build -p numaloc-instrument"))
+    Err(CliError::tool(format!(
+        "cannot find the run-time library {}",
+        path.display()
+    ))
+    .expected("it beside the numaloc program, or in the folder NUMALOC_PLUGIN_DIR")
+    .hint("cargo build -p numaloc-instrument"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `numaloc record`: runs a program and writes its profile.
 
 mod child;
+mod instrument;
 mod program;
 mod qemu;
 
@@ -42,6 +43,10 @@ pub struct Args {
     /// Replace the output if it exists
     #[arg(long)]
     force: bool,
+    /// How to observe: `qemu` emulates any x86-64 program, `instrument` runs one that was built with
+    /// `numaloc cc` at native speed; `auto` takes instrument where the program allows it
+    #[arg(long, value_name = "FRONTEND", default_value = "auto", value_parser = ["auto", "qemu", "instrument"])]
+    frontend: String,
     /// What times and slices count: `virtual` is work (accesses) joined at synchronisation, the same
     /// whatever else the machine does; `wall` is nanoseconds
     #[arg(long, value_name = "CLOCK", default_value = "virtual", value_parser = ["virtual", "wall"])]
@@ -98,7 +103,7 @@ impl Args {
             );
         }
         let work = work_folder(&output)?;
-        let mut command = qemu::command(&program, work.path(), self)?;
+        let mut command = self.frontend(&program, work.path(), ui)?;
         if self.wait_policy == "passive" && std::env::var_os("OMP_WAIT_POLICY").is_none() {
             command.env("OMP_WAIT_POLICY", "passive");
             ui.remark("set OMP_WAIT_POLICY=passive for the program (--wait-policy keep leaves it)");
@@ -120,6 +125,39 @@ impl Args {
             return Err(error);
         }
         Ok(status)
+    }
+
+    /// The command that runs the program under the frontend asked for, or the best one for it.
+    fn frontend(
+        &self,
+        program: &program::Program,
+        work: &Path,
+        ui: &Ui,
+    ) -> Result<std::process::Command, CliError> {
+        let instrumented = self.frontend != "qemu" && instrument::carries(program);
+        if self.frontend == "instrument" && !instrumented {
+            return Err(CliError::tool(format!(
+                "cannot record {} with frontend instrument: it was not built with numaloc cc",
+                program.file.display()
+            ))
+            .hint("build it with `numaloc cc -- gcc ...`, or use --frontend qemu")
+            .status(CANNOT_RUN));
+        }
+        if instrumented {
+            ui.remark("frontend instrument: the program was built with numaloc cc");
+            return Ok(instrument::command(program, work, self));
+        }
+        qemu::command(program, work, self)
+    }
+
+    /// Shortest slice in the clock's unit: accesses or nanoseconds.
+    fn slice_length(&self) -> u64 {
+        match (self.slice, self.clock == "wall") {
+            (Some(milliseconds), true) => milliseconds * 1_000_000,
+            (Some(accesses), false) => accesses,
+            (None, true) => 10_000_000,
+            (None, false) => 1 << 14,
+        }
     }
 
     fn check(&self) -> Result<(), CliError> {

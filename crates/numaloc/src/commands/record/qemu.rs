@@ -19,19 +19,13 @@ pub fn command(program: &Program, folder: &Path, args: &Args) -> Result<Command,
         .canonicalize()
         .unwrap_or_else(|_| program.file.clone());
     let wall = args.clock == "wall";
-    let slice = match args.slice {
-        Some(ms) if wall => ms * 1_000_000,
-        Some(accesses) => accesses,
-        None if wall => 10_000_000,
-        None => 1 << 14,
-    };
     let mut option = plugin.to_string_lossy().replace(',', ",,");
     for (name, value) in [
         ("folder", folder.to_string_lossy().into_owned()),
         ("plugin", plugin.to_string_lossy().into_owned()),
         ("program", file.to_string_lossy().into_owned()),
         ("wall", u8::from(wall).to_string()),
-        ("slice", slice.to_string()),
+        ("slice", args.slice_length().to_string()),
         ("slices", args.slices.to_string()),
         ("line", args.line_size.trailing_zeros().to_string()),
     ] {

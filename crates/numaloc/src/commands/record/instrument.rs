@@ -1,0 +1,36 @@
+//! The exact frontend for programs built with `numaloc cc`: they trace themselves.
+
+use std::path::Path;
+use std::process::Command;
+
+use object::Object as _;
+
+use super::Args;
+use super::program::Program;
+
+/// Whether the program carries our run-time library.
+pub fn carries(program: &Program) -> bool {
+    std::fs::read(&program.file).is_ok_and(|bytes| {
+        object::File::parse(&*bytes).is_ok_and(|file| file.section_by_name(".numaloc").is_some())
+    })
+}
+
+/// The command that runs `program` natively and leaves journals in `folder`.
+pub fn command(program: &Program, folder: &Path, args: &Args) -> Command {
+    use std::os::unix::process::CommandExt;
+    let mut command = Command::new(&program.file);
+    if let Some(name) = program.arguments.first() {
+        command.arg0(name);
+    }
+    command
+        .args(program.arguments.iter().skip(1))
+        .env("NUMALOC_JOURNAL", folder)
+        .env("NUMALOC_CLOCK", &args.clock)
+        .env("NUMALOC_SLICE", args.slice_length().to_string())
+        .env("NUMALOC_SLICES", args.slices.to_string())
+        .env(
+            "NUMALOC_LINE_SHIFT",
+            args.line_size.trailing_zeros().to_string(),
+        );
+    command
+}
