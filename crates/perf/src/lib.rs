@@ -20,10 +20,13 @@ pub mod board;
 pub mod collect;
 pub mod data_src;
 pub mod error;
+pub mod events;
 pub mod import;
 pub mod lineage;
+pub mod live;
 pub mod record;
 
-pub use collect::Options;
+pub use collect::{Options, Origin};
 pub use error::PerfError;
 pub use import::import;
+pub use live::Session;

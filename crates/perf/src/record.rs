@@ -137,6 +137,21 @@ pub enum Event {
     Other,
 }
 
+impl Event {
+    /// When it happened; 0 where the record does not say.
+    #[must_use]
+    pub fn time(&self) -> u64 {
+        match self {
+            Self::Sample(sample) => sample.time,
+            Self::Fork { time, .. }
+            | Self::Exit { time, .. }
+            | Self::Name { time, .. }
+            | Self::Map { time, .. } => *time,
+            Self::Lost(_) | Self::Throttled | Self::Other => 0,
+        }
+    }
+}
+
 /// Bytes with a byte order, read from the front.
 struct Bytes<'a> {
     rest: &'a [u8],

@@ -1,0 +1,241 @@
+//! A program run under the machine's memory events.
+//!
+//! Events are opened for the program on every CPU (the kernel shares a ring buffer of inherited events only
+//! within a CPU), enabled by its `execve`, and inherited by every thread and process it makes. Records of
+//! different CPUs are put in order of their time: what is older than the beginning of the round before the
+//! present one can no longer be overtaken. Memory: 128 KiB of ring a CPU and event, plus one round of records.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use numaloc_model::Profile;
+
+use crate::collect::{Collector, Options, Origin, Source};
+use crate::error::PerfError;
+use crate::events::{MemoryEvent, cpu_list};
+use crate::record::{Event, Layout, kind};
+
+mod sys;
+
+use sys::{Attr, Ring};
+
+/// TID, TIME, ADDR, PERIOD, WEIGHT, DATA_SRC, IDENTIFIER.
+const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 8 | 1 << 14 | 1 << 15 | 1 << 16;
+/// How long a round lasts when nothing fills the buffers.
+const ROUND: Duration = Duration::from_millis(100);
+
+/// A program that has been started under its events.
+#[derive(Debug)]
+pub struct Session {
+    child: Child,
+    rings: Vec<Ring>,
+    /// Events that only count, kept open while they are needed.
+    _leaders: Vec<OwnedFd>,
+    /// Kernel id of each opened event, and which of `sources` it is.
+    ids: Vec<(u64, usize)>,
+    collector: Collector,
+    pending: Vec<(u64, usize, Event)>,
+}
+
+impl Session {
+    /// Starts `command` with one sample every `period` events of each of `events`.
+    ///
+    /// # Errors
+    /// [`PerfError::Refused`] if the kernel does not let this user sample, [`PerfError::Spawn`] if the
+    /// program cannot be run. In either case nothing of the program has run.
+    pub fn start(
+        command: Command,
+        events: &[MemoryEvent],
+        period: u64,
+        options: &Options,
+    ) -> Result<Self, PerfError> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let spawn = |source| PerfError::Spawn {
+            program: program.clone(),
+            source,
+        };
+        let held = Held::spawn(command).map_err(spawn)?;
+        let cpus = fs::read_to_string("/sys/devices/system/cpu/online").map_err(|error| {
+            PerfError::io("read", Path::new("/sys/devices/system/cpu/online"), error)
+        })?;
+        let (mut rings, mut leaders, mut ids) = (Vec::new(), Vec::new(), Vec::new());
+        for (source, event) in events.iter().enumerate() {
+            for cpu in cpu_list(&cpus) {
+                if !event.cpus.is_empty() && !event.cpus.contains(&cpu) {
+                    continue;
+                }
+                let (ring, leader) = open(event, period, held.pid, cpu, source == 0)?;
+                ids.push((ring.id, source));
+                rings.push(ring);
+                leaders.extend(leader);
+            }
+        }
+        let sources = events
+            .iter()
+            .map(|event| Source {
+                name: event.name.clone(),
+                period: Some(period),
+                faults: event.faults,
+            })
+            .collect();
+        Ok(Self {
+            child: held.release().map_err(spawn)?,
+            rings,
+            _leaders: leaders,
+            ids,
+            collector: Collector::new(options.clone(), sources),
+            pending: Vec::new(),
+        })
+    }
+
+    /// The program's process id, to pass signals on.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Samples until the program ends. What it leaves running is no longer watched.
+    ///
+    /// # Errors
+    /// [`PerfError::NoAddresses`] if nothing was sampled; the status of the program is in the pair's
+    /// first half in any case.
+    pub fn finish(
+        mut self,
+        origin: Origin,
+    ) -> Result<(ExitStatus, Result<Profile, PerfError>), PerfError> {
+        let failed = |error| PerfError::Io {
+            action: "wait for the program".to_owned(),
+            source: error,
+        };
+        let mut before = 0;
+        loop {
+            let ended = self.child.try_wait().map_err(failed)?;
+            let now = sys::monotonic_ns();
+            self.drain();
+            let safe = if ended.is_some() { u64::MAX } else { before };
+            self.feed_until(safe);
+            if let Some(status) = ended {
+                return Ok((status, self.collector.finish(origin)));
+            }
+            before = now;
+            sys::wait_for_records(&self.rings, ROUND);
+        }
+    }
+
+    /// Takes what the kernel has written.
+    fn drain(&mut self) {
+        let layout = Layout {
+            sample_type: SAMPLE_TYPE,
+            sample_id_all: true,
+            big_endian: cfg!(target_endian = "big"),
+            ..Layout::default()
+        };
+        for ring in &mut self.rings {
+            ring.drain(|record, misc, body| {
+                let Some(event) = layout.parse(record, misc, body) else {
+                    return;
+                };
+                // A sample begins with its event's id.
+                let source = body
+                    .first_chunk::<8>()
+                    .filter(|_| record == kind::SAMPLE)
+                    .map(|id| u64::from_ne_bytes(*id))
+                    .and_then(|id| self.ids.iter().find(|(known, _)| *known == id))
+                    .map_or(0, |&(_, source)| source);
+                self.pending.push((event.time(), source, event));
+            });
+        }
+    }
+
+    /// Hands on everything older than `time`, oldest first.
+    fn feed_until(&mut self, time: u64) {
+        self.pending.sort_by_key(|&(at, ..)| at);
+        let ready = self.pending.partition_point(|&(at, ..)| at < time);
+        for (_, source, event) in self.pending.drain(..ready) {
+            self.collector.feed(source, event);
+        }
+    }
+}
+
+/// A process that waits before its `execve` until it may go on.
+struct Held {
+    pid: u32,
+    go: io::PipeWriter,
+    spawning: JoinHandle<io::Result<Child>>,
+}
+
+impl Held {
+    fn spawn(mut command: Command) -> io::Result<Self> {
+        let (mut told, tell) = io::pipe()?;
+        let (wait, go) = io::pipe()?;
+        // The child inherits copies of all ends; `hold` closes the one that would keep its own pipe open.
+        sys::hold(&mut command, &tell, &wait, &go);
+        // `spawn` returns only after `execve`, so it waits in a thread of its own.
+        let spawning = std::thread::spawn(move || {
+            let child = command.spawn();
+            drop((tell, wait));
+            child
+        });
+        let mut pid = [0; 4];
+        match io::Read::read_exact(&mut told, &mut pid) {
+            Ok(()) => Ok(Self {
+                pid: u32::from_ne_bytes(pid),
+                go,
+                spawning,
+            }),
+            // It never got that far: the spawn's own error says why.
+            Err(error) => match spawning.join() {
+                Ok(Err(why)) => Err(why),
+                _ => Err(error),
+            },
+        }
+    }
+
+    fn release(mut self) -> io::Result<Child> {
+        io::Write::write_all(&mut self.go, &[1])?;
+        drop(self.go);
+        self.spawning
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the spawning thread panicked")))
+    }
+}
+
+/// Opens an event of a process on a CPU, with the event that must lead it.
+fn open(
+    event: &MemoryEvent,
+    period: u64,
+    pid: u32,
+    cpu: u32,
+    first: bool,
+) -> Result<(Ring, Option<OwnedFd>), PerfError> {
+    let refused = |source: io::Error| PerfError::Refused {
+        event: event.name.clone(),
+        paranoid: fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
+            .map_or_else(|_| "unreadable".to_owned(), |text| text.trim().to_owned()),
+        source,
+    };
+    let leader = match event.leader {
+        Some(config) => {
+            let attr = Attr::counting(event.kind, config);
+            Some(sys::open(&attr, pid, cpu, None).map_err(refused)?)
+        }
+        None => None,
+    };
+    let mut attr = Attr::sampling(event, period, SAMPLE_TYPE, first);
+    let group = leader.as_ref().map(AsRawFd::as_raw_fd);
+    let opened = sys::open(&attr, pid, cpu, group).or_else(|error| {
+        // IBS before Linux 6.13 cannot leave the kernel out; its samples are left out later.
+        if error.raw_os_error() != Some(libc::EINVAL) {
+            return Err(error);
+        }
+        attr.include_kernel();
+        sys::open(&attr, pid, cpu, group)
+    });
+    let ring = opened.and_then(Ring::map).map_err(refused)?;
+    Ok((ring, leader))
+}

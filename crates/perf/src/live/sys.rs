@@ -1,0 +1,326 @@
+//! The system calls of live sampling: the only unsafe code of this crate.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::events::MemoryEvent;
+
+/// Pages of a ring's data, a power of two: 32 keeps two events a CPU under the default
+/// `perf_event_mlock_kb` of 516 for unprivileged users.
+const DATA_PAGES: usize = 32;
+/// Fields of `struct perf_event_mmap_page`.
+const DATA_HEAD: usize = 1024;
+const DATA_TAIL: usize = 1032;
+const DATA_OFFSET: usize = 1040;
+const DATA_SIZE: usize = 1048;
+
+/// Bits of the attribute's flag word.
+mod flag {
+    pub const DISABLED: u64 = 1;
+    pub const INHERIT: u64 = 1 << 1;
+    pub const EXCLUDE_KERNEL: u64 = 1 << 5;
+    pub const EXCLUDE_HV: u64 = 1 << 6;
+    pub const COMM: u64 = 1 << 9;
+    pub const ENABLE_ON_EXEC: u64 = 1 << 12;
+    pub const TASK: u64 = 1 << 13;
+    pub const WATERMARK: u64 = 1 << 14;
+    pub const PRECISE: u32 = 15;
+    pub const SAMPLE_ID_ALL: u64 = 1 << 18;
+    pub const COMM_EXEC: u64 = 1 << 24;
+    pub const USE_CLOCKID: u64 = 1 << 25;
+}
+
+/// `struct perf_event_attr`, version 5 (112 bytes), which every kernel since 4.1 takes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attr {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_watermark: u32,
+    bp_type: u32,
+    config1: u64,
+    config2: u64,
+    branch_sample_type: u64,
+    sample_regs_user: u64,
+    sample_stack_user: u32,
+    clockid: i32,
+    sample_regs_intr: u64,
+    aux_watermark: u32,
+    sample_max_stack: u16,
+    reserved: u16,
+}
+
+const _: () = assert!(size_of::<Attr>() == 112);
+
+impl Attr {
+    /// An event that counts and leads a group.
+    pub fn counting(kind: u32, config: [u64; 3]) -> Self {
+        Self {
+            kind,
+            size: size_of::<Self>() as u32,
+            config: config[0],
+            config1: config[1],
+            config2: config[2],
+            flags: flag::DISABLED
+                | flag::INHERIT
+                | flag::ENABLE_ON_EXEC
+                | flag::EXCLUDE_KERNEL
+                | flag::EXCLUDE_HV,
+            ..Self::default()
+        }
+    }
+
+    /// An event that samples; `tasks` makes it report threads and names too.
+    pub fn sampling(event: &MemoryEvent, period: u64, sample_type: u64, tasks: bool) -> Self {
+        let mut attr = Self::counting(event.kind, event.config);
+        attr.sample_period = period;
+        attr.sample_type = sample_type;
+        attr.flags |= flag::SAMPLE_ID_ALL
+            | flag::WATERMARK
+            | flag::USE_CLOCKID
+            | u64::from(event.precise & 3) << flag::PRECISE;
+        if event.leader.is_some() {
+            // A group goes on and off with its leader.
+            attr.flags &= !(flag::DISABLED | flag::ENABLE_ON_EXEC);
+        }
+        if tasks {
+            attr.flags |= flag::COMM | flag::COMM_EXEC | flag::TASK;
+        }
+        attr.clockid = libc::CLOCK_MONOTONIC;
+        attr.wakeup_watermark = (DATA_PAGES * page_size() / 4) as u32;
+        attr
+    }
+
+    /// Samples the kernel too, for PMUs that cannot leave it out.
+    pub fn include_kernel(&mut self) {
+        self.flags &= !(flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV);
+    }
+}
+
+fn page_size() -> usize {
+    // SAFETY: sysconf takes no pointer.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(4096)
+}
+
+/// `CLOCK_MONOTONIC`, the clock of the records, in ns.
+pub fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid timespec to write to; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// `perf_event_open` for a process on one CPU.
+pub fn open(attr: &Attr, pid: u32, cpu: u32, group: Option<RawFd>) -> io::Result<OwnedFd> {
+    const CLOEXEC: u64 = 8;
+    // SAFETY: `attr` is a valid attribute of the size it states and outlives the call; the rest are numbers.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            std::ptr::from_ref(attr),
+            pid as libc::pid_t,
+            cpu as libc::c_int,
+            group.unwrap_or(-1),
+            CLOEXEC,
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor, nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// An event's ring buffer.
+#[derive(Debug)]
+pub struct Ring {
+    fd: OwnedFd,
+    /// The event's id, which its samples carry.
+    pub id: u64,
+    base: NonNull<u8>,
+    length: usize,
+    /// Offset and size of the data, checked against `length` once.
+    data: (usize, usize),
+    record: Vec<u8>,
+}
+
+impl Ring {
+    /// Maps the buffer of an event.
+    pub fn map(fd: OwnedFd) -> io::Result<Self> {
+        const PERF_EVENT_IOC_ID: u64 = 0x8008_2407;
+        let mut id = 0_u64;
+        // SAFETY: the request writes one u64 to `id`.
+        if unsafe { libc::ioctl(fd.as_raw_fd(), PERF_EVENT_IOC_ID as _, &mut id) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let length = (1 + DATA_PAGES) * page_size();
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at 0"))?;
+        let mut ring = Self {
+            fd,
+            id,
+            base,
+            length,
+            data: (0, 0),
+            record: Vec::new(),
+        };
+        // Kernels before 4.1 leave these 0: then the data follows the first page.
+        let (offset, size) = match (ring.word(DATA_OFFSET), ring.word(DATA_SIZE)) {
+            (0, _) | (_, 0) => (page_size(), DATA_PAGES * page_size()),
+            (offset, size) => (offset as usize, size as usize),
+        };
+        if !size.is_power_of_two() || offset.checked_add(size).is_none_or(|end| end > length) {
+            return Err(io::Error::other("the kernel's buffer has no sensible size"));
+        }
+        ring.data = (offset, size);
+        Ok(ring)
+    }
+
+    fn atomic(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: the first page is mapped for as long as `self`, the offsets are constants below its size
+        // and multiples of 8, and the kernel accesses these words atomically.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    fn word(&self, offset: usize) -> u64 {
+        self.atomic(offset).load(Ordering::Relaxed)
+    }
+
+    /// Hands every record the kernel has finished to `take` as (type, misc, body), and frees their space.
+    pub fn drain(&mut self, mut take: impl FnMut(u32, u16, &[u8])) {
+        // Acquire: the records before the head are written.
+        let head = self.atomic(DATA_HEAD).load(Ordering::Acquire);
+        let mut tail = self.word(DATA_TAIL);
+        while tail < head {
+            let available = (head - tail) as usize;
+            let mut header = [0; 8];
+            if available < header.len() {
+                break;
+            }
+            self.copy(tail, &mut header);
+            let size = usize::from(u16::from_ne_bytes([header[6], header[7]]));
+            if size < header.len() || size > available {
+                tail = head; // Never written by the kernel; do not spin on it.
+                break;
+            }
+            let mut record = std::mem::take(&mut self.record);
+            record.resize(size - header.len(), 0);
+            self.copy(tail + header.len() as u64, &mut record);
+            let kind = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
+            take(kind, u16::from_ne_bytes([header[4], header[5]]), &record);
+            self.record = record;
+            tail += size as u64;
+        }
+        // Release: our copies are made before the kernel may overwrite.
+        self.atomic(DATA_TAIL).store(tail, Ordering::Release);
+    }
+
+    /// Copies from stream position `at`, around the ring's end if need be.
+    fn copy(&self, at: u64, to: &mut [u8]) {
+        let (offset, size) = self.data;
+        let start = (at % size as u64) as usize;
+        let first = to.len().min(size - start);
+        let second = to.len() - first;
+        assert!(second <= size, "a record larger than the ring");
+        // SAFETY: both ranges lie in the mapping (`map` checked offset + size); the kernel does not write between
+        // tail and head before the tail is moved; `to` is our own memory.
+        unsafe {
+            let data = self.base.as_ptr().add(offset);
+            std::ptr::copy_nonoverlapping(data.add(start), to.as_mut_ptr(), first);
+            std::ptr::copy_nonoverlapping(data, to.as_mut_ptr().add(first), second);
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `map` with this length, and no reference into it outlives `self`.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
+    }
+}
+
+/// Waits until a ring is a quarter full, or for `most`.
+pub fn wait_for_records(rings: &[Ring], most: Duration) {
+    let mut fds: Vec<libc::pollfd> = rings
+        .iter()
+        .map(|ring| libc::pollfd {
+            fd: ring.fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    // SAFETY: `fds` is an array of that many entries.
+    let ready = unsafe {
+        libc::poll(
+            fds.as_mut_ptr(),
+            fds.len() as libc::nfds_t,
+            most.as_millis() as libc::c_int,
+        )
+    };
+    // Hang-ups of ended threads would make this return at once for ever.
+    if ready > 0 && fds.iter().all(|fd| fd.revents & libc::POLLIN == 0) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Makes `command`'s child tell its process id and wait for a byte before it executes the program.
+pub fn hold(
+    command: &mut Command,
+    tell: &io::PipeWriter,
+    wait: &io::PipeReader,
+    go: &io::PipeWriter,
+) {
+    let (tell, wait, go) = (tell.as_raw_fd(), wait.as_raw_fd(), go.as_raw_fd());
+    let held = move || {
+        // SAFETY: async-signal-safe calls only, on descriptors that the child has copies of until `execve`
+        // closes them, and on local buffers.
+        unsafe {
+            libc::close(go);
+            let pid = libc::getpid().to_ne_bytes();
+            if libc::write(tell, pid.as_ptr().cast(), pid.len()) != pid.len() as isize {
+                return Err(io::Error::last_os_error());
+            }
+            let mut byte = 0_u8;
+            loop {
+                match libc::read(wait, std::ptr::from_mut(&mut byte).cast(), 1) {
+                    1 => return Ok(()),
+                    // Nobody lets it go: the events could not be opened.
+                    0 => return Err(io::Error::from_raw_os_error(libc::ECANCELED)),
+                    _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+                    _ => return Err(io::Error::last_os_error()),
+                }
+            }
+        }
+    };
+    // SAFETY: `held` allocates nothing and takes no lock.
+    unsafe { command.pre_exec(held) };
+}
