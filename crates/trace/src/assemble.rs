@@ -99,13 +99,15 @@ pub fn assemble(folder: &Path, options: &Options) -> Result<Profile, AssembleErr
             spaces.push(space);
         }
     }
-    if spaces.is_empty() {
+    spaces.sort_by(|a, b| paths::order(&a.first, &b.first).then(a.image.cmp(&b.image)));
+    let profile = Assembly::new(meta, options, spaces).profile();
+    // A program killed while it was being set up leaves a journal without a thread: that is no profile.
+    if profile.threads.is_empty() {
         return Err(AssembleError::Empty {
             path: folder.to_owned(),
         });
     }
-    spaces.sort_by(|a, b| paths::order(&a.first, &b.first).then(a.image.cmp(&b.image)));
-    Ok(Assembly::new(meta, options, spaces).profile())
+    Ok(profile)
 }
 
 fn load(file: &Path, bytes: &[u8], meta: &mut Meta) -> Result<Option<Space>, AssembleError> {
