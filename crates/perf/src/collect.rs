@@ -492,7 +492,7 @@ impl Collector {
     fn notes(&self, mut notes: Vec<String>) -> Vec<String> {
         for source in &self.sources {
             let unit = if source.faults {
-                "page faults, not accesses: mostly the first access of a thread to a page"
+                "page faults, not accesses: mostly the first touch of a page in each process"
             } else {
                 "memory accesses"
             };

@@ -29,11 +29,19 @@ pub struct MemoryEvent {
     pub cpus: Vec<u32>,
     /// Another event that must count beside it (Intel's `mem-loads-aux`).
     pub leader: Option<[u64; 3]>,
+    /// Sampling periods must be a multiple of this (16 for IBS); 0 is any.
+    pub granule: u64,
     /// Whether it counts page faults instead of accesses.
     pub faults: bool,
 }
 
 impl MemoryEvent {
+    /// The period nearest above `wanted` that the event can have.
+    #[must_use]
+    pub fn period(&self, wanted: u64) -> u64 {
+        wanted.max(1).next_multiple_of(self.granule.max(1))
+    }
+
     /// First touches of pages: a software event that every Linux has. Not what a user asks for, but the
     /// same way through the kernel as hardware samples.
     #[must_use]
@@ -133,7 +141,7 @@ impl<'a> Pmu<'a> {
             leader: (event == "mem-loads")
                 .then(|| self.parameters("mem-loads-aux"))
                 .flatten(),
-            faults: false,
+            ..MemoryEvent::default()
         })
     }
 
@@ -148,6 +156,7 @@ impl<'a> Pmu<'a> {
             kind: self.kind,
             config,
             cpus: self.cpus.clone(),
+            granule: 16,
             ..MemoryEvent::default()
         })
     }
@@ -274,6 +283,10 @@ mod tests {
         let events = discover(sysfs.path()).unwrap();
         assert_eq!(events[0].cpus, [8, 9, 10, 11]);
         assert_eq!((events[1].kind, events[1].config[0]), (11, 1 << 19));
+        assert_eq!(
+            (events[0].period(1000), events[1].period(1000)),
+            (1000, 1008)
+        );
     }
 
     #[test]

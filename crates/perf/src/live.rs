@@ -79,7 +79,7 @@ impl Session {
             .iter()
             .map(|event| Source {
                 name: event.name.clone(),
-                period: Some(period),
+                period: Some(event.period(period)),
                 faults: event.faults,
             })
             .collect();
@@ -226,7 +226,7 @@ fn open(
         }
         None => None,
     };
-    let mut attr = Attr::sampling(event, period, SAMPLE_TYPE, first);
+    let mut attr = Attr::sampling(event, event.period(period), SAMPLE_TYPE, first);
     let group = leader.as_ref().map(AsRawFd::as_raw_fd);
     let opened = sys::open(&attr, pid, cpu, group).or_else(|error| {
         // IBS before Linux 6.13 cannot leave the kernel out; its samples are left out later.

@@ -3,11 +3,13 @@
 use std::io::{IsTerminal, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::backend::Handle;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
 
@@ -18,27 +20,58 @@ use crate::ui::Ui;
 /// How often progress is drawn.
 const TICK: Duration = Duration::from_millis(200);
 
+/// Signals meant for the program, caught from before it starts.
+pub struct Signals(SignalsInfo<WithOrigin>);
+
+/// Signals passed on to the program while this lives.
+pub struct Forwarding {
+    handle: Handle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Signals {
+    /// Catches them from now on.
+    pub fn catch() -> std::io::Result<Self> {
+        let wanted: Vec<i32> = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]
+            .into_iter()
+            .filter(|&signal| !ignored(signal))
+            .collect();
+        SignalsInfo::<WithOrigin>::new(wanted).map(Self)
+    }
+
+    /// Passes them on to process `pid`.
+    pub fn forward_to(mut self, pid: u32) -> Forwarding {
+        let handle = self.0.handle();
+        let thread = std::thread::spawn(move || {
+            for origin in self.0.forever() {
+                if !from_terminal(&origin) {
+                    forward(pid, origin.signal);
+                }
+            }
+        });
+        Forwarding {
+            handle,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Forwarding {
+    fn drop(&mut self) {
+        self.handle.close();
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
 /// Runs `command` to its end; the status is the program's own, 128 + number for a signal.
 pub fn run(mut command: Command, folder: &Path, ui: &Ui) -> Result<u8, CliError> {
     let emulator = command.get_program().to_string_lossy().into_owned();
     let failed = |error: std::io::Error| {
         CliError::tool(format!("cannot run the emulator {emulator}: {error}")).status(OWN_FAILURE)
     };
-    let wanted: Vec<i32> = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]
-        .into_iter()
-        .filter(|&signal| !ignored(signal))
-        .collect();
-    let mut signals = SignalsInfo::<WithOrigin>::new(wanted).map_err(failed)?;
+    let signals = Signals::catch().map_err(failed)?;
     let mut child = command.spawn().map_err(failed)?;
-    let pid = child.id();
-    let handle = signals.handle();
-    let forwarding = std::thread::spawn(move || {
-        for origin in signals.forever() {
-            if !from_terminal(&origin) {
-                forward(pid, origin.signal);
-            }
-        }
-    });
+    let forwarding = signals.forward_to(child.id());
     let began = Instant::now();
     let mut drawn = false;
     let status = loop {
@@ -58,14 +91,17 @@ pub fn run(mut command: Command, folder: &Path, ui: &Ui) -> Result<u8, CliError>
     if drawn {
         eprint!("\r\x1b[K");
     }
-    handle.close();
-    let _ = forwarding.join();
-    let status = status.map_err(failed)?;
-    Ok(match (status.code(), status.signal()) {
+    drop(forwarding);
+    status.map_err(failed).map(own_status)
+}
+
+/// The status that stands for how a program ended: its own, or 128 + number for a signal.
+pub fn own_status(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
         (Some(code), _) => code as u8,
         (None, Some(signal)) => 128u8.wrapping_add(signal as u8),
         (None, None) => OWN_FAILURE,
-    })
+    }
 }
 
 /// What was ignored when we were started (`nohup`) stays ignored, for the program too.
