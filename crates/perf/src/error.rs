@@ -103,7 +103,7 @@ impl PerfError {
                 "numaloc record --frontend qemu -- CMD, which needs no hardware support (or leave --frontend out)",
             ),
             Self::Refused { .. } => Some(
-                "sudo sysctl kernel.perf_event_paranoid=1, or give the user CAP_PERFMON; or numaloc record --frontend qemu",
+                "sudo sysctl kernel.perf_event_paranoid=2, or give the user CAP_PERFMON; or numaloc record --frontend qemu",
             ),
             _ => None,
         }

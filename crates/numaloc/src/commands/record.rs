@@ -2,6 +2,7 @@
 
 mod child;
 mod instrument;
+mod perf;
 mod program;
 mod qemu;
 
@@ -9,6 +10,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use numaloc_model::Profile;
+use numaloc_perf::events::MemoryEvent;
 use numaloc_trace::assemble;
 use serde_json::json;
 
@@ -44,9 +46,20 @@ pub struct Args {
     #[arg(long)]
     force: bool,
     /// How to observe: `qemu` emulates any x86-64 program, `instrument` runs one that was built with
-    /// `numaloc cc` at native speed; `auto` takes instrument where the program allows it
-    #[arg(long, value_name = "FRONTEND", default_value = "auto", value_parser = ["auto", "qemu", "instrument"])]
+    /// `numaloc cc` at native speed, `perf` samples with the processor's help; `auto` takes instrument
+    /// where the program allows it
+    #[arg(long, value_name = "FRONTEND", default_value = "auto", value_parser = ["auto", "qemu", "instrument", "perf"])]
     frontend: String,
+    /// Let `auto` take hardware samples where the machine has them: nearly native speed, less detail
+    #[arg(long)]
+    fast: bool,
+    /// With --frontend perf, what to sample: accesses to memory, or page faults, which every machine
+    /// can sample and which show who touches which page first
+    #[arg(long, value_name = "EVENT", default_value = "memory", value_parser = ["memory", "page-faults"])]
+    event: String,
+    /// Hardware samples: one every N accesses; smaller sees more and slows the program more
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(16..1 << 40))]
+    period: u64,
     /// What times and slices count: `virtual` is work (accesses) joined at synchronisation, the same
     /// whatever else the machine does; `wall` is nanoseconds
     #[arg(long, value_name = "CLOCK", default_value = "virtual", value_parser = ["virtual", "wall"])]
@@ -102,6 +115,11 @@ impl Args {
                     .status(OWN_FAILURE),
             );
         }
+        if let Some(events) = self.sampled(&program, ui)? {
+            let (status, profile) = perf::record(&program, &events, self)?;
+            self.write(ui, &profile?, &output)?;
+            return Ok(status);
+        }
         let work = work_folder(&output)?;
         let mut command = self.frontend(&program, work.path(), ui)?;
         if self.wait_policy == "passive" && std::env::var_os("OMP_WAIT_POLICY").is_none() {
@@ -125,6 +143,31 @@ impl Args {
             return Err(error);
         }
         Ok(status)
+    }
+
+    /// The machine's memory events, if the program is to be sampled.
+    fn sampled(
+        &self,
+        program: &program::Program,
+        ui: &Ui,
+    ) -> Result<Option<Vec<MemoryEvent>>, CliError> {
+        let found = match self.frontend.as_str() {
+            "perf" if self.event == "page-faults" => Ok(Some(vec![MemoryEvent::page_faults()])),
+            "perf" => perf::events().map(Some),
+            "auto" if self.fast && !instrument::carries(program) => match perf::events() {
+                Ok(events) => Ok(Some(events)),
+                Err(missing) => {
+                    ui.remark(format_args!("not --fast: {}", missing.message));
+                    Ok(None)
+                }
+            },
+            _ => Ok(None),
+        }?;
+        if let Some(events) = &found {
+            let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
+            ui.remark(format_args!("frontend perf: sampling {}", names.join(", ")));
+        }
+        Ok(found)
     }
 
     /// The command that runs the program under the frontend asked for, or the best one for it.

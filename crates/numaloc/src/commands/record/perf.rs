@@ -1,0 +1,79 @@
+//! The sampled frontend: the program runs natively, the machine's PMU samples its accesses.
+
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+
+use numaloc_model::Profile;
+use numaloc_perf::events::{self, MemoryEvent};
+use numaloc_perf::{Options, Origin, PerfError, Session};
+
+use super::child::{Signals, own_status};
+use super::program::Program;
+use super::{Args, CANNOT_RUN, OWN_FAILURE};
+use crate::error::CliError;
+
+/// The memory events of this machine; the error says what is missing and what to use instead.
+pub fn events() -> Result<Vec<MemoryEvent>, CliError> {
+    events::discover(Path::new(events::SYSFS)).map_err(failure)
+}
+
+/// Runs the program under `events`: its status, and the profile or why there is none.
+pub fn record(
+    program: &Program,
+    events: &[MemoryEvent],
+    args: &Args,
+) -> Result<(u8, Result<Profile, CliError>), CliError> {
+    let mut command = Command::new(&program.file);
+    command.args(program.arguments.iter().skip(1));
+    if let Some(name) = program.arguments.first() {
+        std::os::unix::process::CommandExt::arg0(&mut command, name);
+    }
+    if args.wait_policy == "passive" && std::env::var_os("OMP_WAIT_POLICY").is_none() {
+        command.env("OMP_WAIT_POLICY", "passive");
+    }
+    // Every fault is cheap to have, and the one that is left out may be the first of its page.
+    let faults = events.iter().all(|event| event.faults);
+    let period = if faults { 1 } else { args.period };
+    let options = Options {
+        page_size: args.page_size,
+        line_size: args.line_size,
+        slice_ns: args.slice.unwrap_or(10) * 1_000_000,
+        max_slices: u32::try_from(args.slices).unwrap_or(u32::MAX),
+        ..Options::default()
+    };
+    let signals = Signals::catch().map_err(|error| {
+        CliError::tool(format!("cannot catch signals: {error}")).status(OWN_FAILURE)
+    })?;
+    let session = Session::start(command, events, period, &options).map_err(failure)?;
+    let forwarding = signals.forward_to(session.pid());
+    let ended = session.finish(Origin {
+        command: args
+            .command
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect(),
+        complete: true,
+        notes: Vec::new(),
+        name: program.file.display().to_string(),
+    });
+    drop(forwarding);
+    let (status, profile) = ended.map_err(failure)?;
+    let profile = profile
+        .map_err(failure)
+        .map(|profile| cut_short(profile, status));
+    Ok((own_status(status), profile))
+}
+
+/// A program that was killed left a part of a profile.
+fn cut_short(mut profile: Profile, status: ExitStatus) -> Profile {
+    profile.meta.complete = status.code().is_some();
+    profile
+}
+
+fn failure(error: PerfError) -> CliError {
+    let status = match error {
+        PerfError::Spawn { .. } => CANNOT_RUN,
+        _ => OWN_FAILURE,
+    };
+    CliError::from(error).status(status)
+}
