@@ -15,6 +15,7 @@
 
 mod distance;
 mod evaluate;
+mod hierarchy;
 mod lower_bound;
 pub mod policies;
 mod policy;

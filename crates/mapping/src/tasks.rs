@@ -136,6 +136,48 @@ impl TaskGraph {
         })
     }
 
+    /// Groups as tasks: what they exchange. `group_of` names a group below `groups` for every task;
+    /// what is exchanged inside a group is dropped. O(tasks + cells).
+    ///
+    /// # Panics
+    /// If a task has no group.
+    #[must_use]
+    pub fn contracted(&self, group_of: &[u32], groups: usize) -> Self {
+        let mut members = vec![Vec::new(); groups];
+        for (task, &group) in group_of.iter().enumerate() {
+            members[group as usize].push(task);
+        }
+        let mut graph = Self {
+            start: vec![0],
+            to: Vec::new(),
+            weight: Vec::new(),
+        };
+        let mut amount = vec![0.0; groups];
+        let mut met = Vec::new();
+        for (group, members) in members.iter().enumerate() {
+            for &task in members {
+                for (other, weight) in self.row(task) {
+                    let other = group_of[other] as usize;
+                    if other != group {
+                        if amount[other] == 0.0 {
+                            met.push(other as u32);
+                        }
+                        amount[other] += weight;
+                    }
+                }
+            }
+            met.sort_unstable();
+            for other in met.drain(..) {
+                graph.to.push(other);
+                graph
+                    .weight
+                    .push(std::mem::take(&mut amount[other as usize]));
+            }
+            graph.start.push(graph.to.len());
+        }
+        graph
+    }
+
     /// The weight of a pair, 0 where it does not communicate.
     #[must_use]
     pub fn weight(&self, a: usize, b: usize) -> f64 {

@@ -3,13 +3,18 @@
 use crate::policy::MappingPolicy;
 
 pub mod balance;
+pub mod choice_map;
+pub mod cmlb;
 pub mod compact;
 pub mod deloc;
+pub mod eager_map;
+pub mod mpipp;
 pub mod numaloc;
 pub mod packed;
 pub mod random;
 pub mod scatter;
 pub mod scotch;
+pub mod tree_match;
 
 /// Every policy, simplest first.
 pub static REGISTRY: &[&dyn MappingPolicy] = &[
@@ -18,12 +23,17 @@ pub static REGISTRY: &[&dyn MappingPolicy] = &[
     &scatter::Scatter,
     &random::Random,
     &balance::Balance,
+    &tree_match::TreeMatch,
+    &eager_map::EagerMap,
+    &choice_map::ChoiceMap,
     &scotch::Scotch {
         strategy: scotch::Strategy::Recursive,
     },
+    &mpipp::Mpipp { starts: 4 },
     &deloc::DeLoc {
         volume: deloc::Volume::Run,
     },
+    &cmlb::Cmlb,
     &numaloc::Numaloc { balance: 1.0 },
 ];
 
