@@ -70,6 +70,8 @@ pub(super) struct Schedule {
 
 /// A cost besides J that depends on which node a task is on.
 pub(super) trait Side {
+    /// Whether a task may also be better off away from all its partners.
+    const WANDERS: bool;
     /// Change when `u` goes from seat `su` to `sv` and `v` (or nobody) back.
     fn delta(&self, u: u32, v: u32, su: u32, sv: u32) -> f64;
     /// The swap is done.
@@ -78,6 +80,7 @@ pub(super) trait Side {
 
 /// J alone.
 impl Side for () {
+    const WANDERS: bool = false;
     #[inline]
     fn delta(&self, _: u32, _: u32, _: u32, _: u32) -> f64 {
         0.0
@@ -174,15 +177,15 @@ impl Problem<'_> {
 
     /// Anneals in place, from `hot` to `cold` times the unit; a schedule that is cold from the start
     /// only ever improves. Returns accepted swaps.
-    pub(super) fn anneal(
+    pub(super) fn anneal<S: Side>(
         &self,
         seating: &mut Seating,
         gains: &mut impl Gains,
-        side: &mut impl Side,
+        side: &mut S,
         schedule: Schedule,
         rng: &mut Rng,
     ) -> usize {
-        if self.tasks() < 2 || self.to.is_empty() {
+        if self.tasks() < 2 || (self.to.is_empty() && !S::WANDERS) {
             return 0;
         }
         // -ln of evenly spaced chances: a logarithm a proposal would cost more than most gains.
@@ -197,7 +200,7 @@ impl Problem<'_> {
                 false => 0.0,
             };
             for _ in 0..schedule.proposals.div_ceil(STEPS) {
-                let Some((u, v, su, sv)) = self.propose(seating, rng) else {
+                let Some((u, v, su, sv)) = self.propose::<S>(seating, rng) else {
                     continue;
                 };
                 let limit = temperature * chance[rng.usize(0..1024)];
@@ -216,11 +219,18 @@ impl Problem<'_> {
 
     /// A task, who is where it should go, and both seats.
     #[inline]
-    fn propose(&self, seating: &Seating, rng: &mut Rng) -> Option<(u32, u32, u32, u32)> {
+    fn propose<S: Side>(&self, seating: &Seating, rng: &mut Rng) -> Option<(u32, u32, u32, u32)> {
         let u = rng.u32(0..self.tasks() as u32);
         let first = self.start[u as usize];
         let degree = self.start[u as usize + 1] - first;
         let su = seating.seat_of[u as usize];
+        let anywhere = |rng: &mut Rng| {
+            let sv = rng.u32(0..self.seat_pu.len() as u32);
+            (sv != su).then(|| (u, seating.task_at[sv as usize], su, sv))
+        };
+        if S::WANDERS && (degree == 0 || rng.u8(0..4) == 0) {
+            return anywhere(rng);
+        }
         if degree == 0 {
             return None;
         }

@@ -10,14 +10,14 @@ use crate::policy::MapInput;
 
 /// What every task brings to every dimension.
 pub(super) struct Loads {
-    /// By task: where its entries start.
-    start: Vec<u32>,
-    /// `(dimension, amount)`, by ascending dimension.
-    entries: Vec<(u32, f64)>,
     nodes: usize,
     /// How many dimensions are groups; the load vector, if any, comes after them.
     groups: usize,
     dimensions: usize,
+    /// By task: where its entries start.
+    start: Vec<u32>,
+    /// `(dimension, amount)`, by ascending dimension.
+    entries: Vec<(u32, f64)>,
 }
 
 impl Loads {
@@ -59,6 +59,26 @@ impl Loads {
             loads.start.push(loads.entries.len() as u32);
         }
         Some(loads)
+    }
+
+    /// Clusters of tasks as tasks.
+    pub(super) fn merged(&self, clusters: &[Vec<u32>]) -> Self {
+        let mut merged = Self {
+            nodes: self.nodes,
+            groups: self.groups,
+            dimensions: self.dimensions,
+            start: vec![0],
+            entries: Vec::new(),
+        };
+        for cluster in clusters {
+            let mut sums = std::collections::BTreeMap::new();
+            for &(dimension, amount) in cluster.iter().flat_map(|&task| self.of(task)) {
+                *sums.entry(dimension).or_insert(0.0) += amount;
+            }
+            merged.entries.extend(sums);
+            merged.start.push(merged.entries.len() as u32);
+        }
+        merged
     }
 
     fn of(&self, task: u32) -> &[(u32, f64)] {
@@ -159,6 +179,8 @@ impl<'a> Levelling<'a> {
 }
 
 impl Side for Levelling<'_> {
+    const WANDERS: bool = true;
+
     #[inline]
     fn delta(&self, u: u32, v: u32, su: u32, sv: u32) -> f64 {
         let (from, to) = (

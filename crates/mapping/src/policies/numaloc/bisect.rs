@@ -158,6 +158,8 @@ impl Graph {
     /// The best of several splits.
     fn bisect(&self, first: u32, tries: usize, rng: &mut Rng) -> Vec<bool> {
         let mut best = self.bisect_once(first, rng);
+        // The coarsest graph is tried several times anyway.
+        let tries = if self.len() <= COARSEST { 1 } else { tries };
         for _ in 1..tries {
             let again = self.bisect_once(first, rng);
             if again.0 < best.0 {

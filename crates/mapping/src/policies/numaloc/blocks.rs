@@ -10,7 +10,7 @@ use super::anneal::{Metric, NOBODY, Problem, Rows, Schedule, Seating};
 
 /// Levels with more blocks than this are left to single swaps.
 const MOST_BLOCKS: usize = 4096;
-const PROPOSALS_A_BLOCK: usize = 300;
+const PROPOSALS_A_BLOCK: usize = 100;
 
 /// Lets the blocks of every level trade places, smallest first; keeps what lowers J.
 pub(super) fn regroup(
