@@ -44,7 +44,7 @@ pub fn schedule(w: &mut Worker, edt: *mut Edt) {
     if w.rt.simulated || w.rt.config.scheduler == SchedulerKind::Single {
         w.ready.push_back(edt);
     } else if w.rt.config.scheduler == SchedulerKind::Tbb {
-        tbb::spawn(edt);
+        tbb::schedule(w, edt);
     } else {
         numa::schedule(w, edt);
     }

@@ -3,8 +3,10 @@
 
 #[cfg(numaloc_tbb)]
 mod found {
+    use std::cell::Cell;
     use std::ffi::c_void;
-    use std::sync::atomic::Ordering;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
     use crate::edt::{self, Edt};
     use crate::runtime::Runtime;
@@ -18,24 +20,23 @@ mod found {
     }
 
     /// Workers of oneTBB's threads live until the run ends: it does not say when a thread leaves.
-    static WORKERS: std::sync::Mutex<Vec<usize>> = std::sync::Mutex::new(Vec::new());
-    static RUNTIME: std::sync::atomic::AtomicPtr<Runtime> =
-        std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
+    static WORKERS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    /// The runtime; null until tasks may be spawned.
+    static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(std::ptr::null_mut());
+    /// Number of the run, so that a thread knows a worker of an earlier run.
+    static RUN: AtomicU64 = AtomicU64::new(0);
+
+    thread_local! {
+        static OF_RUN: Cell<u64> = const { Cell::new(0) };
+    }
 
     fn worker_of_this_thread() -> *mut Worker {
-        let w = current();
-        let rt = RUNTIME.load(Ordering::Acquire);
-        // SAFETY: workers of an older run are forgotten when it ends, and the runtime lives while
-        // tasks run.
-        let rt: &'static Runtime = unsafe { &*rt };
-        if !w.is_null()
-            && WORKERS
-                .lock()
-                .expect("no panic while locked")
-                .contains(&(w as usize))
-        {
-            return w;
+        let run = RUN.load(Ordering::Relaxed);
+        if OF_RUN.get() == run {
+            return current();
         }
+        // SAFETY: set before the first task is spawned, and alive while tasks run.
+        let rt: &'static Runtime = unsafe { &*RUNTIME.load(Ordering::Acquire) };
         let index = rt.next_worker.fetch_add(1, Ordering::Relaxed) + 1;
         let node = rt.workers[index % rt.workers.len()].node;
         let w = Box::into_raw(Worker::new(rt, index, node));
@@ -44,6 +45,7 @@ mod found {
             .expect("no panic while locked")
             .push(w as usize);
         set_current(w);
+        OF_RUN.set(run);
         w
     }
 
@@ -59,14 +61,26 @@ mod found {
         }
     }
 
-    extern "C" fn wait(_: *mut c_void) {
-        // SAFETY: inside the arena that `numaloc_tbb_run` made.
-        unsafe { numaloc_tbb_wait() };
+    extern "C" fn start_and_wait(w: *mut c_void) {
+        let w: *mut Worker = w.cast();
+        // SAFETY: inside the arena that `numaloc_tbb_run` made, on the thread whose worker this is;
+        // `body` gets each task exactly once.
+        unsafe {
+            while let Some(edt) = (*w).ready.pop_front() {
+                numaloc_tbb_spawn(body, edt.cast());
+            }
+            numaloc_tbb_wait();
+        }
     }
 
-    pub fn spawn(edt: *mut Edt) {
-        // SAFETY: `body` gets the task exactly once.
-        unsafe { numaloc_tbb_spawn(body, edt.cast()) };
+    pub fn schedule(w: &mut Worker, edt: *mut Edt) {
+        if RUNTIME.load(Ordering::Relaxed).is_null() {
+            // The first task; the arena is not there yet.
+            w.ready.push_back(edt);
+        } else {
+            // SAFETY: `body` gets the task exactly once.
+            unsafe { numaloc_tbb_spawn(body, edt.cast()) };
+        }
     }
 
     /// # Safety
@@ -75,18 +89,14 @@ mod found {
         // SAFETY: as the caller promises.
         unsafe {
             let rt = (*w).rt;
+            OF_RUN.set(RUN.fetch_add(1, Ordering::Relaxed) + 1);
             RUNTIME.store(std::ptr::from_ref(rt).cast_mut(), Ordering::Release);
-            WORKERS
-                .lock()
-                .expect("no panic while locked")
-                .push(w as usize);
-            numaloc_tbb_run(rt.workers.len() as i32, wait, std::ptr::null_mut());
+            numaloc_tbb_run(rt.workers.len() as i32, start_and_wait, w.cast());
+            RUNTIME.store(std::ptr::null_mut(), Ordering::Release);
             rt.quiescent();
             for worker in WORKERS.lock().expect("no panic while locked").drain(..) {
-                if worker != w as usize {
-                    let worker = Box::from_raw(worker as *mut Worker);
-                    rt.add_counters(&worker.counters);
-                }
+                let worker = Box::from_raw(worker as *mut Worker);
+                rt.add_counters(&worker.counters);
             }
         }
         Ok(())
@@ -94,14 +104,14 @@ mod found {
 }
 
 #[cfg(numaloc_tbb)]
-pub use found::{run_all, spawn};
+pub use found::{run_all, schedule};
 
 #[cfg(not(numaloc_tbb))]
 mod missing {
     use crate::edt::Edt;
     use crate::worker::Worker;
 
-    pub fn spawn(_: *mut Edt) {
+    pub fn schedule(_: &mut Worker, _: *mut Edt) {
         // The first task is dropped; `run_all` then says why.
     }
 
@@ -113,4 +123,4 @@ mod missing {
 }
 
 #[cfg(not(numaloc_tbb))]
-pub use missing::{run_all, spawn};
+pub use missing::{run_all, schedule};

@@ -1,0 +1,238 @@
+//! Affinities and plans on profiles made by hand, and what is said of broken files.
+
+use numaloc_task_plan::{
+    Access, AnalyzeError, Block, Distribution, Options, Profile, Replay, Task, analyze, read_plan,
+    read_profile, write_plan, write_profile,
+};
+use proptest::prelude::*;
+
+fn task(creator: Option<u32>, position: u32, template: &str, slots: u32) -> Task {
+    Task {
+        creator,
+        position,
+        template: template.to_owned(),
+        slots,
+        seconds: 1e-3,
+        ..Task::default()
+    }
+}
+
+/// `parts` strands: each makes a block, then `turns` tasks in a row use it and the next strand's.
+fn strands(parts: u32, turns: u32) -> Profile {
+    let mut profile = Profile {
+        machine: "by hand".to_owned(),
+        nodes: 4,
+        method: "evict".to_owned(),
+        tasks: vec![task(None, 0, "main", 0)],
+        ..Profile::default()
+    };
+    let mut last: Vec<u32> = Vec::new();
+    for part in 0..parts {
+        last.push(profile.tasks.len() as u32);
+        profile.tasks.push(task(Some(0), part, "start", 0));
+        profile.blocks.push(Block {
+            creator: Some(part + 1),
+            position: 0,
+            bytes: 1000,
+            hint: None,
+        });
+    }
+    for _ in 0..turns {
+        for part in 0..parts {
+            let at = profile.tasks.len() as u32;
+            profile
+                .tasks
+                .push(task(Some(last[part as usize]), 0, "work", 2));
+            last[part as usize] = at;
+            for (slot, block) in [(0, part), (1, (part + 1) % parts)] {
+                profile.accesses.push(Access {
+                    task: at,
+                    slot,
+                    block,
+                    mode: "RO".to_owned(),
+                });
+            }
+            // Slot 0 costs 100 us when far, slot 1 nothing; a little of the strand's own, and noise of 1 us.
+            for (run, far) in [vec![], vec![0], vec![1], vec![0, 1]]
+                .into_iter()
+                .enumerate()
+            {
+                let lost = if far.contains(&0) { 100e-6 } else { 0.0 };
+                let noise = if (run + at as usize) % 2 == 0 {
+                    1e-6
+                } else {
+                    0.0
+                };
+                profile.replays.push(Replay {
+                    task: at,
+                    seconds: 1e-3 + f64::from(part) * 1e-4 + lost + noise,
+                    far,
+                });
+            }
+        }
+    }
+    profile
+}
+
+#[test]
+fn regression_finds_who_costs_what() {
+    let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
+    let analysis = analyze(&strands(8, 6), &machine, Options::default()).unwrap();
+    let mut seen = 0;
+    for slots in &analysis.affinity.estimates {
+        if let (Some(first), Some(second)) = (slots.get(&0), slots.get(&1)) {
+            // Least squares: 100 us and 0 within the noise; shrinkage moves them by little.
+            assert!((first.measured.unwrap() - 100e-6).abs() < 2e-6, "{first:?}");
+            assert!(second.measured.unwrap().abs() < 2e-6, "{second:?}");
+            assert!(
+                first.seconds > 20.0 * second.seconds,
+                "{first:?} {second:?}"
+            );
+            seen += 1;
+        }
+    }
+    // Every strand: the first work task and the later ones.
+    assert_eq!(seen, 16);
+}
+
+#[test]
+fn strands_follow_their_blocks_in_blocks_over_the_nodes() {
+    let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
+    let analysis = analyze(&strands(8, 6), &machine, Options::default()).unwrap();
+    for part in 0..8_u16 {
+        let class = analysis
+            .plan
+            .classes
+            .iter()
+            .filter(|class| class.path.starts_with(&format!("(main,{part},start)")));
+        for class in class {
+            // floor(part * 4 / 8)
+            assert_eq!(class.node, Some(part / 2), "{}", class.path);
+        }
+    }
+    let load = &analysis.load;
+    assert!(
+        load.iter()
+            .all(|&l| l <= 1.1 * load.iter().sum::<f64>() / 4.0 + 1e-12)
+    );
+}
+
+#[test]
+fn joint_distribution_places_every_block_within_its_share() {
+    let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
+    let options = Options {
+        distribution: Distribution::Joint,
+        ..Options::default()
+    };
+    let analysis = analyze(&strands(8, 6), &machine, options).unwrap();
+    let mut count = [0; 4];
+    for class in &analysis.plan.classes {
+        for block in &class.blocks {
+            count[usize::from(block.node.unwrap())] += 1;
+        }
+    }
+    assert_eq!(count, [2; 4]);
+}
+
+#[test]
+fn a_recursion_is_refused_and_an_empty_profile_too() {
+    let machine = numaloc_topology::resolve("numa:2 pu:2").unwrap();
+    let mut profile = Profile {
+        tasks: vec![task(None, 0, "main", 0), task(Some(0), 0, "fib", 0)],
+        ..Profile::default()
+    };
+    let mut next = 1;
+    while profile.tasks.len() < 200 {
+        for position in 0..2 {
+            profile.tasks.push(task(Some(next), position, "fib", 0));
+        }
+        next += 1;
+    }
+    let error = analyze(&profile, &machine, Options::default()).unwrap_err();
+    assert!(matches!(error, AnalyzeError::Recursion { .. }), "{error}");
+    let error = analyze(&Profile::default(), &machine, Options::default()).unwrap_err();
+    assert_eq!(error, AnalyzeError::Empty);
+}
+
+#[test]
+fn profiles_and_plans_are_read_as_they_were_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
+    let profile = strands(4, 4);
+    write_profile(folder.path(), &profile).unwrap();
+    assert_eq!(
+        read_profile(folder.path()).unwrap().tasks.len(),
+        profile.tasks.len()
+    );
+    let plan = analyze(&profile, &machine, Options::default())
+        .unwrap()
+        .plan;
+    write_plan(folder.path(), &plan).unwrap();
+    assert_eq!(read_plan(folder.path()).unwrap(), plan);
+}
+
+#[test]
+fn broken_files_are_told_with_file_and_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
+    let plan = analyze(&strands(4, 4), &machine, Options::default())
+        .unwrap()
+        .plan;
+    for (file, from, to, words) in [
+        ("plan.csv", "version,1", "version,7", "version 7"),
+        (
+            "classes.csv",
+            "class,template",
+            "klass,template",
+            "expected class,template",
+        ),
+        ("classes.csv", "0,main,0,,", "0,main,0,9,", "a node below 4"),
+        (
+            "classes.csv",
+            "0,main,0,,",
+            "0,main,many,,",
+            "slots is \"many\"",
+        ),
+        (
+            "transitions.csv",
+            "0,0,start,0,1",
+            "0,0,start,0,9999",
+            "a class below",
+        ),
+        (
+            "transitions.csv",
+            "0,0,start,0,1",
+            "0,4294967295,start,0,1",
+            "position",
+        ),
+        (
+            "blocks.csv",
+            "class,position,node,bytes\n",
+            "class,position,node,bytes\n1,2\n",
+            "line 2",
+        ),
+    ] {
+        write_plan(folder.path(), &plan).unwrap();
+        let path = folder.path().join(file);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{file}: {text}");
+        std::fs::write(&path, text.replacen(from, to, 1)).unwrap();
+        let error = read_plan(folder.path()).unwrap_err().to_string();
+        assert!(error.contains(file) && error.contains(words), "{error}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+}
+
+proptest! {
+    /// Whatever is in the files, reading gives an error or a plan, never a panic.
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "(?s).{0,200}", which in 0..4_usize) {
+        let folder = tempfile::tempdir().unwrap();
+        let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
+        let plan = analyze(&strands(4, 2), &machine, Options::default()).unwrap().plan;
+        write_plan(folder.path(), &plan).unwrap();
+        let file = ["plan.csv", "classes.csv", "transitions.csv", "blocks.csv"][which];
+        std::fs::write(folder.path().join(file), text).unwrap();
+        let _ = read_plan(folder.path());
+    }
+}

@@ -1,0 +1,233 @@
+//! The workloads, compiled against `ocr.h` and the library as a user would, on every scheduler; and the
+//! whole way from a profile to a tuned run.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use numaloc_task_plan::{Analysis, AnalyzeError, Options, analyze, read_profile, write_plan};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A C program around the runtime in this test's own process would need a library that cargo does not build
+/// for this package's tests; so the library is built here, once, by the cargo that runs this.
+fn library() -> PathBuf {
+    use std::sync::OnceLock;
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY
+        .get_or_init(|| {
+            let me = std::env::current_exe().expect("a test program");
+            let folder = me.parent().and_then(Path::parent).expect("target/debug");
+            let status = Command::new(env!("CARGO"))
+                .args(["build", "-q", "--offline", "-p", "numaloc-ocr"])
+                .current_dir(root())
+                .status()
+                .expect("cargo runs");
+            assert!(status.success());
+            folder.to_owned()
+        })
+        .clone()
+}
+
+fn compile(folder: &Path, workload: &str) -> PathBuf {
+    let program = folder.join(workload);
+    let library = library();
+    let output = Command::new("cc")
+        .args(["-O2", "-Wall", "-Wextra", "-Werror"])
+        .arg(format!(
+            "-I{}",
+            root().join("crates/tasks/include").display()
+        ))
+        .arg(root().join(format!("workloads/ocr/{workload}/{workload}.c")))
+        .arg("-o")
+        .arg(&program)
+        .arg(format!("-L{}", library.display()))
+        .arg(format!("-Wl,-rpath,{}", library.display()))
+        .args(["-lnumaloc_ocr", "-lm"])
+        .output()
+        .expect("a C compiler");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    program
+}
+
+fn run(program: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> Output {
+    let output = Command::new(program)
+        .args(arguments)
+        .env("NUMALOC_OCR_CHECKED", "1")
+        .envs(
+            settings
+                .iter()
+                .map(|(name, value)| (format!("NUMALOC_OCR_{name}"), value)),
+        )
+        .output()
+        .expect("it starts");
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{} {arguments:?} {settings:?}: {}\n{}{}",
+        program.display(),
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+#[test]
+fn every_workload_checks_its_result_on_every_scheduler() {
+    let folder = tempfile::tempdir().unwrap();
+    for (workload, arguments) in [
+        ("stencil2d", &["96", "3", "2", "7"][..]),
+        ("seismic", &["64", "2", "3", "9"]),
+        ("fibonacci", &["12"]),
+        ("smith-waterman", &["200", "20"]),
+        ("cholesky", &["80", "20"]),
+        ("reduction", &["5", "6"]),
+        ("sparse", &["600", "7", "9"]),
+        ("overhead", &["fork-join", "1000"]),
+    ] {
+        let program = compile(folder.path(), workload);
+        for settings in [
+            &[("SCHEDULER", "numa"), ("WORKERS", "4")][..],
+            &[("SCHEDULER", "single"), ("ALLOCATOR", "system")],
+            &[("SCHEDULER", "tbb"), ("WORKERS", "3")],
+            &[
+                ("MACHINE", "numa:4 pu:2"),
+                ("THREADS", "1"),
+                ("STEAL", "node"),
+            ],
+            &[("MACHINE", "numa:4 pu:2")],
+            &[("MACHINE", "numa:4 pu:2"), ("SCHEDULER", "tbb")],
+        ] {
+            run(&program, arguments, settings);
+        }
+    }
+}
+
+fn profile(program: &Path, arguments: &[&str], folder: &Path, replays: &str) -> Analysis {
+    let shown = folder.display().to_string();
+    let machine = "numa:4 pu:2";
+    run(
+        program,
+        arguments,
+        &[
+            ("PROFILE", &shown),
+            ("MACHINE", machine),
+            ("REPLAYS", replays),
+        ],
+    );
+    let machine = numaloc_topology::resolve(machine).unwrap();
+    let profile = read_profile(folder).unwrap();
+    let analysis = analyze(&profile, &machine, Options::default()).unwrap();
+    write_plan(&folder.join("plan"), &analysis.plan).unwrap();
+    analysis
+}
+
+fn field(stats: &Path, name: &str) -> f64 {
+    let text = std::fs::read_to_string(stats).unwrap();
+    let at = text.find(&format!("\"{name}\":")).expect(name) + name.len() + 3;
+    let end = text[at..].find([',', '}']).unwrap();
+    text[at..at + end].parse().unwrap()
+}
+
+/// Four iterations and sixteen give the same classes; the plan of four covers a thousand, equals the hints
+/// it never read, and leaves less than half of the oblivious scheduler's traffic remote.
+#[test]
+fn a_plan_from_four_iterations_serves_a_thousand() {
+    let folder = tempfile::tempdir().unwrap();
+    for (workload, few, more, many) in [
+        (
+            "stencil2d",
+            ["64", "4", "2", "4"],
+            ["64", "4", "2", "16"],
+            ["128", "4", "2", "1000"],
+        ),
+        (
+            "seismic",
+            ["48", "4", "3", "4"],
+            ["48", "4", "3", "16"],
+            ["96", "4", "3", "1000"],
+        ),
+    ] {
+        let program = compile(folder.path(), workload);
+        let short = folder.path().join(format!("{workload}-4"));
+        let long = folder.path().join(format!("{workload}-16"));
+        let analysis = profile(&program, &few, &short, "8");
+        let again = profile(&program, &more, &long, "0");
+        let classes = |analysis: &Analysis| {
+            let classes = analysis.plan.classes.iter();
+            let mut paths: Vec<_> = classes.map(|c| (c.path.clone(), c.slots)).collect();
+            paths.sort();
+            paths
+        };
+        assert_eq!(classes(&analysis), classes(&again), "{workload}");
+        assert!(analysis.hints_compared > 0);
+        assert!(
+            analysis.hints_agreeing * 100 >= analysis.hints_compared * 95,
+            "{workload}: {} of {}",
+            analysis.hints_agreeing,
+            analysis.hints_compared
+        );
+        let stats = folder.path().join("stats");
+        let plan = short.join("plan").display().to_string();
+        let stats_name = stats.display().to_string();
+        let common = [("MACHINE", "numa:4 pu:2"), ("STATS", &*stats_name)];
+        let remote = |extra: &[(&str, &str)]| {
+            run(&program, &many, &[&common[..], extra].concat());
+            field(&stats, "remote_bytes")
+        };
+        let planned = remote(&[("PLAN", &plan), ("HINTS", "0")]);
+        assert_eq!(field(&stats, "unplanned"), 0.0, "{workload}");
+        let hinted = remote(&[("STEAL", "node")]);
+        let oblivious = remote(&[("SCHEDULER", "tbb"), ("ALLOCATOR", "system")]);
+        assert!(planned <= 1.05 * hinted, "{workload}: {planned} {hinted}");
+        assert!(
+            2.0 * planned <= oblivious,
+            "{workload}: {planned} {oblivious}"
+        );
+        assert!(
+            2.0 * hinted <= oblivious,
+            "{workload}: {hinted} {oblivious}"
+        );
+    }
+}
+
+#[test]
+fn a_recursion_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "fibonacci");
+    let shown = folder.path().join("profile").display().to_string();
+    run(&program, &["10"], &[("PROFILE", &shown), ("REPLAYS", "0")]);
+    let profile = read_profile(Path::new(&shown)).unwrap();
+    let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
+    let error = analyze(&profile, &machine, Options::default()).unwrap_err();
+    assert!(matches!(error, AnalyzeError::Recursion { .. }), "{error}");
+}
+
+#[test]
+fn bad_files_and_settings_get_one_clear_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "reduction");
+    for (settings, words) in [
+        (&[("SCHEDULER", "fast")][..], "numa, tbb or single"),
+        (&[("WORKERS", "0")], "1 to 4096"),
+        (&[("MACHINE", "purpel")], "purpel"),
+        (&[("PLAN", "/nonexistent")], "cannot read"),
+    ] {
+        let output = Command::new(&program)
+            .envs(
+                settings
+                    .iter()
+                    .map(|(n, v)| (format!("NUMALOC_OCR_{n}"), v)),
+            )
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{said}");
+        assert!(said.contains(words) && said.lines().count() == 1, "{said}");
+    }
+}

@@ -1,0 +1,39 @@
+# The task runtime: libnumaloc_ocr, the OCR workloads, their benchmark and Table I.
+
+OCR_BUILD ?= target/ocr
+OCR_PROFILE ?= release
+OCR_LIB := target/$(OCR_PROFILE)
+OCR_WORKLOADS := stencil2d seismic fibonacci smith-waterman cholesky reduction sparse overhead
+OCR_CFLAGS := -O3 -Wall -Wextra -Icrates/tasks/include
+
+.PHONY: ocr
+ocr: packages ## build libnumaloc_ocr (release) and the OCR workloads into target/ocr
+	$(CARGO) build --$(OCR_PROFILE) -p numaloc-ocr
+	@mkdir -p $(OCR_BUILD)
+	@for w in $(OCR_WORKLOADS); do \
+	  $(CC) $(OCR_CFLAGS) workloads/ocr/$$w/$$w.c -o $(OCR_BUILD)/$$w \
+	    -L$(OCR_LIB) -lnumaloc_ocr -Wl,-rpath,$(CURDIR)/$(OCR_LIB) -lm || exit 1; done
+	@$(CXX) -O2 -std=c++17 workloads/ocr/overhead/overhead_tbb.cpp -o $(OCR_BUILD)/overhead_tbb -ltbb
+
+.PHONY: bench-tasks
+bench-tasks: ocr ## cost of a task beside oneTBB, in one run (about a minute)
+	workloads/ocr/overhead/bench $(OCR_BUILD)
+
+.PHONY: table-tasks
+table-tasks: ocr ## Table I of the OCR paper: remote traffic on the two described machines (simulated)
+	$(CARGO) build -p numaloc
+	workloads/ocr/table1 target/debug/numaloc $(OCR_BUILD)
+
+.PHONY: test-tasks-loom
+test-tasks-loom: ## model-check deque, inbox and finish latch (about a minute)
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test -p numaloc-task-queues --release --test loom
+
+# ThreadSanitizer needs the nightly toolchain; std is not instrumented, its own false alarms are listed.
+.PHONY: test-tasks-tsan
+test-tasks-tsan: ## random task graphs under ThreadSanitizer (nightly toolchain)
+	RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=target/tsan TSAN_OPTIONS="halt_on_error=1" \
+	  $(CARGO) +nightly test -p numaloc-tasks --target $(shell rustc -vV | sed -n 's/host: //p') --test semantics --test random_graphs
+
+.PHONY: soak-tasks
+soak-tasks: ocr ## ten million tasks: memory must not grow
+	workloads/ocr/overhead/soak $(OCR_BUILD)
