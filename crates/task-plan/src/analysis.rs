@@ -141,14 +141,14 @@ pub fn analyze(
     };
     let placed_tasks = in_classes(&|class| placed.tasks[class].is_some());
     let refused_tasks = in_classes(&|class| is_refused[class]);
-    if let Some(worst) = refused.iter().max_by_key(|refusal| refusal.tasks) {
-        if refused_tasks * 2 > all {
-            return Err(AnalyzeError::Recursion {
-                path: worst.path.clone(),
-                tasks: refused_tasks,
-                all,
-            });
-        }
+    if let Some(worst) = refused.iter().max_by_key(|refusal| refusal.tasks)
+        && refused_tasks * 2 > all
+    {
+        return Err(AnalyzeError::Recursion {
+            path: worst.path.clone(),
+            tasks: refused_tasks,
+            all,
+        });
     }
     if placed_tasks == 0 {
         return Err(AnalyzeError::NothingToPlace);

@@ -80,15 +80,15 @@ pub fn kinds_of_lasting_blocks(data: &Data) -> Vec<Vec<usize>> {
     let mut kinds: BTreeMap<(&str, u32), Vec<usize>> = BTreeMap::new();
     // Block classes are numbered in the order their first blocks were created.
     for (at, block) in data.block_classes.iter().enumerate() {
-        if let Some(creator) = block.creator {
-            if !repeating[creator.index()] {
-                // A task right below a loop is created anew in each turn: as many blocks as turns.
-                if block.count == 1 && in_use[at] {
-                    kinds
-                        .entry((data.classes.template(creator), block.position))
-                        .or_default()
-                        .push(at);
-                }
+        if let Some(creator) = block.creator
+            && !repeating[creator.index()]
+        {
+            // A task right below a loop is created anew in each turn: as many blocks as turns.
+            if block.count == 1 && in_use[at] {
+                kinds
+                    .entry((data.classes.template(creator), block.position))
+                    .or_default()
+                    .push(at);
             }
         }
     }

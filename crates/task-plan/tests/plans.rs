@@ -58,7 +58,7 @@ fn strands(parts: u32, turns: u32) -> Profile {
                 .enumerate()
             {
                 let lost = if far.contains(&0) { 100e-6 } else { 0.0 };
-                let noise = if (run + at as usize) % 2 == 0 {
+                let noise = if (run + at as usize).is_multiple_of(2) {
                     1e-6
                 } else {
                     0.0

@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::abi::{Dep, EdtFunction, Errno, EventParams, Guid, Hint, Result, property};
 use crate::config::Config;
-use crate::object::{affinity_guid, affinity_node};
+use crate::object::affinity_guid;
 use crate::worker::{NO_NODE, Worker, current};
 use crate::{block, edt, event, hint, label, legacy, replay, runtime};
 
@@ -730,12 +730,6 @@ pub extern "C" fn ocrWait(event: Guid) -> Guid {
 #[unsafe(no_mangle)]
 pub extern "C" fn numaloc_ocr_replaying() -> u8 {
     u8::from(replay::active())
-}
-
-/// `ocrGuid_t` made of an affinity hint value; for tests.
-#[must_use]
-pub fn node_of_affinity(affinity: Guid) -> Option<u16> {
-    affinity_node(affinity.0 as u64)
 }
 
 #[unsafe(no_mangle)]

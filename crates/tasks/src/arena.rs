@@ -16,7 +16,7 @@ use crate::object::{Header, Kind};
 const CLASSES: usize = 40;
 
 fn class_size(class: usize) -> usize {
-    (if class % 2 == 0 { 64 } else { 96 }) << (class / 2)
+    (if class.is_multiple_of(2) { 64 } else { 96 }) << (class / 2)
 }
 
 #[inline]

@@ -270,7 +270,7 @@ fn go_on(
 
 /// Writes pointers into the slots of a task that holds all its blocks.
 fn hand_over(w: &mut Worker, edt: *mut Edt, wanted: &[Wanted]) {
-    // SAFETY (all): the task is ours alone, the blocks are held.
+    // SAFETY: the task is ours alone, the blocks are held.
     unsafe {
         for wanted in wanted {
             let dep = &mut *Edt::slot(edt, wanted.slot);

@@ -501,7 +501,7 @@ fn ready(w: &mut Worker, edt: *mut Edt) {
 /// # Safety
 /// `w` is this thread's worker, and no reference to it is in use; `edt` is ready and nobody else's.
 pub unsafe fn execute(w: *mut Worker, edt: *mut Edt) {
-    // SAFETY (whole block): as the caller promises. References to the worker end before the program's
+    // SAFETY: as the caller promises. References to the worker end before the program's
     // code runs, which makes its own.
     unsafe {
         let before = {

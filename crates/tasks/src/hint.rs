@@ -54,10 +54,10 @@ pub fn add_node(hint: &mut Hint, node: u16) {
         DB => DB_AFFINITY,
         _ => return,
     };
-    if let Ok(at) = index(hint, property) {
-        if node != NO_NODE {
-            hint.mask |= 1 << at;
-            hint.args[at] = crate::object::affinity_guid(node).0 as u64;
-        }
+    if let Ok(at) = index(hint, property)
+        && node != NO_NODE
+    {
+        hint.mask |= 1 << at;
+        hint.args[at] = crate::object::affinity_guid(node).0 as u64;
     }
 }

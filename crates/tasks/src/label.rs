@@ -115,7 +115,10 @@ fn cell(w: &Worker, guid: Guid) -> Result<&'static Cell> {
     let start = w.rt.arena.offset(object.cast()) + size_of::<Range>();
     // SAFETY: the range is alive.
     let cells = unsafe { (*object).count } as usize * size_of::<Cell>();
-    if offset < start || offset >= start + cells || (offset - start) % size_of::<Cell>() != 0 {
+    if offset < start
+        || offset >= start + cells
+        || !(offset - start).is_multiple_of(size_of::<Cell>())
+    {
         return Err(Errno::EINVAL);
     }
     // SAFETY: a cell of a live range.

@@ -7,36 +7,36 @@
 //! analysis, is `numaloc-task-plan`. Programs link `libnumaloc_ocr` (crate `numaloc-ocr`), which adds
 //! `main`.
 //!
-//! Where things are: the C calls in [`api`]; objects and GUIDs in [`object`] and [`arena`]; tasks in
-//! [`edt`], their ends in [`scope`]; [`event`]s; data [`block`]s and their [`memory`]; who runs what in
-//! [`scheduler`]; the profiling run in [`record`] and [`replay`]; the plan's look-up in [`plan`].
+//! Where things are: the C calls in `api`; objects and GUIDs in `object` and `arena`; tasks in
+//! `edt`, their ends in `scope`; `event`s; data `block`s and their `memory`; who runs what in
+//! `scheduler`; the profiling run in `record` and `replay`; the plan's look-up in `plan`.
 //!
 //! Unsafe code: this crate is a C library in Rust. Every object is reached through raw pointers; the
-//! rules that make that sound are in [`object`] (memory of objects stays memory of objects), [`edt`] (a
-//! ready task belongs to whoever has it) and [`worker`] (a worker belongs to its thread; no reference
+//! rules that make that sound are in `object` (memory of objects stays memory of objects), `edt` (a
+//! ready task belongs to whoever has it) and `worker` (a worker belongs to its thread; no reference
 //! to it is kept while a task's code runs).
 
 pub mod abi;
 pub mod api;
-pub mod arena;
-pub mod block;
-pub mod collective;
+mod arena;
+mod block;
+mod collective;
 pub mod config;
-pub mod edt;
-pub mod event;
-pub mod hint;
-pub mod label;
-pub mod legacy;
-pub mod machine;
+mod edt;
+mod event;
+mod hint;
+mod label;
+mod legacy;
+mod machine;
 pub mod memory;
-pub mod names;
-pub mod object;
-pub mod plan;
-pub mod record;
-pub mod replay;
+mod names;
+mod object;
+mod plan;
+mod record;
+mod replay;
 pub mod runtime;
-pub mod scheduler;
-pub mod scope;
+mod scheduler;
+mod scope;
 pub mod stats;
 pub mod worker;
 

@@ -181,16 +181,15 @@ pub fn place_block(w: &mut Worker, parent: *mut Edt, hinted: u16) -> (bool, u16)
     let parent = unsafe { &mut *parent };
     let position = parent.blocks;
     parent.blocks += 1;
-    if let Some(plan) = &w.rt.plan {
-        if let Some(range) = plan
+    if let Some(plan) = &w.rt.plan
+        && let Some(&[start, end]) = plan
             .first_block
             .get(parent.class as usize..)
-            .and_then(|first| first.get(..2))
-        {
-            let at = u64::from(range[0]) + u64::from(position);
-            if at < u64::from(range[1]) && plan.block_nodes[at as usize] != NO_NODE {
-                return (true, plan.block_nodes[at as usize]);
-            }
+            .and_then(|first| first.first_chunk())
+    {
+        let at = u64::from(start) + u64::from(position);
+        if at < u64::from(end) && plan.block_nodes[at as usize] != NO_NODE {
+            return (true, plan.block_nodes[at as usize]);
         }
     }
     (false, fallback)

@@ -179,10 +179,12 @@ pub fn before_run(w: &mut Worker, edt: *mut Edt) {
     }
     if recorder.experiments.per_class > 0 {
         // SAFETY: about to run.
-        let class = {
-            let state = recorder.state.lock().expect("no panic while locked");
-            state.class_of[unsafe { (*edt).id } as usize]
-        };
+        let id = unsafe { (*edt).id } as usize;
+        let class = recorder
+            .state
+            .lock()
+            .expect("no panic while locked")
+            .class_of[id];
         replay::experiment(w, recorder, edt, class);
     }
     let mut state = recorder.state.lock().expect("no panic while locked");

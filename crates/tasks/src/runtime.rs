@@ -253,10 +253,8 @@ impl Worker {
             "outside any task".to_owned()
         } else {
             // SAFETY: the current task is alive.
-            format!(
-                "task {}",
-                self.rt.names.name(unsafe { (*self.current).name })
-            )
+            let name = unsafe { (*self.current).name };
+            format!("task {}", self.rt.names.name(name))
         };
         self.rt.report(&format!("{task}: {during}: {}", what()));
     }

@@ -198,7 +198,7 @@ unsafe extern "C" fn main_edt(_: u32, _: *mut u64, _: u32, _: *mut Dep) -> Guid 
         for (at, task) in program.tasks.iter().enumerate() {
             for &(block, mode) in &task.uses {
                 if writes(mode) {
-                    before[at].extend(users[block].drain(..));
+                    before[at].append(&mut users[block]);
                     before[at].extend(writer[block]);
                     writer[block] = Some(at);
                 } else {

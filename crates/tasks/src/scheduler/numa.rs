@@ -89,7 +89,8 @@ fn wake(rt: &'static Runtime, node: usize) {
 pub fn find_work(w: &mut Worker) -> Option<*mut Edt> {
     let rt = w.rt;
     let node = &rt.nodes[usize::from(w.node)];
-    let look_in_inbox_first = w.counters.tasks % INBOX_EVERY == 0 && !node.inbox.is_empty();
+    let look_in_inbox_first =
+        w.counters.tasks.is_multiple_of(INBOX_EVERY) && !node.inbox.is_empty();
     if !look_in_inbox_first {
         // SAFETY: the deque is this worker's.
         if let Some(edt) = unsafe { rt.workers[w.index].deque.pop() } {
