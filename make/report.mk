@@ -13,3 +13,8 @@ test-ci-report-browser:
 	    -o target/report-test/report.html --quiet
 	@python3 tests/report/browser.py target/report-test/report.html
 TEST_EXTRA += test-ci-report-browser
+
+# The picture of the documentation, from a real run of workloads/two_phase.c.
+.PHONY: docs-figures
+docs-figures: build workloads ## make the pictures of the documentation again
+	@make/docs-figures

@@ -261,6 +261,7 @@ fn congestion_aware(evidence: &Evidence<'_>, grouped: &Grouped) -> Verdict {
         );
     };
     let k = evidence.concurrency.k;
+    let worthwhile = is_message(c.layer) || c.ratio.is_some_and(|r| r >= RATIO_WORTHWHILE);
     let together = format!(
         "in a cluster of concurrent communication ({k} in the run) {} of the threads take part",
         percent(concurrency)
@@ -281,7 +282,7 @@ fn congestion_aware(evidence: &Evidence<'_>, grouped: &Grouped) -> Verdict {
             Likelihood::Unlikely,
             format!("{together}: few communicate at the same time"),
         ),
-        _ if concurrency >= CONCURRENT && grouped.imbalance >= CONGESTED => verdict(
+        _ if worthwhile && concurrency >= CONCURRENT && grouped.imbalance >= CONGESTED => verdict(
             Likelihood::Likely,
             format!(
                 "{together}, and {busiest}: spread concurrent pairs over the nodes (--threads deloc)"
@@ -360,9 +361,9 @@ fn culprit(evidence: &Evidence<'_>) -> Option<String> {
         .max_by(|a, b| (lost(a) + 0.1 * remote(a)).total_cmp(&(lost(b) + 0.1 * remote(b))))?;
     let (thread, _) = worst.first_toucher?;
     let who = if thread == ThreadIdx(0) {
-        "the main thread".to_owned()
+        "The main thread".to_owned()
     } else {
-        format!("thread {}", thread.0)
+        format!("Thread {}", thread.0)
     };
     let name = match worst.object.map(|at| evidence.profile.object(at)) {
         Some(object) => format!("{} `{}`", object.kind.name(), object.name),

@@ -556,7 +556,12 @@ fn metric_table(out: &mut String, report: &Report<'_>) {
         for m in &section.metrics {
             let _ = writeln!(
                 out,
-                "<tr><td>{}</td><td class=\"symbol\">{}</td><td class=\"n value\">{}</td><td class=\"range\">{}</td><td>{}</td><td class=\"source\">{}</td></tr>",
+                "<tr><td{}>{}</td><td class=\"symbol\">{}</td><td class=\"n value\">{}</td><td class=\"range\">{}</td><td>{}</td><td class=\"source\">{}</td></tr>",
+                if m.name.starts_with(' ') {
+                    " class=\"sub\""
+                } else {
+                    ""
+                },
                 escape(m.name.trim()),
                 escape(m.symbol),
                 escape(&m.shown()),

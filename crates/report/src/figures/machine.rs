@@ -75,7 +75,7 @@ fn title(topology: &Topology, at: u32) -> Option<String> {
     }
     // A machine with one node hangs its memory on the root.
     Some(match own {
-        Some(own) => format!("{}  {own}", nodes.join(", ")),
+        Some(own) => format!("{} · {own}", nodes.join(", ")),
         None => nodes.join(", "),
     })
 }
@@ -109,8 +109,11 @@ fn layout(topology: &Topology, at: u32, cell: f64, room: f64) -> Sized {
     let columns = if tight {
         n
     } else if small {
-        // Cores: a block twice as wide as high.
-        ((n as f64 * 2.0).sqrt().ceil() as usize).clamp(1, n)
+        // Cores: a block about twice as wide as high, full rows where the number allows.
+        let wide = ((n as f64 * 2.0).sqrt().ceil() as usize).clamp(1, n);
+        (wide..=(wide + 2).min(n))
+            .find(|columns| n.is_multiple_of(*columns))
+            .unwrap_or(wide)
     } else {
         // Big boxes: as many as fit, in even rows.
         let fit = (((room - 2.0 * pad) + gap) / (widest + gap))
