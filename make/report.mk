@@ -18,3 +18,13 @@ TEST_EXTRA += test-ci-report-browser
 .PHONY: docs-figures
 docs-figures: build workloads ## make the pictures of the documentation again
 	@make/docs-figures
+
+# Metrics recomputed from the Parquet tables by another program.
+.PHONY: test-ci-report-duckdb
+test-ci-report-duckdb:
+	@mkdir -p target/report-test
+	@test -x target/report-venv/bin/python || python3 -m venv target/report-venv
+	@target/report-venv/bin/python -c 'import duckdb' 2>/dev/null || target/report-venv/bin/pip install -q duckdb==2.0.0
+	@$(CARGO) run -q -p numaloc-report --example generate-profile -- target/report-test/made-up.numaloc
+	@target/report-venv/bin/python tests/report/recompute.py target/debug/numaloc target/report-test/made-up.numaloc 4
+TEST_EXTRA += test-ci-report-duckdb

@@ -4,7 +4,8 @@
 //! timestamps are the middles of the slices that hold communication, weighted by their number of
 //! events; [`crate::kmeans`] finds the optimal clusters for every `k`; the Bayesian information criterion
 //! picks `k`. The paper does not give its BIC formula. Ours, with clusters `c` of mean `m_c` and
-//! weight `W_c` (`W` in all), over `n` distinct timestamps whose weights are rescaled to add up to `n`:
+//! weight `W_c` (`W` in all), over `n` observations (a pair that communicates in a slice is one), to which
+//! the weights of the timestamps are rescaled to add up:
 //!
 //! ```text
 //! BIC(k) = sum over t of w_t ln( sum over c of W_c/W Normal(t; m_c, s_c²) ) - (3k - 1)/2 ln n
@@ -15,7 +16,8 @@
 //!   spread evenly over the run, hard membership gains `ln k` per point and loses the same in
 //!   the mixing term, so it always answers one cluster, while DeLoc's Fig. 3 splits such a run (LU).
 //! - Weights are rescaled because BIC is not scale-free in them: with raw event counts the penalty
-//!   would be a rounding error and `k` always the largest allowed.
+//!   would be a rounding error and `k` always the largest allowed. The events of one pair in one slice
+//!   are not independent of each other; pairs and slices are.
 //! - `q²/12` is the variance of a time that is only known to lie in a slice; it keeps clusters of
 //!   one slice from having an infinite likelihood.
 //! - Only a point's own cluster and the two on either side are summed: others are at least
@@ -124,6 +126,7 @@ pub fn concurrency_groups(profile: &Profile, layer: Layer) -> Concurrency {
     let (slices, threads) = (profile.slices.len(), profile.threads.len());
     let mut events = vec![0u64; slices];
     let mut bytes = vec![0u64; slices];
+    let mut observations = 0usize;
     for row in profile
         .communication
         .iter()
@@ -132,7 +135,12 @@ pub fn concurrency_groups(profile: &Profile, layer: Layer) -> Concurrency {
         if let Some(sum) = events.get_mut(row.slice.index()) {
             *sum += row.events;
             bytes[row.slice.index()] += row.bytes;
+            observations += 1;
         }
+    }
+    if !layer.is_directed() {
+        // Both cells of a pair are in the table.
+        observations = observations.div_ceil(2);
     }
     // Distinct times: slices that share a middle (empty ones do) are one point.
     let mut points: Vec<f64> = Vec::new();
@@ -158,7 +166,15 @@ pub fn concurrency_groups(profile: &Profile, layer: Layer) -> Concurrency {
         / slices.max(1) as f64;
     let clusterings = kmeans::cluster(&points, &weights, K_MAX);
     let bic: Vec<f64> = (1..=clusterings.costs.len())
-        .map(|k| bic(&points, &weights, &clusterings.starts(k), quantum))
+        .map(|k| {
+            bic(
+                &points,
+                &weights,
+                &clusterings.starts(k),
+                quantum,
+                observations,
+            )
+        })
         .collect();
     let mut k = 0;
     for (at, value) in bic.iter().enumerate() {
@@ -215,7 +231,13 @@ fn weighted_mean(points: &[f64], weights: &[f64], total: f64) -> f64 {
 }
 
 /// The module's BIC for the clusters that start at `starts`.
-fn bic(points: &[f64], weights: &[f64], starts: &[usize], quantum: f64) -> f64 {
+fn bic(
+    points: &[f64],
+    weights: &[f64],
+    starts: &[usize],
+    quantum: f64,
+    observations: usize,
+) -> f64 {
     let (n, k) = (points.len(), starts.len());
     let total: f64 = weights.iter().sum();
     let floor = (quantum * quantum / 12.0).max(f64::MIN_POSITIVE);
@@ -247,9 +269,10 @@ fn bic(points: &[f64], weights: &[f64], starts: &[usize], quantum: f64) -> f64 {
             .iter()
             .map(|&(mean, factor, peak)| peak * (factor * (x - mean).powi(2)).exp())
             .sum();
-        log_likelihood += weight / total * n as f64 * density.max(f64::MIN_POSITIVE).ln();
+        log_likelihood +=
+            weight / total * observations as f64 * density.max(f64::MIN_POSITIVE).ln();
     }
-    log_likelihood - (3 * k - 1) as f64 / 2.0 * (n as f64).ln()
+    log_likelihood - (3 * k - 1) as f64 / 2.0 * (observations as f64).ln()
 }
 
 /// DeLoc's `buildTaskGroups`: per cluster the pairs that communicate in it, by ascending `(a, b)`.

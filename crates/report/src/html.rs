@@ -299,10 +299,18 @@ fn verdicts(out: &mut String, c: &Characterisation) {
             "<article class=\"verdict {class}\"><h2>{}</h2><p class=\"answer\"><span aria-hidden=\"true\">{sign}</span>{}</p><p>{}</p></article>",
             escape(&name),
             verdict.likelihood.words(),
-            escape(&sentence(&verdict.reason))
+            options_as_code(&escape(&sentence(&verdict.reason)))
         );
     }
     *out += "</section>\n";
+}
+
+/// Options of commands must not break at their hyphens.
+fn options_as_code(escaped: &str) -> String {
+    escaped
+        .replace("(--", "(<code class=\"option\">--")
+        .replace("locality).", "locality</code>).")
+        .replace("deloc).", "deloc</code>).")
 }
 
 /// With a capital and a full stop.
