@@ -24,6 +24,9 @@ const KERNEL: u64 = 1 << 63;
 /// Size assumed of an access: samples do not carry it.
 const ACCESS_BYTES: u64 = 8;
 
+/// Names that a message lists of those that are there.
+const NAMES: usize = 12;
+
 /// What to count, and how finely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -344,8 +347,21 @@ impl Collector {
     /// The profile of everything that was fed.
     ///
     /// # Errors
-    /// [`PerfError::NoAddresses`] if no sample had a data address of the program.
+    /// [`PerfError::NoProcess`] if the process asked for is not there, [`PerfError::NoAddresses`] if no sample had a data address of the program.
     pub fn finish(self, origin: Origin) -> Result<Profile, PerfError> {
+        if let Some(process) = self.lineage.missing() {
+            let mut found: Vec<String> = Vec::new();
+            for name in self.lineage.nodes().iter().map(|node| &node.name) {
+                if found.len() < NAMES && !name.is_empty() && !found.contains(name) {
+                    found.push(name.clone());
+                }
+            }
+            return Err(PerfError::NoProcess {
+                process: process.to_owned(),
+                source_name: origin.name,
+                found,
+            });
+        }
         if self.samples == 0 {
             return Err(PerfError::NoAddresses {
                 source_name: origin.name,

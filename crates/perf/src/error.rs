@@ -52,6 +52,16 @@ pub enum PerfError {
         /// How many samples had none.
         samples: u64,
     },
+    /// The process that was asked for is not in it.
+    #[error("no process {process} in {source_name}, only {}", found.join(", "))]
+    NoProcess {
+        /// Name or id that was asked for.
+        process: String,
+        /// File or program.
+        source_name: String,
+        /// Names that are there, the first few.
+        found: Vec<String>,
+    },
     /// This machine cannot sample memory accesses.
     #[error("cannot sample memory accesses: {missing}")]
     NoMemoryEvents {

@@ -62,6 +62,13 @@ impl Lineage {
         &self.nodes
     }
 
+    /// The process that was asked for, if nothing heard of is that process.
+    #[must_use]
+    pub fn missing(&self) -> Option<&str> {
+        let filter = self.filter.as_deref()?;
+        (!self.nodes.iter().any(|node| node.wanted)).then_some(filter)
+    }
+
     fn matches(&self, pid: u32, name: &str) -> bool {
         match &self.filter {
             None => true,

@@ -183,6 +183,19 @@ fn one_process_of_many_can_be_chosen() {
 }
 
 #[test]
+fn a_process_that_is_not_there_is_told_with_those_that_are() {
+    let mut file = four_threads();
+    file.exec(7, "other", 3_000_000);
+    let options = Options {
+        process: Some("ap".to_owned()),
+        ..Options::default()
+    };
+    let error = imported(&file, &options).unwrap_err().to_string();
+    assert!(error.starts_with("no process ap in "), "{error}");
+    assert!(error.ends_with(", only app, other"), "{error}");
+}
+
+#[test]
 fn lost_records_are_told() {
     let mut file = four_threads();
     file.lost(17);
