@@ -164,10 +164,9 @@ fn merge(runs: &mut Vec<Run>) {
                 last.end = last.end.max(run.end);
             }
             Some(last) if run.first < last.end => {
-                if run.end > last.end {
-                    let first = last.end;
-                    merged.push(Run { first, ..run });
-                }
+                let first = last.end;
+                let rest = (run.end > first).then_some(Run { first, ..run });
+                merged.extend(rest);
             }
             _ if run.first < run.end => merged.push(run),
             _ => {}

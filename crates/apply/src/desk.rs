@@ -372,6 +372,21 @@ impl Desk {
         }
     }
 
+    /// Whether the plan has pages of objects of these kinds.
+    pub fn plans(&self, kinds: &[ObjectKind]) -> bool {
+        self.book
+            .objects()
+            .any(|(_, key)| kinds.contains(&key.kind))
+    }
+
+    /// Where the planned part of the heap of a thread's process ends.
+    pub fn planned_heap_end(&self, tid: i32) -> Option<u64> {
+        let process = self.processes.get(&self.process_of(tid)?)?;
+        let (object, base, _) = process.heap?;
+        let pages = self.book.runs(object).last()?.end;
+        Some(base.saturating_add(pages.saturating_mul(self.book.page_size())))
+    }
+
     /// Whether statics of the plan have not been seen yet in a process (a library may come later).
     pub fn lacks_statics(&self) -> bool {
         self.book

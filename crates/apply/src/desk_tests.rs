@@ -1,1 +1,294 @@
+//! The desk against an actuator that only takes notes.
 
+use super::*;
+use numaloc_model::plan::{PagePlan, Plan, Predicted, Provenance, ThreadPlan};
+use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
+
+#[derive(Default)]
+struct Notes {
+    pinned: Vec<(i32, Vec<u32>)>,
+    bound: Vec<(u64, u64, u32)>,
+    relocated: Vec<(u64, i32)>,
+    /// Node of every page when asked; else not there.
+    pages_at: HashMap<u64, i32>,
+    refuse_pu: Option<u32>,
+}
+
+impl Actuator for Notes {
+    fn pin(&mut self, tid: i32, pus: &[u32]) -> io::Result<()> {
+        if self.refuse_pu.is_some_and(|pu| pus == [pu]) {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        self.pinned.push((tid, pus.to_vec()));
+        Ok(())
+    }
+    fn affinity(&mut self, tid: i32) -> io::Result<Vec<u32>> {
+        let last = self.pinned.iter().rev().find(|(t, _)| *t == tid);
+        Ok(last.map_or_else(Vec::new, |(_, pus)| pus.clone()))
+    }
+    fn bind(&mut self, start: u64, end: u64, node: u32) -> io::Result<()> {
+        self.bound.push((start, end, node));
+        Ok(())
+    }
+    fn relocate(&mut self, _: i32, pages: &[u64], nodes: &[i32]) -> io::Result<Vec<i32>> {
+        self.relocated
+            .extend(pages.iter().copied().zip(nodes.iter().copied()));
+        Ok(nodes.to_vec())
+    }
+    fn locate(&mut self, _: i32, pages: &[u64]) -> io::Result<Vec<i32>> {
+        let at = |page| self.pages_at.get(page).copied().unwrap_or(-libc::ENOENT);
+        Ok(pages.iter().map(at).collect())
+    }
+}
+
+fn key(kind: ObjectKind, name: &str, creator: &str, size: u64, order: u32) -> ObjectKey {
+    ObjectKey {
+        kind,
+        name: name.to_owned(),
+        creator: Some(creator.to_owned()),
+        size,
+        order,
+    }
+}
+
+/// An object with its `(first page, pages, node)` runs.
+type Placed<'a> = (ObjectKey, &'a [(u64, u64, u32)]);
+
+/// Threads by path on PUs, and objects.
+fn plan(threads: &[(&str, u32)], objects: &[Placed]) -> Plan {
+    let pages = objects.iter().enumerate().flat_map(|(object, (_, runs))| {
+        runs.iter().map(move |&(first_page, pages, node)| PagePlan {
+            object: object as u32,
+            first_page,
+            pages,
+            node: LogicalNode(node),
+            os_node: OsNode(node),
+        })
+    });
+    Plan {
+        machine: "test".to_owned(),
+        fingerprint: "test".to_owned(),
+        provenance: Provenance {
+            thread_policy: "by hand".to_owned(),
+            page_policy: "by hand".to_owned(),
+            parameters: Vec::new(),
+            command: Vec::new(),
+            tool: "test".to_owned(),
+        },
+        predicted: Predicted {
+            cost: 0.0,
+            remote: 0.0,
+            total: 0.0,
+            node_imbalance: 1.0,
+            remote_accesses: 0,
+            accesses: 0,
+        },
+        page_size: 4096,
+        threads: threads
+            .iter()
+            .map(|&(path, pu)| ThreadPlan {
+                path: path.to_owned(),
+                pu: LogicalPu(pu),
+                os_pu: OsPu(pu),
+            })
+            .collect(),
+        pages: pages.collect(),
+        objects: objects.iter().map(|(key, _)| key.clone()).collect(),
+        schedule: Vec::new(),
+    }
+}
+
+fn desk(plan: &Plan, wishes: Wishes) -> Desk {
+    Desk::new(Book::new(plan, 1000), wishes, vec![0, 1, 2, 3])
+}
+
+fn anonymous(length: u64) -> MapCall<'static> {
+    MapCall {
+        length,
+        protection: libc::PROT_READ | libc::PROT_WRITE,
+        flags: libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        file: None,
+    }
+}
+
+const VERIFY: Wishes = Wishes {
+    verify: true,
+    enforce: false,
+};
+
+#[test]
+fn threads_go_where_their_path_says_and_strangers_anywhere() {
+    let plan = plan(&[("0", 3), ("0.2", 1), ("0/1", 2)], &[]);
+    let (mut desk, mut act) = (desk(&plan, Wishes::default()), Notes::default());
+    desk.started(100, &mut act);
+    desk.created(100, 101, true, 0, &mut act); // 0.1: not planned, must leave PU 3
+    desk.created(100, 102, true, 0, &mut act); // 0.2
+    desk.created(100, 103, false, 0, &mut act); // 0/1
+    desk.created(101, 104, true, 0, &mut act); // 0.1.1: not planned
+    let all = vec![0, 1, 2, 3];
+    assert_eq!(
+        act.pinned,
+        [
+            (100, vec![3]),
+            (101, all.clone()),
+            (102, vec![1]),
+            (103, vec![2]),
+            (104, all)
+        ]
+    );
+    assert!(desk.hides_affinity(102) && !desk.hides_affinity(101));
+    for tid in [104, 103, 102, 101, 100] {
+        desk.ending(tid, &mut act);
+    }
+    let outcome = desk.into_tally().outcome(&plan, false, 1.0, 0);
+    assert_eq!((outcome.threads.placed, outcome.threads.not_found), (3, 0));
+    assert!(
+        outcome.notes[0].contains("0.1, 0.1.1"),
+        "{:?}",
+        outcome.notes
+    );
+}
+
+#[test]
+fn a_refused_pu_leaves_the_thread_to_the_kernel() {
+    let plan = plan(&[("0", 9), ("0.1", 1)], &[]);
+    let mut act = Notes {
+        refuse_pu: Some(9),
+        ..Notes::default()
+    };
+    let mut desk = desk(&plan, Wishes::default());
+    desk.started(100, &mut act);
+    assert_eq!(act.pinned, [(100, vec![0, 1, 2, 3])]);
+    desk.ending(100, &mut act);
+    let outcome = desk.into_tally().outcome(&plan, false, 1.0, 0);
+    assert_eq!(outcome.threads.refused, [("EINVAL".to_owned(), 1)]);
+    assert_eq!(outcome.threads.not_found, 1);
+    assert!(outcome.notes[0].contains("P#9"));
+}
+
+#[test]
+fn mappings_are_known_by_creator_size_and_order() {
+    // The second 12 KiB mapping of thread 0.1: pages 0 and 1 on node 1, page 2 on node 0.
+    let object = key(ObjectKind::Mapping, "[anon]", "0.1", 12288, 1);
+    let plan = plan(&[("0", 0)], &[(object, &[(0, 2, 1), (2, 1, 0)])]);
+    let (mut desk, mut act) = (desk(&plan, VERIFY), Notes::default());
+    desk.started(100, &mut act);
+    desk.created(100, 101, true, 0, &mut act);
+    desk.mapped(101, &anonymous(12000), 0x10000, &mut act); // order 0
+    desk.mapped(100, &anonymous(12000), 0x20000, &mut act); // another creator
+    desk.mapped(101, &anonymous(8192), 0x30000, &mut act); // another size
+    assert!(act.bound.is_empty());
+    desk.mapped(101, &anonymous(12000), 0x40000, &mut act);
+    assert_eq!(act.bound, [(0x40000, 0x42000, 1), (0x42000, 0x43000, 0)]);
+    assert!(act.relocated.is_empty(), "nothing can be there yet");
+    // Page 1 went astray, page 2 was never touched.
+    act.pages_at = HashMap::from([(0x40000, 1), (0x41000, 0)]);
+    desk.ending(101, &mut act);
+    desk.ending(100, &mut act);
+    let outcome = desk.into_tally().outcome(&plan, true, 1.0, 0);
+    assert_eq!((outcome.pages.placed, outcome.pages.planned), (1, 2));
+    assert!(
+        outcome
+            .notes
+            .iter()
+            .any(|n| n.contains("1 planned pages were found on another node"))
+    );
+    assert!(
+        outcome
+            .notes
+            .iter()
+            .any(|n| n.contains("1 planned pages were not there"))
+    );
+}
+
+#[test]
+fn what_is_unmapped_is_read_back_first() {
+    let object = key(ObjectKind::Mapping, "[anon]", "0", 8192, 0);
+    let plan = plan(&[("0", 0)], &[(object, &[(0, 2, 1)])]);
+    let (mut desk, mut act) = (desk(&plan, VERIFY), Notes::default());
+    desk.started(100, &mut act);
+    desk.mapped(100, &anonymous(8192), 0x40000, &mut act);
+    act.pages_at = HashMap::from([(0x40000, 1), (0x41000, 1)]);
+    assert!(desk.cares_about(100, 0x41000, 0x50000) && !desk.cares_about(100, 0x42000, 0x50000));
+    desk.unmapping(100, 0x40000, 0x42000, &mut act);
+    act.pages_at.clear();
+    desk.ending(100, &mut act);
+    let outcome = desk.into_tally().outcome(&plan, true, 1.0, 0);
+    assert_eq!((outcome.pages.placed, outcome.pages.planned), (2, 2));
+}
+
+#[test]
+fn a_thread_stack_belongs_to_the_thread_that_runs_on_it() {
+    let object = key(ObjectKind::Stack, "[stack]", "0.1", 0x3000, 0);
+    let plan = plan(&[("0", 0)], &[(object, &[(1, 2, 1)])]);
+    let (mut desk, mut act) = (desk(&plan, Wishes::default()), Notes::default());
+    desk.started(100, &mut act);
+    desk.mapped(100, &anonymous(0x3000), 0x40000, &mut act);
+    assert!(act.bound.is_empty(), "not a stack yet");
+    desk.created(100, 101, true, 0x42f00, &mut act);
+    assert_eq!(act.bound, [(0x41000, 0x43000, 1)]);
+    // The creator wrote to it already: those pages are moved.
+    assert_eq!(act.relocated, [(0x41000, 1), (0x42000, 1)]);
+}
+
+#[test]
+fn the_heap_is_bound_as_it_grows_and_mremap_keeps_the_object() {
+    let heap = key(ObjectKind::Heap, "[heap]", "0", 0, 0);
+    let map = key(ObjectKind::Mapping, "[anon]", "0", 8192, 0);
+    let plan = plan(&[("0", 0)], &[(heap, &[(0, 3, 1)]), (map, &[(0, 4, 1)])]);
+    let (mut desk, mut act) = (desk(&plan, Wishes::default()), Notes::default());
+    desk.started(100, &mut act);
+    desk.loaded(100, &[], Some((0x10000, 0x11000)), None, &mut act);
+    desk.broke(100, 0x20000, &mut act);
+    assert_eq!(act.bound, [(0x10000, 0x11000, 1), (0x11000, 0x13000, 1)]);
+    assert_eq!(desk.planned_heap_end(100), Some(0x13000));
+    act.bound.clear();
+    desk.mapped(100, &anonymous(8192), 0x40000, &mut act);
+    desk.remapped(100, (0x40000, 0x42000), (0x80000, 0x90000), &mut act);
+    assert_eq!(act.bound, [(0x40000, 0x42000, 1), (0x82000, 0x84000, 1)]);
+}
+
+#[test]
+fn the_programs_own_affinity_is_reported_or_overruled() {
+    let plan = plan(&[("0", 0)], &[]);
+    let mut act = Notes::default();
+    let mut lenient = desk(&plan, Wishes::default());
+    lenient.started(100, &mut act);
+    assert!(lenient.may_set_affinity(100));
+    act.pin(100, &[2, 3]).unwrap();
+    lenient.ending(100, &mut act);
+    let outcome = lenient.into_tally().outcome(&plan, false, 1.0, 0);
+    assert_eq!(outcome.threads.placed, 0);
+    assert!(outcome.notes[0].contains("0 (the program itself set its affinity to 2-3)"));
+    let mut strict = desk(
+        &plan,
+        Wishes {
+            enforce: true,
+            verify: false,
+        },
+    );
+    strict.started(100, &mut act);
+    assert!(!strict.may_set_affinity(100));
+    let outcome = strict.into_tally().outcome(&plan, false, 1.0, 0);
+    assert!(
+        outcome.notes[0].contains("overruled 1"),
+        "{:?}",
+        outcome.notes
+    );
+}
+
+#[test]
+fn exec_starts_anew_under_the_same_path() {
+    let object = key(ObjectKind::Mapping, "[anon]", "0", 8192, 0);
+    let plan = plan(&[("0", 0), ("0.2", 1)], &[(object, &[(0, 2, 1)])]);
+    let (mut desk, mut act) = (desk(&plan, Wishes::default()), Notes::default());
+    desk.started(100, &mut act);
+    desk.created(100, 101, true, 0, &mut act);
+    desk.mapped(100, &anonymous(8192), 0x40000, &mut act);
+    desk.executed(100, 100);
+    // Orders start again, the count of created threads goes on.
+    desk.mapped(100, &anonymous(8192), 0x70000, &mut act);
+    assert_eq!(act.bound, [(0x40000, 0x42000, 1), (0x70000, 0x72000, 1)]);
+    desk.created(100, 102, true, 0, &mut act);
+    assert_eq!(act.pinned.last(), Some(&(102, vec![1])));
+}

@@ -3,9 +3,12 @@
 
 use object::elf::{self, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader};
+use object::read::{ReadCache, ReadRef};
 use object::{Endianness, read};
 use std::collections::BTreeMap;
 use std::io;
+
+use crate::tracee::SYSCALL;
 
 /// A line of `/proc/PID/maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,14 +82,14 @@ pub fn images(tgid: i32, maps: &[Map]) -> Vec<Image> {
         .into_iter()
         .filter(|(path, _)| maps.iter().any(|m| m.name == *path && m.executable))
         .filter_map(|(path, span)| {
-            // As the process sees its files (it may have another root).
-            let bytes = std::fs::read(format!("/proc/{tgid}/root{path}")).ok()?;
-            read_image(path, &bytes, span).ok()
+            // As the process sees its files (it may have another root). Only headers are read.
+            let file = std::fs::File::open(format!("/proc/{tgid}/root{path}")).ok()?;
+            read_image(path, &ReadCache::new(file), span).ok()
         })
         .collect()
 }
 
-fn read_image(path: &str, bytes: &[u8], span: (u64, u64)) -> read::Result<Image> {
+fn read_image<'a>(path: &str, bytes: impl ReadRef<'a>, span: (u64, u64)) -> read::Result<Image> {
     let header = FileHeader64::<Endianness>::parse(bytes)?;
     let endian = header.endian()?;
     let segments = header.program_headers(endian, bytes)?;
@@ -134,12 +137,13 @@ pub fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Offsets in `text` of the `syscall` instructions that make one of the calls `numbers`: such an
-/// instruction at most 16 bytes behind `mov $number, %eax` (as compilers emit it).
-pub fn call_sites(text: &[u8], numbers: &[u32]) -> Vec<usize> {
+/// The `syscall` instructions in `text` that make one of the calls `numbers`: offset and call. Such an
+/// instruction stands at most 16 bytes behind `mov $number, %eax` (as compilers emit it).
+pub fn call_sites(text: &[u8], numbers: &[u32]) -> Vec<(usize, u32)> {
     let mut sites = Vec::new();
     for (at, window) in text.windows(5).enumerate() {
-        if window[0] != 0xb8 {
+        // The numbers are small: the upper bytes tell nearly all other code apart.
+        if window[0] != 0xb8 || window[3] != 0 || window[4] != 0 {
             continue;
         }
         let number = u32::from_le_bytes([window[1], window[2], window[3], window[4]]);
@@ -147,12 +151,20 @@ pub fn call_sites(text: &[u8], numbers: &[u32]) -> Vec<usize> {
             continue;
         }
         let rest = &text[at + 5..text.len().min(at + 5 + 16)];
-        if let Some(offset) = rest.windows(2).position(|pair| pair == [0x0f, 0x05]) {
-            sites.push(at + 5 + offset);
+        if let Some(offset) = rest.windows(2).position(|pair| pair == SYSCALL) {
+            sites.push((at + 5 + offset, number));
         }
     }
-    sites.dedup();
     sites
+}
+
+/// Whether a file is one of those that make a program's system calls: the C library and the dynamic
+/// linker, or (there being none) the program itself.
+pub fn makes_calls(path: &str) -> bool {
+    let name = base_name(path);
+    ["libc.", "libc-", "ld-", "libpthread"]
+        .iter()
+        .any(|start| name.starts_with(start))
 }
 
 #[cfg(test)]
@@ -208,7 +220,7 @@ mod tests {
         ] {
             let sites = call_sites(text, &[number as u32]);
             assert!(!sites.is_empty(), "no site for call {number}");
-            assert!(sites.iter().all(|&at| text[at..at + 2] == [0x0f, 0x05]));
+            assert!(sites.iter().all(|&(at, _)| text[at..at + 2] == SYSCALL));
         }
     }
 }

@@ -16,6 +16,7 @@
 
 pub mod book;
 pub mod desk;
+pub mod export;
 pub mod identity;
 mod image;
 #[allow(missing_docs)]

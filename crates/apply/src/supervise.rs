@@ -7,29 +7,29 @@
 //! 90 ns, a sixth of a cached 4 KiB `pread`, on the machine this was written on.) From `execve` until the
 //! program's entry point, while the dynamic linker maps the libraries, every system call stops.
 //!
+//! A heap that is planned grows ahead: the kernel's program break is moved up to 4 MiB beyond what the program
+//! asked for and bound at once; the program is told its own break. So most `brk` calls cost one stop.
+//!
 //! Known limits: a program that makes these calls with instructions of its own (Go, some JITs) has its
 //! threads placed, but not the memory it maps after start.
 
+use numaloc_model::profile::ObjectKind;
 use std::collections::{HashMap, HashSet};
 use std::io;
 
 use crate::desk::{Actuator, Desk};
 use crate::identity::MapCall;
-use crate::image::{base_name, call_sites, images, maps};
+use crate::image::{base_name, call_sites, images, makes_calls, maps};
 use crate::launch::{Waiting, pass_signals_to, stop_passing_signals};
 use crate::sys::{self, Regs, Resume, Wait};
 use crate::tracee::{INT3, Memory, SYSCALL, Stopped, entry, gadget};
 
 /// Calls about affinity, watched in every run.
 const AFFINITY_CALLS: [i64; 2] = [libc::SYS_sched_setaffinity, libc::SYS_sched_getaffinity];
-/// Calls about memory, watched when the plan has pages.
-const MEMORY_CALLS: [i64; 5] = [
-    libc::SYS_mmap,
-    libc::SYS_brk,
-    libc::SYS_mremap,
-    libc::SYS_munmap,
-    libc::SYS_shmat,
-];
+/// Calls about mappings, watched when the plan has pages of mappings, stacks or shared memory.
+const MAPPING_CALLS: [i64; 3] = [libc::SYS_mmap, libc::SYS_mremap, libc::SYS_shmat];
+/// What the program break is moved ahead of the program's wishes, within the planned heap.
+const BREAK_AHEAD: u64 = 4 << 20;
 
 /// A system call and its arguments.
 #[derive(Clone, Copy, Debug)]
@@ -55,9 +55,19 @@ struct Space {
     /// Address of the entry point and the byte our breakpoint replaced; until it is hit, every call stops.
     entry: Option<(u64, u8)>,
     loading: bool,
-    sites: HashSet<u64>,
+    /// Breakpoints: address of a `syscall` instruction, and the call it makes.
+    sites: HashMap<u64, i64>,
+    ahead: Option<Break>,
     /// Something executable was mapped since images were last read.
     new_images: bool,
+}
+
+/// The program break as the program knows it, and as the kernel has it: ahead of it, so that not every
+/// growth needs system calls of ours.
+#[derive(Clone, Copy, Debug)]
+struct Break {
+    program: u64,
+    kernel: u64,
 }
 
 #[derive(Debug, Default)]
@@ -299,6 +309,7 @@ impl Supervisor {
                 entry: space.entry,
                 loading: space.loading,
                 sites: space.sites.clone(),
+                ahead: space.ahead,
                 new_images: false,
             };
             self.spaces.insert(tid, space);
@@ -371,7 +382,8 @@ impl Supervisor {
             gadget,
             entry: (!direct).then_some((start, byte[0])),
             loading: !direct,
-            sites: HashSet::new(),
+            sites: HashMap::new(),
+            ahead: None,
             new_images: false,
         };
         self.spaces.insert(tid, space);
@@ -392,27 +404,38 @@ impl Supervisor {
         space.loading = false;
         let mut watched: Vec<u32> = AFFINITY_CALLS.iter().map(|&n| n as u32).collect();
         if self.pages {
-            let calls = MEMORY_CALLS
-                .iter()
-                .filter(|&&n| self.verify || n != libc::SYS_munmap);
-            watched.extend(calls.map(|&n| n as u32));
+            use ObjectKind::{Heap, Mapping, Shared, Stack};
+            if self.desk.plans(&[Mapping, Stack, Shared]) {
+                watched.extend(MAPPING_CALLS.iter().map(|&n| n as u32));
+            }
+            if self.desk.plans(&[Heap]) {
+                watched.push(libc::SYS_brk as u32);
+            }
+            if self.verify {
+                watched.push(libc::SYS_munmap as u32);
+            }
         }
         let maps = maps(tgid)?;
         let mut caught = false;
-        for map in maps
-            .iter()
-            .filter(|m| m.executable && m.name.starts_with('/'))
-        {
-            let mut text = vec![0; (map.end - map.start) as usize];
-            if space.memory.read(map.start, &mut text).is_err() {
-                continue;
-            }
-            for offset in call_sites(&text, &watched) {
-                let site = map.start + offset as u64;
-                if space.sites.insert(site) {
-                    space.memory.write(site, &[INT3])?;
-                    caught = true;
+        for usual in [true, false] {
+            let texts = maps
+                .iter()
+                .filter(|m| m.executable && m.name.starts_with('/'));
+            for map in texts.filter(|m| makes_calls(&m.name) == usual) {
+                let mut text = vec![0; (map.end - map.start) as usize];
+                if space.memory.read(map.start, &mut text).is_err() {
+                    continue;
                 }
+                for (offset, number) in call_sites(&text, &watched) {
+                    let site = map.start + offset as u64;
+                    if space.sites.insert(site, i64::from(number)).is_none() {
+                        space.memory.write(site, &[INT3])?;
+                        caught = true;
+                    }
+                }
+            }
+            if caught {
+                break;
             }
         }
         if !caught {
@@ -519,7 +542,7 @@ impl Supervisor {
             stopped.finish()?;
             return self.go_on(tid, 0);
         }
-        if !space.sites.contains(&at) {
+        if !space.sites.contains_key(&at) {
             return self.go_on(tid, libc::SIGTRAP);
         }
         let gadget = space.gadget;
@@ -530,6 +553,8 @@ impl Supervisor {
         }
         let answer = if self.forbids(tid, call) {
             0
+        } else if call.number == libc::SYS_brk {
+            self.move_break(tid, call.args[0], &mut stopped)?
         } else {
             let gadget = gadget.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))?;
             stopped.call(gadget, call.number, call.args)?
@@ -543,6 +568,68 @@ impl Supervisor {
         self.after(tid, call, answer, &mut stopped)?;
         stopped.finish()?;
         self.go_on(tid, 0)
+    }
+
+    /// `brk(wish)` at a breakpoint: the kernel's break runs ahead of the program's while the heap is planned.
+    fn move_break(&mut self, tid: i32, wish: u64, stopped: &mut Stopped) -> io::Result<i64> {
+        let tgid = self.tracees.get(&tid).map_or(tid, |t| t.tgid);
+        let missing = || io::Error::from_raw_os_error(libc::ENOSYS);
+        let space = self.spaces.get_mut(&tgid).ok_or_else(missing)?;
+        let gadget = space.gadget.ok_or_else(missing)?;
+        let mut brk = |end: u64| {
+            let answer = stopped.call(gadget, libc::SYS_brk, [end, 0, 0, 0, 0, 0])?;
+            Ok::<u64, io::Error>(answer as u64)
+        };
+        let mut at = match space.ahead {
+            Some(at) => at,
+            None => {
+                let now = brk(0)?;
+                Break {
+                    program: now,
+                    kernel: now,
+                }
+            }
+        };
+        if wish >= at.program && wish <= at.kernel {
+            at.program = wish;
+            space.ahead = Some(at);
+            return Ok(wish as i64);
+        }
+        if wish == 0 {
+            return Ok(at.program as i64);
+        }
+        let planned = self.desk.planned_heap_end(tid).unwrap_or(0);
+        let further = wish.saturating_add(BREAK_AHEAD).min(planned).max(wish);
+        let end = match brk(if wish < at.program { wish } else { further })? {
+            end if end < wish => brk(wish)?,
+            end => end,
+        };
+        if wish > at.program && end < wish {
+            // Refused, the break is where it was.
+            return Ok(at.program as i64);
+        }
+        at = Break {
+            program: wish.min(end),
+            kernel: end,
+        };
+        space.ahead = Some(at);
+        if at.program > planned {
+            // Nothing further is planned: leave the program's brk alone from here on.
+            for (&site, _) in space
+                .sites
+                .iter()
+                .filter(|(_, call)| **call == libc::SYS_brk)
+            {
+                space.memory.write(site, &SYSCALL[..1])?;
+            }
+            space.sites.retain(|_, call| *call != libc::SYS_brk);
+        }
+        let mut act = Live {
+            stopped: Some(stopped),
+            space: self.spaces.get(&tgid),
+        };
+        self.desk.broke(tid, end, &mut act);
+        Ok(at.program as i64)
     }
 
     /// Whether a call must not be made: the program would undo the plan, and `--enforce` is on.
@@ -620,7 +707,8 @@ impl Supervisor {
                 };
                 self.desk.mapped(tid, &map, address, &mut act);
             }
-            libc::SYS_brk => {
+            // At a breakpoint `move_break` has seen to it.
+            libc::SYS_brk if space.loading => {
                 let mut act = Live {
                     stopped: Some(stopped),
                     space: Some(space),

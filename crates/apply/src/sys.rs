@@ -100,12 +100,12 @@ pub fn event_message(tid: pid_t) -> io::Result<pid_t> {
     Ok(message as pid_t)
 }
 
-/// Waits for `tid` (-1: any tracee), interrupted waits repeated.
+/// Waits for `tid` (-1: any child or tracee of this very thread), interrupted waits repeated.
 pub fn wait(tid: pid_t) -> io::Result<(pid_t, Wait)> {
     let mut status = 0;
     loop {
         // SAFETY: `status` is a live c_int.
-        let got = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL) };
+        let got = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
         match check(c_long::from(got)) {
             Ok(_) => return Ok((got, decode(status))),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -1,0 +1,137 @@
+//! Plans in the words of other launchers: one target, one file, one line in [`TARGETS`].
+//!
+//! None of them can place single pages, and some cannot tell threads apart; every loss is a warning.
+
+use numaloc_model::Plan;
+use std::collections::BTreeSet;
+
+mod gomp;
+mod hwloc_bind;
+mod kmp;
+mod likwid_pin;
+mod numactl;
+mod omp_places;
+mod taskset;
+
+/// Somebody else's notation for where a program should run.
+pub trait Target: Sync {
+    /// The name on the command line.
+    fn name(&self) -> &'static str;
+    /// The text: environment assignments (one a line, for `env`), or a command line prefix. `threads`
+    /// are the PUs (kernel numbers) of the main process's threads in the order they are created.
+    fn write(&self, threads: &[u32], plan: &Plan) -> String;
+    /// Whether it can give each thread its own PU.
+    fn pins_threads(&self) -> bool;
+    /// What it says about memory, `None` if nothing.
+    fn memory(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+/// Every target.
+pub const TARGETS: &[&dyn Target] = &[
+    &omp_places::OmpPlaces,
+    &gomp::Gomp,
+    &kmp::Kmp,
+    &likwid_pin::LikwidPin,
+    &hwloc_bind::HwlocBind,
+    &taskset::Taskset,
+    &numactl::Numactl,
+];
+
+/// A plan in another notation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exported {
+    /// What to give to the other launcher, with a final newline.
+    pub text: String,
+    /// What the target cannot express, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// The target of that name.
+#[must_use]
+pub fn target(name: &str) -> Option<&'static dyn Target> {
+    TARGETS.iter().copied().find(|target| target.name() == name)
+}
+
+/// Writes a plan for a target.
+///
+/// # Errors
+/// A sentence, if the plan has no thread of the first process to write down.
+pub fn export(plan: &Plan, target: &dyn Target) -> Result<Exported, String> {
+    let name = target.name();
+    let (threads, others) = first_process(plan);
+    if threads.is_empty() {
+        return Err(format!(
+            "cannot export to {name}: the plan has no thread of its first process (path 0)"
+        ));
+    }
+    let mut warnings = Vec::new();
+    let distinct: BTreeSet<u32> = threads.iter().copied().collect();
+    if !target.pins_threads() && threads.len() > 1 && distinct.len() > 1 {
+        warnings.push(format!(
+            "{name} binds the program to a set of PUs: which of {} threads runs on which PU is lost",
+            threads.len()
+        ));
+    }
+    if !others.is_empty() {
+        warnings.push(format!(
+            "{name} knows threads by number, in the order the first thread creates them: {} threads \
+             created by others are left out ({})",
+            others.len(),
+            others[..others.len().min(3)].join(", ")
+        ));
+    }
+    if !plan.pages.is_empty() {
+        let ranges = plan.pages.len();
+        warnings.push(match target.memory() {
+            Some(words) => {
+                format!("{name} cannot place single pages: {ranges} ranges become {words}")
+            }
+            None => format!(
+                "{name} says nothing about memory: {ranges} page ranges are lost; `numaloc run` \
+                 places them"
+            ),
+        });
+    }
+    Ok(Exported {
+        text: target.write(&threads, plan) + "\n",
+        warnings,
+    })
+}
+
+/// PUs of threads `0`, `0.1`, `0.2`, ... in this order, and the paths of all others.
+fn first_process(plan: &Plan) -> (Vec<u32>, Vec<String>) {
+    let mut numbered = Vec::new();
+    let mut others = Vec::new();
+    for thread in &plan.threads {
+        let number = match thread.path.as_str() {
+            "0" => Some(0),
+            path => path.strip_prefix("0.").and_then(|n| n.parse::<u32>().ok()),
+        };
+        match number {
+            Some(number) => numbered.push((number, thread.os_pu.0)),
+            None => others.push(thread.path.clone()),
+        }
+    }
+    numbered.sort_unstable();
+    (numbered.into_iter().map(|(_, pu)| pu).collect(), others)
+}
+
+/// `1,0,3`.
+fn commas(numbers: impl IntoIterator<Item = u32>) -> String {
+    let words: Vec<String> = numbers.into_iter().map(|n| n.to_string()).collect();
+    words.join(",")
+}
+
+/// Distinct PUs, ascending.
+fn set(threads: &[u32]) -> Vec<u32> {
+    let set: BTreeSet<u32> = threads.iter().copied().collect();
+    set.into_iter().collect()
+}
+
+/// Nodes with planned pages, ascending kernel numbers.
+fn memory_nodes(plan: &Plan) -> Vec<u32> {
+    let nodes: BTreeSet<u32> = plan.pages.iter().map(|pages| pages.os_node.0).collect();
+    nodes.into_iter().collect()
+}

@@ -1,0 +1,181 @@
+//! Exported plans, read back by the tools they are for: each runs a program that says where it is.
+
+use numaloc_apply::export::{TARGETS, export, target};
+use numaloc_model::plan::{ObjectKey, PagePlan, Plan, Predicted, Provenance, ThreadPlan};
+use numaloc_model::profile::ObjectKind;
+use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
+use std::path::Path;
+use std::process::Command;
+
+fn plan(pus: &[u32]) -> Plan {
+    let path = |t: usize| {
+        if t == 0 {
+            "0".to_owned()
+        } else {
+            format!("0.{t}")
+        }
+    };
+    Plan {
+        machine: "this machine".to_owned(),
+        fingerprint: String::new(),
+        provenance: Provenance {
+            thread_policy: "by hand".to_owned(),
+            page_policy: "by hand".to_owned(),
+            parameters: Vec::new(),
+            command: Vec::new(),
+            tool: "test".to_owned(),
+        },
+        predicted: Predicted {
+            cost: 0.0,
+            remote: 0.0,
+            total: 0.0,
+            node_imbalance: 1.0,
+            remote_accesses: 0,
+            accesses: 0,
+        },
+        page_size: 4096,
+        threads: pus
+            .iter()
+            .enumerate()
+            .map(|(t, &pu)| ThreadPlan {
+                path: path(t),
+                pu: LogicalPu(pu),
+                os_pu: OsPu(pu),
+            })
+            .collect(),
+        objects: vec![ObjectKey {
+            kind: ObjectKind::Heap,
+            name: "[heap]".to_owned(),
+            creator: Some("0".to_owned()),
+            size: 0,
+            order: 0,
+        }],
+        pages: vec![PagePlan {
+            object: 0,
+            first_page: 0,
+            pages: 4,
+            node: LogicalNode(0),
+            os_node: OsNode(0),
+        }],
+        schedule: Vec::new(),
+    }
+}
+
+/// The PUs allowed here; the plan under test alternates between the last and the first.
+fn own_pus() -> Vec<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let list = status
+        .lines()
+        .find_map(|l| l.strip_prefix("Cpus_allowed_list:"))
+        .unwrap();
+    let mut pus = Vec::new();
+    for part in list.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        pus.extend(first.parse::<u32>().unwrap()..=last.parse().unwrap());
+    }
+    pus
+}
+
+fn alternating() -> Vec<u32> {
+    let pus = own_pus();
+    let (first, last) = (pus[0], pus[pus.len() - 1]);
+    vec![last, first, last, first]
+}
+
+fn compile(folder: &Path) -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/where_am_i.c");
+    let program = folder.join("where_am_i");
+    let status = Command::new("cc")
+        .args(["-O1", "-fopenmp", "-o"])
+        .args([&program, &source])
+        .status()
+        .expect("a C compiler runs");
+    assert!(status.success());
+    program.to_str().unwrap().to_owned()
+}
+
+/// Runs the shell line and returns its lines.
+fn lines(script: &str) -> Vec<String> {
+    let output = Command::new("sh").args(["-c", script]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}: {error}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn openmp_run_times_put_every_thread_where_the_export_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path());
+    let pus = alternating();
+    let expected: Vec<String> = pus
+        .iter()
+        .enumerate()
+        .map(|(t, pu)| format!("{t} {pu}"))
+        .collect();
+    for (name, preload) in [
+        ("omp-places", ""),
+        ("gomp", ""),
+        // The LLVM run time stands in for libgomp: it has its entry points.
+        ("kmp", "LD_PRELOAD=/usr/lib/llvm-14/lib/libomp.so.5 "),
+    ] {
+        let exported = export(&plan(&pus), target(name).unwrap()).unwrap();
+        let variables = exported.text.replace('\n', " ");
+        assert_eq!(
+            lines(&format!("env {variables}{preload}{program}")),
+            expected,
+            "{name}"
+        );
+        assert!(
+            exported
+                .warnings
+                .iter()
+                .any(|w| w.contains("1 page ranges are lost"))
+        );
+    }
+}
+
+#[test]
+fn tools_that_bind_sets_bind_the_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path());
+    let mut set = alternating();
+    set.sort_unstable();
+    set.dedup();
+    let pus: Vec<String> = set.iter().map(u32::to_string).collect();
+    for name in ["taskset", "numactl", "hwloc-bind"] {
+        let exported = export(&plan(&alternating()), target(name).unwrap()).unwrap();
+        let prefix = exported.text.trim();
+        let got = lines(&format!("OMP_NUM_THREADS=1 {prefix} {program} set"));
+        assert_eq!(got, [pus.join(",")], "{name}: {prefix}");
+        let lost = exported
+            .warnings
+            .iter()
+            .any(|w| w.contains("which of 4 threads"));
+        assert_eq!(lost, set.len() > 1, "{name}");
+    }
+}
+
+#[test]
+fn likwid_pin_gets_a_list_of_physical_numbers() {
+    // The syntax of likwid-pin(1); the tool itself refuses machines without performance counters.
+    let exported = export(&plan(&[3, 0, 2]), target("likwid-pin").unwrap()).unwrap();
+    assert_eq!(exported.text, "likwid-pin -c 3,0,2\n");
+}
+
+#[test]
+fn what_cannot_be_said_is_said_to_be_lost() {
+    let mut plan = plan(&[0, 1]);
+    plan.threads[1].path = "0.1.1".to_owned();
+    for target in TARGETS {
+        let exported = export(&plan, *target).unwrap();
+        assert!(
+            exported.warnings.iter().any(|w| w.contains("0.1.1")),
+            "{}",
+            target.name()
+        );
+    }
+    plan.threads.clear();
+    let error = export(&plan, TARGETS[0]).unwrap_err();
+    assert!(error.contains("no thread of its first process"));
+}
