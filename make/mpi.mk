@@ -19,3 +19,8 @@ target/workloads/mpi/$(1)/%: workloads/mpi/%.f90
 	mpifort.$(1) -O2 -g -Wall -o $$@ $$<
 endef
 $(foreach mpi,openmpi mpich,$(eval $(call MPI_RULES,$(mpi))))
+
+.PHONY: bench-mpi
+bench-mpi: target/workloads/mpi/openmpi/pingpong target/workloads/mpi/mpich/pingpong ## what tracing costs a ping-pong (latency, bandwidth)
+	$(CARGO) build -q -p numaloc
+	workloads/mpi/bench-pingpong target/debug/numaloc target/workloads/mpi

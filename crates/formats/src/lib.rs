@@ -15,7 +15,7 @@
 
 #![forbid(unsafe_code)]
 
-mod atomic;
+pub mod atomic;
 mod columns;
 mod error;
 pub mod matrix;

@@ -14,6 +14,7 @@ mod machines;
 mod map;
 mod plan;
 mod policies;
+mod ranks;
 mod record;
 mod report;
 mod run;
@@ -49,6 +50,7 @@ commands! {
     Machines => machines,
     Map => map,
     Plan => plan,
+    Ranks => ranks,
     Record => record,
     Report => report,
     Run => run,

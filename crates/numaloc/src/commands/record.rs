@@ -2,6 +2,7 @@
 
 mod child;
 mod instrument;
+mod mpi;
 mod perf;
 mod program;
 mod qemu;
@@ -31,6 +32,7 @@ Examples:
   numaloc record -o app.numaloc -- ./app --size 1000
   OMP_NUM_THREADS=64 numaloc record -- ./app          writes app.numaloc
   numaloc record --clock wall --slice 10 -- ./server
+  numaloc record --mpi -o app.numaloc -- mpirun -n 16 ./app
   numaloc record --salvage .app.numaloc.recording-x1 -o app.numaloc
 
 The program needs no source, no special build and no debug information. Its input, output, exit
@@ -82,6 +84,11 @@ pub struct Args {
     /// threads that spin while they wait drown the program's own accesses; `keep` leaves it alone
     #[arg(long, value_name = "POLICY", default_value = "passive", value_parser = ["passive", "keep"])]
     wait_policy: String,
+    /// Record the messages of an MPI program instead of memory accesses; the command is its launcher's
+    /// (mpirun, mpiexec, srun). Times are wall time, --slice is milliseconds [default: 1]
+    #[arg(long, value_name = "LIBRARY", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
+        conflicts_with_all = ["salvage", "clock", "line_size", "page_size", "wait_policy"])]
+    mpi: Option<mpi::Library>,
     /// Write a profile of what a killed recorder left behind in this folder, instead of running
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     salvage: Option<PathBuf>,
@@ -94,6 +101,9 @@ impl Args {
     /// Runs the program under the recorder, then writes the profile.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
         self.check()?;
+        if let Some(library) = self.mpi {
+            return mpi::run(self, library, ui);
+        }
         if let Some(folder) = &self.salvage {
             let output = self.output.clone().ok_or_else(|| {
                 CliError::usage("--salvage needs -o FOLDER: what to call the profile")

@@ -2,6 +2,9 @@
 
 use numaloc_apply::{LaunchError, Options, PageMode};
 use numaloc_model::outcome::{Applied, Outcome};
+use numaloc_model::plan::Plan;
+use numaloc_mpi::{Launcher, RankMap};
+use numaloc_topology::Topology;
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,6 +24,7 @@ Examples:
   numaloc run --plan plan.json -- ./app --size 1000
   numaloc run --plan plan.json --verify --require 99 -- ./app --size 1000
   numaloc --json run --plan plan.json -- ./app >/dev/null
+  numaloc run --plan plan.json -- mpirun -n 16 ./app
 
 The program's input, output, signals and exit status pass through; the report goes to stderr.
 Exit status: the program's own (128 + signal if killed); 3 if less than --require percent of the
@@ -44,6 +48,9 @@ pub struct Args {
     /// Apply a plan that was made for another machine, by its kernel numbers
     #[arg(long)]
     force_machine: bool,
+    /// Under an MPI launcher: the cluster the plan was made for [default: this machine]
+    #[arg(long, value_name = "MACHINE")]
+    machine: Option<String>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -70,6 +77,9 @@ impl Args {
             .map_err(|error| CliError::from(error).status(OURS))?;
         let machine = numaloc_topology::from_this_machine()
             .map_err(|error| CliError::from(error).status(OURS))?;
+        if Launcher::of_command(&self.command) != Launcher::None {
+            return self.run_ranks(&plan, &machine, ui);
+        }
         let options = Options {
             pages: match self.pages {
                 Pages::Auto => PageMode::Auto,
@@ -82,14 +92,57 @@ impl Args {
         };
         let outcome = numaloc_apply::run(&plan, &machine, &self.command, &options)
             .map_err(|error| explain(&error))?;
-        for line in lines(&outcome) {
+        self.report(&outcome, ui)
+    }
+
+    /// The command is an MPI launcher's: ranks are placed through it.
+    fn run_ranks(&self, plan: &Plan, here: &Topology, ui: &Ui) -> Result<u8, CliError> {
+        // A plan for a cluster names its machine file, a plan for this machine does not need to.
+        let machine = match &self.machine {
+            Some(machine) => &numaloc_topology::resolve(machine)
+                .map_err(|error| CliError::from(error).status(OURS))?,
+            None => here,
+        };
+        if machine.fingerprint() != plan.fingerprint && !self.force_machine {
+            return Err(explain(&LaunchError::OtherMachine {
+                planned: plan.machine.clone(),
+                planned_digest: plan.fingerprint.clone(),
+                found: machine.summary(),
+                found_digest: machine.fingerprint(),
+            })
+            .hint("--machine names the cluster the plan was made for"));
+        }
+        let map = RankMap::from_plan(plan, machine)
+            .map_err(|error| CliError::tool(error).status(OURS))?;
+        let work = tempfile::Builder::new()
+            .prefix(".numaloc-run-")
+            .tempdir_in(".")
+            .map_err(|error| {
+                CliError::tool(format!("cannot write in this folder: {error}")).status(OURS)
+            })?;
+        let outcome = numaloc_mpi::run::run(&self.command, &map, &work.path().join("ranks"))
+            .map_err(|error| {
+                let shown = CliError::tool(&error).status(error.status());
+                match error.hint() {
+                    Some(hint) => shown.hint(hint),
+                    None => shown,
+                }
+            })?;
+        if !plan.pages.is_empty() {
+            ui.remark("pages are left to the kernel: ranks are placed by their launcher");
+        }
+        self.report(&outcome, ui)
+    }
+
+    fn report(&self, outcome: &Outcome, ui: &Ui) -> Result<u8, CliError> {
+        for line in lines(outcome) {
             ui.remark(line);
         }
         if ui.json {
-            ui.result(String::new, || json(&outcome));
+            ui.result(String::new, || json(outcome));
         }
         if let Some(required) = self.require
-            && let Some(short) = shortfall(&outcome, required)
+            && let Some(short) = shortfall(outcome, required)
         {
             ui.remark(short);
             if outcome.status == 0 {

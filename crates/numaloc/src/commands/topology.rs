@@ -1,5 +1,9 @@
 //! `numaloc topology`: a machine as numaloc sees it.
 
+mod cluster;
+
+use std::path::PathBuf;
+
 use numaloc_model::{LogicalNode, LogicalPu};
 use numaloc_topology::{Topology, resolve};
 use serde_json::json;
@@ -13,17 +17,55 @@ use crate::ui::Ui;
 Examples:
   numaloc topology
   numaloc topology --machine \"numa:4 l3:1 core:8 pu:2\"
-  numaloc topology --machine epyc-7501 --json")]
+  numaloc topology --machine epyc-7501 --json
+  numaloc topology --hostfile hosts --host node.xml -o cluster.toml
+  numaloc topology --from-slurm --host node.xml -o cluster.toml      (inside an allocation)")]
 pub struct Args {
     /// `this`, an hwloc XML file, a .toml machine file, a described machine or a synthetic string
     #[arg(long, value_name = "MACHINE", default_value = "this")]
     machine: String,
+    /// Put a cluster together from the hosts of an Open MPI or MPICH host file
+    #[arg(long, value_name = "FILE", conflicts_with = "machine")]
+    hostfile: Option<PathBuf>,
+    /// Put a cluster together from the Slurm allocation we are in, with its switches
+    #[arg(long, conflicts_with_all = ["machine", "hostfile"])]
+    from_slurm: bool,
+    /// What each host of the cluster is: whatever --machine takes
+    #[arg(long, value_name = "MACHINE")]
+    host: Option<String>,
+    /// Write the cluster as a machine file
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
 }
 
 impl Args {
     /// Prints the machine.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
-        let machine = resolve(&self.machine)?;
+        let cluster = match (&self.hostfile, self.from_slurm) {
+            (Some(file), _) => Some(cluster::of_hostfile(file)?),
+            (None, true) => Some(cluster::of_slurm()?),
+            (None, false) => None,
+        };
+        let machine = match cluster {
+            None if self.host.is_some() || self.output.is_some() => {
+                return Err(CliError::usage("--host and -o describe a cluster")
+                    .hint("add --hostfile FILE or --from-slurm"));
+            }
+            None => resolve(&self.machine)?,
+            Some(found) => {
+                let host = self.host.as_deref().ok_or_else(|| {
+                    CliError::usage("a cluster needs --host MACHINE: what each host is")
+                        .hint("run `lstopo --of xml > node.xml` on one of them")
+                })?;
+                let file = found.describe(host);
+                let machine = file.build("the cluster")?;
+                if let Some(path) = &self.output {
+                    let text = file.to_toml().map_err(CliError::tool)?;
+                    numaloc_formats::atomic::write_file(path, text.as_bytes())?;
+                }
+                machine
+            }
+        };
         ui.result(|| text(&machine), || json(&machine));
         Ok(0)
     }
@@ -36,7 +78,25 @@ fn text(machine: &Topology) -> String {
         machine.summary(),
         machine.fingerprint()
     );
-    for (at, node) in machine.nodes().iter().enumerate() {
+    if !machine.hosts().is_empty() {
+        let names: Vec<&str> = machine
+            .hosts()
+            .iter()
+            .map(|(_, name)| name.as_str())
+            .collect();
+        let shown = match names[..] {
+            [first, .., last] => format!("{first} to {last}"),
+            _ => names.join(" "),
+        };
+        out += &format!("{} hosts: {shown}\n", names.len());
+    }
+    // A cluster's nodes are those of its hosts: levels say more than a thousand lines.
+    let nodes = if machine.hosts().is_empty() {
+        machine.nodes()
+    } else {
+        &[]
+    };
+    for (at, node) in nodes.iter().enumerate() {
         let pus = match (node.pus.first(), node.pus.last()) {
             (Some(first), Some(last)) => format!("PUs {first} to {last}"),
             _ => "no PUs (memory only)".to_owned(),
@@ -65,6 +125,8 @@ fn text(machine: &Topology) -> String {
 }
 
 fn json(machine: &Topology) -> serde_json::Value {
+    // Distances of all pairs of a large cluster would be hundreds of megabytes.
+    let with_distances = machine.hosts().is_empty();
     let nodes: Vec<_> = machine
         .nodes()
         .iter()
@@ -75,7 +137,7 @@ fn json(machine: &Topology) -> serde_json::Value {
                 "os_node": node.os.0,
                 "memory_bytes": node.memory_bytes,
                 "pus": node.pus.iter().map(|pu| pu.0).collect::<Vec<_>>(),
-                "distances": (0..machine.nodes().len())
+                "distances": (0..if with_distances { machine.nodes().len() } else { 0 })
                     .map(|to| machine.node_distance(
                         LogicalNode::from_index(at), LogicalNode::from_index(to)))
                     .collect::<Vec<_>>(),
@@ -92,6 +154,10 @@ fn json(machine: &Topology) -> serde_json::Value {
         "version": 1,
         "machine": machine.name(),
         "fingerprint": machine.fingerprint(),
+        "hosts": machine.hosts().iter().map(|(at, name)| {
+            let pus = &machine.objects()[*at as usize].pus;
+            json!({"name": name, "first_pu": pus.start, "pus": pus.len()})
+        }).collect::<Vec<_>>(),
         "nodes": nodes,
         "pus": pus,
     })

@@ -1,0 +1,139 @@
+//! `numaloc ranks`: a plan's ranks in the words of each MPI launcher.
+
+use std::path::PathBuf;
+
+use numaloc_mpi::export::{hydra, rankfile, slurm, wrapper};
+use numaloc_mpi::{Launcher, RankMap};
+use numaloc_topology::resolve;
+use serde_json::json;
+
+use crate::error::CliError;
+use crate::ui::Ui;
+
+/// Write where a plan puts each MPI rank, in the words of a launcher
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  numaloc ranks plan.json
+  numaloc ranks plan.json --for openmpi -o rankfile && mpirun --rankfile rankfile ./app
+  numaloc ranks plan.json --for wrapper -o bind.sh && srun -n 16 sh bind.sh ./app
+  numaloc ranks plan.json --machine cluster.toml --for slurm-hosts -o hosts")]
+pub struct Args {
+    /// The plan made by `numaloc plan`
+    #[arg(value_name = "PLAN")]
+    plan: PathBuf,
+    /// The machine or cluster the plan was made for
+    #[arg(long, value_name = "MACHINE", default_value = "this")]
+    machine: String,
+    /// What to write
+    #[arg(long = "for", value_name = "FORM", default_value = "table")]
+    form: Form,
+    /// Where to write it [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Form {
+    /// A table for people
+    Table,
+    /// Open MPI 4 rankfile (mpirun --rankfile FILE)
+    Openmpi,
+    /// Open MPI 5 and PRRTE rankfile (--map-by rankfile:file=FILE)
+    Prrte,
+    /// Options of MPICH's mpiexec: -hosts and -bind-to user:
+    Hydra,
+    /// Options of srun: --distribution and --cpu-bind
+    Slurm,
+    /// Slurm's host file (SLURM_HOSTFILE)
+    SlurmHosts,
+    /// A shell script to put before the program: numactl and OMP_PLACES for each rank
+    Wrapper,
+}
+
+impl Args {
+    /// Prints or writes the rank map.
+    pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        let plan = numaloc_formats::plan::read(&self.plan)?;
+        let machine = resolve(&self.machine)?;
+        if machine.fingerprint() != plan.fingerprint {
+            return Err(CliError::tool(format!(
+                "plan {} was made for {} [{}], --machine is {} [{}]",
+                self.plan.display(),
+                plan.machine,
+                plan.fingerprint,
+                machine.name(),
+                machine.fingerprint()
+            ))
+            .hint("name the plan's machine with --machine"));
+        }
+        let map = RankMap::from_plan(&plan, &machine).map_err(CliError::tool)?;
+        let unequal = || {
+            CliError::tool("hosts need different PUs, which this launcher has no option for")
+                .hint("--for wrapper writes a script that works under every launcher")
+        };
+        let words = |options: Vec<String>| options.join(" ") + "\n";
+        let text = match self.form {
+            Form::Table => table(&map),
+            Form::Openmpi | Form::Prrte => rankfile::rankfile(&map),
+            Form::Hydra => words(hydra::options(&map).ok_or_else(unequal)?),
+            Form::Slurm if slurm::cpu_bind(&map).is_none() => return Err(unequal()),
+            Form::Slurm => words(slurm::options(&map)),
+            Form::SlurmHosts => slurm::hostfile(&map),
+            Form::Wrapper => wrapper::script(&map),
+        };
+        if matches!(self.form, Form::Openmpi | Form::Prrte) {
+            let launcher = if self.form == Form::Prrte {
+                Launcher::Prrte
+            } else {
+                Launcher::OpenMpi
+            };
+            let file = self
+                .output
+                .as_ref()
+                .map_or("FILE".into(), |path| path.to_string_lossy());
+            ui.remark(format_args!(
+                "use it with: {}",
+                rankfile::options(&map, launcher, &file).join(" ")
+            ));
+        }
+        match &self.output {
+            Some(path) => numaloc_formats::atomic::write_file(path, text.as_bytes())?,
+            None => ui.result(|| text, || json(&map)),
+        }
+        Ok(0)
+    }
+}
+
+fn table(map: &RankMap) -> String {
+    let mut text = String::from("rank  host              PUs (L#)    PUs (P#)\n");
+    for (rank, place) in map.places.iter().enumerate() {
+        let pus = place.distinct_pus();
+        let list = |number: fn(&numaloc_mpi::rank_map::HostPu) -> u32| {
+            pus.iter()
+                .map(|pu| number(pu).to_string())
+                .collect::<Vec<_>>()
+                .join(",")
+        };
+        text += &format!(
+            "{rank:<5} {:<17} {:<11} {}\n",
+            place.host,
+            list(|pu| pu.logical),
+            list(|pu| pu.os)
+        );
+    }
+    text
+}
+
+fn json(map: &RankMap) -> serde_json::Value {
+    let ranks = map.places.iter().enumerate().map(|(rank, place)| {
+        let pus = place.distinct_pus();
+        json!({
+            "rank": rank,
+            "host": place.host,
+            "pus": pus.iter().map(|pu| pu.logical).collect::<Vec<_>>(),
+            "os_pus": pus.iter().map(|pu| pu.os).collect::<Vec<_>>(),
+        })
+    });
+    json!({"version": 1, "ranks": ranks.collect::<Vec<_>>()})
+}

@@ -1,0 +1,90 @@
+//! Clusters from what launchers know: host files and Slurm allocations.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use numaloc_topology::cluster::{Cluster, ClusterFile, HostGroup, Network};
+use numaloc_topology::hostlist;
+
+use crate::error::CliError;
+
+/// Hosts, and the switches above them where known.
+pub struct Found {
+    name: String,
+    description: String,
+    hosts: Vec<String>,
+    arities: Vec<usize>,
+}
+
+impl Found {
+    /// The machine file, every host being `machine`.
+    pub fn describe(&self, machine: &str) -> ClusterFile {
+        let network = (!self.arities.is_empty()).then(|| Network::Tree {
+            arities: self.arities.clone(),
+            distances: Vec::new(),
+            latency_ns: Vec::new(),
+            bandwidth_bytes_per_s: Vec::new(),
+        });
+        ClusterFile {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            cluster: Cluster {
+                hosts: vec![HostGroup {
+                    names: self.hosts.join(","),
+                    machine: machine.to_owned(),
+                }],
+                network,
+            },
+        }
+    }
+}
+
+/// The hosts of a host file, under one switch.
+pub fn of_hostfile(path: &Path) -> Result<Found, CliError> {
+    let shown = path.display().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| CliError::tool(format!("cannot read host file {shown}: {error}")))?;
+    let hosts = hostlist::from_hostfile(&text)
+        .map_err(|why| CliError::tool(format!("cannot read host file {shown}: {why}")))?;
+    Ok(Found {
+        name: format!("cluster of {} hosts", hosts.len()),
+        description: format!("hosts of {shown}, all under one switch; distances are defaults"),
+        hosts,
+        arities: Vec::new(),
+    })
+}
+
+/// The hosts of the Slurm allocation this process is in, with Slurm's switches where it knows them.
+pub fn of_slurm() -> Result<Found, CliError> {
+    let list = ["SLURM_JOB_NODELIST", "SLURM_NODELIST"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok())
+        .ok_or_else(|| {
+            CliError::tool("no Slurm allocation: SLURM_JOB_NODELIST is not set")
+                .hint("run this inside salloc or sbatch, or use --hostfile")
+        })?;
+    let hosts = hostlist::expand(&list)
+        .map_err(|why| CliError::tool(format!("cannot read SLURM_JOB_NODELIST: {why}")))?;
+    let asked = Command::new("scontrol")
+        .args(["show", "topology"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    let text = asked
+        .map(|o| String::from_utf8_lossy(&o.stdout).into_owned())
+        .unwrap_or_default();
+    let (hosts, arities, network) = match hostlist::slurm_switches(&text, &hosts) {
+        Some((ordered, arities)) => (
+            ordered,
+            arities,
+            "switches as `scontrol show topology` has them",
+        ),
+        None => (hosts, Vec::new(), "all under one switch"),
+    };
+    Ok(Found {
+        name: format!("cluster of {} hosts", hosts.len()),
+        description: format!("Slurm allocation {list}, {network}; distances are defaults"),
+        hosts,
+        arities,
+    })
+}
