@@ -37,6 +37,9 @@ fn reported(info: api::MemInfo, vaddr: u64) -> Option<u64> {
 }
 
 extern "C" fn on_access(vcpu: c_uint, info: api::MemInfo, vaddr: u64, _: *mut c_void) {
+    if vaddr >= USER_END {
+        return; // an interrupt's frame, pushed while one of our instructions was under way
+    }
     // SAFETY: `info` is this callback's; we are on the vCPU's thread and in no other call for it.
     unsafe {
         let store = api::qemu_plugin_mem_is_store(info);
@@ -45,6 +48,9 @@ extern "C" fn on_access(vcpu: c_uint, info: api::MemInfo, vaddr: u64, _: *mut c_
 }
 
 extern "C" fn on_agent_access(vcpu: c_uint, info: api::MemInfo, vaddr: u64, _: *mut c_void) {
+    if vaddr >= USER_END {
+        return;
+    }
     // SAFETY: we are on the vCPU's thread and in no other call for it.
     unsafe { machine().agent_access(vcpu as usize, || reported(info, vaddr)) }
 }

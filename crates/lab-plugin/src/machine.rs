@@ -212,10 +212,10 @@ impl Machine {
         let Some(address) = reported() else { return };
         let page = address >> PAGE_BITS << PAGE_BITS;
         if probing == EXCLUDING {
-            self.excluded
-                .lock()
-                .expect("no panic holds it")
-                .insert(page);
+            if let Some((_, dense)) = self.layout.get().and_then(|layout| layout.find(page)) {
+                let mut excluded = self.excluded.lock().expect("no panic holds it");
+                excluded.insert(dense >> PAGE_BITS);
+            }
             return;
         }
         // SAFETY: passed on.

@@ -225,7 +225,7 @@ static void calibrate(void)
         pin(cpu);
         marker(ON_CPU, cpu);
     }
-    pin(-1);
+    pin(0); /* the plugin keeps the last probed address by vCPU */
     for (int node = 0; node < nodes; node++)
         if (node_has_memory(node))
             probe_node(node);
@@ -235,6 +235,7 @@ static void calibrate(void)
             probe_code(node);
     for (int at = 0; at < excluded_count; at++)
         exclude(excluded[at]);
+    pin(-1);
     say("calibrated %.3f", seconds());
 }
 
@@ -444,22 +445,29 @@ static int wait_for(pid_t child)
     }
 }
 
+/* The port of that name; the driver may take a moment to show it. */
 static int open_port(const char *name)
 {
-    for (int at = 0; at < 16; at++) {
-        char path[80], text[64] = "";
-        snprintf(path, sizeof path, "/sys/class/virtio-ports/vport0p%d/name", at);
-        FILE *file = fopen(path, "re");
-        if (!file)
-            continue;
-        if (!fgets(text, sizeof text, file))
-            text[0] = 0;
-        fclose(file);
-        text[strcspn(text, "\n")] = 0;
-        if (strcmp(text, name))
-            continue;
-        snprintf(path, sizeof path, "/dev/vport0p%d", at);
-        return open(path, O_RDWR | O_CLOEXEC);
+    for (int tries = 0; tries < 500; tries++) {
+        for (int at = 0; at < 16; at++) {
+            char path[80], text[64] = "";
+            snprintf(path, sizeof path, "/sys/class/virtio-ports/vport0p%d/name", at);
+            FILE *file = fopen(path, "re");
+            if (!file)
+                continue;
+            if (!fgets(text, sizeof text, file))
+                text[0] = 0;
+            fclose(file);
+            text[strcspn(text, "\n")] = 0;
+            if (strcmp(text, name))
+                continue;
+            snprintf(path, sizeof path, "/dev/vport0p%d", at);
+            int port = open(path, O_RDWR | O_CLOEXEC);
+            if (port >= 0)
+                return port;
+        }
+        struct timespec pause = { 0, 20000000 };
+        nanosleep(&pause, NULL);
     }
     return -1;
 }

@@ -21,7 +21,7 @@ use crate::protocol::Transcript;
 
 const QEMU: &str = "qemu-system-x86_64";
 /// Longest time to the agent's first word, and then to the end of calibration.
-const BOOT_LIMIT: Duration = Duration::from_secs(300);
+const BOOT_LIMIT: Duration = Duration::from_secs(120);
 /// The stock kernel, but quiet, without mitigations (they cost emulated time only) and without
 /// watchdogs (an emulated CPU may be scheduled out for long).
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable lpj=4000000 \
