@@ -1,0 +1,197 @@
+//! The virtual NUMA machine, end to end. Every test boots at least one (5 to 10 s each), so all are
+//! ignored here: `make test-ci-lab` runs those named `ci_*`, `make test-lab` all.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Builds a C program of the tests or of `workloads/`; every test has a folder of its own.
+fn build(folder: &Path, source: &str, name: &str, flags: &[&str]) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = folder.join(name);
+    let status = Command::new("cc")
+        .args(["-O2", "-g", "-std=gnu11", "-pthread"])
+        .args(flags)
+        .arg(root.join(source))
+        .arg("-o")
+        .arg(&program)
+        .status()
+        .expect("cc runs");
+    assert!(status.success(), "{source} builds with {flags:?}");
+    program
+}
+
+fn walk(folder: &Path) -> PathBuf {
+    build(folder, "tests/lab/walk.c", "walk", &["-static"])
+}
+
+fn numaloc(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_numaloc"))
+        .args(arguments)
+        .output()
+        .expect("numaloc runs")
+}
+
+/// `numaloc lab --json` with these options; the JSON object and the whole output.
+fn lab(options: &[&str], command: &[&str]) -> (Value, Output) {
+    let output = numaloc(&[&["--json", "lab"], options, &["--"], command].concat());
+    let text = String::from_utf8_lossy(&output.stdout);
+    let json = serde_json::from_str(&text).unwrap_or_else(|error| {
+        panic!(
+            "{error}: {text}\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        )
+    });
+    (json, output)
+}
+
+fn remote_share(json: &Value) -> f64 {
+    assert_eq!(json["unknown_accesses"], 0, "{json}");
+    json["remote_share"].as_f64().expect("a number")
+}
+
+#[test]
+#[ignore = "boots virtual machines: make test-ci-lab"]
+fn ci_known_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = walk(folder.path());
+    let program = program.to_str().unwrap();
+    let share = |numactl| {
+        let (json, _) = lab(&["--numactl", numactl], &[program]);
+        assert_eq!(json["status"], 0);
+        // 8 walks over 131072 lines; the rest of the program is small.
+        let total = json["total_accesses"].as_u64().unwrap();
+        assert!((1_048_576..1_100_000).contains(&total), "{total}");
+        remote_share(&json)
+    };
+    let own = share("--cpunodebind=3 --membind=3");
+    assert!(own < 0.01, "own node: {own}");
+    let other = share("--cpunodebind=3 --membind=0");
+    assert!(other > 0.99, "other node: {other}");
+    let spread = share("--cpunodebind=1 --interleave=all");
+    assert!((spread - 0.75).abs() < 0.01, "interleaved over 4: {spread}");
+}
+
+#[test]
+#[ignore = "boots virtual machines: make test-ci-lab"]
+fn ci_threads_on_their_own_pages_are_local_and_status_passes() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = build(folder.path(), "tests/lab/walk.c", "walk", &["-fopenmp"]);
+    let program = program.to_str().unwrap();
+    let (json, output) = lab(
+        &[
+            "--nodes",
+            "2",
+            "--cpus",
+            "4",
+            "--memory",
+            "256M",
+            "--env",
+            "OMP_PROC_BIND=true",
+        ],
+        &[program, "7"],
+    );
+    assert_eq!(output.status.code(), Some(7));
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        words.contains("to stdout") && words.contains("to stderr"),
+        "{words}"
+    );
+    let share = remote_share(&json);
+    assert!(share < 0.02, "{share}");
+    let matrix = json["accesses"].as_array().unwrap();
+    assert!(
+        matrix.iter().all(|row| row
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|n| n.as_u64().unwrap())
+            .sum::<u64>()
+            > 2_000_000),
+        "both nodes work: {json}"
+    );
+}
+
+#[test]
+#[ignore = "boots virtual machines: make test-lab"]
+fn numactl_itself_is_not_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = walk(folder.path());
+    let program = program.to_str().unwrap();
+    let all = |json: &Value| -> u64 {
+        let rows = json["all_accesses"].as_array().unwrap();
+        rows.iter()
+            .flat_map(|row| row.as_array().unwrap())
+            .map(|n| n.as_u64().unwrap())
+            .sum()
+    };
+    let bare = all(&lab(&[], &[program]).0);
+    let launched = all(&lab(&["--numactl", "--localalloc"], &[program]).0);
+    // Interrupted string instructions may be counted again; numactl's own start is 150 000 accesses.
+    assert!(bare.abs_diff(launched) < 1000, "{bare} and {launched}");
+}
+
+#[test]
+#[ignore = "boots virtual machines: make test-lab"]
+fn guest_topology_is_the_one_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lab.xml");
+    let file = file.to_str().unwrap();
+    let made = numaloc(&[
+        "--json",
+        "lab",
+        "topology",
+        "--nodes",
+        "2",
+        "--cpus",
+        "4",
+        "--distances",
+        "10,31,31,10",
+        "-o",
+        file,
+    ]);
+    assert!(made.status.success(), "{made:?}");
+    let shown = numaloc(&["--json", "topology", "--machine", file]);
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(
+        shown["nodes"][0]["distances"],
+        serde_json::json!([10.0, 31.0])
+    );
+    assert_eq!(shown["nodes"][1]["pus"], serde_json::json!([2, 3]));
+}
+
+#[test]
+#[ignore = "boots virtual machines: make test-lab"]
+fn failures_have_their_status_and_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text");
+    std::fs::write(&text, "no program").unwrap();
+    for (arguments, status, words) in [
+        (
+            vec!["lab", "--", "/no/such"],
+            127,
+            "cannot find the program",
+        ),
+        (
+            vec!["lab", "--", text.to_str().unwrap()],
+            125,
+            "not a 64-bit x86 ELF",
+        ),
+        (
+            vec!["lab", "--cpus", "7", "--", "/bin/true"],
+            2,
+            "do not divide evenly",
+        ),
+        (
+            vec!["lab", "--timeout", "1", "--", "/bin/sleep", "60"],
+            124,
+            "within 1 s",
+        ),
+    ] {
+        let output = numaloc(&arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+}

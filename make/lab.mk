@@ -1,0 +1,12 @@
+# The virtual NUMA machine: its end-to-end tests boot real kernels under QEMU.
+
+TEST_EXTRA += test-ci-lab
+
+LAB_TEST := $(CARGO) test -p numaloc --test lab -- --ignored --test-threads 1
+
+.PHONY: test-ci-lab test-lab
+test-ci-lab: build ## known answers in the virtual NUMA machine (about a minute)
+	$(LAB_TEST) ci_
+
+test-lab: build workloads ## all tests of the virtual NUMA machine
+	$(LAB_TEST)
