@@ -7,7 +7,8 @@ use super::{Answer, plan};
 /// A share as a percentage with one decimal.
 fn percent(part: f64, whole: f64) -> String {
     if whole > 0.0 {
-        format!("{:.1} %", 100.0 * part / whole)
+        // Adding zero turns the -0 of an empty sum into 0.
+        format!("{:.1} %", 100.0 * part / whole + 0.0)
     } else {
         "-".to_owned()
     }
