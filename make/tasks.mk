@@ -19,6 +19,10 @@ ocr: packages ## build libnumaloc_ocr (release) and the OCR workloads into targe
 bench-tasks: ocr ## cost of a task beside oneTBB, in one run (about a minute)
 	workloads/ocr/overhead/bench $(OCR_BUILD)
 
+.PHONY: bench-tasks-plan
+bench-tasks-plan: ## cost of the plan's look-up per task
+	$(CARGO) test --release -q -p numaloc-tasks --lib cost_of_a_step -- --ignored --nocapture
+
 .PHONY: table-tasks
 table-tasks: ocr ## Table I of the OCR paper: remote traffic on the two described machines (simulated)
 	$(CARGO) build -p numaloc
@@ -31,7 +35,7 @@ test-tasks-loom: ## model-check deque, inbox and finish latch (about a minute)
 # ThreadSanitizer needs the nightly toolchain; std is not instrumented, its own false alarms are listed.
 .PHONY: test-tasks-tsan
 test-tasks-tsan: ## random task graphs under ThreadSanitizer (nightly toolchain)
-	RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=target/tsan TSAN_OPTIONS="halt_on_error=1" \
+	RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" CARGO_TARGET_DIR=target/tsan TSAN_OPTIONS="halt_on_error=1" \
 	  $(CARGO) +nightly test -p numaloc-tasks --target $(shell rustc -vV | sed -n 's/host: //p') --test semantics --test random_graphs
 
 .PHONY: soak-tasks

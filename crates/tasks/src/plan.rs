@@ -200,3 +200,91 @@ pub fn node_of(block: &Block) -> Option<u16> {
     let node = block.node.load(Ordering::Relaxed);
     (node != NO_NODE).then_some(node)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaloc_task_plan::{PlanChild, PlanClass};
+
+    /// A ring of classes, each with eight children, the last one the next class of the ring.
+    fn ring(classes: u32) -> Plan {
+        let class = |at: u32| PlanClass {
+            template: "work".to_owned(),
+            slots: 2,
+            node: Some((at % 4) as u16),
+            children: (0..8)
+                .map(|position| PlanChild {
+                    position,
+                    template: "work".to_owned(),
+                    slots: 2,
+                    class: (at * 7 + position * 13 + 1) % classes,
+                })
+                .collect(),
+            ..PlanClass::default()
+        };
+        Plan {
+            machine: "test".to_owned(),
+            nodes: 4,
+            classes: (0..classes).map(class).collect(),
+        }
+    }
+
+    #[test]
+    fn steps_follow_the_plan_and_what_it_does_not_know_is_unplanned() {
+        let names = Names::default();
+        let mut plan = ring(50);
+        // A second creation at the same position, of another template: data-dependent programs have that.
+        plan.classes[3].children.push(PlanChild {
+            position: 2,
+            template: "other".to_owned(),
+            slots: 0,
+            class: 9,
+        });
+        let flat = FlatPlan::new(&plan, &names, 4).unwrap();
+        let (work, other) = (names.number("work"), names.number("other"));
+        for (at, class) in plan.classes.iter().enumerate() {
+            for child in &class.children {
+                let name = names.number(&child.template);
+                let to = flat.step(at as u32, child.position, name, child.slots);
+                assert_eq!(to, child.class);
+            }
+        }
+        assert_eq!(flat.step(0, 8, work, 2), UNPLANNED, "one creation too many");
+        assert_eq!(flat.step(0, 0, other, 2), UNPLANNED, "another template");
+        assert_eq!(flat.step(0, 0, work, 3), UNPLANNED, "other slots");
+        assert_eq!(
+            flat.step(UNPLANNED, 0, work, 2),
+            UNPLANNED,
+            "below the unknown"
+        );
+        assert!(
+            FlatPlan::new(&plan, &names, 2).is_err(),
+            "more nodes than there are"
+        );
+    }
+
+    /// `make bench-tasks-plan` prints what a step costs.
+    #[test]
+    #[ignore = "a measurement, not a test"]
+    fn cost_of_a_step() {
+        let names = Names::default();
+        let flat = FlatPlan::new(&ring(500), &names, 4).unwrap();
+        let work = names.number("work");
+        let mut times: Vec<f64> = (0..7)
+            .map(|_| {
+                let start = std::time::Instant::now();
+                let mut class = 0;
+                for at in 0..10_000_000_u32 {
+                    class = flat.step(class, at & 7, work, 2);
+                }
+                std::hint::black_box(class);
+                start.elapsed().as_secs_f64() * 1e9 / 1e7
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        println!(
+            "plan step: {:.2} ns per task (range {:.2}-{:.2})",
+            times[3], times[0], times[6]
+        );
+    }
+}
