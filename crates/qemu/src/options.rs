@@ -2,7 +2,7 @@
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-use numaloc_trace::Config;
+use numaloc_trace::{Config, Layer};
 
 /// What the plugin itself needs to know beside the engine's [`Config`].
 #[derive(Clone, Default)]
@@ -49,6 +49,13 @@ pub fn parse(arguments: &[String]) -> Result<(Config, String), String> {
             "origin" => config.origin_ns = number()?,
             "slice" => config.slice = number()?.max(1),
             "slices" => config.slices = number()?.max(1),
+            "layers" => {
+                let layers = value
+                    .split('+')
+                    .map(Layer::from_name)
+                    .collect::<Option<_>>();
+                config.layers = layers.ok_or_else(|| format!("unknown layer in {value}"))?;
+            }
             "line" => config.line_shift = number()?.clamp(3, 12) as u32,
             _ => return Err(format!("unknown plugin argument {name}")),
         }
@@ -75,6 +82,15 @@ pub fn encode(options: &Options) -> String {
         ("origin", config.origin_ns.to_string()),
         ("slice", config.slice.to_string()),
         ("slices", config.slices.to_string()),
+        (
+            "layers",
+            config
+                .layers
+                .iter()
+                .map(|layer| layer.name())
+                .collect::<Vec<_>>()
+                .join("+"),
+        ),
         ("line", config.line_shift.to_string()),
     ] {
         text += &format!(",{name}={}", escape(&value));

@@ -351,8 +351,7 @@ impl<'a> Assembly<'a> {
     }
 
     fn communication(&self, slice_of: impl Fn(u64) -> SliceIdx) -> Vec<CommRow> {
-        let mut sums: BTreeMap<(SliceIdx, Layer, ThreadIdx, ThreadIdx), (u64, u64)> =
-            BTreeMap::new();
+        let mut sums = Sums::new();
         for space in &self.spaces {
             for record in &space.records {
                 let Record::Comm {
@@ -382,6 +381,7 @@ impl<'a> Assembly<'a> {
                 }
             }
         }
+        self.shared_lines(&slice_of, &mut sums);
         sums.into_iter()
             .map(|((slice, layer, src, dst), (events, bytes))| CommRow {
                 slice,
@@ -392,6 +392,40 @@ impl<'a> Assembly<'a> {
                 bytes,
             })
             .collect()
+    }
+
+    /// `shared_line`: one event for each line and pair of threads that both accessed it in a slice.
+    fn shared_lines(&self, slice_of: impl Fn(u64) -> SliceIdx, sums: &mut Sums) {
+        let line_size = self.meta.line_size;
+        for space in &self.spaces {
+            let mut slices: BTreeMap<SliceIdx, Vec<(u64, ThreadIdx)>> = BTreeMap::new();
+            for record in &space.records {
+                if let Record::Lines {
+                    thread,
+                    start,
+                    lines,
+                    ..
+                } = record
+                    && let Some(thread) = self.thread(space, *thread)
+                {
+                    let touched = slices.entry(slice_of(*start)).or_default();
+                    touched.extend(lines.iter().map(|&line| (line, thread)));
+                }
+            }
+            for (slice, mut touched) in slices {
+                touched.sort_unstable();
+                touched.dedup();
+                for same_line in touched.chunk_by(|a, b| a.0 == b.0) {
+                    for (_, a) in same_line {
+                        for (_, b) in same_line.iter().filter(|(_, b)| a != b) {
+                            let sum = sums.entry((slice, Layer::SharedLine, *a, *b)).or_default();
+                            sum.0 += 1;
+                            sum.1 += line_size;
+                        }
+                    }
+                }
+            }
+        }
     }
 
     fn memory(
@@ -496,6 +530,9 @@ impl<'a> Assembly<'a> {
         pages
     }
 }
+
+/// Events and bytes of each slice, layer and pair.
+type Sums = BTreeMap<(SliceIdx, Layer, ThreadIdx, ThreadIdx), (u64, u64)>;
 
 /// Libraries whose threads serve a run-time system, not the program.
 const HELPERS: [&str; 9] = [

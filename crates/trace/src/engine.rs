@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use numaloc_model::Layer;
+
 use crate::journal::{Journal, Record, VERSION};
 use crate::line;
 use crate::readers::Readers;
@@ -32,6 +34,8 @@ pub struct Config {
     pub slices: u64,
     /// Bytes of per-slice page counts before their spans double.
     pub page_bytes: u64,
+    /// The communication layers to count.
+    pub layers: Vec<Layer>,
     /// Path of the process's first thread.
     pub path: String,
     /// Which image of the process this is.
@@ -54,6 +58,7 @@ impl Default for Config {
             slice: 1 << 14,
             slices: 1000,
             page_bytes: 32 << 20,
+            layers: vec![Layer::WriteRead],
             path: "0".to_owned(),
             image: 0,
             created: (0, 0),
@@ -96,6 +101,8 @@ pub struct Engine {
     /// Latest clock at which a word was released; words, because a barrier's counters share a line and a thread that leaves late
     /// must not take the clocks of those who have arrived at the next one.
     pub(crate) clocks: Shadow,
+    /// The last two accessors of a line, where that layer is wanted.
+    pub(crate) last_two: Option<Shadow>,
     pub(crate) journal: Journal,
     /// Slices are `config.slice << level` long.
     pub(crate) level: AtomicU32,
@@ -130,6 +137,10 @@ impl Engine {
 
     fn with_tables(config: Config, program: &str, tables: [Shadow; 3]) -> std::io::Result<Self> {
         let [lines, touched, clocks] = tables;
+        let last_two = match config.layers.contains(&Layer::LastTwo) {
+            true => Some(Shadow::reserve(config.line_shift)?),
+            false => None,
+        };
         let pid = std::process::id();
         let name = format!("{pid}-{}.journal", config.image);
         let journal = Journal::create(&config.folder.join(name))?;
@@ -138,6 +149,7 @@ impl Engine {
             readers: Readers::new(config.line_shift),
             touched,
             clocks,
+            last_two,
             journal,
             level: AtomicU32::new(0),
             page_level: AtomicU32::new(0),

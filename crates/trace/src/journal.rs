@@ -162,6 +162,17 @@ pub enum Record {
         /// First address after it.
         end: u64,
     },
+    /// The lines a thread accessed in a slice (layer `shared_line`).
+    Lines {
+        /// Who.
+        thread: u32,
+        /// Start of the slice.
+        start: u64,
+        /// Length of the slice.
+        length: u64,
+        /// Line numbers, ascending.
+        lines: Vec<u64>,
+    },
     /// Something a reader of the profile should know.
     Note(String),
     /// The process ended and everything was written.
@@ -313,6 +324,20 @@ impl Record {
                 to.text(text);
             }
             Self::End => to.number(13),
+            Self::Lines {
+                thread,
+                start,
+                length,
+                lines,
+            } => {
+                to.numbers(&[14, (*thread).into(), *start, *length]);
+                to.number(lines.len() as u64);
+                let mut last = 0;
+                for &line in lines {
+                    to.number(line.wrapping_sub(last));
+                    last = line;
+                }
+            }
         }
     }
 }
@@ -435,6 +460,18 @@ impl Decoder<'_> {
             },
             12 => Record::Note(self.text()?),
             13 => Record::End,
+            14 => Record::Lines {
+                thread: self.small()?,
+                start: self.number()?,
+                length: self.number().filter(|&length| length > 0)?,
+                lines: {
+                    let mut last = 0u64;
+                    self.list(|from| {
+                        last = last.wrapping_add(from.number()?);
+                        Some(last)
+                    })?
+                },
+            },
             _ => return None,
         })
     }

@@ -1,12 +1,13 @@
 //! The tracing engine, shared by all exact frontends, and the way from its journals to a profile.
 //!
 //! Inside the program under study: [`engine`] (what its threads share), [`thread`] (the hot path), [`shadow`], [`line`],
-//! [`readers`], [`pages`], [`journal`]. In the recorder: [`assemble`] reads the journals, [`objects`] names the memory.
+//! [`readers`], [`pages`], [`journal`], and in `extra` the layers for comparison. In the recorder: [`assemble`] reads the journals, [`objects`] names the memory.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod assemble;
 pub mod engine;
+mod extra;
 pub mod journal;
 pub mod line;
 pub mod objects;
@@ -19,4 +20,5 @@ pub mod thread;
 pub use assemble::{AssembleError, assemble};
 pub use engine::{Config, Engine, Newborn};
 pub use journal::Record;
+pub use numaloc_model::Layer;
 pub use thread::ThreadTracer;

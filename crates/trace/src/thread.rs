@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use numaloc_model::Layer;
 
 use crate::engine::{Engine, Newborn};
+use crate::extra::{Extra, layer_index};
 use crate::journal::{Journal, Record};
 use crate::line;
 use crate::pages::{self, PAGE_SHIFT, PageCounters};
@@ -37,6 +38,8 @@ pub struct ThreadTracer {
     owned: u64,
     /// This thread's bit in a line's word, 0 when it has none.
     bit: u64,
+    /// The fast path is for `left` above this: 1, or always less when every access is to be looked at.
+    floor: u64,
     lines: Shadow,
     read_bytes: u64,
     write_bytes: u64,
@@ -61,6 +64,7 @@ pub struct ThreadTracer {
     heard: Vec<(u64, u64)>,
     heard_from: Vec<u32>,
     first_touched: Vec<(u64, u64)>,
+    extra: Option<Box<Extra>>,
     out: Vec<u8>,
     reported: u64,
     /// Threads this thread has created.
@@ -80,10 +84,12 @@ impl ThreadTracer {
         let bit = line::reader_bit(number);
         let mut out = Vec::new();
         Journal::begin(&mut out);
+        let extra = Extra::new(&engine.config.layers);
         let mut tracer = Self {
             left: 0,
             owned: line::owned(writer, bit),
             bit,
+            floor: if extra.is_some() { u64::MAX } else { 1 },
             lines: engine.lines,
             read_bytes: 0,
             write_bytes: 0,
@@ -102,6 +108,7 @@ impl ThreadTracer {
             heard: Vec::new(),
             heard_from: Vec::new(),
             first_touched: Vec::new(),
+            extra,
             out,
             reported: 0,
             threads_created: 0,
@@ -152,7 +159,7 @@ impl ThreadTracer {
         let one_line = (last ^ address) >> self.lines.shift() == 0;
         if ours
             && one_line
-            && self.left > 1
+            && self.left > self.floor
             && let Some(counter) = self.counters.known(address >> PAGE_SHIFT)
             && *counter != 0
         {
@@ -184,6 +191,9 @@ impl ThreadTracer {
         };
         if self.counters.add(address >> PAGE_SHIFT, amount) == 0 {
             self.touch(address);
+        }
+        if !RUNTIME && let Some(extra) = &mut self.extra {
+            extra.access(self.engine, line::writer(self.owned), address, size);
         }
         self.line::<WRITE, RUNTIME>(address, size);
         let last = address + u64::from(size) - 1;
@@ -400,6 +410,14 @@ impl ThreadTracer {
     }
 
     fn flush_comm(&mut self) {
+        if let Some(extra) = &mut self.extra {
+            extra.flush(
+                self.number,
+                self.slice_start,
+                self.slice_length,
+                &mut self.out,
+            );
+        }
         if self.heard_from.is_empty() {
             return;
         }
@@ -415,10 +433,7 @@ impl ThreadTracer {
             .collect();
         Record::Comm {
             thread: self.number,
-            layer: Layer::ALL
-                .iter()
-                .position(|&layer| layer == Layer::WriteRead)
-                .unwrap_or(0) as u8,
+            layer: layer_index(Layer::WriteRead),
             start: self.slice_start,
             length: self.slice_length,
             cells,

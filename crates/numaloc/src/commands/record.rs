@@ -10,7 +10,7 @@ mod qemu;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use numaloc_model::Profile;
+use numaloc_model::{Layer, Profile};
 use numaloc_perf::events::MemoryEvent;
 use numaloc_trace::assemble;
 use serde_json::json;
@@ -74,6 +74,12 @@ pub struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = 1000,
         value_parser = clap::value_parser!(u64).range(1..100_000))]
     slices: u64,
+    /// What counts as communication: write_read (a thread reads what another wrote last), shared_line
+    /// (two threads access a line in one slice), last_two (as numalize); the last two are for
+    /// comparison and several times slower
+    #[arg(long, value_name = "LAYERS", value_delimiter = ',', default_value = "write_read",
+        value_parser = memory_layer)]
+    layers: Vec<Layer>,
     /// Bytes per cache line
     #[arg(long, value_name = "BYTES", default_value = "64", value_parser = super::byte_size)]
     line_size: u64,
@@ -289,6 +295,17 @@ impl Args {
         } else {
             OWN_FAILURE
         }
+    }
+}
+
+/// A layer that can be observed in memory accesses, for clap.
+fn memory_layer(given: &str) -> Result<Layer, String> {
+    match super::layer(given)? {
+        layer @ (Layer::WriteRead | Layer::SharedLine | Layer::LastTwo) => Ok(layer),
+        other => Err(format!(
+            "{} is not seen in memory accesses; expected write_read, shared_line or last_two",
+            other.name()
+        )),
     }
 }
 

@@ -1,0 +1,116 @@
+//! The layers that are there for comparison: `shared_line` (OPT 6.1) and `last_two` (numalize).
+//!
+//! Both look at every access, so a thread that counts them leaves the fast path.
+//!
+//! * `shared_line`: two threads access one line in one slice; one event for each pair, line and slice. Threads note the
+//!   lines of a slice, the recorder compares the sets: an answer by host time would depend on which thread the host ran when.
+//!   Memory: 8 bytes for each line of a slice and thread.
+//! * `last_two`: a line remembers its last two accessors; an access counts one event with each of them that is another thread,
+//!   then shifts. Undirected, racy as the original, and dependent on the host's scheduling (measured: up to 100-fold).
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use numaloc_model::Layer;
+
+use crate::engine::Engine;
+use crate::journal::Record;
+
+/// Lines noted before duplicates are dropped.
+const CROWDED: usize = 1 << 16;
+
+/// What one thread counts for the extra layers.
+pub(crate) struct Extra {
+    shared_line: bool,
+    last_two: bool,
+    lines: Vec<u64>,
+    /// Length at which `lines` is next looked through for duplicates.
+    look_at: usize,
+    /// Events and bytes by accessor id.
+    met: std::collections::BTreeMap<u32, (u64, u64)>,
+}
+
+impl Extra {
+    /// `None` when only the default layer is wanted.
+    pub fn new(layers: &[Layer]) -> Option<Box<Self>> {
+        let extra = Self {
+            shared_line: layers.contains(&Layer::SharedLine),
+            last_two: layers.contains(&Layer::LastTwo),
+            lines: Vec::new(),
+            look_at: CROWDED,
+            met: std::collections::BTreeMap::new(),
+        };
+        (extra.shared_line || extra.last_two).then(|| Box::new(extra))
+    }
+
+    /// One access by the thread with writer id `me`.
+    pub fn access(&mut self, engine: &Engine, me: u32, address: u64, size: u32) {
+        if self.shared_line {
+            let line = address >> engine.config.line_shift;
+            if self.lines.last() != Some(&line) {
+                self.lines.push(line);
+                if self.lines.len() >= self.look_at {
+                    self.compact();
+                    self.look_at = CROWDED.max(2 * self.lines.len());
+                }
+            }
+        }
+        if self.last_two
+            && let Some(table) = &engine.last_two
+        {
+            let word = table.word(address);
+            let before = word.load(Relaxed);
+            for other in [before & 0xffff, before >> 16 & 0xffff] {
+                if other != 0 && other != u64::from(me) {
+                    let sum = self.met.entry(other as u32).or_default();
+                    sum.0 += 1;
+                    sum.1 += u64::from(size);
+                }
+            }
+            let after = u64::from(me) | (before & 0xffff) << 16;
+            if after != before {
+                word.store(after, Relaxed);
+            }
+        }
+    }
+
+    fn compact(&mut self) {
+        self.lines.sort_unstable();
+        self.lines.dedup();
+    }
+
+    /// Hands over what was counted in a slice.
+    pub fn flush(&mut self, thread: u32, start: u64, length: u64, out: &mut Vec<u8>) {
+        self.compact();
+        if !self.lines.is_empty() {
+            Record::Lines {
+                thread,
+                start,
+                length,
+                lines: std::mem::take(&mut self.lines),
+            }
+            .encode(out);
+            self.look_at = CROWDED;
+        }
+        if !self.met.is_empty() {
+            Record::Comm {
+                thread,
+                layer: layer_index(Layer::LastTwo),
+                start,
+                length,
+                cells: std::mem::take(&mut self.met)
+                    .into_iter()
+                    .map(|(other, (events, bytes))| (other - 1, events, bytes))
+                    .collect(),
+            }
+            .encode(out);
+        }
+    }
+}
+
+/// A layer's number in journals.
+pub(crate) fn layer_index(layer: Layer) -> u8 {
+    Layer::ALL
+        .iter()
+        .position(|&known| known == layer)
+        .unwrap_or(0) as u8
+}
