@@ -170,6 +170,15 @@ pub(crate) fn start() {
         frontend: "instrument".to_owned(),
         line_shift: setting(LINE_SHIFT).map_or(standard.line_shift, |shift| shift as u32),
         virtual_clock: std::env::var(CLOCK).map_or(standard.virtual_clock, |clock| clock != "wall"),
+        layers: std::env::var("NUMALOC_LAYERS")
+            .ok()
+            .and_then(|names| {
+                names
+                    .split('+')
+                    .map(numaloc_trace::Layer::from_name)
+                    .collect()
+            })
+            .unwrap_or(standard.layers.clone()),
         slice: setting(SLICE)
             .filter(|&slice| slice > 0)
             .unwrap_or(standard.slice),

@@ -209,6 +209,12 @@ impl Args {
         qemu::command(program, work, self)
     }
 
+    /// The layers as both exact frontends take them.
+    fn layer_names(&self) -> String {
+        let names: Vec<&str> = self.layers.iter().map(|layer| layer.name()).collect();
+        names.join("+")
+    }
+
     /// Shortest slice in the clock's unit: accesses or nanoseconds.
     fn slice_length(&self) -> u64 {
         match (self.slice, self.clock == "wall") {

@@ -28,6 +28,7 @@ pub fn command(program: &Program, folder: &Path, args: &Args) -> Command {
         .env("NUMALOC_CLOCK", &args.clock)
         .env("NUMALOC_SLICE", args.slice_length().to_string())
         .env("NUMALOC_SLICES", args.slices.to_string())
+        .env("NUMALOC_LAYERS", args.layer_names())
         .env(
             "NUMALOC_LINE_SHIFT",
             args.line_size.trailing_zeros().to_string(),

@@ -27,14 +27,7 @@ pub fn command(program: &Program, folder: &Path, args: &Args) -> Result<Command,
         ("wall", u8::from(wall).to_string()),
         ("slice", args.slice_length().to_string()),
         ("slices", args.slices.to_string()),
-        (
-            "layers",
-            args.layers
-                .iter()
-                .map(|layer| layer.name())
-                .collect::<Vec<_>>()
-                .join("+"),
-        ),
+        ("layers", args.layer_names()),
         ("line", args.line_size.trailing_zeros().to_string()),
     ] {
         option += &format!(",{name}={}", escape(&value));
