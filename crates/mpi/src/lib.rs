@@ -7,7 +7,7 @@
 //! | [`record`] | how is a program run under the tracer? |
 //! | [`launcher`] | which launcher starts it? |
 //! | [`rank_file`] | what did one rank count? |
-//! | [`merge`] | what did all ranks count, as a profile? |
+//! | [`mod@merge`] | what did all ranks count, as a profile? |
 //! | [`rank_map`] | where does a plan put each rank? |
 //! | [`export`] | how does each launcher say so? |
 //! | [`run`] | how is a program run under a plan, and were its ranks there? |

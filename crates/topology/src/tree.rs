@@ -240,7 +240,7 @@ impl Topology {
     }
 
     /// Distance of two nodes as memory sees it: the matrix where there is one, else that of their
-    /// lowest common ancestor, and [`DEFAULT_SAME_NODE`] for a node and itself.
+    /// lowest common ancestor, and 10 for a node and itself.
     ///
     /// # Panics
     /// If the machine has no such node.
