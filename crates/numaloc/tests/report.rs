@@ -106,7 +106,7 @@ fn show_prints_the_matrix_for_scripts_and_a_page_of_80_columns() {
         json["metrics"]["application_exclusivity"],
         serde_json::Value::Null
     );
-    assert_eq!(json["nodes"].as_u64().is_some(), true);
+    assert!(json["nodes"].as_u64().is_some());
 }
 
 #[test]
