@@ -66,10 +66,11 @@ impl Args {
             .map(|path| Ok((path, plan::read(path)?)))
             .collect::<Result<Vec<_>, CliError>>()?;
         let mut setting = self.setting.clone();
-        if setting.machine.is_none() && setting.nodes.is_none() {
-            if let Some((_, first)) = plans.first() {
-                setting.machine = Some(first.machine.clone());
-            }
+        if setting.machine.is_none()
+            && setting.nodes.is_none()
+            && let Some((_, first)) = plans.first()
+        {
+            setting.machine = Some(first.machine.clone());
         }
         let (found, resolved) = setting.characterise(&profile)?;
         let machine = resolved.machine.as_ref();
