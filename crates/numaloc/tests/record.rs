@@ -138,6 +138,28 @@ fn ring_communicates_with_neighbours_the_same_in_every_run() {
 }
 
 #[test]
+fn layers_for_comparison_are_symmetric_and_find_the_ring() {
+    let program = compile("ring-layers", None, &["-fopenmp"]);
+    let options = ["--quiet", "--layers", "shared_line,last_two"];
+    let command = [program.to_str().unwrap(), "1024", "40"];
+    assert!(
+        record("layers.numaloc", &options, &command)
+            .status
+            .success()
+    );
+    let profile = read("layers.numaloc");
+    for layer in [Layer::SharedLine, Layer::LastTwo] {
+        let matrix = profile.matrix(layer, Amount::Events).unwrap();
+        assert!(matrix.is_symmetric() && matrix.total() > 0.0);
+    }
+    // A buffer's lines are accessed by its owner and by both neighbours: pairs at distance 1 and 2.
+    let shared = profile.matrix(Layer::SharedLine, Amount::Events).unwrap();
+    let dense: Vec<Vec<f64>> = shared.to_dense().chunks(16).map(<[f64]>::to_vec).collect();
+    let near = share(&dense, |i, j| matches!((i + 16 - j) % 16, 1 | 2 | 14 | 15));
+    assert!(near >= 0.8, "{near}");
+}
+
+#[test]
 fn distant_pairs_and_embarrassingly_parallel() {
     let program = compile("distant_pairs", None, &["-fopenmp"]);
     let profile = profile_of(&program, "distant.numaloc", &["512", "40"]);

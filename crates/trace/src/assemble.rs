@@ -374,9 +374,13 @@ impl<'a> Assembly<'a> {
                     if let Some(src) = self.thread(space, src)
                         && src != dst
                     {
-                        let sum = sums.entry((slice_of(*start), layer, src, dst)).or_default();
-                        sum.0 += events;
-                        sum.1 += bytes;
+                        // Undirected layers hold a pair's amount in both cells.
+                        let mirrored = (!layer.is_directed()).then_some((dst, src));
+                        for (src, dst) in [(src, dst)].into_iter().chain(mirrored) {
+                            let sum = sums.entry((slice_of(*start), layer, src, dst)).or_default();
+                            sum.0 += events;
+                            sum.1 += bytes;
+                        }
                     }
                 }
             }
