@@ -86,23 +86,15 @@ fn failures_say_what_to_do() {
         125,
     );
     assert!(said.contains("-o FOLDER"), "{said}");
-    // The launcher's own failure passes through: mpirun gives 7 for a program that ends with 7.
-    let launch = [
-        "--",
-        "mpirun.openmpi",
-        "--allow-run-as-root",
-        "-n",
-        "1",
-        "sh",
-        "-c",
-        "exit 7",
-    ];
-    fails(
-        numaloc(&["record", "--mpi", "-o"])
-            .arg(&profile)
-            .args(launch),
-        7,
-    );
+    // The program's status passes through: mpirun gives 7 for a program that ends with 7.
+    let launch = "-- mpirun.openmpi --allow-run-as-root -n 1 sh -c";
+    let output = numaloc(&["record", "--mpi", "-o"])
+        .arg(&profile)
+        .args(launch.split(' '))
+        .arg("exit 7")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(7));
     assert!(!profile.exists());
 }
 
