@@ -6,6 +6,7 @@ use crate::error::CliError;
 use crate::ui::Ui;
 
 mod cc;
+mod compare;
 mod diff;
 mod export;
 mod import;
@@ -46,6 +47,7 @@ commands! {
     Diff => diff,
     Export => export,
     Import => import,
+    Compare => compare,
     Lab => lab,
     Machines => machines,
     Map => map,

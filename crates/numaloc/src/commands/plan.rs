@@ -46,6 +46,10 @@ pub struct Args {
     /// Where the plan goes
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Print the plan in another launcher's words instead: omp-places, gomp, kmp, likwid-pin,
+    /// hwloc-bind, taskset or numactl (what these cannot express is said on stderr)
+    #[arg(long, value_name = "TARGET")]
+    export: Option<String>,
     /// Replace an existing plan
     #[arg(long)]
     force: bool,
@@ -152,6 +156,13 @@ impl Args {
                 Some((path.clone(), assembled))
             }
         };
+        if let Some(name) = &self.export {
+            let assembled = match &written {
+                Some((_, assembled)) => assembled.clone(),
+                None => self.assemble(&profile, &machine, &threads[0], &pages[pages.len() - 1]),
+            };
+            return export(&assembled.plan, name, ui);
+        }
         let answer = Answer {
             machine,
             layer,
@@ -342,4 +353,38 @@ fn plan(answer: &Answer) -> Option<&Plan> {
         .written
         .as_ref()
         .map(|(_, assembled)| &assembled.plan)
+}
+
+/// Prints a plan in the words of another launcher.
+fn export(plan: &Plan, name: &str, ui: &Ui) -> Result<u8, CliError> {
+    let known = || {
+        numaloc_apply::export::TARGETS
+            .iter()
+            .map(|target| target.name())
+    };
+    let Some(target) = numaloc_apply::export::target(name) else {
+        let names: Vec<&str> = known().collect();
+        let error = CliError::usage(format!("unknown export target {name:?}"))
+            .expected(format!("one of: {}", names.join(", ")));
+        return Err(match crate::error::did_you_mean(name, known()) {
+            Some(near) => error.hint(near),
+            None => error,
+        });
+    };
+    let exported = numaloc_apply::export::export(plan, target).map_err(CliError::tool)?;
+    for warning in &exported.warnings {
+        ui.remark(warning);
+    }
+    ui.result(
+        || exported.text.clone(),
+        || {
+            serde_json::json!({
+                "version": 1,
+                "target": target.name(),
+                "text": exported.text,
+                "warnings": exported.warnings,
+            })
+        },
+    );
+    Ok(0)
 }
