@@ -79,7 +79,7 @@ fn condition(cache: &AtomicUsize, name: &CStr) -> usize {
 }
 
 macro_rules! conditions {
-    ($($name:ident($($argument:ident: $type:ty),*): $before:expr, $after:expr;)*) => {$(
+    ($($name:ident($($argument:ident: $type:ty),*): $before:block, $after:block;)*) => {$(
         /// The real function, told to the virtual clock.
         ///
         /// # Safety
@@ -89,25 +89,27 @@ macro_rules! conditions {
             static CACHE: AtomicUsize = AtomicUsize::new(0);
             let name = concat!(stringify!($name), "\0");
             let name = CStr::from_bytes_with_nul(name.as_bytes()).expect("ends in NUL");
+            let address = condition(&CACHE, name);
             // SAFETY: the address is that of the C function `name`, whose type this is.
-            let real: unsafe extern "C" fn($($type),*) -> c_int =
-                unsafe { std::mem::transmute(condition(&CACHE, name)) };
-            $before;
+            let real = unsafe {
+                std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> c_int>(address)
+            };
+            $before
             // SAFETY: the caller's promises.
             let status = unsafe { real($($argument),*) };
-            $after;
+            $after
             status
         }
     )*};
 }
 
 conditions! {
-    pthread_cond_signal(condition: *mut c_void): release(condition as u64), ();
-    pthread_cond_broadcast(condition: *mut c_void): release(condition as u64), ();
+    pthread_cond_signal(condition: *mut c_void): { release(condition as u64); }, {};
+    pthread_cond_broadcast(condition: *mut c_void): { release(condition as u64); }, {};
     pthread_cond_wait(condition: *mut c_void, mutex: *mut c_void):
-        release(mutex as u64), { acquire(condition as u64); acquire(mutex as u64) };
+        { release(mutex as u64); }, { acquire(condition as u64); acquire(mutex as u64); };
     pthread_cond_timedwait(condition: *mut c_void, mutex: *mut c_void, until: *const c_void):
-        release(mutex as u64), acquire(mutex as u64);
+        { release(mutex as u64); }, { acquire(mutex as u64); };
 }
 
 thread_local! {

@@ -65,9 +65,9 @@ pub const MACHINES: &[Machine] = &[
 impl Machine {
     pub fn topology(&self) -> Topology {
         resolve(self.spec)
-            .and_then(|t| {
-                Ok(t.with_level_distances(self.distances)
-                    .expect("one per level"))
+            .map(|t| {
+                t.with_level_distances(self.distances)
+                    .expect("one per level")
             })
             .expect("the synthetic machines resolve")
     }

@@ -181,7 +181,7 @@ impl Family {
 fn sides2(n: usize) -> [usize; 2] {
     let x = (1..=n)
         .take_while(|x| x * x <= n)
-        .filter(|x| n % x == 0)
+        .filter(|&x| n.is_multiple_of(x))
         .last()
         .unwrap_or(1);
     [x, n / x]
@@ -191,7 +191,7 @@ fn sides2(n: usize) -> [usize; 2] {
 fn sides3(n: usize) -> [usize; 3] {
     let x = (1..=n)
         .take_while(|x| x * x * x <= n)
-        .filter(|x| n % x == 0)
+        .filter(|&x| n.is_multiple_of(x))
         .last()
         .unwrap_or(1);
     let [y, z] = sides2(n / x);

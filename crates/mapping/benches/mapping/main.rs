@@ -128,15 +128,17 @@ fn main() {
         }
         let folder = options.out.join("work");
         std::fs::create_dir_all(&folder).expect("the output folder can be made");
-        if wanted("metis") && !case.family.is_dense() && case.tasks <= 8192 {
-            if let Some((mapping, ms)) = peers::metis(case, &input, &folder) {
-                note("metis", mapping, ms);
-            }
+        if wanted("metis")
+            && !case.family.is_dense()
+            && case.tasks <= 8192
+            && let Some((mapping, ms)) = peers::metis(case, &input, &folder)
+        {
+            note("metis", mapping, ms);
         }
-        if wanted("mt-kahypar") {
-            if let Some((mapping, ms)) = peers::mtkahypar(case, &input, &folder) {
-                note("mt-kahypar", mapping, ms);
-            }
+        if wanted("mt-kahypar")
+            && let Some((mapping, ms)) = peers::mtkahypar(case, &input, &folder)
+        {
+            note("mt-kahypar", mapping, ms);
         }
         let (start, mapping) = best.expect("some policy answers");
         let known = polished(&input, &mapping, start, options.polish);

@@ -172,7 +172,7 @@ fn search(graph: &TaskGraph, n: usize, arity: usize) -> Vec<Vec<usize>> {
             .filter(|&element| element < graph.tasks())
             .collect()
     };
-    let mut groups: Vec<Vec<usize>> = search.best.1.iter().map(|group| real(group)).collect();
+    let mut groups: Vec<Vec<usize>> = search.best.1.iter().map(real).collect();
     groups.retain(|group: &Vec<usize>| !group.is_empty());
     groups
 }

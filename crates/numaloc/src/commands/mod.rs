@@ -26,6 +26,8 @@ mod topology;
 /// Declares the subcommands; each module has an `Args` with `run(&self, &Ui)`.
 macro_rules! commands {
     ($($name:ident => $module:ident),* $(,)?) => {
+        // One value per run of the program: its size is nobody's concern.
+        #[allow(clippy::large_enum_variant)]
         #[derive(Subcommand)]
         pub enum Command {
             $(#[allow(missing_docs)] $name($module::Args)),*
