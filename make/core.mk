@@ -10,7 +10,7 @@ build: packages ## build everything numaloc runs with (debug profile, as tests u
 check: packages ## formatting, lints, documentation
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --quiet
 
 test-rust: build workloads
 	$(CARGO) test --workspace --quiet

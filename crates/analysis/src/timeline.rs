@@ -49,7 +49,7 @@ pub fn timeline(profile: &Profile, layer: Layer) -> Timeline {
     found
 }
 
-/// `C_H` of a few cells in O(cells): mean over rows of E[x²] - E[x]², x scaled to a maximum of 100.
+/// `C_H` of a few cells in O(cells): mean over rows of `E[x²] - E[x]²`, x scaled to a maximum of 100.
 /// (Counts of one slice are small integers: the two-pass form is not needed here.)
 fn slice_heterogeneity(
     cells: &mut Vec<(u32, u32, f64)>,

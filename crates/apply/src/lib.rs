@@ -1,6 +1,6 @@
 //! Puts the threads and pages of a program where a plan says: the only crate that changes machine state.
 //!
-//! [`run`] starts a program natively and follows it; [`export`] writes a plan in the words of other
+//! [`mod@run`] starts a program natively and follows it; [`export`] writes a plan in the words of other
 //! launchers, which place threads but no pages.
 //!
 //! | module | does |

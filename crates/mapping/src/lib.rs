@@ -2,7 +2,7 @@
 //!
 //! A [`MapInput`] is one problem: the communication matrix, the machine, and where known the tasks'
 //! loads and groups of concurrent communication. A policy of the [`registry`] answers it through
-//! [`map`], which checks what goes in and comes out; [`evaluate`] says what an answer is worth, computed
+//! [`map`], which checks what goes in and comes out; [`mod@evaluate`] says what an answer is worth, computed
 //! from scratch. Policies read no file and no clock; random choices come from the input's seed.
 //!
 //! To add a policy: one file in `policies/` (a struct with its parameters, the trait, its source,

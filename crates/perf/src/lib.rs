@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`events`] | which events of this machine sample data addresses, found in sysfs |
 //! | [`live`] | a program run under those events |
-//! | [`import`] | `perf.data` files, hostile until checked |
+//! | [`mod@import`] | `perf.data` files, hostile until checked |
 //! | [`record`] | one kernel record, from bytes to an event |
 //! | [`data_src`] | what a sample says of load, store and who answered |
 //! | [`lineage`] | who made whom: stable thread paths |

@@ -2,7 +2,7 @@
 //!
 //! Pure functions: page usage, thread mapping and machine in, placement out; no I/O, no clock,
 //! randomness only from the seed. A policy says which node it *wishes* for each page
-//! ([`PlacementPolicy::wish`]); what is common to all happens once, in [`place`]: merging access
+//! ([`PlacementPolicy::wish`]); what is common to all happens once, in [`place()`]: merging access
 //! counts up to the page size, checking the input, and keeping every node's capacity.
 //!
 //! | policy | file | from |

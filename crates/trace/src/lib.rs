@@ -1,7 +1,7 @@
 //! The tracing engine, shared by all exact frontends, and the way from its journals to a profile.
 //!
-//! Inside the program under study: [`engine`] (what its threads share), [`thread`] (the hot path), [`shadow`], [`line`],
-//! [`readers`], [`pages`], [`journal`], and in `extra` the layers for comparison. In the recorder: [`assemble`] reads the journals, [`objects`] names the memory.
+//! Inside the program under study: [`engine`] (what its threads share), [`thread`] (the hot path), [`shadow`], [`mod@line`],
+//! [`readers`], [`pages`], [`journal`], and in `extra` the layers for comparison. In the recorder: [`mod@assemble`] reads the journals, [`objects`] names the memory.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 

@@ -97,7 +97,7 @@ impl TreeMatch {
         let real = graph.tasks();
         let padded = real.next_multiple_of(arity);
         let groups = padded / arity;
-        if groups == 1 {
+        if groups <= 1 {
             return Ok(vec![(0..real).collect()]);
         }
         let candidates = combinations(padded, arity);

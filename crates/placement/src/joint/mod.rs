@@ -2,7 +2,7 @@
 //!
 //! Thread policies look at communication, page policies at page usage under a given mapping; the best of
 //! each need not fit the other. The joint policy rates every given mapping combined with every page
-//! policy on one [objective](objective) (remote traffic by distance, busiest controller, busiest link), and
+//! policy on one [objective] (remote traffic by distance, busiest controller, busiest link), and
 //! improves the best of them by turns: exchange threads with the pages fixed, move pages with the threads
 //! fixed, until neither helps. It returns the best it has seen by the objective, so it is never worse than
 //! any of the combinations it started from.

@@ -22,7 +22,7 @@ pub trait PlacementPolicy: Sync {
     fn about(&self) -> &'static str;
 
     /// The node wished for each page of [`View::usage`]; `None` leaves a page to the kernel's first
-    /// touch. Capacities are kept afterwards, see [`crate::place`].
+    /// touch. Capacities are kept afterwards, see [`crate::place()`].
     fn wish(&self, view: &View) -> Vec<Option<LogicalNode>>;
 }
 
