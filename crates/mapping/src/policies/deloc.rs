@@ -11,9 +11,11 @@
 //!   room for both, the pair is split over the nearest nodes with seats;
 //! - tasks that never communicate go to the nodes with most free seats, in turn;
 //! - ties go to lower task ids, seats inside a node to the lowest core, siblings last;
-//! - a pair's `Scomm` is its amount in the whole run, so a pair in several groups counts in each; see
-//!   [`Volume`] for the other reading. The text normalises Wp to the highest value, Eq. 2 to the sum:
-//!   the order is the same, and so is the mapping.
+//! - a pair's `Scomm` is what it exchanges within the group. The other reading, its amount in the whole
+//!   run ([`Volume::Run`]), ranks first the group that straddles two phases, because that one names the
+//!   pairs of both: then neither phase's pairs stay whole, and noise of one event decides which do.
+//!   The text normalises Wp to the highest value, Eq. 2 to the sum: the order is the same, and so is
+//!   the mapping.
 //!
 //! O(pairs log pairs + N K).
 

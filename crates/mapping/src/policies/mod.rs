@@ -31,7 +31,7 @@ pub static REGISTRY: &[&dyn MappingPolicy] = &[
     },
     &mpipp::Mpipp { starts: 4 },
     &deloc::DeLoc {
-        volume: deloc::Volume::Run,
+        volume: deloc::Volume::Group,
     },
     &cmlb::Cmlb,
     &numaloc::Numaloc { balance: 1.0 },
