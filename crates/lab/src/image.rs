@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -19,11 +20,15 @@ const OURS: &str = "/numaloc-lab";
 const LAUNCHER: &str = "/numaloc-lab/launcher";
 /// Deepest chain of scripts that interpret scripts.
 const MAX_INTERPRETERS: usize = 4;
+/// Longest chain of symbolic links, as in the kernel.
+const MAX_LINKS: usize = 40;
 
 enum Entry {
     Folder,
     Bytes(Vec<u8>, u32),
     Copy(PathBuf, u32),
+    /// A symbolic link to this absolute path.
+    Link(PathBuf),
 }
 
 /// A file system in the making: absolute path to content.
@@ -77,9 +82,25 @@ impl Image {
         Ok(())
     }
 
+    /// A file at its own path. A symbolic link stays one and its target comes along: the kernel, and with it
+    /// the identity of objects, names a mapped file by what the link leads to.
+    fn same_place(&mut self, host: &Path) -> Result<(), LabError> {
+        let mut path = host.to_owned();
+        for _ in 0..MAX_LINKS {
+            let Ok(target) = fs::read_link(&path) else {
+                return self.copy(&path, &path);
+            };
+            // Absolute targets replace the folder they are joined to.
+            let target = clean(&path.parent().unwrap_or(Path::new("/")).join(target));
+            self.add(&path, Entry::Link(target.clone()));
+            path = target;
+        }
+        Err(LabError::file("read", host, "too many symbolic links"))
+    }
+
     /// A program at its own path, with loader, libraries or interpreter at theirs.
     fn program(&mut self, program: &Path, depth: usize) -> Result<(), LabError> {
-        self.copy(program, program)?;
+        self.same_place(program)?;
         match examine(program)? {
             Kind::Static => Ok(()),
             Kind::Script(_) if depth == 0 => {
@@ -87,9 +108,9 @@ impl Image {
             }
             Kind::Script(interpreter) => self.program(&interpreter, depth - 1),
             Kind::Dynamic { loader, libraries } => {
-                self.copy(&loader, &loader)?;
+                self.same_place(&loader)?;
                 for (_, path) in &libraries {
-                    self.copy(path, path)?;
+                    self.same_place(path)?;
                 }
                 let cache = Path::new("/etc/ld.so.cache");
                 if cache.is_file() {
@@ -152,6 +173,7 @@ impl Image {
                     read = fs::read(host).map_err(|error| LabError::file("read", host, error))?;
                     (0o100_000 | mode, &read)
                 }
+                Entry::Link(target) => (0o120_777, target.as_os_str().as_bytes()),
             };
             let name = path.to_string_lossy();
             let name = name.trim_start_matches('/');
@@ -305,6 +327,31 @@ mod tests {
             0o755
         );
         assert!(folder.path().join("a/c").is_file());
+    }
+
+    #[test]
+    fn links_stay_links_and_bring_their_targets() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::write(root.join("libx.so.1.0"), "code").unwrap();
+        std::os::unix::fs::symlink("libx.so.1.0", root.join("libx.so.1")).unwrap();
+        std::os::unix::fs::symlink(root.join("libx.so.1"), root.join("alternative")).unwrap();
+        let mut image = Image::default();
+        image.same_place(&root.join("alternative")).unwrap();
+        let link = |name: &str| match image.entries.get(&root.join(name)) {
+            Some(Entry::Link(target)) => target.clone(),
+            _ => panic!("{name} is no link"),
+        };
+        assert_eq!(link("alternative"), root.join("libx.so.1"));
+        assert_eq!(link("libx.so.1"), root.join("libx.so.1.0"));
+        let file = image.entries.get(&root.join("libx.so.1.0"));
+        assert!(matches!(file, Some(Entry::Copy(..))));
+        std::os::unix::fs::symlink("loop", root.join("loop")).unwrap();
+        let error = image.same_place(&root.join("loop")).unwrap_err();
+        assert!(
+            error.to_string().contains("too many symbolic links"),
+            "{error}"
+        );
     }
 
     #[test]
