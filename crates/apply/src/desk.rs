@@ -21,8 +21,8 @@ pub trait Actuator {
     fn bind(&mut self, start: u64, end: u64, node: u32) -> io::Result<()>;
     /// Moves pages of a process that exist already; one node or negative errno each.
     fn relocate(&mut self, tgid: i32, pages: &[u64], nodes: &[i32]) -> io::Result<Vec<i32>>;
-    /// Where pages of a process are; one node or negative errno each.
-    fn locate(&mut self, tgid: i32, pages: &[u64]) -> io::Result<Vec<i32>>;
+    /// Where pages of the process of thread `tid` are; one node or negative errno each.
+    fn locate(&mut self, tid: i32, pages: &[u64]) -> io::Result<Vec<i32>>;
 }
 
 /// What the user asked for beside the plan.
@@ -62,6 +62,17 @@ struct Thread {
     own_affinity: bool,
 }
 
+impl Thread {
+    /// The path of the next thread or process it makes.
+    fn child(&mut self, same_process: bool) -> String {
+        if same_process {
+            self.creator.next_thread()
+        } else {
+            self.creator.next_process()
+        }
+    }
+}
+
 /// See the module.
 pub struct Desk {
     book: Book,
@@ -70,6 +81,8 @@ pub struct Desk {
     threads: HashMap<i32, Thread>,
     processes: HashMap<i32, Process>,
     stack_sizes: HashSet<u64>,
+    /// Paths of threads whose creation was reported and that have not stopped yet.
+    announced: HashMap<i32, String>,
     tally: Tally,
 }
 
@@ -92,6 +105,7 @@ impl Desk {
             threads: HashMap::new(),
             processes: HashMap::new(),
             stack_sizes,
+            announced: HashMap::new(),
         }
     }
 
@@ -125,6 +139,14 @@ impl Desk {
         self.enter(tid, tid, Creator::new("0"), act);
     }
 
+    /// `creator` is making `tid`. Names follow the order of these reports: the first stops of several new
+    /// threads, of which [`Self::created`] tells, come in any order.
+    pub fn announced(&mut self, creator: i32, tid: i32, same_process: bool) {
+        if let Some(by) = self.threads.get_mut(&creator) {
+            self.announced.insert(tid, by.child(same_process));
+        }
+    }
+
     /// `creator` made `tid`: a thread of its process, or a process. `stack` is the new thread's stack
     /// pointer. The new thread is stopped before its first instruction.
     pub fn created(
@@ -139,12 +161,14 @@ impl Desk {
             return self.stranger(tid, act);
         };
         let tgid = by.tgid;
+        let path = match self.announced.remove(&tid) {
+            Some(path) => path,
+            None => by.child(same_process),
+        };
         if same_process {
-            let path = by.creator.next_thread();
             self.enter(tid, tgid, Creator::new(path.clone()), act);
             self.found_stack(tgid, &path, stack, act);
         } else {
-            let path = by.creator.next_process();
             // Memory policies and what was placed are inherited; new objects have new names.
             let process = Process {
                 first: path.clone(),
@@ -502,8 +526,8 @@ impl Desk {
         }
     }
 
-    /// Reads back where the planned pages of an object within `span` are.
-    fn check(&mut self, tgid: i32, live: Live, span: (u64, u64), act: &mut dyn Actuator) {
+    /// Reads back where the planned pages of an object within `span` are, in the process of `tid`.
+    fn check(&mut self, tid: i32, live: Live, span: (u64, u64), act: &mut dyn Actuator) {
         if !self.wishes.verify {
             return;
         }
@@ -511,7 +535,7 @@ impl Desk {
         state.checked = true;
         for (start, end, node) in self.book.ranges(live.object, live.base, span.0, span.1) {
             for pages in addresses(start, end).chunks(CHUNK) {
-                match act.locate(tgid, pages) {
+                match act.locate(tid, pages) {
                     Ok(status) => status.iter().for_each(|&s| state.seen(s, node)),
                     Err(error) => {
                         state.refuse(error.raw_os_error().unwrap_or(0), pages.len() as u64);
@@ -561,7 +585,8 @@ impl Desk {
         if process.threads.is_empty() {
             let live = std::mem::take(&mut process.live);
             for live in live {
-                self.check(tgid, live, (live.start, live.end), act);
+                // By this thread: a first thread that ended before has no memory any more.
+                self.check(tid, live, (live.start, live.end), act);
             }
             self.processes.remove(&tgid);
         }

@@ -117,6 +117,21 @@ const VERIFY: Wishes = Wishes {
 };
 
 #[test]
+fn names_follow_the_order_of_creation_not_that_of_first_stops() {
+    let plan = plan(&[("0", 0), ("0.1", 1), ("0.2", 2), ("0/1", 3)], &[]);
+    let (mut desk, mut act) = (desk(&plan, Wishes::default()), Notes::default());
+    desk.started(100, &mut act);
+    desk.announced(100, 101, true);
+    desk.announced(100, 102, true);
+    desk.announced(100, 103, false);
+    for (tid, same_process) in [(103, false), (102, true), (101, true)] {
+        desk.created(100, tid, same_process, 0, &mut act);
+    }
+    let expected = [(100, 0), (103, 3), (102, 2), (101, 1)];
+    assert_eq!(act.pinned, expected.map(|(tid, pu)| (tid, vec![pu])));
+}
+
+#[test]
 fn threads_go_where_their_path_says_and_strangers_anywhere() {
     let plan = plan(&[("0", 3), ("0.2", 1), ("0/1", 2)], &[]);
     let (mut desk, mut act) = (desk(&plan, Wishes::default()), Notes::default());

@@ -136,8 +136,8 @@ impl Actuator for Live<'_> {
         sys::move_pages(tgid, pages, Some(nodes))
     }
 
-    fn locate(&mut self, tgid: i32, pages: &[u64]) -> io::Result<Vec<i32>> {
-        sys::move_pages(tgid, pages, None)
+    fn locate(&mut self, tid: i32, pages: &[u64]) -> io::Result<Vec<i32>> {
+        sys::move_pages(tid, pages, None)
     }
 }
 
@@ -289,6 +289,7 @@ impl Supervisor {
         let tid = sys::event_message(creator)?;
         let tgid = self.tracees.get(&creator).map_or(creator, |t| t.tgid);
         let same = sys::is_thread_of(tgid, tid);
+        self.desk.announced(creator, tid, same);
         if self.early.remove(&tid) {
             self.welcome(tid, creator, same)?;
         } else {

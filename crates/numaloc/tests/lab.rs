@@ -113,6 +113,121 @@ fn ci_threads_on_their_own_pages_are_local_and_status_passes() {
     );
 }
 
+/// Records a program, plans threads and pages jointly for the default machine, and runs it there: all threads
+/// and at least 99 % of the pages must be where planned, else the status is 3.
+fn lands_where_planned(folder: &Path, source: &str, kind: &str, flags: &[&str]) {
+    let name = Path::new(source).file_stem().unwrap().to_str().unwrap();
+    let what = format!("{name}, {kind}");
+    let program = build(folder, source, &format!("{name}-{kind}"), flags);
+    let path = |ending: &str| {
+        let file = folder.join(format!("{name}-{kind}{ending}"));
+        file.to_str().unwrap().to_owned()
+    };
+    let (program, profile, plan) = (program.to_str().unwrap(), path(".numaloc"), path(".json"));
+    let machine = folder.join("lab.xml");
+    let machine = machine.to_str().unwrap();
+    if !Path::new(machine).exists() {
+        assert!(
+            numaloc(&["lab", "topology", "-o", machine])
+                .status
+                .success()
+        );
+    }
+    let done = |output: Output| {
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{what}: {words}");
+        words
+    };
+    let omp = [("OMP_NUM_THREADS", "8"), ("OMP_WAIT_POLICY", "passive")];
+    let record = Command::new(env!("CARGO_BIN_EXE_numaloc"))
+        .args(["record", "-o", &profile, "--", program])
+        .envs(omp)
+        .output();
+    done(record.expect("numaloc runs"));
+    done(numaloc(&[
+        "plan",
+        &profile,
+        "--machine",
+        machine,
+        "--threads",
+        "joint",
+        "-o",
+        &plan,
+    ]));
+    let run = [
+        "lab",
+        "--env",
+        "OMP_NUM_THREADS=8",
+        "--plan",
+        &plan,
+        "--require",
+        "99",
+    ];
+    let words = done(numaloc(&[&run[..], &["--", program]].concat()));
+    let (placed, planned) = placed_of_planned(&words, "threads: ");
+    assert!(placed == planned && planned >= 2, "{what}: {words}");
+    let (placed, planned) = placed_of_planned(&words, "pages: ");
+    assert!(
+        planned >= 20 && 100 * placed >= 99 * planned,
+        "{what}: {words}"
+    );
+}
+
+/// `P of N` after `what` in what `numaloc run` reports.
+fn placed_of_planned(words: &str, what: &str) -> (u64, u64) {
+    let line = words.lines().find_map(|line| line.split_once(what));
+    let mut numbers = line
+        .expect(what)
+        .1
+        .split(' ')
+        .filter_map(|word| word.parse().ok());
+    (numbers.next().expect(what), numbers.next().expect(what))
+}
+
+/// OpenMP, POSIX threads, and two processes that share memory.
+fn all_kinds_land_where_planned(kind: &str, flag: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    for (source, openmp) in [
+        ("ring", true),
+        ("pthread_ring", false),
+        ("shared_pair", false),
+    ] {
+        let source = format!("../../workloads/{source}.c");
+        let flags = [&[flag][..], if openmp { &["-fopenmp"] } else { &[] }].concat();
+        lands_where_planned(folder.path(), &source, kind, &flags);
+    }
+}
+
+#[test]
+#[ignore = "boots virtual machines: make test-lab"]
+fn dynamic_programs_land_where_planned() {
+    all_kinds_land_where_planned("dynamic", "-pie");
+}
+
+#[test]
+#[ignore = "boots virtual machines: make test-lab"]
+fn static_position_independent_programs_land_where_planned() {
+    all_kinds_land_where_planned("static-pie", "-static-pie");
+}
+
+#[test]
+#[ignore = "boots virtual machines: make test-lab"]
+fn programs_at_fixed_addresses_land_where_planned() {
+    all_kinds_land_where_planned("no-pie", "-no-pie");
+}
+
+#[test]
+#[ignore = "boots virtual machines: make test-lab"]
+fn the_guest_randomises_addresses() {
+    let output = numaloc(&[
+        "lab",
+        "--",
+        "/bin/cat",
+        "/proc/sys/kernel/randomize_va_space",
+    ]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "2\n", "{output:?}");
+}
+
 #[test]
 #[ignore = "boots virtual machines: make test-lab"]
 fn numactl_itself_is_not_counted() {

@@ -2,11 +2,15 @@
 //!
 //! Pages of one object that go to one node become one range; pages between them that the recorded run
 //! never touched join in, which keeps the ranges (and later the kernel's mappings) few. A page that
-//! belongs to no known object has no name in another run and cannot be planned: it is counted.
+//! belongs to no known object has no name in another run and cannot be planned: it is counted. Pages of
+//! a private file mapping that nobody writes (text, constants, `ld.so.cache`) are the page cache's, which
+//! all processes share and no mempolicy of one process places: they are left out.
 
 use std::collections::BTreeMap;
 
+use numaloc_model::pages::Page;
 use numaloc_model::plan::{ObjectKey, PagePlan, Plan, Predicted, Provenance, ThreadPlan};
+use numaloc_model::profile::ObjectKind;
 use numaloc_model::{LogicalNode, Mapping, ObjectIdx, Placement, Profile};
 use numaloc_topology::Topology;
 
@@ -53,6 +57,7 @@ pub fn assemble(
     let mut nameless_pages = 0;
     for (page, node) in profile.pages.pages().iter().zip(&placement.node) {
         match (page.object, node) {
+            (Some(object), _) if in_page_cache(profile, object, page) => {}
             (Some(object), &Some(node)) => {
                 by_object
                     .entry(object)
@@ -106,6 +111,19 @@ pub fn assemble(
         },
         nameless_pages,
     }
+}
+
+/// Whether a page is one of a privately mapped file that nobody wrote.
+fn in_page_cache(profile: &Profile, object: ObjectIdx, page: &Page) -> bool {
+    let object = profile.object(object);
+    // Names in brackets are those of memory without a file.
+    object.kind == ObjectKind::Mapping
+        && !object.name.starts_with('[')
+        && profile
+            .pages
+            .accesses(page)
+            .iter()
+            .all(|access| access.writes == 0)
 }
 
 /// Accesses to pages on another node than the accessing thread's, and all accesses.
@@ -270,5 +288,33 @@ mod tests {
         assert_eq!(far.plan.predicted.remote_accesses, 5 + 7 + 2);
         assert_eq!(far.plan.predicted.accesses, 25);
         assert_eq!(far.plan.objects[0].creator.as_deref(), Some("0"));
+    }
+
+    #[test]
+    fn only_written_pages_of_a_mapped_file_are_planned() {
+        let mut profile = profile();
+        profile.objects[0].name = "libc.so.6".into();
+        let page = |at: usize| &profile.pages.pages()[at];
+        assert!(in_page_cache(&profile, ObjectIdx(0), page(0)));
+        let written = PageHead {
+            number: PageNumber(104),
+            object: Some(ObjectIdx(0)),
+            object_page: 4,
+            first_touch: None,
+            first_touch_time: 0,
+        };
+        let write = ThreadAccess {
+            thread: ThreadIdx(1),
+            reads: 0,
+            writes: 1,
+        };
+        let mut pages = PageUsage::new(4096);
+        pages.push(written, vec![write]);
+        profile.pages = pages;
+        assert!(!in_page_cache(
+            &profile,
+            ObjectIdx(0),
+            &profile.pages.pages()[0]
+        ));
     }
 }

@@ -55,6 +55,9 @@ struct Single {
     /// Apply this plan (`numaloc run --plan` inside the guest)
     #[arg(long, value_name = "FILE", conflicts_with = "numactl")]
     plan: Option<PathBuf>,
+    /// End with status 3 if fewer percent of the planned threads or pages are in place
+    #[arg(long, value_name = "PERCENT", requires = "plan")]
+    require: Option<f64>,
     /// Start the program with numactl and these arguments
     #[arg(long, value_name = "ARGUMENTS", allow_hyphen_values = true)]
     numactl: Option<String>,
@@ -135,7 +138,7 @@ impl Single {
         let mut job = self.program.job()?;
         job.autonuma = self.autonuma;
         if let Some(plan) = &self.plan {
-            launch::with_plan(&mut job, plan)?;
+            launch::with_plan(&mut job, plan, self.require)?;
         } else if let Some(arguments) = &self.numactl {
             launch::with_numactl(&mut job, arguments)?;
         }

@@ -61,7 +61,7 @@ impl Start<'_> {
             Self::FirstTouch => {}
             Self::Interleave => launch::with_numactl(&mut job, "--interleave=all")?,
             Self::AutoNuma => job.autonuma = true,
-            Self::Plan(path) => launch::with_plan(&mut job, path)?,
+            Self::Plan(path) => launch::with_plan(&mut job, path, None)?,
         }
         Ok(job)
     }
