@@ -1,6 +1,6 @@
-# The recorder's benchmark: native, bare QEMU, QEMU with the plugin, in one run.
+# The recorder's benchmark: native, bare QEMU, QEMU with an empty callback and with the plugin, instrumented, in one run.
 
 .PHONY: bench-trace
-bench-trace: workloads ## what recording costs: native, bare qemu-x86_64, with the plugin (release build)
-	@$(CARGO) build -q --release -p numaloc-qemu
-	@python3 make/bench-trace target/release/libnumaloc_qemu.so $(REPEATS)
+bench-trace: workloads ## what recording costs: native, QEMU bare, with an empty callback, with the plugin; instrumented (release)
+	@$(CARGO) build -q --release -p numaloc-qemu -p numaloc-instrument -p numaloc
+	@python3 make/bench-trace target/release $(or $(REPEATS),5)

@@ -27,6 +27,9 @@ pub struct Info {
 
 pub const NO_REGISTERS: c_int = 0;
 pub const READ_AND_WRITE: c_int = 3;
+/// Of an instruction that loads and stores, one of the two accesses: the load, in QEMU 7.2 the store (its filter takes a load
+/// for a store, and a store for both).
+pub const ONE_OF_TWO: c_int = 1;
 
 pub type MemCallback = unsafe extern "C" fn(c_uint, MemInfo, u64, *mut c_void);
 pub type SyscallCallback =
@@ -82,6 +85,38 @@ pub unsafe fn insn_bytes(insn: *const Insn, version: c_int) -> ([u8; 16], usize)
     (bytes, size)
 }
 
+/// The bits of `info` in [`plain_info`].
+pub const PLAIN_BITS: MemInfo = STORE_BIT | SIZE_BITS;
+const STORE_BIT: MemInfo = 1 << 17;
+const SIZE_BITS: MemInfo = 0x70;
+
+/// What `info` is, in [`PLAIN_BITS`], for an access of `1 << shift` bytes; [`info_is_plain`] says whether that holds.
+#[must_use]
+pub const fn plain_info(store: bool, shift: u32) -> MemInfo {
+    shift << 4 | if store { STORE_BIT } else { 0 }
+}
+
+/// Whether this QEMU keeps an access's size and direction where [`plain_info`] has them. They have been there since there are
+/// plugins, but the interface does not promise it; asking QEMU for each access is slower.
+pub fn info_is_plain() -> bool {
+    // Every size and direction, with each further bit set in turn.
+    let kinds = (0..8u32).flat_map(|shift| [plain_info(false, shift), plain_info(true, shift)]);
+    let others = (0..18)
+        .map(|bit| 1 << bit)
+        .filter(|bit| bit & PLAIN_BITS == 0);
+    let mut infos = kinds.flat_map(|kind| others.clone().chain([0]).map(move |other| kind | other));
+    infos.all(|info| {
+        // SAFETY: pure functions of a number.
+        let (shift, store) = unsafe {
+            (
+                qemu_plugin_mem_size_shift(info),
+                qemu_plugin_mem_is_store(info),
+            )
+        };
+        info & PLAIN_BITS == plain_info(store, shift & 7)
+    })
+}
+
 /// Answers of [`access_kind`] by the low 18 bits of `info`, on which they depend; 0 where not asked yet.
 static KINDS: [AtomicU8; 1 << 18] = [const { AtomicU8::new(0) }; 1 << 18];
 
@@ -93,8 +128,6 @@ pub fn known_kind(info: MemInfo) -> u8 {
 
 /// What `info` says of an access: its size in bytes, [`STORE`] set for a store.
 ///
-/// Registering one callback for loads and another for stores would be faster, but QEMU 7.2 mixes the two up (its filter takes a
-/// load for a store and a store for both).
 pub fn access_kind(info: MemInfo) -> u8 {
     match known_kind(info) {
         0 => {

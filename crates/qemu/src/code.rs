@@ -1,6 +1,10 @@
-//! What an instruction is: an atomic one, one of a threading run-time library.
+//! What an instruction is: how it uses memory, and whether it belongs to a threading run-time library.
 
 use std::sync::Mutex;
+
+use iced_x86::{
+    Decoder, DecoderOptions, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess,
+};
 
 use crate::guest;
 
@@ -8,60 +12,69 @@ use crate::guest;
 /// counters) is the run-time system talking to itself: it counts for pages, but is no communication of the program.
 const RUNTIMES: [&str; 5] = ["libgomp.", "libomp.", "libomp5.", "libiomp5.", "libtbb."];
 
-/// Whether these instruction bytes are an atomic read-modify-write: a `lock` prefix, or `xchg` with memory.
-pub fn is_atomic(bytes: &[u8]) -> bool {
-    let mut rest = bytes.iter().copied();
-    let mut opcode = loop {
-        match rest.next() {
-            Some(0xf0) => return true,
-            Some(0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x66 | 0x67 | 0xf2 | 0xf3) => {}
-            Some(other) => break other,
-            None => return false,
-        }
-    };
-    if (0x40..0x50).contains(&opcode) {
-        opcode = rest.next().unwrap_or(0);
-    }
-    // Mod 3 of the ModRM byte names a register, anything else memory.
-    matches!(opcode, 0x86 | 0x87) && rest.next().is_some_and(|modrm| modrm < 0xc0)
+/// How an instruction uses memory, as far as it decides what is called for its accesses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Use {
+    /// Not at all.
+    None,
+    /// One load of 1, 2, 4 or 8 bytes.
+    Load(u8),
+    /// One store of as many.
+    Store(u8),
+    /// One load and one store of as many, at the same address: `add %rax,(%rdi)`.
+    Update(u8),
+    /// An atomic read-modify-write.
+    Atomic,
+    /// Anything else.
+    Other,
 }
 
-/// Whether these instruction bytes are an SSE or AVX operation on registers alone.
-///
-/// QEMU runs most of these as helper calls, and around a helper that might touch memory it sets up the memory callback:
-/// leaving the callback off where there is no memory operand makes floating-point code much cheaper. Says no when in doubt.
-pub fn is_register_vector(bytes: &[u8]) -> bool {
-    let mut at = 0;
-    let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
-    while matches!(byte(at), 0x66 | 0xf2 | 0xf3) {
-        at += 1;
+/// Finds out how instructions use memory.
+pub struct UseDecoder(InstructionInfoFactory);
+
+impl UseDecoder {
+    /// Ready for any instruction.
+    pub fn new() -> Self {
+        Self(InstructionInfoFactory::new())
     }
-    // Which opcode map, and where the opcode is.
-    let (map, opcode_at) = match byte(at) {
-        0xc5 => (1, at + 2),
-        0xc4 => (byte(at + 1) & 0x1f, at + 3),
-        first => {
-            if (0x40..0x50).contains(&first) {
-                at += 1;
-            }
-            match (byte(at), byte(at + 1)) {
-                (0x0f, 0x38) => (2, at + 2),
-                (0x0f, 0x3a) => (3, at + 2),
-                (0x0f, _) => (1, at + 1),
-                _ => return false,
-            }
+
+    /// How the instruction in `bytes` uses memory.
+    pub fn memory_use(&mut self, bytes: &[u8]) -> Use {
+        let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
+        if instruction.is_invalid() {
+            return Use::Other;
         }
-    };
-    let has_operands = match map {
-        1 => {
-            // 0xf7 (maskmov) stores through a register.
-            matches!(byte(opcode_at),
-                0x10..=0x17 | 0x28..=0x2f | 0x50..=0x76 | 0x7c..=0x7f | 0xc2 | 0xc4..=0xc6 | 0xd0..=0xf6 | 0xf8..=0xfe)
+        let options = InstructionInfoOptions::NO_REGISTER_USAGE;
+        let used = self.0.info_options(&instruction, options).used_memory();
+        let mut accesses = used
+            .iter()
+            .filter(|memory| !matches!(memory.access(), OpAccess::None | OpAccess::NoMemAccess));
+        let Some(first) = accesses.next() else {
+            return Use::None;
+        };
+        if instruction.has_lock_prefix() || instruction.mnemonic() == Mnemonic::Xchg {
+            return Use::Atomic;
         }
-        2 | 3 => true,
-        _ => false,
-    };
-    has_operands && byte(opcode_at + 1) >= 0xc0
+        let size = first.memory_size().size();
+        if accesses.next().is_some() || !matches!(size, 1 | 2 | 4 | 8) {
+            return Use::Other;
+        }
+        match first.access() {
+            OpAccess::Read => Use::Load(size as u8),
+            OpAccess::Write => Use::Store(size as u8),
+            OpAccess::ReadWrite if always_stores(instruction.mnemonic()) => Use::Update(size as u8),
+            _ => Use::Other,
+        }
+    }
+}
+
+/// Instructions of general registers that store what they have loaded and changed, whatever it was.
+fn always_stores(mnemonic: Mnemonic) -> bool {
+    use Mnemonic::{Adc, Add, And, Dec, Inc, Neg, Not, Or, Sar, Sbb, Shl, Shr, Sub, Xor};
+    matches!(
+        mnemonic,
+        Adc | Add | And | Dec | Inc | Neg | Not | Or | Sar | Sbb | Shl | Shr | Sub | Xor
+    )
 }
 
 /// Executable ranges seen so far and whether each belongs to a run-time library.

@@ -22,6 +22,7 @@ use numaloc_trace::journal::Record;
 use numaloc_trace::{Engine, ThreadTracer};
 
 use crate::api::{Info, Insn, MemInfo, PluginId, TranslationBlock};
+use crate::code::Use;
 
 /// The API version we ask for; QEMU looks it up by name.
 ///
@@ -65,6 +66,10 @@ static THREADS: [AtomicPtr<GuestThread>; SLOTS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS];
 static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(std::ptr::null_mut());
 static VERSION: AtomicI32 = AtomicI32::new(1);
+/// See [`api::info_is_plain`].
+static PLAIN: AtomicBool = AtomicBool::new(false);
+/// See [`options::Options::floor`].
+static FLOOR: AtomicBool = AtomicBool::new(false);
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
 /// The engine of this process; there is one from a successful [`qemu_plugin_install`] on.
@@ -87,6 +92,14 @@ fn thread(vcpu: c_uint) -> Option<&'static mut GuestThread> {
     }
     // SAFETY: a slot holds a leaked box that only the thread on that vCPU uses; it is cleared by that thread when it ends.
     Some(unsafe { &mut *known })
+}
+
+/// The calling guest thread, if it is not its first event.
+#[inline(always)]
+fn known_thread(vcpu: c_uint) -> Option<&'static mut GuestThread> {
+    let known = THREADS.get(vcpu as usize)?.load(Ordering::Relaxed);
+    // SAFETY: as in `thread`.
+    unsafe { known.as_mut() }
 }
 
 #[cold]
@@ -139,38 +152,55 @@ unsafe extern "C" fn on_access<const RUNTIME: bool>(
     address: u64,
     _: *mut c_void,
 ) {
-    let Some(slot) = THREADS.get(vcpu as usize) else {
-        return;
-    };
-    let known = slot.load(Ordering::Relaxed);
-    let kind = api::known_kind(info);
-    if known.is_null() || kind == 0 {
-        return first_access::<RUNTIME>(vcpu, info, address);
-    }
-    // SAFETY: as in `thread`.
-    let tracer = unsafe { &mut (*known).tracer };
+    let Some(thread) = thread(vcpu) else { return };
+    let kind = api::access_kind(info);
     let size = u32::from(kind & !api::STORE);
     if kind & api::STORE == 0 {
-        tracer.access::<false, RUNTIME>(address, size);
+        thread.tracer.access::<false, RUNTIME>(address, size);
     } else {
-        tracer.access::<true, RUNTIME>(address, size);
+        thread.tracer.access::<true, RUNTIME>(address, size);
     }
 }
 
-/// The first access of a thread, or of a kind.
-#[cold]
-#[inline(never)]
-fn first_access<const RUNTIME: bool>(vcpu: c_uint, info: MemInfo, address: u64) {
-    if let Some(thread) = thread(vcpu) {
-        let kind = api::access_kind(info);
-        let size = u32::from(kind & !api::STORE);
-        if kind & api::STORE == 0 {
-            thread.tracer.access::<false, RUNTIME>(address, size);
-        } else {
-            thread.tracer.access::<true, RUNTIME>(address, size);
-        }
+/// A load or store of `1 << SHIFT` bytes by an instruction that has no other access: what most of the program's accesses are.
+unsafe extern "C" fn on_plain<const WRITE: bool, const SHIFT: u32>(
+    vcpu: c_uint,
+    info: MemInfo,
+    address: u64,
+    data: *mut c_void,
+) {
+    if info & api::PLAIN_BITS == const { api::plain_info(WRITE, SHIFT) }
+        && let Some(thread) = known_thread(vcpu)
+    {
+        thread
+            .tracer
+            .access::<WRITE, false>(address, const { 1 << SHIFT });
+    } else {
+        unplain(vcpu, info, address, data);
     }
 }
+
+#[cold]
+#[inline(never)]
+extern "C" fn unplain(vcpu: c_uint, info: MemInfo, address: u64, data: *mut c_void) {
+    // SAFETY: as QEMU calls it.
+    unsafe { on_access::<false>(vcpu, info, address, data) };
+}
+
+/// An instruction that loads and then stores `1 << SHIFT` bytes; called for one of the two.
+unsafe extern "C" fn on_update<const SHIFT: u32>(
+    vcpu: c_uint,
+    _: MemInfo,
+    address: u64,
+    _: *mut c_void,
+) {
+    if let Some(thread) = thread(vcpu) {
+        thread.tracer.update::<false>(address, const { 1 << SHIFT });
+    }
+}
+
+/// Counts nothing (`floor=1`).
+unsafe extern "C" fn on_nothing(_: c_uint, _: MemInfo, _: u64, _: *mut c_void) {}
 
 /// An atomic instruction. QEMU reports it as a store that is a load too, or (while there is one thread) as a load and a store.
 unsafe extern "C" fn on_atomic<const RUNTIME: bool>(
@@ -197,39 +227,72 @@ unsafe extern "C" fn on_atomic<const RUNTIME: bool>(
 
 unsafe extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
     let version = VERSION.load(Ordering::Relaxed);
+    let floor = FLOOR.load(Ordering::Relaxed);
     // SAFETY: QEMU hands us the block it is translating.
     let count = unsafe { api::qemu_plugin_tb_n_insns(block) };
+    let mut decoder = code::UseDecoder::new();
+    let mut runtime = false;
     for index in 0..count {
         // SAFETY: `index` is below the block's count; the instruction lives as long as the block.
         let insn: *mut Insn = unsafe { api::qemu_plugin_tb_get_insn(block, index) };
-        // SAFETY: as above.
-        let address = unsafe { api::qemu_plugin_insn_vaddr(insn) };
-        if !BEGUN.swap(true, Ordering::Relaxed) {
-            begin(address);
+        if index == 0 {
+            // SAFETY: as above.
+            let address = unsafe { api::qemu_plugin_insn_vaddr(insn) };
+            if !BEGUN.swap(true, Ordering::Relaxed) {
+                begin(address);
+            }
+            runtime = code::is_runtime(address);
         }
         // SAFETY: as above.
         let (bytes, size) = unsafe { api::insn_bytes(insn, version) };
-        if code::is_register_vector(&bytes[..size]) {
+        let usage = decoder.memory_use(&bytes[..size]);
+        // QEMU runs many vector instructions as helper calls and sets the callback up around each: leaving it off where
+        // no memory is used makes floating-point code much cheaper.
+        if usage == Use::None {
             continue;
         }
-        let callback: api::MemCallback =
-            match (code::is_atomic(&bytes[..size]), code::is_runtime(address)) {
-                (false, false) => on_access::<false>,
-                (false, true) => on_access::<true>,
-                (true, false) => on_atomic::<false>,
-                (true, true) => on_atomic::<true>,
-            };
+        let (callback, accesses) = callback(usage, runtime);
+        let callback = if floor { on_nothing } else { callback };
         // SAFETY: the callback is a function of this library, which QEMU does not unload.
         unsafe {
             api::qemu_plugin_register_vcpu_mem_cb(
                 insn,
                 callback,
                 api::NO_REGISTERS,
-                api::READ_AND_WRITE,
+                accesses,
                 std::ptr::null_mut(),
             );
         }
     }
+}
+
+/// What is called for an instruction, and for which of its accesses.
+fn callback(usage: Use, runtime: bool) -> (api::MemCallback, c_int) {
+    let plain = !runtime && PLAIN.load(Ordering::Relaxed);
+    let callback: api::MemCallback = match usage {
+        Use::Atomic if runtime => on_atomic::<true>,
+        Use::Atomic => on_atomic::<false>,
+        Use::Update(size) if !runtime => {
+            let callback: api::MemCallback = match size {
+                1 => on_update::<0>,
+                2 => on_update::<1>,
+                4 => on_update::<2>,
+                _ => on_update::<3>,
+            };
+            return (callback, api::ONE_OF_TWO);
+        }
+        Use::Load(1) if plain => on_plain::<false, 0>,
+        Use::Load(2) if plain => on_plain::<false, 1>,
+        Use::Load(4) if plain => on_plain::<false, 2>,
+        Use::Load(_) if plain => on_plain::<false, 3>,
+        Use::Store(1) if plain => on_plain::<true, 0>,
+        Use::Store(2) if plain => on_plain::<true, 1>,
+        Use::Store(4) if plain => on_plain::<true, 2>,
+        Use::Store(_) if plain => on_plain::<true, 3>,
+        _ if runtime => on_access::<true>,
+        _ => on_access::<false>,
+    };
+    (callback, api::READ_AND_WRITE)
 }
 
 /// Just before the first instruction, which is at `entry`: what QEMU itself has put into the guest's memory.
@@ -306,6 +369,8 @@ pub unsafe extern "C" fn qemu_plugin_install(
             return 1;
         }
     }
+    PLAIN.store(api::info_is_plain(), Ordering::Relaxed);
+    FLOOR.store(options::get().floor, Ordering::Relaxed);
     // SAFETY: registration with our own id, of functions of this library.
     unsafe {
         api::qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);

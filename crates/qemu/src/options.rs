@@ -13,6 +13,8 @@ pub struct Options {
     pub program: String,
     /// The engine's part, to be handed on to what the program executes.
     pub config: Config,
+    /// Watch every access and count none: what QEMU's callbacks cost by themselves (`make bench-trace`).
+    pub floor: bool,
 }
 
 static OPTIONS: RwLock<Option<Options>> = RwLock::new(None);
@@ -56,6 +58,7 @@ pub fn parse(arguments: &[String]) -> Result<(Config, String), String> {
                     .collect::<Option<_>>();
                 config.layers = layers.ok_or_else(|| format!("unknown layer in {value}"))?;
             }
+            "floor" => options.floor = number()? != 0,
             "line" => config.line_shift = number()?.clamp(3, 12) as u32,
             _ => return Err(format!("unknown plugin argument {name}")),
         }

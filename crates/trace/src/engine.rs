@@ -13,6 +13,7 @@ use numaloc_model::Layer;
 
 use crate::journal::{Journal, Record, VERSION};
 use crate::line;
+use crate::pages::PageCounters;
 use crate::readers::Readers;
 use crate::shadow::Shadow;
 use crate::thread::ThreadTracer;
@@ -225,7 +226,15 @@ impl Engine {
             time: clock,
             routine,
         });
-        Box::new(ThreadTracer::new(self, number, path, clock))
+        let counters = PageCounters::new().unwrap_or_else(|error| {
+            // Address space has run out: the program goes on alone.
+            self.write(&Record::Note(format!(
+                "recording stopped: no address space for the counters of thread {path}: {error}"
+            )));
+            self.stop();
+            PageCounters::spoiling(&self.clocks)
+        });
+        Box::new(ThreadTracer::new(self, counters, number, path, clock))
     }
 
     /// Announces a created thread; its own first event then finds its name (see [`Engine::adopt`]).

@@ -1,97 +1,103 @@
-//! Per-thread page counters: a counter pair for each 4 KiB page, in blocks of 512 pages.
+//! Per-thread page counters: a counter pair for each 4 KiB page, found by arithmetic.
 //!
-//! A block (2 MiB of the program's memory) costs 4 KiB for each thread that touches it: 1/512 of the memory touched, for
-//! each thread. The 64 blocks used last are found without a search, so that the common case is an addition.
+//! Each thread has a table of its own over the whole window (see [`crate::shadow`]), of which only the parts that it uses cost
+//! memory: 4 KiB for each 2 MiB of the program's memory that the thread touches, 1/512. Counting is one addition to a word of it,
+//! with no search. A thread that ends leaves its table, emptied, to the next one.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::shadow::{Fixed, Shadow};
 
 /// log2 of the page size that is counted; larger pages are sums of these.
 pub const PAGE_SHIFT: u32 = 12;
+/// log2 of the pages whose counters share a page of the table.
 const BLOCK_SHIFT: u32 = 9;
-const BLOCK: usize = 1 << BLOCK_SHIFT;
-const RECENT: usize = 64;
 
-/// Reads in the low half, writes in the high half.
-type Block = [u64; BLOCK];
-
-/// What one read adds to a counter.
+/// What one read adds to a counter: reads are in the low half, writes in the high half.
 pub const READ: u64 = 1;
 /// What one write adds to a counter.
 pub const WRITE: u64 = 1 << 32;
 
-/// The counters of one thread.
+/// Empty tables that threads have left.
+static LEFT: Mutex<Vec<Shadow>> = Mutex::new(Vec::new());
+
+/// The counters of one thread, which alone uses them.
 pub struct PageCounters {
-    /// Block number and the block, by the low bits of the block number.
-    recent: [(u64, *mut Block); RECENT],
-    blocks: HashMap<u64, Box<std::cell::UnsafeCell<Block>>>,
+    /// The thread's own table, `None` for counts that nobody will read.
+    table: Option<Shadow>,
+    words: Fixed<PAGE_SHIFT>,
+    /// Blocks of pages that may hold counts.
+    blocks: BTreeSet<u64>,
 }
 
 impl PageCounters {
     /// All counts are zero.
+    ///
+    /// # Errors
+    /// The system's error when the address space for a table cannot be had.
+    pub fn new() -> std::io::Result<Self> {
+        // A process forked while another of its threads held the lock must not wait for it.
+        let left = LEFT.try_lock().ok().and_then(|mut left| left.pop());
+        let table = match left {
+            Some(table) => table,
+            None => Shadow::reserve(PAGE_SHIFT)?,
+        };
+        let words = table.fixed().expect("reserved for pages");
+        Ok(Self {
+            table: Some(table),
+            words,
+            blocks: BTreeSet::new(),
+        })
+    }
+
+    /// Counters for a thread of which nothing will be recorded: it spoils the words of `table`, which must have units of a page
+    /// or smaller.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn spoiling(table: &Shadow) -> Self {
         Self {
-            recent: [(u64::MAX, std::ptr::null_mut()); RECENT],
-            blocks: HashMap::new(),
+            table: None,
+            words: table.fixed().expect("units of a page or smaller"),
+            blocks: BTreeSet::new(),
         }
     }
 
-    /// Adds to the counter of `page`; returns what it was.
+    /// The counter of the page that holds `address`.
     ///
-    /// The halves hold 2^32 - 1 each: [`PageCounters::take`] must be called before that many accesses.
+    /// One that is not zero may be added to; the first count goes through [`PageCounters::add`]. The halves hold 2^32 - 1 each:
+    /// [`PageCounters::take`] must be called before that many accesses.
     #[inline(always)]
-    pub fn add(&mut self, page: u64, amount: u64) -> u64 {
-        let number = page >> BLOCK_SHIFT;
-        let slot = (number as usize) % RECENT;
-        if self.recent[slot].0 != number {
-            self.find(number);
+    #[must_use]
+    pub fn word(&self, address: u64) -> &AtomicU64 {
+        self.words.word(address)
+    }
+
+    /// Adds to the counter of the page that holds `address`; returns what it was.
+    #[inline(always)]
+    pub fn add(&mut self, address: u64, amount: u64) -> u64 {
+        let counter = self.word(address);
+        let before = counter.load(Relaxed);
+        counter.store(before.wrapping_add(amount), Relaxed);
+        if before == 0 {
+            self.blocks.insert(address >> PAGE_SHIFT >> BLOCK_SHIFT);
         }
-        // SAFETY: `find` left the block's address here; blocks are boxed and live as long as `self`, and only `&mut self`
-        // reaches them. The index is masked to the block.
-        let counter = unsafe { &mut (*self.recent[slot].1)[page as usize & (BLOCK - 1)] };
-        let before = *counter;
-        *counter = before.wrapping_add(amount);
         before
     }
 
-    /// The counter of `page`, if its block is one of those used last.
-    #[inline(always)]
-    pub fn known(&mut self, page: u64) -> Option<&mut u64> {
-        let number = page >> BLOCK_SHIFT;
-        let (known, block) = self.recent[(number as usize) % RECENT];
-        if known != number {
-            return None;
-        }
-        // SAFETY: as in `add`.
-        Some(unsafe { &mut (*block)[page as usize & (BLOCK - 1)] })
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn find(&mut self, number: u64) {
-        let block = self
-            .blocks
-            .entry(number)
-            .or_insert_with(|| Box::new(std::cell::UnsafeCell::new([0; BLOCK])));
-        self.recent[(number as usize) % RECENT] = (number, block.get());
-    }
-
     /// All pages with accesses as (page, reads, writes), ascending; the counts start again from zero.
+    ///
+    /// Pages that the window folds together are counted for the lower one.
     pub fn take(&mut self) -> Vec<(u64, u64, u64)> {
-        let mut numbers: Vec<u64> = self.blocks.keys().copied().collect();
-        numbers.sort_unstable();
         let mut cells = Vec::new();
-        for number in numbers {
-            let block = self
-                .blocks
-                .get_mut(&number)
-                .expect("listed above")
-                .get_mut();
-            for (at, counter) in block.iter_mut().enumerate() {
-                if *counter != 0 {
-                    let page = number << BLOCK_SHIFT | at as u64;
-                    cells.push((page, *counter & 0xffff_ffff, *counter >> 32));
-                    *counter = 0;
+        for block in std::mem::take(&mut self.blocks) {
+            for page in block << BLOCK_SHIFT..(block + 1) << BLOCK_SHIFT {
+                let counter = self.word(page << PAGE_SHIFT);
+                let count = counter.load(Relaxed);
+                if count != 0 {
+                    cells.push((page, count & 0xffff_ffff, count >> 32));
+                    counter.store(0, Relaxed);
                 }
             }
         }
@@ -99,9 +105,14 @@ impl PageCounters {
     }
 }
 
-impl Default for PageCounters {
-    fn default() -> Self {
-        Self::new()
+impl Drop for PageCounters {
+    fn drop(&mut self) {
+        let Some(table) = self.table else { return };
+        // Empties it, and gives its memory back.
+        table.clear();
+        if let Ok(mut left) = LEFT.try_lock() {
+            left.push(table);
+        }
     }
 }
 
@@ -111,15 +122,25 @@ mod tests {
 
     #[test]
     fn counts_are_kept_apart_by_page_and_kind() {
-        let mut counters = PageCounters::new();
-        assert_eq!(counters.add(7, READ), 0);
-        assert_eq!(counters.add(7, WRITE), 1);
-        // Same slot of the recent table as page 7: 64 blocks of 512 pages further.
+        let mut counters = PageCounters::new().unwrap();
+        assert_eq!(counters.add(7 << 12, READ), 0);
+        assert_eq!(counters.add(7 << 12 | 0xfff, WRITE), 1);
+        // Another block of the table.
         let far = 7 + 64 * 512;
-        counters.add(far, WRITE);
-        counters.add(7, READ);
+        counters.add(far << 12, WRITE);
+        counters.add(7 << 12, READ);
         assert_eq!(counters.take(), [(7, 2, 1), (far, 0, 1)]);
         assert_eq!(counters.take(), []);
-        assert_eq!(counters.add(7, READ), 0);
+        assert_eq!(counters.add(7 << 12, READ), 0);
+    }
+
+    #[test]
+    fn a_table_left_by_a_thread_is_empty() {
+        let mut first = PageCounters::new().unwrap();
+        first.add(0x5000, READ);
+        drop(first);
+        let mut second = PageCounters::new().unwrap();
+        assert_eq!(second.take(), []);
+        assert_eq!(second.add(0x5000, WRITE), 0);
     }
 }

@@ -26,7 +26,36 @@ unsafe impl Send for Shadow {}
 // SAFETY: as above.
 unsafe impl Sync for Shadow {}
 
+/// A [`Shadow`] seen with units of `1 << SHIFT` bytes, a constant: the shortest code, for what every access of the program does.
+#[derive(Clone, Copy)]
+pub struct Fixed<const SHIFT: u32> {
+    base: *mut AtomicU64,
+}
+
+// SAFETY: as for `Shadow`.
+unsafe impl<const SHIFT: u32> Send for Fixed<SHIFT> {}
+// SAFETY: as above.
+unsafe impl<const SHIFT: u32> Sync for Fixed<SHIFT> {}
+
+impl<const SHIFT: u32> Fixed<SHIFT> {
+    /// The word of the unit that holds `address`.
+    #[inline(always)]
+    #[must_use]
+    pub fn word(&self, address: u64) -> &AtomicU64 {
+        let index = address << (64 - WINDOW_BITS) >> (64 - WINDOW_BITS + SHIFT);
+        // SAFETY: `index` is below `1 << (WINDOW_BITS - SHIFT)`, and `Shadow::fixed` saw that there are as many words.
+        unsafe { &*self.base.add(index as usize) }
+    }
+}
+
 impl Shadow {
+    /// The table with units of `1 << SHIFT` bytes; `None` when it has too few words. Where `SHIFT` is more than the table's
+    /// own, the words found are not those of [`Shadow::word`].
+    #[must_use]
+    pub fn fixed<const SHIFT: u32>(&self) -> Option<Fixed<SHIFT>> {
+        (self.shift <= SHIFT).then_some(Fixed { base: self.base })
+    }
+
     /// Reserves a table with a word for each `1 << shift` bytes.
     ///
     /// # Errors
@@ -131,6 +160,16 @@ mod tests {
         lines.word(0x4000_1040).store(7, Relaxed);
         assert_eq!(lines.word(0x4000_107f).load(Relaxed), 7);
         assert_eq!(lines.word(0x4000_1080).load(Relaxed), 0);
+    }
+
+    #[test]
+    fn a_constant_unit_finds_the_same_words() {
+        let lines = Shadow::reserve(6).unwrap();
+        assert!(lines.fixed::<5>().is_none());
+        let fixed = lines.fixed::<6>().unwrap();
+        for address in [0, 63, 64, 0x4000_1040, (1 << WINDOW_BITS) - 1, u64::MAX] {
+            assert!(std::ptr::eq(lines.word(address), fixed.word(address)));
+        }
     }
 
     #[test]

@@ -22,8 +22,10 @@ use crate::extra::{Extra, layer_index};
 use crate::journal::{Journal, Record};
 use crate::line;
 use crate::pages::{self, PAGE_SHIFT, PageCounters};
-use crate::shadow::Shadow;
+use crate::shadow::{Fixed, Shadow};
 
+/// log2 of the usual line size: lines of another size take the longer way.
+const QUICK_SHIFT: u32 = 6;
 /// Most accesses between two looks at the clock: keeps page counters and wall slices honest.
 const LONGEST_TURN: u64 = 1 << 31;
 /// Accesses between two looks at the wall clock.
@@ -40,6 +42,8 @@ pub struct ThreadTracer {
     bit: u64,
     /// The fast path is for `left` above this: 1, or always less when every access is to be looked at.
     floor: u64,
+    /// The lines, if they have the usual size.
+    quick: Fixed<QUICK_SHIFT>,
     lines: Shadow,
     read_bytes: u64,
     write_bytes: u64,
@@ -79,22 +83,33 @@ pub struct ThreadTracer {
 }
 
 impl ThreadTracer {
-    pub(crate) fn new(engine: &'static Engine, number: u32, path: String, clock: u64) -> Self {
+    pub(crate) fn new(
+        engine: &'static Engine,
+        counters: PageCounters,
+        number: u32,
+        path: String,
+        clock: u64,
+    ) -> Self {
         let writer = number % line::MAX_WRITER + 1;
         let bit = line::reader_bit(number);
         let mut out = Vec::new();
         Journal::begin(&mut out);
         let extra = Extra::new(&engine.config.layers);
+        let odd = engine.config.line_shift != QUICK_SHIFT;
         let mut tracer = Self {
             left: 0,
             owned: line::owned(writer, bit),
             bit,
-            floor: if extra.is_some() { u64::MAX } else { 1 },
+            floor: if extra.is_some() || odd { u64::MAX } else { 1 },
+            // With lines of another size this looks at some word and `floor` forbids to act on it.
+            quick: if odd { engine.clocks } else { engine.lines }
+                .fixed()
+                .expect("both have enough words"),
             lines: engine.lines,
             read_bytes: 0,
             write_bytes: 0,
             engine,
-            counters: PageCounters::new(),
+            counters,
             number,
             path,
             turn_end: clock,
@@ -149,21 +164,14 @@ impl ThreadTracer {
     #[inline(always)]
     pub fn access<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         // Everything ordinary is decided before anything is changed, so that the rest is one tail call.
-        let word = self.lines.word(address).load(Relaxed);
+        let word = self.quick.word(address).load(Relaxed);
         let ours = if WRITE {
             word == self.owned
         } else {
             word & self.bit != 0 || word == 0
         };
-        let last = address + u64::from(size) - 1;
-        let one_line = (last ^ address) >> self.lines.shift() == 0;
-        if ours
-            && one_line
-            && self.left > self.floor
-            && let Some(counter) = self.counters.known(address >> PAGE_SHIFT)
-            && *counter != 0
-        {
-            *counter += if WRITE { pages::WRITE } else { pages::READ };
+        let amount = if WRITE { pages::WRITE } else { pages::READ };
+        if ours && self.left > self.floor && self.count_quickly(address, size, amount) {
             self.left -= 1;
             if WRITE {
                 self.write_bytes += u64::from(size);
@@ -175,9 +183,45 @@ impl ThreadTracer {
         self.unusual::<WRITE, RUNTIME>(address, size);
     }
 
+    /// One instruction that loads, changes and stores `size` bytes at `address`, not atomically.
+    #[inline(always)]
+    pub fn update<const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+        let word = self.quick.word(address).load(Relaxed);
+        if word == self.owned
+            && self.left.wrapping_sub(1) > self.floor
+            && self.count_quickly(address, size, pages::READ + pages::WRITE)
+        {
+            self.left -= 2;
+            self.read_bytes += u64::from(size);
+            self.write_bytes += u64::from(size);
+            return;
+        }
+        self.unusual::<false, RUNTIME>(address, size);
+        self.unusual::<true, RUNTIME>(address, size);
+    }
+
+    /// Adds to the counter of the page if that is all there is to do: within one line, and not the page's first count.
+    #[inline(always)]
+    fn count_quickly(&mut self, address: u64, size: u32, amount: u64) -> bool {
+        const LINE: u64 = 1 << QUICK_SHIFT;
+        let counter = self.counters.word(address);
+        let count = counter.load(Relaxed);
+        let quick = (address & (LINE - 1)) + u64::from(size) <= LINE && count != 0;
+        if quick {
+            counter.store(count.wrapping_add(amount), Relaxed);
+        }
+        quick
+    }
+
     /// An access that ends a turn, touches a page for the first time in a while, crosses lines, or finds a line in other hands.
+    ///
+    /// `extern "C"`, which never unwinds, so that callers from C need no landing pad around it.
     #[inline(never)]
-    fn unusual<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+    extern "C" fn unusual<const WRITE: bool, const RUNTIME: bool>(
+        &mut self,
+        address: u64,
+        size: u32,
+    ) {
         self.left -= 1;
         if self.left == 0 {
             self.end_turn();
@@ -189,7 +233,7 @@ impl ThreadTracer {
             self.read_bytes += u64::from(size);
             pages::READ
         };
-        if self.counters.add(address >> PAGE_SHIFT, amount) == 0 {
+        if self.counters.add(address, amount) == 0 {
             self.touch(address);
         }
         if !RUNTIME && let Some(extra) = &mut self.extra {
