@@ -4,3 +4,8 @@
 bench-trace: workloads ## what recording costs: native, QEMU bare, with an empty callback, with the plugin; instrumented (release)
 	@$(CARGO) build -q --release -p numaloc-qemu -p numaloc-instrument -p numaloc
 	@python3 make/bench-trace target/release $(or $(REPEATS),5)
+
+.PHONY: sample-accuracy
+sample-accuracy: workloads ## how well --sample 5% estimates the matrix of each OpenMP workload (about 2 minutes)
+	@$(CARGO) build -q --release -p numaloc -p numaloc-qemu
+	@python3 make/sample-accuracy target/release/numaloc 5% 8 lines

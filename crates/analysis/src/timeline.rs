@@ -151,6 +151,8 @@ pub(crate) mod tests {
             pages: PageUsage::new(4096),
             page_slices: Vec::new(),
             objects: Vec::new(),
+            cell_errors: Vec::new(),
+            shared_lines: Vec::new(),
         }
     }
 

@@ -5,7 +5,9 @@
 
 use parquet::basic::Compression;
 use parquet::column::reader::ColumnReader;
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::data_type::{
+    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type,
+};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -27,6 +29,7 @@ pub(crate) enum Source<'a> {
     U32(Box<dyn Fn(usize) -> u32 + 'a>),
     U64(Box<dyn Fn(usize) -> u64 + 'a>),
     MaybeU64(Box<dyn Fn(usize) -> Option<u64> + 'a>),
+    F64(Box<dyn Fn(usize) -> f64 + 'a>),
     Bool(Box<dyn Fn(usize) -> bool + 'a>),
     Text(Box<dyn Fn(usize) -> &'a str + 'a>),
     MaybeText(Box<dyn Fn(usize) -> Option<&'a str> + 'a>),
@@ -38,6 +41,7 @@ impl Source<'_> {
             Self::U32(_) => format!("REQUIRED INT32 {name} (INTEGER(32,false));"),
             Self::U64(_) => format!("REQUIRED INT64 {name} (INTEGER(64,false));"),
             Self::MaybeU64(_) => format!("OPTIONAL INT64 {name} (INTEGER(64,false));"),
+            Self::F64(_) => format!("REQUIRED DOUBLE {name};"),
             Self::Bool(_) => format!("REQUIRED BOOLEAN {name};"),
             Self::Text(_) => format!("REQUIRED BYTE_ARRAY {name} (STRING);"),
             Self::MaybeText(_) => format!("OPTIONAL BYTE_ARRAY {name} (STRING);"),
@@ -94,6 +98,7 @@ fn write_chunk(
         Source::MaybeU64(get) => {
             put::<Int64Type>(group, rows.map(|row| get(row).map(|v| v as i64)), true)
         }
+        Source::F64(get) => put::<DoubleType>(group, rows.map(|row| Some(get(row))), false),
         Source::Bool(get) => put::<BoolType>(group, rows.map(|row| Some(get(row))), false),
         Source::Text(get) => put::<ByteArrayType>(
             group,
@@ -168,6 +173,22 @@ impl<'p> Table<'p> {
                 _ => None,
             },
             |values| out.extend(values.iter().map(|&v| v as u64)),
+        )?;
+        Ok(out)
+    }
+
+    /// A column of floating-point numbers.
+    pub(crate) fn f64(&self, name: &str) -> Result<Vec<f64>, FormatError> {
+        let mut out = Vec::new();
+        self.required(
+            name,
+            &mut |reader, buffer: &mut Vec<f64>| match reader {
+                ColumnReader::DoubleColumnReader(r) => {
+                    Some(r.read_records(BATCH, None, None, buffer))
+                }
+                _ => None,
+            },
+            |values| out.extend_from_slice(values),
         )?;
         Ok(out)
     }

@@ -13,6 +13,7 @@ use crate::atomic::write_folder;
 use crate::columns::{self, Source, Table};
 use crate::error::FormatError;
 
+mod detail;
 mod meta;
 mod pages;
 
@@ -43,6 +44,8 @@ pub fn write(profile: &Profile, folder: &Path, force: bool) -> Result<(), Format
         write_objects(profile, &to.join("objects.parquet"))?;
         pages::write(profile, &to.join("pages.parquet"))?;
         pages::write_slices(profile, &to.join("page_slices.parquet"))?;
+        detail::write_errors(profile, &to.join("cell_errors.parquet"))?;
+        detail::write_lines(profile, &to.join("shared_lines.parquet"))?;
         // Last: a folder without it is no profile.
         meta::write(profile, &to.join("meta.json"))
     })
@@ -87,6 +90,8 @@ pub fn read_parts(folder: &Path, parts: Parts) -> Result<Profile, FormatError> {
         threads.len(),
         slices.len(),
     )?;
+    let cell_errors = detail::read_errors(&folder.join("cell_errors.parquet"), threads.len())?;
+    let shared_lines = detail::read_lines(&folder.join("shared_lines.parquet"), objects.len())?;
     Ok(Profile {
         meta: meta.meta,
         threads,
@@ -95,6 +100,8 @@ pub fn read_parts(folder: &Path, parts: Parts) -> Result<Profile, FormatError> {
         pages,
         page_slices,
         objects,
+        cell_errors,
+        shared_lines,
     })
 }
 

@@ -10,6 +10,9 @@ macro_rules! accesses {
         /// Called by instrumented code before the access.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(address: *const c_void) {
+            if current::doze(address as u64, const { [$($write),+].len() as u64 }) {
+                return;
+            }
             current::with(|tracer| {
                 $(tracer.access::<$write, false>(address as u64, $size);)+
             });

@@ -12,8 +12,7 @@ use crate::wide::AtomicU128;
 #[inline(always)]
 fn loaded(address: *const c_void, size: u32) {
     current::with(|tracer| {
-        tracer.mark_sync(address as u64);
-        tracer.access::<false, false>(address as u64, size);
+        tracer.synchronise::<false, false>(address as u64, size);
     });
 }
 
@@ -21,8 +20,7 @@ fn loaded(address: *const c_void, size: u32) {
 #[inline(always)]
 fn storing(address: *const c_void, size: u32) {
     current::with(|tracer| {
-        tracer.mark_sync(address as u64);
-        tracer.access::<true, false>(address as u64, size);
+        tracer.synchronise::<true, false>(address as u64, size);
     });
 }
 
@@ -30,9 +28,8 @@ fn storing(address: *const c_void, size: u32) {
 #[inline(always)]
 fn updating<T>(address: *const c_void, size: u32, operation: impl FnOnce() -> T) -> T {
     current::with(|tracer| {
-        tracer.mark_sync(address as u64);
-        tracer.access::<false, false>(address as u64, size);
-        tracer.access::<true, false>(address as u64, size);
+        tracer.synchronise::<false, false>(address as u64, size);
+        tracer.synchronise::<true, false>(address as u64, size);
     });
     let result = operation();
     current::with(|tracer| tracer.acquire(address as u64));

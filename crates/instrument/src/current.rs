@@ -16,6 +16,8 @@ pub const CLOCK: &str = "NUMALOC_CLOCK";
 pub const SLICE: &str = "NUMALOC_SLICE";
 /// Most slices.
 pub const SLICES: &str = "NUMALOC_SLICES";
+/// Options of the engine that this library does not look at.
+pub const ENGINE_OPTIONS: &str = "NUMALOC_ENGINE";
 /// log2 of the line size.
 pub const LINE_SHIFT: &str = "NUMALOC_LINE_SHIFT";
 
@@ -52,6 +54,17 @@ pub(crate) fn with(work: impl FnOnce(&mut ThreadTracer)) {
         work(unsafe { &mut *tracer });
         slot.set(tracer);
     });
+}
+
+/// Counts `accesses` that are not looked at; says whether that was all there is to do.
+#[inline(always)]
+pub(crate) fn doze(address: u64, accesses: u64) -> bool {
+    TRACER.with(|slot| {
+        let tracer = slot.get();
+        // SAFETY: a tracer in its slot belongs to this thread and is in use by nobody; a signal handler that comes in between
+        // may lose a count, not more.
+        !tracer.is_null() && unsafe { &mut *tracer }.doze(address, accesses)
+    })
 }
 
 /// A thread without tracer: made by means we do not see, or no recording at all.
@@ -148,7 +161,7 @@ pub(crate) fn end_process() {
         }
     }
     if let Some(engine) = engine() {
-        engine.write(&numaloc_trace::Record::End);
+        engine.finish();
     }
 }
 
@@ -165,7 +178,7 @@ pub(crate) fn start() {
         return;
     };
     let standard = Config::default();
-    let config = Config {
+    let mut config = Config {
         folder: PathBuf::from(folder),
         frontend: "instrument".to_owned(),
         line_shift: setting(LINE_SHIFT).map_or(standard.line_shift, |shift| shift as u32),
@@ -187,6 +200,9 @@ pub(crate) fn start() {
             .unwrap_or(standard.slices),
         ..standard
     };
+    if let Ok(options) = std::env::var(ENGINE_OPTIONS) {
+        let _ = config.take_passed_on(&options);
+    }
     let program = std::env::current_exe().unwrap_or_default();
     // A program that cannot be recorded still runs.
     if let Ok(engine) = Engine::start(config, &program.to_string_lossy()) {

@@ -22,17 +22,20 @@ pub enum Layer {
     Message,
     /// A message that an MPI library sends inside a collective operation; directed.
     Collective,
+    /// The part of `write_read` whose reader used none of the bytes that the writer had written: false sharing; directed.
+    FalseSharing,
 }
 
 impl Layer {
     /// Every layer, in the order they are listed to users.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::WriteRead,
         Self::SharedLine,
         Self::LastTwo,
         Self::SampledLine,
         Self::Message,
         Self::Collective,
+        Self::FalseSharing,
     ];
 
     /// The name in profile tables and on the command line.
@@ -45,6 +48,7 @@ impl Layer {
             Self::SampledLine => "sampled_line",
             Self::Message => "message",
             Self::Collective => "collective",
+            Self::FalseSharing => "false_sharing",
         }
     }
 
@@ -57,7 +61,10 @@ impl Layer {
     /// Whether `(src, dst)` and `(dst, src)` mean different things in this layer.
     #[must_use]
     pub fn is_directed(self) -> bool {
-        matches!(self, Self::WriteRead | Self::Message | Self::Collective)
+        matches!(
+            self,
+            Self::WriteRead | Self::Message | Self::Collective | Self::FalseSharing
+        )
     }
 }
 

@@ -184,6 +184,34 @@ pub struct PageSliceRow {
     pub accesses: u64,
 }
 
+/// How far an estimated cell of a whole-run matrix can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CellError {
+    /// Which matrix.
+    pub layer: Layer,
+    /// Row of the cell.
+    pub src: ThreadIdx,
+    /// Column of the cell.
+    pub dst: ThreadIdx,
+    /// Standard error of the cell's events, as a share of them.
+    pub relative_error: f64,
+}
+
+/// A cache line that threads communicated through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedLine {
+    /// Address in the recorded run divided by the line size; processes after the first as in [`PageUsage`].
+    pub line: u64,
+    /// The object it lies in.
+    pub object: Option<ObjectIdx>,
+    /// Bytes from the object's first byte to the line's (0 when the line begins before it).
+    pub object_offset: u64,
+    /// Events of layer `write_read`.
+    pub events: u64,
+    /// Those among them whose reader used none of the bytes that the writer had written.
+    pub false_events: u64,
+}
+
 /// A recorded run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
@@ -201,6 +229,10 @@ pub struct Profile {
     pub page_slices: Vec<PageSliceRow>,
     /// By [`ObjectIdx`].
     pub objects: Vec<Object>,
+    /// For sampled runs; sorted by layer, src, dst. Empty when exact.
+    pub cell_errors: Vec<CellError>,
+    /// Lines with most false events first, then most events; a bounded list.
+    pub shared_lines: Vec<SharedLine>,
 }
 
 /// Which amount of a communication row a matrix adds up.

@@ -298,6 +298,8 @@ pub fn merge(
         pages: PageUsage::new(4096),
         page_slices: Vec::new(),
         objects: Vec::new(),
+        cell_errors: Vec::new(),
+        shared_lines: Vec::new(),
     };
     Ok(Merged { profile, sites })
 }

@@ -55,6 +55,8 @@ fn ring(folder: &Path) -> std::path::PathBuf {
         pages: PageUsage::new(4096),
         page_slices: Vec::new(),
         objects: Vec::new(),
+        cell_errors: Vec::new(),
+        shared_lines: Vec::new(),
     };
     numaloc_formats::profile::write(&profile, &path, false).unwrap();
     path

@@ -445,6 +445,8 @@ impl Collector {
             pages,
             page_slices,
             objects: Vec::new(),
+            cell_errors: Vec::new(),
+            shared_lines: Vec::new(),
         })
     }
 

@@ -231,6 +231,8 @@ mod tests {
                 thread: Some(ThreadIdx(0)),
                 base: 100 * 4096,
             }],
+            cell_errors: Vec::new(),
+            shared_lines: Vec::new(),
         }
     }
 

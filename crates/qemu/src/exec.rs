@@ -9,8 +9,6 @@ use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use numaloc_trace::journal::Record;
-
 use crate::{GuestThread, engine, guest, options};
 
 /// Interpreters of interpreters, as deep as Linux goes.
@@ -74,7 +72,7 @@ pub fn follow(thread: &mut GuestThread, path: u64, arguments: u64, environment: 
             .collect()
     };
     thread.tracer.flush();
-    engine().write(&Record::End);
+    engine().finish();
     // SAFETY: NULL-terminated arrays of C strings that live until the call returns, which it does only on failure.
     unsafe {
         libc::execve(

@@ -212,16 +212,15 @@ unsafe extern "C" fn on_atomic<const RUNTIME: bool>(
     if let Some(thread) = thread(vcpu) {
         let kind = api::access_kind(info);
         let size = u32::from(kind & !api::STORE);
-        thread.tracer.mark_sync(address);
         if kind & api::STORE == 0 {
-            thread.tracer.access::<false, RUNTIME>(address, size);
+            thread.tracer.synchronise::<false, RUNTIME>(address, size);
             thread.atomic_load = address;
             return;
         }
         if std::mem::take(&mut thread.atomic_load) != address {
-            thread.tracer.access::<false, RUNTIME>(address, size);
+            thread.tracer.synchronise::<false, RUNTIME>(address, size);
         }
-        thread.tracer.access::<true, RUNTIME>(address, size);
+        thread.tracer.synchronise::<true, RUNTIME>(address, size);
     }
 }
 

@@ -59,6 +59,7 @@ pub fn parse(arguments: &[String]) -> Result<(Config, String), String> {
                 config.layers = layers.ok_or_else(|| format!("unknown layer in {value}"))?;
             }
             "floor" => options.floor = number()? != 0,
+            "engine" => config.take_passed_on(&value)?,
             "line" => config.line_shift = number()?.clamp(3, 12) as u32,
             _ => return Err(format!("unknown plugin argument {name}")),
         }
@@ -95,6 +96,7 @@ pub fn encode(options: &Options) -> String {
                 .join("+"),
         ),
         ("line", config.line_shift.to_string()),
+        ("engine", config.passed_on()),
     ] {
         text += &format!(",{name}={}", escape(&value));
     }

@@ -177,5 +177,7 @@ fn generate(threads: usize, slices: usize, pages: usize, rows: usize) -> Profile
                 (0x7f00_0000 + pages as u64 * 3 / 4) * 4096,
             ),
         ],
+        cell_errors: Vec::new(),
+        shared_lines: Vec::new(),
     }
 }

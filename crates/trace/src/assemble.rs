@@ -6,13 +6,19 @@ use std::path::{Path, PathBuf};
 
 use numaloc_model::ids::{ObjectIdx, PageNumber, SliceIdx, ThreadIdx};
 use numaloc_model::pages::PageHead;
-use numaloc_model::profile::{Clock, CommRow, Meta, Object, PageSliceRow, Slice, Thread};
+use numaloc_model::profile::{
+    CellError, Clock, CommRow, Meta, Object, PageSliceRow, SharedLine, Slice, Thread,
+};
 use numaloc_model::{Layer, PageUsage, Profile, ThreadAccess};
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 
+use crate::bursts::{self, Bursts};
+use crate::engine::Config;
+use crate::errors;
 use crate::journal::{self, Record, VERSION};
 use crate::objects::{Images, Memory, Section};
 use crate::paths;
+use crate::watch::GROUPS;
 
 /// Pages of the k-th process image after the first have `k << SPACE_SHIFT` added to their number (in 4 KiB pages): processes use
 /// the same addresses for different memory.
@@ -57,13 +63,43 @@ pub struct Options {
     pub slices: u64,
 }
 
+/// All lines, in the unit of shares.
+const MILLION: u32 = bursts::MILLION as u32;
+
+/// What a thread did, as far as its journal tells.
+#[derive(Clone, Copy, Default)]
+struct Totals {
+    time: u64,
+    accesses: u64,
+    seen: u64,
+    read_bytes: u64,
+    write_bytes: u64,
+}
+
+impl Totals {
+    /// An amount counted in the part that was looked at, as an estimate for all: by lines where only `lines` millionths of
+    /// them were watched, else by accesses.
+    fn scale(&self, lines: u32, amount: u64) -> u64 {
+        if lines < MILLION {
+            return (amount as f64 * (f64::from(MILLION) / f64::from(lines))).round() as u64;
+        }
+        if self.seen == self.accesses || self.seen == 0 {
+            return amount;
+        }
+        (amount as f64 * (self.accesses as f64 / self.seen as f64)).round() as u64
+    }
+}
+
 /// One journal, decoded.
 struct Space {
     first: String,
     image: u32,
     program: String,
     threads: BTreeMap<u32, (String, u32, u64, u64)>,
-    totals: HashMap<u32, [u64; 4]>,
+    totals: HashMap<u32, Totals>,
+    bursts: Option<Bursts>,
+    /// Millionths of the lines that were watched.
+    lines: u32,
     records: Vec<Record>,
     pid: u32,
     complete: bool,
@@ -123,6 +159,8 @@ fn load(file: &Path, bytes: &[u8], meta: &mut Meta) -> Result<Option<Space>, Ass
                 frontend,
                 virtual_clock,
                 line_shift,
+                share,
+                lines,
                 program,
             },
             None,
@@ -142,6 +180,13 @@ fn load(file: &Path, bytes: &[u8], meta: &mut Meta) -> Result<Option<Space>, Ass
                 pid,
                 threads: BTreeMap::new(),
                 totals: HashMap::new(),
+                bursts: Config {
+                    share,
+                    virtual_clock,
+                    ..Config::default()
+                }
+                .bursts(),
+                lines,
                 records: Vec::new(),
                 complete: false,
             });
@@ -163,14 +208,22 @@ fn load(file: &Path, bytes: &[u8], meta: &mut Meta) -> Result<Option<Space>, Ass
                 thread,
                 time,
                 accesses,
+                seen,
                 read_bytes,
                 write_bytes,
             },
             Some(space),
         ) => {
-            space
-                .totals
-                .insert(thread, [time, accesses, read_bytes, write_bytes]);
+            space.totals.insert(
+                thread,
+                Totals {
+                    time,
+                    accesses,
+                    seen,
+                    read_bytes,
+                    write_bytes,
+                },
+            );
         }
         (Record::Note(text), Some(_)) => meta.notes.push(text),
         (Record::End, Some(space)) => space.complete = true,
@@ -247,7 +300,14 @@ impl<'a> Assembly<'a> {
         let (slices, length) = self.slices(end);
         let slice_of = |start: u64| SliceIdx((start / length).min(slices.len() as u64 - 1) as u32);
         let communication = self.communication(slice_of);
-        let (objects, pages, page_slices) = self.memory(slice_of);
+        let Contents {
+            objects,
+            pages,
+            page_slices,
+            shared_lines,
+        } = self.memory(slice_of);
+        let cell_errors = self.cell_errors(&threads);
+        self.describe_sampling();
         self.meta.notes.sort();
         self.meta.notes.dedup();
         Profile {
@@ -258,6 +318,8 @@ impl<'a> Assembly<'a> {
             pages,
             page_slices,
             objects,
+            cell_errors,
+            shared_lines,
         }
     }
 
@@ -265,11 +327,10 @@ impl<'a> Assembly<'a> {
         let mut threads: Vec<Option<Thread>> = vec![None; self.index.len()];
         for space in &self.spaces {
             for (number, (path, tid, start, routine)) in &space.threads {
-                let totals = space
-                    .totals
-                    .get(number)
-                    .copied()
-                    .unwrap_or([*start, 0, 0, 0]);
+                let totals = space.totals.get(number).copied().unwrap_or(Totals {
+                    time: *start,
+                    ..Totals::default()
+                });
                 let label = (*routine != 0)
                     .then(|| self.routine(space, *routine))
                     .flatten();
@@ -288,10 +349,10 @@ impl<'a> Assembly<'a> {
                     dram_bytes: None,
                 });
                 thread.start = thread.start.min(*start);
-                thread.end = thread.end.max(totals[0]);
-                thread.accesses += totals[1];
-                thread.read_bytes += totals[2];
-                thread.write_bytes += totals[3];
+                thread.end = thread.end.max(totals.time);
+                thread.accesses += totals.accesses;
+                thread.read_bytes += totals.scale(space.lines, totals.read_bytes);
+                thread.write_bytes += totals.scale(space.lines, totals.write_bytes);
             }
         }
         threads.into_iter().flatten().collect()
@@ -370,6 +431,7 @@ impl<'a> Assembly<'a> {
                 let Some(dst) = self.thread(space, *thread) else {
                     continue;
                 };
+                let totals = space.totals.get(thread).copied().unwrap_or_default();
                 for &(src, events, bytes) in cells {
                     if let Some(src) = self.thread(space, src)
                         && src != dst
@@ -378,8 +440,8 @@ impl<'a> Assembly<'a> {
                         let mirrored = (!layer.is_directed()).then_some((dst, src));
                         for (src, dst) in [(src, dst)].into_iter().chain(mirrored) {
                             let sum = sums.entry((slice_of(*start), layer, src, dst)).or_default();
-                            sum.0 += events;
-                            sum.1 += bytes;
+                            sum.0 += totals.scale(space.lines, events);
+                            sum.1 += totals.scale(space.lines, bytes);
                         }
                     }
                 }
@@ -396,6 +458,137 @@ impl<'a> Assembly<'a> {
                 bytes,
             })
             .collect()
+    }
+
+    /// Relative errors of the cells of whole-run matrices, where only bursts were watched.
+    fn cell_errors(&self, threads: &[Thread]) -> Vec<CellError> {
+        let mut seen: BTreeMap<(Layer, ThreadIdx, ThreadIdx), BTreeMap<u64, u64>> = BTreeMap::new();
+        let mut schedule = None;
+        for space in &self.spaces {
+            let Some(bursts) = space.bursts else { continue };
+            schedule = Some(bursts);
+            for record in &space.records {
+                let Record::Comm {
+                    thread,
+                    layer,
+                    start,
+                    cells,
+                    ..
+                } = record
+                else {
+                    continue;
+                };
+                let layer = Layer::ALL.get(*layer as usize).copied();
+                let (Some(layer), Some(dst)) = (layer, self.thread(space, *thread)) else {
+                    continue;
+                };
+                for &(src, events, _) in cells {
+                    if let Some(src) = self.thread(space, src)
+                        && src != dst
+                    {
+                        let cell = seen.entry((layer, src, dst)).or_default();
+                        *cell.entry(*start).or_default() += events;
+                    }
+                }
+            }
+        }
+        let Some(schedule) = schedule else {
+            return self.errors_by_group();
+        };
+        let share = self.sampled();
+        // Bursts of each reader's lifetime, listed once.
+        let mut lifetimes: HashMap<ThreadIdx, Vec<(u64, u64)>> = HashMap::new();
+        seen.into_iter()
+            .map(|((layer, src, dst), seen)| {
+                let bursts = lifetimes.entry(dst).or_insert_with(|| {
+                    let reader = &threads[dst.index()];
+                    schedule.between(reader.start, reader.end + 1).collect()
+                });
+                CellError {
+                    layer,
+                    src,
+                    dst,
+                    relative_error: errors::relative(bursts, &seen, share),
+                }
+            })
+            .collect()
+    }
+
+    /// The same where a part of the lines was watched.
+    fn errors_by_group(&self) -> Vec<CellError> {
+        let mut sums: BTreeMap<(Layer, ThreadIdx, ThreadIdx), [u64; GROUPS]> = BTreeMap::new();
+        let mut share = 1.0;
+        for space in &self.spaces {
+            for record in &space.records {
+                let Record::Groups {
+                    thread,
+                    layer,
+                    src,
+                    counts,
+                } = record
+                else {
+                    continue;
+                };
+                share = f64::from(space.lines) / f64::from(MILLION);
+                let layer = Layer::ALL.get(*layer as usize).copied();
+                if let (Some(layer), Some(src), Some(dst)) =
+                    (layer, self.thread(space, *src), self.thread(space, *thread))
+                    && src != dst
+                {
+                    let sum = sums.entry((layer, src, dst)).or_default();
+                    for (sum, count) in sum.iter_mut().zip(counts) {
+                        *sum += count;
+                    }
+                }
+            }
+        }
+        sums.into_iter()
+            .map(|((layer, src, dst), counts)| CellError {
+                layer,
+                src,
+                dst,
+                relative_error: errors::of_groups(&counts, share),
+            })
+            .collect()
+    }
+
+    /// Share of the accesses that were looked at.
+    fn sampled(&self) -> f64 {
+        let totals = || self.spaces.iter().flat_map(|space| space.totals.values());
+        let accesses: u64 = totals().map(|totals| totals.accesses).sum();
+        let seen: u64 = totals().map(|totals| totals.seen).sum();
+        if seen == 0 || seen >= accesses {
+            return 1.0;
+        }
+        seen as f64 / accesses as f64
+    }
+
+    fn describe_sampling(&mut self) {
+        let lines = self.spaces.iter().map(|space| space.lines).min();
+        let bursts = self.spaces.iter().any(|space| space.bursts.is_some());
+        let lines = lines.filter(|&lines| lines < MILLION);
+        if bursts || lines.is_some() {
+            self.meta.sampled = self.sampled();
+        }
+        if let Some(lines) = lines {
+            self.meta.notes.push(format!(
+                "sampled by lines: {:.2} % of the cache lines were watched, with {:.2} % of the accesses; communication, bytes and \
+                 page counts are estimates scaled by that share of lines (numbers of accesses are exact), errors of matrix cells are in \
+                 cell_errors; pages with no line watched are missing, and first touch is that of a watched line",
+                f64::from(lines) / f64::from(MILLION) * 100.0,
+                self.meta.sampled * 100.0
+            ));
+        }
+        if !bursts {
+            return;
+        }
+        self.meta.notes.push(format!(
+            "sampled in bursts: {:.2} % of the accesses were looked at; counts are estimates scaled to all accesses of their thread \
+             (numbers of accesses are exact), errors of matrix cells are in cell_errors; pages that no burst met are missing, \
+             first touch is the first seen, and communication whose write and read lie further apart than a burst is underestimated, by up \
+             to half where it repeats",
+            self.meta.sampled * 100.0
+        ));
     }
 
     /// `shared_line`: one event for each line and pair of threads that both accessed it in a slice.
@@ -432,14 +625,12 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    fn memory(
-        &self,
-        slice_of: impl Fn(u64) -> SliceIdx,
-    ) -> (Vec<Object>, PageUsage, Vec<PageSliceRow>) {
+    fn memory(&self, slice_of: impl Fn(u64) -> SliceIdx) -> Contents {
         let factor = self.options.page_size >> 12;
         let mut objects = Vec::new();
         let mut usage = PageUsage::new(self.options.page_size);
         let mut page_slices = Vec::new();
+        let mut shared_lines = Vec::new();
         for (at, space) in self.spaces.iter().enumerate() {
             let offset = ((at as u64) << SPACE_SHIFT) / factor;
             let path_of = |number: u32| space.threads.get(&number).map_or("0", |t| t.0.as_str());
@@ -453,6 +644,7 @@ impl<'a> Assembly<'a> {
                 thread: self.index.get(&found.creator).copied(),
                 base: found.base,
             }));
+            shared_lines.extend(self.lines_of(space, at as u64, &memory, first_object));
             for (page, counted) in self.pages(space, factor, &slice_of) {
                 let start = page * self.options.page_size;
                 let object = memory.object_at(start, start + self.options.page_size);
@@ -487,7 +679,47 @@ impl<'a> Assembly<'a> {
             }
         }
         page_slices.sort_by_key(|row| (row.slice, row.page, row.thread));
-        (objects, usage, page_slices)
+        shared_lines.sort_by_key(|line| {
+            let most = std::cmp::Reverse((line.false_events, line.events));
+            (most, line.line)
+        });
+        Contents {
+            objects,
+            pages: usage,
+            page_slices,
+            shared_lines,
+        }
+    }
+
+    /// The lines that the threads of the `at`-th process image communicated through, with the objects they lie in.
+    fn lines_of(
+        &self,
+        space: &Space,
+        at: u64,
+        memory: &Memory,
+        first_object: usize,
+    ) -> Vec<SharedLine> {
+        let size = self.meta.line_size;
+        let offset = ((at << SPACE_SHIFT) << 12) / size;
+        let lines = space.records.iter().filter_map(|record| match record {
+            Record::SharedLines(lines) => Some(lines),
+            _ => None,
+        });
+        lines
+            .flatten()
+            .map(|&(line, events, false_events)| {
+                let start = line.wrapping_mul(size);
+                let object = memory.object_at(start, start.saturating_add(size));
+                let base = object.map_or(start, |object| memory.objects[object].base);
+                SharedLine {
+                    line: offset.wrapping_add(line),
+                    object: object.map(|object| ObjectIdx::from_index(first_object + object)),
+                    object_offset: start.saturating_sub(base),
+                    events: events.max(false_events),
+                    false_events,
+                }
+            })
+            .collect()
     }
 
     fn pages(
@@ -500,16 +732,21 @@ impl<'a> Assembly<'a> {
         for record in &space.records {
             match record {
                 Record::Pages {
-                    thread,
+                    thread: number,
                     start,
                     cells,
                     ..
                 } => {
-                    let Some(thread) = self.thread(space, *thread) else {
+                    let Some(thread) = self.thread(space, *number) else {
                         continue;
                     };
                     let slice = slice_of(*start);
+                    let totals = space.totals.get(number).copied().unwrap_or_default();
                     for &(page, reads, writes) in cells {
+                        let (reads, writes) = (
+                            totals.scale(space.lines, reads),
+                            totals.scale(space.lines, writes),
+                        );
                         let counted = pages.entry(page / factor).or_default();
                         let sum = counted.threads.entry(thread).or_default();
                         sum.0 += reads;
@@ -533,6 +770,14 @@ impl<'a> Assembly<'a> {
         }
         pages
     }
+}
+
+/// What a profile says of memory.
+struct Contents {
+    objects: Vec<Object>,
+    pages: PageUsage,
+    page_slices: Vec<PageSliceRow>,
+    shared_lines: Vec<SharedLine>,
 }
 
 /// Events and bytes of each slice, layer and pair.

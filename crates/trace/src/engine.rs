@@ -11,12 +11,15 @@ use std::time::Duration;
 
 use numaloc_model::Layer;
 
+use crate::bursts::{self, Bursts};
 use crate::journal::{Journal, Record, VERSION};
 use crate::line;
 use crate::pages::PageCounters;
 use crate::readers::Readers;
 use crate::shadow::Shadow;
+use crate::sharing::{self, Lines};
 use crate::thread::ThreadTracer;
+use crate::watch::Watched;
 
 /// What a recording is told.
 #[derive(Clone, Debug)]
@@ -37,6 +40,12 @@ pub struct Config {
     pub page_bytes: u64,
     /// The communication layers to count.
     pub layers: Vec<Layer>,
+    /// Millionths of the time that is watched ([`Bursts`]); a million for all of it.
+    pub share: u32,
+    /// Only this many millionths of the lines are watched ([`Watched`]); a million for all of them.
+    pub lines: u32,
+    /// `write_read` counts only a read that is the next access to the line after the write (DeLoc read to the letter).
+    pub consecutive: bool,
     /// Path of the process's first thread.
     pub path: String,
     /// Which image of the process this is.
@@ -60,12 +69,58 @@ impl Default for Config {
             slices: 1000,
             page_bytes: 32 << 20,
             layers: vec![Layer::WriteRead],
+            share: bursts::MILLION as u32,
+            lines: bursts::MILLION as u32,
+            consecutive: false,
             path: "0".to_owned(),
             image: 0,
             created: (0, 0),
             clock: 0,
             origin_ns: 0,
         }
+    }
+}
+
+impl Config {
+    /// The options that frontends hand on without looking at them, `name=value` joined by `+`.
+    #[must_use]
+    pub fn passed_on(&self) -> String {
+        format!(
+            "share={}+lines={}+consecutive={}",
+            self.share,
+            self.lines,
+            u8::from(self.consecutive)
+        )
+    }
+
+    /// Takes what [`Config::passed_on`] gave.
+    ///
+    /// # Errors
+    /// A sentence with the pair that is not known or no number.
+    pub fn take_passed_on(&mut self, text: &str) -> Result<(), String> {
+        for pair in text.split('+').filter(|pair| !pair.is_empty()) {
+            let bad = || format!("unknown engine option {pair}");
+            let (name, value) = pair.split_once('=').ok_or_else(bad)?;
+            let value: u64 = value.parse().map_err(|_| bad())?;
+            match name {
+                "share" => self.share = value.clamp(1, bursts::MILLION) as u32,
+                "lines" => self.lines = value.clamp(1, bursts::MILLION) as u32,
+                "consecutive" => self.consecutive = value != 0,
+                _ => return Err(bad()),
+            }
+        }
+        Ok(())
+    }
+
+    /// When to watch; `None` for always.
+    #[must_use]
+    pub fn bursts(&self) -> Option<Bursts> {
+        let first = if self.virtual_clock {
+            bursts::FIRST_ACCESSES
+        } else {
+            bursts::FIRST_NS
+        };
+        Bursts::new(self.share, first)
     }
 }
 
@@ -104,6 +159,15 @@ pub struct Engine {
     pub(crate) clocks: Shadow,
     /// The last two accessors of a line, where that layer is wanted.
     pub(crate) last_two: Option<Shadow>,
+    /// When to watch, where that is not always.
+    pub(crate) bursts: Option<Bursts>,
+    /// Which lines to watch, where that is not all.
+    pub(crate) watched: Option<Watched>,
+    /// The bytes written in the present turn of a line that threads have communicated through.
+    pub(crate) written: Shadow,
+    /// Whether lines are still marked for that.
+    pub(crate) tracks: AtomicBool,
+    shared_lines: Mutex<Lines>,
     pub(crate) journal: Journal,
     /// Slices are `config.slice << level` long.
     pub(crate) level: AtomicU32,
@@ -132,12 +196,13 @@ impl Engine {
             Shadow::reserve(config.line_shift)?,
             Shadow::reserve(crate::pages::PAGE_SHIFT)?,
             Shadow::reserve(CLOCK_SHIFT)?,
+            Shadow::reserve(config.line_shift)?,
         ];
         Self::with_tables(config, program, tables)
     }
 
-    fn with_tables(config: Config, program: &str, tables: [Shadow; 3]) -> std::io::Result<Self> {
-        let [lines, touched, clocks] = tables;
+    fn with_tables(config: Config, program: &str, tables: [Shadow; 4]) -> std::io::Result<Self> {
+        let [lines, touched, clocks, written] = tables;
         let last_two = match config.layers.contains(&Layer::LastTwo) {
             true => Some(Shadow::reserve(config.line_shift)?),
             false => None,
@@ -151,6 +216,12 @@ impl Engine {
             touched,
             clocks,
             last_two,
+            bursts: config.bursts(),
+            watched: (u64::from(config.lines) < bursts::MILLION)
+                .then(|| Watched::new(config.lines, config.line_shift)),
+            written,
+            tracks: AtomicBool::new(true),
+            shared_lines: Mutex::default(),
             journal,
             level: AtomicU32::new(0),
             page_level: AtomicU32::new(0),
@@ -172,6 +243,8 @@ impl Engine {
             frontend: engine.config.frontend.clone(),
             virtual_clock: engine.config.virtual_clock,
             line_shift: engine.config.line_shift,
+            share: engine.config.share,
+            lines: engine.config.lines,
             program: program.to_owned(),
         });
         Ok(engine)
@@ -191,10 +264,11 @@ impl Engine {
             clock,
             ..self.config.clone()
         };
-        for table in [&self.lines, &self.touched, &self.clocks] {
+        let tables = [self.lines, self.touched, self.clocks, self.written];
+        for table in &tables {
             table.clear();
         }
-        Self::with_tables(config, program, [self.lines, self.touched, self.clocks])
+        Self::with_tables(config, program, tables)
     }
 
     /// The tracer of the process's first thread.
@@ -296,7 +370,18 @@ impl Engine {
     /// All threads have ended: says so in the journal.
     pub fn finish(&self) {
         self.write_status(self.accesses.load(Relaxed));
+        let lines = self.shared_lines().first(sharing::LISTED);
+        if !lines.is_empty() {
+            self.write(&Record::SharedLines(lines));
+        }
         self.write(&Record::End);
+    }
+
+    /// The lines that threads have communicated through.
+    pub(crate) fn shared_lines(&self) -> std::sync::MutexGuard<'_, Lines> {
+        self.shared_lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes nothing more.
@@ -312,6 +397,7 @@ impl Engine {
     /// Memory was unmapped or replaced: nobody has written or touched it since.
     pub fn forget(&self, address: u64, length: u64) {
         self.lines.forget(address, length);
+        self.written.forget(address, length);
         self.touched.forget(address, length);
         self.readers.forget(address, length);
         self.clocks.forget(address, length);

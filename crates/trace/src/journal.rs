@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// First bytes of a frame.
 const MAGIC: [u8; 4] = *b"NLJ1";
 /// Version of the records; raised when their meaning changes.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 /// Longest payload a reader accepts.
 const MAX_PAYLOAD: usize = 1 << 28;
 
@@ -47,6 +47,10 @@ pub enum Record {
         virtual_clock: bool,
         /// log2 of the line size.
         line_shift: u32,
+        /// Millionths of the time that are watched.
+        share: u32,
+        /// Millionths of the lines that are watched.
+        lines: u32,
         /// The program's file.
         program: String,
     },
@@ -71,9 +75,11 @@ pub enum Record {
         time: u64,
         /// Loads and stores.
         accesses: u64,
-        /// Bytes loaded.
+        /// Those of them that were looked at: all, or those in bursts.
+        seen: u64,
+        /// Bytes loaded by accesses that were looked at.
         read_bytes: u64,
-        /// Bytes stored.
+        /// Bytes stored by accesses that were looked at.
         write_bytes: u64,
     },
     /// Communication towards a thread in a slice.
@@ -173,6 +179,19 @@ pub enum Record {
         /// Line numbers, ascending.
         lines: Vec<u64>,
     },
+    /// The lines a process communicated through: line number, events, false events.
+    SharedLines(Vec<(u64, u64, u64)>),
+    /// Events of a cell in each part of the lines watched ([`crate::watch`]); several such records add up.
+    Groups {
+        /// The reader.
+        thread: u32,
+        /// As in `Comm`.
+        layer: u8,
+        /// The writer.
+        src: u32,
+        /// By part.
+        counts: Vec<u64>,
+    },
     /// Something a reader of the profile should know.
     Note(String),
     /// The process ended and everything was written.
@@ -216,13 +235,20 @@ impl Record {
                 frontend,
                 virtual_clock,
                 line_shift,
+                share,
+                lines,
                 program,
             } => {
                 to.numbers(&[1, *version, (*pid).into()]);
                 to.text(path);
                 to.number((*image).into());
                 to.text(frontend);
-                to.numbers(&[(*virtual_clock).into(), (*line_shift).into()]);
+                to.numbers(&[
+                    (*virtual_clock).into(),
+                    (*line_shift).into(),
+                    (*share).into(),
+                    (*lines).into(),
+                ]);
                 to.text(program);
             }
             Self::ThreadStart {
@@ -240,6 +266,7 @@ impl Record {
                 thread,
                 time,
                 accesses,
+                seen,
                 read_bytes,
                 write_bytes,
             } => to.numbers(&[
@@ -247,6 +274,7 @@ impl Record {
                 (*thread).into(),
                 *time,
                 *accesses,
+                *seen,
                 *read_bytes,
                 *write_bytes,
             ]),
@@ -324,6 +352,22 @@ impl Record {
                 to.text(text);
             }
             Self::End => to.number(13),
+            Self::SharedLines(cells) => {
+                to.numbers(&[15, cells.len() as u64]);
+                for &(line, events, false_events) in cells {
+                    to.numbers(&[line, events, false_events]);
+                }
+            }
+            Self::Groups {
+                thread,
+                layer,
+                src,
+                counts,
+            } => {
+                to.numbers(&[16, (*thread).into(), (*layer).into(), (*src).into()]);
+                to.number(counts.len() as u64);
+                to.numbers(counts);
+            }
             Self::Lines {
                 thread,
                 start,
@@ -363,6 +407,11 @@ impl Decoder<'_> {
         self.number()?.try_into().ok()
     }
 
+    /// Millionths, more than none.
+    fn share(&mut self) -> Option<u32> {
+        self.small().filter(|share| (1..=1_000_000).contains(share))
+    }
+
     fn text(&mut self) -> Option<String> {
         let length = usize::try_from(self.number()?).ok()?;
         let (text, rest) = self.0.split_at_checked(length)?;
@@ -389,6 +438,8 @@ impl Decoder<'_> {
                 frontend: self.text()?,
                 virtual_clock: self.number()? != 0,
                 line_shift: self.small().filter(|&shift| shift < 20)?,
+                share: self.share()?,
+                lines: self.share()?,
                 program: self.text()?,
             },
             2 => Record::ThreadStart {
@@ -402,6 +453,7 @@ impl Decoder<'_> {
                 thread: self.small()?,
                 time: self.number()?,
                 accesses: self.number()?,
+                seen: self.number()?,
                 read_bytes: self.number()?,
                 write_bytes: self.number()?,
             },
@@ -471,6 +523,15 @@ impl Decoder<'_> {
                         Some(last)
                     })?
                 },
+            },
+            15 => Record::SharedLines(
+                self.list(|from| Some((from.number()?, from.number()?, from.number()?)))?,
+            ),
+            16 => Record::Groups {
+                thread: self.small()?,
+                layer: u8::try_from(self.number()?).ok()?,
+                src: self.small()?,
+                counts: self.list(Decoder::number)?,
             },
             _ => return None,
         })
@@ -616,6 +677,8 @@ mod tests {
                 frontend: "qemu".into(),
                 virtual_clock: true,
                 line_shift: 6,
+                share: 50_000,
+                lines: 1_000_000,
                 program: "/bin/true".into(),
             },
             Record::Comm {
@@ -630,6 +693,13 @@ mod tests {
                 start: 0,
                 length: 1,
                 cells: vec![(5, 1, 2), (9, 0, u64::MAX)],
+            },
+            Record::SharedLines(vec![(1 << 40, 9, 3), (0, 1, 0)]),
+            Record::Groups {
+                thread: 2,
+                layer: 6,
+                src: 1,
+                counts: vec![0, 7, u64::MAX],
             },
             Record::End,
         ]

@@ -6,7 +6,9 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod assemble;
+pub mod bursts;
 pub mod engine;
+mod errors;
 mod extra;
 pub mod journal;
 pub mod line;
@@ -15,7 +17,9 @@ pub mod pages;
 pub mod paths;
 pub mod readers;
 pub mod shadow;
+pub mod sharing;
 pub mod thread;
+pub mod watch;
 
 pub use assemble::{AssembleError, assemble};
 pub use engine::{Config, Engine, Newborn};

@@ -5,14 +5,15 @@
 //! | 0..16 | the last writer (thread number + 1), 0 when nobody has written |
 //! | 16 | *sync*: an atomic instruction or a futex used the line; its clock is kept, every access takes the slow path |
 //! | 17 | *extended*: reader bits beyond the word are in use (see [`crate::readers`]) |
-//! | 18..64 | readers since that write, one bit for each of the first [`READERS`] reader numbers |
+//! | 18 | *tracked*: threads have communicated through the line, the bytes written are kept ([`crate::sharing`]) |
+//! | 19..64 | readers since that write, one bit for each of the first [`READERS`] reader numbers |
 //!
 //! An event of the `write_read` layer is the first read by a thread since the last write by another thread
 //! (DeLoc II-B2: "a write then a read by different threads", each reader of a written value counted once). The reader
 //! bits make "once" exact, and make the common case one load and one test.
 
 /// Reader numbers that fit the word.
-pub const READERS: u32 = 46;
+pub const READERS: u32 = 45;
 /// Highest writer id.
 pub const MAX_WRITER: u32 = 0xffff;
 
@@ -21,6 +22,11 @@ const WRITER: u64 = 0xffff;
 pub const SYNC: u64 = 1 << 16;
 /// Readers beyond the word exist.
 pub const EXTENDED: u64 = 1 << 17;
+/// The bytes written are kept.
+pub const TRACKED: u64 = 1 << 18;
+
+/// The bits of all reader numbers that fit the word.
+pub const ALL_READERS: u64 = !0 << 19;
 
 /// The writer id in a word, 0 for none.
 #[inline(always)]
@@ -33,7 +39,7 @@ pub fn writer(word: u64) -> u32 {
 #[must_use]
 pub fn reader_bit(number: u32) -> u64 {
     if number < READERS {
-        1 << (18 + number)
+        1 << (19 + number)
     } else {
         0
     }

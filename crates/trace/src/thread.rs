@@ -13,16 +13,20 @@
 //! So a thread that leaves a barrier, takes a lock or joins another is never earlier than what it waited for, whichever
 //! thread the host ran first. Creation hands the creator's clock to the new thread.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering::Relaxed;
 
 use numaloc_model::Layer;
 
+use crate::bursts::Watch;
 use crate::engine::{Engine, Newborn};
 use crate::extra::{Extra, layer_index};
 use crate::journal::{Journal, Record};
 use crate::line;
 use crate::pages::{self, PAGE_SHIFT, PageCounters};
 use crate::shadow::{Fixed, Shadow};
+use crate::sharing::{self, Sharing};
+use crate::watch::{GROUPS, Watched};
 
 /// log2 of the usual line size: lines of another size take the longer way.
 const QUICK_SHIFT: u32 = 6;
@@ -30,6 +34,18 @@ const QUICK_SHIFT: u32 = 6;
 const LONGEST_TURN: u64 = 1 << 31;
 /// Accesses between two looks at the wall clock.
 const WALL_TURN: u64 = 4096;
+
+/// Writer ids that have a place in a table; the others (programs that create threads by the thousand) are looked up.
+const NEAR: usize = 1024;
+
+/// What a thread has read of another's writing, since it last wrote that down.
+#[derive(Clone, Copy, Default)]
+struct Heard {
+    events: u64,
+    bytes: u64,
+    false_events: u64,
+    false_bytes: u64,
+}
 
 /// One traced thread. Used by that thread alone.
 #[repr(C)]
@@ -44,6 +60,15 @@ pub struct ThreadTracer {
     floor: u64,
     /// The lines, if they have the usual size.
     quick: Fixed<QUICK_SHIFT>,
+    /// Not everything is looked at: see `asleep` and `watched`.
+    partial: bool,
+    /// Between two bursts: accesses are counted, nothing else.
+    asleep: bool,
+    /// The lines that are looked at.
+    watched: Watched,
+    /// Fast reads: `word & read_mask == read_is`.
+    read_mask: u64,
+    read_is: u64,
     lines: Shadow,
     read_bytes: u64,
     write_bytes: u64,
@@ -58,15 +83,25 @@ pub struct ThreadTracer {
     turn: u64,
     /// Accesses before this turn.
     accesses: u64,
+    /// Those of them in bursts.
+    seen: u64,
+    /// Accesses to lines that are not watched.
+    unwatched: u64,
+    /// First instant of the burst that is watched, where not all is.
+    burst: u64,
     /// Time, in the profile's clock, at the start of the turn; wall clock only.
     wall: u64,
     slice_start: u64,
     slice_length: u64,
     span_start: u64,
     span_length: u64,
-    /// Events and bytes by writer id, and which of them are not zero.
-    heard: Vec<(u64, u64)>,
+    /// What was heard from writers below [`NEAR`], by writer id, from the others, and from whom.
+    heard: Vec<Heard>,
+    heard_far: HashMap<u32, Heard>,
     heard_from: Vec<u32>,
+    /// Events by layer and writer id in each part of the lines watched.
+    groups: BTreeMap<(u8, u32), [u64; GROUPS]>,
+    sharing: Option<Box<Sharing>>,
     first_touched: Vec<(u64, u64)>,
     extra: Option<Box<Extra>>,
     out: Vec<u8>,
@@ -98,13 +133,22 @@ impl ThreadTracer {
         let odd = engine.config.line_shift != QUICK_SHIFT;
         let mut tracer = Self {
             left: 0,
-            owned: line::owned(writer, bit),
+            // Read to the letter, the writer's own read comes between its write and another's read.
+            owned: line::owned(writer, if engine.config.consecutive { 0 } else { bit }),
             bit,
             floor: if extra.is_some() || odd { u64::MAX } else { 1 },
             // With lines of another size this looks at some word and `floor` forbids to act on it.
             quick: if odd { engine.clocks } else { engine.lines }
                 .fixed()
                 .expect("both have enough words"),
+            partial: engine.bursts.is_some() || engine.watched.is_some(),
+            asleep: false,
+            watched: engine
+                .watched
+                .unwrap_or(Watched::new(1_000_000, engine.config.line_shift)),
+            read_mask: bit | line::TRACKED,
+            // Without a bit of its own a thread has no fast reads: no word looks like this.
+            read_is: if bit == 0 { u64::MAX } else { bit },
             lines: engine.lines,
             read_bytes: 0,
             write_bytes: 0,
@@ -115,13 +159,19 @@ impl ThreadTracer {
             turn_end: clock,
             turn: 0,
             accesses: 0,
+            seen: 0,
+            unwatched: 0,
+            burst: 0,
             wall: engine.wall(),
             slice_start: 0,
             slice_length: 1,
             span_start: 0,
             span_length: 1,
             heard: Vec::new(),
+            heard_far: HashMap::new(),
             heard_from: Vec::new(),
+            groups: BTreeMap::new(),
+            sharing: None,
             first_touched: Vec::new(),
             extra,
             out,
@@ -163,12 +213,16 @@ impl ThreadTracer {
     /// but are no communication of the program.
     #[inline(always)]
     pub fn access<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+        if self.partial && self.ignores(address) {
+            self.doze_through::<WRITE, RUNTIME>(address);
+            return;
+        }
         // Everything ordinary is decided before anything is changed, so that the rest is one tail call.
         let word = self.quick.word(address).load(Relaxed);
         let ours = if WRITE {
             word == self.owned
         } else {
-            word & self.bit != 0 || word == 0
+            word & self.read_mask == self.read_is || word == 0
         };
         let amount = if WRITE { pages::WRITE } else { pages::READ };
         if ours && self.left > self.floor && self.count_quickly(address, size, amount) {
@@ -186,6 +240,11 @@ impl ThreadTracer {
     /// One instruction that loads, changes and stores `size` bytes at `address`, not atomically.
     #[inline(always)]
     pub fn update<const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+        if self.partial && self.ignores(address) {
+            self.doze_through::<false, RUNTIME>(address);
+            self.doze_through::<true, RUNTIME>(address);
+            return;
+        }
         let word = self.quick.word(address).load(Relaxed);
         if word == self.owned
             && self.left.wrapping_sub(1) > self.floor
@@ -211,6 +270,57 @@ impl ThreadTracer {
             counter.store(count.wrapping_add(amount), Relaxed);
         }
         quick
+    }
+
+    /// Whether accesses to `address` are counted only.
+    #[inline(always)]
+    fn ignores(&self, address: u64) -> bool {
+        self.asleep || !self.watched.has(address)
+    }
+
+    /// Counts `accesses` ordinary ones at `address` if nothing else is to be done with them; says whether.
+    #[inline(always)]
+    pub fn doze(&mut self, address: u64, accesses: u64) -> bool {
+        let dozing = self.partial && self.left > accesses && self.ignores(address);
+        if dozing {
+            self.left -= accesses;
+            self.unwatched += u64::from(!self.asleep) * accesses;
+        }
+        dozing
+    }
+
+    /// An access that is not looked at. The code of a threading run-time library is where threads wait for each other, so its
+    /// accesses carry clocks even then.
+    #[inline(always)]
+    fn doze_through<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64) {
+        self.unwatched += u64::from(!self.asleep);
+        self.left -= 1;
+        if self.left == 0 {
+            self.end_turn();
+        }
+        if RUNTIME && self.lines.word(address).load(Relaxed) & line::SYNC != 0 {
+            self.pass_clock::<WRITE>(address);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pass_clock<const WRITE: bool>(&mut self, address: u64) {
+        if WRITE {
+            self.release(address);
+        } else {
+            self.acquire(address);
+        }
+    }
+
+    /// An atomic load or store: marks the word as used for synchronisation, and is an access like any other.
+    pub fn synchronise<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+        self.mark_sync(address);
+        if self.partial && self.ignores(address) {
+            self.doze_through::<WRITE, true>(address);
+        } else {
+            self.access::<WRITE, RUNTIME>(address, size);
+        }
     }
 
     /// An access that ends a turn, touches a page for the first time in a while, crosses lines, or finds a line in other hands.
@@ -239,10 +349,15 @@ impl ThreadTracer {
         if !RUNTIME && let Some(extra) = &mut self.extra {
             extra.access(self.engine, line::writer(self.owned), address, size);
         }
-        self.line::<WRITE, RUNTIME>(address, size);
-        let last = address + u64::from(size) - 1;
-        if (last ^ address) >> self.lines.shift() != 0 {
-            self.line::<WRITE, RUNTIME>(last, size);
+        // Line by line, of which there is one almost always.
+        let (mut at, end) = (address, address + u64::from(size));
+        while at < end {
+            let next = ((at >> self.lines.shift()) + 1) << self.lines.shift();
+            let part = next.min(end) - at;
+            if !self.partial || self.watched.has(at) {
+                self.line::<WRITE, RUNTIME>(at, part as u32);
+            }
+            at = next;
         }
     }
 
@@ -250,17 +365,23 @@ impl ThreadTracer {
     fn line<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         let word = self.lines.word(address).load(Relaxed);
         if WRITE {
-            if word != self.owned {
-                self.write_line::<RUNTIME>(address, word);
+            if word == self.owned | line::TRACKED {
+                if !RUNTIME {
+                    self.track(address, size, false);
+                }
+            } else if word != self.owned {
+                self.write_line::<RUNTIME>(address, word, size);
             }
         } else if word & self.bit == 0 && word != 0 {
             self.read_line::<RUNTIME>(address, word, size);
+        } else if word & line::TRACKED != 0 {
+            self.reread(address, size);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn write_line<const RUNTIME: bool>(&mut self, address: u64, word: u64) {
+    fn write_line<const RUNTIME: bool>(&mut self, address: u64, word: u64, size: u32) {
         if self.first_store == 0 {
             self.first_store = address;
         }
@@ -272,7 +393,13 @@ impl ThreadTracer {
         }
         if word & (line::SYNC | line::EXTENDED) == 0 {
             // A flag that another thread sets at this very moment may be lost; the next use of the line sets it again.
-            self.lines.word(address).store(self.owned, Relaxed);
+            let tracked = word & line::TRACKED;
+            self.lines
+                .word(address)
+                .store(self.owned | tracked, Relaxed);
+            if tracked != 0 {
+                self.track(address, size, true);
+            }
             return;
         }
         if word & line::EXTENDED != 0 {
@@ -280,12 +407,43 @@ impl ThreadTracer {
         }
         // Lines used for synchronisation hold no reader bits, so that every read comes here.
         let new = if word & line::SYNC != 0 {
-            u64::from(line::writer(self.owned)) | line::SYNC
+            u64::from(line::writer(self.owned)) | line::SYNC | word & line::TRACKED
         } else {
-            self.owned
+            self.owned | word & line::TRACKED
         };
         if word != new {
             self.lines.word(address).store(new, Relaxed);
+        }
+        if new & line::TRACKED != 0 {
+            self.track(address, size, word != new);
+        }
+    }
+
+    /// Keeps the bytes written; the first write of a turn forgets those of the turn before.
+    fn track(&mut self, address: u64, size: u32, first: bool) {
+        let entry = self.engine.written.word(address);
+        let bytes = sharing::bytes(address, size, self.lines.shift());
+        let before = if first { 0 } else { entry.load(Relaxed) };
+        if first || before | bytes != before {
+            entry.store(before | bytes, Relaxed);
+        }
+    }
+
+    /// Whether a read uses bytes that were written in the line's present turn.
+    fn overlaps(&self, address: u64, size: u32) -> bool {
+        let bytes = sharing::bytes(address, size, self.lines.shift());
+        self.engine.written.word(address).load(Relaxed) & bytes != 0
+    }
+
+    /// Another read of a line since it was written: the event that the first one made may turn out to be true sharing.
+    #[inline(always)]
+    fn reread(&mut self, address: u64, size: u32) {
+        let line = address >> self.lines.shift();
+        if self.sharing.as_ref().is_some_and(|s| s.waits(line))
+            && self.overlaps(address, size)
+            && let Some(sharing) = &mut self.sharing
+        {
+            sharing.acquit(line);
         }
     }
 
@@ -296,42 +454,99 @@ impl ThreadTracer {
             self.acquire(address);
         }
         let me = line::writer(self.owned);
-        if RUNTIME || line::writer(word) == 0 || line::writer(word) == me {
+        let consecutive = self.engine.config.consecutive;
+        if RUNTIME || line::writer(word) == 0 || line::writer(word) == me && !consecutive {
             return;
         }
         let entry = self.lines.word(address);
         loop {
             let writer = line::writer(word);
-            if writer == 0 || writer == me || word & self.bit != 0 {
+            if writer == 0 || word & self.bit != 0 || writer == me && !consecutive {
                 return;
             }
+            let track = if self.engine.tracks.load(Relaxed) {
+                line::TRACKED
+            } else {
+                0
+            };
             let in_word = self.bit != 0 && word & line::SYNC == 0;
-            let new = word | if in_word { self.bit } else { line::EXTENDED };
+            let new = word | track | if in_word { self.bit } else { line::EXTENDED };
             if new != word
                 && let Err(now) = entry.compare_exchange_weak(word, new, Relaxed, Relaxed)
             {
                 word = now;
                 continue;
             }
-            if in_word || self.engine.readers.mark(address, self.number) {
-                self.hear(writer, size);
+            let first = if consecutive {
+                word & (line::ALL_READERS | line::EXTENDED) == 0 && writer != me
+            } else {
+                in_word || self.engine.readers.mark(address, self.number)
+            };
+            if first {
+                self.hear(writer, address, size);
+                if track != 0 {
+                    let tracked = word & line::TRACKED != 0;
+                    let overlaps = tracked.then(|| self.overlaps(address, size));
+                    self.classify(writer, address, size, overlaps);
+                }
+            } else if word & line::TRACKED != 0 {
+                self.reread(address, size);
             }
             return;
         }
     }
 
     /// Counts one event: this thread read what `writer` had written.
-    fn hear(&mut self, writer: u32, size: u32) {
-        let index = writer as usize;
-        if index >= self.heard.len() {
-            self.heard.resize(index + 1, (0, 0));
+    fn hear(&mut self, writer: u32, address: u64, size: u32) {
+        let cell = self.heard(writer);
+        cell.events += 1;
+        cell.bytes += u64::from(size);
+        self.group(Layer::WriteRead, writer, address);
+    }
+
+    /// Tells true from false sharing, as far as this event lets know.
+    fn classify(&mut self, writer: u32, address: u64, size: u32, overlaps: Option<bool>) {
+        let line = address >> self.lines.shift();
+        let sharing = self.sharing.get_or_insert_with(|| Box::new(Sharing::new()));
+        let found = sharing.event(line, writer, size, overlaps);
+        if sharing.crowded() {
+            sharing.hand_over(&mut self.engine.shared_lines(), false);
         }
-        let cell = &mut self.heard[index];
-        if cell.0 == 0 {
+        if let Some(found) = found {
+            self.hear_false(found);
+        }
+    }
+
+    fn hear_false(&mut self, found: sharing::False) {
+        let sharing::False { line, writer, size } = found;
+        let cell = self.heard(writer);
+        cell.false_events += 1;
+        cell.false_bytes += u64::from(size);
+        self.group(Layer::FalseSharing, writer, line << self.lines.shift());
+    }
+
+    fn heard(&mut self, writer: u32) -> &mut Heard {
+        let index = writer as usize;
+        let cell = if index < NEAR {
+            if index >= self.heard.len() {
+                self.heard.resize(index + 1, Heard::default());
+            }
+            &mut self.heard[index]
+        } else {
+            self.heard_far.entry(writer).or_default()
+        };
+        if cell.events + cell.false_events == 0 {
             self.heard_from.push(writer);
         }
-        cell.0 += 1;
-        cell.1 += u64::from(size);
+        cell
+    }
+
+    /// Which part of the lines watched an event belongs to.
+    fn group(&mut self, layer: Layer, writer: u32, address: u64) {
+        if self.engine.watched.is_some() {
+            let sums = self.groups.entry((layer_index(layer), writer)).or_default();
+            sums[self.watched.group(address)] += 1;
+        }
     }
 
     #[cold]
@@ -354,7 +569,7 @@ impl ThreadTracer {
         let mut word = entry.load(Relaxed);
         while word & line::SYNC == 0 {
             // Reader bits go: those who have read the present value will be counted at most once more.
-            let new = u64::from(line::writer(word)) | line::SYNC;
+            let new = u64::from(line::writer(word)) | word & line::TRACKED | line::SYNC;
             match entry.compare_exchange_weak(word, new, Relaxed, Relaxed) {
                 Ok(_) => return,
                 Err(now) => word = now,
@@ -397,8 +612,14 @@ impl ThreadTracer {
         self.turn - self.left
     }
 
+    /// Accesses in bursts so far; all where there are none.
+    fn seen(&self) -> u64 {
+        self.seen + if self.asleep { 0 } else { self.spent() }
+    }
+
     /// Moves the virtual clock forward without work.
     fn advance(&mut self, clock: u64) {
+        self.seen = self.seen();
         self.accesses += self.spent();
         self.turn = self.left;
         self.turn_end = clock + self.left;
@@ -413,6 +634,7 @@ impl ThreadTracer {
     #[cold]
     #[inline(never)]
     fn end_turn(&mut self) {
+        self.seen = self.seen();
         self.accesses += self.turn;
         self.turn = 0;
         self.wall = self.engine.wall();
@@ -430,8 +652,24 @@ impl ThreadTracer {
         } else {
             WALL_TURN
         };
+        if let Some(bursts) = self.engine.bursts {
+            self.follow(bursts.at(now), now);
+        }
         self.left = self.turn;
         self.turn_end = now + self.turn;
+    }
+
+    /// Falls asleep or wakes as the schedule says.
+    fn follow(&mut self, watch: Watch, now: u64) {
+        // Each burst is a sample of its own: errors are estimated from how they differ.
+        if !self.asleep && (!watch.awake || watch.burst != self.burst) {
+            self.flush_comm();
+        }
+        self.asleep = !watch.awake;
+        self.burst = watch.burst;
+        if self.engine.config.virtual_clock {
+            self.turn = self.turn.min(watch.until - now);
+        }
     }
 
     fn begin_slice(&mut self, now: u64) {
@@ -441,7 +679,9 @@ impl ThreadTracer {
     }
 
     fn change_slice(&mut self, now: u64) {
-        self.flush_comm();
+        if self.engine.bursts.is_none() {
+            self.flush_comm();
+        }
         // Counters hold 2^32 accesses to a page.
         let crowded = self.accesses - self.reported > LONGEST_TURN / 2;
         if now >= self.span_start + self.span_length || crowded {
@@ -465,24 +705,57 @@ impl ThreadTracer {
         if self.heard_from.is_empty() {
             return;
         }
-        let heard = &mut self.heard;
+        let start = match self.engine.bursts {
+            Some(_) => self.burst,
+            None => self.slice_start,
+        };
+        let (heard, far) = (&mut self.heard, &mut self.heard_far);
         self.heard_from.sort_unstable();
-        let cells = self
+        let heard: Vec<(u32, Heard)> = self
             .heard_from
             .drain(..)
             .map(|writer| {
-                let (events, bytes) = std::mem::take(&mut heard[writer as usize]);
-                (writer - 1, events, bytes)
+                let cell = match heard.get_mut(writer as usize) {
+                    Some(cell) => std::mem::take(cell),
+                    None => far.remove(&writer).unwrap_or_default(),
+                };
+                (writer - 1, cell)
             })
             .collect();
-        Record::Comm {
-            thread: self.number,
-            layer: layer_index(Layer::WriteRead),
-            start: self.slice_start,
-            length: self.slice_length,
-            cells,
+        let all = heard.iter().map(|(w, h)| (*w, h.events, h.bytes));
+        let disjoint = heard
+            .iter()
+            .map(|(w, h)| (*w, h.false_events, h.false_bytes));
+        for (layer, cells) in [
+            (Layer::WriteRead, all.collect::<Vec<_>>()),
+            (Layer::FalseSharing, disjoint.collect()),
+        ] {
+            let cells: Vec<_> = cells.into_iter().filter(|cell| cell.1 > 0).collect();
+            if cells.is_empty() {
+                continue;
+            }
+            Record::Comm {
+                thread: self.number,
+                layer: layer_index(layer),
+                start,
+                length: self.slice_length,
+                cells,
+            }
+            .encode(&mut self.out);
         }
-        .encode(&mut self.out);
+    }
+
+    /// Counts of the parts of the lines watched.
+    fn flush_groups(&mut self) {
+        for ((layer, writer), counts) in std::mem::take(&mut self.groups) {
+            Record::Groups {
+                thread: self.number,
+                layer,
+                src: writer - 1,
+                counts: counts.to_vec(),
+            }
+            .encode(&mut self.out);
+        }
     }
 
     fn flush_pages(&mut self) {
@@ -513,6 +786,7 @@ impl ThreadTracer {
             thread: self.number,
             time: self.time(),
             accesses,
+            seen: self.seen() - self.unwatched,
             read_bytes: self.read_bytes,
             write_bytes: self.write_bytes,
         }
@@ -525,6 +799,7 @@ impl ThreadTracer {
     /// Writes everything counted so far.
     pub fn flush(&mut self) {
         self.flush_comm();
+        self.flush_groups();
         self.flush_pages();
         self.write_out();
     }
@@ -537,6 +812,12 @@ impl ThreadTracer {
         if clear_tid != 0 {
             self.mark_sync(clear_tid);
             self.release(clear_tid);
+        }
+        if let Some(mut sharing) = self.sharing.take() {
+            for found in sharing.conclude() {
+                self.hear_false(found);
+            }
+            sharing.hand_over(&mut self.engine.shared_lines(), true);
         }
         self.flush();
     }

@@ -1,7 +1,7 @@
 use super::*;
 use numaloc_model::PageNumber;
 use numaloc_model::pages::{PageHead, PageUsage, ThreadAccess};
-use numaloc_model::profile::{Clock, Meta};
+use numaloc_model::profile::{CellError, Clock, Meta, SharedLine};
 
 /// A small profile with every column used, nulls included.
 pub(crate) fn small() -> Profile {
@@ -72,6 +72,19 @@ pub(crate) fn small() -> Profile {
             order: 0,
             thread: Some(ThreadIdx(0)),
             base: 0x5555_0000_0000,
+        }],
+        cell_errors: vec![CellError {
+            layer: Layer::WriteRead,
+            src: ThreadIdx(0),
+            dst: ThreadIdx(1),
+            relative_error: 0.125,
+        }],
+        shared_lines: vec![SharedLine {
+            line: 77,
+            object: Some(ObjectIdx(0)),
+            object_offset: 64,
+            events: 9,
+            false_events: 4,
         }],
     }
 }
@@ -151,6 +164,8 @@ fn every_truncation_and_bit_flip_is_refused_or_harmless_never_a_panic() {
         "slices",
         "objects",
         "page_slices",
+        "cell_errors",
+        "shared_lines",
     ] {
         let file = path.join(format!("{table}.parquet"));
         let good = fs::read(&file).unwrap();
@@ -183,6 +198,33 @@ fn ids_out_of_range_are_refused_with_row_and_column() {
         error.contains("row 1, column dst: found 99, expected a number below 3"),
         "{error}"
     );
+}
+
+#[test]
+fn impossible_errors_and_lines_are_refused_and_missing_tables_are_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.numaloc");
+    let mut profile = small();
+    profile.cell_errors[0].relative_error = f64::NAN;
+    write(&profile, &path, true).unwrap();
+    let error = read(&path).unwrap_err().to_string();
+    assert!(
+        error.contains("row 0, column relative_error: found NaN"),
+        "{error}"
+    );
+    let mut profile = small();
+    profile.shared_lines[0].false_events = 10;
+    write(&profile, &path, true).unwrap();
+    let error = read(&path).unwrap_err().to_string();
+    assert!(
+        error.contains("found 10, expected at most the row's 9 events"),
+        "{error}"
+    );
+    for table in ["cell_errors", "shared_lines"] {
+        fs::remove_file(path.join(format!("{table}.parquet"))).unwrap();
+    }
+    let read = read(&path).unwrap();
+    assert!(read.cell_errors.is_empty() && read.shared_lines.is_empty());
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use numaloc_model::{Layer, Profile};
 use numaloc_perf::events::MemoryEvent;
-use numaloc_trace::assemble;
+use numaloc_trace::{Config, assemble};
 use serde_json::json;
 
 use crate::error::{CliError, TOOL};
@@ -80,6 +80,19 @@ pub struct Args {
     #[arg(long, value_name = "LAYERS", value_delimiter = ',', default_value = "write_read",
         value_parser = memory_layer)]
     layers: Vec<Layer>,
+    /// Look at this share only (5% or 0.05); counts are scaled, and each matrix cell carries an estimate
+    /// of its error
+    #[arg(long, value_name = "SHARE", value_parser = share,
+        conflicts_with_all = ["mpi", "event", "period"])]
+    sample: Option<u32>,
+    /// What --sample takes a share of: `lines` watches some cache lines all the time, `bursts` watches
+    /// all lines some of the time, in bursts that all threads take together
+    #[arg(long, value_name = "WHAT", default_value = "lines", value_parser = ["lines", "bursts"])]
+    sample_by: String,
+    /// Count a read only if it is the very next access to the line after another thread's write: the
+    /// letter of DeLoc's definition; by default each reader of a written value counts once
+    #[arg(long)]
+    strict_consecutive: bool,
     /// Bytes per cache line
     #[arg(long, value_name = "BYTES", default_value = "64", value_parser = super::byte_size)]
     line_size: u64,
@@ -209,6 +222,22 @@ impl Args {
         qemu::command(program, work, self)
     }
 
+    /// What the engine alone looks at, as both exact frontends take it.
+    fn engine_options(&self) -> String {
+        let standard = Config::default();
+        let share_of = |what: &str, all: u32| match self.sample {
+            Some(share) if self.sample_by == what => share,
+            _ => all,
+        };
+        Config {
+            share: share_of("bursts", standard.share),
+            lines: share_of("lines", standard.lines),
+            consecutive: self.strict_consecutive,
+            ..standard
+        }
+        .passed_on()
+    }
+
     /// The layers as both exact frontends take them.
     fn layer_names(&self) -> String {
         let names: Vec<&str> = self.layers.iter().map(|layer| layer.name()).collect();
@@ -238,6 +267,18 @@ impl Args {
                     .expected("a power of two from 4K to 1G"),
             );
         }
+        if self.sample.is_some() && self.frontend == "perf" {
+            return Err(CliError::usage(
+                "--sample with --frontend perf: hardware samples have --period",
+            )
+            .expected("--frontend qemu or instrument"));
+        }
+        if self.sample.is_some() && self.layers != [Layer::WriteRead] {
+            return Err(CliError::usage(
+                "--sample with layers for comparison, which look at every access",
+            )
+            .expected("--layers write_read"));
+        }
         Ok(())
     }
 
@@ -259,7 +300,12 @@ impl Args {
         numaloc_formats::profile::write(profile, output, self.force)
             .map_err(|error| CliError::from(error).status(self.failure()))?;
         let accesses: u64 = profile.threads.iter().map(|thread| thread.accesses).sum();
-        let events: u64 = profile.communication.iter().map(|row| row.events).sum();
+        let events: u64 = profile
+            .communication
+            .iter()
+            .filter(|row| row.layer != Layer::FalseSharing)
+            .map(|row| row.events)
+            .sum();
         for note in &profile.meta.notes {
             ui.remark(note);
         }
@@ -283,6 +329,7 @@ impl Args {
                     "clock": profile.meta.clock.name(),
                     "threads": profile.threads.len(),
                     "accesses": accesses,
+                    "sampled_share": profile.meta.sampled,
                     "communication_events": events,
                     "pages": profile.pages.pages().len(),
                     "page_size_bytes": profile.pages.page_size(),
@@ -301,6 +348,18 @@ impl Args {
         } else {
             OWN_FAILURE
         }
+    }
+}
+
+/// `5%` or `0.05` as millionths, for clap.
+fn share(given: &str) -> Result<u32, String> {
+    let (number, unit) = match given.trim().strip_suffix('%') {
+        Some(percent) => (percent.trim_end(), 100.0),
+        None => (given.trim(), 1.0),
+    };
+    match number.parse::<f64>().map(|number| number / unit) {
+        Ok(share) if (0.0001..=1.0).contains(&share) => Ok((share * 1e6).round() as u32),
+        _ => Err("expected a share from 0.01% to 100%, for example 5% or 0.05".to_owned()),
     }
 }
 

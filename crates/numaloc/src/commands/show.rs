@@ -246,5 +246,13 @@ fn to_json(profile: &Profile, found: &Characterisation, resolved: &Resolved) -> 
         })).collect::<Vec<_>>(),
         "objects": objects,
         "threads": threads,
+        "cell_errors": profile.cell_errors.iter().map(|e| json!({
+            "layer": e.layer.name(), "src": e.src.0, "dst": e.dst.0, "relative_error": e.relative_error,
+        })).collect::<Vec<_>>(),
+        "shared_lines": profile.shared_lines.iter().map(|l| json!({
+            "address": l.line.wrapping_mul(profile.meta.line_size), "object": l.object.map(|o| o.0),
+            "object_name": l.object.map(|o| profile.object(o).name.as_str()),
+            "object_offset_bytes": l.object_offset, "events": l.events, "false_events": l.false_events,
+        })).collect::<Vec<_>>(),
     })
 }

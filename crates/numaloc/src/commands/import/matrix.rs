@@ -152,5 +152,7 @@ fn build(
         pages,
         page_slices: Vec::new(),
         objects,
+        cell_errors: Vec::new(),
+        shared_lines: Vec::new(),
     }
 }

@@ -28,6 +28,7 @@ pub fn command(program: &Program, folder: &Path, args: &Args) -> Command {
         .env("NUMALOC_CLOCK", &args.clock)
         .env("NUMALOC_SLICE", args.slice_length().to_string())
         .env("NUMALOC_SLICES", args.slices.to_string())
+        .env("NUMALOC_ENGINE", args.engine_options())
         .env("NUMALOC_LAYERS", args.layer_names())
         .env(
             "NUMALOC_LINE_SHIFT",

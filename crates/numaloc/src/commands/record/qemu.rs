@@ -28,6 +28,7 @@ pub fn command(program: &Program, folder: &Path, args: &Args) -> Result<Command,
         ("slice", args.slice_length().to_string()),
         ("slices", args.slices.to_string()),
         ("layers", args.layer_names()),
+        ("engine", args.engine_options()),
         ("line", args.line_size.trailing_zeros().to_string()),
     ] {
         option += &format!(",{name}={}", escape(&value));

@@ -1,0 +1,241 @@
+//! What the engine tells beyond counts: false sharing, sampled matrices with their errors, letter-true reading, many threads.
+//!
+//! Needs qemu-x86_64, gcc and the plugin (`cargo build --workspace` first).
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use numaloc_model::profile::{Amount, ObjectKind};
+use numaloc_model::{Layer, Profile};
+use support::{correlation, matrix, numaloc, ok, workload};
+
+fn compile(dir: &Path, name: &str, text: &str, instrumented: bool) -> PathBuf {
+    let (source, program) = (dir.join(format!("{name}.c")), dir.join(name));
+    std::fs::write(&source, text).unwrap();
+    let mut command = if instrumented {
+        numaloc(&["cc", "--", "gcc"])
+    } else {
+        Command::new("gcc")
+    };
+    ok(command
+        .args(["-O1", "-pthread", "-o"])
+        .arg(&program)
+        .arg(&source));
+    program
+}
+
+fn recorded(folder: &Path, options: &[&str], command: &[&str]) -> Profile {
+    let mut recorder = numaloc(&["record", "--quiet", "--force", "-o"]);
+    recorder.arg(folder).args(options).arg("--").args(command);
+    ok(recorder.env("OMP_NUM_THREADS", "8"));
+    numaloc_formats::profile::read(folder).unwrap()
+}
+
+/// Two threads take turns for 1,000 rounds: read a counter, add one, write the own counter.
+/// `one_line`: both counters in one line; `padded`: a line each; `shared`: each reads what the other has written.
+const COUNTERS: &str = r#"
+#include <pthread.h>
+struct { _Alignas(64) volatile long counter[16]; } data = {{1}};
+static pthread_barrier_t barrier;
+static int other, stride;
+static void *work(void *argument)
+{
+    int me = argument != 0;
+    for (int round = 0; round < 1000; round++)
+        for (int turn = 0; turn < 2; turn++) {
+            if (turn == me)
+                data.counter[me * stride] = data.counter[(other ? !me : me) * stride] + 1;
+            pthread_barrier_wait(&barrier);
+        }
+    return 0;
+}
+int main(int argc, char **argv)
+{
+    stride = argv[1][0] == 'p' ? 8 : 1;
+    other = argv[1][0] == 's';
+    pthread_barrier_init(&barrier, 0, 2);
+    pthread_t thread;
+    pthread_create(&thread, 0, work, &thread);
+    work(0);
+    pthread_join(thread, 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn false_sharing_is_told_from_true_and_names_the_object() {
+    let dir = tempfile::tempdir().unwrap();
+    for instrumented in [false, true] {
+        let program = compile(dir.path(), "counters", COUNTERS, instrumented);
+        let program = program.to_str().unwrap();
+        let folder = dir.path().join("c.numaloc");
+        // (events through the counters' line, false ones among them)
+        let counts = |case: &str| {
+            let profile = recorded(&folder, &[], &[program, case]);
+            let events = |layer| profile.matrix(layer, Amount::Events).unwrap();
+            let all: f64 = events(Layer::WriteRead).to_dense().iter().sum();
+            let disjoint: f64 = events(Layer::FalseSharing).to_dense().iter().sum();
+            assert!(disjoint <= all);
+            let lines: Vec<_> = profile
+                .shared_lines
+                .iter()
+                .filter(|line| line.events > 1500)
+                .filter_map(|line| Some((profile.object(line.object?), line)))
+                .filter(|(object, _)| {
+                    object.kind == ObjectKind::Static && object.name.ends_with("counters:.data")
+                })
+                .collect();
+            match lines[..] {
+                [] => (0, 0),
+                [(object, line)] => {
+                    assert!(line.object_offset < object.size);
+                    (line.events, line.false_events)
+                }
+                _ => panic!("{lines:?}"),
+            }
+        };
+        // Each of 2,000 turns reads the line the other wrote last; the first events on it are not classified.
+        let (events, disjoint) = counts("one_line");
+        assert!((1995..=2001).contains(&events), "{events}");
+        assert!(
+            (1990..=events).contains(&disjoint),
+            "{disjoint} of {events}"
+        );
+        assert_eq!(counts("padded"), (0, 0));
+        let (events, disjoint) = counts("shared");
+        assert!((1995..=2001).contains(&events), "{events}");
+        assert_eq!(disjoint, 0);
+    }
+}
+
+#[test]
+fn a_sampled_matrix_has_the_pattern_and_says_its_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let (exact, sampled) = (dir.path().join("e.numaloc"), dir.path().join("s.numaloc"));
+    let ring = workload("ring");
+    let command = [ring.to_str().unwrap(), "2048", "60"];
+    recorded(&exact, &[], &command);
+    let profile = recorded(&sampled, &["--sample", "5%"], &command);
+    let (full, estimate) = (matrix(&exact), matrix(&sampled));
+    let same = correlation(&full, &estimate);
+    assert!(same >= 0.98, "correlation is {same}");
+    assert!(
+        (0.02..0.1).contains(&profile.meta.sampled),
+        "{}",
+        profile.meta.sampled
+    );
+    assert!(
+        profile
+            .meta
+            .notes
+            .iter()
+            .any(|note| note.starts_with("sampled by lines: 5.00 %"))
+    );
+    // Every cell has an error; those of the ring are small, and the truth lies within three of them.
+    let written = profile.matrix(Layer::WriteRead, Amount::Events).unwrap();
+    for (i, row) in full.iter().enumerate() {
+        for (j, truth) in row.iter().enumerate() {
+            let found = profile.cell_errors.iter().find(|error| {
+                error.layer == Layer::WriteRead && (error.src.index(), error.dst.index()) == (i, j)
+            });
+            assert_eq!(found.is_some(), written.get(i, j) > 0.0, "({i}, {j})");
+            if let Some(error) = found.filter(|_| (i + 1) % 8 == j || (j + 1) % 8 == i) {
+                assert!(error.relative_error < 0.5, "{error:?}");
+                let off = (estimate[i][j] - truth).abs();
+                assert!(
+                    off <= 3.0 * error.relative_error * estimate[i][j],
+                    "{error:?}: {off}"
+                );
+            }
+        }
+    }
+    // Numbers of accesses stay exact.
+    let accesses = |profile: &Profile| -> u64 { profile.threads.iter().map(|t| t.accesses).sum() };
+    let all = numaloc_formats::profile::read(&exact).unwrap();
+    let (a, b) = (accesses(&all) as f64, accesses(&profile) as f64);
+    assert!((a - b).abs() < 0.01 * a, "{a} {b}");
+}
+
+#[test]
+fn bursts_look_at_their_share() {
+    let dir = tempfile::tempdir().unwrap();
+    let pairs = workload("pairs");
+    let profile = recorded(
+        &dir.path().join("b.numaloc"),
+        &["--sample", "0.05", "--sample-by", "bursts"],
+        &[pairs.to_str().unwrap(), "2048", "60"],
+    );
+    assert!(
+        (0.04..0.06).contains(&profile.meta.sampled),
+        "{}",
+        profile.meta.sampled
+    );
+    let found = profile.matrix(Layer::WriteRead, Amount::Events).unwrap();
+    let partner: f64 = (0..8).map(|i| found.get(i, i ^ 1)).sum();
+    let all: f64 = found.to_dense().iter().sum();
+    assert!(partner > 0.9 * all, "{partner} of {all}");
+    assert!(!profile.cell_errors.is_empty());
+}
+
+/// Thread 0 writes 64 lines, then threads 1 and 2 read them one after the other.
+const READERS: &str = r#"
+#include <pthread.h>
+static _Alignas(64) volatile long data[8 * 64];
+static void *reads(void *unused)
+{
+    for (int i = 0; i < 64; i++) (void)data[i * 8];
+    return unused;
+}
+int main(void)
+{
+    for (int i = 0; i < 64; i++) data[i * 8] = i;
+    for (int t = 0; t < 2; t++) {
+        pthread_t thread;
+        pthread_create(&thread, 0, reads, 0);
+        pthread_join(thread, 0);
+    }
+    return 0;
+}
+"#;
+
+#[test]
+fn to_the_letter_only_the_next_access_is_communication() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "readers", READERS, true);
+    let folder = dir.path().join("r.numaloc");
+    let read = |options: &[&str]| {
+        let profile = recorded(&folder, options, &[program.to_str().unwrap()]);
+        let found = profile.matrix(Layer::WriteRead, Amount::Events).unwrap();
+        (found.get(0, 1), found.get(0, 2))
+    };
+    assert_eq!(read(&[]), (64.0, 64.0));
+    assert_eq!(read(&["--strict-consecutive"]), (64.0, 0.0));
+}
+
+#[test]
+fn sampling_what_cannot_be_sampled_is_refused() {
+    for (options, says) in [
+        (&["--sample", "0"][..], "a share from 0.01% to 100%"),
+        (&["--sample", "150%"], "a share from 0.01% to 100%"),
+        (
+            &["--sample", "5%", "--layers", "shared_line"],
+            "--layers write_read",
+        ),
+        (
+            &["--sample", "5%", "--frontend", "perf"],
+            "--frontend qemu or instrument",
+        ),
+    ] {
+        let mut command = numaloc(&["record"]);
+        let output = command
+            .args(options)
+            .args(["--", "/bin/true"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(stderr.contains(says), "{options:?}: {stderr}");
+    }
+}

@@ -1,0 +1,290 @@
+//! True and false sharing, told apart by the bytes that are touched.
+//!
+//! An event of layer `write_read` is *false sharing* when its reader, until the line is written again, uses none of the bytes
+//! written since (as in Dubois et al., ISCA'93, for a cache without capacity misses). So the first event on a line marks it
+//! ([`crate::line::TRACKED`]); from then on a mask of the bytes written in its present turn is kept beside it, one bit for
+//! each 64th of the line, and every use of the line comes here:
+//!
+//! * the read that makes the event overlaps the mask: true;
+//! * it does not: the event waits among [`PENDING`] of the thread. A later read of the same turn that overlaps makes it true,
+//!   the line's next event (or being pushed out by another line) makes it false.
+//!
+//! Lines that no two threads share cost nothing. The first event on a line is not classified: it counts as true.
+//! Counts of lines are kept in a small table of each thread: exact for lines with false sharing; a line with true events only
+//! may lose its place, and with it its count, to another.
+
+use std::collections::HashMap;
+
+/// Events that wait for their verdict, by line.
+const PENDING: usize = 256;
+/// Lines that a thread counts.
+const LINES: usize = 1024;
+/// Lines that a process keeps.
+const KEPT: usize = 1 << 16;
+/// Lines handed over to the profile.
+pub(crate) const LISTED: usize = 4096;
+
+/// Bits of the bytes `address..address + size` in the mask of their line, up to the line's end.
+#[inline(always)]
+pub(crate) fn bytes(address: u64, size: u32, line_shift: u32) -> u64 {
+    let within = address & ((1 << line_shift) - 1);
+    let end = (within + u64::from(size)).min(1 << line_shift);
+    let (first, end) = if line_shift <= 6 {
+        (within, end)
+    } else {
+        let grain = line_shift - 6;
+        (within >> grain, ((end - 1) >> grain) + 1)
+    };
+    (u64::MAX >> (64 - (end - first))) << first
+}
+
+#[derive(Clone, Copy, Default)]
+struct Pending {
+    /// Line number + 1, 0 for none.
+    line: u64,
+    writer: u32,
+    size: u32,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    line: u64,
+    events: u64,
+    false_events: u64,
+    /// Uses that others have not outweighed.
+    credit: u32,
+}
+
+/// An event that was found to be false sharing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct False {
+    /// Line number.
+    pub line: u64,
+    /// Writer id.
+    pub writer: u32,
+    /// Bytes that the event's read used.
+    pub size: u32,
+}
+
+/// One thread's part.
+pub(crate) struct Sharing {
+    pending: Box<[Pending; PENDING]>,
+    lines: Box<[Counted; LINES]>,
+    spilled: Vec<(u64, u64, u64)>,
+}
+
+impl Sharing {
+    pub fn new() -> Self {
+        Self {
+            pending: Box::new([Pending::default(); PENDING]),
+            lines: Box::new([Counted::default(); LINES]),
+            spilled: Vec::new(),
+        }
+    }
+
+    /// An event on `line`. `overlaps` is whether its read used bytes that were written, `None` where that is not known.
+    /// Returns the event that this one has pushed out, if that is false.
+    pub fn event(
+        &mut self,
+        line: u64,
+        writer: u32,
+        size: u32,
+        overlaps: Option<bool>,
+    ) -> Option<False> {
+        self.count(line, 1, 0);
+        let slot = &mut self.pending[place::<PENDING>(line)];
+        let clears = overlaps == Some(false) || slot.line == line + 1;
+        let before = if clears {
+            std::mem::take(slot)
+        } else {
+            Pending::default()
+        };
+        if overlaps == Some(false) {
+            *slot = Pending {
+                line: line + 1,
+                writer,
+                size,
+            };
+        }
+        self.found(before)
+    }
+
+    /// Whether an event on `line` waits for its verdict.
+    #[inline(always)]
+    pub fn waits(&self, line: u64) -> bool {
+        self.pending[place::<PENDING>(line)].line == line + 1
+    }
+
+    /// The event that waits on `line` is a true one.
+    pub fn acquit(&mut self, line: u64) {
+        self.pending[place::<PENDING>(line)] = Pending::default();
+    }
+
+    /// No more reads will come: the events that still wait are false.
+    pub fn conclude(&mut self) -> Vec<False> {
+        let waiting = std::mem::replace(&mut *self.pending, [Pending::default(); PENDING]);
+        waiting
+            .into_iter()
+            .filter_map(|pending| self.found(pending))
+            .collect()
+    }
+
+    fn found(&mut self, pending: Pending) -> Option<False> {
+        let line = pending.line.checked_sub(1)?;
+        self.count(line, 0, 1);
+        Some(False {
+            line,
+            writer: pending.writer,
+            size: pending.size,
+        })
+    }
+
+    fn count(&mut self, line: u64, events: u64, false_events: u64) {
+        let slot = &mut self.lines[place::<LINES>(line)];
+        if slot.line != line && slot.events + slot.false_events > 0 {
+            if false_events == 0 && slot.credit > 0 {
+                slot.credit -= 1;
+                if slot.false_events == 0 {
+                    return;
+                }
+                // Neither may be lost: the newcomer goes to the process's list.
+                self.spilled.push((line, events, false_events));
+                return;
+            }
+            if slot.false_events > 0 || slot.events >= 16 {
+                self.spilled
+                    .push((slot.line, slot.events, slot.false_events));
+            }
+            *slot = Counted::default();
+        }
+        slot.line = line;
+        slot.events += events;
+        slot.false_events += false_events;
+        slot.credit = slot.credit.saturating_add(1).min(64);
+    }
+
+    /// Whether it is time to hand lines to the process.
+    pub fn crowded(&self) -> bool {
+        self.spilled.len() >= 256
+    }
+
+    /// Hands over what was spilled, or (`all`) everything.
+    pub fn hand_over(&mut self, lines: &mut Lines, all: bool) {
+        for (line, events, false_events) in self.spilled.drain(..) {
+            lines.add(line, events, false_events);
+        }
+        if all {
+            for slot in self.lines.iter_mut() {
+                if slot.events + slot.false_events > 0 {
+                    lines.add(slot.line, slot.events, slot.false_events);
+                }
+                *slot = Counted::default();
+            }
+        }
+    }
+}
+
+fn place<const SIZE: usize>(line: u64) -> usize {
+    (line ^ line >> 10) as usize % SIZE
+}
+
+/// A process's lines: events and false events.
+#[derive(Default)]
+pub(crate) struct Lines(HashMap<u64, (u64, u64)>);
+
+impl Lines {
+    fn add(&mut self, line: u64, events: u64, false_events: u64) {
+        let sum = self.0.entry(line).or_default();
+        sum.0 += events;
+        sum.1 += false_events;
+        if self.0.len() >= KEPT {
+            let kept = self.first(KEPT / 2);
+            self.0 = kept.into_iter().map(|(l, e, f)| (l, (e, f))).collect();
+        }
+    }
+
+    /// The lines with most false events, then most events.
+    pub fn first(&self, count: usize) -> Vec<(u64, u64, u64)> {
+        let mut list: Vec<_> = self
+            .0
+            .iter()
+            .map(|(&line, &(events, false_events))| (line, events.max(false_events), false_events))
+            .collect();
+        list.sort_unstable_by_key(|&(line, events, false_events)| {
+            (
+                std::cmp::Reverse(false_events),
+                std::cmp::Reverse(events),
+                line,
+            )
+        });
+        list.truncate(count);
+        list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_have_a_bit_for_each_byte_or_each_64th() {
+        assert_eq!(bytes(0x1008, 8, 6), 0xff00);
+        assert_eq!(bytes(0x1000, 64, 6), u64::MAX);
+        assert_eq!(bytes(0x103c, 8, 6), 0xf << 60, "clipped at the line's end");
+        assert_eq!(bytes(0x1002, 1, 3), 4);
+        // 256-byte lines: a bit for 4 bytes.
+        assert_eq!(bytes(0x1006, 4, 8), 0b110);
+    }
+
+    #[test]
+    fn verdicts_come_with_the_next_event_or_at_the_end() {
+        let mut sharing = Sharing::new();
+        let mut lines = Lines::default();
+        // Not classified, then disjoint and never used: false; then disjoint but used later: true; then disjoint at the end: false.
+        assert_eq!(sharing.event(7, 1, 8, None), None);
+        assert_eq!(sharing.event(7, 1, 8, Some(false)), None);
+        assert_eq!(
+            sharing.event(7, 2, 4, Some(false)),
+            Some(False {
+                line: 7,
+                writer: 1,
+                size: 8
+            })
+        );
+        assert!(sharing.waits(7) && !sharing.waits(8));
+        sharing.acquit(7);
+        assert_eq!(sharing.event(7, 3, 2, Some(false)), None);
+        assert_eq!(
+            sharing.conclude(),
+            [False {
+                line: 7,
+                writer: 3,
+                size: 2
+            }]
+        );
+        sharing.hand_over(&mut lines, true);
+        assert_eq!(lines.first(9), [(7, 4, 2)]);
+    }
+
+    #[test]
+    fn false_lines_survive_any_number_of_others() {
+        let mut sharing = Sharing::new();
+        let mut lines = Lines::default();
+        for round in 0..50u64 {
+            for line in 0..3000u64 {
+                let far = line + (round << 20);
+                sharing.event(far, 1, 8, Some(true));
+            }
+            for line in [5, 5 + 1024, 9] {
+                sharing.event(line, 1, 8, Some(false));
+            }
+            if sharing.crowded() {
+                sharing.hand_over(&mut lines, false);
+            }
+        }
+        sharing.conclude();
+        sharing.hand_over(&mut lines, true);
+        let first = lines.first(3);
+        assert!(first.iter().all(|line| line.2 == 50), "{first:?}");
+    }
+}

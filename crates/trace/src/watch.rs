@@ -1,0 +1,101 @@
+//! Line sampling: which lines are watched.
+//!
+//! A line is watched, by all threads and all the time, when `number * 2^64/phi mod 2^64` lies below the share. What is watched
+//! is exact: every event of a watched line is counted, however far its write and its read lie apart. Multiples of the golden
+//! ratio spread more evenly than random numbers (three-distance theorem; Knuth, TAOCP 3, section 6.4, theorem S): each
+//! stretch of memory has its share of watched lines, give or take one or two, and so has almost every stride. So estimates are
+//! better than those of a random choice, which [`GROUPS`] make visible: the share is cut into equal parts, each of them a small
+//! sample of the same kind, and how their counts differ tells the error.
+
+/// Parts of the sample, for estimates of its error.
+pub const GROUPS: usize = 16;
+
+/// Which lines are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// A line is watched when its place is at most this.
+    last: u64,
+    shift: u32,
+}
+
+impl Watched {
+    /// `share` millionths of the lines of `1 << shift` bytes.
+    #[must_use]
+    pub fn new(share: u32, shift: u32) -> Self {
+        let last = u128::from(share) * (1 << 64) / 1_000_000;
+        Self {
+            last: (last.max(1) - 1) as u64,
+            shift,
+        }
+    }
+
+    /// The line's place on the circle.
+    #[inline(always)]
+    fn place(self, address: u64) -> u64 {
+        (address >> self.shift).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// Whether the line at `address` is watched.
+    #[inline(always)]
+    #[must_use]
+    pub fn has(self, address: u64) -> bool {
+        self.place(address) <= self.last
+    }
+
+    /// The part of the sample that a watched line belongs to, below [`GROUPS`].
+    #[must_use]
+    pub fn group(self, address: u64) -> usize {
+        let part = self.last / GROUPS as u64 + 1;
+        (self.place(address) / part) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stretch_and_stride_has_its_share() {
+        let watched = Watched::new(50_000, 6);
+        // A stretch has its share to a line or two; strides of some powers of two need more lines for it.
+        for (start, step, tolerance) in [
+            (0x1000u64, 1u64, 2.0),
+            (0x7fff_0040, 1, 2.0),
+            (0, 64, 3.0),
+            (0x100, 20, 3.0),
+            (0, 16, 6.0),
+            (0, 512, 6.0),
+        ] {
+            for lines in [64u64, 256, 4096] {
+                let count = (0..lines)
+                    .filter(|line| watched.has(start + line * step * 64))
+                    .count() as f64;
+                let expected = lines as f64 * 0.05;
+                assert!(
+                    (count - expected).abs() <= tolerance,
+                    "{count} of {lines}, step {step}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn groups_are_equal_parts() {
+        let watched = Watched::new(50_000, 6);
+        let mut counts = [0; GROUPS];
+        for address in (0..(1 << 24)).step_by(64).filter(|&at| watched.has(at)) {
+            counts[watched.group(address)] += 1;
+        }
+        let each = (1 << 18) as f64 * 0.05 / GROUPS as f64;
+        assert!(
+            counts.iter().all(|&n| (n as f64 - each).abs() < 5.0),
+            "{counts:?}"
+        );
+    }
+
+    #[test]
+    fn all_of_it_is_all() {
+        let all = Watched::new(1_000_000, 6);
+        assert!((0..10_000u64).all(|line| all.has(line * 64)));
+    }
+}
