@@ -1,12 +1,16 @@
 //! `make bench-mapping`: every policy and the peers that are installed, on generated families.
 //!
 //! Options: `--largest N` (tasks, default 1024), `--repeat N` (timed runs, the fastest counts, because
-//! machines are shared; default 3), `--polish N` (proposals a task of the search for the best known cost), `--only NAMES`, `--out
-//! FOLDER`. Writes `runs.csv` (one line a run) and `summary.md`.
+//! machines are shared; default 3), `--polish N` (proposals a task of the search for the best known cost;
+//! default 0: what `best_known.csv` beside this file says), `--only NAMES`, `--out FOLDER`. Writes
+//! `runs.csv` (one line a run), `summary.md`, `plot.svg` and `best_known.csv`, the least cost known after
+//! this run.
 
 mod cases;
 mod families;
+mod known;
 mod peers;
+mod plot;
 mod summary;
 
 use numaloc_mapping::policies::numaloc::polish;
@@ -40,7 +44,7 @@ fn options() -> Options {
     let mut options = Options {
         largest: 1024,
         repeat: 3,
-        polish: 20_000,
+        polish: 0,
         only: Vec::new(),
         out: "target/bench-mapping".into(),
     };
@@ -69,6 +73,7 @@ fn main() {
     let options = options();
     std::fs::create_dir_all(&options.out).expect("the output folder can be made");
     let mut runs: Vec<Run> = Vec::new();
+    let mut known = known::Known::committed();
     for (number, case) in cases::cases(options.largest).into_iter().enumerate() {
         let topology = case.machine.topology();
         let comm = case.family.generate(case.tasks, 1000 + number as u64);
@@ -141,13 +146,13 @@ fn main() {
             note("mt-kahypar", mapping, ms);
         }
         let (start, mapping) = best.expect("some policy answers");
-        let known = polished(&input, &mapping, start, options.polish);
+        let least = known.lower(case, polished(&input, &mapping, start, options.polish));
         for run in &mut runs[first..] {
-            run.best = known;
+            run.best = least;
         }
         let shown: Vec<String> = runs[first..]
             .iter()
-            .map(|run| format!("{} {:.4} ({:.1} ms)", run.tool, run.cost / known, run.ms))
+            .map(|run| format!("{} {:.4} ({:.1} ms)", run.tool, run.cost / least, run.ms))
             .collect();
         println!(
             "{} {} on {}: {}",
@@ -158,6 +163,8 @@ fn main() {
         );
     }
     summary::write(&options.out, &runs);
+    plot::write(&options.out, &runs);
+    known.write(&options.out);
 }
 
 /// The least cost that long low-temperature searches from the best answer reach.

@@ -18,7 +18,8 @@ pub struct Run {
 }
 
 impl Run {
-    fn ratio(&self) -> f64 {
+    /// J over the least known.
+    pub fn ratio(&self) -> f64 {
         self.cost / self.best
     }
 }
@@ -50,21 +51,50 @@ pub fn write(folder: &Path, runs: &[Run]) {
     std::fs::write(folder.join("summary.md"), text).expect("the output can be written");
 }
 
-fn tables(runs: &[Run]) -> String {
+/// Names of the tools, in the order they ran.
+pub fn tools(runs: &[Run]) -> Vec<&str> {
     let mut tools: Vec<&str> = Vec::new();
     for run in runs {
         if !tools.contains(&run.tool.as_str()) {
             tools.push(&run.tool);
         }
     }
+    tools
+}
+
+/// Geometric mean of J over the least known.
+pub fn mean_ratio(runs: &[&Run]) -> f64 {
+    let logs: f64 = runs.iter().map(|run| run.ratio().ln()).sum();
+    (logs / runs.len() as f64).exp()
+}
+
+/// Median time, if there is any run.
+pub fn median_ms(runs: &[&Run]) -> Option<f64> {
+    let mut ms: Vec<f64> = runs.iter().map(|run| run.ms).collect();
+    ms.sort_by(f64::total_cmp);
+    ms.get(ms.len() / 2).copied()
+}
+
+/// The processor's name and the number of CPUs, as the tables are for this machine.
+fn machine() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"));
+    let model = model.map_or("unknown processor", |text| {
+        text.trim_start_matches([' ', '\t', ':'])
+    });
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{model}, {cpus} CPUs")
+}
+
+fn tables(runs: &[Run]) -> String {
     let sizes = [64, 256, 1024, 4096, 65_536];
-    let mut text = String::from(
-        "| tool | cases | J over best known: geometric mean | worst | best in | overloads in | median ms at N = 64 | 256 | 1024 | 4096 | 65,536 |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|\n",
-    );
-    for tool in tools {
+    let mut text = format!("Measured on: {}\n\n", machine());
+    text += "| tool | cases | J over best known: geometric mean | worst | best in | overloads in | median ms at N = 64 | 256 | 1024 | 4096 | 65,536 |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|\n";
+    for tool in tools(runs) {
         let of: Vec<&Run> = runs.iter().filter(|run| run.tool == tool).collect();
-        let logs: f64 = of.iter().map(|run| run.ratio().ln()).sum();
         let worst = of.iter().map(|run| run.ratio()).fold(0.0, f64::max);
         let best = of
             .iter()
@@ -74,16 +104,15 @@ fn tables(runs: &[Run]) -> String {
         let mut row = format!(
             "| {tool} | {} | {:.4} | {worst:.4} | {best} | {over} |",
             of.len(),
-            (logs / of.len() as f64).exp()
+            mean_ratio(&of)
         );
         for size in sizes {
-            let mut ms: Vec<f64> = of
+            let sized: Vec<&Run> = of
                 .iter()
+                .copied()
                 .filter(|run| run.case.tasks == size)
-                .map(|run| run.ms)
                 .collect();
-            ms.sort_by(f64::total_cmp);
-            let _ = match ms.get(ms.len() / 2) {
+            let _ = match median_ms(&sized) {
                 Some(ms) => write!(row, " {ms:.1} |"),
                 None => write!(row, " - |"),
             };

@@ -32,6 +32,7 @@ pub(super) struct Problem<'a> {
 /// Distances by the number kept for every task: a code of its PU, or the PU itself.
 // One value per search, kept in the hot loop's frame: a Box would put a pointer there.
 #[allow(clippy::large_enum_variant)]
+#[derive(Clone)]
 pub(super) enum Metric<'a> {
     Codes { code: &'a [u32], by_bit: [f64; 33] },
     Any(&'a crate::Distances<'a>),

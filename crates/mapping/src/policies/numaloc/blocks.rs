@@ -6,7 +6,7 @@
 
 use fastrand::Rng;
 
-use super::anneal::{Metric, NOBODY, Problem, Rows, Schedule, Seating};
+use super::anneal::{NOBODY, Problem, Rows, Schedule, Seating};
 
 /// Levels with more blocks than this are left to single swaps.
 const MOST_BLOCKS: usize = 4096;
@@ -132,13 +132,7 @@ fn quotient<'a>(
         to,
         weight,
         seat_pu: firsts().map(|seat| problem.seat_pu[seat]).collect(),
-        metric: match &problem.metric {
-            Metric::Codes { code, by_bit } => Metric::Codes {
-                code,
-                by_bit: *by_bit,
-            },
-            Metric::Any(distances) => Metric::Any(distances),
-        },
+        metric: problem.metric.clone(),
         blocks: problem.blocks[level + 1..].iter().map(outer).collect(),
         seat_node: firsts().map(|seat| problem.seat_node[seat]).collect(),
     }

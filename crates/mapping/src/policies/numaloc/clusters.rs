@@ -7,7 +7,7 @@
 use fastrand::Rng;
 
 use super::Search;
-use super::anneal::{Metric, NOBODY, Problem, Rows, Schedule, Seating};
+use super::anneal::{NOBODY, Problem, Rows, Schedule, Seating};
 use super::balance::{Levelling, Loads};
 
 /// Trades clusters of `size`; does nothing where a node's tasks do not divide by it.
@@ -135,13 +135,7 @@ fn coarse<'a>(problem: &'a Problem, clusters: &[Vec<u32>], size: usize) -> Probl
         to,
         weight,
         seat_pu: firsts().map(|seat| problem.seat_pu[seat]).collect(),
-        metric: match &problem.metric {
-            Metric::Codes { code, by_bit } => Metric::Codes {
-                code,
-                by_bit: *by_bit,
-            },
-            Metric::Any(distances) => Metric::Any(distances),
-        },
+        metric: problem.metric.clone(),
         blocks: problem.blocks.iter().filter(wide).map(shrink).collect(),
         seat_node: firsts().map(|seat| problem.seat_node[seat]).collect(),
     }
