@@ -272,6 +272,47 @@ fn objects_have_the_identity_of_docs_identity() {
 }
 
 #[test]
+fn the_heap_has_one_identity_where_the_break_cannot_grow() {
+    let program = compile(
+        "heap",
+        Some(
+            "#include <stdint.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n
+            int main(void) { uintptr_t base = (uintptr_t)sbrk(0); char *last = 0;
+              for (int i = 0; i < 6000; i++) { last = malloc(8000); memset(last, 1, 8000); }
+              printf(\"%ld\\n\", (long)(((uintptr_t)last - base) / 4096)); }",
+        ),
+        &[],
+    );
+    let native = Command::new(&program).output().unwrap();
+    let native: u64 = String::from_utf8_lossy(&native.stdout)
+        .trim()
+        .parse()
+        .unwrap();
+    assert!(
+        (11_000..13_000).contains(&native),
+        "the heap is in one piece: {native}"
+    );
+    let profile = profile_of(&program, "heap.numaloc", &[]);
+    let heap = profile.objects.iter().position(|o| o.name == "[heap]");
+    let mut pages: Vec<u64> = profile
+        .pages
+        .pages()
+        .iter()
+        .filter(|page| page.object.map(|o| o.index()) == heap)
+        .map(|page| page.object_page)
+        .collect();
+    pages.sort_unstable();
+    pages.dedup();
+    // All of the 6,000 blocks, and where they are natively to one percent.
+    assert!(pages.len() as u64 >= native, "{} of {native}", pages.len());
+    let last = *pages.last().unwrap();
+    assert!(
+        last.abs_diff(native) <= native / 100,
+        "{last}, natively {native}"
+    );
+}
+
+#[test]
 fn input_output_status_and_children_pass_through() {
     let done = numaloc(&[
         "record",

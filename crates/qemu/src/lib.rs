@@ -57,6 +57,10 @@ pub(crate) struct GuestThread {
     arguments: [u64; 6],
     /// Address of the atomic instruction whose load has been reported, but not its store.
     atomic_load: u64,
+    /// Its last system call asked in vain for a higher break.
+    break_refused: bool,
+    /// The system call it is in maps what the break could not give.
+    extends_heap: bool,
 }
 
 /// vCPU numbers that have a slot; more threads at once than this are not counted.
@@ -121,6 +125,8 @@ pub(crate) fn adopt(vcpu: c_uint, tracer: ThreadTracer) -> &'static mut GuestThr
         tracer,
         arguments: [0; 6],
         atomic_load: 0,
+        break_refused: false,
+        extends_heap: false,
     }));
     if let Some(slot) = THREADS.get(vcpu as usize) {
         slot.store(thread, Ordering::Relaxed);

@@ -30,6 +30,7 @@ const CLONE3: i64 = 435;
 
 const CLONE_THREAD: u64 = 0x1_0000;
 const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
+const MAP_PRIVATE: u64 = 0x2;
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
 
@@ -51,6 +52,11 @@ pub unsafe extern "C" fn on_call(
 ) {
     let Some(thread) = thread(vcpu) else { return };
     thread.arguments = [a1, a2, a3, a4, a5, a6];
+    // glibc's malloc maps memory where the break cannot move, which under QEMU is soon: libraries lie above a program's break.
+    // Natively the same blocks are in the heap.
+    thread.extends_heap = std::mem::take(&mut thread.break_refused)
+        && number == MMAP
+        && (a1, a3, a4) == (0, 3, MAP_PRIVATE | MAP_ANONYMOUS);
     match number {
         // What is counted so far belongs to the parent; the child begins with nothing.
         CLONE | FORK | VFORK | CLONE3 if clone_flags(number, thread) & CLONE_THREAD == 0 => {
@@ -82,7 +88,9 @@ pub unsafe extern "C" fn on_return(_: PluginId, vcpu: c_uint, number: i64, resul
                 engine().forget(result as u64, a2);
                 code::forget_ranges();
             }
-            let file = if a4 & MAP_ANONYMOUS != 0 {
+            let file = if thread.extends_heap {
+                "[heap]".to_owned()
+            } else if a4 & MAP_ANONYMOUS != 0 {
                 String::new()
             } else {
                 guest::file_of(a5)
@@ -111,6 +119,7 @@ pub unsafe extern "C" fn on_return(_: PluginId, vcpu: c_uint, number: i64, resul
             });
         }
         BRK => {
+            thread.break_refused = (result as u64) < a1;
             let sequence = engine().sequence();
             thread.tracer.record(&Record::Break {
                 sequence,

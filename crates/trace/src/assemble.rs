@@ -648,7 +648,7 @@ impl<'a> Assembly<'a> {
             for (page, counted) in self.pages(space, factor, &slice_of) {
                 let start = page * self.options.page_size;
                 let object = memory.object_at(start, start + self.options.page_size);
-                let base = object.map_or(0, |object| memory.objects[object].base);
+                let base = object.map_or(0, |object| memory.origin(object, start));
                 let index = usage.pages().len() as u32;
                 usage.push(
                     PageHead {

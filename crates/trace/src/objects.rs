@@ -55,6 +55,10 @@ pub struct Memory {
     ranges: BTreeMap<u64, (u64, usize)>,
     orders: HashMap<(ObjectKind, String, String, u64), u32>,
     heap: Option<(usize, u64)>,
+    /// Where the heap goes on elsewhere: start, end, and the address at which byte 0 of the heap would be, seen from there.
+    heap_parts: Vec<(u64, u64, u64)>,
+    /// Bytes of the heap, all parts together.
+    heap_length: u64,
 }
 
 fn base_name(file: &str) -> &str {
@@ -117,6 +121,8 @@ impl Memory {
                             base,
                             (base, range.1),
                         );
+                    } else if file == "[heap]" {
+                        memory.extend_heap(range);
                     } else if loaded.contains(file.as_str()) {
                         if *offset == 0 && !memory.inside(range) {
                             memory.image(file, range.0, range.1, first, images);
@@ -288,8 +294,32 @@ impl Memory {
                 let heap = self.add(ObjectKind::Heap, "[heap]", first, 0, base, (base, base));
                 self.heap = Some((heap, base));
             }
-            Some((heap, base)) => self.claim((base, address.next_multiple_of(PAGE)), heap),
+            Some((heap, base)) => {
+                let end = address.next_multiple_of(PAGE);
+                self.heap_length = self.heap_length.max(end.saturating_sub(base));
+                self.claim((base, end), heap);
+            }
         }
+    }
+
+    /// The C library has mapped what it could not have by moving the break: the heap goes on there.
+    fn extend_heap(&mut self, range: (u64, u64)) {
+        if let Some((heap, _)) = self.heap {
+            let origin = range.0.wrapping_sub(self.heap_length);
+            self.heap_parts.push((range.0, range.1, origin));
+            self.heap_length += range.1 - range.0;
+            self.claim(range, heap);
+        }
+    }
+
+    /// The address from which pages of `object` at `address` are numbered: its first byte, were it all in one piece.
+    #[must_use]
+    pub fn origin(&self, object: usize, address: u64) -> u64 {
+        let heap = self.heap.is_some_and(|(heap, _)| heap == object);
+        let mut parts = self.heap_parts.iter().rev();
+        parts
+            .find(|(start, end, _)| heap && (*start..*end).contains(&address))
+            .map_or(self.objects[object].base, |part| part.2)
     }
 
     fn stack(&mut self, owner: &str, pointer: u64) {
@@ -472,6 +502,47 @@ mod tests {
         );
         assert_eq!(memory.object_at(0x8000, 0x9000), Some(0));
         assert_eq!(memory.object_at(0x9000, 0xa000), None);
+    }
+
+    #[test]
+    fn a_heap_that_cannot_grow_goes_on_in_mappings() {
+        let rest = |sequence, address| match map(sequence, address, 0x10_0000, 0x22, 3) {
+            Record::Map {
+                sequence,
+                thread,
+                address,
+                length,
+                protection,
+                flags,
+                ..
+            } => Record::Map {
+                sequence,
+                thread,
+                address,
+                length,
+                protection,
+                flags,
+                file: "[heap]".into(),
+                offset: 0,
+                moved_from: 0,
+            },
+            other => other,
+        };
+        let grown = |sequence, address| Record::Break { sequence, address };
+        let memory = build(&[
+            grown(0, 0x6000),
+            grown(1, 0x9000),
+            rest(2, 0x700_0000),
+            rest(3, 0x600_0000),
+        ]);
+        assert_eq!(memory.objects.len(), 1);
+        let page = |address: u64| {
+            assert_eq!(memory.object_at(address, address + PAGE), Some(0));
+            (address - memory.origin(0, address)) / PAGE
+        };
+        assert_eq!((page(0x6000), page(0x8000)), (0, 2));
+        assert_eq!((page(0x700_0000), page(0x70f_f000)), (3, 3 + 255));
+        assert_eq!(page(0x600_0000), 3 + 256);
     }
 
     #[test]
