@@ -239,3 +239,103 @@ fn sampling_what_cannot_be_sampled_is_refused() {
         assert!(stderr.contains(says), "{options:?}: {stderr}");
     }
 }
+
+/// Two threads count in 16,384 pages, one atomic word in each, then one writes and the other reads 100 lines.
+const PAGES: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+static char *pages;
+static volatile long line[800];
+static void *count(void *unused)
+{
+    for (int round = 0; round < 20; round++)
+        for (long page = 0; page < 16384; page++)
+            __atomic_fetch_add((long *)(pages + page * 4096), 1, __ATOMIC_RELAXED);
+    return unused;
+}
+int main(void)
+{
+    pthread_t thread;
+    pages = aligned_alloc(4096, 16384 * 4096L);
+    for (long page = 0; page < 16384; page++) *(long *)(pages + page * 4096) = 0;
+    pthread_create(&thread, 0, count, 0);
+    count(0);
+    pthread_join(thread, 0);
+    long sum = 0;
+    for (long page = 0; page < 16384; page++) sum += *(long *)(pages + page * 4096);
+    printf("%ld\n", sum);
+    return 0;
+}
+"#;
+
+#[test]
+fn at_the_memory_bound_detail_goes_in_order_and_the_profile_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "pages", PAGES, true);
+    let folder = dir.path().join("p.numaloc");
+    let run = |memory: &str| {
+        let mut recorder = numaloc(&["record", "--quiet", "--force", "--memory", memory, "-o"]);
+        let output = ok(recorder.arg(&folder).arg("--").arg(&program));
+        assert_eq!(output, format!("{}\n", 2 * 20 * 16384));
+        numaloc_formats::profile::read(&folder).unwrap()
+    };
+    let profile = run("256M");
+    assert!(
+        profile.meta.complete && profile.meta.notes.is_empty(),
+        "{:?}",
+        profile.meta.notes
+    );
+    // An atomic in each page takes 8 KiB of clocks for each 4 KiB page: 128 MiB.
+    let profile = run("1M");
+    assert!(!profile.meta.complete);
+    let told = |what: &str| profile.meta.notes.iter().any(|note| note.contains(what));
+    assert!(
+        told("--memory 1M allow") && told("true and false sharing are not told apart"),
+        "{:?}",
+        profile.meta.notes
+    );
+    assert!(told("share 2^20 clocks"), "{:?}", profile.meta.notes);
+    let found = profile.matrix(Layer::WriteRead, Amount::Events).unwrap();
+    assert!(found.get(0, 1) >= 16384.0, "{}", found.get(0, 1));
+}
+
+/// Short threads one after the other; each reads what the one before wrote.
+const CHAIN: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+static _Alignas(64) volatile long word[8];
+static void *work(void *unused)
+{
+    word[0] = word[0] + 1;
+    return unused;
+}
+int main(int argc, char **argv)
+{
+    long threads = argc > 1 ? atol(argv[1]) : 0;
+    for (long at = 0; at < threads; at++) {
+        pthread_t thread;
+        if (pthread_create(&thread, 0, work, 0)) return 1;
+        pthread_join(thread, 0);
+    }
+    return word[0] != threads;
+}
+"#;
+
+#[test]
+fn short_threads_by_the_thousand_keep_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    for (instrumented, threads) in [(true, 5000usize), (false, 1000)] {
+        let program = compile(dir.path(), "chain", CHAIN, instrumented);
+        let profile = recorded(
+            &dir.path().join("t.numaloc"),
+            &[],
+            &[program.to_str().unwrap(), &threads.to_string()],
+        );
+        assert_eq!(profile.threads.len(), threads + 1);
+        let found = profile.matrix(Layer::WriteRead, Amount::Events).unwrap();
+        for thread in 2..=threads {
+            assert!(found.get(thread - 1, thread) >= 1.0, "{thread}");
+        }
+    }
+}

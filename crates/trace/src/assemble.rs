@@ -226,6 +226,10 @@ fn load(file: &Path, bytes: &[u8], meta: &mut Meta) -> Result<Option<Space>, Ass
             );
         }
         (Record::Note(text), Some(_)) => meta.notes.push(text),
+        (Record::Reduced(text), Some(_)) => {
+            meta.notes.push(text);
+            meta.complete = false;
+        }
         (Record::End, Some(space)) => space.complete = true,
         (record, Some(space)) => {
             // Something after the end: an execve that failed after all.

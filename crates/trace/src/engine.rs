@@ -14,8 +14,9 @@ use numaloc_model::Layer;
 use crate::bursts::{self, Bursts};
 use crate::journal::{Journal, Record, VERSION};
 use crate::line;
+use crate::memory::{Budget, Detail};
 use crate::pages::PageCounters;
-use crate::readers::Readers;
+use crate::readers::{Readers, Slots};
 use crate::shadow::Shadow;
 use crate::sharing::{self, Lines};
 use crate::thread::ThreadTracer;
@@ -46,6 +47,8 @@ pub struct Config {
     pub lines: u32,
     /// `write_read` counts only a read that is the next access to the line after the write (DeLoc read to the letter).
     pub consecutive: bool,
+    /// Bytes the tables may take beside what the program's size and threads allow ([`crate::memory`]).
+    pub memory: u64,
     /// Path of the process's first thread.
     pub path: String,
     /// Which image of the process this is.
@@ -72,6 +75,7 @@ impl Default for Config {
             share: bursts::MILLION as u32,
             lines: bursts::MILLION as u32,
             consecutive: false,
+            memory: 256 << 20,
             path: "0".to_owned(),
             image: 0,
             created: (0, 0),
@@ -86,9 +90,10 @@ impl Config {
     #[must_use]
     pub fn passed_on(&self) -> String {
         format!(
-            "share={}+lines={}+consecutive={}",
+            "share={}+lines={}+memory={}+consecutive={}",
             self.share,
             self.lines,
+            self.memory,
             u8::from(self.consecutive)
         )
     }
@@ -105,6 +110,7 @@ impl Config {
             match name {
                 "share" => self.share = value.clamp(1, bursts::MILLION) as u32,
                 "lines" => self.lines = value.clamp(1, bursts::MILLION) as u32,
+                "memory" => self.memory = value,
                 "consecutive" => self.consecutive = value != 0,
                 _ => return Err(bad()),
             }
@@ -165,8 +171,9 @@ pub struct Engine {
     pub(crate) watched: Option<Watched>,
     /// The bytes written in the present turn of a line that threads have communicated through.
     pub(crate) written: Shadow,
-    /// Whether lines are still marked for that.
-    pub(crate) tracks: AtomicBool,
+    pub(crate) budget: Budget,
+    slots: Mutex<Slots>,
+    alive: AtomicU32,
     shared_lines: Mutex<Lines>,
     pub(crate) journal: Journal,
     /// Slices are `config.slice << level` long.
@@ -220,7 +227,9 @@ impl Engine {
             watched: (u64::from(config.lines) < bursts::MILLION)
                 .then(|| Watched::new(config.lines, config.line_shift)),
             written,
-            tracks: AtomicBool::new(true),
+            budget: Budget::new(config.memory),
+            slots: Mutex::default(),
+            alive: AtomicU32::new(0),
             shared_lines: Mutex::default(),
             journal,
             level: AtomicU32::new(0),
@@ -286,11 +295,14 @@ impl Engine {
         routine: u64,
     ) -> Box<ThreadTracer> {
         let number = self.next_thread.fetch_add(1, Relaxed);
-        if number >= Readers::limit().min(line::MAX_WRITER) && !self.noted_crowd.swap(true, Relaxed)
-        {
+        let (reader, own) = self.slots().give(&self.readers);
+        self.alive.fetch_add(1, Relaxed);
+        let mixed_up = !own || number >= line::MAX_WRITER;
+        if mixed_up && !self.noted_crowd.swap(true, Relaxed) {
             self.write(&Record::Note(format!(
-                "more than {} threads: reads by threads that share a reader bit may be missed",
-                Readers::limit()
+                "more than {} threads at once, or {} in all: communication of threads that share a number may be missed or mixed up",
+                Readers::limit(),
+                line::MAX_WRITER
             )));
         }
         self.write(&Record::ThreadStart {
@@ -308,7 +320,44 @@ impl Engine {
             self.stop();
             PageCounters::spoiling(&self.clocks)
         });
-        Box::new(ThreadTracer::new(self, counters, number, path, clock))
+        Box::new(ThreadTracer::new(
+            self, counters, number, reader, path, clock,
+        ))
+    }
+
+    fn slots(&self) -> std::sync::MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A thread has ended: its reader number may be given again.
+    pub(crate) fn ended(&self, reader: u32) {
+        self.slots().take_back(reader);
+        self.alive.fetch_sub(1, Relaxed);
+    }
+
+    /// The clock that was left at a word used for synchronisation.
+    pub(crate) fn clock(&self, address: u64) -> &AtomicU64 {
+        if self.budget.keeps(Detail::Clocks) {
+            return self.clocks.word(address);
+        }
+        // 2^20 clocks for all: a later one than is due may be taken, never an earlier.
+        let word = (address >> CLOCK_SHIFT).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
+        self.clocks.word(word << CLOCK_SHIFT)
+    }
+
+    /// Gives up the next detail if the tables take more than they may.
+    fn keep_to_budget(&self) {
+        let Some((detail, sentence)) = self.budget.look(self.alive.load(Relaxed)) else {
+            return;
+        };
+        match detail {
+            Detail::FalseSharing => self.written.clear(),
+            Detail::Clocks => self.clocks.clear(),
+            // Each thread gives up its own at the end of its slice.
+            Detail::Pages => {}
+            Detail::Readers => self.readers.clear(),
+        }
+        self.write(&Record::Reduced(sentence));
     }
 
     /// Announces a created thread; its own first event then finds its name (see [`Engine::adopt`]).
@@ -451,6 +500,7 @@ impl Engine {
                 .is_ok()
         {
             self.write_status(total);
+            self.keep_to_budget();
         }
     }
 

@@ -59,14 +59,14 @@ impl Extra {
         {
             let word = table.word(address);
             let before = word.load(Relaxed);
-            for other in [before & 0xffff, before >> 16 & 0xffff] {
+            for other in [before & 0xffff_ffff, before >> 32] {
                 if other != 0 && other != u64::from(me) {
                     let sum = self.met.entry(other as u32).or_default();
                     sum.0 += 1;
                     sum.1 += u64::from(size);
                 }
             }
-            let after = u64::from(me) | (before & 0xffff) << 16;
+            let after = u64::from(me) | before << 32;
             if after != before {
                 word.store(after, Relaxed);
             }

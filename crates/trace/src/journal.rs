@@ -192,6 +192,8 @@ pub enum Record {
         /// By part.
         counts: Vec<u64>,
     },
+    /// Detail was given up to keep to the memory bound: a sentence.
+    Reduced(String),
     /// Something a reader of the profile should know.
     Note(String),
     /// The process ended and everything was written.
@@ -349,6 +351,10 @@ impl Record {
             }
             Self::Note(text) => {
                 to.number(12);
+                to.text(text);
+            }
+            Self::Reduced(text) => {
+                to.number(17);
                 to.text(text);
             }
             Self::End => to.number(13),
@@ -527,6 +533,7 @@ impl Decoder<'_> {
             15 => Record::SharedLines(
                 self.list(|from| Some((from.number()?, from.number()?, from.number()?)))?,
             ),
+            17 => Record::Reduced(self.text()?),
             16 => Record::Groups {
                 thread: self.small()?,
                 layer: u8::try_from(self.number()?).ok()?,

@@ -12,6 +12,7 @@ mod errors;
 mod extra;
 pub mod journal;
 pub mod line;
+pub mod memory;
 pub mod objects;
 pub mod pages;
 pub mod paths;

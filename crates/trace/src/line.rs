@@ -2,31 +2,31 @@
 //!
 //! | bits | meaning |
 //! |---|---|
-//! | 0..16 | the last writer (thread number + 1), 0 when nobody has written |
-//! | 16 | *sync*: an atomic instruction or a futex used the line; its clock is kept, every access takes the slow path |
-//! | 17 | *extended*: reader bits beyond the word are in use (see [`crate::readers`]) |
-//! | 18 | *tracked*: threads have communicated through the line, the bytes written are kept ([`crate::sharing`]) |
-//! | 19..64 | readers since that write, one bit for each of the first [`READERS`] reader numbers |
+//! | 0..20 | the last writer (thread number + 1), 0 when nobody has written |
+//! | 20 | *sync*: an atomic instruction or a futex used the line; its clock is kept, every access takes the slow path |
+//! | 21 | *extended*: reader bits beyond the word are in use (see [`crate::readers`]) |
+//! | 22 | *tracked*: threads have communicated through the line, the bytes written are kept ([`crate::sharing`]) |
+//! | 23..64 | readers since that write, one bit for each of the first [`READERS`] reader numbers |
 //!
 //! An event of the `write_read` layer is the first read by a thread since the last write by another thread
 //! (DeLoc II-B2: "a write then a read by different threads", each reader of a written value counted once). The reader
 //! bits make "once" exact, and make the common case one load and one test.
 
 /// Reader numbers that fit the word.
-pub const READERS: u32 = 45;
+pub const READERS: u32 = 41;
 /// Highest writer id.
-pub const MAX_WRITER: u32 = 0xffff;
+pub const MAX_WRITER: u32 = 0xf_ffff;
 
-const WRITER: u64 = 0xffff;
+const WRITER: u64 = 0xf_ffff;
 /// The line is used for synchronisation.
-pub const SYNC: u64 = 1 << 16;
+pub const SYNC: u64 = 1 << 20;
 /// Readers beyond the word exist.
-pub const EXTENDED: u64 = 1 << 17;
+pub const EXTENDED: u64 = 1 << 21;
 /// The bytes written are kept.
-pub const TRACKED: u64 = 1 << 18;
+pub const TRACKED: u64 = 1 << 22;
 
 /// The bits of all reader numbers that fit the word.
-pub const ALL_READERS: u64 = !0 << 19;
+pub const ALL_READERS: u64 = !0 << 23;
 
 /// The writer id in a word, 0 for none.
 #[inline(always)]
@@ -39,7 +39,7 @@ pub fn writer(word: u64) -> u32 {
 #[must_use]
 pub fn reader_bit(number: u32) -> u64 {
     if number < READERS {
-        1 << (19 + number)
+        1 << (23 + number)
     } else {
         0
     }

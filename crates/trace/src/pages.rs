@@ -64,6 +64,12 @@ impl PageCounters {
         }
     }
 
+    /// Whether anybody will read the counts.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.table.is_some()
+    }
+
     /// The counter of the page that holds `address`.
     ///
     /// One that is not zero may be added to; the first count goes through [`PageCounters::add`]. The halves hold 2^32 - 1 each:

@@ -8,10 +8,21 @@
 //! Addresses are folded to [`WINDOW_BITS`]; two live addresses that differ only above share a word. The address
 //! space that qemu-user gives a program is smaller than the window, so nothing folds there.
 
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
 /// Low bits of an address that a shadow table tells apart: 4 TiB.
 pub const WINDOW_BITS: u32 = 42;
+
+/// Where this process's tables are, as (start, end).
+static RESERVED: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
+
+/// The address ranges of all tables; empty if another thread is reserving one.
+pub(crate) fn reserved() -> Vec<(u64, u64)> {
+    RESERVED
+        .try_lock()
+        .map_or_else(|_| Vec::new(), |ranges| ranges.clone())
+}
 
 /// One zero-initialised `AtomicU64` for each `1 << shift` bytes of the window.
 #[derive(Clone, Copy)]
@@ -75,6 +86,9 @@ impl Shadow {
         };
         if base == libc::MAP_FAILED {
             return Err(std::io::Error::last_os_error());
+        }
+        if let Ok(mut reserved) = RESERVED.try_lock() {
+            reserved.push((base as u64, base as u64 + words * 8));
         }
         // SAFETY: the range was just mapped; advice cannot make it invalid. Core dumps of the program stay small.
         unsafe { libc::madvise(base, (words * 8) as usize, libc::MADV_DONTDUMP) };

@@ -23,6 +23,7 @@ use crate::engine::{Engine, Newborn};
 use crate::extra::{Extra, layer_index};
 use crate::journal::{Journal, Record};
 use crate::line;
+use crate::memory::Detail;
 use crate::pages::{self, PAGE_SHIFT, PageCounters};
 use crate::shadow::{Fixed, Shadow};
 use crate::sharing::{self, Sharing};
@@ -76,6 +77,8 @@ pub struct ThreadTracer {
     engine: &'static Engine,
     // Everything below is cold.
     number: u32,
+    /// Reader number: which bit of lines is this thread's.
+    reader: u32,
     path: String,
     /// Clock (or wall time) at the end of this turn.
     turn_end: u64,
@@ -122,11 +125,12 @@ impl ThreadTracer {
         engine: &'static Engine,
         counters: PageCounters,
         number: u32,
+        reader: u32,
         path: String,
         clock: u64,
     ) -> Self {
         let writer = number % line::MAX_WRITER + 1;
-        let bit = line::reader_bit(number);
+        let bit = line::reader_bit(reader);
         let mut out = Vec::new();
         Journal::begin(&mut out);
         let extra = Extra::new(&engine.config.layers);
@@ -155,6 +159,7 @@ impl ThreadTracer {
             engine,
             counters,
             number,
+            reader,
             path,
             turn_end: clock,
             turn: 0,
@@ -421,6 +426,9 @@ impl ThreadTracer {
 
     /// Keeps the bytes written; the first write of a turn forgets those of the turn before.
     fn track(&mut self, address: u64, size: u32, first: bool) {
+        if !self.engine.budget.keeps(Detail::FalseSharing) {
+            return;
+        }
         let entry = self.engine.written.word(address);
         let bytes = sharing::bytes(address, size, self.lines.shift());
         let before = if first { 0 } else { entry.load(Relaxed) };
@@ -464,12 +472,15 @@ impl ThreadTracer {
             if writer == 0 || word & self.bit != 0 || writer == me && !consecutive {
                 return;
             }
-            let track = if self.engine.tracks.load(Relaxed) {
+            let track = if self.engine.budget.keeps(Detail::FalseSharing) {
                 line::TRACKED
             } else {
                 0
             };
             let in_word = self.bit != 0 && word & line::SYNC == 0;
+            if !in_word && !self.engine.budget.keeps(Detail::Readers) {
+                return;
+            }
             let new = word | track | if in_word { self.bit } else { line::EXTENDED };
             if new != word
                 && let Err(now) = entry.compare_exchange_weak(word, new, Relaxed, Relaxed)
@@ -480,7 +491,7 @@ impl ThreadTracer {
             let first = if consecutive {
                 word & (line::ALL_READERS | line::EXTENDED) == 0 && writer != me
             } else {
-                in_word || self.engine.readers.mark(address, self.number)
+                in_word || self.engine.readers.mark(address, self.reader)
             };
             if first {
                 self.hear(writer, address, size);
@@ -580,7 +591,7 @@ impl ThreadTracer {
     /// Takes the clock that was left at a synchronisation line, if it is later.
     pub fn acquire(&mut self, address: u64) {
         if self.engine.config.virtual_clock {
-            let clock = self.engine.clocks.word(address).load(Relaxed);
+            let clock = self.engine.clock(address).load(Relaxed);
             if clock > self.time() {
                 self.advance(clock);
             }
@@ -590,7 +601,7 @@ impl ThreadTracer {
     /// Leaves this thread's clock at a synchronisation line, if it is later.
     pub fn release(&mut self, address: u64) {
         if self.engine.config.virtual_clock {
-            let word = self.engine.clocks.word(address);
+            let word = self.engine.clock(address);
             let now = self.time();
             if word.load(Relaxed) < now {
                 word.fetch_max(now, Relaxed);
@@ -684,6 +695,11 @@ impl ThreadTracer {
         }
         // Counters hold 2^32 accesses to a page.
         let crowded = self.accesses - self.reported > LONGEST_TURN / 2;
+        let over = !self.engine.budget.keeps(Detail::Pages);
+        if over && self.counters.counts() {
+            self.flush_pages();
+            self.counters = PageCounters::spoiling(&self.engine.touched);
+        }
         if now >= self.span_start + self.span_length || crowded {
             self.flush_pages();
             self.span_length = self.engine.span_length();
@@ -760,6 +776,10 @@ impl ThreadTracer {
 
     fn flush_pages(&mut self) {
         let before = self.out.len();
+        if !self.counters.counts() {
+            self.first_touched.clear();
+            return;
+        }
         let cells = self.counters.take();
         if !cells.is_empty() {
             Record::Pages {
@@ -814,12 +834,16 @@ impl ThreadTracer {
             self.release(clear_tid);
         }
         if let Some(mut sharing) = self.sharing.take() {
-            for found in sharing.conclude() {
-                self.hear_false(found);
+            // Without masks there are no verdicts.
+            if self.engine.budget.keeps(Detail::FalseSharing) {
+                for found in sharing.conclude() {
+                    self.hear_false(found);
+                }
             }
             sharing.hand_over(&mut self.engine.shared_lines(), true);
         }
         self.flush();
+        self.engine.ended(self.reader);
     }
 
     /// Adds a record to what this thread writes at the end of its slice.

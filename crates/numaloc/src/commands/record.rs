@@ -93,6 +93,10 @@ pub struct Args {
     /// letter of DeLoc's definition; by default each reader of a written value counts once
     #[arg(long)]
     strict_consecutive: bool,
+    /// What the tracer may take in memory beside a quarter of the program's own and 1 MiB a thread; beyond
+    /// it gives up detail, and the profile says which
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = super::byte_size)]
+    memory: u64,
     /// Bytes per cache line
     #[arg(long, value_name = "BYTES", default_value = "64", value_parser = super::byte_size)]
     line_size: u64,
@@ -233,6 +237,7 @@ impl Args {
             share: share_of("bursts", standard.share),
             lines: share_of("lines", standard.lines),
             consecutive: self.strict_consecutive,
+            memory: self.memory,
             ..standard
         }
         .passed_on()

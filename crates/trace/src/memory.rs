@@ -1,0 +1,182 @@
+//! The bound on the engine's memory, and what is given up when it is reached.
+//!
+//! The tables of a process may take a quarter of the program's resident memory, 1 MiB for each thread, and a fixed amount
+//! (`--memory`). At most five times a second, and only when the process has grown by a sixteenth, the kernel is asked how much they
+//! take. Above the bound the next [`Detail`] is given up, and the profile says so.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use crate::shadow;
+
+/// What is given up, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    /// True and false sharing are no longer told apart.
+    FalseSharing,
+    /// Words used for synchronisation share 2^20 clocks.
+    Clocks,
+    /// Pages are no longer counted.
+    Pages,
+    /// Reads by threads without a bit of their own in a line's word are no longer communication.
+    Readers,
+}
+
+impl Detail {
+    const ALL: [Self; 4] = [Self::FalseSharing, Self::Clocks, Self::Pages, Self::Readers];
+
+    /// What the profile says of it.
+    fn sentence(self) -> &'static str {
+        match self {
+            Self::FalseSharing => "true and false sharing are not told apart from here on",
+            Self::Clocks => "words used for synchronisation share 2^20 clocks from here on",
+            Self::Pages => "pages are not counted from here on",
+            Self::Readers => {
+                "reads by threads that share reader bits are no communication from here on"
+            }
+        }
+    }
+}
+
+/// What a process may take, and what it has given up so far.
+pub(crate) struct Budget {
+    fixed: u64,
+    given_up: AtomicU32,
+    /// Resident size of the process at which to look again.
+    look_at: AtomicU64,
+}
+
+impl Budget {
+    /// `fixed` bytes beside what the program's size and threads allow.
+    pub fn new(fixed: u64) -> Self {
+        Self {
+            fixed,
+            given_up: AtomicU32::new(0),
+            look_at: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether `detail` is still recorded.
+    #[inline(always)]
+    pub fn keeps(&self, detail: Detail) -> bool {
+        self.given_up.load(Relaxed) <= detail as u32
+    }
+
+    /// Looks at the memory taken; returns what to give up now and a sentence about it.
+    pub fn look(&self, threads: u32) -> Option<(Detail, String)> {
+        let total = resident()?;
+        if total < self.look_at.load(Relaxed) {
+            return None;
+        }
+        self.look_at
+            .store(total + (total / 16).max(1 << 20), Relaxed);
+        let tables = of_tables(
+            &std::fs::read_to_string("/proc/self/smaps").ok()?,
+            &shadow::reserved(),
+        )?;
+        let program = total.saturating_sub(tables);
+        let bound = allowed(program, threads, self.fixed);
+        if tables <= bound {
+            return None;
+        }
+        let level = self.given_up.load(Relaxed);
+        let detail = *Detail::ALL.get(level as usize)?;
+        // Another thread may be doing this at the same time.
+        self.given_up
+            .compare_exchange(level, level + 1, Relaxed, Relaxed)
+            .ok()?;
+        // What is given up now may not be enough.
+        self.look_at.store(0, Relaxed);
+        let mega = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        Some((
+            detail,
+            format!(
+                "memory bound reached ({:.0} MiB taken; a quarter of the program's {:.0} MiB, 1 MiB for each of {threads} threads and \
+                 --memory {:.0}M allow {:.0} MiB): {}",
+                mega(tables),
+                mega(program),
+                mega(self.fixed),
+                mega(bound),
+                detail.sentence()
+            ),
+        ))
+    }
+}
+
+/// Bytes that the tables may take.
+fn allowed(program: u64, threads: u32, fixed: u64) -> u64 {
+    program / 4 + (u64::from(threads) << 20) + fixed
+}
+
+/// Resident bytes of this process.
+fn resident() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * 4096)
+}
+
+/// Resident bytes of the mappings in `smaps` that lie in one of `ranges` (start, end).
+fn of_tables(smaps: &str, ranges: &[(u64, u64)]) -> Option<u64> {
+    let mut ours = false;
+    let mut sum = 0;
+    for line in smaps.lines() {
+        if let Some(rest) = line.strip_prefix("Rss:") {
+            if ours {
+                let kilo: u64 = rest.trim().strip_suffix(" kB")?.parse().ok()?;
+                sum += kilo * 1024;
+            }
+        } else if let Some((from, to)) = line
+            .split_once(' ')
+            .and_then(|(range, _)| range.split_once('-'))
+            && let (Ok(from), Ok(to)) = (u64::from_str_radix(from, 16), u64::from_str_radix(to, 16))
+        {
+            ours = ranges.iter().any(|&(start, end)| from < end && start < to);
+        }
+    }
+    Some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_is_a_quarter_and_a_mebibyte_a_thread_and_the_rest() {
+        assert_eq!(allowed(400 << 20, 3, 7 << 20), 110 << 20);
+    }
+
+    #[test]
+    fn tables_are_told_from_other_mappings() {
+        let smaps = "7f0000000000-7f0000010000 rw-p 00000000 00:00 0 \nSize: 64 kB\nRss:                  12 kB\nPss: 12 kB\n\
+                     7f0000020000-7f0000030000 rw-p 00000000 00:00 0 [heap]\nRss:                   8 kB\n";
+        assert_eq!(
+            of_tables(smaps, &[(0x7f00_0000_0000, 0x7f00_0001_0000)]),
+            Some(12 << 10)
+        );
+        assert_eq!(
+            of_tables(smaps, &[(0x7f00_0000_0000, 0x7f00_0003_0000)]),
+            Some(20 << 10)
+        );
+        assert_eq!(of_tables(smaps, &[]), Some(0));
+    }
+
+    #[test]
+    fn what_a_table_takes_is_seen_and_details_go_in_order() {
+        let table = crate::shadow::Shadow::reserve(6).unwrap();
+        for address in (0..(1u64 << 30)).step_by(64 * 512) {
+            table.word(address).store(1, Relaxed);
+        }
+        // 128 MiB of pages for one word each; nothing else here is as large.
+        let budget = Budget::new(0);
+        let (detail, text) = budget.look(1).unwrap();
+        assert_eq!(detail, Detail::FalseSharing);
+        assert!(
+            text.starts_with("memory bound reached (") && text.ends_with("from here on"),
+            "{text}"
+        );
+        assert!(!budget.keeps(Detail::FalseSharing) && budget.keeps(Detail::Clocks));
+        assert_eq!(budget.look(1).unwrap().0, Detail::Clocks);
+        assert_eq!(Budget::new(1 << 40).look(1), None);
+        table.clear();
+        assert_eq!(budget.look(1), None, "given back");
+    }
+}

@@ -1,0 +1,127 @@
+//! Many threads: 4,096 at once, and a hundred thousand one after the other, keep their identities.
+
+use numaloc_model::profile::Amount;
+use numaloc_model::{Layer, Profile};
+use numaloc_trace::assemble::{Options, assemble};
+use numaloc_trace::{Config, Engine, ThreadTracer};
+
+const DATA: u64 = 0x10_0000;
+
+fn started(folder: &std::path::Path) -> (&'static Engine, Box<ThreadTracer>) {
+    let config = Config {
+        folder: folder.to_owned(),
+        frontend: "test".to_owned(),
+        ..Config::default()
+    };
+    let engine: &'static Engine = Box::leak(Box::new(Engine::start(config, "test").unwrap()));
+    (engine, engine.first_thread(1))
+}
+
+fn child(engine: &'static Engine, parent: &mut ThreadTracer, tid: u32) -> Box<ThreadTracer> {
+    let newborn = parent.newborn(0);
+    parent.threads_created += 1;
+    engine.welcome(newborn, tid)
+}
+
+fn assembled(folder: &std::path::Path) -> Profile {
+    let options = Options {
+        command: vec![],
+        page_size: 4096,
+        slices: 1000,
+    };
+    assemble(folder, &options).unwrap()
+}
+
+fn events(profile: &Profile) -> impl Fn(usize, usize) -> f64 {
+    let matrix = profile.matrix(Layer::WriteRead, Amount::Events).unwrap();
+    move |src, dst| matrix.get(src, dst)
+}
+
+#[test]
+fn four_thousand_and_ninety_six_threads_live_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, mut first) = started(folder.path());
+    for line in 0..8 {
+        first.access::<true, false>(DATA + line * 64, 8);
+    }
+    let mut threads: Vec<_> = (1..4096)
+        .map(|at| child(engine, &mut first, at + 1))
+        .collect();
+    // Everybody reads the lines twice: the second time nothing is new.
+    for _ in 0..2 {
+        for thread in &mut threads {
+            for line in 0..8 {
+                thread.access::<false, false>(DATA + line * 64, 8);
+            }
+        }
+    }
+    // The last one writes, everybody reads again.
+    threads[4094].access::<true, false>(DATA, 8);
+    for thread in &mut threads {
+        thread.access::<false, false>(DATA, 8);
+        thread.end(0);
+    }
+    first.end(0);
+    engine.finish();
+    let profile = assembled(folder.path());
+    assert_eq!(profile.threads.len(), 4096);
+    assert!(
+        profile.meta.complete && profile.meta.notes.is_empty(),
+        "{:?}",
+        profile.meta.notes
+    );
+    let events = events(&profile);
+    for thread in 1..4096 {
+        assert_eq!(events(0, thread), 8.0, "{thread}");
+        let heard = f64::from(u8::from(thread != 4095));
+        assert_eq!(events(4095, thread), heard, "{thread}");
+    }
+}
+
+#[test]
+fn a_hundred_thousand_threads_one_after_the_other_are_not_mixed_up() {
+    const THREADS: u32 = 100_000;
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, mut first) = started(folder.path());
+    first.access::<true, false>(DATA, 8);
+    // A few live long among them.
+    let mut long: Vec<_> = (0..3).map(|at| child(engine, &mut first, at + 2)).collect();
+    for at in 0..THREADS - 3 {
+        let mut thread = child(engine, &mut first, at + 5);
+        // What the first thread wrote once, and what the thread before wrote.
+        thread.access::<false, false>(DATA, 8);
+        thread.access::<false, false>(DATA + 64, 8);
+        thread.access::<true, false>(DATA + 64, 8);
+        thread.end(0);
+        if at % 1000 == 0 {
+            for thread in &mut long {
+                thread.access::<false, false>(DATA + 64, 8);
+            }
+        }
+    }
+    for mut thread in long {
+        thread.end(0);
+    }
+    first.end(0);
+    engine.finish();
+    let profile = assembled(folder.path());
+    assert_eq!(profile.threads.len(), THREADS as usize + 1);
+    assert!(
+        profile.meta.complete && profile.meta.notes.is_empty(),
+        "{:?}",
+        profile.meta.notes
+    );
+    let events = events(&profile);
+    assert_eq!(profile.threads[77_777].path, "0.77777");
+    for thread in 4..=THREADS as usize {
+        assert_eq!(events(0, thread), 1.0, "{thread}");
+        if thread > 4 {
+            assert_eq!(events(thread - 1, thread), 1.0, "{thread}");
+        }
+    }
+    // The long-lived ones read the line of every thousandth thread, once each.
+    for (reader, round) in [(1, 0), (2, 50), (3, 99)] {
+        assert_eq!(events(4 + round * 1000, reader), 1.0);
+        assert_eq!(events(5 + round * 1000, reader), 0.0);
+    }
+}
