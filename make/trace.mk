@@ -9,3 +9,7 @@ bench-trace: workloads ## what recording costs: native, QEMU bare, with an empty
 sample-accuracy: workloads ## how well --sample 5% estimates the matrix of each OpenMP workload (about 2 minutes)
 	@$(CARGO) build -q --release -p numaloc -p numaloc-qemu
 	@python3 make/sample-accuracy target/release/numaloc 5% 8 lines
+
+.PHONY: bench-access
+bench-access: ## what one access costs the engine, in CPU nanoseconds: same line, same page, random, changing hands, sampled
+	@$(CARGO) bench -q -p numaloc-trace --bench access

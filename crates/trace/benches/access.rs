@@ -1,0 +1,121 @@
+//! What one access costs the thread that makes it: CPU nanoseconds, median and spread of several rounds.
+//!
+//! `cargo bench -p numaloc-trace`, or `make bench-access`. Each case runs one thread; what two threads cost each other is seen in
+//! `make bench-trace` only.
+
+use numaloc_trace::{Config, Engine, ThreadTracer};
+
+const ROUNDS: usize = 9;
+const ACCESSES: u64 = 4_000_000;
+const MEMORY: u64 = 64 << 20;
+const BASE: u64 = 0x10_0000_0000;
+
+fn cpu_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the call fills the structure it is given.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn measure(name: &str, tracer: &mut ThreadTracer, mut work: impl FnMut(&mut ThreadTracer, u64)) {
+    let mut costs: Vec<f64> = (0..ROUNDS + 2)
+        .map(|_| {
+            let began = cpu_ns();
+            for at in 0..ACCESSES {
+                work(tracer, std::hint::black_box(at));
+            }
+            (cpu_ns() - began) as f64 / ACCESSES as f64
+        })
+        .skip(2)
+        .collect();
+    costs.sort_by(f64::total_cmp);
+    println!(
+        "| {name} | {:.2} | {:.2} to {:.2} |",
+        costs[ROUNDS / 2],
+        costs[0],
+        costs[ROUNDS - 1]
+    );
+}
+
+fn started(folder: &std::path::Path, config: Config) -> (&'static Engine, Box<ThreadTracer>) {
+    let config = Config {
+        folder: folder.to_owned(),
+        ..config
+    };
+    let engine: &'static Engine = Box::leak(Box::new(Engine::start(config, "bench").unwrap()));
+    (engine, engine.first_thread(1))
+}
+
+/// A place in the memory that looks random: multiples of an odd number modulo a power of two.
+fn random(at: u64) -> u64 {
+    BASE + (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % (MEMORY / 8) * 8
+}
+
+fn main() {
+    let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    println!("| access | ns, median | spread |\n|---|---|---|");
+    let (engine, mut one) = started(folders[0].path(), Config::default());
+    measure("read, same line", &mut one, |t, at| {
+        t.access::<false, false>(BASE + at % 8 * 8, 8);
+    });
+    measure("write, same line", &mut one, |t, at| {
+        t.access::<true, false>(BASE + at % 8 * 8, 8);
+    });
+    measure("read, same page, line after line", &mut one, |t, at| {
+        t.access::<false, false>(BASE + at % 64 * 64, 8);
+    });
+    measure("read, 64 MiB in order", &mut one, |t, at| {
+        t.access::<false, false>(BASE + at * 8 % MEMORY, 8);
+    });
+    measure("read, 64 MiB at random", &mut one, |t, at| {
+        t.access::<false, false>(random(at), 8);
+    });
+    measure("write, 64 MiB at random", &mut one, |t, at| {
+        t.access::<true, false>(random(at), 8);
+    });
+    // Lines that change hands: each write and each read is slow, and every read is an event.
+    let mut other = engine.welcome(one.newborn(0), 2);
+    measure(
+        "write and another thread's read of 4 KiB (two accesses)",
+        &mut one,
+        |t, at| {
+            t.access::<true, false>(BASE + MEMORY + at % 64 * 64, 8);
+            other.access::<false, false>(BASE + MEMORY + at % 64 * 64, 8);
+        },
+    );
+    measure(
+        "read again of a line that was communicated",
+        &mut other,
+        |t, at| {
+            t.access::<false, false>(BASE + MEMORY + at % 64 * 64, 8);
+        },
+    );
+    for (name, share, lines, folder) in [
+        ("5% of the lines", 1_000_000, 50_000, &folders[1]),
+        ("5% in bursts", 50_000, 1_000_000, &folders[2]),
+    ] {
+        let config = Config {
+            share,
+            lines,
+            ..Config::default()
+        };
+        let (_, mut sampled) = started(folder.path(), config);
+        measure(
+            &format!("read, 64 MiB in order, {name}"),
+            &mut sampled,
+            |t, at| {
+                t.access::<false, false>(BASE + at * 8 % MEMORY, 8);
+            },
+        );
+        measure(
+            &format!("read, 64 MiB at random, {name}"),
+            &mut sampled,
+            |t, at| {
+                t.access::<false, false>(random(at), 8);
+            },
+        );
+    }
+}
