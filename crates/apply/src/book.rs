@@ -103,6 +103,12 @@ impl Book {
         self.objects.get(key).copied()
     }
 
+    /// The identity of an object.
+    #[must_use]
+    pub fn key(&self, object: usize) -> &ObjectKey {
+        &self.keys[object]
+    }
+
     /// Every object with planned pages: index and identity.
     pub fn objects(&self) -> impl Iterator<Item = (usize, &ObjectKey)> {
         self.keys

@@ -8,8 +8,8 @@ use std::io;
 
 use crate::book::Book;
 use crate::identity::{Born, Creator, MAIN_STACK_BYTES, MapCall, Orders, mapped};
-use crate::image::Image;
-use crate::tally::{PageState, Tally, ThreadState};
+use crate::image::Loaded;
+use crate::tally::{Tally, ThreadState};
 
 /// What changes the machine, or pretends to.
 pub trait Actuator {
@@ -17,8 +17,9 @@ pub trait Actuator {
     fn pin(&mut self, tid: i32, pus: &[u32]) -> io::Result<()>;
     /// The PUs a thread may run on.
     fn affinity(&mut self, tid: i32) -> io::Result<Vec<u32>>;
-    /// Makes memory `start..end` of the stopped thread's process come from `node` from now on.
-    fn bind(&mut self, start: u64, end: u64, node: u32) -> io::Result<()>;
+    /// Makes memory `(start, end, node)` of the stopped thread's process come from `node` from now on;
+    /// 0 or an errno for each.
+    fn bind(&mut self, ranges: &[(u64, u64, u32)]) -> Vec<i32>;
     /// Moves pages of a process that exist already; one node or negative errno each.
     fn relocate(&mut self, tgid: i32, pages: &[u64], nodes: &[i32]) -> io::Result<Vec<i32>>;
     /// Where pages of the process of thread `tid` are; one node or negative errno each.
@@ -44,9 +45,16 @@ struct Live {
     end: u64,
 }
 
+/// An object found in a process: its index in the plan, its first byte, and where its memory is.
+type Found = (usize, u64, (u64, u64));
+
 #[derive(Clone, Debug, Default)]
 struct Process {
     first: String,
+    /// Objects of the plan seen so far.
+    found: HashSet<usize>,
+    /// How many of its planned mappings have not been.
+    awaited: usize,
     threads: HashSet<i32>,
     orders: Orders,
     live: Vec<Live>,
@@ -83,7 +91,26 @@ pub struct Desk {
     stack_sizes: HashSet<u64>,
     /// Paths of threads whose creation was reported and that have not stopped yet.
     announced: HashMap<i32, String>,
+    /// Planned objects that mappings make, by the path of their process.
+    mappings: HashMap<String, usize>,
     tally: Tally,
+}
+
+/// Whether an object comes from a call that maps memory.
+fn is_mapped(kind: ObjectKind) -> bool {
+    matches!(
+        kind,
+        ObjectKind::Mapping | ObjectKind::Shared | ObjectKind::Stack
+    )
+}
+
+/// The path of the process that a thread belongs to: `0/1` of `0/1.2.3`.
+fn process_path(thread: &str) -> &str {
+    let last = thread.rfind('/').map_or(0, |at| at + 1);
+    let end = thread[last..]
+        .find('.')
+        .map_or(thread.len(), |at| last + at);
+    &thread[..end]
 }
 
 /// Pages asked about in one system call.
@@ -97,7 +124,13 @@ impl Desk {
             .filter(|(_, key)| key.kind == ObjectKind::Stack)
             .map(|(_, key)| key.size)
             .collect();
+        let mut mappings: HashMap<String, usize> = HashMap::new();
+        for (_, key) in book.objects().filter(|(_, key)| is_mapped(key.kind)) {
+            let process = process_path(key.creator.as_deref().unwrap_or("0"));
+            *mappings.entry(process.to_owned()).or_default() += 1;
+        }
         Self {
+            mappings,
             tally: Tally::new(&book),
             book,
             wishes,
@@ -131,10 +164,7 @@ impl Desk {
 
     /// The program's first thread.
     pub fn started(&mut self, tid: i32, act: &mut dyn Actuator) {
-        let process = Process {
-            first: "0".to_owned(),
-            ..Process::default()
-        };
+        let process = self.process("0".to_owned());
         self.processes.insert(tid, process);
         self.enter(tid, tid, Creator::new("0"), act);
     }
@@ -145,6 +175,22 @@ impl Desk {
         if let Some(by) = self.threads.get_mut(&creator) {
             self.announced.insert(tid, by.child(same_process));
         }
+    }
+
+    /// A process in which nothing has been found yet.
+    fn process(&self, first: String) -> Process {
+        Process {
+            awaited: self.mappings.get(&first).copied().unwrap_or(0),
+            first,
+            ..Process::default()
+        }
+    }
+
+    /// Whether a call that maps memory can still make a planned object in a thread's process.
+    pub fn awaits_mappings(&self, tid: i32) -> bool {
+        self.process_of(tid)
+            .and_then(|tgid| self.processes.get(&tgid))
+            .is_some_and(|process| process.awaited > 0)
     }
 
     /// `creator` made `tid`: a thread of its process, or a process. `stack` is the new thread's stack
@@ -170,10 +216,7 @@ impl Desk {
             self.found_stack(tgid, &path, stack, act);
         } else {
             // Memory policies and what was placed are inherited; new objects have new names.
-            let process = Process {
-                first: path.clone(),
-                ..Process::default()
-            };
+            let process = self.process(path.clone());
             self.processes.insert(tid, process);
             self.enter(tid, tid, Creator::new(path), act);
         }
@@ -239,7 +282,7 @@ impl Desk {
         };
         let key = process.orders.name(&born, path);
         if let Some(object) = self.book.object(&key) {
-            self.settle(tgid, object, start, (start, end), true, act);
+            self.settle(tgid, &[(object, start, (start, end))], true, act);
         }
     }
 
@@ -254,11 +297,8 @@ impl Desk {
         self.threads.retain(|_, thread| thread.tgid != tgid);
         if let (Some(thread), Some(first)) = (keep, first) {
             self.threads.insert(tgid, thread);
-            let process = Process {
-                first,
-                threads: HashSet::from([tgid]),
-                ..Process::default()
-            };
+            let mut process = self.process(first);
+            process.threads.insert(tgid);
             self.processes.insert(tgid, process);
         }
     }
@@ -301,7 +341,7 @@ impl Desk {
             // Shared memory may have been touched by another process already.
             let existing = born.kind == ObjectKind::Shared;
             let span = (born.base, born.base + born.size);
-            self.settle(tgid, object, born.base, span, existing, act);
+            self.settle(tgid, &[(object, born.base, span)], existing, act);
         }
     }
 
@@ -319,7 +359,7 @@ impl Desk {
         let (object, base, from) = (*object, *base, *bound);
         *bound = end.max(base);
         if end > from {
-            self.settle(tgid, object, base, (from, end), false, act);
+            self.settle(tgid, &[(object, base, (from, end))], false, act);
         } else {
             self.cut(tgid, end, from, act);
         }
@@ -329,7 +369,7 @@ impl Desk {
     pub fn loaded(
         &mut self,
         tid: i32,
-        images: &[Image],
+        images: &[Loaded],
         heap: Option<(u64, u64)>,
         stack: Option<(u64, u64)>,
         act: &mut dyn Actuator,
@@ -350,7 +390,8 @@ impl Desk {
             order: 0,
         };
         let mut found = Vec::new();
-        for image in images {
+        for loaded in images {
+            let image = &loaded.image;
             for (section, name) in image
                 .sections
                 .iter()
@@ -361,8 +402,8 @@ impl Desk {
                     .book
                     .object(&key(ObjectKind::Static, full, section.size))
                 {
-                    let span = (section.base, section.base + section.size);
-                    found.push((object, section.base, span));
+                    let base = loaded.bias.wrapping_add(section.base);
+                    found.push((object, base, (base, base + section.size)));
                 }
             }
         }
@@ -373,27 +414,35 @@ impl Desk {
             }
         }
         found.retain(|(object, ..)| !known.contains(object));
-        for (object, key) in self.book.objects() {
-            let text = key.kind == ObjectKind::Mapping
-                && images.iter().any(|image| image.names.contains(&key.name));
-            if text {
-                self.tally.text(object);
-            }
+        for (_, _, (start, end)) in &mut found {
+            // Whole pages: a section shares its first and last page with its neighbours.
+            *start -= *start % 4096;
+            *end = end.next_multiple_of(4096);
         }
         let heap_key = key(ObjectKind::Heap, "[heap]".to_owned(), 0);
-        for (object, base, (start, end)) in found {
-            // Whole pages: a section shares its first and last page with its neighbours.
-            let span = (start - start % 4096, end.next_multiple_of(4096));
-            self.settle(tgid, object, base, span, true, act);
-        }
-        if let (Some((start, end)), Some(object)) = (heap, self.book.object(&heap_key)) {
+        let heap = heap.zip(self.book.object(&heap_key));
+        let texts = self.book.objects().filter(|(_, key)| {
+            let named = |loaded: &Loaded| loaded.image.names.contains(&key.name);
+            key.kind == ObjectKind::Mapping && images.iter().any(named)
+        });
+        let texts: Vec<usize> = texts.map(|(object, _)| object).collect();
+        let Some(process) = self.processes.get_mut(&tgid) else {
+            return;
+        };
+        if let Some(((start, end), object)) = heap
+            && process.heap.is_none()
+        {
             let base = start.next_multiple_of(4096);
-            let process = self.processes.get_mut(&tgid).expect("looked up above");
-            if process.heap.is_none() {
-                process.heap = Some((object, base, end.max(base)));
-                self.settle(tgid, object, base, (base, end.max(base)), true, act);
-            }
+            process.heap = Some((object, base, end.max(base)));
+            found.push((object, base, (base, end.max(base))));
         }
+        for object in texts {
+            if process.found.insert(object) {
+                process.awaited = process.awaited.saturating_sub(1);
+            }
+            self.tally.text(object);
+        }
+        self.settle(tgid, &found, true, act);
     }
 
     /// Whether the plan has pages of objects of these kinds.
@@ -418,49 +467,104 @@ impl Desk {
             .any(|(at, key)| key.kind == ObjectKind::Static && !self.tally.found(at))
     }
 
-    /// Binds the planned ranges of an object within `span`, and moves what exists there already.
-    fn settle(
-        &mut self,
-        tgid: i32,
-        object: usize,
-        base: u64,
-        span: (u64, u64),
-        existing: bool,
-        act: &mut dyn Actuator,
-    ) {
+    /// Binds the planned ranges of objects, and moves what exists of them already.
+    fn settle(&mut self, tgid: i32, found: &[Found], existing: bool, act: &mut dyn Actuator) {
         let page_size = self.book.page_size();
-        let mut state = std::mem::take(self.tally.page(object));
-        state.found = true;
-        for (start, end, node) in self.book.ranges(object, base, span.0, span.1) {
-            let pages = (end - start).div_ceil(page_size);
-            match act.bind(start, end, node) {
-                Ok(()) => state.bound += pages,
-                Err(error) => state.refuse(error.raw_os_error().unwrap_or(0), pages),
-            }
-            if existing {
-                move_existing(tgid, (start, end, node), &mut state, act);
+        let mut ranges = Vec::new();
+        let mut owners = Vec::new();
+        for &(object, base, (start, end)) in found {
+            self.tally.page(object).found = true;
+            ranges.extend(self.book.ranges(object, base, start, end));
+            owners.resize(ranges.len(), object);
+        }
+        let answers = act.bind(&ranges);
+        let mut bound = Vec::new();
+        for ((&range, &object), &errno) in ranges.iter().zip(&owners).zip(&answers) {
+            let pages = (range.1 - range.0).div_ceil(page_size);
+            let state = self.tally.page(object);
+            if errno == 0 {
+                state.bound += pages;
+                bound.push((object, range));
+            } else {
+                state.refuse(errno, pages);
             }
         }
-        *self.tally.page(object) = state;
+        if existing {
+            self.move_existing(tgid, &bound, act);
+        }
         let Some(process) = self.processes.get_mut(&tgid) else {
             return;
         };
-        match process.live.iter_mut().find(|live| live.object == object) {
-            Some(live) if live.base == base => live.end = live.end.max(span.1),
-            Some(live) => {
-                *live = Live {
-                    object,
-                    base,
-                    start: span.0,
-                    end: span.1,
-                }
+        for &(object, base, (start, end)) in found {
+            let kind = self.book.key(object).kind;
+            if process.found.insert(object) && is_mapped(kind) {
+                process.awaited = process.awaited.saturating_sub(1);
             }
-            None => process.live.push(Live {
+            let live = Live {
                 object,
                 base,
-                start: span.0,
-                end: span.1,
-            }),
+                start,
+                end,
+            };
+            match process.live.iter_mut().find(|live| live.object == object) {
+                Some(old) if old.base == base => old.end = old.end.max(end),
+                Some(old) => *old = live,
+                None => process.live.push(live),
+            }
+        }
+    }
+
+    /// Moves the pages of these ranges of objects that exist on other nodes. Asking where pages are is
+    /// cheap; moving makes the kernel wait for every PU, so all are moved together.
+    fn move_existing(
+        &mut self,
+        tgid: i32,
+        ranges: &[(usize, (u64, u64, u32))],
+        act: &mut dyn Actuator,
+    ) {
+        let mut astray = Vec::new();
+        let mut all = ranges.iter().flat_map(|&(object, (start, end, node))| {
+            (start..end)
+                .step_by(4096)
+                .map(move |page| (object, page, node))
+        });
+        loop {
+            let chunk: Vec<(usize, u64, u32)> = all.by_ref().take(CHUNK).collect();
+            if chunk.is_empty() {
+                break;
+            }
+            let pages: Vec<u64> = chunk.iter().map(|&(_, page, _)| page).collect();
+            match act.locate(tgid, &pages) {
+                Ok(status) => {
+                    for (&(object, page, node), status) in chunk.iter().zip(status) {
+                        if status >= 0 && status != node as i32 {
+                            astray.push((object, page, node));
+                        } else {
+                            self.tally.page(object).relocated(status, node);
+                        }
+                    }
+                }
+                Err(error) => self.refused(&chunk, &error),
+            }
+        }
+        for chunk in astray.chunks(CHUNK) {
+            let pages: Vec<u64> = chunk.iter().map(|&(_, page, _)| page).collect();
+            let nodes: Vec<i32> = chunk.iter().map(|&(.., node)| node as i32).collect();
+            match act.relocate(tgid, &pages, &nodes) {
+                Ok(status) => {
+                    for (&(object, _, node), status) in chunk.iter().zip(status) {
+                        self.tally.page(object).relocated(status, node);
+                    }
+                }
+                Err(error) => self.refused(chunk, &error),
+            }
+        }
+    }
+
+    fn refused(&mut self, pages: &[(usize, u64, u32)], error: &io::Error) {
+        for &(object, ..) in pages {
+            let state = self.tally.page(object);
+            state.refuse(error.raw_os_error().unwrap_or(0), 1);
         }
     }
 
@@ -481,7 +585,7 @@ impl Desk {
         let (object, base) = (live.object, live.base);
         if new.1 - new.0 > old.1 - old.0 {
             let added = (new.0 + (old.1 - old.0), new.1);
-            self.settle(tgid, object, base, added, false, act);
+            self.settle(tgid, &[(object, base, added)], false, act);
         }
     }
 
@@ -595,23 +699,6 @@ impl Desk {
 
 fn addresses(start: u64, end: u64) -> Vec<u64> {
     (start..end).step_by(4096).collect()
-}
-
-fn move_existing(
-    tgid: i32,
-    (start, end, node): (u64, u64, u32),
-    state: &mut PageState,
-    act: &mut dyn Actuator,
-) {
-    for pages in addresses(start, end).chunks(CHUNK) {
-        let nodes = vec![node as i32; pages.len()];
-        match act.relocate(tgid, pages, &nodes) {
-            Ok(status) => status.iter().for_each(|&s| state.relocated(s, node)),
-            Err(error) => {
-                state.refuse(error.raw_os_error().unwrap_or(0), pages.len() as u64);
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -26,9 +26,9 @@ impl Actuator for Notes {
         let last = self.pinned.iter().rev().find(|(t, _)| *t == tid);
         Ok(last.map_or_else(Vec::new, |(_, pus)| pus.clone()))
     }
-    fn bind(&mut self, start: u64, end: u64, node: u32) -> io::Result<()> {
-        self.bound.push((start, end, node));
-        Ok(())
+    fn bind(&mut self, ranges: &[(u64, u64, u32)]) -> Vec<i32> {
+        self.bound.extend(ranges);
+        vec![0; ranges.len()]
     }
     fn relocate(&mut self, _: i32, pages: &[u64], nodes: &[i32]) -> io::Result<Vec<i32>> {
         self.relocated
@@ -240,10 +240,13 @@ fn a_thread_stack_belongs_to_the_thread_that_runs_on_it() {
     desk.started(100, &mut act);
     desk.mapped(100, &anonymous(0x3000), 0x40000, &mut act);
     assert!(act.bound.is_empty(), "not a stack yet");
+    assert!(desk.awaits_mappings(100), "the stack is planned");
+    act.pages_at = HashMap::from([(0x41000, 0), (0x42000, 1)]);
     desk.created(100, 101, true, 0x42f00, &mut act);
     assert_eq!(act.bound, [(0x41000, 0x43000, 1)]);
-    // The creator wrote to it already: those pages are moved.
-    assert_eq!(act.relocated, [(0x41000, 1), (0x42000, 1)]);
+    // The creator wrote to it already: what is on another node is moved.
+    assert_eq!(act.relocated, [(0x41000, 1)]);
+    assert!(!desk.awaits_mappings(100), "nothing else is planned");
 }
 
 #[test]

@@ -5,8 +5,11 @@ use object::elf::{self, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader};
 use object::read::{ReadCache, ReadRef};
 use object::{Endianness, read};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 
 use crate::tracee::SYSCALL;
 
@@ -21,6 +24,8 @@ pub struct Map {
     pub executable: bool,
     /// Offset in the file.
     pub offset: u64,
+    /// Device and inode of the file.
+    pub file: (u64, u64),
     /// Path, or a name such as `[stack]`; empty for anonymous memory.
     pub name: String,
 }
@@ -36,18 +41,21 @@ fn parse_map(line: &str) -> Option<Map> {
     let (start, end) = fields.next()?.split_once('-')?;
     let permissions = fields.next()?;
     let offset = fields.next()?;
-    let name = fields.nth(2).unwrap_or("").trim_start();
+    let (major, minor) = fields.next()?.split_once(':')?;
+    let inode = fields.next()?.parse().ok()?;
+    let name = fields.next().unwrap_or("").trim_start();
     let hex = |digits| u64::from_str_radix(digits, 16).ok();
     Some(Map {
         start: hex(start)?,
         end: hex(end)?,
         executable: permissions.as_bytes().get(2) == Some(&b'x'),
         offset: hex(offset)?,
+        file: (hex(major)? << 32 | hex(minor)?, inode),
         name: name.trim_end_matches(" (deleted)").to_owned(),
     })
 }
 
-/// A writable section in memory.
+/// A writable section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
     /// Its name (`.data`).
@@ -58,38 +66,27 @@ pub struct Section {
     pub size: u64,
 }
 
-/// An ELF file that a process has mapped.
+/// An ELF file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// Path.
-    pub path: String,
-    /// Base name of the path, and the name the file gives itself (`DT_SONAME`) if that differs.
+    /// Base name of its path, and the name the file gives itself (`DT_SONAME`) if that differs.
     pub names: Vec<String>,
-    /// First and last address of its mappings.
-    pub span: (u64, u64),
-    /// Writable sections, thread-local ones excluded.
+    /// Page of its lowest segment.
+    lowest: u64,
+    /// Writable sections, thread-local ones excluded, at the addresses the file has them.
     pub sections: Vec<Section>,
 }
 
-/// The ELF files of a process by path.
-pub fn images(tgid: i32, maps: &[Map]) -> Vec<Image> {
-    let mut spans: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-    for map in maps.iter().filter(|map| map.name.starts_with('/')) {
-        let span = spans.entry(&map.name).or_insert((map.start, map.end));
-        span.1 = map.end;
-    }
-    spans
-        .into_iter()
-        .filter(|(path, _)| maps.iter().any(|m| m.name == *path && m.executable))
-        .filter_map(|(path, span)| {
-            // As the process sees its files (it may have another root). Only headers are read.
-            let file = std::fs::File::open(format!("/proc/{tgid}/root{path}")).ok()?;
-            read_image(path, &ReadCache::new(file), span).ok()
-        })
-        .collect()
+/// An ELF file that a process has mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// The file.
+    pub image: Rc<Image>,
+    /// Where it is: what to add to its addresses.
+    pub bias: u64,
 }
 
-fn read_image<'a>(path: &str, bytes: impl ReadRef<'a>, span: (u64, u64)) -> read::Result<Image> {
+fn read_image<'a>(path: &str, bytes: impl ReadRef<'a>) -> read::Result<Image> {
     let header = FileHeader64::<Endianness>::parse(bytes)?;
     let endian = header.endian()?;
     let segments = header.program_headers(endian, bytes)?;
@@ -99,7 +96,6 @@ fn read_image<'a>(path: &str, bytes: impl ReadRef<'a>, span: (u64, u64)) -> read
         .map(|segment| segment.p_vaddr(endian))
         .min()
         .unwrap_or(0);
-    let bias = span.0.wrapping_sub(lowest - lowest % 4096);
     let mut names = vec![base_name(path).to_owned()];
     let table = header.sections(endian, bytes)?;
     let mut sections = Vec::new();
@@ -109,7 +105,7 @@ fn read_image<'a>(path: &str, bytes: impl ReadRef<'a>, span: (u64, u64)) -> read
         if flags & writable == writable && flags & elf::SHF_TLS != elf::SHF_TLS {
             sections.push(Section {
                 name: String::from_utf8_lossy(table.section_name(endian, section)?).into_owned(),
-                base: bias.wrapping_add(section.sh_addr(endian)),
+                base: section.sh_addr(endian),
                 size: section.sh_size(endian),
             });
         }
@@ -125,9 +121,8 @@ fn read_image<'a>(path: &str, bytes: impl ReadRef<'a>, span: (u64, u64)) -> read
     }
     names.dedup();
     Ok(Image {
-        path: path.to_owned(),
         names,
-        span,
+        lowest: lowest - lowest % 4096,
         sections,
     })
 }
@@ -137,25 +132,99 @@ pub fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The `syscall` instructions in `text` that make one of the calls `numbers`: offset and call. Such an
-/// instruction stands at most 16 bytes behind `mov $number, %eax` (as compilers emit it).
-pub fn call_sites(text: &[u8], numbers: &[u32]) -> Vec<(usize, u32)> {
+/// A `syscall` instruction that makes one of the calls of interest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Where it is: offset in what was searched.
+    pub at: usize,
+    /// The call.
+    pub number: u32,
+    /// Whether the `mov $number, %eax` is right before it.
+    pub adjacent: bool,
+}
+
+/// The `syscall` instructions in `text` that make one of the calls `numbers`. Such an instruction
+/// stands at most 16 bytes behind `mov $number, %eax` (as compilers emit it).
+pub fn call_sites(text: &[u8], numbers: &[u32]) -> Vec<Site> {
+    const MOV: usize = 5;
     let mut sites = Vec::new();
-    for (at, window) in text.windows(5).enumerate() {
-        // The numbers are small: the upper bytes tell nearly all other code apart.
-        if window[0] != 0xb8 || window[3] != 0 || window[4] != 0 {
-            continue;
-        }
-        let number = u32::from_le_bytes([window[1], window[2], window[3], window[4]]);
-        if !numbers.contains(&number) {
-            continue;
-        }
-        let rest = &text[at + 5..text.len().min(at + 5 + 16)];
-        if let Some(offset) = rest.windows(2).position(|pair| pair == SYSCALL) {
-            sites.push((at + 5 + offset, number));
+    for at in memchr::memmem::find_iter(text, &SYSCALL) {
+        let before = &text[at.saturating_sub(MOV + 16)..at];
+        let mov = before.windows(MOV).enumerate().rev().find_map(|(i, mov)| {
+            let number = u32::from_le_bytes([mov[1], mov[2], mov[3], mov[4]]);
+            (mov[0] == 0xb8 && numbers.contains(&number)).then_some((i, number))
+        });
+        if let Some((i, number)) = mov
+            && memchr::memmem::find(&before[i + MOV..], &SYSCALL).is_none()
+        {
+            let adjacent = i + MOV == before.len();
+            sites.push(Site {
+                at,
+                number,
+                adjacent,
+            });
         }
     }
     sites
+}
+
+/// What was found in files, kept because most processes of a program map the same ones.
+#[derive(Debug, Default)]
+pub struct Files {
+    sites: HashMap<(u64, u64), Rc<[Site]>>,
+    images: HashMap<(u64, u64), Option<Rc<Image>>>,
+}
+
+impl Files {
+    /// The [sites](call_sites) of `numbers` (always the same) in the file of an executable mapping of
+    /// process `tgid`: offsets in the file.
+    pub fn sites(&mut self, tgid: i32, map: &Map, numbers: &[u32]) -> Rc<[Site]> {
+        if let Some(known) = self.sites.get(&map.file) {
+            return known.clone();
+        }
+        // As the process sees its files (it may have another root).
+        let read = || -> io::Result<Vec<u8>> {
+            let file = File::open(format!("/proc/{tgid}/root{}", map.name))?;
+            let mut text = vec![0; (map.end - map.start) as usize];
+            let most = file.metadata()?.len().saturating_sub(map.offset) as usize;
+            text.truncate(most);
+            file.read_exact_at(&mut text, map.offset)?;
+            Ok(text)
+        };
+        let text = read().unwrap_or_default();
+        let found = call_sites(&text, numbers).into_iter().map(|site| Site {
+            at: site.at + map.offset as usize,
+            ..site
+        });
+        let found: Rc<[Site]> = found.collect();
+        self.sites.insert(map.file, found.clone());
+        found
+    }
+
+    /// The ELF files of a process, ordered by path.
+    pub fn images(&mut self, tgid: i32, maps: &[Map]) -> Vec<Loaded> {
+        let mut spans: BTreeMap<&str, ((u64, u64), u64, bool)> = BTreeMap::new();
+        for map in maps.iter().filter(|map| map.name.starts_with('/')) {
+            let found = (map.file, map.start, false);
+            let (.., executable) = spans.entry(&map.name).or_insert(found);
+            *executable |= map.executable;
+        }
+        let executable = spans
+            .into_iter()
+            .filter(|(_, (.., executable))| *executable);
+        executable
+            .filter_map(|(path, (file, start, _))| {
+                let image = self.images.entry(file).or_insert_with(|| {
+                    // Only headers are read.
+                    let file = File::open(format!("/proc/{tgid}/root{path}")).ok()?;
+                    read_image(path, &ReadCache::new(file)).ok().map(Rc::new)
+                });
+                let image = image.clone()?;
+                let bias = start.wrapping_sub(image.lowest);
+                Some(Loaded { image, bias })
+            })
+            .collect()
+    }
 }
 
 /// Whether a file is one of those that make a program's system calls: the C library and the dynamic
@@ -187,18 +256,20 @@ mod tests {
         static MARK: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(7);
         let address = &raw const MARK as u64;
         let pid = std::process::id() as i32;
-        let images = images(pid, &maps(pid).unwrap());
-        let home = images.iter().find(|i| {
-            i.sections
-                .iter()
-                .any(|s| (s.base..s.base + s.size).contains(&address) && s.name == ".data")
+        let images = Files::default().images(pid, &maps(pid).unwrap());
+        let home = images.iter().find(|loaded| {
+            loaded.image.sections.iter().any(|s| {
+                let base = s.base.wrapping_add(loaded.bias);
+                (base..base + s.size).contains(&address) && s.name == ".data"
+            })
         });
         let exe = std::env::current_exe().unwrap();
-        assert_eq!(home.unwrap().path, exe.to_str().unwrap());
+        let name = exe.file_name().unwrap().to_str().unwrap();
+        assert_eq!(home.unwrap().image.names[0], name);
         let libc = images
             .iter()
-            .find(|i| i.names.iter().any(|n| n == "libc.so.6"));
-        assert!(libc.is_some_and(|libc| !libc.sections.is_empty()));
+            .find(|i| i.image.names.iter().any(|n| n == "libc.so.6"));
+        assert!(libc.is_some_and(|libc| !libc.image.sections.is_empty()));
     }
 
     #[test]
@@ -210,17 +281,31 @@ mod tests {
             .find(|m| m.executable && m.name.contains("libc.so.6"))
             .unwrap();
         let file = std::fs::read(&libc.name).unwrap();
-        let from = libc.offset as usize;
-        let text = &file[from..from + (libc.end - libc.start) as usize];
         for number in [
             libc::SYS_mmap,
             libc::SYS_brk,
             libc::SYS_mremap,
             libc::SYS_sched_getaffinity,
         ] {
-            let sites = call_sites(text, &[number as u32]);
+            let sites = Files::default().sites(pid, libc, &[number as u32]);
             assert!(!sites.is_empty(), "no site for call {number}");
-            assert!(sites.iter().all(|&(at, _)| text[at..at + 2] == SYSCALL));
+            assert!(sites.iter().all(|s| file[s.at..s.at + 2] == SYSCALL));
         }
+    }
+
+    #[test]
+    fn a_site_belongs_to_the_call_before_it() {
+        // mov $12,%eax; syscall | mov $9,%eax; nop; syscall; syscall
+        let text = [
+            0xb8, 12, 0, 0, 0, 0x0f, 0x05, 0xb8, 9, 0, 0, 0, 0x90, 0x0f, 0x05, 0x0f, 0x05,
+        ];
+        let site = |at, number, adjacent| Site {
+            at,
+            number,
+            adjacent,
+        };
+        let found = call_sites(&text, &[12, 9]);
+        assert_eq!(found, [site(5, 12, true), site(13, 9, false)]);
+        assert_eq!(call_sites(&text, &[9]), [site(13, 9, false)]);
     }
 }

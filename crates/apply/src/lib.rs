@@ -11,6 +11,7 @@
 //! | [`tally`] | counts what became of every planned thread and page (pure) |
 //! | `image` | loaded ELF files, their sections and system-call instructions |
 //! | `launch`, `supervise`, `tracee` | start the program, follow it with ptrace, make calls in its name |
+//! | `scratch` | code of ours in the program's address space, which saves stops |
 //! | `sys` | system calls, each wrapped once |
 #![deny(unsafe_code)]
 
@@ -22,6 +23,7 @@ mod image;
 #[allow(missing_docs)]
 mod launch;
 mod run;
+mod scratch;
 mod supervise;
 #[allow(missing_docs)]
 mod sys;

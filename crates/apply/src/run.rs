@@ -2,7 +2,7 @@
 
 use numaloc_model::Plan;
 use numaloc_model::outcome::Outcome;
-use numaloc_topology::Topology;
+use numaloc_topology::Identity;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -95,23 +95,23 @@ impl LaunchError {
     }
 }
 
-/// Runs `command` under `plan` on `topology`, which is this machine. Returns when the program and all
+/// Runs `command` under `plan` on `machine`, which is this one. Returns when the program and all
 /// it started have ended.
 ///
 /// # Errors
 /// [`LaunchError`]; then the program has not run, or was killed because it could not be followed.
 pub fn run(
     plan: &Plan,
-    topology: &Topology,
+    machine: &Identity,
     command: &[OsString],
     options: &Options,
 ) -> Result<Outcome, LaunchError> {
-    if !options.force_machine && topology.fingerprint() != plan.fingerprint {
+    if !options.force_machine && machine.fingerprint != plan.fingerprint {
         return Err(LaunchError::OtherMachine {
             planned: plan.machine.clone(),
             planned_digest: plan.fingerprint.clone(),
-            found: topology.summary(),
-            found_digest: topology.fingerprint(),
+            found: machine.summary.clone(),
+            found_digest: machine.fingerprint.clone(),
         });
     }
     let program = command
@@ -122,7 +122,7 @@ pub fn run(
         why,
     };
     let pages = match options.pages {
-        PageMode::Auto => topology.nodes().len() > 1,
+        PageMode::Auto => machine.nodes > 1,
         PageMode::Always => true,
         PageMode::Never => false,
     };

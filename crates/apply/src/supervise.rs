@@ -2,13 +2,14 @@
 //!
 //! What costs a running program nothing: thread, process and exec events come from ptrace options; the
 //! few system calls that matter (memory mapping, affinity) are caught by breakpoints on the very
-//! `syscall` instructions of the C library that make them, so all others run at full speed. (A seccomp
-//! filter with `SECCOMP_RET_TRACE` was measured first: it costs every system call of the program about
-//! 90 ns, a sixth of a cached 4 KiB `pread`, on the machine this was written on.) From `execve` until the
-//! program's entry point, while the dynamic linker maps the libraries, every system call stops.
+//! `syscall` instructions of the C library and the dynamic linker that make them, so all others run at full
+//! speed. (A seccomp filter with `SECCOMP_RET_TRACE` was measured first: it costs every system call of the
+//! program about 90 ns, a sixth of a cached 4 KiB `pread`, on the machine this was written on.) When every
+//! planned mapping has been found, `mmap` is left alone.
 //!
-//! A heap that is planned grows ahead: the kernel's program break is moved up to 4 MiB beyond what the program
-//! asked for and bound at once; the program is told its own break. So most `brk` calls cost one stop.
+//! A heap that is planned grows ahead: the kernel's program break is moved up to 32 MiB beyond what the
+//! program asked for and bound at once; the program is told its own break, by code of ours in its address
+//! space ([`crate::scratch`]), so that most `brk` calls do not even stop.
 //!
 //! Known limits: a program that makes these calls with instructions of its own (Go, some JITs) has its
 //! threads placed, but not the memory it maps after start.
@@ -19,17 +20,28 @@ use std::io;
 
 use crate::desk::{Actuator, Desk};
 use crate::identity::MapCall;
-use crate::image::{base_name, call_sites, images, makes_calls, maps};
+use crate::image::{Files, Map, base_name, makes_calls, maps};
 use crate::launch::{Waiting, pass_signals_to, stop_passing_signals};
+use crate::scratch::{Break, Scratch};
 use crate::sys::{self, Regs, Resume, Wait};
-use crate::tracee::{INT3, Memory, SYSCALL, Stopped, entry, gadget};
+use crate::tracee::{Auxiliary, INT3, Memory, SYSCALL, Stopped, gadget};
 
 /// Calls about affinity, watched in every run.
 const AFFINITY_CALLS: [i64; 2] = [libc::SYS_sched_setaffinity, libc::SYS_sched_getaffinity];
 /// Calls about mappings, watched when the plan has pages of mappings, stacks or shared memory.
 const MAPPING_CALLS: [i64; 3] = [libc::SYS_mmap, libc::SYS_mremap, libc::SYS_shmat];
 /// What the program break is moved ahead of the program's wishes, within the planned heap.
-const BREAK_AHEAD: u64 = 4 << 20;
+const BREAK_AHEAD: u64 = 32 << 20;
+/// Every call that is ever watched.
+const CALLS: [u32; 7] = [
+    libc::SYS_sched_setaffinity as u32,
+    libc::SYS_sched_getaffinity as u32,
+    libc::SYS_mmap as u32,
+    libc::SYS_mremap as u32,
+    libc::SYS_shmat as u32,
+    libc::SYS_brk as u32,
+    libc::SYS_munmap as u32,
+];
 
 /// A system call and its arguments.
 #[derive(Clone, Copy, Debug)]
@@ -52,22 +64,17 @@ impl Call {
 struct Space {
     memory: Memory,
     gadget: Option<u64>,
-    /// Address of the entry point and the byte our breakpoint replaced; until it is hit, every call stops.
+    scratch: Option<Scratch>,
+    /// Address of the entry point and the byte our breakpoint replaced, until it is hit.
     entry: Option<(u64, u8)>,
+    /// Every call stops: before the entry point, under a dynamic linker whose calls are not known.
     loading: bool,
     /// Breakpoints: address of a `syscall` instruction, and the call it makes.
     sites: HashMap<u64, i64>,
+    /// Where no code of ours answers `brk`.
     ahead: Option<Break>,
     /// Something executable was mapped since images were last read.
     new_images: bool,
-}
-
-/// The program break as the program knows it, and as the kernel has it: ahead of it, so that not every
-/// growth needs system calls of ours.
-#[derive(Clone, Copy, Debug)]
-struct Break {
-    program: u64,
-    kernel: u64,
 }
 
 #[derive(Debug, Default)]
@@ -99,6 +106,9 @@ pub struct Supervisor {
     end: Option<End>,
     tracees: HashMap<i32, Tracee>,
     spaces: HashMap<i32, Space>,
+    files: Files,
+    /// How programs that do not filter their own system calls are filtered.
+    filters: Filters,
     /// First stops that came before the creator's event, and creators' events before the first stop.
     early: HashSet<i32>,
     announced: HashMap<i32, (i32, bool)>,
@@ -108,6 +118,47 @@ pub struct Supervisor {
 struct Live<'a> {
     stopped: Option<&'a mut Stopped>,
     space: Option<&'a Space>,
+    filters: Filters,
+}
+
+/// Seccomp mode and number of filters of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Filters(u32, u32);
+
+impl Filters {
+    fn of(tid: i32) -> Self {
+        let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.trim().parse().ok()
+        };
+        Self(
+            field("Seccomp:").unwrap_or(0),
+            field("Seccomp_filters:").unwrap_or(0),
+        )
+    }
+}
+
+impl Live<'_> {
+    fn bind_stopped(&mut self, ranges: &[(u64, u64, u32)]) -> io::Result<Vec<i64>> {
+        let (Some(stopped), Some(space)) = (self.stopped.as_mut(), self.space) else {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        };
+        // A program that filters its own calls might be killed for one that it does not know of.
+        if Filters::of(stopped.tid()) != self.filters {
+            return Err(io::Error::from_raw_os_error(libc::EPERM));
+        }
+        if let Some(scratch) = space.scratch {
+            return scratch.bind(stopped, &space.memory, ranges);
+        }
+        let gadget = space
+            .gadget
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))?;
+        ranges
+            .iter()
+            .map(|&range| stopped.bind(&space.memory, gadget, range))
+            .collect()
+    }
 }
 
 impl Actuator for Live<'_> {
@@ -119,16 +170,13 @@ impl Actuator for Live<'_> {
         sys::affinity(tid)
     }
 
-    fn bind(&mut self, start: u64, end: u64, node: u32) -> io::Result<()> {
-        let (Some(stopped), Some(space)) = (self.stopped.as_mut(), self.space) else {
-            return Err(io::Error::from_raw_os_error(libc::ESRCH));
-        };
-        let gadget = space
-            .gadget
-            .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))?;
-        match stopped.bind(&space.memory, gadget, (start, end, node))? {
-            error if error < 0 => Err(io::Error::from_raw_os_error(-error as i32)),
-            _ => Ok(()),
+    fn bind(&mut self, ranges: &[(u64, u64, u32)]) -> Vec<i32> {
+        if ranges.is_empty() {
+            return Vec::new();
+        }
+        match self.bind_stopped(ranges) {
+            Ok(answers) => answers.iter().map(|a| (-a).max(0) as i32).collect(),
+            Err(error) => vec![error.raw_os_error().unwrap_or(libc::EIO); ranges.len()],
         }
     }
 
@@ -146,6 +194,7 @@ fn nobody() -> Live<'static> {
     Live {
         stopped: None,
         space: None,
+        filters: Filters::default(),
     }
 }
 
@@ -160,6 +209,8 @@ impl Supervisor {
             end: None,
             tracees: HashMap::new(),
             spaces: HashMap::new(),
+            files: Files::default(),
+            filters: Filters::of(waiting.pid),
             early: HashSet::new(),
             announced: HashMap::new(),
         }
@@ -307,6 +358,7 @@ impl Supervisor {
             let space = Space {
                 memory: Memory::open(tid)?,
                 gadget: space.gadget,
+                scratch: space.scratch,
                 entry: space.entry,
                 loading: space.loading,
                 sites: space.sites.clone(),
@@ -333,6 +385,7 @@ impl Supervisor {
         let mut act = Live {
             stopped: Some(&mut stopped),
             space,
+            filters: self.filters,
         };
         self.desk.created(creator, tid, same, pointer, &mut act);
         self.read_new_images(tid, &mut stopped)?;
@@ -370,19 +423,21 @@ impl Supervisor {
             return sys::resume(tid, Resume::Cont, 0);
         }
         let memory = Memory::open(tid)?;
-        let gadget = gadget(tid, &memory).ok();
-        let start = entry(tid)?.unwrap_or(regs.rip);
+        let known = Auxiliary::of(tid)?;
+        let gadget = gadget(known.vdso, &memory).ok();
+        let start = known.entry;
+        let direct = start == regs.rip || start == 0;
         let mut byte = [0];
-        memory.read(start, &mut byte)?;
-        let direct = start == regs.rip;
         if !direct {
+            memory.read(start, &mut byte)?;
             memory.write(start, &[INT3])?;
         }
         let space = Space {
             memory,
             gadget,
+            scratch: None,
             entry: (!direct).then_some((start, byte[0])),
-            loading: !direct,
+            loading: false,
             sites: HashMap::new(),
             ahead: None,
             new_images: false,
@@ -392,48 +447,123 @@ impl Supervisor {
             let mut stopped = Stopped::new(tid)?;
             self.entered(tid, &mut stopped)?;
             stopped.finish()?;
+        } else {
+            let maps = maps(tid)?;
+            let linker = maps.iter().find(|map| map.start == known.linker);
+            let texts = maps.iter().filter(|map| {
+                map.executable && linker.is_some_and(|linker| linker.file == map.file)
+            });
+            let mut watched = false;
+            for text in texts {
+                watched |= self.watch(tid, text, &self.calls_while_loading())?;
+            }
+            if let Some(space) = self.spaces.get_mut(&tid) {
+                space.loading = !watched;
+            }
         }
         self.go_on(tid, 0)
+    }
+
+    /// What is watched until the entry point: libraries that are mapped, and what their constructors do.
+    fn calls_while_loading(&self) -> Vec<i64> {
+        let calls = self.calls();
+        let without_brk = calls.into_iter().filter(|&call| call != libc::SYS_brk);
+        let mut calls: Vec<i64> = without_brk.collect();
+        calls.push(libc::SYS_mmap);
+        calls
+    }
+
+    /// What is watched from the entry point on.
+    fn calls(&self) -> Vec<i64> {
+        use ObjectKind::{Heap, Mapping, Shared, Stack};
+        let mut calls = AFFINITY_CALLS.to_vec();
+        if self.pages {
+            if self.desk.plans(&[Mapping, Stack, Shared]) || self.desk.lacks_statics() {
+                calls.extend(MAPPING_CALLS);
+            }
+            if self.desk.plans(&[Heap]) {
+                calls.push(libc::SYS_brk);
+            }
+            if self.verify {
+                calls.push(libc::SYS_munmap);
+            }
+        }
+        calls
+    }
+
+    /// Sets breakpoints where the file of an executable mapping makes these calls. Whether there are any.
+    fn watch(&mut self, tgid: i32, map: &Map, calls: &[i64]) -> io::Result<bool> {
+        let Some(space) = self.spaces.get_mut(&tgid) else {
+            return Ok(false);
+        };
+        let mut any = false;
+        for site in self.files.sites(tgid, map, &CALLS).iter() {
+            let number = i64::from(site.number);
+            if !calls.contains(&number) {
+                continue;
+            }
+            let at = map.start + (site.at as u64 - map.offset);
+            let mut found = [0; 2];
+            space.memory.read(at, &mut found)?;
+            if found != SYSCALL {
+                // Ours already, or not what the file says.
+                any |= space.sites.contains_key(&at);
+                continue;
+            }
+            any = true;
+            if let Some(scratch) = &mut space.scratch
+                && number == libc::SYS_brk
+                && site.adjacent
+                && scratch.answerer().is_none()
+                && let Some(answerer) = scratch.answer_brk(&space.memory, at - 5)?
+            {
+                space.sites.insert(answerer.trap, number);
+                continue;
+            }
+            space.memory.write(at, &[INT3])?;
+            space.sites.insert(at, number);
+        }
+        Ok(any)
     }
 
     /// At the entry point: everything is loaded. Sets the breakpoints, places what exists.
     fn entered(&mut self, tid: i32, stopped: &mut Stopped) -> io::Result<()> {
         let tgid = self.tracees.get(&tid).map_or(tid, |t| t.tgid);
+        let calls = self.calls();
+        let maps = maps(tgid)?;
+        let texts = |usual: bool| {
+            maps.iter().filter(move |map| {
+                map.executable && map.name.starts_with('/') && makes_calls(&map.name) == usual
+            })
+        };
         let Some(space) = self.spaces.get_mut(&tgid) else {
             return Ok(());
         };
         space.loading = false;
-        let mut watched: Vec<u32> = AFFINITY_CALLS.iter().map(|&n| n as u32).collect();
-        if self.pages {
-            use ObjectKind::{Heap, Mapping, Shared, Stack};
-            if self.desk.plans(&[Mapping, Stack, Shared]) {
-                watched.extend(MAPPING_CALLS.iter().map(|&n| n as u32));
-            }
-            if self.desk.plans(&[Heap]) {
-                watched.push(libc::SYS_brk as u32);
-            }
-            if self.verify {
-                watched.push(libc::SYS_munmap as u32);
-            }
+        if let Some(gadget) = space.gadget
+            && self.pages
+        {
+            let near = texts(true).chain(texts(false)).find(|map| {
+                let sites = self.files.sites(tgid, map, &CALLS);
+                sites
+                    .iter()
+                    .any(|site| i64::from(site.number) == libc::SYS_brk && site.adjacent)
+                    && !is_linker(&map.name)
+            });
+            let first = near.and_then(|near| maps.iter().find(|map| map.file == near.file));
+            let near = first.map_or(0, |map| map.start);
+            space.scratch = Scratch::map(stopped, &space.memory, gadget, &maps, near)?;
         }
-        let maps = maps(tgid)?;
         let mut caught = false;
         for usual in [true, false] {
-            let texts = maps
-                .iter()
-                .filter(|m| m.executable && m.name.starts_with('/'));
-            for map in texts.filter(|m| makes_calls(&m.name) == usual) {
-                let mut text = vec![0; (map.end - map.start) as usize];
-                if space.memory.read(map.start, &mut text).is_err() {
-                    continue;
-                }
-                for (offset, number) in call_sites(&text, &watched) {
-                    let site = map.start + offset as u64;
-                    if space.sites.insert(site, i64::from(number)).is_none() {
-                        space.memory.write(site, &[INT3])?;
-                        caught = true;
-                    }
-                }
+            for text in texts(usual) {
+                // The linker has a `brk` that it does not use once there is a C library.
+                let brk = libc::SYS_brk;
+                let calls = calls.iter().copied();
+                let wanted: Vec<i64> = calls
+                    .filter(|&call| call != brk || !is_linker(&text.name))
+                    .collect();
+                caught |= self.watch(tgid, text, &wanted)?;
             }
             if caught {
                 break;
@@ -449,7 +579,22 @@ impl Supervisor {
         }
         if self.pages {
             self.read_images(tid, stopped)?;
+        } else {
+            // Only the loader's were needed, to find the C library.
+            self.leave(tgid, libc::SYS_mmap)?;
         }
+        Ok(())
+    }
+
+    /// Removes the breakpoints of a call.
+    fn leave(&mut self, tgid: i32, call: i64) -> io::Result<()> {
+        let Some(space) = self.spaces.get_mut(&tgid) else {
+            return Ok(());
+        };
+        for (&site, _) in space.sites.iter().filter(|(_, number)| **number == call) {
+            space.memory.write(site, &SYSCALL)?;
+        }
+        space.sites.retain(|_, number| *number != call);
         Ok(())
     }
 
@@ -470,7 +615,7 @@ impl Supervisor {
     fn read_images(&mut self, tid: i32, stopped: &mut Stopped) -> io::Result<()> {
         let tgid = self.tracees.get(&tid).map_or(tid, |t| t.tgid);
         let maps = maps(tgid)?;
-        let images = images(tgid, &maps);
+        let images = self.files.images(tgid, &maps);
         let span = |name: &str| {
             let map = maps.iter().find(|map| map.name == name)?;
             Some((map.start, map.end))
@@ -479,6 +624,7 @@ impl Supervisor {
         let mut act = Live {
             stopped: Some(stopped),
             space: self.spaces.get(&tgid),
+            filters: self.filters,
         };
         self.desk
             .loaded(tid, &images, heap, span("[stack]"), &mut act);
@@ -581,21 +727,34 @@ impl Supervisor {
             let answer = stopped.call(gadget, libc::SYS_brk, [end, 0, 0, 0, 0, 0])?;
             Ok::<u64, io::Error>(answer as u64)
         };
-        let mut at = match space.ahead {
-            Some(at) => at,
-            None => {
-                let now = brk(0)?;
-                Break {
-                    program: now,
-                    kernel: now,
-                }
-            }
+        let answerer = space.scratch.filter(|scratch| scratch.answerer().is_some());
+        let at = match (answerer, space.ahead) {
+            (Some(scratch), _) => scratch.current_break(&space.memory)?,
+            (None, Some(at)) => at,
+            (None, None) => Break::UNKNOWN,
+        };
+        let set = |space: &mut Space, at: Break| {
+            space.ahead = Some(at);
+            answerer.map_or(Ok(()), |scratch| scratch.set_break(&space.memory, at))
         };
         if wish >= at.program && wish <= at.kernel {
-            at.program = wish;
-            space.ahead = Some(at);
+            let at = Break {
+                program: wish,
+                ..at
+            };
+            set(space, at)?;
             return Ok(wish as i64);
         }
+        // The first call here; or somebody moved the break in a way that is not watched.
+        let now = brk(0)?;
+        let at = match at.kernel == now {
+            true => at,
+            false => Break {
+                program: now,
+                kernel: now,
+            },
+        };
+        set(space, at)?;
         if wish == 0 {
             return Ok(at.program as i64);
         }
@@ -609,25 +768,22 @@ impl Supervisor {
             // Refused, the break is where it was.
             return Ok(at.program as i64);
         }
-        at = Break {
+        let at = Break {
             program: wish.min(end),
             kernel: end,
         };
-        space.ahead = Some(at);
+        set(space, at)?;
         if at.program > planned {
             // Nothing further is planned: leave the program's brk alone from here on.
-            for (&site, _) in space
-                .sites
-                .iter()
-                .filter(|(_, call)| **call == libc::SYS_brk)
-            {
-                space.memory.write(site, &SYSCALL[..1])?;
+            if let Some(scratch) = &mut space.scratch {
+                scratch.leave_brk(&space.memory)?;
             }
-            space.sites.retain(|_, call| *call != libc::SYS_brk);
+            self.leave(tgid, libc::SYS_brk)?;
         }
         let mut act = Live {
             stopped: Some(stopped),
             space: self.spaces.get(&tgid),
+            filters: self.filters,
         };
         self.desk.broke(tid, end, &mut act);
         Ok(at.program as i64)
@@ -675,10 +831,17 @@ impl Supervisor {
             }
             return Ok(());
         }
+        let address = answer as u64;
+        let executable = a2 as i32 & libc::PROT_EXEC != 0;
+        if call.number == libc::SYS_mmap && space.entry.is_some() && executable {
+            self.watch_library(tgid, address, a4 as i32)?;
+        }
+        let Some(space) = self.spaces.get_mut(&tgid) else {
+            return Ok(());
+        };
         if !self.pages {
             return Ok(());
         }
-        let address = answer as u64;
         match call.number {
             libc::SYS_mmap => {
                 let flags = a3 as i32;
@@ -686,7 +849,7 @@ impl Supervisor {
                     let mut magic = [0; 4];
                     let elf =
                         space.memory.read(address, &mut magic).is_ok() && magic == *b"\x7fELF";
-                    if a2 as i32 & libc::PROT_EXEC != 0 || elf {
+                    if executable || elf {
                         space.new_images = true;
                         return Ok(());
                     }
@@ -705,6 +868,7 @@ impl Supervisor {
                 let mut act = Live {
                     stopped: Some(stopped),
                     space: Some(space),
+                    filters: self.filters,
                 };
                 self.desk.mapped(tid, &map, address, &mut act);
             }
@@ -713,6 +877,7 @@ impl Supervisor {
                 let mut act = Live {
                     stopped: Some(stopped),
                     space: Some(space),
+                    filters: self.filters,
                 };
                 self.desk.broke(tid, address, &mut act);
             }
@@ -720,6 +885,7 @@ impl Supervisor {
                 let mut act = Live {
                     stopped: Some(stopped),
                     space: Some(space),
+                    filters: self.filters,
                 };
                 let (old, new) = ((a0, a0 + a1), (address, address + a2));
                 self.desk.remapped(tid, old, new, &mut act);
@@ -728,14 +894,41 @@ impl Supervisor {
                 let mut act = Live {
                     stopped: Some(stopped),
                     space: Some(space),
+                    filters: self.filters,
                 };
                 let size = sys::shm_size(a0 as i32)?;
                 self.desk.attached(tid, size, address, &mut act);
             }
             _ => {}
         }
-        self.read_new_images(tid, stopped)
+        self.read_new_images(tid, stopped)?;
+        let over = call.number == libc::SYS_mmap
+            && self.spaces.get(&tgid).is_some_and(|s| s.entry.is_none())
+            && !self.desk.awaits_mappings(tid)
+            && !self.desk.lacks_statics();
+        if over {
+            self.leave(tgid, libc::SYS_mmap)?;
+        }
+        Ok(())
     }
+
+    /// The dynamic linker has mapped text: constructors are about to run, and they make calls.
+    fn watch_library(&mut self, tgid: i32, address: u64, file: i32) -> io::Result<()> {
+        let path = std::fs::read_link(format!("/proc/{tgid}/fd/{file}"));
+        if !path.is_ok_and(|path| makes_calls(&path.to_string_lossy())) {
+            return Ok(());
+        }
+        let maps = maps(tgid)?;
+        if let Some(map) = maps.iter().find(|map| map.start == address) {
+            self.watch(tgid, map, &self.calls_while_loading())?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file is glibc's dynamic linker (musl's is its C library, too).
+fn is_linker(path: &str) -> bool {
+    base_name(path).starts_with("ld-linux")
 }
 
 /// The thread that an affinity call is about.

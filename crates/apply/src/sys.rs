@@ -51,14 +51,13 @@ fn ptrace(request: u32, tid: pid_t, addr: usize, data: usize) -> io::Result<c_lo
 }
 
 /// Becomes the tracer of `pid` without stopping it. `PTRACE_O_EXITKILL` is always set: a tracee with
-/// breakpoints or a seccomp filter must not outlive its tracer.
+/// breakpoints must not outlive its tracer.
 pub fn seize(pid: pid_t) -> io::Result<()> {
     let options = libc::PTRACE_O_TRACECLONE
         | libc::PTRACE_O_TRACEFORK
         | libc::PTRACE_O_TRACEVFORK
         | libc::PTRACE_O_TRACEEXEC
         | libc::PTRACE_O_TRACEEXIT
-        | libc::PTRACE_O_TRACESECCOMP
         | libc::PTRACE_O_TRACESYSGOOD
         | libc::PTRACE_O_EXITKILL;
     ptrace(libc::PTRACE_SEIZE, pid, 0, options as usize).map(drop)

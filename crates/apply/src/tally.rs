@@ -312,7 +312,10 @@ impl Tally {
                 notes.push(format!("{pages} planned pages {what}"));
             }
         };
-        count(moved, "existed already and were moved");
+        count(
+            moved,
+            "existed before they could be placed, and were moved where needed",
+        );
         count(elsewhere, "were found on another node than planned");
         count(
             absent,

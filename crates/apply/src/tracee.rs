@@ -54,6 +54,11 @@ impl Stopped {
         })
     }
 
+    /// The thread.
+    pub fn tid(&self) -> i32 {
+        self.tid
+    }
+
     /// The registers the thread will go on with.
     pub fn regs(&mut self) -> &mut Regs {
         &mut self.saved
@@ -69,30 +74,41 @@ impl Stopped {
         regs.orig_rax = u64::MAX;
         [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9] = args;
         sys::set_registers(self.tid, &regs)?;
+        let now = self.until(Resume::Step, |now| now.rip != gadget)?;
+        Ok(now.rax as i64)
+    }
+
+    /// Runs our code at `start` until its breakpoint before `trap`, with these in rbx and r12. Its rax
+    /// and r12 then.
+    pub fn run(&mut self, start: u64, trap: u64, rbx: u64, r12: u64) -> io::Result<(i64, u64)> {
+        let mut regs = self.saved;
+        regs.rip = start;
+        regs.orig_rax = u64::MAX;
+        (regs.rbx, regs.r12) = (rbx, r12);
+        sys::set_registers(self.tid, &regs)?;
+        let now = self.until(Resume::Cont, |now| now.rip == trap)?;
+        Ok((now.rax as i64, now.r12))
+    }
+
+    /// Lets the thread go on until it is where it should be; its registers there.
+    fn until(&mut self, how: Resume, arrived: impl Fn(&Regs) -> bool) -> io::Result<Regs> {
         loop {
-            sys::resume(self.tid, Resume::Step, 0)?;
-            match sys::wait(self.tid)?.1 {
-                Wait::Signal(libc::SIGTRAP) => {
-                    let now = sys::registers(self.tid)?;
-                    // A queued signal can stop the thread before the instruction ran.
-                    if now.rip != gadget {
-                        return Ok(now.rax as i64);
-                    }
-                }
-                Wait::Signal(signal) => self.late.push(signal),
-                Wait::Event(libc::PTRACE_EVENT_STOP, signal) if signal != libc::SIGTRAP => {
-                    // A group stop: take it up again when the call is done.
-                    self.late.push(signal);
-                }
-                Wait::Event(libc::PTRACE_EVENT_STOP, _) => {}
+            sys::resume(self.tid, how, 0)?;
+            let wait = sys::wait(self.tid)?.1;
+            match wait {
                 // Killed meanwhile: the caller's next request fails with ESRCH as it should.
                 Wait::Event(libc::PTRACE_EVENT_EXIT, _) | Wait::Exited(_) | Wait::Killed(_) => {
                     return Err(io::Error::from_raw_os_error(libc::ESRCH));
                 }
-                Wait::Event(..) | Wait::Syscall => {
+                Wait::Event(libc::PTRACE_EVENT_STOP, libc::SIGTRAP) => {}
+                // A signal or group stop: taken up again when we are done. A queued one can stop the
+                // thread before its first instruction.
+                Wait::Event(libc::PTRACE_EVENT_STOP, signal) => self.late.push(signal),
+                Wait::Signal(signal) if signal != libc::SIGTRAP => self.late.push(signal),
+                Wait::Signal(_) | Wait::Event(..) | Wait::Syscall => {
                     let now = sys::registers(self.tid)?;
-                    if now.rip != gadget {
-                        return Ok(now.rax as i64);
+                    if arrived(&now) {
+                        return Ok(now);
                     }
                 }
             }
@@ -131,34 +147,53 @@ impl Stopped {
     }
 }
 
+/// What the kernel tells every new program about itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Auxiliary {
+    /// The program's entry point: where the dynamic linker jumps when everything is loaded.
+    pub entry: u64,
+    /// Where the dynamic linker is; 0 if there is none.
+    pub linker: u64,
+    /// The kernel's vdso.
+    pub vdso: u64,
+}
+
+impl Auxiliary {
+    /// That of process `tgid`; what is not there is 0.
+    pub fn of(tgid: i32) -> io::Result<Self> {
+        const AT_BASE: u64 = 7;
+        const AT_ENTRY: u64 = 9;
+        const AT_SYSINFO_EHDR: u64 = 33;
+        let bytes = std::fs::read(format!("/proc/{tgid}/auxv"))?;
+        let mut found = Self::default();
+        let words = bytes.as_chunks::<8>().0;
+        for [name, value] in words.as_chunks::<2>().0 {
+            let value = u64::from_le_bytes(*value);
+            match u64::from_le_bytes(*name) {
+                AT_BASE => found.linker = value,
+                AT_ENTRY => found.entry = value,
+                AT_SYSINFO_EHDR => found.vdso = value,
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+}
+
 /// The address of a `syscall` instruction that every process has: in the kernel's vdso.
-pub fn gadget(tgid: i32, memory: &Memory) -> io::Result<u64> {
-    const AT_SYSINFO_EHDR: u64 = 33;
-    let missing = || io::Error::new(io::ErrorKind::NotFound, "the process has no vdso");
-    let vdso = auxiliary(tgid, AT_SYSINFO_EHDR)?.ok_or_else(missing)?;
+pub fn gadget(vdso: u64, memory: &Memory) -> io::Result<u64> {
     let mut image = vec![0; 4096];
     for page in 0..4 {
         let at = vdso + page * 4096;
-        if memory.read(at, &mut image).is_err() {
+        if vdso == 0 || memory.read(at, &mut image).is_err() {
             break;
         }
         if let Some(offset) = image.windows(2).position(|pair| pair == SYSCALL) {
             return Ok(at + offset as u64);
         }
     }
-    Err(missing())
-}
-
-/// The program's entry point: where the dynamic linker jumps when everything is loaded.
-pub fn entry(tgid: i32) -> io::Result<Option<u64>> {
-    const AT_ENTRY: u64 = 9;
-    auxiliary(tgid, AT_ENTRY)
-}
-
-fn auxiliary(tgid: i32, wanted: u64) -> io::Result<Option<u64>> {
-    let bytes = std::fs::read(format!("/proc/{tgid}/auxv"))?;
-    let word = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes).ok();
-    Ok((0..bytes.len() / 16)
-        .find(|&pair| word(pair * 16) == Some(wanted))
-        .and_then(|pair| word(pair * 16 + 8)))
+    Err(io::Error::new(
+        io::ErrorKind::NotFound,
+        "the process has no vdso",
+    ))
 }

@@ -6,7 +6,7 @@ use numaloc_model::outcome::Outcome;
 use numaloc_model::plan::{ObjectKey, PagePlan, Plan, Predicted, Provenance, ThreadPlan};
 use numaloc_model::profile::ObjectKind;
 use numaloc_model::{LogicalNode, LogicalPu};
-use numaloc_topology::{Topology, from_this_machine};
+use numaloc_topology::{Identity, Topology, from_this_machine};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -91,7 +91,7 @@ fn command(words: &[&str]) -> Vec<OsString> {
 fn shell(plan: &Plan, machine: &Topology, script: &str) -> Outcome {
     run(
         plan,
-        machine,
+        &Identity::from(machine),
         &command(&["sh", "-c", script]),
         &Options::default(),
     )
@@ -120,7 +120,7 @@ fn every_kind_of_object_is_placed_in_every_kind_of_executable() {
             ..Options::default()
         };
         let command = command(&[program, &os(0), &os(1)]);
-        let outcome = run(&plan, &machine, &command, &options).unwrap();
+        let outcome = run(&plan, &Identity::from(&machine), &command, &options).unwrap();
         assert_eq!(outcome.status, 0, "{flags:?}: {:?}", outcome.notes);
         assert_eq!(outcome.threads.placed, 3, "{flags:?}: {:?}", outcome.notes);
         let pages = &outcome.pages;
@@ -157,7 +157,13 @@ fn what_cannot_be_executed_has_the_status_of_env() {
     let machine = from_this_machine().unwrap();
     let plan = plan(&machine, &[("0", 0)], &[]);
     let failing = |program: &str| {
-        let error = run(&plan, &machine, &command(&[program]), &Options::default()).unwrap_err();
+        let error = run(
+            &plan,
+            &Identity::from(&machine),
+            &command(&[program]),
+            &Options::default(),
+        )
+        .unwrap_err();
         assert!(error.to_string().contains(program), "{error}");
         error.status()
     };
@@ -172,7 +178,13 @@ fn a_plan_for_another_machine_is_refused_unless_forced() {
     let machine = from_this_machine().unwrap();
     let mut plan = plan(&machine, &[("0", 0), ("0.1", 0)], &[]);
     plan.fingerprint = "0123456789abcdef".to_owned();
-    let error = run(&plan, &machine, &command(&["true"]), &Options::default()).unwrap_err();
+    let error = run(
+        &plan,
+        &Identity::from(&machine),
+        &command(&["true"]),
+        &Options::default(),
+    )
+    .unwrap_err();
     assert!(matches!(error, LaunchError::OtherMachine { .. }));
     assert_eq!(error.status(), 125);
     // Forced: a PU that this machine does not have is refused by the kernel and said so.
@@ -181,7 +193,13 @@ fn a_plan_for_another_machine_is_refused_unless_forced() {
         force_machine: true,
         ..Options::default()
     };
-    let outcome = run(&plan, &machine, &command(&["true"]), &forced).unwrap();
+    let outcome = run(
+        &plan,
+        &Identity::from(&machine),
+        &command(&["true"]),
+        &forced,
+    )
+    .unwrap();
     assert_eq!(outcome.threads.refused, [("EINVAL".to_owned(), 1)]);
     assert_eq!((outcome.threads.not_found, outcome.status), (1, 0));
     assert!(
@@ -220,7 +238,13 @@ fn a_program_that_pins_itself_is_reported_or_overruled() {
     let program = compile(folder.path(), "pins_itself.c", &[]);
     let plan = plan(&machine, &[("0", 1)], &[]);
     let command = command(&[program.to_str().unwrap()]);
-    let outcome = run(&plan, &machine, &command, &Options::default()).unwrap();
+    let outcome = run(
+        &plan,
+        &Identity::from(&machine),
+        &command,
+        &Options::default(),
+    )
+    .unwrap();
     assert_eq!(outcome.threads.placed, 0);
     assert!(
         outcome
@@ -234,7 +258,7 @@ fn a_program_that_pins_itself_is_reported_or_overruled() {
         enforce: true,
         ..Options::default()
     };
-    let outcome = run(&plan, &machine, &command, &enforce).unwrap();
+    let outcome = run(&plan, &Identity::from(&machine), &command, &enforce).unwrap();
     assert_eq!(
         (outcome.threads.placed, outcome.status),
         (1, 0),

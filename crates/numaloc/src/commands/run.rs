@@ -75,11 +75,13 @@ impl Args {
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
         let plan = numaloc_formats::plan::read(&self.plan)
             .map_err(|error| CliError::from(error).status(OURS))?;
-        let machine = numaloc_topology::from_this_machine()
-            .map_err(|error| CliError::from(error).status(OURS))?;
         if Launcher::of_command(&self.command) != Launcher::None {
+            let machine = numaloc_topology::from_this_machine()
+                .map_err(|error| CliError::from(error).status(OURS))?;
             return self.run_ranks(&plan, &machine, ui);
         }
+        let machine = numaloc_topology::identity_of_this_machine()
+            .map_err(|error| CliError::from(error).status(OURS))?;
         let options = Options {
             pages: match self.pages {
                 Pages::Auto => PageMode::Auto,

@@ -1,0 +1,313 @@
+//! A few pages of ours in the program's address space, with code that saves stops: one that binds many
+//! ranges in one go, and one that answers `brk` while the heap grows within what is bound already.
+//!
+//! | offset | holds |
+//! |---|---|
+//! | 0 | binding loop |
+//! | 128 | `brk` answerer |
+//! | 4096 | table of ranges to bind, 32 bytes each: start, length, address of the node mask, bits in it |
+//! | 12288 | node masks |
+//! | 16384 | the program break as the program knows it, and as the kernel has it (the only writable page) |
+//!
+//! Code and tables are written through `/proc/PID/mem`, so no page is ever writable and executable.
+//! A forked child has a copy of its own; after `execve` they are gone.
+
+use std::collections::HashMap;
+use std::io;
+
+use crate::image::Map;
+use crate::tracee::{INT3, Memory, SYSCALL, Stopped};
+
+/// Bytes of the mapping.
+pub const BYTES: u64 = DATA + 4096;
+const ANSWERER: u64 = 128;
+const TABLE: u64 = 4096;
+const MASKS: u64 = 12288;
+const DATA: u64 = 16384;
+/// Ranges bound in one go.
+const ROWS: usize = ((MASKS - TABLE) / 32) as usize;
+
+/// For each row at rbx, r12 rows: mbind(start, length, MPOL_PREFERRED, mask, bits, 0); traps behind the
+/// first that fails (rax < 0) and behind the last (r12 = 0).
+const LOOP: [u8; 53] = [
+    0x48, 0x8b, 0x3b, // mov rdi, [rbx]
+    0x48, 0x8b, 0x73, 0x08, // mov rsi, [rbx+8]
+    0xba, 0x01, 0x00, 0x00, 0x00, // mov edx, MPOL_PREFERRED
+    0x4c, 0x8b, 0x53, 0x10, // mov r10, [rbx+16]
+    0x4c, 0x8b, 0x43, 0x18, // mov r8, [rbx+24]
+    0x45, 0x31, 0xc9, // xor r9d, r9d
+    0xb8, 0xed, 0x00, 0x00, 0x00, // mov eax, SYS_mbind
+    0x0f, 0x05, // syscall
+    0x48, 0x83, 0xc3, 0x20, // add rbx, 32
+    0x49, 0xff, 0xcc, // dec r12
+    0x48, 0x85, 0xc0, // test rax, rax
+    0x78, 0x05, // js trap
+    0x4d, 0x85, 0xe4, // test r12, r12
+    0x75, 0xd1, // jnz start
+    0xcc, // trap: int3
+    0x90, 0x90, 0x90, 0x90, 0x90,
+];
+/// Where the loop traps: behind its `int3`.
+const LOOP_TRAP: u64 = 48;
+
+/// Where the `brk` answerer stops for the tracer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answerer {
+    /// Address of its breakpoint.
+    pub trap: u64,
+}
+
+/// The program break as the program knows it, and as the kernel has it: ahead of it, so that not every
+/// growth needs system calls of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Break {
+    /// As the program knows it.
+    pub program: u64,
+    /// As the kernel has it.
+    pub kernel: u64,
+}
+
+impl Break {
+    /// Not asked yet: every call goes to the tracer.
+    pub const UNKNOWN: Self = Self {
+        program: u64::MAX,
+        kernel: 0,
+    };
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct Scratch {
+    base: u64,
+    answerer: Option<Answerer>,
+}
+
+impl Scratch {
+    /// Maps it in the stopped thread's process, below `near` if there is room. `None` if the kernel
+    /// refuses.
+    pub fn map(
+        stopped: &mut Stopped,
+        memory: &Memory,
+        gadget: u64,
+        maps: &[Map],
+        near: u64,
+    ) -> io::Result<Option<Self>> {
+        let readable = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+        let writable = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        let hint = gap_below(maps, near, BYTES).unwrap_or(0);
+        let flags = if hint == 0 {
+            flags & !libc::MAP_FIXED_NOREPLACE
+        } else {
+            flags
+        };
+        let args = [hint, BYTES, readable, flags as u64, u64::MAX, 0];
+        let base = stopped.call(gadget, libc::SYS_mmap, args)?;
+        if base <= 0 {
+            return Ok(None);
+        }
+        let base = base as u64;
+        let protect = [base + DATA, 4096, writable, 0, 0, 0];
+        if stopped.call(gadget, libc::SYS_mprotect, protect)? != 0 {
+            stopped.call(gadget, libc::SYS_munmap, [base, BYTES, 0, 0, 0, 0])?;
+            return Ok(None);
+        }
+        memory.write(base, &LOOP)?;
+        Ok(Some(Self {
+            base,
+            answerer: None,
+        }))
+    }
+
+    /// Binds `(start, end, node)` ranges; the kernel's answer to each.
+    pub fn bind(
+        &self,
+        stopped: &mut Stopped,
+        memory: &Memory,
+        ranges: &[(u64, u64, u32)],
+    ) -> io::Result<Vec<i64>> {
+        let mut answers = Vec::with_capacity(ranges.len());
+        while answers.len() < ranges.len() {
+            let (rows, masks) = self.rows(&ranges[answers.len()..]);
+            memory.write(self.base + TABLE, &rows)?;
+            memory.write(self.base + MASKS, &masks)?;
+            let count = rows.len() / 32;
+            let mut done = 0;
+            while done < count {
+                let row = self.base + TABLE + 32 * done as u64;
+                let left = count - done;
+                let (answer, still) =
+                    stopped.run(self.base, self.base + LOOP_TRAP, row, left as u64)?;
+                let ran = left - still as usize;
+                answers.extend(std::iter::repeat_n(0, ran - 1));
+                answers.push(answer);
+                done += ran;
+            }
+        }
+        Ok(answers)
+    }
+
+    /// As many of `ranges` as fit, as the table and the masks.
+    fn rows(&self, ranges: &[(u64, u64, u32)]) -> (Vec<u8>, Vec<u8>) {
+        let mut masks: Vec<u8> = Vec::new();
+        let mut known: HashMap<u32, u64> = HashMap::new();
+        let mut rows = Vec::new();
+        for &(start, end, node) in ranges.iter().take(ROWS) {
+            let words = node as usize / 64 + 1;
+            let at = match known.get(&node) {
+                Some(&at) => at,
+                None if masks.len() + 8 * words > (DATA - MASKS) as usize => break,
+                None => {
+                    let at = self.base + MASKS + masks.len() as u64;
+                    masks.extend(std::iter::repeat_n(0, 8 * (words - 1)));
+                    masks.extend((1_u64 << (node % 64)).to_le_bytes());
+                    known.insert(node, at);
+                    at
+                }
+            };
+            for word in [start, end - start, at, 64 * words as u64 + 1] {
+                rows.extend(word.to_le_bytes());
+            }
+        }
+        (rows, masks)
+    }
+
+    /// Lets the `mov $SYS_brk, %eax; syscall` at `mov` jump to the answerer. `None` if it is too far away.
+    pub fn answer_brk(&mut self, memory: &Memory, mov: u64) -> io::Result<Option<Answerer>> {
+        let start = self.base + ANSWERER;
+        let Some(code) = answerer(start, self.base + DATA, mov + 7) else {
+            return Ok(None);
+        };
+        let Some(jump) = distance(mov + 5, start) else {
+            return Ok(None);
+        };
+        self.set_break(memory, Break::UNKNOWN)?;
+        memory.write(start, &code.bytes)?;
+        let [a, b, c, d] = jump.to_le_bytes();
+        memory.write(mov, &[0xe9, a, b, c, d, INT3, INT3])?;
+        self.answerer = Some(Answerer { trap: code.trap });
+        Ok(self.answerer)
+    }
+
+    /// The answerer, if `brk` jumps to it.
+    pub fn answerer(&self) -> Option<Answerer> {
+        self.answerer
+    }
+
+    /// The break as the answerer has it.
+    pub fn current_break(&self, memory: &Memory) -> io::Result<Break> {
+        let mut bytes = [0; 16];
+        memory.read(self.base + DATA, &mut bytes)?;
+        let word = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes);
+        Ok(Break {
+            program: word(0).unwrap_or(0),
+            kernel: word(8).unwrap_or(0),
+        })
+    }
+
+    /// Tells the answerer what it may grant.
+    pub fn set_break(&self, memory: &Memory, at: Break) -> io::Result<()> {
+        let words = [at.program.to_le_bytes(), at.kernel.to_le_bytes()];
+        memory.write(self.base + DATA, words.as_flattened())
+    }
+
+    /// From now on every `brk` is the kernel's.
+    pub fn leave_brk(&mut self, memory: &Memory) -> io::Result<()> {
+        if let Some(answerer) = self.answerer.take() {
+            let none = Break {
+                program: 0,
+                kernel: 0,
+            };
+            self.set_break(memory, none)?;
+            memory.write(answerer.trap, &SYSCALL)?;
+        }
+        Ok(())
+    }
+}
+
+struct Code {
+    bytes: Vec<u8>,
+    trap: u64,
+}
+
+/// Grants a break between the program's and the kernel's, traps for all others; goes on at `back`.
+fn answerer(start: u64, data: u64, back: u64) -> Option<Code> {
+    let mut bytes = Vec::new();
+    // Instructions whose last four bytes are a distance from their end.
+    let mut relative = |instruction: &[u8], target: u64| {
+        bytes.extend(instruction);
+        let end = start + bytes.len() as u64 + 4;
+        bytes.extend(distance(end, target)?.to_le_bytes());
+        Some(bytes.len())
+    };
+    relative(&[0x48, 0x3b, 0x3d], data)?; // cmp rdi, [program]
+    relative(&[0x0f, 0x82], start + 44)?; // jb slow
+    relative(&[0x48, 0x3b, 0x3d], data + 8)?; // cmp rdi, [kernel]
+    relative(&[0x0f, 0x87], start + 44)?; // ja slow
+    relative(&[0x48, 0x89, 0x3d], data)?; // mov [program], rdi
+    relative(&[0x48, 0x89, 0xf8, 0xe9], back)?; // mov rax, rdi; jmp back
+    bytes.resize(44, 0x90);
+    bytes.extend([0xb8, libc::SYS_brk as u8, 0, 0, 0]); // slow: mov eax, SYS_brk
+    let trap = start + bytes.len() as u64;
+    bytes.extend([INT3, 0x90]); // as long as `syscall`
+    bytes.push(0xe9);
+    let end = start + bytes.len() as u64 + 4;
+    bytes.extend(distance(end, back)?.to_le_bytes());
+    Some(Code { bytes, trap })
+}
+
+/// From `from` to `to`, if 32 bits hold it.
+fn distance(from: u64, to: u64) -> Option<i32> {
+    i32::try_from(to.wrapping_sub(from) as i64).ok()
+}
+
+/// The highest free range of `bytes` below `near`, within 1 GiB, a page away from its neighbours.
+fn gap_below(maps: &[Map], near: u64, bytes: u64) -> Option<u64> {
+    let lowest = near.saturating_sub(1 << 30).max(1 << 20);
+    let mut ceiling = near;
+    for map in maps.iter().rev().filter(|map| map.start < near) {
+        if map.end + bytes + 8192 <= ceiling {
+            break;
+        }
+        ceiling = ceiling.min(map.start);
+    }
+    let start = ceiling.checked_sub(bytes + 4096)?;
+    (start >= lowest).then_some(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(start: u64, end: u64) -> Map {
+        Map {
+            start,
+            end,
+            executable: false,
+            offset: 0,
+            file: (0, 0),
+            name: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_nearest_gap_that_is_large_enough() {
+        let page = 4096;
+        // Free: below 0x40000000, and 4 pages below 0x50000000: too small.
+        let maps = [
+            map(0x4000_0000, 0x5000_0000 - 4 * page),
+            map(0x5000_0000, 0x6000_0000),
+        ];
+        let found = gap_below(&maps, 0x5000_0000, BYTES);
+        assert_eq!(found, Some(0x4000_0000 - BYTES - page));
+        let alone = [map(0x10_0000, 0x20_0000)];
+        assert_eq!(gap_below(&alone, 0x10_0000, BYTES), None);
+    }
+
+    #[test]
+    fn jumps_reach_two_gigabytes() {
+        assert_eq!(distance(10, 4), Some(-6));
+        assert_eq!(distance(0, 1 << 31), None);
+        assert!(answerer(1 << 32, (1 << 32) + 8192, 0).is_none());
+    }
+}
