@@ -307,6 +307,13 @@ impl Tally {
             }
         }
         counts.refused = by_name(&refused);
+        if refused.contains_key(&libc::EPERM) {
+            notes.push(
+                "EPERM: a seccomp filter, of a container or the program's own, stands between it and mbind or \
+                 move_pages"
+                    .to_owned(),
+            );
+        }
         let mut count = |pages: u64, what: &str| {
             if pages > 0 {
                 notes.push(format!("{pages} planned pages {what}"));

@@ -1,102 +1,12 @@
 //! Real programs under real plans, on whatever machine this is: one node is enough, since pages are
 //! bound, moved and read back there as anywhere.
 
+mod support;
+
 use numaloc_apply::{LaunchError, Options, PageMode, run};
-use numaloc_model::outcome::Outcome;
-use numaloc_model::plan::{ObjectKey, PagePlan, Plan, Predicted, Provenance, ThreadPlan};
 use numaloc_model::profile::ObjectKind;
-use numaloc_model::{LogicalNode, LogicalPu};
-use numaloc_topology::{Identity, Topology, from_this_machine};
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// Compiles a program of `tests/programs` with these flags.
-fn compile(folder: &Path, source: &str, flags: &[&str]) -> PathBuf {
-    let program = folder.join(source.trim_end_matches(".c"));
-    let from = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/programs")
-        .join(source);
-    let status = Command::new("cc")
-        .args(["-O1", "-pthread", "-o"])
-        .args([&program, &from])
-        .args(flags)
-        .status()
-        .expect("a C compiler runs");
-    assert!(status.success(), "{source} compiles with {flags:?}");
-    program
-}
-
-/// A plan for this machine: threads by path, `pus[i]` a logical PU (modulo what there is); objects whole
-/// on node 0.
-fn plan(machine: &Topology, threads: &[(&str, usize)], objects: &[(ObjectKey, u64)]) -> Plan {
-    let pus = machine.pus();
-    Plan {
-        machine: machine.name().to_owned(),
-        fingerprint: machine.fingerprint(),
-        provenance: Provenance {
-            thread_policy: "by hand".to_owned(),
-            page_policy: "by hand".to_owned(),
-            parameters: Vec::new(),
-            command: Vec::new(),
-            tool: "test".to_owned(),
-        },
-        predicted: Predicted {
-            cost: 0.0,
-            remote: 0.0,
-            total: 0.0,
-            node_imbalance: 1.0,
-            remote_accesses: 0,
-            accesses: 0,
-        },
-        page_size: 4096,
-        threads: threads
-            .iter()
-            .map(|&(path, pu)| ThreadPlan {
-                path: path.to_owned(),
-                pu: LogicalPu::from_index(pu % pus.len()),
-                os_pu: pus[pu % pus.len()].os,
-            })
-            .collect(),
-        objects: objects.iter().map(|(key, _)| key.clone()).collect(),
-        pages: objects
-            .iter()
-            .enumerate()
-            .map(|(object, &(_, pages))| PagePlan {
-                object: object as u32,
-                first_page: 0,
-                pages,
-                node: LogicalNode(0),
-                os_node: machine.nodes()[0].os,
-            })
-            .collect(),
-        schedule: Vec::new(),
-    }
-}
-
-fn key(kind: ObjectKind, name: &str, creator: &str, size: u64) -> ObjectKey {
-    ObjectKey {
-        kind,
-        name: name.to_owned(),
-        creator: Some(creator.to_owned()),
-        size,
-        order: 0,
-    }
-}
-
-fn command(words: &[&str]) -> Vec<OsString> {
-    words.iter().map(OsString::from).collect()
-}
-
-fn shell(plan: &Plan, machine: &Topology, script: &str) -> Outcome {
-    run(
-        plan,
-        &Identity::from(machine),
-        &command(&["sh", "-c", script]),
-        &Options::default(),
-    )
-    .expect("sh runs")
-}
+use numaloc_topology::{Identity, from_this_machine};
+use support::{command, compile, key, plan, shell};
 
 #[test]
 fn every_kind_of_object_is_placed_in_every_kind_of_executable() {

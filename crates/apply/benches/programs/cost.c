@@ -1,7 +1,7 @@
 /* What `numaloc run` may cost, one kind of work each:
  *   cost nothing          the start-up alone
  *   cost cpu              arithmetic on a small array
- *   cost malloc-free N    N times malloc and free of 16 to 1024 bytes, one byte written
+ *   cost malloc-free N    N times malloc and free of 16 to 64 bytes, one byte written
  *   cost malloc-keep N    N times malloc, kept until the end, one byte written: the heap grows
  *   cost read N           N times read() of 4 KiB of a cached file
  */
@@ -16,7 +16,7 @@ static unsigned long state = 42;
 static size_t small_size(void)
 {
     state = state * 6364136223846793005UL + 1442695040888963407UL;
-    return 16 + (state >> 33) % 1009;
+    return 16 + (state >> 33) % 49;
 }
 
 static int compute(long rounds)

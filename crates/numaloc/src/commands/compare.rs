@@ -1,33 +1,51 @@
 //! `numaloc compare`: what plans are worth on this machine, measured.
 
-use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
+use crate::commands::policies;
 use crate::error::CliError;
 use crate::ui::Ui;
 
+mod balancing;
+mod meters;
+mod shown;
 mod statistics;
-use statistics::{Sample, differ};
+mod stop;
 
-const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
-const ENERGY: &str = "/sys/class/powercap/intel-rapl:0/energy_uj";
+use balancing::Balancing;
+use meters::{Counters, Energy};
+use statistics::Sample;
+use stop::Stop;
 
 /// Run a program under several plans and the system's defaults, interleaved at random, and compare
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
+  numaloc compare --threads eager-map,deloc --pages locality,mixed --runs 10 -- ./app --size 1000
+  numaloc compare --profile app.numaloc --threads numaloc,joint -- ./app --size 1000
   numaloc compare --plan deloc.json --plan joint.json --runs 10 -- ./app --size 1000
 
-Each round runs every variant once, in an order drawn from the seed. Times are wall times of the whole
-process, for plans those of `numaloc run` around it. AutoNUMA is a variant where the machine has several
-nodes and the sysctl may be written; it is set back whatever happens.")]
+With --threads or --pages, every combination of them is planned from one profile: the one given, or one that
+is recorded first. Each round runs every variant once, in an order drawn from the seed. Times are wall
+times of the whole process, for plans those of `numaloc run` around it. AutoNUMA is a variant where the
+machine has several nodes and the sysctl may be written; it is set back whatever happens. Ctrl-C ends the
+running program and shows what was measured in the rounds that were complete.")]
 pub struct Args {
     /// A plan made by `numaloc plan`; give one per variant
-    #[arg(long = "plan", value_name = "FILE", required = true)]
+    #[arg(long = "plan", value_name = "FILE")]
     plans: Vec<PathBuf>,
+    /// Thread policies to plan with, or `joint`
+    #[arg(long, value_name = "POLICY,...", value_delimiter = ',')]
+    threads: Vec<String>,
+    /// Page policies to plan with
+    #[arg(long, value_name = "POLICY,...", value_delimiter = ',')]
+    pages: Vec<String>,
+    /// The profile to plan from [default: recorded now]
+    #[arg(long, value_name = "PROFILE")]
+    profile: Option<PathBuf>,
     /// Runs of each variant
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..))]
     runs: u32,
@@ -39,7 +57,14 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// One way to run the program.
+/// Thread policy where only page policies are given.
+const THREADS: &str = "numaloc";
+/// Page policy where only thread policies are given.
+const PAGES: &str = "locality";
+/// Decides threads and pages together, so combines with no page policy.
+const JOINT: &str = "joint";
+
+/// One way to run the program, and what it took.
 struct Variant {
     name: String,
     plan: Option<PathBuf>,
@@ -47,229 +72,287 @@ struct Variant {
     balancing: Option<&'static str>,
     seconds: Sample,
     joules: Sample,
+    counts: Vec<Sample>,
+}
+
+/// What one run took.
+struct Run {
+    seconds: f64,
+    joules: Option<f64>,
+    counts: Vec<Option<f64>>,
 }
 
 impl Args {
     /// Runs and compares.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        let combinations = self.combinations()?;
+        if self.plans.is_empty() && combinations.is_empty() {
+            return Err(CliError::usage("there is nothing to compare")
+                .expected("--plan FILE, or --threads and --pages with policies")
+                .hint("numaloc compare --threads numaloc --pages locality,interleave -- ./app"));
+        }
         for plan in &self.plans {
             numaloc_formats::plan::read(plan)?;
         }
-        let nodes = numaloc_topology::from_this_machine()?.nodes().len();
-        let (guard, why_not) = match Balancing::take(nodes) {
+        let stop = Stop::new()?;
+        let work = tempfile::tempdir().map_err(CliError::tool)?;
+        let mut plans: Vec<(String, PathBuf)> = self
+            .plans
+            .iter()
+            .map(|plan| (plan.display().to_string(), plan.clone()))
+            .collect();
+        if !combinations.is_empty() {
+            let profile = self.profile(ui, work.path(), &stop)?;
+            for (threads, pages) in &combinations {
+                plans.push(make_plan(&profile, threads, pages, work.path(), &stop)?);
+            }
+        }
+        let nodes = numaloc_topology::identity_of_this_machine()?.nodes;
+        let (guard, no_balancing) = match Balancing::take(nodes) {
             Ok(guard) => (Some(guard), None),
             Err(why) => (None, Some(why)),
         };
-        let mut variants = self.variants(guard.is_some());
+        let energy = Energy::of_this_machine();
+        let counters = Counters::of_this_machine();
+        let mut variants = variants(plans, guard.is_some(), counters.names().len());
+        let complete = self.rounds(ui, &mut variants, (&energy, &counters), &stop)?;
+        drop(guard);
+        let missing = shown::Missing {
+            autonuma: no_balancing,
+            energy: energy.err(),
+            counters: counters.why_not(),
+        };
+        if complete < self.runs {
+            ui.remark(format!(
+                "interrupted: {complete} of {} rounds were complete",
+                self.runs
+            ));
+        }
+        if complete >= 2 {
+            ui.result(
+                || shown::text(&variants, &counters, &missing),
+                || shown::json(&variants, &counters, &missing),
+            );
+        }
+        Ok(stop.status().unwrap_or(0))
+    }
+
+    /// Every pair of thread and page policy that is asked for.
+    fn combinations(&self) -> Result<Vec<(String, String)>, CliError> {
+        let or = |given: &[String], default: &str| match given {
+            [] => vec![default.to_owned()],
+            given => given.to_vec(),
+        };
+        if self.threads.is_empty() && self.pages.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pairs = Vec::new();
+        for threads in or(&self.threads, THREADS) {
+            if threads == JOINT {
+                pairs.push((threads, JOINT.to_owned()));
+                continue;
+            }
+            policies::threads(&threads)?;
+            for pages in or(&self.pages, PAGES) {
+                policies::pages(&pages)?;
+                pairs.push((threads.clone(), pages));
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// The profile given, or one recorded now.
+    fn profile(&self, ui: &Ui, work: &Path, stop: &Stop) -> Result<PathBuf, CliError> {
+        if let Some(profile) = &self.profile {
+            return Ok(profile.clone());
+        }
+        ui.remark("recording the program once, to plan from");
+        let profile = work.join("recorded.numaloc");
+        let mut command = own()?;
+        command.args(["--quiet", "record", "-o"]).arg(&profile);
+        command.arg("--").args(&self.command);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let status = stop.run(&mut command).map_err(CliError::tool)?;
+        let shown = self.command[0].display();
+        succeeded(status, &format!("recording {shown}"), stop)?;
+        Ok(profile)
+    }
+
+    /// Runs every variant once a round until all rounds are done or the user has enough. Rounds completed.
+    fn rounds(
+        &self,
+        ui: &Ui,
+        variants: &mut [Variant],
+        (energy, counters): (&Result<Energy, String>, &Counters),
+        stop: &Stop,
+    ) -> Result<u32, CliError> {
         let mut draw = self.seed;
         for round in 0..self.runs {
-            let mut order: Vec<usize> = (0..variants.len()).collect();
-            for last in (1..order.len()).rev() {
-                // A linear congruential step (Knuth's MMIX constants), upper bits used.
-                draw = draw
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1_442_695_040_888_963_407);
-                order.swap(last, (draw >> 33) as usize % (last + 1));
-            }
-            for at in order {
+            let mut runs: Vec<Option<Run>> = variants.iter().map(|_| None).collect();
+            for at in shuffled(variants.len(), &mut draw) {
                 if ui.progress() {
-                    eprint!(
-                        "\rround {} of {}: {:<40}",
-                        round + 1,
-                        self.runs,
-                        variants[at].name
-                    );
+                    let (number, name) = (round + 1, &variants[at].name);
+                    eprint!("\rround {number} of {}: {name:<40}", self.runs);
                 }
-                self.measure(&mut variants[at])?;
+                match self.measure(&variants[at], energy.as_ref().ok(), counters, stop) {
+                    Err(_) if stop.asked() => return Ok(round),
+                    measured => runs[at] = Some(measured?),
+                }
+            }
+            for (variant, run) in variants.iter_mut().zip(runs.into_iter().flatten()) {
+                variant.add(&run);
             }
         }
         if ui.progress() {
             eprintln!();
         }
-        drop(guard);
-        ui.result(
-            || text(&variants, why_not.as_deref()),
-            || as_json(&variants, why_not.as_deref()),
-        );
-        Ok(0)
+        Ok(self.runs)
     }
 
-    fn variants(&self, balancing: bool) -> Vec<Variant> {
-        let variant = |name: String, plan: Option<&PathBuf>, on: &'static str| Variant {
-            name,
-            plan: plan.cloned(),
-            balancing: balancing.then_some(on),
-            seconds: Sample::default(),
-            joules: Sample::default(),
-        };
-        let mut variants = vec![variant("os-default".to_owned(), None, "0")];
-        if balancing {
-            variants.push(variant("autonuma".to_owned(), None, "1"));
-        }
-        for plan in &self.plans {
-            variants.push(variant(plan.display().to_string(), Some(plan), "0"));
-        }
-        variants
-    }
-
-    fn measure(&self, variant: &mut Variant) -> Result<(), CliError> {
+    fn measure(
+        &self,
+        variant: &Variant,
+        energy: Option<&Energy>,
+        counters: &Counters,
+        stop: &Stop,
+    ) -> Result<Run, CliError> {
         if let Some(value) = variant.balancing {
-            std::fs::write(BALANCING, value)
-                .map_err(|error| CliError::tool(format!("cannot write {BALANCING}: {error}")))?;
+            Balancing::set(value).map_err(CliError::tool)?;
         }
-        let mut command = match &variant.plan {
-            None => Command::new(&self.command[0]),
-            Some(plan) => {
-                let own = std::env::current_exe().map_err(CliError::tool)?;
-                let mut command = Command::new(own);
-                command
-                    .args(["--quiet", "run", "--plan"])
-                    .arg(plan)
-                    .arg("--");
-                command.arg(&self.command[0]);
-                command
-            }
-        };
-        command
-            .args(&self.command[1..])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
-        let before = energy();
+        let mut words: Vec<OsString> = Vec::new();
+        if let Some(plan) = &variant.plan {
+            words.push(std::env::current_exe().map_err(CliError::tool)?.into());
+            words.extend(["--quiet", "run", "--plan"].map(OsString::from));
+            words.push(plan.into());
+            words.push("--".into());
+        }
+        words.extend(self.command.iter().cloned());
+        let mut counted = counters.around(words).map_err(CliError::tool)?;
+        let command = &mut counted.command;
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let before = energy.map(Energy::read);
         let start = Instant::now();
-        let status = command.status().map_err(|error| {
-            CliError::tool(format!("cannot run {}: {error}", self.command[0].display()))
-        })?;
+        let shown = self.command[0].display();
+        let status = stop
+            .run(command)
+            .map_err(|error| CliError::tool(format!("cannot run {shown}: {error}")))?;
         let seconds = start.elapsed().as_secs_f64();
-        if !status.success() {
-            return Err(CliError::tool(format!(
-                "{} under {} ended with {status}",
-                self.command[0].display(),
-                variant.name
-            ))
-            .expected("a program that succeeds, so that times can be compared"));
-        }
-        variant.seconds.push(seconds);
-        if let (Some(before), Some(after)) = (before, energy())
-            && after >= before
-        {
-            variant.joules.push((after - before) as f64 * 1e-6);
-        }
-        Ok(())
-    }
-}
-
-/// Microjoules of package 0 so far.
-fn energy() -> Option<u64> {
-    std::fs::read_to_string(ENERGY).ok()?.trim().parse().ok()
-}
-
-/// The kernel's NUMA balancing, ours until dropped. A helper process sets it back when our end of its
-/// pipe closes, so even SIGKILL of this process leaves the machine as it was.
-struct Balancing(Child);
-
-impl Balancing {
-    fn take(nodes: usize) -> Result<Self, String> {
-        if nodes < 2 {
-            return Err("this machine has one NUMA node".to_owned());
-        }
-        let old = std::fs::read_to_string(BALANCING).map_err(|e| format!("{BALANCING}: {e}"))?;
-        std::fs::write(BALANCING, old.trim()).map_err(|e| format!("{BALANCING}: {e}"))?;
-        let script = "trap '' INT TERM HUP QUIT; cat >/dev/null; echo \"$1\" >\"$2\"";
-        let helper = std::os::unix::process::CommandExt::process_group(
-            Command::new("sh").args(["-c", script, "sh", old.trim(), BALANCING]),
-            0,
-        )
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|e| format!("sh: {e}"))?;
-        Ok(Self(helper))
-    }
-}
-
-impl Drop for Balancing {
-    fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        let _ = self.0.wait();
-    }
-}
-
-fn counters() -> &'static str {
-    if Path::new("/sys/bus/event_source/devices/cpu").exists() {
-        "not read by this release; use `perf stat -e LLC-load-misses,node-load-misses` around a run"
-    } else {
-        "this machine offers no hardware events"
-    }
-}
-
-fn energy_missing() -> String {
-    match std::fs::read_to_string(ENERGY) {
-        Ok(_) => "the counter wrapped around".to_owned(),
-        Err(error) => format!("{ENERGY}: {error}"),
-    }
-}
-
-fn text(variants: &[Variant], no_balancing: Option<&str>) -> String {
-    let base = &variants[0].seconds;
-    let mut out = format!(
-        "{:<28} {:>10} {:>12} {:>9}  {:<16} {:>10}\n",
-        "variant", "mean", "95 % CI +-", "speed-up", "against default", "energy"
-    );
-    for (at, variant) in variants.iter().enumerate() {
-        let verdict = match at {
-            0 => "-",
-            _ if differ(base, &variant.seconds) => "significant",
-            _ => "not significant",
-        };
-        let joules = match variant.joules.len() {
-            0 => "n/a".to_owned(),
-            _ => format!("{:.2} J", variant.joules.mean()),
-        };
-        out += &format!(
-            "{:<28} {:>8.4} s {:>10.4} s {:>8.3}x  {verdict:<16} {joules:>10}\n",
-            variant.name,
-            variant.seconds.mean(),
-            variant.seconds.half_width(),
-            base.mean() / variant.seconds.mean(),
-        );
-    }
-    if let Some(why) = no_balancing {
-        out += &format!("autonuma: n/a ({why})\n");
-    }
-    if variants.iter().all(|variant| variant.joules.len() == 0) {
-        out += &format!("energy: n/a ({})\n", energy_missing());
-    }
-    out += &format!("LLC misses, remote DRAM: n/a ({})\n", counters());
-    out
-}
-
-fn as_json(variants: &[Variant], no_balancing: Option<&str>) -> Value {
-    let base = &variants[0].seconds;
-    let rows: Vec<Value> = variants
-        .iter()
-        .enumerate()
-        .map(|(at, variant)| {
-            let energy = (variant.joules.len() > 0).then(|| variant.joules.mean());
-            json!({
-                "variant": variant.name,
-                "runs": variant.seconds.len(),
-                "seconds": variant.seconds.values(),
-                "mean_s": variant.seconds.mean(),
-                "ci95_half_width_s": variant.seconds.half_width(),
-                "speed_up": base.mean() / variant.seconds.mean(),
-                "significant": at > 0 && differ(base, &variant.seconds),
-                "energy_j": energy,
-                "remote_share": Value::Null,
-            })
+        succeeded(status, &format!("{shown} under {}", variant.name), stop)?;
+        Ok(Run {
+            seconds,
+            joules: energy
+                .zip(before)
+                .and_then(|(energy, before)| energy.joules_since(&before)),
+            counts: counted.read(),
         })
-        .collect();
-    json!({
-        "version": 1,
-        "variants": rows,
-        "not_available": {
-            "autonuma": no_balancing,
-            "counters": counters(),
-        },
-    })
+    }
+}
+
+impl Variant {
+    fn add(&mut self, run: &Run) {
+        self.seconds.push(run.seconds);
+        if let Some(joules) = run.joules {
+            self.joules.push(joules);
+        }
+        for (sample, count) in self.counts.iter_mut().zip(&run.counts) {
+            if let Some(count) = count {
+                sample.push(*count);
+            }
+        }
+    }
+}
+
+fn variants(plans: Vec<(String, PathBuf)>, balancing: bool, counters: usize) -> Vec<Variant> {
+    let variant = |name: String, plan: Option<PathBuf>, on: &'static str| Variant {
+        name,
+        plan,
+        balancing: balancing.then_some(on),
+        seconds: Sample::default(),
+        joules: Sample::default(),
+        counts: vec![Sample::default(); counters],
+    };
+    let mut variants = vec![variant("os-default".to_owned(), None, "0")];
+    if balancing {
+        variants.push(variant("autonuma".to_owned(), None, "1"));
+    }
+    for (name, plan) in plans {
+        variants.push(variant(name, Some(plan), "0"));
+    }
+    variants
+}
+
+/// `0..count` in an order drawn from `draw` (Fisher and Yates).
+fn shuffled(count: usize, draw: &mut u64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    for last in (1..count).rev() {
+        // A linear congruential step (Knuth's MMIX constants), upper bits used.
+        *draw = draw
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        order.swap(last, (*draw >> 33) as usize % (last + 1));
+    }
+    order
+}
+
+fn own() -> Result<Command, CliError> {
+    Ok(Command::new(
+        std::env::current_exe().map_err(CliError::tool)?,
+    ))
+}
+
+/// Plans from a profile; the variant's name and the plan's file.
+fn make_plan(
+    profile: &Path,
+    threads: &str,
+    pages: &str,
+    work: &Path,
+    stop: &Stop,
+) -> Result<(String, PathBuf), CliError> {
+    let name = match threads {
+        JOINT => JOINT.to_owned(),
+        _ => format!("{threads}+{pages}"),
+    };
+    let file = work.join(format!("{name}.json"));
+    let mut command = own()?;
+    command
+        .args(["--quiet", "plan"])
+        .arg(profile)
+        .args(["--force", "--threads", threads, "--pages", pages, "-o"])
+        .arg(&file)
+        .stdout(Stdio::null());
+    let status = stop.run(&mut command).map_err(CliError::tool)?;
+    succeeded(status, &format!("planning {name}"), stop)?;
+    Ok((name, file))
+}
+
+fn succeeded(status: ExitStatus, what: &str, stop: &Stop) -> Result<(), CliError> {
+    if let Some(status) = stop.status() {
+        return Err(CliError::tool(format!("{what} was interrupted")).status(status));
+    }
+    if status.success() {
+        return Ok(());
+    }
+    Err(CliError::tool(format!("{what} ended with {status}"))
+        .expected("a program that succeeds, so that times can be compared"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_order_is_a_permutation_and_all_occur() {
+        let mut draw = 1;
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..200 {
+            let order = shuffled(3, &mut draw);
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2]);
+            seen.insert(order);
+        }
+        assert_eq!(seen.len(), 6);
+        let (mut a, mut b) = (7, 7);
+        assert_eq!(shuffled(5, &mut a), shuffled(5, &mut b));
+    }
 }

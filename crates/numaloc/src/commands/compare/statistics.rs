@@ -46,9 +46,14 @@ pub fn differ(a: &Sample, b: &Sample) -> bool {
     if spread == 0.0 {
         return a.mean() != b.mean();
     }
+    (a.mean() - b.mean()).abs() > student_975(freedom(a, b)) * spread.sqrt()
+}
+
+/// Degrees of freedom of the difference of two means (Welch and Satterthwaite).
+fn freedom(a: &Sample, b: &Sample) -> f64 {
+    let (ea, eb) = (a.error_squared(), b.error_squared());
     let (na, nb) = (a.len() as f64, b.len() as f64);
-    let freedom = spread.powi(2) / (ea.powi(2) / (na - 1.0) + eb.powi(2) / (nb - 1.0));
-    (a.mean() - b.mean()).abs() > student_975(freedom) * spread.sqrt()
+    (ea + eb).powi(2) / (ea.powi(2) / (na - 1.0) + eb.powi(2) / (nb - 1.0))
 }
 
 /// The 97.5 % quantile of Student's t: from the table up to 10 degrees of freedom (linear between), by
@@ -95,5 +100,25 @@ mod tests {
         let near = Sample(vec![2.0, 3.0, 4.0]);
         let far = Sample(vec![9.0, 10.0, 11.0]);
         assert!(!differ(&a, &near) && differ(&a, &far));
+    }
+
+    #[test]
+    fn unequal_spreads_by_hand() {
+        // 1 2 3: variance of the mean 1/3; 2 4 6: variance 4, of the mean 4/3. Degrees of freedom
+        // (5/3)^2 / ((1/9)/2 + (16/9)/2) = 2.7778 / 0.9444 = 2.9412. t = 2 / sqrt(5/3) = 1.549, below 3.25.
+        let a = Sample(vec![1.0, 2.0, 3.0]);
+        let b = Sample(vec![2.0, 4.0, 6.0]);
+        assert!((freedom(&a, &b) - 2.9412).abs() < 1e-4);
+        assert!(!differ(&a, &b) && !differ(&b, &a));
+        // 6 8 10: t = 6 / 1.291 = 4.648, above it.
+        let c = Sample(vec![6.0, 8.0, 10.0]);
+        assert!(differ(&a, &c) && differ(&c, &a));
+    }
+
+    #[test]
+    fn without_spread_any_difference_counts() {
+        let (a, b) = (Sample(vec![2.0; 3]), Sample(vec![2.5; 3]));
+        assert!(!differ(&a, &a) && differ(&a, &b));
+        assert_eq!(a.half_width(), 0.0);
     }
 }

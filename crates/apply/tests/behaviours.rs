@@ -1,0 +1,213 @@
+//! What programs do that a launcher has to live with, each on a real program.
+
+mod support;
+
+use numaloc_apply::{Options, PageMode, run};
+use numaloc_model::outcome::Outcome;
+use numaloc_model::plan::{PagePlan, Plan};
+use numaloc_model::profile::ObjectKind;
+use numaloc_model::{LogicalNode, OsNode};
+use numaloc_topology::{Identity, Topology, from_this_machine};
+use support::{command, compile, key, plan, shell};
+
+const BYTES: u64 = 64 * 4096;
+
+/// Runs with pages placed and read back.
+fn verified(plan: &Plan, machine: &Topology, words: &[&str]) -> Outcome {
+    let options = Options {
+        pages: PageMode::Always,
+        verify: true,
+        ..Options::default()
+    };
+    run(plan, &Identity::from(machine), &command(words), &options).expect("it runs")
+}
+
+fn all_placed(outcome: &Outcome, pages: u64) {
+    assert_eq!(outcome.status, 0, "{:?}", outcome.notes);
+    let found = &outcome.pages;
+    assert_eq!(
+        (found.placed, found.planned),
+        (pages, pages),
+        "{:?}",
+        outcome.notes
+    );
+    assert!(found.refused.is_empty(), "{:?}", found.refused);
+}
+
+#[test]
+fn shared_memory_of_every_kind_is_placed() {
+    let machine = from_this_machine().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "shares.c", &[]);
+    let name = format!("numaloc-test-{}", std::process::id());
+    let objects = [
+        (key(ObjectKind::Shared, "[shm]", "0", BYTES), 64),
+        (key(ObjectKind::Shared, "memfd:grid", "0", BYTES), 64),
+        (key(ObjectKind::Shared, &name, "0", BYTES), 64),
+    ];
+    let plan = plan(&machine, &[("0", 0), ("0/1", 1)], &objects);
+    let outcome = verified(&plan, &machine, &[program.to_str().unwrap(), &name]);
+    all_placed(&outcome, 3 * 64);
+    assert_eq!(outcome.threads.placed, 2);
+}
+
+#[test]
+fn statics_of_a_library_that_comes_later_are_placed() {
+    let machine = from_this_machine().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let library = compile(folder.path(), "grid.c", &["-shared", "-fPIC"]);
+    let program = compile(folder.path(), "opens.c", &["-ldl"]);
+    let object = (key(ObjectKind::Static, "grid:.grid", "0", BYTES), 64);
+    let plan = plan(&machine, &[("0", 1)], &[object]);
+    let words = [program.to_str().unwrap(), library.to_str().unwrap()];
+    all_placed(&verified(&plan, &machine, &words), 64);
+}
+
+#[test]
+fn processes_by_vfork_and_spawn_have_paths_and_places() {
+    let machine = from_this_machine().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "spawns.c", &[]);
+    let plan = plan(&machine, &[("0", 0), ("0/1", 1), ("0/2", 0)], &[]);
+    for pages in [PageMode::Never, PageMode::Always] {
+        let options = Options {
+            pages,
+            ..Options::default()
+        };
+        let words = command(&[program.to_str().unwrap(), "/bin/true"]);
+        let outcome = run(&plan, &Identity::from(&machine), &words, &options).unwrap();
+        assert_eq!((outcome.status, outcome.threads.placed), (0, 3));
+    }
+}
+
+#[test]
+fn a_chain_of_exec_ends_under_the_same_name() {
+    let machine = from_this_machine().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "objects.c", &[]);
+    let objects = [
+        (key(ObjectKind::Static, "objects:.grid", "0", BYTES), 64),
+        (key(ObjectKind::Mapping, "[anon]", "0", BYTES), 64),
+    ];
+    let plan = plan(
+        &machine,
+        &[("0", 0), ("0.1", 1), ("0/1", 0), ("0/2", 1)],
+        &objects,
+    );
+    let os = |at: usize| plan.threads[at].os_pu.0;
+    // Two shells, each replaced by the next; the first has made a process of its own: the child that
+    // the program forks is number 2.
+    let script = format!(
+        "/bin/true; exec sh -c 'exec {} {} {}'",
+        program.display(),
+        os(0),
+        os(1)
+    );
+    let outcome = verified(&plan, &machine, &["sh", "-c", &script]);
+    all_placed(&outcome, 128);
+    assert_eq!(outcome.threads.placed, 4, "{:?}", outcome.notes);
+}
+
+#[test]
+fn the_break_is_what_the_program_made_it() {
+    let machine = from_this_machine().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let heap = key(ObjectKind::Heap, "[heap]", "0", 0);
+    for flags in [&[][..], &["-static"], &["-static-pie"], &["-no-pie"]] {
+        let program = compile(folder.path(), "heap.c", flags);
+        // Planned: nothing, less than it takes, about what it takes, and more.
+        for pages in [0, 3, 1000, 2500, 1 << 20] {
+            let objects = [(heap.clone(), pages)];
+            let plan = plan(&machine, &[("0", 0), ("0/1", 1)], &objects);
+            let outcome = verified(&plan, &machine, &[program.to_str().unwrap()]);
+            assert_eq!(outcome.status, 0, "{flags:?} {pages}: {:?}", outcome.notes);
+            let found = &outcome.pages;
+            assert_eq!(found.placed, found.planned, "{flags:?} {pages}");
+            assert!(found.planned >= pages.min(2000), "{flags:?} {pages}");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_forbids_itself_memory_calls_lives() {
+    let machine = from_this_machine().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "filters_itself.c", &[]);
+    let object = (key(ObjectKind::Mapping, "[anon]", "0", BYTES), 64);
+    let plan = plan(&machine, &[("0", 0)], &[object]);
+    let outcome = verified(&plan, &machine, &[program.to_str().unwrap()]);
+    assert_eq!(outcome.status, 0, "{:?}", outcome.notes);
+    assert_eq!(outcome.pages.refused, [("EPERM".to_owned(), 64)]);
+    assert!(outcome.notes.iter().any(|note| note.contains("seccomp")));
+}
+
+#[test]
+fn more_ranges_than_the_kernel_allows_mappings_are_placed_in_blocks() {
+    let machine = from_this_machine().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "objects.c", &[]);
+    let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
+    let limit: u64 = limit.trim().parse().unwrap();
+    let heap = key(ObjectKind::Heap, "[heap]", "0", 0);
+    let mut plan = plan(&machine, &[("0", 0), ("0.1", 1)], &[(heap, 1)]);
+    let node = machine.nodes()[0].os;
+    // Every other page is planned, so that no two ranges merge.
+    plan.pages = (0..limit)
+        .map(|page| PagePlan {
+            object: 0,
+            first_page: 2 * page,
+            pages: 1,
+            node: LogicalNode(page as u32 % 2),
+            os_node: if page % 2 == 0 { node } else { OsNode(1000) },
+        })
+        .collect();
+    let os = |at: usize| plan.threads[at].os_pu.0.to_string();
+    let words = [program.to_str().unwrap(), &os(0), &os(1)];
+    let outcome = verified(&plan, &machine, &words);
+    assert_eq!(outcome.status, 0, "{:?}", outcome.notes);
+    let coarse = outcome.notes.iter().find(|n| n.contains("max_map_count"));
+    assert!(
+        coarse.is_some_and(|note| note.contains("blocks of 4 pages")),
+        "{:?}",
+        outcome.notes
+    );
+    // A node this machine does not have is refused, not fatal.
+    assert_eq!(outcome.pages.refused.len(), 1, "{:?}", outcome.pages);
+}
+
+#[test]
+fn a_plan_for_nodes_without_pus_or_with_gaps_is_applied_by_kernel_numbers() {
+    // Node 2 is memory only, numbers 1 and 3 to 6 are missing: what matters here is which are refused.
+    let machine = from_this_machine().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "objects.c", &[]);
+    let object = (key(ObjectKind::Mapping, "[anon]", "0", BYTES), 64);
+    let mut plan = plan(&machine, &[("0", 0), ("0.1", 1)], &[object]);
+    let own = machine.nodes()[0].os;
+    let part = |first_page, os_node, node| PagePlan {
+        object: 0,
+        first_page,
+        pages: 32,
+        node: LogicalNode(node),
+        os_node,
+    };
+    plan.pages = vec![part(0, own, 0), part(32, OsNode(777), 1)];
+    let os = |at: usize| plan.threads[at].os_pu.0.to_string();
+    let words = [program.to_str().unwrap(), &os(0), &os(1)];
+    let outcome = verified(&plan, &machine, &words);
+    assert_eq!(outcome.status, 0, "{:?}", outcome.notes);
+    assert_eq!(outcome.pages.refused, [("EINVAL".to_owned(), 32)]);
+    assert_eq!((outcome.pages.placed, outcome.pages.planned), (32, 64));
+}
+
+#[test]
+fn a_running_shell_without_a_plan_for_it_is_left_alone() {
+    let machine = from_this_machine().unwrap();
+    let plan = plan(&machine, &[("0.9", 0)], &[]);
+    let outcome = shell(
+        &plan,
+        &machine,
+        "taskset -p $$ >/dev/null; (exit 3); exit $?",
+    );
+    assert_eq!((outcome.status, outcome.threads.not_found), (3, 1));
+}

@@ -1,0 +1,10 @@
+# What `numaloc run` costs a program, against the bare program and numactl.
+
+.PHONY: bench-apply
+bench-apply: target/bench/cost ## what running under a plan costs: bare, numactl, numaloc run (release build)
+	@$(CARGO) build -q --release -p numaloc -p numaloc-qemu
+	@python3 make/bench-apply target/release/numaloc $(REPEATS)
+
+target/bench/cost: crates/apply/benches/programs/cost.c
+	@mkdir -p $(@D)
+	$(CC) -O2 -g -Wall -Wextra -std=gnu11 -o $@ $<
