@@ -168,6 +168,40 @@ pub fn call_sites(text: &[u8], numbers: &[u32]) -> Vec<Site> {
     sites
 }
 
+/// Bytes of a file searched at once: a whole C library would cost more in page faults than in searching.
+const WINDOW: usize = 128 << 10;
+/// Longest way from the start of a `mov` to the end of its `syscall`.
+const OVERLAP: usize = 5 + 16 + 2;
+
+/// The [sites](call_sites) in an executable mapping of process `tgid`, as offsets in the file.
+fn search(tgid: i32, map: &Map, numbers: &[u32]) -> io::Result<Vec<Site>> {
+    // As the process sees its files (it may have another root).
+    let file = File::open(format!("/proc/{tgid}/root{}", map.name))?;
+    let end = file
+        .metadata()?
+        .len()
+        .min(map.offset + (map.end - map.start));
+    let mut window = vec![0; WINDOW];
+    let mut sites: Vec<Site> = Vec::new();
+    let mut from = map.offset;
+    while from < end {
+        let bytes = WINDOW.min((end - from) as usize);
+        let text = &mut window[..bytes];
+        file.read_exact_at(text, from)?;
+        for site in call_sites(text, numbers) {
+            let at = site.at + from as usize;
+            if sites.iter().rev().take(OVERLAP).all(|known| known.at != at) {
+                sites.push(Site { at, ..site });
+            }
+        }
+        if from + bytes as u64 == end {
+            break;
+        }
+        from += (bytes - OVERLAP) as u64;
+    }
+    Ok(sites)
+}
+
 /// What was found in files, kept because most processes of a program map the same ones.
 #[derive(Debug, Default)]
 pub struct Files {
@@ -182,21 +216,8 @@ impl Files {
         if let Some(known) = self.sites.get(&map.file) {
             return known.clone();
         }
-        // As the process sees its files (it may have another root).
-        let read = || -> io::Result<Vec<u8>> {
-            let file = File::open(format!("/proc/{tgid}/root{}", map.name))?;
-            let mut text = vec![0; (map.end - map.start) as usize];
-            let most = file.metadata()?.len().saturating_sub(map.offset) as usize;
-            text.truncate(most);
-            file.read_exact_at(&mut text, map.offset)?;
-            Ok(text)
-        };
-        let text = read().unwrap_or_default();
-        let found = call_sites(&text, numbers).into_iter().map(|site| Site {
-            at: site.at + map.offset as usize,
-            ..site
-        });
-        let found: Rc<[Site]> = found.collect();
+        let found = search(tgid, map, numbers).unwrap_or_default();
+        let found: Rc<[Site]> = found.into();
         self.sites.insert(map.file, found.clone());
         found
     }

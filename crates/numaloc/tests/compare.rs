@@ -1,0 +1,122 @@
+//! `numaloc compare` on real programs: policies in, a table out.
+
+mod support;
+
+use serde_json::Value;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use support::{fails, numaloc, ok, workload};
+
+#[test]
+fn policies_are_recorded_planned_run_and_compared() {
+    let ring = workload("ring");
+    let text = ok(numaloc(&["--quiet", "--json", "compare"])
+        .args([
+            "--threads",
+            "numaloc,random",
+            "--pages",
+            "locality,interleave",
+        ])
+        .args(["--runs", "3", "--"])
+        .arg(&ring)
+        .args(["512", "10"])
+        .env("OMP_NUM_THREADS", "2"));
+    let found: Value = serde_json::from_str(&text).unwrap();
+    let rows = found["variants"].as_array().unwrap();
+    let names: Vec<&str> = rows
+        .iter()
+        .map(|r| r["variant"].as_str().unwrap())
+        .collect();
+    let planned: Vec<&str> = names.iter().copied().filter(|n| n.contains('+')).collect();
+    assert_eq!(names[0], "os-default");
+    assert_eq!(
+        planned,
+        [
+            "numaloc+locality",
+            "numaloc+interleave",
+            "random+locality",
+            "random+interleave"
+        ]
+    );
+    for row in rows {
+        // The statistics again, from the single times that are reported.
+        let seconds: Vec<f64> = row["seconds"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|s| s.as_f64().unwrap())
+            .collect();
+        assert_eq!((seconds.len(), row["runs"].as_u64()), (3, Some(3)));
+        let mean = seconds.iter().sum::<f64>() / 3.0;
+        let variance = seconds.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / 2.0;
+        let near = |name: &str, value: f64| {
+            let shown = row[name].as_f64().unwrap();
+            assert!(
+                (shown - value).abs() <= 1e-9 + 1e-3 * value,
+                "{name}: {shown}, {value}"
+            );
+        };
+        near("mean_s", mean);
+        // Student's t, 97.5 %, two degrees of freedom.
+        near("ci95_half_width_s", 4.303 * (variance / 3.0).sqrt());
+        near("speed_up", rows[0]["mean_s"].as_f64().unwrap() / mean);
+    }
+    let missing = &found["not_available"];
+    let energy = rows[0]["energy_j"].is_number();
+    assert_eq!(energy, missing["energy"].is_null(), "{missing}");
+    let one_node = names.get(1) != Some(&"autonuma");
+    assert_eq!(one_node, missing["autonuma"].is_string(), "{missing}");
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let error = fails(numaloc(&["compare"]).args(["--", "true"]), 2);
+    assert!(error.contains("nothing to compare"), "{error}");
+    let error = fails(
+        numaloc(&["compare", "--threads", "nonesuch"]).args(["--", "true"]),
+        2,
+    );
+    assert!(error.contains("nonesuch"), "{error}");
+    let error = fails(
+        numaloc(&["--quiet", "compare", "--pages", "interleave", "--runs", "2"])
+            .args(["--", "sh", "-c", "exit 3"]),
+        1,
+    );
+    assert!(error.contains("ended with exit status: 3"), "{error}");
+}
+
+#[test]
+fn a_signal_ends_the_program_and_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("started");
+    // Recording is quick; the first measured run hangs.
+    let script = format!("test -e {0} && exec sleep 1000; touch {0}", mark.display());
+    let compare = numaloc(&["--quiet", "compare", "--threads", "numaloc", "--"])
+        .args(["sh", "-c", &script])
+        .env("TMPDIR", folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let start = std::time::Instant::now();
+    while !mark.exists() {
+        assert!(start.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let pid = compare.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let output = compare.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + 15));
+    let left: Vec<_> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    assert_eq!(left, ["started"]);
+}
