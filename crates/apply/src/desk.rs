@@ -365,11 +365,13 @@ impl Desk {
         }
     }
 
-    /// Everything the process has loaded, its break's start and its first stack.
+    /// Everything the process has loaded, its break's start and its first stack. While the linker is at work,
+    /// `writable` has the ranges that are, and statics elsewhere are still to be mapped.
     pub fn loaded(
         &mut self,
         tid: i32,
         images: &[Loaded],
+        writable: Option<&[(u64, u64)]>,
         heap: Option<(u64, u64)>,
         stack: Option<(u64, u64)>,
         act: &mut dyn Actuator,
@@ -403,7 +405,11 @@ impl Desk {
                     .object(&key(ObjectKind::Static, full, section.size))
                 {
                     let base = loaded.bias.wrapping_add(section.base);
-                    found.push((object, base, (base, base + section.size)));
+                    let end = base.saturating_add(section.size);
+                    let inside = |&(s, e): &(u64, u64)| s <= base && base < e;
+                    if writable.is_none_or(|ranges| ranges.iter().any(inside)) {
+                        found.push((object, base, (base, end)));
+                    }
                 }
             }
         }

@@ -256,7 +256,7 @@ fn the_heap_is_bound_as_it_grows_and_mremap_keeps_the_object() {
     let plan = plan(&[("0", 0)], &[(heap, &[(0, 3, 1)]), (map, &[(0, 4, 1)])]);
     let (mut desk, mut act) = (desk(&plan, Wishes::default()), Notes::default());
     desk.started(100, &mut act);
-    desk.loaded(100, &[], Some((0x10000, 0x11000)), None, &mut act);
+    desk.loaded(100, &[], None, Some((0x10000, 0x11000)), None, &mut act);
     desk.broke(100, 0x20000, &mut act);
     assert_eq!(act.bound, [(0x10000, 0x11000, 1), (0x11000, 0x13000, 1)]);
     assert_eq!(desk.planned_heap_end(100), Some(0x13000));

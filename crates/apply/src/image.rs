@@ -20,6 +20,8 @@ pub struct Map {
     pub start: u64,
     /// First address after it.
     pub end: u64,
+    /// Whether it is writable.
+    pub writable: bool,
     /// Whether it is executable.
     pub executable: bool,
     /// Offset in the file.
@@ -48,6 +50,7 @@ fn parse_map(line: &str) -> Option<Map> {
     Some(Map {
         start: hex(start)?,
         end: hex(end)?,
+        writable: permissions.as_bytes().get(1) == Some(&b'w'),
         executable: permissions.as_bytes().get(2) == Some(&b'x'),
         offset: hex(offset)?,
         file: (hex(major)? << 32 | hex(minor)?, inode),

@@ -283,6 +283,7 @@ mod tests {
         Map {
             start,
             end,
+            writable: false,
             executable: false,
             offset: 0,
             file: (0, 0),

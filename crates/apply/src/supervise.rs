@@ -578,7 +578,7 @@ impl Supervisor {
             ));
         }
         if self.pages {
-            self.read_images(tid, stopped)?;
+            self.read_images(tid, stopped, false)?;
         } else {
             // Only the loader's were needed, to find the C library.
             self.leave(tgid, libc::SYS_mmap)?;
@@ -604,7 +604,7 @@ impl Supervisor {
             Some(space) if space.new_images && !space.loading => {
                 space.new_images = false;
                 if self.desk.lacks_statics() {
-                    return self.read_images(tid, stopped);
+                    return self.read_images(tid, stopped, true);
                 }
             }
             _ => {}
@@ -612,10 +612,15 @@ impl Supervisor {
         Ok(())
     }
 
-    fn read_images(&mut self, tid: i32, stopped: &mut Stopped) -> io::Result<()> {
+    /// Tells the desk what is loaded; `late`: the linker may not have mapped all of it yet.
+    fn read_images(&mut self, tid: i32, stopped: &mut Stopped, late: bool) -> io::Result<()> {
         let tgid = self.tracees.get(&tid).map_or(tid, |t| t.tgid);
         let maps = maps(tgid)?;
         let images = self.files.images(tgid, &maps);
+        let writable: Option<Vec<(u64, u64)>> = late.then(|| {
+            let maps = maps.iter().filter(|map| map.writable);
+            maps.map(|map| (map.start, map.end)).collect()
+        });
         let span = |name: &str| {
             let map = maps.iter().find(|map| map.name == name)?;
             Some((map.start, map.end))
@@ -626,8 +631,14 @@ impl Supervisor {
             space: self.spaces.get(&tgid),
             filters: self.filters,
         };
-        self.desk
-            .loaded(tid, &images, heap, span("[stack]"), &mut act);
+        self.desk.loaded(
+            tid,
+            &images,
+            writable.as_deref(),
+            heap,
+            span("[stack]"),
+            &mut act,
+        );
         Ok(())
     }
 
@@ -845,6 +856,10 @@ impl Supervisor {
         match call.number {
             libc::SYS_mmap => {
                 let flags = a3 as i32;
+                // A linker's data and .bss come after the text, each over a part of the first mapping.
+                if flags & libc::MAP_FIXED != 0 && a2 as i32 & libc::PROT_WRITE != 0 {
+                    space.new_images = true;
+                }
                 let file = if flags & libc::MAP_ANONYMOUS == 0 {
                     let mut magic = [0; 4];
                     let elf =

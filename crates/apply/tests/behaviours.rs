@@ -55,12 +55,19 @@ fn shared_memory_of_every_kind_is_placed() {
 fn statics_of_a_library_that_comes_later_are_placed() {
     let machine = from_this_machine().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let library = compile(folder.path(), "grid.c", &["-shared", "-fPIC"]);
+    let library = compile(
+        folder.path(),
+        "grid.c",
+        &["-shared", "-fPIC", "-nostartfiles"],
+    );
     let program = compile(folder.path(), "opens.c", &["-ldl"]);
-    let object = (key(ObjectKind::Static, "grid:.grid", "0", BYTES), 64);
-    let plan = plan(&machine, &[("0", 1)], &[object]);
+    let objects = [
+        (key(ObjectKind::Static, "grid:.grid", "0", BYTES), 64),
+        (key(ObjectKind::Static, "grid:.bss", "0", BYTES), 64),
+    ];
+    let plan = plan(&machine, &[("0", 1)], &objects);
     let words = [program.to_str().unwrap(), library.to_str().unwrap()];
-    all_placed(&verified(&plan, &machine, &words), 64);
+    all_placed(&verified(&plan, &machine, &words), 128);
 }
 
 #[test]

@@ -157,10 +157,28 @@ fn tools_that_bind_sets_bind_the_set() {
 }
 
 #[test]
-fn likwid_pin_gets_a_list_of_physical_numbers() {
-    // The syntax of likwid-pin(1); the tool itself refuses machines without performance counters.
-    let exported = export(&plan(&[3, 0, 2]), target("likwid-pin").unwrap()).unwrap();
-    assert_eq!(exported.text, "likwid-pin -c 3,0,2\n");
+fn likwid_pin_puts_every_thread_where_the_export_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path());
+    let mut pus = own_pus();
+    pus.reverse();
+    let exported = export(&plan(&pus), target("likwid-pin").unwrap()).unwrap();
+    let list: Vec<String> = pus.iter().map(u32::to_string).collect();
+    assert_eq!(exported.text, format!("likwid-pin -c {}\n", list.join(",")));
+    if Command::new("likwid-pin").arg("-v").output().is_err() {
+        println!("SKIPPED: likwid is not installed");
+        return;
+    }
+    let quiet = exported.text.trim().replace("likwid-pin", "likwid-pin -q");
+    let expected: Vec<String> = pus
+        .iter()
+        .enumerate()
+        .map(|(t, pu)| format!("{t} {pu}"))
+        .collect();
+    assert_eq!(lines(&format!("{quiet} {program}")), expected);
+    // It drops repeated PUs, which must be said.
+    let shared = export(&plan(&[0, 0]), target("likwid-pin").unwrap()).unwrap();
+    assert!(shared.warnings.iter().any(|w| w.contains("each PU once")));
 }
 
 #[test]

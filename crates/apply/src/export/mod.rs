@@ -22,6 +22,10 @@ pub trait Target: Sync {
     fn write(&self, threads: &[u32], plan: &Plan) -> String;
     /// Whether it can give each thread its own PU.
     fn pins_threads(&self) -> bool;
+    /// What of this order of PUs it cannot express although it pins threads.
+    fn loses(&self, _threads: &[u32]) -> Option<String> {
+        None
+    }
     /// What it says about memory, `None` if nothing.
     fn memory(&self) -> Option<&'static str> {
         None
@@ -74,6 +78,7 @@ pub fn export(plan: &Plan, target: &dyn Target) -> Result<Exported, String> {
             threads.len()
         ));
     }
+    warnings.extend(target.loses(&threads));
     if !others.is_empty() {
         warnings.push(format!(
             "{name} knows threads by number, in the order the first thread creates them: {} threads \

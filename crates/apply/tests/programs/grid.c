@@ -1,9 +1,12 @@
-/* A library with a section of its own, 64 pages, for dlopen. */
+/* A library with a section of its own, 64 pages, and as much
+ * .bss, for dlopen. */
 #include <string.h>
 
 static char grid[64 * 4096] __attribute__((section(".grid"), aligned(4096))) = {1};
 
-void fill(void)
+static char zeros[64 * 4096] __attribute__((aligned(4096)));
+
+char *fill(int which)
 {
-    memset(grid, 3, sizeof grid);
+    return memset(which ? zeros : grid, 3, sizeof grid);
 }
