@@ -10,3 +10,7 @@ test-ci-lab: build ## known answers in the virtual NUMA machine (about a minute)
 
 test-lab: build workloads ## all tests of the virtual NUMA machine
 	$(LAB_TEST)
+
+.PHONY: table-lab
+table-lab: build workloads ## the table of docs/lab.md: remote shares of all workloads under six placements (RUNS=1 [ROWS="ring ..."])
+	make/table-lab target/debug/numaloc $(or $(RUNS),1) $(ROWS)

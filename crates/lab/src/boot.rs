@@ -26,6 +26,8 @@ const BOOT_LIMIT: Duration = Duration::from_secs(120);
 /// watchdogs (an emulated CPU may be scheduled out for long).
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable lpj=4000000 \
     nowatchdog nosoftlockup rcupdate.rcu_cpu_stall_suppress=1 random.trust_cpu=on audit=0";
+/// Boots tried: on a busy host one in some dozens hangs in the emulated kernel, long before the program starts.
+const BOOTS: u32 = 3;
 const POLL: Duration = Duration::from_millis(10);
 
 /// Where the program's output goes as it comes.
@@ -61,6 +63,26 @@ pub fn run(
     plugin: &Path,
     job: &Job,
     sinks: Sinks,
+) -> Result<Outcome, LabError> {
+    let sinks = [sinks.out, sinks.err].map(|sink| Arc::new(Mutex::new(sink)));
+    let mut boots = 1;
+    loop {
+        match boot(machine, kernel, plugin, job, &sinks) {
+            Err(LabError::NotReady { .. }) if boots < BOOTS => boots += 1,
+            other => return other,
+        }
+    }
+}
+
+type Sink = Arc<Mutex<Box<dyn Write + Send>>>;
+
+/// [`run`], once.
+fn boot(
+    machine: &Machine,
+    kernel: &Kernel,
+    plugin: &Path,
+    job: &Job,
+    sinks: &[Sink; 2],
 ) -> Result<Outcome, LabError> {
     let folder = tempfile::Builder::new()
         .prefix("numaloc-lab-")
@@ -99,6 +121,12 @@ pub fn run(
         };
         return Err(LabError::Guest {
             why,
+            console: console(),
+        });
+    }
+    if let Err(LabError::NotReady { seconds, .. }) = ended {
+        return Err(LabError::NotReady {
+            seconds,
             console: console(),
         });
     }
@@ -284,7 +312,7 @@ impl Ports {
         self,
         qemu: &mut Child,
         signals: &Signals,
-        sinks: Sinks,
+        sinks: &[Sink; 2],
         transcript: &Arc<Mutex<Transcript>>,
     ) -> Result<Vec<JoinHandle<()>>, LabError> {
         let mut streams: Vec<UnixStream> = Vec::new();
@@ -326,21 +354,25 @@ impl Ports {
         };
         Ok(vec![
             std::thread::spawn(listen),
-            std::thread::spawn(|| pump(out, sinks.out)),
-            std::thread::spawn(|| pump(err, sinks.err)),
+            pump(out, &sinks[0]),
+            pump(err, &sinks[1]),
         ])
     }
 }
 
 /// Passes bytes on as they come. A reader of ours that went away does not end the run.
-fn pump(mut from: UnixStream, mut to: Box<dyn Write + Send>) {
-    let mut buffer = [0; 8192];
-    while let Ok(count) = from.read(&mut buffer) {
-        if count == 0 {
-            return;
+fn pump(mut from: UnixStream, to: &Sink) -> JoinHandle<()> {
+    let to = Arc::clone(to);
+    std::thread::spawn(move || {
+        let mut buffer = [0; 8192];
+        while let Ok(count) = from.read(&mut buffer) {
+            if count == 0 {
+                return;
+            }
+            let mut to = to.lock().expect("no panic holds it");
+            let _ = to.write_all(&buffer[..count]).and_then(|()| to.flush());
         }
-        let _ = to.write_all(&buffer[..count]).and_then(|()| to.flush());
-    }
+    })
 }
 
 /// Waits for QEMU's end, within the limits.
@@ -368,8 +400,8 @@ fn wait(
         match running {
             None if calibrated => running = Some(Instant::now()),
             None if booted.elapsed() > BOOT_LIMIT => {
-                return Err(LabError::Guest {
-                    why: format!("not ready after {} s", BOOT_LIMIT.as_secs()),
+                return Err(LabError::NotReady {
+                    seconds: BOOT_LIMIT.as_secs(),
                     console: String::new(),
                 });
             }

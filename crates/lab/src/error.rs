@@ -40,6 +40,14 @@ pub enum LabError {
         /// Its console's last lines.
         console: String,
     },
+    /// The guest hung before it was ready.
+    #[error("the virtual machine was not ready after {seconds} s{}", tail(.console))]
+    NotReady {
+        /// How long was waited.
+        seconds: u64,
+        /// Its console's last lines.
+        console: String,
+    },
     /// The counts cannot be trusted.
     #[error("cannot trust the access counts: {0}")]
     Counts(String),

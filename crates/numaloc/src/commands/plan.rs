@@ -71,9 +71,20 @@ pub struct Args {
     /// `mixed`: pages above this exclusivity go to their main user
     #[arg(long, value_name = "0..1", default_value_t = 0.90)]
     min_exclusivity: f64,
+    /// `joint`: lines a thread waits for at once; 1 for dependent loads, about 10 for prefetched streams.
+    /// The more, the more the load of controllers and links counts against latency
+    #[arg(long, value_name = "LINES", default_value_t = 1.0, value_parser = lines_in_flight)]
+    in_flight: f64,
     /// Seed of every random choice
     #[arg(long, default_value_t = 1)]
     seed: u64,
+}
+
+fn lines_in_flight(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(lines) if (1.0..=1000.0).contains(&lines) => Ok(lines),
+        _ => Err("expected a number from 1 to 1000".to_owned()),
+    }
 }
 
 /// A thread policy's answer.
@@ -318,13 +329,17 @@ impl Args {
         pages: &PageAnswer,
     ) -> Assembled {
         let parameter = |name: &str, value: String| (name.to_owned(), value);
+        let mut parameters = vec![
+            parameter("seed", self.seed.to_string()),
+            parameter("min_exclusivity", self.min_exclusivity.to_string()),
+        ];
+        if pages.policy == joint::NAME {
+            parameters.push(parameter("in_flight", self.in_flight.to_string()));
+        }
         let provenance = Provenance {
             thread_policy: threads.policy.to_owned(),
             page_policy: pages.policy.to_owned(),
-            parameters: vec![
-                parameter("seed", self.seed.to_string()),
-                parameter("min_exclusivity", self.min_exclusivity.to_string()),
-            ],
+            parameters,
             command: profile.meta.command.clone(),
             tool: concat!("numaloc ", env!("CARGO_PKG_VERSION")).to_owned(),
         };

@@ -275,6 +275,40 @@ mod tests {
     }
 
     #[test]
+    fn streams_spread_a_hot_array_and_dependent_loads_do_not() {
+        // Two nodes; 100 pages with 600 accesses by thread 0 and 400 by thread 1. Seconds per access: all pages on
+        // node 0: latency (0.6 x 1 + 0.4 x 2) / 2 threads = 0.7, controller 1 / 20 = 0.05. Half on each: latency
+        // (0.7 + (0.6 x 2 + 0.4 x 1) / 2) / 2 = 0.75, controller 0.025. Links are free. One line in flight:
+        // 0.75 against 0.775. Ten: 0.07 + 0.05 = 0.12 against 0.075 + 0.025 = 0.1.
+        let topology = machine(2);
+        let comm = CommMatrix::empty(2);
+        let row: &[(u32, u64)] = &[(0, 600), (1, 400)];
+        let pages = usage(&[row; 100]);
+        let offered = mapping(&[0, 1]);
+        let input = PlaceInput::new(&pages, &offered, &topology);
+        let candidates = [Candidate {
+            policy: "packed",
+            mapping: &offered,
+        }];
+        let on_fuller = |in_flight| {
+            let weights = Weights {
+                memory_share: 1.0,
+                line_bytes: 1.0,
+                local_latency_s: 1.0,
+                in_flight,
+                controller_bytes_per_s: 20.0,
+                link_bytes_per_s: 1e9,
+            };
+            let answer = joint(&input, &comm, &candidates, weights).unwrap();
+            let nodes = answer.placed.placement.node.iter().flatten();
+            let first = nodes.filter(|node| node.index() == 0).count();
+            first.max(100 - first)
+        };
+        assert_eq!(on_fuller(1.0), 100);
+        assert_eq!(on_fuller(10.0), 50);
+    }
+
+    #[test]
     fn without_a_mapping_there_is_nothing_to_start_from() {
         let (topology, none) = (machine(2), mapping(&[]));
         let pages = usage(&[]);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! J = latency + controller + link
-//! latency    = (sum over accesses of l(n_t, m_p) + sum over communication of l(pu_i, pu_j)) / threads
+//! latency    = (sum over accesses of l(n_t, m_p) + sum over communication of l(pu_i, pu_j)) / (threads in_flight)
 //! controller = bytes of the busiest memory controller / its bandwidth
 //! link       = bytes of the busiest link / its bandwidth
 //! ```
@@ -12,6 +12,10 @@
 //! machine's links by the fewest hops (ties: the lower link). Accesses are the program's; only
 //! [`Weights::memory_share`] of them get past the private caches. Latency, bandwidths and links come from
 //! the machine description; without one, from [`Weights::default`] and a link between each two nodes.
+//!
+//! `in_flight` is how many lines a thread waits for at once. With one (a chain of dependent loads) threads wait for
+//! latency, and few of them saturate no controller: an array that one node uses most is best on that node. Prefetched
+//! streams have about ten: then bandwidth decides, and the array is best spread. A profile cannot tell the two.
 
 use numaloc_model::{CommMatrix, LogicalNode, LogicalPu, PageUsage};
 use numaloc_topology::Topology;
@@ -26,6 +30,8 @@ pub struct Weights {
     pub line_bytes: f64,
     /// Seconds from a core to its own node's memory.
     pub local_latency_s: f64,
+    /// Lines a thread waits for at once, at least 1.
+    pub in_flight: f64,
     /// Bytes per second of a memory controller.
     pub controller_bytes_per_s: f64,
     /// Bytes per second of a link, where the machine does not say.
@@ -34,12 +40,13 @@ pub struct Weights {
 
 impl Default for Weights {
     /// A server of the 2010s: 64-byte lines, 90 ns, 60 GB/s a node, 20 GB/s a link; one access in ten
-    /// leaves the private caches.
+    /// leaves the private caches, and each is waited for by itself.
     fn default() -> Self {
         Self {
             memory_share: 0.1,
             line_bytes: 64.0,
             local_latency_s: 90e-9,
+            in_flight: 1.0,
             controller_bytes_per_s: 60e9,
             link_bytes_per_s: 20e9,
         }
@@ -193,7 +200,7 @@ impl<'a> Objective<'a> {
         }
         let busiest = |times: &mut dyn Iterator<Item = f64>| times.fold(0.0, f64::max);
         Cost {
-            latency_s: latency / pu.len().max(1) as f64,
+            latency_s: latency / (pu.len().max(1) as f64 * weights.in_flight),
             controller_s: busiest(
                 &mut controllers
                     .iter()
@@ -245,6 +252,7 @@ mod tests {
             memory_share: 1.0,
             line_bytes: 1.0,
             local_latency_s: 1.0,
+            in_flight: 1.0,
             controller_bytes_per_s: 2.0,
             link_bytes_per_s: 4.0,
         }

@@ -118,7 +118,8 @@ impl<'a> Search<'a> {
     }
 
     fn value(&self) -> f64 {
-        self.latency / self.pu.len().max(1) as f64 + self.controllers.value() + self.links.value()
+        let waiting = self.pu.len().max(1) as f64 * self.objective.weights.in_flight;
+        self.latency / waiting + self.controllers.value() + self.links.value()
     }
 
     fn home(&self, thread: usize) -> usize {

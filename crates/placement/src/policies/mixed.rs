@@ -43,6 +43,33 @@ impl PlacementPolicy for Mixed {
 mod tests {
     use crate::PlaceInput;
     use crate::test_support::{machine, mapping, nodes_of, usage};
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The paper's statement: mixed lies between its relatives. Every page is where one of the two puts it,
+        /// and no node serves a page better than locality's, so the remote accesses do as well.
+        #[test]
+        fn lies_between_locality_and_interleave(
+            table in prop::collection::vec(prop::collection::vec((0_u32..4, 1_u64..2000), 1..5), 1..60),
+            min_exclusivity in 0.0_f64..1.0,
+        ) {
+            let rows: Vec<&[(u32, u64)]> = table.iter().map(|row| &row[..]).collect();
+            let pages = usage(&rows);
+            let (topology, mapping) = (machine(4), mapping(&[0, 1, 2, 3]));
+            let mut input = PlaceInput::new(&pages, &mapping, &topology);
+            input.min_exclusivity = min_exclusivity;
+            let [least, mixed, most] = ["locality", "mixed", "interleave"].map(|name| nodes_of(name, &input));
+            for (page, node) in mixed.iter().enumerate() {
+                prop_assert!([least[page], most[page]].contains(node));
+            }
+            // Thread t runs on node t.
+            let remote = |nodes: &[i64]| -> u64 {
+                let accesses = table.iter().zip(nodes).flat_map(|(row, node)| row.iter().map(move |a| (a, node)));
+                accesses.filter(|((t, _), node)| i64::from(*t) != **node).map(|((_, n), _)| n).sum()
+            };
+            prop_assert!(remote(&least) <= remote(&mixed) && remote(&mixed) <= remote(&most));
+        }
+    }
 
     #[test]
     fn the_threshold_is_strict() {

@@ -45,8 +45,11 @@ impl Args {
             min_exclusivity: self.min_exclusivity,
             ..PlaceInput::new(&profile.pages, first.mapping, machine)
         };
-        let answer =
-            joint(&input, &events, &candidates, Weights::of(machine)).map_err(CliError::usage)?;
+        let weights = Weights {
+            in_flight: self.in_flight,
+            ..Weights::of(machine)
+        };
+        let answer = joint(&input, &events, &candidates, weights).map_err(CliError::usage)?;
         let seconds = start.elapsed().as_secs_f64();
         let (remote, accesses) = numaloc_placement::remote_accesses(
             profile,
