@@ -276,10 +276,10 @@ mod tests {
 
     #[test]
     fn streams_spread_a_hot_array_and_dependent_loads_do_not() {
-        // Two nodes; 100 pages with 600 accesses by thread 0 and 400 by thread 1. Seconds per access: all pages on
-        // node 0: latency (0.6 x 1 + 0.4 x 2) / 2 threads = 0.7, controller 1 / 20 = 0.05. Half on each: latency
-        // (0.7 + (0.6 x 2 + 0.4 x 1) / 2) / 2 = 0.75, controller 0.025. Links are free. One line in flight:
-        // 0.75 against 0.775. Ten: 0.07 + 0.05 = 0.12 against 0.075 + 0.025 = 0.1.
+        // Two nodes; 100 pages with 600 accesses by thread 0 and 400 by thread 1, so P = 1 / (0.36 + 0.16) = 1.92.
+        // Seconds per access: all pages on node 0: latency (0.6 x 1 + 0.4 x 2) / P = 0.73, controller 1 / 20 = 0.05.
+        // Half on each: latency (1.4 + 0.6 x 2 + 0.4 x 1) / 2 / P = 0.78, controller 0.025. Links are free. One line
+        // in flight: 0.78 against 0.81. Ten: 0.12 against 0.10.
         let topology = machine(2);
         let comm = CommMatrix::empty(2);
         let row: &[(u32, u64)] = &[(0, 600), (1, 400)];

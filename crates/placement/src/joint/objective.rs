@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! J = latency + controller + link
-//! latency    = (sum over accesses of l(n_t, m_p) + sum over communication of l(pu_i, pu_j)) / (threads in_flight)
+//! latency    = (sum over accesses of l(n_t, m_p) + sum over communication of l(pu_i, pu_j)) / (P in_flight)
 //! controller = bytes of the busiest memory controller / its bandwidth
 //! link       = bytes of the busiest link / its bandwidth
 //! ```
@@ -12,6 +12,9 @@
 //! machine's links by the fewest hops (ties: the lower link). Accesses are the program's; only
 //! [`Weights::memory_share`] of them get past the private caches. Latency, bandwidths and links come from
 //! the machine description; without one, from [`Weights::default`] and a link between each two nodes.
+//!
+//! `P = (sum of w_pu)^2 / sum of w_pu^2`, with the accesses and communication `w_pu` of the threads on a PU, is how many
+//! PUs work at once: k for k equally busy ones; threads that share a PU wait one after the other.
 //!
 //! `in_flight` is how many lines a thread waits for at once. With one (a chain of dependent loads) threads wait for
 //! latency, and few of them saturate no controller: an array that one node uses most is best on that node. Prefetched
@@ -160,6 +163,18 @@ impl<'a> Objective<'a> {
         self.weights.local_latency_s * self.topology.distance(a, b) / 10.0
     }
 
+    /// Accesses and communication events of each of `threads` threads: what keeps its PU busy.
+    pub(super) fn work(&self, usage: &PageUsage, threads: usize) -> Vec<f64> {
+        let mut work = vec![0.0; threads];
+        for access in usage.pages().iter().flat_map(|page| usage.accesses(page)) {
+            work[access.thread.index()] += access.total() as f64;
+        }
+        for (work, partners) in work.iter_mut().zip(&self.partners) {
+            *work += partners.iter().map(|(_, events)| events).sum::<f64>();
+        }
+        work
+    }
+
     /// J of threads at `pu` and pages at `node` (`None`: a page nobody has to pay for), from scratch.
     /// O(page cells + communication cells).
     ///
@@ -198,9 +213,15 @@ impl<'a> Objective<'a> {
                 links[link] += events;
             }
         }
+        let mut busy = vec![0.0; self.topology.pus().len()];
+        for (work, pu) in self.work(usage, pu.len()).iter().zip(pu) {
+            busy[pu.index()] += work;
+        }
+        let squares = busy.iter().map(|work| work * work).sum();
+        let at_once = working_at_once(busy.iter().sum(), squares);
         let busiest = |times: &mut dyn Iterator<Item = f64>| times.fold(0.0, f64::max);
         Cost {
-            latency_s: latency / (pu.len().max(1) as f64 * weights.in_flight),
+            latency_s: latency / (at_once * weights.in_flight),
             controller_s: busiest(
                 &mut controllers
                     .iter()
@@ -213,6 +234,15 @@ impl<'a> Objective<'a> {
                     .map(|(lines, bandwidth)| lines * weights.line_bytes / bandwidth),
             ),
         }
+    }
+}
+
+/// P of the module's formula, from the sum of all PUs' work and the sum of its squares.
+pub(super) fn working_at_once(sum: f64, squares: f64) -> f64 {
+    if squares > 0.0 {
+        sum * sum / squares
+    } else {
+        1.0
     }
 }
 
@@ -263,7 +293,8 @@ mod tests {
         // Two nodes, distance 10 local and 20 remote, threads 0 and 1 on nodes 0 and 1.
         // Page 0 on node 0: 6 accesses by thread 0 (6 x 1 s), 2 by thread 1 (2 x 2 s). Page 1 on node 1:
         // 4 by thread 0 (4 x 2 s). Communication 0 -> 1: 3 events at distance 20 (3 x 2 s).
-        // Latency (6 + 4 + 8 + 6) / 2 threads = 12. Controllers 8 and 4 lines: 8 / 2 = 4.
+        // Work: thread 0 has 6 + 4 + 3 = 13, thread 1 has 2 + 3 = 5: P = 18^2 / (13^2 + 5^2) = 324 / 194.
+        // Latency (6 + 4 + 8 + 6) x 194 / 324. Controllers 8 and 4 lines: 8 / 2 = 4.
         // Link 0 -> 1: 2 + 3 lines, link 1 -> 0: 4 lines; busiest 5 / 4 = 1.25.
         let topology = machine(2);
         let comm = CommMatrix::from_cells(2, [(0, 1, 3.0)]).unwrap();
@@ -271,14 +302,27 @@ mod tests {
         let objective = Objective::new(&topology, &comm, simple());
         let nodes = [Some(LogicalNode(0)), Some(LogicalNode(1))];
         let cost = objective.cost(&pages, &[LogicalPu(0), LogicalPu(1)], &nodes);
-        assert_eq!(
-            cost,
-            Cost {
-                latency_s: 12.0,
-                controller_s: 4.0,
-                link_s: 1.25
-            }
+        assert!(
+            (cost.latency_s - 24.0 * 194.0 / 324.0).abs() < 1e-12,
+            "{cost:?}"
         );
+        assert_eq!((cost.controller_s, cost.link_s), (4.0, 1.25));
+    }
+
+    #[test]
+    fn threads_on_one_pu_take_turns() {
+        // One node, two PUs, 5 local accesses by each of two threads, 1 s each: 10 s of waiting, shared by two PUs or
+        // by one.
+        let topology = numaloc_topology::resolve("numa:1 core:2 pu:1").unwrap();
+        let comm = CommMatrix::empty(2);
+        let pages = usage(&[&[(0, 5)], &[(1, 5)]]);
+        let objective = Objective::new(&topology, &comm, simple());
+        let latency = |pus: [u32; 2]| {
+            objective
+                .cost(&pages, &pus.map(LogicalPu), &[Some(LogicalNode(0)); 2])
+                .latency_s
+        };
+        assert_eq!((latency([0, 1]), latency([0, 0])), (5.0, 10.0));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use numaloc_model::{LogicalNode, LogicalPu, PageUsage};
 
-use super::objective::Objective;
+use super::objective::{Objective, working_at_once};
 
 /// Loads whose 16-norm is kept up to date.
 struct Norm {
@@ -50,8 +50,13 @@ pub(super) struct Search<'a> {
     by_memory: Vec<f64>,
     /// Pages each node still has room for.
     room: Vec<u64>,
-    /// Sum over lines, seconds; divided by the threads in `value`.
+    /// Sum over lines, seconds; divided by the PUs that work at once in `value`.
     latency: f64,
+    /// Work by thread, in all, by PU, and the sum of the latter's squares.
+    work: Vec<f64>,
+    all_work: f64,
+    busy: Vec<f64>,
+    squares: f64,
     controllers: Norm,
     links: Norm,
 }
@@ -72,6 +77,7 @@ impl<'a> Search<'a> {
         for node in node.iter().flatten() {
             room[node.index()] = room[node.index()].saturating_sub(1);
         }
+        let work = objective.work(usage, pu.len());
         let mut search = Self {
             objective,
             usage,
@@ -80,6 +86,10 @@ impl<'a> Search<'a> {
             by_memory: vec![0.0; pu.len() * nodes],
             room,
             latency: 0.0,
+            all_work: work.iter().sum(),
+            work,
+            busy: vec![0.0; objective.topology.pus().len()],
+            squares: 0.0,
             controllers: Norm::new(nodes, scale),
             links: Norm::new(objective.link_bytes_per_s.len(), scale),
         };
@@ -107,19 +117,23 @@ impl<'a> Search<'a> {
             }
         }
         self.latency = 0.0;
+        self.busy.fill(0.0);
+        self.squares = 0.0;
         for norm in [&mut self.controllers, &mut self.links] {
             norm.load.fill(0.0);
             norm.sum = 0.0;
         }
         for thread in 0..self.pu.len() {
+            self.occupy(thread, 1.0);
             self.count_memory(thread, 1.0);
             self.count_partners(thread, 0.5, usize::MAX);
         }
     }
 
     fn value(&self) -> f64 {
-        let waiting = self.pu.len().max(1) as f64 * self.objective.weights.in_flight;
-        self.latency / waiting + self.controllers.value() + self.links.value()
+        let at_once = working_at_once(self.all_work, self.squares);
+        let waiting = self.latency / (at_once * self.objective.weights.in_flight);
+        waiting + self.controllers.value() + self.links.value()
     }
 
     fn home(&self, thread: usize) -> usize {
@@ -172,7 +186,15 @@ impl<'a> Search<'a> {
         }
     }
 
+    fn occupy(&mut self, thread: usize, sign: f64) {
+        let busy = &mut self.busy[self.pu[thread].index()];
+        self.squares -= *busy * *busy;
+        *busy += sign * self.work[thread];
+        self.squares += *busy * *busy;
+    }
+
     fn put(&mut self, thread: usize, sign: f64, without: usize) {
+        self.occupy(thread, sign);
         self.count_memory(thread, sign);
         self.count_partners(thread, sign, without);
     }
