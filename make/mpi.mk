@@ -21,6 +21,10 @@ endef
 $(foreach mpi,openmpi mpich,$(eval $(call MPI_RULES,$(mpi))))
 
 .PHONY: bench-mpi
-bench-mpi: target/workloads/mpi/openmpi/pingpong target/workloads/mpi/mpich/pingpong ## what tracing costs a ping-pong (latency, bandwidth)
+bench-mpi: target/workloads/mpi/openmpi/pingpong target/workloads/mpi/mpich/pingpong ## what tracing costs a ping-pong (latency, bandwidth); BENCH_MPI=rounds
 	$(CARGO) build -q -p numaloc
-	workloads/mpi/bench-pingpong target/debug/numaloc target/workloads/mpi
+	workloads/mpi/bench-pingpong target/debug/numaloc target/workloads/mpi $(BENCH_MPI)
+
+.PHONY: bench-mpi-mapping
+bench-mpi-mapping: ## 65,536 ranks of a 3-D halo on 1,024 hosts: traffic between hosts, time, memory
+	$(CARGO) bench -q -p numaloc-mapping --bench halo -- $(BENCH_MPI_MAPPING)

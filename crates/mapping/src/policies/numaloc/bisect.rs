@@ -16,6 +16,11 @@ pub(super) struct Graph {
     size: Vec<u32>,
 }
 
+/// Graphs above this size are split in parallel: both halves at a time, and the tries of each split.
+/// Every branch has random numbers of its own, so that threads change nothing about the result.
+const PARALLEL: usize = 8192;
+/// At most 2 to this power branches at a time.
+const PARALLEL_DEPTH: u32 = 4;
 /// Coarsening stops here.
 const COARSEST: usize = 32;
 /// Seeds tried on the coarsest graph.
@@ -157,6 +162,9 @@ impl Graph {
 
     /// The best of several splits.
     fn bisect(&self, first: u32, tries: usize, rng: &mut Rng) -> Vec<bool> {
+        if self.len() > PARALLEL && tries > 1 {
+            return self.bisect_in_parallel(first, tries, rng);
+        }
         let mut best = self.bisect_once(first, rng);
         // The coarsest graph is tried several times anyway.
         let tries = if self.len() <= COARSEST { 1 } else { tries };
@@ -167,6 +175,19 @@ impl Graph {
             }
         }
         best.1
+    }
+
+    fn bisect_in_parallel(&self, first: u32, tries: usize, rng: &mut Rng) -> Vec<bool> {
+        let seeds: Vec<Rng> = (0..tries).map(|_| rng.fork()).collect();
+        let found = std::thread::scope(|scope| {
+            let one = |mut rng| scope.spawn(move || self.bisect_once(first, &mut rng));
+            let running: Vec<_> = seeds.into_iter().map(one).collect();
+            let ended = running.into_iter().map(std::thread::ScopedJoinHandle::join);
+            ended.collect::<Result<Vec<_>, _>>()
+        });
+        let found = found.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let best = found.into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
+        best.expect("at least one try").1
     }
 
     /// Splits into sides of exactly `first` and the rest (for vertices of size 1).
@@ -376,25 +397,42 @@ pub(super) fn construct(
     for (pu, &c) in capacity.iter().enumerate() {
         before[pu + 1] = before[pu] + c;
     }
-    let mut builder = Builder {
+    let builder = Builder {
         topology,
         before,
-        pu: vec![0; graph.len()],
         tries,
-        rng,
     };
-    let all = (0..graph.len() as u32).collect();
-    builder.object(0, graph, all);
-    builder.pu
+    let tasks = graph.len();
+    let mut seated = Vec::with_capacity(tasks);
+    let all = (0..tasks as u32).collect();
+    let part = Part {
+        graph,
+        tasks: all,
+        depth: 0,
+    };
+    builder.object(0, part, rng, &mut seated);
+    let mut pus = vec![0; tasks];
+    for (task, pu) in seated {
+        pus[task as usize] = pu;
+    }
+    pus
 }
+
+/// Tasks that share an object, what they exchange, and how often the whole was halved to get here.
+struct Part {
+    graph: Graph,
+    tasks: Vec<u32>,
+    depth: u32,
+}
+
+/// `(task, PU)` in the order they are found.
+type Seated = Vec<(u32, u32)>;
 
 struct Builder<'a> {
     topology: &'a numaloc_topology::Topology,
     /// Seats on all PUs before each.
     before: Vec<u32>,
-    pu: Vec<u32>,
     tries: usize,
-    rng: &'a mut Rng,
 }
 
 impl Builder<'_> {
@@ -403,12 +441,10 @@ impl Builder<'_> {
         self.before[pus.end as usize] - self.before[pus.start as usize]
     }
 
-    fn object(&mut self, object: u32, graph: Graph, tasks: Vec<u32>) {
+    fn object(&self, object: u32, part: Part, rng: &mut Rng, seated: &mut Seated) {
         let this = &self.topology.objects()[object as usize];
         if this.children.is_empty() {
-            for task in tasks {
-                self.pu[task as usize] = this.pus.start;
-            }
+            seated.extend(part.tasks.iter().map(|&task| (task, this.pus.start)));
             return;
         }
         let used: Vec<u32> = this
@@ -417,32 +453,51 @@ impl Builder<'_> {
             .copied()
             .filter(|&child| self.seats(child) > 0)
             .collect();
-        self.children(&used, graph, tasks);
+        self.children(&used, part, rng, seated);
     }
 
-    fn children(&mut self, children: &[u32], graph: Graph, tasks: Vec<u32>) {
+    fn children(&self, children: &[u32], part: Part, rng: &mut Rng, seated: &mut Seated) {
         if let [only] = children {
-            return self.object(*only, graph, tasks);
+            return self.object(*only, part, rng, seated);
         }
         if children.is_empty() {
             return;
         }
+        let objects = self.topology.objects();
         // When every child is a single seat and all are equally far, order does not matter.
-        let leaves = children.iter().all(|&c| {
-            self.topology.objects()[c as usize].children.is_empty() && self.seats(c) == 1
-        });
+        let leaves = children
+            .iter()
+            .all(|&c| objects[c as usize].children.is_empty() && self.seats(c) == 1);
         if leaves {
-            for (&child, task) in children.iter().zip(tasks) {
-                self.pu[task as usize] = self.topology.objects()[child as usize].pus.start;
-            }
+            let pus = children.iter().map(|&c| objects[c as usize].pus.start);
+            seated.extend(part.tasks.into_iter().zip(pus));
             return;
         }
         let (left, right) = children.split_at(children.len() / 2);
         let first: u32 = left.iter().map(|&c| self.seats(c)).sum();
-        let side = graph.bisect(first, self.tries, self.rng);
-        for ((half, members), children) in graph.halves(&side).into_iter().zip([left, right]) {
-            let tasks = members.into_iter().map(|v| tasks[v as usize]).collect();
-            self.children(children, half, tasks);
+        let side = part.graph.bisect(first, self.tries, rng);
+        let [near, far] = part.graph.halves(&side).map(|(graph, members)| Part {
+            graph,
+            tasks: members.iter().map(|&v| part.tasks[v as usize]).collect(),
+            depth: part.depth + 1,
+        });
+        if part.graph.len() <= PARALLEL || part.depth >= PARALLEL_DEPTH {
+            drop(part);
+            self.children(left, near, rng, seated);
+            self.children(right, far, rng, seated);
+            return;
         }
+        drop(part);
+        let mut other = rng.fork();
+        let of_far = std::thread::scope(|scope| {
+            let running = scope.spawn(|| {
+                let mut seated = Seated::new();
+                self.children(right, far, &mut other, &mut seated);
+                seated
+            });
+            self.children(left, near, rng, seated);
+            running.join()
+        });
+        seated.extend(of_far.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
     }
 }

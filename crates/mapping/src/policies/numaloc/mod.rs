@@ -17,9 +17,10 @@
 //! for groups, times [`Numaloc::balance`]; on described machines it shrinks where links are narrow
 //! (see [`Numaloc::place`]). With `balance` 0 it is pure locality.
 //!
-//! Work is fixed by the number of tasks, so results repeat; with a budget the search goes on, warming
+//! Work is fixed by the number of tasks, so results repeat, whatever the number of threads (above 8,192
+//! tasks both halves of a split, and its tries, go on at a time, and step 3 only descends); with a budget the search goes on, warming
 //! up again from the best so far, until the caller says stop. Cost: O(E log P) for construction,
-//! O(degree) a proposal (O(levels) where tasks have many partners), 150 to 2,000 proposals a task.
+//! O(degree) a proposal (O(levels) where tasks have many partners), 20 to 2,000 proposals a task.
 //! Memory: O(E + P x levels). Labels play no part but in ties.
 
 mod anneal;
@@ -56,9 +57,14 @@ fn effort(tasks: usize) -> (usize, usize) {
         129..=512 => (500, 3),
         513..=2048 => (900, 4),
         2049..=8192 => (1500, 3),
-        _ => (150, 1),
+        _ => (150, 4),
     }
 }
+
+/// Above this many tasks the first search only descends, with this many proposals a task: annealing
+/// would take longer than the construction and give less than another try of every split does.
+const ANNEALED_TASKS: usize = 8192;
+const DESCENT: usize = 20;
 
 /// Problems up to half this size are also searched from random starts.
 const FEW_TASKS: usize = 64;
@@ -93,7 +99,17 @@ impl MappingPolicy for Numaloc {
 
         let (mut best, constructed) = start(input, &problem, tries, &mut rng);
         let regrouped = blocks::regroup(&problem, &mut best, constructed, &mut rng);
-        let mut cost = search.refine(&mut best, regrouped, &mut (), &mut rng);
+        let first = Search {
+            proposals: DESCENT * tasks,
+            hot: 0.0,
+            ..search
+        };
+        let first = if tasks > ANNEALED_TASKS {
+            &first
+        } else {
+            &search
+        };
+        let mut cost = first.refine(&mut best, regrouped, &mut (), &mut rng);
         for _ in 1..(FEW_TASKS / tasks).clamp(1, 9) {
             // Few tasks: other starts cost nothing and miss nothing.
             let mut again = best.clone();
@@ -347,19 +363,26 @@ impl Search<'_> {
             cold: COLD * unit,
         };
         let descent = Schedule {
-            proposals: self.proposals / 5,
+            proposals: match self.hot > 0.0 {
+                true => self.proposals / 5,
+                false => self.proposals,
+            },
             hot: 0.0,
             cold: 0.0,
         };
         let problem = self.problem;
         match Tables::new(problem, seating) {
             Some(mut tables) => {
-                problem.anneal(seating, &mut tables, side, warm, rng);
+                if self.hot > 0.0 {
+                    problem.anneal(seating, &mut tables, side, warm, rng);
+                }
                 problem.anneal(seating, &mut tables, side, descent, rng);
             }
             None => {
                 let mut rows = Rows::new(problem, seating);
-                problem.anneal(seating, &mut rows, side, warm, rng);
+                if self.hot > 0.0 {
+                    problem.anneal(seating, &mut rows, side, warm, rng);
+                }
                 problem.anneal(seating, &mut rows, side, descent, rng);
             }
         }
