@@ -10,6 +10,7 @@ use numaloc_model::{CommError, CommMatrix, Layer};
 use crate::assignment::{Goal, NodeAssignment, assign, page_affinity};
 use crate::communication::CommunicationMetrics;
 use crate::concurrency::{Concurrency, concurrency_groups};
+use crate::message_phases::{message_phases, window};
 use crate::migrations::{Migrations, migrations};
 use crate::objects::{ObjectUse, object_use};
 use crate::pages::{PageMetrics, exclusivity, first_touch};
@@ -59,7 +60,8 @@ pub struct Characterisation {
     pub concurrency: Concurrency,
     /// Communication by slice.
     pub timeline: Timeline,
-    /// Slices between changes of the pattern (OPT eq. 4).
+    /// Slices between changes of the pattern (OPT eq. 4; for messages, see
+    /// [`crate::message_phases`]).
     pub phases: Vec<Range<usize>>,
     /// Pages under first touch.
     pub pages: PageMetrics,
@@ -113,10 +115,12 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         &concurrency.groups,
     );
     let timeline = timeline(profile, layer);
-    let phases = phases(
-        &timeline.heterogeneity,
-        PhaseRule::for_slices(profile.slices.len()),
-    );
+    let slices = profile.slices.len();
+    let phases = if matches!(layer, Layer::Message | Layer::Collective) {
+        message_phases(profile, window(slices))
+    } else {
+        phases(&timeline.heterogeneity, PhaseRule::for_slices(slices))
+    };
     let pages = PageMetrics::of(
         &profile.pages,
         assignment,

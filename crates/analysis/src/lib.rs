@@ -16,6 +16,7 @@
 //! | [`assignment`] | which threads share a node: blocks, and the extremes of exclusivity | OPT 5.1.1 |
 //! | [`migrations`] | how often pages would have to move | data mapping II-C |
 //! | [`phases`] | when the pattern changes | OPT eq. 4 |
+//! | [`message_phases`] | the same, for messages | ours |
 //! | [`load`] | memory load over time, its phases, and each thread's share | CMLB III-A |
 //! | [`objects`] | which memory it is, by name | |
 //! | [`verdict`] | what is likely to help | DeLoc III, OPT 4.3, data mapping II |
@@ -30,6 +31,7 @@ pub mod concurrency;
 pub mod kmeans;
 pub mod load;
 pub mod mapping_cost;
+pub mod message_phases;
 pub mod migrations;
 pub mod objects;
 pub mod pages;

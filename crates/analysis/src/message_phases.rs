@@ -1,0 +1,259 @@
+//! When a message-passing program goes on to something else.
+//!
+//! OPT's rule ([`crate::phases`]) compares how heterogeneous the pattern is. That says nothing about
+//! stretches in which ranks only compute, which between messages are as much a phase as the others, nor
+//! about two patterns that are alike in heterogeneity (a transpose and a broadcast storm). Here, on both
+//! message layers together:
+//!
+//! 1. a silence of at least a window is a phase; two silences that only a short burst parts (the barrier
+//!    or reduction at the end of a step) are two phases, the burst ending the first;
+//! 2. what lies between silences is split where the traffic of the window before differs most from that
+//!    of the window after: `1 - cos(a, b)` at least [`LEAST_CHANGE`] for the vectors of weights by layer,
+//!    sender and receiver, or amounts that differ by a factor of at least [`LEAST_FACTOR`].
+//!
+//! A message weighs its bytes and 64 more, so that empty ones (barriers) count. The window is 0.5 % of
+//! the run: what alternates faster is one phase, what lasts less is not seen.
+//!
+//! Cost: O(rows x 3), memory O(rows of two windows).
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use numaloc_model::Layer;
+use numaloc_model::profile::Profile;
+
+/// Least `1 - cos` between the traffic before and after a change.
+pub const LEAST_CHANGE: f64 = 0.3;
+/// Or the least factor between their amounts.
+pub const LEAST_FACTOR: f64 = 8.0;
+
+/// Slices of a window: 0.5 % of the run, at least 2.
+#[must_use]
+pub fn window(slices: usize) -> usize {
+    (slices / 200).max(2)
+}
+
+/// The phases of a run as ranges of slices: they cover it, in order. Rows must be sorted by slice.
+///
+/// # Panics
+/// If the window is 0.
+#[must_use]
+pub fn message_phases(profile: &Profile, window: usize) -> Vec<Range<usize>> {
+    assert!(window > 0, "a window has a slice");
+    let slices = profile.slices.len();
+    if slices == 0 {
+        return Vec::new();
+    }
+    let traffic = Traffic::new(profile);
+    let mut starts = vec![0];
+    let mut from = 0;
+    for silence in traffic.silences(window) {
+        split(&traffic, from..silence.start, window, &mut starts);
+        if silence.start >= window {
+            starts.push(silence.start);
+        }
+        from = silence.end;
+    }
+    split(&traffic, from..slices, window, &mut starts);
+    starts.dedup();
+    let ends = starts[1..].iter().copied().chain([slices]);
+    starts
+        .iter()
+        .copied()
+        .zip(ends)
+        .map(|(start, end)| start..end)
+        .collect()
+}
+
+/// Adds the starts of phases within a stretch of traffic, its own included. A stretch shorter than a
+/// window belongs to what comes before.
+fn split(traffic: &Traffic, stretch: Range<usize>, window: usize, starts: &mut Vec<usize>) {
+    if stretch.len() < window {
+        return;
+    }
+    starts.push(stretch.start);
+    let first = stretch.start + window;
+    let Some(last) = (stretch.end + 1).checked_sub(window).filter(|&l| l > first) else {
+        return;
+    };
+    let changes = traffic.changes(first..last, window);
+    for (at, &change) in changes.iter().enumerate() {
+        // The largest change of its neighbourhood; of equal ones, the first.
+        let near = at.saturating_sub(window)..(at + window + 1).min(changes.len());
+        let largest = near
+            .clone()
+            .all(|other| changes[other] < change || (changes[other] == change && other >= at));
+        if change >= LEAST_CHANGE && largest {
+            starts.push(first + at);
+        }
+    }
+}
+
+/// Layer, sender, receiver.
+type Cell = (Layer, u32, u32);
+
+/// Weights of all cells, by slice.
+struct Traffic {
+    start: Vec<usize>,
+    cells: Vec<(Cell, f64)>,
+}
+
+impl Traffic {
+    fn new(profile: &Profile) -> Self {
+        let mut traffic = Self {
+            start: vec![0; profile.slices.len() + 1],
+            cells: Vec::new(),
+        };
+        let mut slice = 0;
+        for row in &profile.communication {
+            let messages = matches!(row.layer, Layer::Message | Layer::Collective);
+            if !messages || row.events == 0 || row.slice.index() >= profile.slices.len() {
+                continue;
+            }
+            while slice < row.slice.index() {
+                slice += 1;
+                traffic.start[slice] = traffic.cells.len();
+            }
+            let weight = row.bytes as f64 + 64.0 * row.events as f64;
+            let cell = (row.layer, row.src.0, row.dst.0);
+            traffic.cells.push((cell, weight));
+        }
+        traffic.start[slice + 1..].fill(traffic.cells.len());
+        traffic
+    }
+
+    fn of(&self, slice: usize) -> &[(Cell, f64)] {
+        &self.cells[self.start[slice]..self.start[slice + 1]]
+    }
+
+    /// Stretches of at least `window` slices without any message.
+    fn silences(&self, window: usize) -> Vec<Range<usize>> {
+        let slices = self.start.len() - 1;
+        let mut found = Vec::new();
+        let mut from = 0;
+        for slice in 0..=slices {
+            if slice == slices || !self.of(slice).is_empty() {
+                if slice - from >= window {
+                    found.push(from..slice);
+                }
+                from = slice + 1;
+            }
+        }
+        found
+    }
+
+    /// How much the window from each slice of `range` on differs from the one before it, 0 to 1.
+    fn changes(&self, range: Range<usize>, window: usize) -> Vec<f64> {
+        let mut pair = Pair::default();
+        for slice in range.start - window..range.start {
+            pair.add(self.of(slice), 1.0, 0.0);
+        }
+        for slice in range.start..range.start + window {
+            pair.add(self.of(slice), 0.0, 1.0);
+        }
+        let mut changes = Vec::with_capacity(range.len());
+        for at in range.clone() {
+            changes.push(pair.change());
+            if at + 1 < range.end {
+                pair.add(self.of(at - window), -1.0, 0.0);
+                pair.add(self.of(at), 1.0, -1.0);
+                pair.add(self.of(at + window), 0.0, 1.0);
+            }
+        }
+        changes
+    }
+}
+
+/// Two windows' sums, and their products kept up to date.
+#[derive(Default)]
+struct Pair {
+    cells: HashMap<Cell, (f64, f64)>,
+    squares: (f64, f64),
+    product: f64,
+    amount: (f64, f64),
+}
+
+impl Pair {
+    fn add(&mut self, row: &[(Cell, f64)], before: f64, after: f64) {
+        for &(cell, weight) in row {
+            let (a, b) = self.cells.entry(cell).or_default();
+            let old = (*a, *b);
+            *a += before * weight;
+            *b += after * weight;
+            self.squares.0 += *a * *a - old.0 * old.0;
+            self.squares.1 += *b * *b - old.1 * old.1;
+            self.product += *a * *b - old.0 * old.1;
+            self.amount.0 += before * weight;
+            self.amount.1 += after * weight;
+        }
+    }
+
+    fn change(&self) -> f64 {
+        let (a, b) = self.amount;
+        // Weights are whole numbers of at least 64: less is nothing.
+        if a < 1.0 || b < 1.0 {
+            return if a < 1.0 && b < 1.0 { 0.0 } else { 1.0 };
+        }
+        let cosine = self.product / (self.squares.0 * self.squares.1).sqrt();
+        let factor = LEAST_CHANGE * (a / b).ln().abs() / LEAST_FACTOR.ln();
+        f64::max(1.0 - cosine, factor).clamp(0.0, 1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::tests::profile_of;
+
+    /// 60 slices; rows as `(slices, src, dst, events)`, in the message layer.
+    fn found(stretches: &[(Range<u32>, u32, u32, u64)]) -> Vec<Range<usize>> {
+        let mut rows: Vec<(u32, u32, u32, u64)> = stretches
+            .iter()
+            .flat_map(|(slices, src, dst, events)| {
+                slices
+                    .clone()
+                    .map(move |slice| (slice, *src, *dst, *events))
+            })
+            .collect();
+        rows.sort_unstable();
+        let mut profile = profile_of(4, 60, &rows);
+        for row in &mut profile.communication {
+            row.layer = Layer::Message;
+        }
+        message_phases(&profile, 5)
+    }
+
+    #[test]
+    fn other_partners_are_another_phase_and_heterogeneity_need_not_differ() {
+        // 0 sends to 1, then 2 to 3 as much: the same matrix under other names.
+        assert_eq!(
+            found(&[(0..25, 0, 1, 10), (25..60, 2, 3, 10)]),
+            [0..25, 25..60]
+        );
+    }
+
+    #[test]
+    fn silences_are_phases_and_a_short_burst_ends_the_first() {
+        // Silence to slice 20, a barrier in slices 20 and 21, silence to 40, then traffic.
+        assert_eq!(
+            found(&[(20..22, 0, 1, 1), (40..60, 0, 1, 10)]),
+            [0..22, 22..40, 40..60]
+        );
+    }
+
+    #[test]
+    fn alternation_within_a_window_and_steady_traffic_are_one_phase() {
+        assert_eq!(found(&[(0..60, 0, 1, 10)]), vec![0..60]);
+        let beats: Vec<_> = (0..20).map(|k| (3 * k..3 * k + 1, 0, 1, 10)).collect();
+        assert_eq!(found(&beats), vec![0..60]);
+        assert_eq!(found(&[]), vec![0..60]);
+    }
+
+    #[test]
+    fn much_more_of_the_same_is_another_phase() {
+        assert_eq!(
+            found(&[(0..30, 0, 1, 1), (30..60, 0, 1, 100)]),
+            [0..30, 30..60]
+        );
+    }
+}
