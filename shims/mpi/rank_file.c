@@ -1,6 +1,7 @@
 /* The rank file's writer. Rules of the house: it runs inside the user's program, so it may lose data
  * (and say so in the totals) but never block, abort, print, or change errno. */
 #define _GNU_SOURCE
+#include "host_name.h"
 #include "rank_file.h"
 
 #include <errno.h>
@@ -187,8 +188,8 @@ static uint64_t number(const char *name, uint64_t otherwise) {
 
 static void write_header(uint32_t rank, uint32_t size, const char *job, enum numaloc_source source,
                          uint64_t zero) {
-    char host[256] = "";
-    gethostname(host, sizeof host - 1);
+    char host[256];
+    numaloc_host_name(host, sizeof host);
     cpu_set_t mask;
     CPU_ZERO(&mask);
     uint32_t mask_bytes = sched_getaffinity(0, sizeof mask, &mask) == 0 ? sizeof mask : 0;

@@ -10,15 +10,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "host_name.h"
+
 __attribute__((constructor)) static void say_where(void) {
     static const char *const names[] = {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
     const char *folder = getenv("NUMALOC_WHERE_DIR"), *rank = NULL;
     int saved_errno = errno;
     for (unsigned i = 0; i < sizeof names / sizeof *names && rank == NULL; i++) rank = getenv(names[i]);
     if (folder == NULL || rank == NULL || rank[strspn(rank, "0123456789")] != '\0') return;
-    char path[4096], text[16384], host[256] = "";
+    char path[4096], text[16384], host[256];
     cpu_set_t mask;
-    gethostname(host, sizeof host - 1);
+    numaloc_host_name(host, sizeof host);
     if (sched_getaffinity(0, sizeof mask, &mask) != 0) goto done;
     int length = snprintf(text, sizeof text, "%s %s", rank, host);
     for (int cpu = 0; cpu < CPU_SETSIZE && length < (int)sizeof text - 8; cpu++)

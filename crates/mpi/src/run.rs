@@ -59,7 +59,7 @@ impl RunError {
                 Some("start the program with mpirun, mpiexec or srun after the --")
             }
             Self::UnequalHosts { .. } => Some(
-                "numaloc plan export --format mpi-wrapper writes a script to put before the program",
+                "numaloc ranks PLAN --for wrapper -o bind.sh writes a script to put before the program",
             ),
             _ => None,
         }

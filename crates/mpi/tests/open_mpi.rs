@@ -56,21 +56,47 @@ fn traced_equals_dump(ranks: u32, argv: &[OsString]) -> Counts {
 
 #[test]
 fn every_workload_equals_the_dump() {
-    for (name, ranks) in [
-        ("halo2d", 12),
-        ("ring", 5),
-        ("transpose", 8),
-        ("tree", 7),
-        ("ep", 8),
-        ("bucket_sort", 6),
-        ("pairs", 8),
-        ("kinds", 4),
-        ("ring_mpif", 4),
-        ("halo_module", 4),
-        ("transpose_f08", 4),
-    ] {
-        traced_equals_dump(ranks, &[workload(OpenMpi, name).into()]);
+    let cases: [(&str, u32, &[&str]); 12] = [
+        ("halo2d", 12, &[]),
+        ("ring", 5, &[]),
+        ("transpose", 8, &[]),
+        ("tree", 7, &[]),
+        ("ep", 8, &[]),
+        ("bucket_sort", 6, &[]),
+        ("pairs", 8, &[]),
+        ("kinds", 4, &[]),
+        ("pingpong", 2, &["500", "2"]),
+        ("ring_mpif", 4, &[]),
+        ("halo_module", 4, &[]),
+        ("transpose_f08", 4, &[]),
+    ];
+    for (name, ranks, arguments) in cases {
+        let mut argv = vec![workload(OpenMpi, name).into()];
+        argv.extend(words(arguments));
+        traced_equals_dump(ranks, &argv);
     }
+    // None is left out.
+    let mut sources: Vec<String> = std::fs::read_dir(support::root().join("workloads/mpi"))
+        .expect("folder lists")
+        .map(|entry| entry.expect("entry").file_name())
+        .filter_map(|name| {
+            let name = name.to_string_lossy().into_owned();
+            let (stem, ending) = name.split_once('.')?;
+            ["c", "f", "f90"].contains(&ending).then(|| stem.to_owned())
+        })
+        .collect();
+    sources.sort();
+    let mut tested = cases.map(|(name, ..)| name);
+    tested.sort_unstable();
+    assert_eq!(sources, tested);
+}
+
+#[test]
+fn pingpong_goes_to_and_fro() {
+    // 2 repeats of 500 messages of 8 bytes and of 500 / 50 + 1 = 11 of 1 MiB, each way.
+    let each = (2 * 511, 2 * (500 * 8 + 11 * (1 << 20)));
+    let expect = BTreeMap::from([((0, 1), each), ((1, 0), each)]);
+    assert_eq!(point_to_point("pingpong", 2, &["500", "2"]), expect);
 }
 
 fn point_to_point(name: &str, ranks: u32, arguments: &[&str]) -> BTreeMap<(u32, u32), (u64, u64)> {

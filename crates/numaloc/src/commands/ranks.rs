@@ -97,6 +97,11 @@ impl Args {
                 rankfile::options(&map, launcher, &file).join(" ")
             ));
         }
+        if self.form == Form::Slurm && text.contains("--distribution=arbitrary") {
+            ui.remark(
+                "use it with SLURM_HOSTFILE=FILE, where FILE is written by --for slurm-hosts -o FILE",
+            );
+        }
         match &self.output {
             Some(path) => numaloc_formats::atomic::write_file(path, text.as_bytes())?,
             None => ui.result(|| text, || json(&map)),

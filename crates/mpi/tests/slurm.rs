@@ -1,0 +1,185 @@
+//! A real Slurm on this machine: a controller and two nodes, started and stopped by the test. It reads
+//! what is exported, and ranks are on the nodes and PUs of the plan.
+
+mod support;
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use numaloc_mpi::export::slurm;
+use numaloc_mpi::rank_map::{HostPu, RankPlace};
+use numaloc_mpi::run::run;
+use numaloc_mpi::shims::MpiLibrary::Mpich;
+use numaloc_mpi::{Launcher, RankMap};
+use support::workload;
+
+/// Daemons that end with the test.
+struct Slurm {
+    folder: tempfile::TempDir,
+    daemons: Vec<Child>,
+}
+
+impl Slurm {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let here = folder.path().display();
+        for name in ["state", "spool.n1", "spool.n2"] {
+            std::fs::create_dir(folder.path().join(name)).expect("a folder");
+        }
+        let pus = std::thread::available_parallelism().map_or(1, usize::from);
+        let user = Command::new("id").arg("-un").output().expect("id runs");
+        let user = String::from_utf8_lossy(&user.stdout).trim().to_owned();
+        // Ports of this process's own, away from a Slurm that may be installed here.
+        let port = 20_000 + std::process::id() % 10_000 * 3;
+        // Both nodes are this machine; no munge daemon is needed among processes of one user.
+        let conf = format!(
+            "ClusterName=numaloctest\nSlurmctldHost=localhost\nSlurmctldPort={port}\n\
+             SlurmUser={user}\nSlurmdUser={user}\nAuthType=auth/none\nCredType=cred/none\n\
+             MpiDefault=pmi2\nProctrackType=proctrack/linuxproc\nTaskPlugin=task/affinity\n\
+             SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\nReturnToService=2\n\
+             StateSaveLocation={here}/state\nSlurmdSpoolDir={here}/spool.%n\n\
+             SlurmctldPidFile={here}/ctld.pid\nSlurmdPidFile={here}/d.%n.pid\n\
+             SlurmctldLogFile={here}/ctld.log\nSlurmdLogFile={here}/d.%n.log\n\
+             NodeName=n[1-2] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[{}-{}] CPUs={pus}\n\
+             PartitionName=all Nodes=ALL Default=YES State=UP\n",
+            port + 1,
+            port + 2,
+        );
+        std::fs::write(folder.path().join("slurm.conf"), conf).expect("configuration");
+        let mut slurm = Self {
+            folder,
+            daemons: Vec::new(),
+        };
+        for words in [
+            &["/usr/sbin/slurmctld", "-D"][..],
+            &["/usr/sbin/slurmd", "-D", "-N", "n1"],
+            &["/usr/sbin/slurmd", "-D", "-N", "n2"],
+        ] {
+            let mut daemon = slurm.command(words[0]);
+            daemon.args(&words[1..]).stdin(Stdio::null());
+            daemon.stdout(Stdio::null()).stderr(Stdio::null());
+            let daemon = daemon.spawn();
+            slurm
+                .daemons
+                .push(daemon.expect("slurm-wlm is installed (make packages)"));
+        }
+        let begun = Instant::now();
+        loop {
+            let idle = slurm
+                .command("sinfo")
+                .args(["-h", "-t", "idle", "-o", "%D"])
+                .output();
+            let idle = idle.expect("sinfo runs");
+            if String::from_utf8_lossy(&idle.stdout).trim() == "2" {
+                return slurm;
+            }
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "both nodes come up: {}",
+                slurm.logs()
+            );
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("SLURM_CONF", self.folder.path().join("slurm.conf"));
+        command
+    }
+
+    fn logs(&self) -> String {
+        let logs = ["ctld.log", "d.n1.log", "d.n2.log"].map(|name| self.folder.path().join(name));
+        logs.map(|path| std::fs::read_to_string(path).unwrap_or_default())
+            .join("\n")
+    }
+}
+
+impl Drop for Slurm {
+    fn drop(&mut self) {
+        for daemon in self.daemons.iter_mut().rev() {
+            // A daemon told to end takes its steps with it.
+            let id = daemon.id().to_string();
+            let _ = Command::new("kill").args(["-TERM", &id]).status();
+            let _ = daemon.wait();
+        }
+    }
+}
+
+/// Ranks in turns on n2 and n1, the second pair on another PU where this machine has two.
+fn map() -> RankMap {
+    let pus = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+    let place = |rank: u32| RankPlace {
+        host: ["n2", "n1"][rank as usize % 2].to_owned(),
+        pus: vec![HostPu {
+            logical: rank / 2 % pus,
+            os: rank / 2 % pus,
+            core: rank / 2 % pus,
+        }],
+    };
+    RankMap {
+        places: (0..4.min(2 * pus)).map(place).collect(),
+        smt: false,
+    }
+}
+
+fn says(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[test]
+fn slurm_reads_the_export_and_ranks_are_where_planned() {
+    let slurm = Slurm::start();
+    let map = map();
+    let hosts = slurm.folder.path().join("hosts");
+    let mut file = std::fs::File::create(&hosts).expect("host file");
+    file.write_all(slurm::hostfile(&map).as_bytes())
+        .expect("host file");
+    let srun = |more: &[&str]| {
+        let mut command = slurm.command("srun");
+        command.env("SLURM_HOSTFILE", &hosts);
+        let output = command.args(slurm::options(&map)).args(more).output();
+        output.expect("srun runs")
+    };
+
+    let asked = srun(&["--test-only", "true"]);
+    assert!(asked.status.success(), "{}\n{}", says(&asked), slurm.logs());
+
+    let line = "echo $SLURM_PROCID $SLURMD_NODENAME $(taskset -cp $$ | sed 's/.*: //')";
+    let told = srun(&["sh", "-c", line]);
+    let mut lines: Vec<String> = says(&told).lines().map(str::to_owned).collect();
+    lines.sort();
+    let planned = map
+        .places
+        .iter()
+        .enumerate()
+        .map(|(rank, place)| format!("{rank} {} {}", place.host, place.pus[0].os));
+    assert_eq!(lines, planned.collect::<Vec<_>>(), "{}", slurm.logs());
+
+    // `numaloc run` does the same and asks the ranks. srun finds this Slurm by a word of the command
+    // line, because tests of one process share an environment.
+    let wrapper = slurm.folder.path().join("srun");
+    script(&wrapper, slurm.folder.path());
+    let argv = [wrapper.into(), workload(Mpich, "pairs").into()];
+    assert_eq!(Launcher::of_command(&argv), Launcher::Slurm);
+    let outcome = run(&argv, &map, &slurm.folder.path().join("run")).expect("srun runs");
+    assert_eq!(outcome.status, 0, "{}", slurm.logs());
+    assert_eq!(
+        outcome.threads.placed,
+        map.places.len() as u64,
+        "{:?}",
+        outcome.notes
+    );
+}
+
+fn script(path: &Path, folder: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let text = format!(
+        "#!/bin/sh\nSLURM_CONF={}/slurm.conf exec /usr/bin/srun \"$@\"\n",
+        folder.display()
+    );
+    std::fs::write(path, text).expect("script");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("executable");
+}
