@@ -28,3 +28,8 @@ bench-mpi: target/workloads/mpi/openmpi/pingpong target/workloads/mpi/mpich/ping
 .PHONY: bench-mpi-mapping
 bench-mpi-mapping: ## 65,536 ranks of a 3-D halo on 1,024 hosts: traffic between hosts, time, memory
 	$(CARGO) bench -q -p numaloc-mapping --bench halo -- $(BENCH_MPI_MAPPING)
+
+.PHONY: bench-mpi-hpcc
+bench-mpi-hpcc: ## which of hpcc's 16 benchmarks are phases of their own in the profile (one to three minutes)
+	$(CARGO) build -q -p numaloc
+	workloads/mpi/hpcc-sections target/debug/numaloc fixtures/mpi/hpccinf.txt

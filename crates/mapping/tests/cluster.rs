@@ -33,7 +33,8 @@ fn a_large_halo_is_cut_almost_into_cubes_and_twice_the_same() {
         pu: cubes.collect(),
     });
     let ours = share(&ours);
-    assert!(ours <= 1.15 * cubes, "{ours} against cubes {cubes}");
+    // 12 hosts are not halved into cubes (6, 3, then 1 and 2): 16 % more.
+    assert!(ours <= 1.2 * cubes, "{ours} against cubes {cubes}");
     // A launcher's block and cyclic layouts.
     for layout in ["packed", "scatter"] {
         let theirs = share(&mapped(layout));

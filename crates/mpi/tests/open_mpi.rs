@@ -261,6 +261,34 @@ fn hpcc_equals_the_dump() {
 }
 
 #[test]
+fn lammps_equals_the_dump() {
+    let input = support::root().join("fixtures/mpi/lammps-melt.in");
+    let argv = [
+        "env".into(),
+        "OMP_NUM_THREADS=1".into(),
+        "lmp".into(),
+        "-in".into(),
+        input.into(),
+    ];
+    let counts = traced_equals_dump(4, &argv);
+    // 4 ranks in 1 x 2 x 2 boxes: each has two neighbours, and none talks to the one across.
+    let pairs: Vec<_> = of_kind(&counts, Kind::PointToPoint).into_keys().collect();
+    assert_eq!(
+        pairs,
+        [
+            (0, 1),
+            (0, 2),
+            (1, 0),
+            (1, 3),
+            (2, 0),
+            (2, 3),
+            (3, 1),
+            (3, 2)
+        ]
+    );
+}
+
+#[test]
 fn a_rank_that_aborts_loses_only_its_last_slice() {
     // pairs with an odd number of ranks aborts in rank 0 right after MPI_Init.
     let run = trace(OpenMpi, 3, &[workload(OpenMpi, "pairs").into()], &[]);

@@ -86,6 +86,17 @@ fn failures_say_what_to_do() {
         125,
     );
     assert!(said.contains("-o FOLDER"), "{said}");
+    let qemu = [
+        "record",
+        "--mpi",
+        "--frontend",
+        "qemu",
+        "--",
+        "mpirun",
+        "true",
+    ];
+    let said = fails(&mut numaloc(&qemu), 125);
+    assert!(said.contains("observes messages, not memory"), "{said}");
     // The program's status passes through: mpirun gives 7 for a program that ends with 7.
     let launch = "-- mpirun.openmpi --allow-run-as-root -n 1 sh -c";
     let output = numaloc(&["record", "--mpi", "-o"])

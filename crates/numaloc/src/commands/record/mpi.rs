@@ -22,6 +22,14 @@ pub enum Library {
 
 /// Runs the launcher, merges what the ranks wrote, writes the profile.
 pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
+    if args.frontend != "auto" {
+        return Err(CliError::usage(format!(
+            "record --mpi observes messages, not memory accesses: --frontend {} has no effect on ranks",
+            args.frontend
+        ))
+        .hint("leave out --frontend, or record the threads of ranks one by one (docs/mpi.md, Hybrid programs)")
+        .status(OWN_FAILURE));
+    }
     let output = args.output.clone().ok_or_else(|| {
         CliError::usage("record --mpi needs -o FOLDER: the first word is the launcher's name, not the program's")
             .status(OWN_FAILURE)
