@@ -2,7 +2,7 @@
 
 .PHONY: bench-trace
 bench-trace: workloads ## what recording costs: native, QEMU bare, with an empty callback, with the plugin; instrumented (release)
-	@$(CARGO) build -q --release -p numaloc-qemu -p numaloc-instrument -p numaloc
+	@$(CARGO) build -q -p numaloc && $(CARGO) build -q --release -p numaloc-qemu -p numaloc-instrument
 	@python3 make/bench-trace target/release $(or $(REPEATS),5)
 
 .PHONY: sample-accuracy

@@ -345,6 +345,46 @@ fn input_output_status_and_children_pass_through() {
 }
 
 #[test]
+fn processes_made_in_every_way_are_recorded() {
+    let program = compile(
+        "processes",
+        Some(
+            "#define _GNU_SOURCE\n#include <fcntl.h>\n#include <signal.h>\n#include <stdlib.h>\n#include <string.h>\n
+            #include <sys/wait.h>\n#include <unistd.h>\nextern char **environ;
+            static char *stack;
+            static void on_signal(int number) { char block[4096]; memset(block, number, sizeof block); stack = block; }
+            int main(void) { char *words[] = {\"true\", 0}; int status, bad = 0;
+              if (fork() == 0) _exit(0);
+              if (vfork() == 0) { execve(\"/bin/true\", words, environ); _exit(1); }
+              if (fork() == 0) { int file = open(\"/bin/true\", O_PATH | O_CLOEXEC); fexecve(file, words, environ); _exit(1); }
+              if (fork() == 0) { execveat(open(\"/bin\", O_PATH), \"true\", words, environ, 0); _exit(1); }
+              if (system(\"exit 5\") != 5 << 8) bad = 1;
+              while (wait(&status) > 0) bad |= status;
+              stack_t other = {.ss_sp = malloc(1 << 16), .ss_size = 1 << 16}; sigaltstack(&other, 0);
+              struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK}; sigaction(SIGUSR1, &action, 0);
+              raise(SIGUSR1);
+              bad |= stack < (char *)other.ss_sp || stack >= (char *)other.ss_sp + other.ss_size;
+              return bad; }",
+        ),
+        &[],
+    );
+    let profile = profile_of(&program, "processes.numaloc", &[]);
+    assert!(profile.meta.complete, "{:?}", profile.meta.notes);
+    let paths: Vec<&str> = profile.threads.iter().map(|t| &*t.path).collect();
+    assert_eq!(paths, ["0", "0/1", "0/2", "0/3", "0/4", "0/5"]);
+    let of = |path: &str, name: &str| {
+        profile.objects.iter().any(|object| {
+            object.name.starts_with(name)
+                && object.thread.map(|t| &*profile.threads[t.index()].path) == Some(path)
+        })
+    };
+    for path in ["0/2", "0/3", "0/4"] {
+        assert!(of(path, "true:"), "{path} executed another program");
+    }
+    assert!(!of("0/1", "true:"));
+}
+
+#[test]
 fn scripts_run_with_their_interpreter() {
     let script = folder().join("script.sh");
     std::fs::write(&script, "#!/bin/sh\necho \"$0 $1\"\n").unwrap();

@@ -1,4 +1,4 @@
-//! Following `execve`: the new program starts under QEMU with this plugin too.
+//! Following `execve` and `execveat`: the new program starts under QEMU with this plugin too.
 //!
 //! qemu-user would start the new program natively, unseen. So, before the call goes through, this process becomes a QEMU that
 //! runs the same file with the same arguments and environment. When the file is nothing we can follow (missing, another
@@ -14,13 +14,24 @@ use crate::{GuestThread, engine, guest, options};
 /// Interpreters of interpreters, as deep as Linux goes.
 const DEPTH: usize = 5;
 
-/// Becomes a QEMU for the program, or returns.
-pub fn follow(thread: &mut GuestThread, path: u64, arguments: u64, environment: u64) {
-    let (Some(path), Some(arguments), Some(environment)) = (
-        guest::text(path),
-        guest::texts(arguments),
-        guest::texts(environment),
-    ) else {
+/// The file that `execveat` names, `None` where it has no name that another process could open it by.
+pub fn path_at(folder: u64, path: OsString, flags: u64) -> Option<OsString> {
+    let at_folder = folder as i32 != libc::AT_FDCWD && !path.as_bytes().starts_with(b"/");
+    match (path.is_empty(), at_folder) {
+        (true, true) if flags & libc::AT_EMPTY_PATH as u64 != 0 => {
+            // Not the file itself if it was deleted or never had a name (`memfd_create`): resolving then fails.
+            Some(guest::file_of(folder).into())
+        }
+        (true, _) => None,
+        (false, true) => Some(Path::new(&guest::file_of(folder)).join(path).into()),
+        (false, false) => Some(path),
+    }
+}
+
+/// Becomes a QEMU for the program at `path`, or returns. `arguments` and `environment` are addresses in the guest.
+pub fn follow(thread: &mut GuestThread, path: OsString, arguments: u64, environment: u64) {
+    let (Some(arguments), Some(environment)) = (guest::texts(arguments), guest::texts(environment))
+    else {
         return;
     };
     let path = if path == "/proc/self/exe" {

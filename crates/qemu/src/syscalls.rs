@@ -20,6 +20,7 @@ const CLONE: i64 = 56;
 const FORK: i64 = 57;
 const VFORK: i64 = 58;
 const EXECVE: i64 = 59;
+const EXECVEAT: i64 = 322;
 const EXIT: i64 = 60;
 const KILL: i64 = 62;
 const TKILL: i64 = 200;
@@ -66,7 +67,16 @@ pub unsafe extern "C" fn on_call(
         KILL | TKILL | TGKILL => thread.tracer.flush(),
         FUTEX => futex_call(thread, a1, a2, a5),
         SET_TID_ADDRESS => thread.tracer.clear_tid = a1,
-        EXECVE => exec::follow(thread, a1, a2, a3),
+        EXECVE => {
+            if let Some(path) = guest::text(a1) {
+                exec::follow(thread, path, a2, a3);
+            }
+        }
+        EXECVEAT => {
+            if let Some(path) = guest::text(a2).and_then(|path| exec::path_at(a1, path, a5)) {
+                exec::follow(thread, path, a3, a4);
+            }
+        }
         EXIT => {
             thread.tracer.end(thread.tracer.clear_tid);
             leave(vcpu);
@@ -230,6 +240,7 @@ fn created(vcpu: c_uint, thread: &mut GuestThread, number: i64, result: i64) {
             .thread_created(result as u32, start_routine(tls), clear_tid);
     } else {
         thread.tracer.processes_created += 1;
+        engine().expect_process(result as u32);
     }
 }
 

@@ -117,6 +117,11 @@ pub fn assemble(folder: &Path, options: &Options) -> Result<Profile, AssembleErr
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect())
         .map_err(read_error(folder))?;
+    let born: Vec<u32> = files
+        .iter()
+        .filter(|file| file.extension().is_some_and(|e| e == "born"))
+        .filter_map(|file| file.file_stem()?.to_str()?.parse().ok())
+        .collect();
     files.retain(|file| file.extension().is_some_and(|e| e == "journal"));
     files.sort();
     let mut spaces = Vec::new();
@@ -133,6 +138,14 @@ pub fn assemble(folder: &Path, options: &Options) -> Result<Profile, AssembleErr
         let bytes = std::fs::read(&file).map_err(read_error(&file))?;
         if let Some(space) = load(&file, &bytes, &mut meta)? {
             spaces.push(space);
+        }
+    }
+    for pid in born {
+        if !spaces.iter().any(|space: &Space| space.pid == pid) {
+            meta.complete = false;
+            meta.notes.push(format!(
+                "process {pid} ended before it had recorded anything"
+            ));
         }
     }
     spaces.sort_by(|a, b| paths::order(&a.first, &b.first).then(a.image.cmp(&b.image)));
@@ -873,5 +886,42 @@ impl Images for Elf {
             })
             .collect();
         Some(sections)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Engine;
+
+    #[test]
+    fn a_process_that_left_no_journal_makes_the_profile_incomplete() {
+        let options = Options {
+            command: vec!["app".to_owned()],
+            page_size: 4096,
+            slices: 10,
+        };
+        for missing in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let config = Config {
+                folder: folder.path().to_owned(),
+                ..Config::default()
+            };
+            let engine: &'static Engine =
+                Box::leak(Box::new(Engine::start(config, "/bin/app").unwrap()));
+            let mut thread = engine.first_thread(1);
+            thread.access::<true, false>(0x1000, 8);
+            // This very process has a journal; no process has the other number.
+            engine.expect_process(if missing {
+                u32::MAX
+            } else {
+                std::process::id()
+            });
+            thread.end(0);
+            engine.finish();
+            let profile = assemble(folder.path(), &options).unwrap();
+            assert_eq!(profile.meta.complete, !missing);
+            assert_eq!(profile.meta.notes.len(), usize::from(missing));
+        }
     }
 }
