@@ -13,3 +13,8 @@ sample-accuracy: workloads ## how well --sample 5% estimates the matrix of each 
 .PHONY: bench-access
 bench-access: ## what one access costs the engine, in CPU nanoseconds: same line, same page, random, changing hands, sampled
 	@$(CARGO) bench -q -p numaloc-trace --bench access
+
+.PHONY: bench-sample
+bench-sample: workloads ## what --sample saves: instrumented programs exactly and at 5 %, over native CPU time (release, 1 minute)
+	@$(CARGO) build -q --release -p numaloc -p numaloc-instrument
+	@python3 make/bench-sample target/release $(or $(REPEATS),5)
