@@ -28,3 +28,19 @@ test-ci-report-duckdb:
 	@$(CARGO) run -q -p numaloc-report --example generate-profile -- target/report-test/made-up.numaloc
 	@target/report-venv/bin/python tests/report/recompute.py target/debug/numaloc target/report-test/made-up.numaloc 4
 TEST_EXTRA += test-ci-report-duckdb
+
+# Wall time, CPU time and memory of `show` and `report` on a generated profile of the largest size promised.
+BENCH_PROFILE := target/bench-report/large.numaloc
+.PHONY: bench-report
+bench-report: bench-kmeans ## show and report on 512 threads x 10^5 slices x 10^6 pages, and the clustering
+	@$(CARGO) build -q --release -p numaloc
+	@mkdir -p $(dir $(BENCH_PROFILE))
+	@test -d $(BENCH_PROFILE) || $(CARGO) run -q --release -p numaloc-report --example generate-profile -- \
+	    $(BENCH_PROFILE) 512 100000 1000000 2000000
+	@python3 tests/report/bench.py target/release/numaloc $(BENCH_PROFILE) $(REPEATS)
+
+# Verdicts beside measurements of the virtual NUMA machine (`make table-lab` takes them).
+.PHONY: table-verdicts
+table-verdicts: ## how often the page-placement verdict is right
+	@$(CARGO) build -q -p numaloc
+	@python3 tests/report/verdict_accuracy.py target/debug/numaloc target/table-lab

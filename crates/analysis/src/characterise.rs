@@ -104,29 +104,27 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         "another profile's assignment"
     );
     let layer = setting.layer.unwrap_or_else(|| default_layer(profile));
-    let events = profile.matrix(layer, Amount::Events)?;
-    let bytes = profile.matrix(layer, Amount::Bytes)?;
-    let concurrency = concurrency_groups(profile, layer);
-    let communication = CommunicationMetrics::of_matrices(
-        layer,
-        &events,
-        &bytes,
-        &profile.threads,
-        &concurrency.groups,
-    );
-    let timeline = timeline(profile, layer);
-    let slices = profile.slices.len();
-    let phases = if matches!(layer, Layer::Message | Layer::Collective) {
-        message_phases(profile, window(slices))
-    } else {
-        phases(&timeline.heterogeneity, PhaseRule::for_slices(slices))
-    };
-    let pages = PageMetrics::of(
-        &profile.pages,
-        assignment,
-        &first_touch(&profile.pages, assignment),
-    );
-    let objects = object_use(profile, assignment);
+    // Communication and memory have nothing to do with each other before the verdict.
+    let (communication, memory) = std::thread::scope(|scope| {
+        let memory = scope.spawn(|| Memory::of(profile, assignment));
+        let communication = Talk::of(profile, layer);
+        (communication, memory.join())
+    });
+    let memory = memory.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let Talk {
+        events,
+        bytes,
+        communication,
+        concurrency,
+        timeline,
+        phases,
+    } = communication?;
+    let Memory {
+        pages,
+        exclusivity,
+        migrations,
+        objects,
+    } = memory;
     let verdicts = verdicts(&Evidence {
         profile,
         communication: &communication,
@@ -138,8 +136,8 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
     })?;
     Ok(Characterisation {
         layer,
-        exclusivity: exclusivity_by_size(profile, assignment),
-        migrations: migrations(profile, assignment),
+        exclusivity,
+        migrations,
         events,
         bytes,
         communication,
@@ -151,6 +149,68 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         verdicts,
         assignment: assignment.clone(),
     })
+}
+
+/// What the communication table tells.
+struct Talk {
+    events: CommMatrix,
+    bytes: CommMatrix,
+    communication: CommunicationMetrics,
+    concurrency: Concurrency,
+    timeline: Timeline,
+    phases: Vec<Range<usize>>,
+}
+
+impl Talk {
+    fn of(profile: &Profile, layer: Layer) -> Result<Self, CommError> {
+        let events = profile.matrix(layer, Amount::Events)?;
+        let bytes = profile.matrix(layer, Amount::Bytes)?;
+        let concurrency = concurrency_groups(profile, layer);
+        let timeline = timeline(profile, layer);
+        let slices = profile.slices.len();
+        let phases = if matches!(layer, Layer::Message | Layer::Collective) {
+            message_phases(profile, window(slices))
+        } else {
+            phases(&timeline.heterogeneity, PhaseRule::for_slices(slices))
+        };
+        Ok(Self {
+            communication: CommunicationMetrics::of_matrices(
+                layer,
+                &events,
+                &bytes,
+                &profile.threads,
+                &concurrency.groups,
+            ),
+            phases,
+            events,
+            bytes,
+            concurrency,
+            timeline,
+        })
+    }
+}
+
+/// What the page tables tell.
+struct Memory {
+    pages: PageMetrics,
+    exclusivity: Vec<ExclusivityAt>,
+    migrations: Option<Migrations>,
+    objects: Vec<ObjectUse>,
+}
+
+impl Memory {
+    fn of(profile: &Profile, assignment: &NodeAssignment) -> Self {
+        Self {
+            pages: PageMetrics::of(
+                &profile.pages,
+                assignment,
+                &first_touch(&profile.pages, assignment),
+            ),
+            exclusivity: exclusivity_by_size(profile, assignment),
+            migrations: migrations(profile, assignment),
+            objects: object_use(profile, assignment),
+        }
+    }
 }
 
 /// OPT's Figs. 6 and 7: `E_app` by page size for the assignment and for the extremes found. The profile's

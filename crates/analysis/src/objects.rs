@@ -1,12 +1,14 @@
 //! Which memory it is: page use added up by object.
 //!
-//! An object is what the recorder could name: a static section or symbol, an allocation's call site,
-//! a mapping, a thread's stack. The table answers who made an object's pages resident and who uses
-//! them, which is what a person can change in the source.
+//! An object is what the recorder could name: a static section, the heap, a mapping, a thread's stack.
+//! Where a section's variables are known, a page counts for the variable that holds at least half of it,
+//! so that large arrays get rows of their own and small variables stay with their section. The table
+//! answers who made the pages resident and who uses them, which is what a person can change in the source.
 //!
 //! Cost: O(page cells + objects T); pages without an object are added up in one row without a name.
 
-use numaloc_model::profile::Profile;
+use numaloc_model::pages::Page;
+use numaloc_model::profile::{Object, ObjectKind, Profile, Variable};
 use numaloc_model::{ObjectIdx, ThreadIdx};
 
 use crate::assignment::NodeAssignment;
@@ -16,6 +18,8 @@ use crate::assignment::NodeAssignment;
 pub struct ObjectUse {
     /// Which; `None` for the pages without an object.
     pub object: Option<ObjectIdx>,
+    /// Which of the object's variables; `None` for pages that no single variable fills.
+    pub variable: Option<usize>,
     /// Its pages with accesses.
     pub pages: u64,
     /// Loads.
@@ -39,6 +43,38 @@ impl ObjectUse {
         self.reads + self.writes
     }
 
+    /// Which object of the profile.
+    #[must_use]
+    pub fn object<'p>(&self, profile: &'p Profile) -> Option<&'p Object> {
+        self.object.map(|at| profile.object(at))
+    }
+
+    /// Which variable of the profile.
+    #[must_use]
+    pub fn variable<'p>(&self, profile: &'p Profile) -> Option<&'p Variable> {
+        self.object(profile)?.variables.get(self.variable?)
+    }
+
+    /// What a person calls it: `grid (stencil.c:41)`, `app:.bss`, `[anon], 8.0 MiB, no. 2`.
+    #[must_use]
+    pub fn label(&self, profile: &Profile) -> String {
+        if let Some(variable) = self.variable(profile) {
+            return variable_label(variable);
+        }
+        match self.object(profile) {
+            None => "(no object)".to_owned(),
+            Some(object) if object.name == "[anon]" => format!(
+                "[anon], {}, no. {}",
+                size_words(object.size),
+                object.order + 1
+            ),
+            Some(object) if object.kind == ObjectKind::Stack => object
+                .thread
+                .map_or_else(|| object.name.clone(), |t| format!("[stack] of thread {t}")),
+            Some(object) => object.name.clone(),
+        }
+    }
+
     /// Share of the pages that the main first toucher brought in.
     #[must_use]
     pub fn first_touch_share(&self) -> f64 {
@@ -47,13 +83,59 @@ impl ObjectUse {
     }
 }
 
+/// A variable with the place of its declaration.
+#[must_use]
+pub fn variable_label(variable: &Variable) -> String {
+    match &variable.source {
+        Some(source) => format!("{} ({source})", variable.name),
+        None => variable.name.clone(),
+    }
+}
+
+fn size_words(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 30 => format!("{:.1} GiB", b as f64 / f64::from(1 << 30)),
+        b if b >= 1 << 20 => format!("{:.1} MiB", b as f64 / f64::from(1 << 20)),
+        b => format!("{} KiB", b >> 10),
+    }
+}
+
+/// The variable that holds at least half of a page.
+fn variable_of(profile: &Profile, page: &Page) -> Option<usize> {
+    let object = profile.objects.get(page.object?.index())?;
+    let variables = &object.variables;
+    let size = profile.pages.page_size();
+    // Page 0 of an object holds its first byte, which need not be the page's first.
+    let before = object.base % size;
+    let end = (page.object_page + 1)
+        .saturating_mul(size)
+        .saturating_sub(before);
+    let start = (page.object_page.saturating_mul(size)).saturating_sub(before);
+    let from = variables.partition_point(|v| v.offset.saturating_add(v.size) <= start);
+    variables[from..]
+        .iter()
+        .enumerate()
+        .take_while(|(_, v)| v.offset < end)
+        .find(|(_, v)| {
+            let held =
+                (v.offset.saturating_add(v.size).min(end)).saturating_sub(v.offset.max(start));
+            2 * held >= size
+        })
+        .map(|(at, _)| from + at)
+}
+
 /// Use of every object with accesses, the most used first (ties: lower index first).
 #[must_use]
 pub fn object_use(profile: &Profile, assignment: &NodeAssignment) -> Vec<ObjectUse> {
     let unnamed = profile.objects.len();
     let key = |object: Option<ObjectIdx>| object.map_or(unnamed, ObjectIdx::index).min(unnamed);
-    let mut order: Vec<usize> = (0..profile.pages.pages().len()).collect();
-    order.sort_by_key(|&at| key(profile.pages.pages()[at].object));
+    let pages = profile.pages.pages();
+    let keys: Vec<(usize, Option<usize>)> = pages
+        .iter()
+        .map(|page| (key(page.object), variable_of(profile, page)))
+        .collect();
+    let mut order: Vec<usize> = (0..pages.len()).collect();
+    order.sort_by_key(|&at| keys[at]);
     let threads = profile.threads.len();
     let mut touched = vec![0u64; threads];
     let mut used = vec![false; threads];
@@ -61,16 +143,16 @@ pub fn object_use(profile: &Profile, assignment: &NodeAssignment) -> Vec<ObjectU
     let mut found = Vec::new();
     let mut at = 0;
     while at < order.len() {
-        let object = key(profile.pages.pages()[order[at]].object);
+        let (object, variable) = keys[order[at]];
         touched.fill(0);
         used.fill(false);
         let (mut pages, mut reads, mut writes, mut most, mut local) =
             (0u64, 0u64, 0u64, 0u64, 0u64);
         while at < order.len() {
-            let page = &profile.pages.pages()[order[at]];
-            if key(page.object) != object {
+            if keys[order[at]] != (object, variable) {
                 break;
             }
+            let page = &profile.pages.pages()[order[at]];
             at += 1;
             let accesses = profile.pages.accesses(page);
             if accesses.is_empty() {
@@ -98,6 +180,7 @@ pub fn object_use(profile: &Profile, assignment: &NodeAssignment) -> Vec<ObjectU
         let top = touched.iter().copied().max().unwrap_or(0);
         found.push(ObjectUse {
             object: (object < unnamed).then(|| ObjectIdx::from_index(object)),
+            variable,
             pages,
             reads,
             writes,
@@ -135,6 +218,7 @@ mod tests {
             order: 0,
             thread: Some(ThreadIdx(0)),
             base: 0,
+            variables: Vec::new(),
         }];
         let mut usage = PageUsage::new(4096);
         // Three pages of the grid: T0 touched all, T1, T2, T3 use one each. One page without object.
@@ -170,5 +254,62 @@ mod tests {
         assert!((grid.exclusivity - 28.0 / 30.0).abs() < 1e-12);
         assert!((grid.local_share - 12.0 / 30.0).abs() < 1e-12);
         assert_eq!((found[1].object, found[1].accesses()), (None, 10));
+    }
+
+    #[test]
+    fn a_page_counts_for_the_variable_that_holds_half_of_it() {
+        let mut profile = profile_of(2, 1, &[]);
+        let variable = |name: &str, offset, size, source: Option<&str>| Variable {
+            name: name.into(),
+            offset,
+            size,
+            source: source.map(str::to_owned),
+        };
+        profile.objects = vec![Object {
+            kind: ObjectKind::Static,
+            name: "app:.bss".into(),
+            size: 12_000,
+            order: 0,
+            thread: Some(ThreadIdx(0)),
+            // The section begins in the middle of a page.
+            base: 0x10_0800,
+            variables: vec![
+                variable("flag", 0, 4, None),
+                variable("grid", 64, 8128, Some("stencil.c:41")),
+                variable("tail", 8192, 2048, None),
+            ],
+        }];
+        let mut usage = PageUsage::new(4096);
+        for page in 0..4u64 {
+            usage.push(
+                PageHead {
+                    number: PageNumber(0x100 + page),
+                    object: Some(ObjectIdx(0)),
+                    object_page: page,
+                    first_touch: Some(ThreadIdx(0)),
+                    first_touch_time: 0,
+                },
+                vec![ThreadAccess {
+                    thread: ThreadIdx(1),
+                    reads: 1 << page,
+                    writes: 0,
+                }],
+            );
+        }
+        profile.pages = usage;
+        let found = object_use(&profile, &NodeAssignment::blocks(2, 2));
+        // Offsets by page: 0..2048 (1984 bytes of grid: less than half), 2048..6144 (grid), 6144..10240
+        // (2048 of grid, then 2048 of tail: the first that holds half), 10240..12000 (nobody).
+        let rows: Vec<(String, u64, u64)> = found
+            .iter()
+            .map(|use_| (use_.label(&profile), use_.pages, use_.accesses()))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                ("app:.bss".to_owned(), 2, 1 + 8),
+                ("grid (stencil.c:41)".to_owned(), 2, 2 + 4),
+            ]
+        );
     }
 }

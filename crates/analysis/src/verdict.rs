@@ -360,19 +360,30 @@ fn culprit(evidence: &Evidence<'_>) -> Option<String> {
         .filter(|o| o.threads > 1 && o.first_toucher.is_some())
         .max_by(|a, b| (lost(a) + 0.1 * remote(a)).total_cmp(&(lost(b) + 0.1 * remote(b))))?;
     let (thread, _) = worst.first_toucher?;
-    let who = if thread == ThreadIdx(0) {
-        "The main thread".to_owned()
-    } else {
-        format!("Thread {}", thread.0)
+    let label = evidence.profile.threads[thread.index()].label.as_deref();
+    let who = match (thread, label) {
+        (ThreadIdx(0), _) => "The main thread".to_owned(),
+        (thread, Some(routine)) => format!("Thread {} ({routine})", thread.0),
+        (thread, None) => format!("Thread {}", thread.0),
     };
-    let name = match worst.object.map(|at| evidence.profile.object(at)) {
-        Some(object) => format!("{} `{}`", object.kind.name(), object.name),
-        None => "memory without a name".to_owned(),
+    let name = match (
+        worst.object(evidence.profile),
+        worst.variable(evidence.profile),
+    ) {
+        (None, _) => "memory without a name".to_owned(),
+        (Some(_), Some(variable)) => match &variable.source {
+            Some(source) => format!("`{}` ({source})", variable.name),
+            None => format!("`{}`", variable.name),
+        },
+        (Some(object), None) => {
+            format!("{} `{}`", object.kind.name(), worst.label(evidence.profile))
+        }
     };
     Some(format!(
-        "{who} touched {} of the {} pages of {name} first, and {} threads use them: place them",
+        "{who} initialised {} of the {} pages of {name}, which {} threads then use: place {}",
         percent(worst.first_touch_share()),
         worst.pages,
-        worst.threads
+        worst.threads,
+        if worst.pages == 1 { "it" } else { "them" },
     ))
 }

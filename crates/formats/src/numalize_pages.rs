@@ -221,6 +221,7 @@ fn build(threads: usize, page_size: u64, names: &[String], rows: Vec<Row>) -> Pa
                 order: 0,
                 thread: None,
                 base: low.saturating_mul(page_size),
+                variables: Vec::new(),
             }
         })
         .collect();

@@ -16,6 +16,7 @@ use crate::error::FormatError;
 mod detail;
 mod meta;
 mod pages;
+mod variables;
 
 /// Version written to `meta.json`.
 pub const VERSION: u64 = 1;
@@ -42,6 +43,7 @@ pub fn write(profile: &Profile, folder: &Path, force: bool) -> Result<(), Format
         write_slices(profile, &to.join("slices.parquet"))?;
         write_communication(profile, &to.join("communication.parquet"))?;
         write_objects(profile, &to.join("objects.parquet"))?;
+        variables::write(profile, &to.join("variables.parquet"))?;
         pages::write(profile, &to.join("pages.parquet"))?;
         pages::write_slices(profile, &to.join("page_slices.parquet"))?;
         detail::write_errors(profile, &to.join("cell_errors.parquet"))?;
@@ -68,13 +70,27 @@ pub fn read_parts(folder: &Path, parts: Parts) -> Result<Profile, FormatError> {
     let meta = meta::read(&folder.join("meta.json"))?;
     let threads = read_threads(&folder.join("threads.parquet"))?;
     let slices = read_slices(&folder.join("slices.parquet"))?;
-    let objects = read_objects(&folder.join("objects.parquet"), threads.len())?;
-    let pages = pages::read(
-        &folder.join("pages.parquet"),
-        meta.page_size,
-        threads.len(),
-        objects.len(),
-    )?;
+    let mut objects = read_objects(&folder.join("objects.parquet"), threads.len())?;
+    variables::read(&folder.join("variables.parquet"), &mut objects)?;
+    // The large tables, communication beside pages.
+    let (pages, communication) = std::thread::scope(|scope| {
+        let communication = scope.spawn(|| {
+            read_communication(
+                &folder.join("communication.parquet"),
+                threads.len(),
+                slices.len(),
+            )
+        });
+        let pages = pages::read(
+            &folder.join("pages.parquet"),
+            meta.page_size,
+            threads.len(),
+            objects.len(),
+        );
+        (pages, communication.join())
+    });
+    let pages = pages?;
+    let communication = communication.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     let page_slices = if parts.page_slices {
         pages::read_slices(
             &folder.join("page_slices.parquet"),
@@ -85,11 +101,6 @@ pub fn read_parts(folder: &Path, parts: Parts) -> Result<Profile, FormatError> {
     } else {
         Vec::new()
     };
-    let communication = read_communication(
-        &folder.join("communication.parquet"),
-        threads.len(),
-        slices.len(),
-    )?;
     let cell_errors = detail::read_errors(&folder.join("cell_errors.parquet"), threads.len())?;
     let shared_lines = detail::read_lines(&folder.join("shared_lines.parquet"), objects.len())?;
     Ok(Profile {
@@ -343,6 +354,7 @@ fn read_objects(path: &Path, threads: usize) -> Result<Vec<Object>, FormatError>
             order: order[i],
             thread: thread[i].map(|t| ThreadIdx(t as u32)),
             base: base[i],
+            variables: Vec::new(),
         })
         .collect())
 }

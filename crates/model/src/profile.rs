@@ -169,6 +169,21 @@ pub struct Object {
     pub thread: Option<ThreadIdx>,
     /// Address of its first byte in the recorded run.
     pub base: u64,
+    /// Its named parts, by ascending offset; no part of its identity. Empty where nothing is known.
+    pub variables: Vec<Variable>,
+}
+
+/// A variable of a static section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// As the source calls it where debugging information was found, else its symbol.
+    pub name: String,
+    /// Bytes from the object's first byte.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Where it is declared, `FILE:LINE`.
+    pub source: Option<String>,
 }
 
 /// Accesses to a page by a thread in a slice.
@@ -276,16 +291,26 @@ impl Profile {
             .communication
             .iter()
             .filter(|row| row.layer == layer && slices.contains(&row.slice.0));
-        CommMatrix::from_cells(
-            self.threads.len(),
-            rows.map(|row| {
-                let value = match amount {
-                    Amount::Events => row.events,
-                    Amount::Bytes => row.bytes,
-                };
-                (row.src.index(), row.dst.index(), value as f64)
-            }),
-        )
+        let threads = self.threads.len();
+        let cells = rows.map(|row| {
+            let value = match amount {
+                Amount::Events => row.events,
+                Amount::Bytes => row.bytes,
+            };
+            (row.src.index(), row.dst.index(), value as f64)
+        });
+        if self.communication.len() < threads * threads {
+            return CommMatrix::from_cells(threads, cells);
+        }
+        // More rows than cells: adding up in place beats sorting, in the same order.
+        let mut dense = vec![0.0; threads * threads];
+        for (src, dst, value) in cells {
+            if src >= threads || dst >= threads {
+                return Err(CommError::OutOfRange { src, dst, threads });
+            }
+            dense[src * threads + dst] += value;
+        }
+        CommMatrix::from_dense(threads, &dense)
     }
 
     /// The object of that index.

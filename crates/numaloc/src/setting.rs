@@ -55,7 +55,13 @@ impl SettingArgs {
                     .iter_mut()
                     .flat_map(|t| std::iter::once(&mut t.path).chain(t.label.as_mut())),
             )
-            .chain(profile.objects.iter_mut().map(|o| &mut o.name));
+            .chain(profile.objects.iter_mut().flat_map(|object| {
+                let parts = object
+                    .variables
+                    .iter_mut()
+                    .flat_map(|v| std::iter::once(&mut v.name).chain(v.source.as_mut()));
+                std::iter::once(&mut object.name).chain(parts)
+            }));
         for text in texts {
             if text.contains(char::is_control) {
                 *text = text.replace(char::is_control, "\u{fffd}");

@@ -59,6 +59,53 @@ fn ep_hardly_communicates() {
     );
 }
 
+/// A large array initialised by the main thread, used by four threads.
+const GRID: &str = "\
+#include <pthread.h>
+#include <stddef.h>
+#define ROWS 64
+static double grid[ROWS][1024];
+static void *sweep(void *part) {
+  size_t from = (size_t)part * (ROWS / 4);
+  for (int round = 0; round < 20; round++)
+    for (size_t row = from; row < from + ROWS / 4; row++)
+      for (size_t at = 0; at < 1024; at++) grid[row][at] += 1.0;
+  return NULL;
+}
+int main(void) {
+  pthread_t threads[4];
+  for (size_t row = 0; row < ROWS; row++)
+    for (size_t at = 0; at < 1024; at++) grid[row][at] = 1.0;
+  for (size_t t = 0; t < 4; t++) pthread_create(&threads[t], NULL, sweep, (void *)t);
+  for (size_t t = 0; t < 4; t++) pthread_join(threads[t], NULL);
+  return grid[3][3] != 21.0;
+}
+";
+
+#[test]
+fn the_verdict_names_the_variable_its_line_and_who_initialised_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, program) = (dir.path().join("stencil.c"), dir.path().join("stencil"));
+    std::fs::write(&source, GRID).unwrap();
+    ok(std::process::Command::new("cc")
+        .args(["-O1", "-g", "-pthread", "-o"])
+        .args([&program, &source]));
+    let a = dir.path().join("a.numaloc");
+    record(&a, 4, &[program.to_str().unwrap()]);
+    let shown: Value =
+        serde_json::from_str(&ok(numaloc(&["show", "--json", "--nodes", "4"]).arg(&a))).unwrap();
+    let verdict = &shown["verdicts"][2];
+    assert_eq!(verdict["verdict"], "likely to help", "{verdict}");
+    let reason = verdict["reason"].as_str().expect("a reason");
+    let words = "The main thread initialised 100 % of the 128 pages of `grid` (stencil.c:4), which 5 threads then use";
+    let near = reason.replace("127 pages", "128 pages");
+    assert!(near.contains(words), "{reason}");
+    let grid = &shown["objects"][0];
+    assert_eq!(grid["variable"], "grid");
+    assert_eq!(grid["source"], "stencil.c:4");
+    assert!(grid["name"].as_str().expect("a name").ends_with(":.bss"));
+}
+
 #[test]
 fn two_phases_show_in_order_and_deloc_spreads_the_pairs_of_a_phase() {
     let dir = tempfile::tempdir().unwrap();

@@ -142,6 +142,12 @@ fn report_is_one_escaped_file_that_repeats_and_is_not_overwritten() {
         &["report", "ring.numaloc", "--svg", "figures"],
     ));
     assert!(figures.contains("timeline.svg"));
+    stdout(&numaloc(
+        dir.path(),
+        &["report", "ring.numaloc", "--png", "figures"],
+    ));
+    let png = std::fs::read(dir.path().join("figures/timeline.png")).unwrap();
+    assert!(png.starts_with(b"\x89PNG\r\n\x1a\n") && png.len() > 2000);
     let markdown = stdout(&numaloc(dir.path(), &["report", "ring.numaloc", "--md"]));
     assert!(markdown.contains("| heterogeneity"), "{markdown}");
 }

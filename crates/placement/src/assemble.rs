@@ -230,6 +230,7 @@ mod tests {
                 order: 0,
                 thread: Some(ThreadIdx(0)),
                 base: 100 * 4096,
+                variables: Vec::new(),
             }],
             cell_errors: Vec::new(),
             shared_lines: Vec::new(),

@@ -130,6 +130,7 @@ fn generate(threads: usize, slices: usize, pages: usize, rows: usize) -> Profile
         order: 0,
         thread: Some(ThreadIdx(0)),
         base,
+        variables: Vec::new(),
     };
     Profile {
         meta: Meta {

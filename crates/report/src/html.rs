@@ -442,10 +442,8 @@ fn objects(out: &mut String, report: &Report<'_>) {
              <th class=\"n\">pages</th><th class=\"n\">threads</th><th>first touched by</th>\
              <th class=\"n\">local</th><th class=\"n\">best</th></tr></thead><tbody>\n";
     for use_ in c.objects.iter().take(LISTED_OBJECTS) {
-        let (kind, name) = match use_.object.map(|at| report.profile.object(at)) {
-            Some(object) => (object.kind.name(), object.name.as_str()),
-            None => ("", "no object"),
-        };
+        let object = use_.object(report.profile);
+        let kind = object.map_or("", |object| object.kind.name());
         let toucher = use_.first_toucher.map_or_else(
             || "not observed".to_owned(),
             |(thread, _)| {
@@ -463,7 +461,7 @@ fn objects(out: &mut String, report: &Report<'_>) {
              <td class=\"n\"><span class=\"meter\" style=\"--w:{:.1}%\"></span>{}</td><td class=\"n\">{}</td>\
              <td class=\"n\">{}</td><td>{}</td><td class=\"n{}\">{}</td><td class=\"n\">{}</td></tr>",
             escape(kind),
-            escape(name),
+            escape(&use_.label(report.profile)),
             use_.accesses() as f64 / most as f64 * 100.0,
             number::count(use_.accesses() as f64),
             number::count(use_.pages as f64),

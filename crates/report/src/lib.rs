@@ -1,7 +1,7 @@
 //! What people read of a characterisation: text for the terminal, a self-contained HTML page, SVG
 //! figures, Markdown.
 //!
-//! Pure: the time, the host and the terminal's abilities are inputs, so the same profile gives the
+//! Pure, but for the fonts of [`png`]: time, host and the terminal's abilities are inputs, so the same profile gives the
 //! same bytes. Figures are drawn here, by hand, once, as SVG; the HTML page only adds what needs a
 //! reader's hand (hover, zoom, choice of phase and order).
 //!
@@ -14,6 +14,7 @@
 //! | [`figures`] | SVG drawings |
 //! | [`markdown`] | verdict and metrics for pasting |
 //! | [`plan`] | a plan as the report shows it |
+//! | [`png`] | the drawings as PNG files |
 //! | [`html`] | the self-contained page |
 
 #![forbid(unsafe_code)]
@@ -25,4 +26,5 @@ pub mod markdown;
 pub mod metrics;
 pub mod number;
 pub mod plan;
+pub mod png;
 pub mod text;

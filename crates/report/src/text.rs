@@ -121,10 +121,8 @@ fn objects(profile: &Profile, c: &Characterisation, style: Style) -> String {
     let mut out = heading("Memory by object", style);
     out += "  accesses    pages  threads  local  best  object (first touched by)\n";
     for use_ in c.objects.iter().take(LISTED_OBJECTS) {
-        let name = match use_.object.map(|at| profile.object(at)) {
-            Some(object) => format!("{} {}", object.kind.name(), object.name),
-            None => "(no object)".to_owned(),
-        };
+        let kind = use_.object(profile).map_or("", |object| object.kind.name());
+        let name = format!("{kind} {}", use_.label(profile)).trim().to_owned();
         let toucher = use_.first_toucher.map_or_else(String::new, |(thread, _)| {
             format!(" ({thread} {:.0} %)", use_.first_touch_share() * 100.0)
         });

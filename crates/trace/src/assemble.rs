@@ -18,6 +18,7 @@ use crate::errors;
 use crate::journal::{self, Record, VERSION};
 use crate::objects::{Images, Memory, Section};
 use crate::paths;
+use crate::variables::Variables;
 use crate::watch::GROUPS;
 
 /// Pages of the k-th process image after the first have `k << SPACE_SHIFT` added to their number (in 4 KiB pages): processes use
@@ -660,6 +661,7 @@ impl<'a> Assembly<'a> {
                 order: found.order,
                 thread: self.index.get(&found.creator).copied(),
                 base: found.base,
+                variables: found.variables.clone(),
             }));
             shared_lines.extend(self.lines_of(space, at as u64, &memory, first_object));
             for (page, counted) in self.pages(space, factor, &slice_of) {
@@ -827,6 +829,7 @@ type Symbols = Vec<(u64, u64, String)>;
 #[derive(Default)]
 struct Elf {
     symbols: RefCell<HashMap<String, Symbols>>,
+    sections: RefCell<HashMap<String, Option<Vec<Section>>>>,
 }
 
 /// Address of the first loaded byte, which load addresses are relative to.
@@ -866,9 +869,20 @@ impl Elf {
 
 impl Images for Elf {
     fn sections(&self, path: &str) -> Option<Vec<Section>> {
+        let mut cache = self.sections.borrow_mut();
+        cache
+            .entry(path.to_owned())
+            .or_insert_with(|| Self::read_sections(path))
+            .clone()
+    }
+}
+
+impl Elf {
+    fn read_sections(path: &str) -> Option<Vec<Section>> {
         let bytes = std::fs::read(path).ok()?;
         let file = object::File::parse(&*bytes).ok()?;
         let base = link_base(&file);
+        let variables = Variables::of(&file);
         let sections = file
             .sections()
             .filter(|section| match section.flags() {
@@ -883,6 +897,7 @@ impl Images for Elf {
                 name: section.name().unwrap_or("?").to_owned(),
                 address: section.address().wrapping_sub(base),
                 size: section.size(),
+                variables: variables.within(section.address(), section.size()),
             })
             .collect();
         Some(sections)

@@ -1,7 +1,7 @@
 //! The tracing engine, shared by all exact frontends, and the way from its journals to a profile.
 //!
 //! Inside the program under study: [`engine`] (what its threads share), [`thread`] (the hot path), [`shadow`], [`mod@line`],
-//! [`readers`], [`pages`], [`journal`], and in `extra` the layers for comparison. In the recorder: [`mod@assemble`] reads the journals, [`objects`] names the memory.
+//! [`readers`], [`pages`], [`journal`], and in `extra` the layers for comparison. In the recorder: [`mod@assemble`] reads the journals, [`objects`] and [`variables`] name the memory.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -20,6 +20,7 @@ pub mod readers;
 pub mod shadow;
 pub mod sharing;
 pub mod thread;
+pub mod variables;
 pub mod watch;
 
 pub use assemble::{AssembleError, assemble};

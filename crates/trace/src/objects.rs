@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use numaloc_model::profile::ObjectKind;
+use numaloc_model::profile::{ObjectKind, Variable};
 
 use crate::journal::Record;
 
@@ -21,6 +21,8 @@ pub struct Section {
     pub address: u64,
     /// Bytes.
     pub size: u64,
+    /// What lies in it, as far as symbols tell.
+    pub variables: Vec<Variable>,
 }
 
 /// What an ELF file holds.
@@ -44,6 +46,8 @@ pub struct Found {
     pub order: u32,
     /// First byte.
     pub base: u64,
+    /// Its named parts; no part of its identity.
+    pub variables: Vec<Variable>,
 }
 
 /// The objects of a process image and where they lie.
@@ -162,6 +166,7 @@ impl Memory {
             size,
             order,
             base,
+            variables: Vec::new(),
         });
         let index = self.objects.len() - 1;
         self.claim(range, index);
@@ -220,7 +225,7 @@ impl Memory {
         );
         for section in images.sections(file).unwrap_or_default() {
             let base = start.wrapping_add(section.address);
-            self.add(
+            let object = self.add(
                 ObjectKind::Static,
                 &format!("{name}:{}", section.name),
                 first,
@@ -228,6 +233,7 @@ impl Memory {
                 base,
                 (base, base.saturating_add(section.size)),
             );
+            self.objects[object].variables = section.variables;
         }
     }
 
@@ -383,11 +389,13 @@ mod tests {
                         name: ".data".into(),
                         address: 0x3800,
                         size: 0x100,
+                        variables: Vec::new(),
                     },
                     Section {
                         name: ".bss".into(),
                         address: 0x3900,
                         size: 0x2000,
+                        variables: Vec::new(),
                     },
                 ]
             })

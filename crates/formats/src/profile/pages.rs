@@ -55,14 +55,31 @@ pub(super) fn read(
     threads: usize,
     objects: usize,
 ) -> Result<PageUsage, FormatError> {
-    let table = Table::open(path)?;
-    let page = table.u64("page")?;
-    let object = table.maybe_u64("object")?;
-    let object_page = table.u64("object_page")?;
-    let thread = table.u32("thread")?;
-    let (reads, writes) = (table.u64("reads")?, table.u64("writes")?);
-    let first = table.bool("first_touch")?;
-    let time = table.u64("first_touch_time")?;
+    // Two threads, as each column is decoded on its own.
+    let (which, counts): (Result<_, FormatError>, _) = std::thread::scope(|scope| {
+        let counts = scope.spawn(|| {
+            let table = Table::open(path)?;
+            Ok((
+                table.u64("reads")?,
+                table.u64("writes")?,
+                table.bool("first_touch")?,
+                table.u64("first_touch_time")?,
+            ))
+        });
+        let which = || {
+            let table = Table::open(path)?;
+            Ok((
+                table.u64("page")?,
+                table.maybe_u64("object")?,
+                table.u64("object_page")?,
+                table.u32("thread")?,
+            ))
+        };
+        (which(), counts.join())
+    });
+    let (page, object, object_page, thread) = which?;
+    let (reads, writes, first, time): (Vec<u64>, Vec<u64>, Vec<bool>, Vec<u64>) =
+        counts.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     let rows = same_rows(
         path,
         &[

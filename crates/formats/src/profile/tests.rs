@@ -1,7 +1,7 @@
 use super::*;
 use numaloc_model::PageNumber;
 use numaloc_model::pages::{PageHead, PageUsage, ThreadAccess};
-use numaloc_model::profile::{CellError, Clock, Meta, SharedLine};
+use numaloc_model::profile::{CellError, Clock, Meta, SharedLine, Variable};
 
 /// A small profile with every column used, nulls included.
 pub(crate) fn small() -> Profile {
@@ -72,6 +72,20 @@ pub(crate) fn small() -> Profile {
             order: 0,
             thread: Some(ThreadIdx(0)),
             base: 0x5555_0000_0000,
+            variables: vec![
+                Variable {
+                    name: "grid".into(),
+                    offset: 0,
+                    size: 64,
+                    source: Some("ring.c:41".into()),
+                },
+                Variable {
+                    name: "counter".into(),
+                    offset: 64,
+                    size: 8,
+                    source: None,
+                },
+            ],
         }],
         cell_errors: vec![CellError {
             layer: Layer::WriteRead,
@@ -163,6 +177,7 @@ fn every_truncation_and_bit_flip_is_refused_or_harmless_never_a_panic() {
         "pages",
         "slices",
         "objects",
+        "variables",
         "page_slices",
         "cell_errors",
         "shared_lines",
@@ -225,6 +240,19 @@ fn impossible_errors_and_lines_are_refused_and_missing_tables_are_empty() {
     }
     let read = read(&path).unwrap();
     assert!(read.cell_errors.is_empty() && read.shared_lines.is_empty());
+}
+
+#[test]
+fn variables_stay_within_their_object_and_may_be_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.numaloc");
+    let mut profile = small();
+    profile.objects[0].variables[1].offset = u64::MAX;
+    write(&profile, &path, true).unwrap();
+    let error = read(&path).unwrap_err().to_string();
+    assert!(error.contains("row 1, column offset"), "{error}");
+    fs::remove_file(path.join("variables.parquet")).unwrap();
+    assert!(read(&path).unwrap().objects[0].variables.is_empty());
 }
 
 #[test]

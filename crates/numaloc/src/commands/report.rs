@@ -7,6 +7,7 @@ use numaloc_report::figures::Paint;
 use numaloc_report::html::{self, Report};
 use numaloc_report::markdown;
 use numaloc_report::plan::view;
+use numaloc_report::png::{Painter, PngError};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -21,6 +22,7 @@ Examples:
   numaloc report app.numaloc plan.json -o report.html
   numaloc report app.numaloc --machine epyc-7501 locality.json deloc.json -o report.html
   numaloc report app.numaloc --svg figures/
+  numaloc report app.numaloc --png figures/
 
 Plans must be for one machine; it is taken from the first plan unless --machine says otherwise.")]
 pub struct Args {
@@ -38,8 +40,11 @@ pub struct Args {
     /// Write every figure as an SVG file into this folder instead of a report
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output"])]
     svg: Option<PathBuf>,
+    /// Write every figure as a PNG file into this folder instead of a report
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "svg"])]
+    png: Option<PathBuf>,
     /// Print verdict and metrics as Markdown instead of writing a report
-    #[arg(long, conflicts_with_all = ["output", "svg"])]
+    #[arg(long, conflicts_with_all = ["output", "svg", "png"])]
     md: bool,
     #[command(flatten)]
     setting: SettingArgs,
@@ -52,7 +57,8 @@ impl Args {
             .output
             .clone()
             .unwrap_or_else(|| PathBuf::from(base_name(&self.profile)).with_extension("html"));
-        if self.svg.is_none() && !self.md && !self.force && output.symlink_metadata().is_ok() {
+        let is_page = self.svg.is_none() && self.png.is_none() && !self.md;
+        if is_page && !self.force && output.symlink_metadata().is_ok() {
             return Err(CliError::tool(format!(
                 "cannot write {}: it exists already",
                 output.display()
@@ -110,7 +116,21 @@ impl Args {
             return Ok(0);
         }
         if let Some(folder) = &self.svg {
-            return self.figures(&report, folder, ui);
+            let drawn = html::figures(&report, Paint::file());
+            let files = drawn.into_iter().map(|f| (f.name, f.svg.into_bytes()));
+            return figures(folder, "svg", files.collect(), ui);
+        }
+        if let Some(folder) = &self.png {
+            let painter = Painter::with_system_fonts().map_err(|error| {
+                CliError::tool(error)
+                    .hint("install a font (Debian: fonts-dejavu-core), or use --svg")
+            })?;
+            let files = html::figures(&report, Paint::file())
+                .into_iter()
+                .map(|f| Ok((f.name, painter.paint(f.name, &f.svg)?)))
+                .collect::<Result<_, PngError>>()
+                .map_err(CliError::tool)?;
+            return figures(folder, "png", files, ui);
         }
         let page = html::page(&report);
         write_file(&output, page.as_bytes())?;
@@ -120,31 +140,37 @@ impl Args {
         );
         Ok(0)
     }
+}
 
-    fn figures(&self, report: &Report<'_>, folder: &Path, ui: &Ui) -> Result<u8, CliError> {
-        std::fs::create_dir_all(folder).map_err(|error| {
-            CliError::tool(format!(
-                "cannot create folder {}: {error}",
-                folder.display()
-            ))
-        })?;
-        let mut names = Vec::new();
-        for figure in html::figures(report, Paint::file()) {
-            let path = folder.join(figure.name).with_extension("svg");
-            write_file(&path, figure.svg.as_bytes())?;
-            names.push(path);
-        }
-        ui.result(
-            || {
-                names
-                    .iter()
-                    .map(|name| format!("{}\n", name.display()))
-                    .collect()
-            },
-            || json!({"version": 1, "figures": names}),
-        );
-        Ok(0)
+/// Writes drawn figures into a folder, each under its name.
+fn figures(
+    folder: &Path,
+    extension: &str,
+    drawn: Vec<(&str, Vec<u8>)>,
+    ui: &Ui,
+) -> Result<u8, CliError> {
+    std::fs::create_dir_all(folder).map_err(|error| {
+        CliError::tool(format!(
+            "cannot create folder {}: {error}",
+            folder.display()
+        ))
+    })?;
+    let mut names = Vec::new();
+    for (name, bytes) in drawn {
+        let path = folder.join(name).with_extension(extension);
+        write_file(&path, &bytes)?;
+        names.push(path);
     }
+    ui.result(
+        || {
+            names
+                .iter()
+                .map(|name| format!("{}\n", name.display()))
+                .collect()
+        },
+        || json!({"version": 1, "figures": names}),
+    );
+    Ok(0)
 }
 
 /// `runs/app.numaloc` as `app`.

@@ -193,10 +193,12 @@ fn to_json(profile: &Profile, found: &Characterisation, resolved: &Resolved) -> 
         .objects
         .iter()
         .map(|use_| {
-            let object = use_.object.map(|at| profile.object(at));
+            let object = use_.object(profile);
+            let variable = use_.variable(profile);
             json!({
                 "kind": object.map(|o| o.kind.name()), "name": object.map(|o| &o.name),
                 "size_bytes": object.map(|o| o.size),
+                "variable": variable.map(|v| &v.name), "source": variable.map(|v| &v.source),
                 "pages": use_.pages, "reads": use_.reads, "writes": use_.writes,
                 "threads": use_.threads,
                 "first_toucher": use_.first_toucher.map(|(t, _)| t.0),
