@@ -15,6 +15,7 @@ use crate::migrations::{Migrations, migrations};
 use crate::objects::{ObjectUse, object_use};
 use crate::pages::{PageMetrics, exclusivity, first_touch};
 use crate::phases::{PhaseRule, phases};
+use crate::sharing::{Sharing, sharing};
 use crate::timeline::{Timeline, timeline};
 use crate::verdict::{Evidence, Verdict, verdicts};
 
@@ -71,6 +72,8 @@ pub struct Characterisation {
     pub migrations: Option<Migrations>,
     /// The most used first.
     pub objects: Vec<ObjectUse>,
+    /// False and true sharing of cache lines.
+    pub sharing: Sharing,
     /// What is likely to help.
     pub verdicts: [Verdict; 3],
     /// The assignment all of it is for.
@@ -125,12 +128,14 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         migrations,
         objects,
     } = memory;
+    let sharing = sharing(profile);
     let verdicts = verdicts(&Evidence {
         profile,
         communication: &communication,
         concurrency: &concurrency,
         pages: &pages,
         objects: &objects,
+        sharing: &sharing,
         assignment,
         cache_bytes: setting.cache_bytes,
     })?;
@@ -146,6 +151,7 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         phases,
         pages,
         objects,
+        sharing,
         verdicts,
         assignment: assignment.clone(),
     })

@@ -19,6 +19,7 @@
 //! | [`message_phases`] | the same, for messages | ours |
 //! | [`load`] | memory load over time, its phases, and each thread's share | CMLB III-A |
 //! | [`objects`] | which memory it is, by name | |
+//! | [`sharing`] | which memory threads share lines of, and whether they share data | |
 //! | [`verdict`] | what is likely to help | DeLoc III, OPT 4.3, data mapping II |
 
 #![forbid(unsafe_code)]
@@ -36,6 +37,7 @@ pub mod migrations;
 pub mod objects;
 pub mod pages;
 pub mod phases;
+pub mod sharing;
 pub mod timeline;
 pub mod verdict;
 

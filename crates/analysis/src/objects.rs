@@ -61,18 +61,8 @@ impl ObjectUse {
         if let Some(variable) = self.variable(profile) {
             return variable_label(variable);
         }
-        match self.object(profile) {
-            None => "(no object)".to_owned(),
-            Some(object) if object.name == "[anon]" => format!(
-                "[anon], {}, no. {}",
-                size_words(object.size),
-                object.order + 1
-            ),
-            Some(object) if object.kind == ObjectKind::Stack => object
-                .thread
-                .map_or_else(|| object.name.clone(), |t| format!("[stack] of thread {t}")),
-            Some(object) => object.name.clone(),
-        }
+        self.object(profile)
+            .map_or_else(|| "(no object)".to_owned(), object_label)
     }
 
     /// Share of the pages that the main first toucher brought in.
@@ -80,6 +70,22 @@ impl ObjectUse {
     pub fn first_touch_share(&self) -> f64 {
         self.first_toucher
             .map_or(0.0, |(_, pages)| pages as f64 / self.pages.max(1) as f64)
+    }
+}
+
+/// An object's name, and what tells it from others of that name.
+#[must_use]
+pub fn object_label(object: &Object) -> String {
+    match object.kind {
+        _ if object.name == "[anon]" => format!(
+            "[anon], {}, no. {}",
+            size_words(object.size),
+            object.order + 1
+        ),
+        ObjectKind::Stack => object
+            .thread
+            .map_or_else(|| object.name.clone(), |t| format!("[stack] of {t}")),
+        _ => object.name.clone(),
     }
 }
 

@@ -16,6 +16,7 @@ use crate::concurrency::Concurrency;
 use crate::mapping_cost::{imbalance, remote_share};
 use crate::objects::ObjectUse;
 use crate::pages::PageMetrics;
+use crate::sharing::Sharing;
 
 /// Communication below this share of the accessed bytes cannot matter: even if all of it were remote at
 /// three times the latency, the run would change by less than one per cent.
@@ -36,6 +37,9 @@ pub const LOCAL_GAIN: f64 = 0.10;
 pub const LOCAL_GAIN_NEGLIGIBLE: f64 = 0.03;
 /// Access balance under first touch below which one controller answers far too much.
 pub const UNBALANCED: f64 = 0.60;
+
+/// Share of false sharing in the communication from which to repair the program comes first.
+pub const FALSE_SHARE: f64 = 0.2;
 
 /// Whether something is worth trying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -116,6 +120,8 @@ pub struct Evidence<'a> {
     pub pages: &'a PageMetrics,
     /// Use by object, the most used first.
     pub objects: &'a [ObjectUse],
+    /// False and true sharing of lines.
+    pub sharing: &'a Sharing,
     /// Threads to nodes as they would be without a plan.
     pub assignment: &'a NodeAssignment,
     /// Size of all caches of the machine together, where known (OPT eq. 7).
@@ -131,8 +137,14 @@ pub fn verdicts(evidence: &Evidence<'_>) -> Result<[Verdict; 3], CommError> {
         .profile
         .matrix(evidence.communication.layer, Amount::Events)?;
     let grouped = Grouped::of(&matrix, evidence);
+    let mut mapping = thread_mapping(evidence, &grouped);
+    if mapping.likelihood != Likelihood::Unlikely
+        && let Some(repair) = false_sharing(evidence)
+    {
+        mapping.reason += &repair;
+    }
     Ok([
-        thread_mapping(evidence, &grouped),
+        mapping,
         congestion_aware(evidence, &grouped),
         page_placement(evidence),
     ])
@@ -245,6 +257,20 @@ fn thread_mapping(evidence: &Evidence<'_>, grouped: &Grouped) -> Verdict {
         ),
         _ => verdict(Likelihood::CannotTell, format!("{volume}; {groups}")),
     }
+}
+
+/// What beats any mapping of false sharing: to end it in the source.
+fn false_sharing(evidence: &Evidence<'_>) -> Option<String> {
+    let share = evidence.sharing.false_share?;
+    let most = evidence.sharing.memory.first()?;
+    let applies = evidence.communication.layer == Layer::WriteRead && share >= FALSE_SHARE;
+    applies.then(|| {
+        format!(
+            ". {} of it is false sharing, most of it in `{}`: give each thread lines of its own first",
+            percent(share),
+            most.label(evidence.profile)
+        )
+    })
 }
 
 fn congestion_aware(evidence: &Evidence<'_>, grouped: &Grouped) -> Verdict {

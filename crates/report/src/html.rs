@@ -427,7 +427,35 @@ fn memory(out: &mut String, report: &Report<'_>, drawn: &[Figure]) {
     }
     *out += "</div>\n";
     objects(out, report);
+    sharing(out, report);
     *out += "</section>\n";
+}
+
+fn sharing(out: &mut String, report: &Report<'_>) {
+    let memory = &report.found.sharing.memory;
+    if memory.is_empty() {
+        return;
+    }
+    *out += "<div class=\"card\" id=\"sharing\"><h3>Cache lines shared</h3><p class=\"hint\">False: the reader used none of the \
+             bytes that the writer had written. Lines of their own for each thread end it.</p>\
+             <div class=\"scroll\"><table><thead><tr><th>memory</th><th class=\"n\">events</th>\
+             <th class=\"n\">false</th><th class=\"n\">lines</th></tr></thead><tbody>\n";
+    for shared in memory.iter().take(LISTED_OBJECTS) {
+        let _ = writeln!(
+            out,
+            "<tr><td class=\"name\">{}</td><td class=\"n\">{}</td><td class=\"n{}\">{}</td><td class=\"n\">{}</td></tr>",
+            escape(&shared.label(report.profile)),
+            number::count(shared.events as f64),
+            if shared.false_share() > 0.5 {
+                " bad"
+            } else {
+                ""
+            },
+            number::percent(shared.false_share()),
+            shared.lines,
+        );
+    }
+    *out += "</tbody></table></div></div>\n";
 }
 
 fn objects(out: &mut String, report: &Report<'_>) {

@@ -140,6 +140,16 @@ fn communication(c: &Characterisation) -> Vec<Metric> {
             meaning: "of the threads communicate at the same time",
         },
         Metric {
+            key: "false_sharing",
+            name: "false sharing",
+            symbol: "",
+            value: c.sharing.false_share,
+            unit: Unit::Share,
+            range: "0..1",
+            source: "",
+            meaning: "of the events share a line but no data",
+        },
+        Metric {
             key: "dram_ratio",
             name: "DRAM ratio",
             symbol: "DramR",

@@ -76,6 +76,7 @@ pub fn page(
         }
     }
     out += &objects(profile, c, style);
+    out += &sharing(profile, c, style);
     out += &threads(profile, detail, style);
     out
 }
@@ -139,6 +140,27 @@ fn objects(profile: &Profile, c: &Characterisation, style: Style) -> String {
     }
     if c.objects.len() > LISTED_OBJECTS {
         out += &format!("  and {} more\n", c.objects.len() - LISTED_OBJECTS);
+    }
+    out
+}
+
+fn sharing(profile: &Profile, c: &Characterisation, style: Style) -> String {
+    if c.sharing.memory.is_empty() {
+        return String::new();
+    }
+    let mut out = heading("Cache lines shared, by memory", style);
+    out += "    events    false    lines  where\n";
+    for memory in c.sharing.memory.iter().take(LISTED_OBJECTS) {
+        out += &format!(
+            "  {:>8} {:>7.0}% {:>8}  {}\n",
+            number::count(memory.events as f64),
+            memory.false_share() * 100.0,
+            memory.lines,
+            middle_cut(&memory.label(profile), WIDTH - 31),
+        );
+    }
+    if c.sharing.memory.len() > LISTED_OBJECTS {
+        out += &format!("  and {} more\n", c.sharing.memory.len() - LISTED_OBJECTS);
     }
     out
 }

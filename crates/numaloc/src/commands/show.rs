@@ -251,6 +251,9 @@ fn to_json(profile: &Profile, found: &Characterisation, resolved: &Resolved) -> 
         "cell_errors": profile.cell_errors.iter().map(|e| json!({
             "layer": e.layer.name(), "src": e.src.0, "dst": e.dst.0, "relative_error": e.relative_error,
         })).collect::<Vec<_>>(),
+        "sharing": found.sharing.memory.iter().map(|m| json!({
+            "memory": m.label(profile), "lines": m.lines, "events": m.events, "false_events": m.false_events,
+        })).collect::<Vec<_>>(),
         "shared_lines": profile.shared_lines.iter().map(|l| json!({
             "address": l.line.wrapping_mul(profile.meta.line_size), "object": l.object.map(|o| o.0),
             "object_name": l.object.map(|o| profile.object(o).name.as_str()),

@@ -1,0 +1,206 @@
+//! Who shares cache lines, by name, and whether they share data or only a line.
+//!
+//! Communication through a line is *false sharing* when the reader used none of the bytes that the writer
+//! had written: no data flows, and moving one of the two to a line of its own ends it. The recorder
+//! classifies the events and keeps a bounded list of lines ([`Profile::shared_lines`]); here lines are added
+//! up by the variables that lie in them, so that an array is one row and two variables in one line
+//! are named together.
+//!
+//! Cost: O(lines log variables).
+
+use std::collections::BTreeMap;
+
+use numaloc_model::profile::{Profile, SharedLine};
+use numaloc_model::{Layer, ObjectIdx};
+
+use crate::objects::{object_label, variable_label};
+
+/// Variables named for one line; more are "and others".
+const NAMED: usize = 3;
+
+/// Lines of one object, or of the same variables of one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedMemory {
+    /// Which object; `None` for lines without one.
+    pub object: Option<ObjectIdx>,
+    /// Its variables that lie in the lines, by index.
+    pub variables: Vec<usize>,
+    /// How many lines.
+    pub lines: u64,
+    /// Events through them.
+    pub events: u64,
+    /// Those among them that are false sharing.
+    pub false_events: u64,
+}
+
+impl SharedMemory {
+    /// Share of the events that is false sharing.
+    #[must_use]
+    pub fn false_share(&self) -> f64 {
+        self.false_events as f64 / self.events.max(1) as f64
+    }
+
+    /// `hits (app.c:7) + misses (app.c:8)`, or the object where no variables are known.
+    #[must_use]
+    pub fn label(&self, profile: &Profile) -> String {
+        let Some(object) = self.object.map(|at| profile.object(at)) else {
+            return "(no object)".to_owned();
+        };
+        if self.variables.is_empty() {
+            return object_label(object);
+        }
+        let mut names: Vec<String> = self
+            .variables
+            .iter()
+            .take(NAMED)
+            .map(|&at| variable_label(&object.variables[at]))
+            .collect();
+        if self.variables.len() > NAMED {
+            names.push("others".to_owned());
+        }
+        names.join(" + ")
+    }
+}
+
+/// Sharing of cache lines in a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sharing {
+    /// Share of all `write_read` events that is false sharing; `None` where that was not told apart.
+    pub false_share: Option<f64>,
+    /// By variables or object: most false events first, then most events, then first in memory.
+    pub memory: Vec<SharedMemory>,
+}
+
+/// Adds up a run's shared lines.
+#[must_use]
+pub fn sharing(profile: &Profile) -> Sharing {
+    let mut sums: BTreeMap<(Option<ObjectIdx>, Vec<usize>), SharedMemory> = BTreeMap::new();
+    for line in &profile.shared_lines {
+        let variables = variables_of(profile, line);
+        let sum = sums
+            .entry((line.object, variables.clone()))
+            .or_insert(SharedMemory {
+                object: line.object,
+                variables,
+                lines: 0,
+                events: 0,
+                false_events: 0,
+            });
+        sum.lines += 1;
+        sum.events += line.events;
+        sum.false_events += line.false_events;
+    }
+    let mut memory: Vec<SharedMemory> = sums.into_values().collect();
+    memory.sort_by_key(|m| std::cmp::Reverse((m.false_events, m.events)));
+    let events = |layer| -> u64 {
+        let rows = profile.communication.iter();
+        rows.filter(|row| row.layer == layer)
+            .map(|row| row.events)
+            .sum()
+    };
+    let all = events(Layer::WriteRead);
+    let observed = !profile.shared_lines.is_empty() && all > 0;
+    Sharing {
+        false_share: observed.then(|| events(Layer::FalseSharing) as f64 / all as f64),
+        memory,
+    }
+}
+
+/// The variables that lie in a line, by index.
+fn variables_of(profile: &Profile, line: &SharedLine) -> Vec<usize> {
+    let Some(object) = line.object.and_then(|at| profile.objects.get(at.index())) else {
+        return Vec::new();
+    };
+    let size = profile.meta.line_size.max(1);
+    // The line that holds the object's first byte may begin before it.
+    let before = if line.object_offset == 0 {
+        object.base % size
+    } else {
+        0
+    };
+    let end = line.object_offset.saturating_add(size - before);
+    let from = object
+        .variables
+        .partition_point(|v| v.offset.saturating_add(v.size) <= line.object_offset);
+    let within = object.variables[from..]
+        .iter()
+        .take_while(|v| v.offset < end);
+    (from..from + within.count()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::tests::profile_of;
+    use numaloc_model::profile::{Object, ObjectKind, Variable};
+    use numaloc_model::{SliceIdx, ThreadIdx, profile::CommRow};
+
+    #[test]
+    fn lines_are_added_up_by_the_variables_in_them() {
+        let mut profile = profile_of(2, 1, &[(0, 0, 1, 100)]);
+        profile.communication.push(CommRow {
+            slice: SliceIdx(0),
+            src: ThreadIdx(0),
+            dst: ThreadIdx(1),
+            layer: Layer::FalseSharing,
+            events: 30,
+            bytes: 240,
+        });
+        let variable = |name: &str, offset, size, line: u32| Variable {
+            name: name.into(),
+            offset,
+            size,
+            source: Some(format!("app.c:{line}")),
+        };
+        profile.objects = vec![Object {
+            kind: ObjectKind::Static,
+            name: "app:.data".into(),
+            size: 4096,
+            order: 0,
+            thread: Some(ThreadIdx(0)),
+            // 16 bytes into a line: the first line holds offsets 0..48.
+            base: 0x1010,
+            variables: vec![
+                variable("hits", 0, 8, 7),
+                variable("misses", 8, 8, 8),
+                variable("next", 48, 8, 9),
+                variable("array", 112, 1024, 10),
+            ],
+        }];
+        let line = |object, object_offset, events, false_events| SharedLine {
+            line: 0,
+            object,
+            object_offset,
+            events,
+            false_events,
+        };
+        let first = Some(ObjectIdx(0));
+        profile.shared_lines = vec![
+            line(first, 0, 25, 25),
+            line(first, 112, 30, 2),
+            line(first, 176, 20, 3),
+            line(None, 0, 10, 0),
+        ];
+        let found = sharing(&profile);
+        assert_eq!(found.false_share, Some(0.3));
+        let rows: Vec<(String, u64, u64, u64)> = found
+            .memory
+            .iter()
+            .map(|m| (m.label(&profile), m.lines, m.events, m.false_events))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                ("hits (app.c:7) + misses (app.c:8)".to_owned(), 1, 25, 25),
+                ("array (app.c:10)".to_owned(), 2, 50, 5),
+                ("(no object)".to_owned(), 1, 10, 0),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_was_not_told_apart_is_not_observed() {
+        let found = sharing(&profile_of(2, 1, &[(0, 0, 1, 100)]));
+        assert_eq!((found.false_share, found.memory.len()), (None, 0));
+    }
+}
