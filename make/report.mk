@@ -41,6 +41,6 @@ bench-report: bench-kmeans ## show and report on 512 threads x 10^5 slices x 10^
 
 # Verdicts beside measurements of the virtual NUMA machine (`make table-lab` takes them).
 .PHONY: table-verdicts
-table-verdicts: ## how often the page-placement verdict is right
+table-verdicts: ## how often the verdict is right
 	@$(CARGO) build -q -p numaloc
 	@python3 tests/report/verdict_accuracy.py target/debug/numaloc target/table-lab

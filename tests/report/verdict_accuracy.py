@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""How often the page-placement verdict is right, judged by what the virtual NUMA machine measured.
+"""How often the verdict is right, judged by what the virtual NUMA machine measured.
 
 usage: verdict_accuracy.py NUMALOC FOLDER
 
-FOLDER holds what `make table-lab` leaves: lab.xml, NAME.numaloc and NAME.compare.json for each workload. A plan
-*helps* when it makes at least 10 % of the accesses below the private caches local that are remote under first touch,
-or evens the memory controllers by at least 0.2 of balance while not making more than 5 % more accesses remote. The
-verdict is made from the profile alone, before anything was measured. `cannot tell` is counted apart.
+FOLDER holds what `make table-lab` leaves: NAME.numaloc and NAME.compare.json for each workload. A plan *helps* when
+it makes at least 10 % of the accesses below the private caches local that are remote under first touch (threads
+where the kernel puts them), or evens the memory controllers by at least 0.2 of balance while not making more than
+5 % more accesses remote. Plans move threads and pages, so the verdict is the best of the three. It is made from the
+profile alone, for four nodes; the caches that the virtual machine claims to have are left out, because it does not
+model them. `cannot tell` is counted apart.
 """
 import glob
 import json
@@ -35,9 +37,11 @@ def main():
         with open(file, encoding="utf-8") as compared:
             rows = {row["name"]: row for row in json.load(compared)["rows"]}
         shown = subprocess.run(
-            [numaloc, "show", "--json", "--machine", os.path.join(folder, "lab.xml"),
+            [numaloc, "show", "--json", "--nodes", "4",
              os.path.join(folder, f"{name}.numaloc")], check=True, stdout=subprocess.PIPE).stdout
-        verdict = next(v["verdict"] for v in json.loads(shown)["verdicts"] if v["measure"] == "page_placement")
+        verdicts = {v["verdict"]: v["measure"].replace("_", " ") for v in reversed(json.loads(shown)["verdicts"])}
+        verdict = next(v for v in ["likely to help", "cannot tell", "unlikely to help"] if v in verdicts)
+        likely = verdict + (f": {verdicts[verdict]}" if verdict == "likely to help" else "")
         touch = rows["first-touch"]
         plans = [row for key, row in rows.items() if key not in BASELINES]
         best = min(plans, key=lambda row: row["remote_share"])
@@ -48,7 +52,7 @@ def main():
         answer = "open" if verdict == "cannot tell" else "right" if (verdict == "likely to help") == helps else "wrong"
         count[answer] += 1
         cell = lambda row: f"{100 * row['remote_share']:.1f} % ({balance(row):.2f})"
-        print(f"| `{name}` | {verdict} | {cell(touch)} | {best['name']}: {cell(best)} | "
+        print(f"| `{name}` | {likely} | {cell(touch)} | {best['name']}: {cell(best)} | "
               f"{'helps' if helps else 'does not'} | {answer} |")
     print(f"\n{count['right']} right, {count['wrong']} wrong, {count['open']} `cannot tell`, of {sum(count.values())}")
 
