@@ -51,7 +51,7 @@ impl Painter {
                 .faces()
                 .any(|face| face.families.iter().any(|(family, _)| family == name))
         };
-        let family = match FAMILIES.into_iter().find(|name| named(&name)) {
+        let family = match FAMILIES.into_iter().find(|name| named(name)) {
             Some(name) => name.to_owned(),
             None => {
                 let face = fonts.faces().next().ok_or(PngError::NoFont)?;
