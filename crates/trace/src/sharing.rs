@@ -3,13 +3,13 @@
 //! An event of layer `write_read` is *false sharing* when its reader, until the line is written again, uses none of the bytes
 //! written since (as in Dubois et al., ISCA'93, for a cache without capacity misses). So the first event on a line marks it
 //! ([`crate::line::TRACKED`]); from then on a mask of the bytes written in its present turn is kept beside it, one bit for
-//! each 64th of the line, and every use of the line comes here:
+//! each 64th of the line by every write. Reads come here:
 //!
 //! * the read that makes the event overlaps the mask: true;
 //! * it does not: the event waits among [`PENDING`] of the thread. A later read of the same turn that overlaps makes it true,
 //!   the line's next event (or being pushed out by another line) makes it false.
 //!
-//! Lines that no two threads share cost nothing. The first event on a line is not classified: it counts as true.
+//! Lines that no two threads share cost nothing, and a thread none of whose events waits reads at full speed. The first event on a line is not classified: it counts as true.
 //! Counts of lines are kept in a small table of each thread: exact for lines with false sharing; a line with true events only
 //! may lose its place, and with it its count, to another.
 
@@ -69,6 +69,8 @@ pub(crate) struct False {
 /// One thread's part.
 pub(crate) struct Sharing {
     pending: Box<[Pending; PENDING]>,
+    /// How many of them there are.
+    waiting: usize,
     lines: Box<[Counted; LINES]>,
     spilled: Vec<(u64, u64, u64)>,
 }
@@ -77,6 +79,7 @@ impl Sharing {
     pub fn new() -> Self {
         Self {
             pending: Box::new([Pending::default(); PENDING]),
+            waiting: 0,
             lines: Box::new([Counted::default(); LINES]),
             spilled: Vec::new(),
         }
@@ -99,7 +102,9 @@ impl Sharing {
         } else {
             Pending::default()
         };
+        self.waiting -= usize::from(before.line != 0);
         if overlaps == Some(false) {
+            self.waiting += 1;
             *slot = Pending {
                 line: line + 1,
                 writer,
@@ -115,14 +120,22 @@ impl Sharing {
         self.pending[place::<PENDING>(line)].line == line + 1
     }
 
+    /// Whether any event waits, so that every read of a tracked line has to be looked at.
+    #[inline(always)]
+    pub fn any_waits(&self) -> bool {
+        self.waiting > 0
+    }
+
     /// The event that waits on `line` is a true one.
     pub fn acquit(&mut self, line: u64) {
+        self.waiting -= 1;
         self.pending[place::<PENDING>(line)] = Pending::default();
     }
 
     /// No more reads will come: the events that still wait are false.
     pub fn conclude(&mut self) -> Vec<False> {
         let waiting = std::mem::replace(&mut *self.pending, [Pending::default(); PENDING]);
+        self.waiting = 0;
         waiting
             .into_iter()
             .filter_map(|pending| self.found(pending))

@@ -67,7 +67,7 @@ pub struct ThreadTracer {
     asleep: bool,
     /// The lines that are looked at.
     watched: Watched,
-    /// Fast reads: `word & read_mask == read_is`.
+    /// Fast reads: `word & read_mask == read_is`. Tracked lines are no fast reads while a verdict waits ([`Sharing`]).
     read_mask: u64,
     read_is: u64,
     lines: Shadow,
@@ -150,7 +150,7 @@ impl ThreadTracer {
             watched: engine
                 .watched
                 .unwrap_or(Watched::new(1_000_000, engine.config.line_shift)),
-            read_mask: bit | line::TRACKED,
+            read_mask: bit,
             // Without a bit of its own a thread has no fast reads: no word looks like this.
             read_is: if bit == 0 { u64::MAX } else { bit },
             lines: engine.lines,
@@ -225,7 +225,7 @@ impl ThreadTracer {
         // Everything ordinary is decided before anything is changed, so that the rest is one tail call.
         let word = self.quick.word(address).load(Relaxed);
         let ours = if WRITE {
-            word == self.owned
+            word & !line::TRACKED == self.owned
         } else {
             word & self.read_mask == self.read_is || word == 0
         };
@@ -234,6 +234,9 @@ impl ThreadTracer {
             self.left -= 1;
             if WRITE {
                 self.write_bytes += u64::from(size);
+                if !RUNTIME && word & line::TRACKED != 0 {
+                    self.track(address, size, false);
+                }
             } else {
                 self.read_bytes += u64::from(size);
             }
@@ -251,13 +254,17 @@ impl ThreadTracer {
             return;
         }
         let word = self.quick.word(address).load(Relaxed);
-        if word == self.owned
+        // Reading my own bytes settles no verdict: only another thread's writes make events of mine.
+        if word & !line::TRACKED == self.owned
             && self.left.wrapping_sub(1) > self.floor
             && self.count_quickly(address, size, pages::READ + pages::WRITE)
         {
             self.left -= 2;
             self.read_bytes += u64::from(size);
             self.write_bytes += u64::from(size);
+            if !RUNTIME && word & line::TRACKED != 0 {
+                self.track(address, size, false);
+            }
             return;
         }
         self.unusual::<false, RUNTIME>(address, size);
@@ -425,6 +432,7 @@ impl ThreadTracer {
     }
 
     /// Keeps the bytes written; the first write of a turn forgets those of the turn before.
+    #[inline(never)]
     fn track(&mut self, address: u64, size: u32, first: bool) {
         if !self.engine.budget.keeps(Detail::FalseSharing) {
             return;
@@ -452,7 +460,14 @@ impl ThreadTracer {
             && let Some(sharing) = &mut self.sharing
         {
             sharing.acquit(line);
+            self.look_at_tracked();
         }
+    }
+
+    /// Reads of tracked lines matter while one of this thread's events waits for its verdict.
+    fn look_at_tracked(&mut self) {
+        let waits = self.sharing.as_ref().is_some_and(|s| s.any_waits());
+        self.read_mask = self.bit | if waits { line::TRACKED } else { 0 };
     }
 
     #[cold]
@@ -523,6 +538,7 @@ impl ThreadTracer {
         if sharing.crowded() {
             sharing.hand_over(&mut self.engine.shared_lines(), false);
         }
+        self.look_at_tracked();
         if let Some(found) = found {
             self.hear_false(found);
         }
