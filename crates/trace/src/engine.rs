@@ -187,6 +187,7 @@ pub struct Engine {
     born: Condvar,
     pub(crate) accesses: AtomicU64,
     status_due: AtomicU64,
+    memory_due: AtomicU64,
     noted_crowd: AtomicBool,
 }
 
@@ -241,6 +242,7 @@ impl Engine {
             born: Condvar::new(),
             accesses: AtomicU64::new(0),
             status_due: AtomicU64::new(0),
+            memory_due: AtomicU64::new(0),
             noted_crowd: AtomicBool::new(false),
             config,
         };
@@ -345,19 +347,22 @@ impl Engine {
         self.clocks.word(word << CLOCK_SHIFT)
     }
 
-    /// Gives up the next detail if the tables take more than they may.
+    /// Gives up one detail after the other while the tables take more than they may.
     fn keep_to_budget(&self) {
-        let Some((detail, sentence)) = self.budget.look(self.alive.load(Relaxed)) else {
-            return;
-        };
-        match detail {
-            Detail::FalseSharing => self.written.clear(),
-            Detail::Clocks => self.clocks.clear(),
-            // Each thread gives up its own at the end of its slice.
-            Detail::Pages => {}
-            Detail::Readers => self.readers.clear(),
+        while let Some((detail, sentence)) = self.budget.look(self.alive.load(Relaxed)) {
+            match detail {
+                Detail::FalseSharing => self.written.clear(),
+                Detail::Clocks => self.clocks.clear(),
+                // Each thread gives up its own at the end of its slice.
+                Detail::Pages => {}
+                Detail::Readers => self.readers.clear(),
+            }
+            self.write(&Record::Reduced(sentence));
+            if detail == Detail::Pages {
+                // Only the next look sees what that gave back.
+                return;
+            }
         }
-        self.write(&Record::Reduced(sentence));
     }
 
     /// Announces a created thread; its own first event then finds its name (see [`Engine::adopt`]).
@@ -493,19 +498,15 @@ impl Engine {
         }
     }
 
-    /// Lets the recorder see how far we are, at most five times a second.
+    /// Lets the recorder see how far we are, at most five times a second, and looks after the memory bound.
     pub(crate) fn report_progress(&self, accesses: u64) {
         let total = self.accesses.fetch_add(accesses, Relaxed) + accesses;
         let now = self.wall();
-        let due = self.status_due.load(Relaxed);
-        if now >= due
-            && self
-                .status_due
-                .compare_exchange(due, now + 200_000_000, Relaxed, Relaxed)
-                .is_ok()
-        {
-            self.write_status(total);
+        if is_due(&self.memory_due, now, 10_000_000) {
             self.keep_to_budget();
+        }
+        if is_due(&self.status_due, now, 200_000_000) {
+            self.write_status(total);
         }
     }
 
@@ -517,4 +518,13 @@ impl Engine {
         let name = format!("{}.status", std::process::id());
         let _ = std::fs::write(self.config.folder.join(name), status);
     }
+}
+
+/// Whether `now` has come to what is due; if so, it is due again `pause` later. True for one thread only.
+fn is_due(due: &AtomicU64, now: u64, pause: u64) -> bool {
+    let at = due.load(Relaxed);
+    now >= at
+        && due
+            .compare_exchange(at, now + pause, Relaxed, Relaxed)
+            .is_ok()
 }

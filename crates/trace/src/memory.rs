@@ -1,7 +1,7 @@
 //! The bound on the engine's memory, and what is given up when it is reached.
 //!
 //! The tables of a process may take a quarter of the program's resident memory, 1 MiB for each thread, and a fixed amount
-//! (`--memory`). At most five times a second, and only when the process has grown by a sixteenth, the kernel is asked how much they
+//! (`--memory`). At most a hundred times a second, and only when the process has grown by a sixteenth, the kernel is asked how much they
 //! take. Above the bound the next [`Detail`] is given up, and the profile says so.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
