@@ -256,7 +256,11 @@ fn hpcc_equals_the_dump() {
     // hpcc reads hpccinf.txt where it runs: a problem small enough for a test.
     let input = folder.path().join("hpccinf.txt");
     std::fs::write(&input, include_str!("../../../fixtures/mpi/hpccinf.txt")).expect("input");
-    let script = format!("cp {} . && exec hpcc", input.display());
+    // All ranks share the folder: each copies under its own name, and the renames cannot collide.
+    let script = format!(
+        "cp {} $$ && mv -f $$ hpccinf.txt && exec hpcc",
+        input.display()
+    );
     traced_equals_dump(4, &words(&["sh", "-c", &script]));
 }
 
