@@ -104,13 +104,37 @@ pub(super) trait Gains {
 pub(super) struct Rows<'a> {
     problem: &'a Problem<'a>,
     place: Vec<u32>,
+    /// PUs x PUs distances (then `place` are PUs), where that fits the caches: two loads a neighbour.
+    table: Vec<f64>,
+    pus: usize,
 }
+
+/// Up to this many PUs distances are read from a table (128 KiB).
+const TABLE_PUS: usize = 128;
 
 impl<'a> Rows<'a> {
     pub(super) fn new(problem: &'a Problem<'a>, seating: &Seating) -> Self {
-        Self {
+        let pus = problem.seat_pu.last().map_or(0, |&last| last as usize + 1);
+        let mut rows = Self {
             problem,
-            place: seating.seat_of.iter().map(|&s| problem.place(s)).collect(),
+            place: Vec::new(),
+            table: Vec::new(),
+            pus,
+        };
+        if pus <= TABLE_PUS {
+            let place = |pu: usize| problem.metric.place(pu as u32);
+            let distance = |at: usize| problem.metric.distance(place(at / pus), place(at % pus));
+            rows.table = (0..pus * pus).map(distance).collect();
+        }
+        rows.place = seating.seat_of.iter().map(|&s| rows.place(s)).collect();
+        rows
+    }
+
+    #[inline]
+    fn place(&self, seat: u32) -> u32 {
+        match self.table.is_empty() {
+            true => self.problem.place(seat),
+            false => self.problem.seat_pu[seat as usize],
         }
     }
 
@@ -118,8 +142,20 @@ impl<'a> Rows<'a> {
     fn half(&self, task: u32, from: u32, to: u32, other: u32) -> f64 {
         let problem = self.problem;
         let row = problem.start[task as usize] as usize..problem.start[task as usize + 1] as usize;
+        let neighbours = problem.to[row.clone()].iter().zip(&problem.weight[row]);
         let mut sum = 0.0;
-        for (&t, &w) in problem.to[row.clone()].iter().zip(&problem.weight[row]) {
+        if !self.table.is_empty() {
+            let near_from = &self.table[from as usize * self.pus..][..self.pus];
+            let near_to = &self.table[to as usize * self.pus..][..self.pus];
+            for (&t, &w) in neighbours {
+                if t != other {
+                    let there = self.place[t as usize] as usize;
+                    sum += w * (near_to[there] - near_from[there]);
+                }
+            }
+            return sum;
+        }
+        for (&t, &w) in neighbours {
             if t != other {
                 let there = self.place[t as usize];
                 let metric = &problem.metric;
@@ -133,7 +169,7 @@ impl<'a> Rows<'a> {
 impl Gains for Rows<'_> {
     #[inline]
     fn delta(&self, u: u32, v: u32, su: u32, sv: u32) -> f64 {
-        let (from, to) = (self.problem.place(su), self.problem.place(sv));
+        let (from, to) = (self.place(su), self.place(sv));
         let mut delta = self.half(u, from, to, v);
         if v != NOBODY {
             delta += self.half(v, to, from, u);
@@ -143,9 +179,9 @@ impl Gains for Rows<'_> {
 
     #[inline]
     fn apply(&mut self, u: u32, v: u32, su: u32, sv: u32) {
-        self.place[u as usize] = self.problem.place(sv);
+        self.place[u as usize] = self.place(sv);
         if v != NOBODY {
-            self.place[v as usize] = self.problem.place(su);
+            self.place[v as usize] = self.place(su);
         }
     }
 }

@@ -249,8 +249,8 @@ fn start(input: &MapInput, problem: &Problem, tries: usize, rng: &mut Rng) -> (S
     };
     let (ours, theirs) = match tasks {
         2..=SCOTCH_TASKS if !sparse => (construct(input, problem, tries, rng), None),
-        2..=256 => (construct(input, problem, tries, rng), scotch()),
-        257..=SCOTCH_TASKS => std::thread::scope(|scope| {
+        2..=31 => (construct(input, problem, tries, rng), scotch()),
+        32..=SCOTCH_TASKS => std::thread::scope(|scope| {
             let theirs = scope.spawn(scotch);
             (
                 construct(input, problem, tries, rng),
