@@ -28,6 +28,11 @@ table-tasks: ocr ## Table I of the OCR paper: remote traffic on the two describe
 	$(CARGO) build -p numaloc
 	workloads/ocr/table1 target/debug/numaloc $(OCR_BUILD)
 
+.PHONY: bench-tasks-rows
+bench-tasks-rows: ocr ## Table I's rows on this machine: wall time, which hints and plan should not change (minutes)
+	$(CARGO) build -p numaloc
+	workloads/ocr/table1-wall target/debug/numaloc $(OCR_BUILD)
+
 .PHONY: test-tasks-loom
 test-tasks-loom: ## model-check deque, inbox and finish latch (about a minute)
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test -p numaloc-task-queues --release --test loom
