@@ -2,7 +2,8 @@
 //!
 //! Options: `--largest N` (tasks, default 1024), `--repeat N` (timed runs, the fastest counts, because
 //! machines are shared; default 3), `--polish N` (proposals a task of the search for the best known cost;
-//! default 0: what `best_known.csv` beside this file says), `--only NAMES`, `--out FOLDER`. Writes
+//! default 0: what `best_known.csv` beside this file says), `--only NAMES` (of policies),
+//! `--family NAME`, `--out FOLDER`. Writes
 //! `runs.csv` (one line a run), `summary.md`, `plot.svg` and `best_known.csv`, the least cost known after
 //! this run.
 
@@ -37,6 +38,7 @@ struct Options {
     repeat: usize,
     polish: usize,
     only: Vec<String>,
+    family: Option<String>,
     out: std::path::PathBuf,
 }
 
@@ -46,6 +48,7 @@ fn options() -> Options {
         repeat: 3,
         polish: 0,
         only: Vec::new(),
+        family: None,
         out: "target/bench-mapping".into(),
     };
     let mut words = std::env::args().skip(1);
@@ -60,6 +63,7 @@ fn options() -> Options {
             "--repeat" => options.repeat = value().parse().expect("a number"),
             "--polish" => options.polish = value().parse().expect("a number"),
             "--only" => options.only = value().split(',').map(str::to_owned).collect(),
+            "--family" => options.family = Some(value()),
             "--out" => options.out = value().into(),
             // Cargo passes this to every bench.
             "--bench" => {}
@@ -75,6 +79,10 @@ fn main() {
     let mut runs: Vec<Run> = Vec::new();
     let mut known = known::Known::committed();
     for (number, case) in cases::cases(options.largest).into_iter().enumerate() {
+        let asked = |name: &String| name == case.family.name();
+        if !options.family.as_ref().is_none_or(asked) {
+            continue;
+        }
         let topology = case.machine.topology();
         let comm = case.family.generate(case.tasks, 1000 + number as u64);
         let input = MapInput::new(&comm, &topology);

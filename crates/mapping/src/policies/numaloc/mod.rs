@@ -61,6 +61,10 @@ fn effort(tasks: usize) -> (usize, usize) {
     }
 }
 
+/// An accepted swap visits the partners of both tasks: proposals times partners a task stay below this,
+/// which matters from 1,024 tasks on that all talk to each other.
+const MOST_CELLS: usize = 1 << 28;
+
 /// Above this many tasks the first search only descends, with this many proposals a task: annealing
 /// would take longer than the construction and give less than another try of every split does.
 const ANNEALED_TASKS: usize = 8192;
@@ -93,7 +97,9 @@ impl MappingPolicy for Numaloc {
         let (proposals, tries) = effort(tasks);
         let search = Search {
             problem: &problem,
-            proposals: (proposals * tasks).max(10_000),
+            proposals: (proposals * tasks)
+                .min(MOST_CELLS / (problem.to.len() / tasks).max(1))
+                .max(10_000),
             hot: HOT,
         };
 
