@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access_trace;
 pub mod atomic;
 mod columns;
 mod error;

@@ -11,6 +11,7 @@
 //! | [`pages`] | which thread touched which page how often |
 //! | [`profile`] | a whole recorded run: threads, slices, communication, pages, objects |
 //! | [`plan`] | mapping, placement, and the plan that carries both to another run |
+//! | [`trace`] | what the access trace tells of a thread |
 //! | [`outcome`] | what a run or a simulation under a plan was measured to do |
 
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@ pub mod outcome;
 pub mod pages;
 pub mod plan;
 pub mod profile;
+pub mod trace;
 
 pub use comm::{CommError, CommMatrix, Layer};
 pub use groups::{GroupPair, TaskGroup};

@@ -6,8 +6,12 @@ use std::collections::BTreeSet;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("numaloc-model", &[]),
     ("numaloc-topology", &["numaloc-model"]),
-    ("numaloc-formats", &["numaloc-model"]),
-    ("numaloc-trace", &["numaloc-model"]),
+    ("numaloc-access-trace", &[]),
+    (
+        "numaloc-formats",
+        &["numaloc-model", "numaloc-access-trace"],
+    ),
+    ("numaloc-trace", &["numaloc-model", "numaloc-access-trace"]),
     ("numaloc-qemu", &["numaloc-trace"]),
     ("numaloc-instrument", &["numaloc-trace"]),
     ("numaloc-perf", &["numaloc-model"]),

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use numaloc_model::Layer;
 
+use crate::access_trace::{Filter, Outlet};
 use crate::bursts::{self, Bursts};
 use crate::journal::{Journal, Record, VERSION};
 use crate::line;
@@ -49,6 +50,8 @@ pub struct Config {
     pub consecutive: bool,
     /// Bytes the tables may take beside what the program's size and threads allow ([`crate::memory`]).
     pub memory: u64,
+    /// What filters the access trace; `None` for no trace. Needs the virtual clock and no sampling.
+    pub trace: Option<Filter>,
     /// Path of the process's first thread.
     pub path: String,
     /// Which image of the process this is.
@@ -76,6 +79,7 @@ impl Default for Config {
             lines: bursts::MILLION as u32,
             consecutive: false,
             memory: 256 << 20,
+            trace: None,
             path: "0".to_owned(),
             image: 0,
             created: (0, 0),
@@ -89,13 +93,20 @@ impl Config {
     /// The options that frontends hand on without looking at them, `name=value` joined by `+`.
     #[must_use]
     pub fn passed_on(&self) -> String {
-        format!(
+        let mut text = format!(
             "share={}+lines={}+memory={}+consecutive={}",
             self.share,
             self.lines,
             self.memory,
             u8::from(self.consecutive)
-        )
+        );
+        if let Some(Filter { l1, l2 }) = self.trace {
+            text += &format!(
+                "+l1={}+l1_ways={}+l2={}+l2_ways={}",
+                l1.bytes, l1.ways, l2.bytes, l2.ways
+            );
+        }
+        text
     }
 
     /// Takes what [`Config::passed_on`] gave.
@@ -112,10 +123,18 @@ impl Config {
                 "lines" => self.lines = value.clamp(1, bursts::MILLION) as u32,
                 "memory" => self.memory = value,
                 "consecutive" => self.consecutive = value != 0,
+                "l1" => self.filter().l1.bytes = value,
+                "l1_ways" => self.filter().l1.ways = value.max(1),
+                "l2" => self.filter().l2.bytes = value,
+                "l2_ways" => self.filter().l2.ways = value.max(1),
                 _ => return Err(bad()),
             }
         }
         Ok(())
+    }
+
+    fn filter(&mut self) -> &mut Filter {
+        self.trace.get_or_insert_default()
     }
 
     /// When to watch; `None` for always.
@@ -172,6 +191,8 @@ pub struct Engine {
     /// The bytes written in the present turn of a line that threads have communicated through.
     pub(crate) written: Shadow,
     pub(crate) budget: Budget,
+    /// Where the access trace goes, if there is one.
+    pub(crate) outlet: Option<Outlet>,
     slots: Mutex<Slots>,
     alive: AtomicU32,
     shared_lines: Mutex<Lines>,
@@ -206,10 +227,22 @@ impl Engine {
             Shadow::reserve(CLOCK_SHIFT)?,
             Shadow::reserve(config.line_shift)?,
         ];
-        Self::with_tables(config, program, tables)
+        let outlet = config.trace.map(|filter| {
+            let image = (config.image, &*config.path);
+            Outlet::open(filter, &config.folder, config.line_shift, image)
+        });
+        Self::with_tables(config, program, tables, outlet)
     }
 
-    fn with_tables(config: Config, program: &str, tables: [Shadow; 4]) -> std::io::Result<Self> {
+    fn with_tables(
+        config: Config,
+        program: &str,
+        tables: [Shadow; 4],
+        outlet: Option<std::io::Result<Outlet>>,
+    ) -> std::io::Result<Self> {
+        let (outlet, no_outlet) = outlet
+            .transpose()
+            .map_or_else(|e| (None, Some(e)), |o| (o, None));
         let [lines, touched, clocks, written] = tables;
         let last_two = match config.layers.contains(&Layer::LastTwo) {
             true => Some(Shadow::reserve(config.line_shift)?),
@@ -229,6 +262,7 @@ impl Engine {
                 .then(|| Watched::new(config.lines, config.line_shift)),
             written,
             budget: Budget::new(config.memory),
+            outlet,
             slots: Mutex::default(),
             alive: AtomicU32::new(0),
             shared_lines: Mutex::default(),
@@ -258,6 +292,12 @@ impl Engine {
             lines: engine.config.lines,
             program: program.to_owned(),
         });
+        if let Some(error) = no_outlet {
+            engine.write(&Record::Note(format!(
+                "no access trace of process {}: cannot reach the recorder: {error}",
+                engine.config.path
+            )));
+        }
         Ok(engine)
     }
 
@@ -279,7 +319,9 @@ impl Engine {
         for table in &tables {
             table.clear();
         }
-        Self::with_tables(config, program, tables)
+        let outlet = self.outlet.as_ref();
+        let outlet = outlet.map(|outlet| outlet.forked(&config.folder, &config.path));
+        Self::with_tables(config, program, tables, outlet)
     }
 
     /// The tracer of the process's first thread.
@@ -429,6 +471,9 @@ impl Engine {
             self.write(&Record::SharedLines(lines));
         }
         self.write(&Record::End);
+        if let Some(outlet) = &self.outlet {
+            outlet.finish();
+        }
     }
 
     /// The lines that threads have communicated through.
@@ -446,6 +491,9 @@ impl Engine {
     /// Writes nothing more.
     pub fn stop(&self) {
         self.journal.stop();
+        if let Some(outlet) = &self.outlet {
+            outlet.stop();
+        }
     }
 
     /// The next number in the order of memory events.
@@ -460,6 +508,9 @@ impl Engine {
         self.touched.forget(address, length);
         self.readers.forget(address, length);
         self.clocks.forget(address, length);
+        if let Some(outlet) = &self.outlet {
+            outlet.forget(address, length);
+        }
     }
 
     /// Nanoseconds since the recording of this process began.

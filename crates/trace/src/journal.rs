@@ -16,7 +16,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -562,7 +562,8 @@ impl Journal {
     /// # Errors
     /// The system's error.
     pub fn create(path: &Path) -> std::io::Result<Self> {
-        let file = out_of_the_way(File::options().append(true).create_new(true).open(path)?);
+        let file = File::options().append(true).create_new(true).open(path)?;
+        let file = File::from(out_of_the_way(file.into()));
         let data = file.metadata()?;
         Ok(Self {
             file: ManuallyDrop::new(file),
@@ -623,7 +624,7 @@ impl Journal {
 }
 
 /// The same file under a high descriptor number where there is one: low numbers are the program's, which may expect them.
-fn out_of_the_way(file: File) -> File {
+pub(crate) fn out_of_the_way(file: OwnedFd) -> OwnedFd {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
@@ -637,7 +638,7 @@ fn out_of_the_way(file: File) -> File {
         return file;
     }
     // SAFETY: a new descriptor that nobody else owns.
-    unsafe { File::from_raw_fd(high) }
+    unsafe { OwnedFd::from_raw_fd(high) }
 }
 
 /// Bytes before a frame's payload.

@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use numaloc_model::Layer;
 
+use crate::access_trace::stream::Stream;
 use crate::bursts::Watch;
 use crate::engine::{Engine, Newborn};
 use crate::extra::{Extra, layer_index};
@@ -107,6 +108,8 @@ pub struct ThreadTracer {
     sharing: Option<Box<Sharing>>,
     first_touched: Vec<(u64, u64)>,
     extra: Option<Box<Extra>>,
+    /// The access trace, for which every access takes the longer way.
+    stream: Option<Box<Stream>>,
     out: Vec<u8>,
     reported: u64,
     /// Threads this thread has created.
@@ -135,12 +138,18 @@ impl ThreadTracer {
         Journal::begin(&mut out);
         let extra = Extra::new(&engine.config.layers);
         let odd = engine.config.line_shift != QUICK_SHIFT;
+        let outlet = engine.outlet.as_ref();
+        let stream = outlet.and_then(|outlet| Stream::new(outlet, number, writer, &path, clock));
         let mut tracer = Self {
             left: 0,
             // Read to the letter, the writer's own read comes between its write and another's read.
             owned: line::owned(writer, if engine.config.consecutive { 0 } else { bit }),
             bit,
-            floor: if extra.is_some() || odd { u64::MAX } else { 1 },
+            floor: if extra.is_some() || odd || stream.is_some() {
+                u64::MAX
+            } else {
+                1
+            },
             // With lines of another size this looks at some word and `floor` forbids to act on it.
             quick: if odd { engine.clocks } else { engine.lines }
                 .fixed()
@@ -179,6 +188,7 @@ impl ThreadTracer {
             sharing: None,
             first_touched: Vec::new(),
             extra,
+            stream,
             out,
             reported: 0,
             threads_created: 0,
@@ -357,6 +367,9 @@ impl ThreadTracer {
         };
         if self.counters.add(address, amount) == 0 {
             self.touch(address);
+        }
+        if let Some(stream) = &mut self.stream {
+            stream.access::<WRITE>(address, size);
         }
         if !RUNTIME && let Some(extra) = &mut self.extra {
             extra.access(self.engine, line::writer(self.owned), address, size);
@@ -608,6 +621,11 @@ impl ThreadTracer {
     pub fn acquire(&mut self, address: u64) {
         if self.engine.config.virtual_clock {
             let clock = self.engine.clock(address).load(Relaxed);
+            if clock > 0
+                && let Some(stream) = &mut self.stream
+            {
+                stream.acquire(address, clock.saturating_sub(self.turn_end - self.left));
+            }
             if clock > self.time() {
                 self.advance(clock);
             }
@@ -619,6 +637,9 @@ impl ThreadTracer {
         if self.engine.config.virtual_clock {
             let word = self.engine.clock(address);
             let now = self.time();
+            if let Some(stream) = &mut self.stream {
+                stream.release(address);
+            }
             if word.load(Relaxed) < now {
                 word.fetch_max(now, Relaxed);
             }
@@ -723,6 +744,11 @@ impl ThreadTracer {
         }
         self.begin_slice(now);
         self.write_out();
+        if self.stream.as_ref().is_some_and(|stream| stream.closed()) {
+            self.stream = None;
+            let short = self.extra.is_none() && self.lines.shift() == QUICK_SHIFT;
+            self.floor = if short { 1 } else { u64::MAX };
+        }
     }
 
     fn flush_comm(&mut self) {
@@ -838,6 +864,9 @@ impl ThreadTracer {
         self.flush_groups();
         self.flush_pages();
         self.write_out();
+        if let Some(stream) = &mut self.stream {
+            stream.flush();
+        }
     }
 
     /// The thread ends: writes what it counted. `clear_tid` is the address the kernel will clear and wake, or 0.
@@ -876,7 +905,8 @@ impl ThreadTracer {
     /// What the next thread that this one creates must know, for creators that hand it over
     /// themselves ([`Engine::welcome`]); add one to `threads_created` once it was created.
     #[must_use]
-    pub fn newborn(&self, routine: u64) -> Newborn {
+    pub fn newborn(&mut self, routine: u64) -> Newborn {
+        self.tell_of_creation();
         Newborn {
             path: self.next_thread_path(),
             clock: self.time(),
@@ -888,6 +918,7 @@ impl ThreadTracer {
     /// This thread has created thread `tid` with start routine `routine` (0 where unknown).
     /// `clear_tid` is the address the kernel will clear and wake at its end, or 0.
     pub fn thread_created(&mut self, tid: u32, routine: u64, clear_tid: u64) {
+        self.tell_of_creation();
         let path = self.next_thread_path();
         self.threads_created += 1;
         let clock = self.time();
@@ -900,6 +931,12 @@ impl ThreadTracer {
                 clear_tid,
             },
         );
+    }
+
+    fn tell_of_creation(&mut self) {
+        if let Some(stream) = &mut self.stream {
+            stream.create(self.threads_created + 1);
+        }
     }
 
     /// The path of the next process this thread creates.

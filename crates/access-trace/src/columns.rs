@@ -1,0 +1,199 @@
+//! The columns of a block: kinds (two a byte), work, values.
+//!
+//! Values of one kind are near each other, so each is written as its difference from the last of its sort: lines that were
+//! asked for, lines that were written back, synchronisation words. Differences start from 0 in each block, which can therefore be read alone.
+
+use crate::numbers::{put, take, unzigzag, zigzag};
+use crate::{BLOCK_BYTES, BLOCK_RECORDS, Kind, Record};
+
+/// The last value of each sort.
+#[derive(Clone, Copy, Default)]
+struct Last([u64; 3]);
+
+impl Last {
+    /// The value that the next one of `kind` is compared with; `None` for kinds that stand for themselves.
+    #[inline(always)]
+    fn of(&mut self, kind: Kind) -> Option<&mut u64> {
+        match kind {
+            Kind::Read | Kind::Write | Kind::Own => Some(&mut self.0[0]),
+            Kind::WriteBack => Some(&mut self.0[1]),
+            Kind::Acquire | Kind::Release => Some(&mut self.0[2]),
+            Kind::Create | Kind::Clock => None,
+        }
+    }
+}
+
+/// Appends the columns of `records`, at most [`BLOCK_RECORDS`].
+pub fn encode(records: &[Record], out: &mut Vec<u8>) {
+    for pair in records.chunks(2) {
+        let high = pair.get(1).map_or(0, |record| record.kind() as u8);
+        out.push(pair[0].kind() as u8 | high << 4);
+    }
+    for record in records {
+        put(out, record.work);
+    }
+    let mut last = Last::default();
+    for record in records {
+        let value = record.value();
+        match last.of(record.kind()) {
+            Some(before) => {
+                put(out, zigzag(*before, value));
+                *before = value;
+            }
+            None => put(out, value),
+        }
+    }
+}
+
+/// Reads the records of a block one after the other. Ends early where the bytes are none that [`encode`] writes: see [`Columns::done`].
+#[derive(Clone, Debug)]
+pub struct Columns {
+    bytes: Vec<u8>,
+    count: usize,
+    next: usize,
+    /// Where the next work and the next value are.
+    work: usize,
+    value: usize,
+    last: [u64; 3],
+}
+
+impl Columns {
+    /// The records of a block of `count`; `None` when the bytes cannot be one.
+    #[must_use]
+    pub fn new(bytes: Vec<u8>, count: usize) -> Option<Self> {
+        if count > BLOCK_RECORDS || bytes.len() > BLOCK_BYTES {
+            return None;
+        }
+        let work = count.div_ceil(2);
+        let mut rest = bytes.get(work..)?;
+        for _ in 0..count {
+            take(&mut rest)?;
+        }
+        let value = bytes.len() - rest.len();
+        Some(Self {
+            bytes,
+            count,
+            next: 0,
+            work,
+            value,
+            last: [0; 3],
+        })
+    }
+
+    /// Whether all records were read, and nothing is left over.
+    #[must_use]
+    pub fn done(&self) -> bool {
+        self.next == self.count && self.value == self.bytes.len()
+    }
+}
+
+impl Iterator for Columns {
+    type Item = Record;
+
+    #[inline]
+    fn next(&mut self) -> Option<Record> {
+        if self.next == self.count {
+            return None;
+        }
+        let nibble = self.bytes[self.next / 2] >> (self.next % 2 * 4) & 0xf;
+        let kind = *Kind::ALL.get(nibble as usize)?;
+        let mut rest = &self.bytes[self.work..];
+        let work = take(&mut rest)?;
+        self.work = self.bytes.len() - rest.len();
+        let mut rest = &self.bytes[self.value..];
+        let coded = take(&mut rest)?;
+        let mut last = Last(self.last);
+        let value = match last.of(kind) {
+            Some(before) => {
+                *before = unzigzag(*before, coded);
+                *before
+            }
+            None => coded,
+        };
+        if value >> 61 != 0 {
+            return None;
+        }
+        self.last = last.0;
+        self.value = self.bytes.len() - rest.len();
+        self.next += 1;
+        Some(Record::new(kind, value, work))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    pub fn any_record() -> impl Strategy<Value = Record> {
+        let value = prop_oneof![0u64..1000, any::<u64>().prop_map(|value| value >> 3)];
+        let work = prop_oneof![0u64..200, any::<u64>()];
+        (0usize..8, value, work)
+            .prop_map(|(kind, value, work)| Record::new(Kind::ALL[kind], value, work))
+    }
+
+    fn encoded(records: &[Record]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode(records, &mut bytes);
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn records_come_back(records in proptest::collection::vec(any_record(), 0..100)) {
+            let mut columns = Columns::new(encoded(&records), records.len()).unwrap();
+            let read: Vec<Record> = columns.by_ref().collect();
+            prop_assert_eq!(read, records);
+            prop_assert!(columns.done());
+        }
+
+        /// Whatever the bytes, reading ends, and says whether it got to the end.
+        #[test]
+        fn altered_bytes_are_read_or_refused(
+            records in proptest::collection::vec(any_record(), 1..60),
+            changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..8),
+            cut in any::<proptest::sample::Index>(),
+            count in 0usize..70,
+        ) {
+            let mut bytes = encoded(&records);
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            bytes.truncate(cut.index(bytes.len() + 1));
+            if let Some(mut columns) = Columns::new(bytes, count) {
+                let read = columns.by_ref().count();
+                prop_assert!(read <= count);
+                if columns.done() {
+                    prop_assert_eq!(read, count);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_stream_takes_two_and_a_half_bytes_a_record() {
+        // A line after the other, 8 accesses each, every second written back 16384 lines later: kinds half a byte, work one, difference one.
+        let records: Vec<Record> = (0..1000)
+            .map(|at| {
+                Record::new(
+                    if at % 2 == 0 {
+                        Kind::Read
+                    } else {
+                        Kind::WriteBack
+                    },
+                    1 << 40 | at,
+                    8,
+                )
+            })
+            .collect();
+        // The first line and the first line written back are told in full: 6 bytes instead of one.
+        assert_eq!(encoded(&records).len(), 500 + 1000 + 1000 + 2 * 5);
+    }
+
+    #[test]
+    fn more_than_a_block_is_refused() {
+        assert!(Columns::new(vec![0; BLOCK_BYTES + 1], 1).is_none());
+        assert!(Columns::new(vec![0; BLOCK_BYTES], BLOCK_RECORDS + 1).is_none());
+    }
+}

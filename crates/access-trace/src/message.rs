@@ -1,0 +1,325 @@
+//! What a traced process tells the recorder: who it is, which threads it has, and their records in blocks.
+
+use crate::numbers::{put, take};
+use crate::{BLOCK_RECORDS, VERSION};
+
+/// A cache of `bytes` bytes in sets of `ways` lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheSize {
+    /// Size.
+    pub bytes: u64,
+    /// Lines in a set.
+    pub ways: u64,
+}
+
+impl CacheSize {
+    /// Sets, for lines of `line` bytes.
+    #[must_use]
+    pub fn sets(self, line: u64) -> u64 {
+        self.bytes / line / self.ways.max(1)
+    }
+}
+
+/// `32K/8`: size and ways.
+impl std::fmt::Display for CacheSize {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (amount, unit) = [(1u64 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")]
+            .into_iter()
+            .find(|(unit, _)| self.bytes >= *unit && self.bytes.is_multiple_of(*unit))
+            .map_or((self.bytes, ""), |(unit, name)| (self.bytes / unit, name));
+        write!(f, "{amount}{unit}/{}", self.ways)
+    }
+}
+
+/// First message of a process image: who it is, and what filtered its accesses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Process id.
+    pub pid: u32,
+    /// Which image of the process: 0, and one more after each `execve`.
+    pub image: u32,
+    /// log2 of the bytes of a line.
+    pub line_shift: u32,
+    /// First-level cache of each thread.
+    pub l1: CacheSize,
+    /// Second-level cache of each thread, which holds all that the first does.
+    pub l2: CacheSize,
+    /// Stable path of the first thread.
+    pub path: String,
+}
+
+/// A thread begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thread {
+    /// Number in this process image.
+    pub number: u32,
+    /// Its clock then, in accesses.
+    pub clock: u64,
+    /// Stable path.
+    pub path: String,
+}
+
+/// Records of one thread, in their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Block {
+    /// Whose.
+    pub thread: u32,
+    /// Number of the first record among all of the thread, from 0.
+    pub first: u64,
+    /// How many.
+    pub count: u32,
+    /// The thread's clock before the first.
+    pub clock: u64,
+    /// Accesses since the block before.
+    pub accesses: u64,
+    /// Those that the first-level cache answered; an access to two lines counts in both.
+    pub l1_hits: u64,
+    /// Those that the second-level cache answered.
+    pub l2_hits: u64,
+    /// Misses of lines that were there, but written by another thread since.
+    pub coherence_misses: u64,
+}
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// The process.
+    Head(Head),
+    /// A thread.
+    Thread(Thread),
+    /// A block and its columns.
+    Block(Block, &'a [u8]),
+    /// The trace was ended before the process: why.
+    Cut(String),
+    /// The process ended.
+    End,
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+impl Message<'_> {
+    /// Appends the message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let numbers = |out: &mut Vec<u8>, values: &[u64]| {
+            for &value in values {
+                put(out, value);
+            }
+        };
+        match self {
+            Self::Head(head) => {
+                out.push(1);
+                numbers(
+                    out,
+                    &[
+                        VERSION,
+                        head.pid.into(),
+                        head.image.into(),
+                        head.line_shift.into(),
+                        head.l1.bytes,
+                        head.l1.ways,
+                        head.l2.bytes,
+                        head.l2.ways,
+                    ],
+                );
+                put_text(out, &head.path);
+            }
+            Self::Thread(thread) => {
+                out.push(2);
+                numbers(out, &[thread.number.into(), thread.clock]);
+                put_text(out, &thread.path);
+            }
+            Self::Block(block, columns) => {
+                out.push(3);
+                numbers(
+                    out,
+                    &[
+                        block.thread.into(),
+                        block.first,
+                        block.count.into(),
+                        block.clock,
+                        block.accesses,
+                        block.l1_hits,
+                        block.l2_hits,
+                        block.coherence_misses,
+                    ],
+                );
+                out.extend_from_slice(columns);
+            }
+            Self::Cut(why) => {
+                out.push(4);
+                put_text(out, why);
+            }
+            Self::End => out.push(5),
+        }
+    }
+}
+
+/// Why a message could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// Written by another version.
+    Version(u64),
+    /// Not what [`Message::encode`] writes.
+    Damaged,
+}
+
+impl<'a> Message<'a> {
+    /// Reads a message. What follows a block's numbers is its columns, unread.
+    ///
+    /// # Errors
+    /// [`Unreadable`].
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, Unreadable> {
+        let (&kind, mut rest) = bytes.split_first().ok_or(Unreadable::Damaged)?;
+        let rest = &mut rest;
+        if kind == 1 {
+            let version = take(rest).ok_or(Unreadable::Damaged)?;
+            if version != VERSION {
+                return Err(Unreadable::Version(version));
+            }
+        }
+        let message = match kind {
+            1 => head(rest).map(Self::Head),
+            2 => thread(rest).map(Self::Thread),
+            3 => block(rest).map(|block| Self::Block(block, rest)),
+            4 => text(rest).map(Self::Cut),
+            5 => Some(Self::End),
+            _ => None,
+        };
+        message.ok_or(Unreadable::Damaged)
+    }
+}
+
+fn small(rest: &mut &[u8]) -> Option<u32> {
+    take(rest)?.try_into().ok()
+}
+
+fn text(rest: &mut &[u8]) -> Option<String> {
+    let length = usize::try_from(take(rest)?).ok()?;
+    let (text, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    String::from_utf8(text.to_vec()).ok()
+}
+
+fn cache(rest: &mut &[u8]) -> Option<CacheSize> {
+    let (bytes, ways) = (take(rest)?, take(rest)?);
+    (ways > 0).then_some(CacheSize { bytes, ways })
+}
+
+fn head(rest: &mut &[u8]) -> Option<Head> {
+    Some(Head {
+        pid: small(rest)?,
+        image: small(rest)?,
+        line_shift: small(rest).filter(|shift| (3..20).contains(shift))?,
+        l1: cache(rest)?,
+        l2: cache(rest)?,
+        path: text(rest)?,
+    })
+}
+
+fn thread(rest: &mut &[u8]) -> Option<Thread> {
+    Some(Thread {
+        number: small(rest)?,
+        clock: take(rest)?,
+        path: text(rest)?,
+    })
+}
+
+fn block(rest: &mut &[u8]) -> Option<Block> {
+    Some(Block {
+        thread: small(rest)?,
+        first: take(rest)?,
+        count: small(rest).filter(|&count| count as usize <= BLOCK_RECORDS)?,
+        clock: take(rest)?,
+        accesses: take(rest)?,
+        l1_hits: take(rest)?,
+        l2_hits: take(rest)?,
+        coherence_misses: take(rest)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn messages() -> Vec<Message<'static>> {
+        vec![
+            Message::Head(Head {
+                pid: 7,
+                image: 1,
+                line_shift: 6,
+                l1: CacheSize {
+                    bytes: 32 << 10,
+                    ways: 8,
+                },
+                l2: CacheSize {
+                    bytes: 1 << 20,
+                    ways: 16,
+                },
+                path: "0/1".into(),
+            }),
+            Message::Thread(Thread {
+                number: 3,
+                clock: u64::MAX,
+                path: "0.3".into(),
+            }),
+            Message::Block(
+                Block {
+                    thread: 3,
+                    first: 1 << 40,
+                    count: 2,
+                    clock: 9,
+                    accesses: 70,
+                    l1_hits: 60,
+                    ..Block::default()
+                },
+                &[1, 2, 3],
+            ),
+            Message::Cut("full".into()),
+            Message::End,
+        ]
+    }
+
+    fn bytes_of(message: &Message) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn messages_come_back() {
+        for message in messages() {
+            assert_eq!(Message::decode(&bytes_of(&message)), Ok(message));
+        }
+    }
+
+    #[test]
+    fn another_version_says_which() {
+        let mut bytes = bytes_of(&messages()[0]);
+        bytes[1] = 9;
+        assert_eq!(Message::decode(&bytes), Err(Unreadable::Version(9)));
+    }
+
+    #[test]
+    fn sizes_are_shown_as_they_are_given() {
+        let shown = |bytes, ways| CacheSize { bytes, ways }.to_string();
+        assert_eq!(shown(32 << 10, 8), "32K/8");
+        assert_eq!(shown(3 << 19, 12), "1536K/12");
+        assert_eq!(shown(1 << 20, 16), "1M/16");
+        assert_eq!(shown(100, 1), "100/1");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(which in 0usize..5, at: proptest::sample::Index, byte: u8, cut: proptest::sample::Index) {
+            let mut bytes = bytes_of(&messages()[which]);
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            let cut = cut.index(bytes.len() + 1);
+            let _ = Message::decode(&bytes[..cut]);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! LEB128 numbers: seven bits a byte, the lowest first.
+
+/// Appends a number.
+#[inline(always)]
+pub fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Takes a number off the front; `None` at the end or for more than 64 bits.
+#[inline(always)]
+pub fn take(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        if shift == 63 && byte > 1 {
+            return None;
+        }
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// A difference as a number that is small when the difference is, whatever its sign.
+#[inline(always)]
+#[must_use]
+pub fn zigzag(from: u64, to: u64) -> u64 {
+    let difference = to.wrapping_sub(from) as i64;
+    (difference << 1 ^ difference >> 63) as u64
+}
+
+/// What [`zigzag`] was told to reach.
+#[inline(always)]
+#[must_use]
+pub fn unzigzag(from: u64, coded: u64) -> u64 {
+    from.wrapping_add(coded >> 1 ^ (coded & 1).wrapping_neg())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn numbers_and_differences_come_back(values in proptest::collection::vec(any::<u64>(), 0..20), from: u64) {
+            let mut bytes = Vec::new();
+            for &value in &values {
+                put(&mut bytes, value);
+                put(&mut bytes, zigzag(from, value));
+            }
+            let mut rest = &bytes[..];
+            for &value in &values {
+                prop_assert_eq!(take(&mut rest), Some(value));
+                prop_assert_eq!(unzigzag(from, take(&mut rest).unwrap()), value);
+            }
+            prop_assert_eq!(take(&mut rest), None);
+        }
+
+        #[test]
+        fn any_bytes_end(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let mut rest = &bytes[..];
+            while take(&mut rest).is_some() {}
+        }
+    }
+
+    #[test]
+    fn what_is_no_64_bit_number_is_refused() {
+        assert_eq!(take(&mut &[0xff; 9][..]), None);
+        assert_eq!(
+            take(&mut &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2][..]),
+            None
+        );
+        assert_eq!(
+            take(&mut &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1][..]),
+            Some(u64::MAX)
+        );
+    }
+}

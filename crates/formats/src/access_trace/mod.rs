@@ -1,0 +1,63 @@
+//! The access trace on disk: one file for each process image, in the profile's folder `accesses/`.
+//!
+//! A file is a row of frames, each written at once and with a checksum of its own; a frame holds one message of
+//! `numaloc-access-trace`, the columns of blocks compressed with zstd. A file that ends early (full disk, killed recorder) is good up to
+//! its last whole frame. Format: `docs/formats/access-trace.md`.
+//!
+//! [`Writer`] takes the messages of one process, [`AccessTrace`] reads a file, [`Order`] joins the threads of several in the order of
+//! their clocks.
+
+mod order;
+mod read;
+mod write;
+
+use std::path::{Path, PathBuf};
+
+pub use order::Order;
+pub use read::{AccessTrace, Stream, StreamEvents, Tally};
+pub use write::{Limit, Writer};
+
+use crate::error::FormatError;
+
+/// First bytes of a frame.
+const MAGIC: [u8; 4] = *b"NAT1";
+/// Bytes before a frame's message: magic, length, checksum.
+const FRAME_HEAD: usize = 12;
+/// Longest message accepted; the writer's are a third of it at most.
+const LONGEST: usize = 1 << 20;
+/// The folder in a profile.
+pub const FOLDER: &str = "accesses";
+/// How files end.
+pub const EXTENSION: &str = "trace";
+
+/// The traces in a profile's folder, in the order of its process images; empty where none were recorded.
+///
+/// # Errors
+/// [`FormatError::Io`] if the folder cannot be read.
+pub fn files(profile: &Path) -> Result<Vec<PathBuf>, FormatError> {
+    let folder = profile.join(FOLDER);
+    let mut found: Vec<(u64, PathBuf)> = Vec::new();
+    let entries = match std::fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(FormatError::io("read", &folder, error)),
+    };
+    for entry in entries {
+        let path = entry
+            .map_err(|error| FormatError::io("read", &folder, error))?
+            .path();
+        let number = path
+            .file_stem()
+            .and_then(|stem| stem.to_str()?.parse().ok());
+        if path.extension().is_some_and(|e| e == EXTENSION)
+            && let Some(number) = number
+        {
+            found.push((number, path));
+        }
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,434 @@
+//! From a file to events.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use numaloc_access_trace::columns::Columns;
+use numaloc_access_trace::message::{Block, Head, Message, Thread, Unreadable};
+use numaloc_access_trace::{BLOCK_BYTES, Kind, VERSION};
+use numaloc_model::trace::{Action, Event};
+
+use super::{FRAME_HEAD, LONGEST, MAGIC};
+use crate::error::FormatError;
+
+/// log2 of the bytes by which the memory of one process image lies behind that of the one before: 2^40 pages of 4 KiB, as in `pages`.
+const SPACE_SHIFT: u32 = 52;
+
+/// What the heads of a thread's blocks add up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Records.
+    pub records: u64,
+    /// Loads and stores.
+    pub accesses: u64,
+    /// Accesses to lines that the first-level cache answered.
+    pub l1_hits: u64,
+    /// Those that the second-level cache answered.
+    pub l2_hits: u64,
+    /// Misses of lines that another thread had written since they were fetched.
+    pub coherence_misses: u64,
+    /// Bytes in the file.
+    pub bytes: u64,
+}
+
+impl Tally {
+    fn add(&mut self, block: &Block, bytes: u64) {
+        self.records += u64::from(block.count);
+        self.accesses = self.accesses.saturating_add(block.accesses);
+        self.l1_hits = self.l1_hits.saturating_add(block.l1_hits);
+        self.l2_hits = self.l2_hits.saturating_add(block.l2_hits);
+        self.coherence_misses = self.coherence_misses.saturating_add(block.coherence_misses);
+        self.bytes += bytes;
+    }
+}
+
+/// A thread of a trace.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    /// Stable path, by which it is found in the profile's `threads`.
+    pub path: String,
+    /// Its virtual clock when it began.
+    pub start: u64,
+    /// Sums over its blocks.
+    pub tally: Tally,
+    blocks: Vec<BlockAt>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct BlockAt {
+    /// Of the frame.
+    offset: u64,
+    /// Of the message.
+    length: usize,
+    block: Block,
+}
+
+/// A trace file that was looked through.
+#[derive(Debug)]
+pub struct AccessTrace {
+    path: PathBuf,
+    file: File,
+    /// The process, and what filtered its accesses.
+    pub head: Head,
+    /// Threads, in the order of their numbers in the process.
+    pub streams: Vec<Stream>,
+    /// The process ended and all it told is here.
+    pub complete: bool,
+    /// Why the recorder stopped before the process, if it did.
+    pub cut: Option<String>,
+    /// Bytes at the end that are no whole frame: a write was cut short there.
+    pub torn_bytes: u64,
+    /// Bytes of the whole file.
+    pub bytes: u64,
+    /// Which process image of the profile: by this its lines and words are told from those of others.
+    image: u64,
+}
+
+/// One frame: its message, or why there is none.
+enum Frame {
+    Message(Vec<u8>),
+    Torn,
+    End,
+}
+
+impl AccessTrace {
+    /// Looks through the trace of the profile's `image`-th process image and checks every frame.
+    ///
+    /// Memory: about 100 bytes for each block of up to 16,384 records.
+    ///
+    /// # Errors
+    /// [`FormatError`]. A file that ends early is no error: see `torn_bytes`.
+    pub fn open(path: &Path, image: u64) -> Result<Self, FormatError> {
+        let read_error = |error| FormatError::io("read", path, error);
+        let file = File::open(path).map_err(read_error)?;
+        let bytes = file.metadata().map_err(read_error)?.len();
+        let mut reader = BufReader::with_capacity(1 << 16, &file);
+        let mut found = Found::default();
+        let mut offset = 0;
+        let mut torn_bytes = 0;
+        loop {
+            match frame(&mut reader).map_err(read_error)? {
+                Frame::Message(message) => {
+                    found.message(path, offset, &message)?;
+                    offset += (FRAME_HEAD + message.len()) as u64;
+                }
+                Frame::Torn => {
+                    torn_bytes = bytes.saturating_sub(offset);
+                    break;
+                }
+                Frame::End => break,
+            }
+        }
+        let Some(head) = found.head.take() else {
+            return Err(FormatError::WrongKind {
+                path: path.to_owned(),
+                found: format!(
+                    "{bytes} bytes that do not begin with {}",
+                    MAGIC.escape_ascii()
+                ),
+                expected: "numaloc access trace",
+            });
+        };
+        let (streams, whole) = found.streams();
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            head,
+            streams,
+            complete: found.ended && whole && torn_bytes == 0,
+            cut: found.cut,
+            torn_bytes,
+            bytes,
+            image,
+        })
+    }
+
+    /// Sums over all threads.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        let mut sum = Tally::default();
+        for Stream { tally, .. } in &self.streams {
+            sum.records += tally.records;
+            sum.accesses = sum.accesses.saturating_add(tally.accesses);
+            sum.l1_hits = sum.l1_hits.saturating_add(tally.l1_hits);
+            sum.l2_hits = sum.l2_hits.saturating_add(tally.l2_hits);
+            sum.coherence_misses = sum.coherence_misses.saturating_add(tally.coherence_misses);
+            sum.bytes += tally.bytes;
+        }
+        sum
+    }
+
+    /// The events of thread `stream` of [`AccessTrace::streams`], in its order, [`Action::End`] last.
+    #[must_use]
+    pub fn events(&self, stream: usize) -> StreamEvents<'_> {
+        StreamEvents {
+            trace: self,
+            stream: &self.streams[stream],
+            next: 0,
+            columns: None,
+            time: self.streams[stream].start,
+            work: 0,
+            over: false,
+        }
+    }
+
+    fn corrupt(&self, at: &BlockAt, found: impl Into<String>, expected: &str) -> FormatError {
+        FormatError::corrupt(
+            &self.path,
+            format!("block at byte {}", at.offset),
+            found,
+            expected,
+        )
+    }
+
+    /// Reads and unpacks a block.
+    fn columns(&self, at: &BlockAt) -> Result<Columns, FormatError> {
+        let mut frame = vec![0; FRAME_HEAD + at.length];
+        self.file
+            .read_exact_at(&mut frame, at.offset)
+            .map_err(|error| FormatError::io("read", &self.path, error))?;
+        let (head, message) = frame.split_at(FRAME_HEAD);
+        if crc32fast::hash(message).to_le_bytes() != head[8..] {
+            return Err(self.corrupt(
+                at,
+                "another checksum than before",
+                "a file that nobody writes to",
+            ));
+        }
+        let Ok(Message::Block(block, packed)) = Message::decode(message) else {
+            return Err(self.corrupt(at, "something else", "a block"));
+        };
+        let columns = zstd::bulk::decompress(packed, BLOCK_BYTES)
+            .map_err(|error| self.corrupt(at, error.to_string(), "zstd-compressed columns"))?;
+        Columns::new(columns, block.count as usize).ok_or_else(|| {
+            let found = "columns of another length";
+            self.corrupt(at, found, &format!("{} records", block.count))
+        })
+    }
+}
+
+/// Reads the next frame.
+fn frame(reader: &mut impl Read) -> std::io::Result<Frame> {
+    let mut head = [0; FRAME_HEAD];
+    match fill(reader, &mut head)? {
+        0 => return Ok(Frame::End),
+        FRAME_HEAD => {}
+        _ => return Ok(Frame::Torn),
+    }
+    let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("4 bytes"));
+    let length = word(4) as usize;
+    if head[..4] != MAGIC || length > LONGEST {
+        return Ok(Frame::Torn);
+    }
+    let mut message = vec![0; length];
+    if fill(reader, &mut message)? < length || crc32fast::hash(&message) != word(8) {
+        return Ok(Frame::Torn);
+    }
+    Ok(Frame::Message(message))
+}
+
+/// Reads until the buffer is full or the file ends; how many bytes.
+fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match reader.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// What the frames of a file held.
+#[derive(Default)]
+struct Found {
+    head: Option<Head>,
+    threads: BTreeMap<u32, Thread>,
+    blocks: BTreeMap<u32, Vec<BlockAt>>,
+    cut: Option<String>,
+    ended: bool,
+}
+
+impl Found {
+    fn message(&mut self, path: &Path, offset: u64, message: &[u8]) -> Result<(), FormatError> {
+        let bad = |found: &str, expected: &str| {
+            Err(FormatError::corrupt(
+                path,
+                format!("byte {offset}"),
+                found,
+                expected,
+            ))
+        };
+        let length = message.len();
+        match Message::decode(message) {
+            Err(Unreadable::Version(found)) if found > VERSION => {
+                return Err(FormatError::Newer {
+                    path: path.to_owned(),
+                    found,
+                    supported: VERSION,
+                });
+            }
+            Err(_) => return bad("an unknown message", "a message of version 1"),
+            Ok(Message::Head(head)) if self.head.is_none() => self.head = Some(head),
+            Ok(_) if self.head.is_none() => return bad("another message", "the process's head"),
+            Ok(Message::Head(_)) => return bad("a second head", "one for each process"),
+            Ok(Message::Thread(thread)) => {
+                if self.threads.insert(thread.number, thread).is_some() {
+                    return bad("a thread of the same number again", "one of each");
+                }
+            }
+            Ok(Message::Block(block, _)) => {
+                self.blocks.entry(block.thread).or_default().push(BlockAt {
+                    offset,
+                    length,
+                    block,
+                });
+            }
+            Ok(Message::Cut(why)) => self.cut = Some(why),
+            Ok(Message::End) => {}
+        }
+        // Something after the end: an execve that failed after all.
+        self.ended = matches!(Message::decode(message), Ok(Message::End));
+        Ok(())
+    }
+
+    /// The threads with what can be read of each without a gap, and whether that is all.
+    fn streams(&mut self) -> (Vec<Stream>, bool) {
+        let mut whole = true;
+        let streams = std::mem::take(&mut self.threads)
+            .into_values()
+            .map(|thread| {
+                // Several threads of the recorder may have written them in another order.
+                let mut blocks = self.blocks.remove(&thread.number).unwrap_or_default();
+                blocks.sort_by_key(|at| at.block.first);
+                let mut next = Some(0);
+                let before = blocks.len();
+                blocks.truncate(
+                    blocks
+                        .iter()
+                        .take_while(|at| {
+                            let fits = next == Some(at.block.first);
+                            next = at.block.first.checked_add(at.block.count.into());
+                            fits
+                        })
+                        .count(),
+                );
+                whole &= blocks.len() == before;
+                let mut tally = Tally::default();
+                for at in &blocks {
+                    tally.add(&at.block, (FRAME_HEAD + at.length) as u64);
+                }
+                Stream {
+                    path: thread.path,
+                    start: thread.clock,
+                    tally,
+                    blocks,
+                }
+            })
+            .collect();
+        (streams, whole && self.blocks.is_empty())
+    }
+}
+
+/// The events of one thread; after an error, nothing more.
+#[derive(Debug)]
+pub struct StreamEvents<'a> {
+    trace: &'a AccessTrace,
+    stream: &'a Stream,
+    /// The block after the one that is being read.
+    next: usize,
+    columns: Option<Columns>,
+    time: u64,
+    /// Accesses that no event has told yet.
+    work: u64,
+    over: bool,
+}
+
+impl StreamEvents<'_> {
+    /// The next block; `None` after the last.
+    fn block(&mut self) -> Result<Option<()>, FormatError> {
+        if self.columns.as_ref().is_some_and(|columns| !columns.done()) {
+            let at = &self.stream.blocks[self.next - 1];
+            let found = "columns that do not hold together";
+            return Err(self.trace.corrupt(at, found, "records"));
+        }
+        let Some(at) = self.stream.blocks.get(self.next) else {
+            return Ok(None);
+        };
+        if at.block.clock != self.time {
+            let found = format!("clock {}", at.block.clock);
+            return Err(self
+                .trace
+                .corrupt(at, found, &format!("clock {}", self.time)));
+        }
+        self.columns = Some(self.trace.columns(at)?);
+        self.next += 1;
+        Ok(Some(()))
+    }
+
+    fn event(&mut self) -> Result<Option<Event>, FormatError> {
+        loop {
+            let Some(record) = self.columns.as_mut().and_then(Iterator::next) else {
+                if self.block()?.is_some() {
+                    continue;
+                }
+                self.over = true;
+                return Ok(Some(Event {
+                    time: self.time,
+                    work: self.work,
+                    action: Action::End,
+                }));
+            };
+            let (kind, value) = (record.kind(), record.value());
+            let jump = if kind == Kind::Clock { value } else { 0 };
+            let time = self.time.checked_add(record.work);
+            let Some(time) = time.and_then(|time| time.checked_add(jump)) else {
+                let at = &self.stream.blocks[self.next - 1];
+                let found = "a clock beyond 64 bits";
+                return Err(self.trace.corrupt(at, found, "a clock in accesses"));
+            };
+            self.time = time;
+            self.work += record.work;
+            let line = |of: fn(u64) -> Action| {
+                let space = self.trace.image << (SPACE_SHIFT - self.trace.head.line_shift);
+                of(value.wrapping_add(space))
+            };
+            let word = |of: fn(u64) -> Action| {
+                of(value.wrapping_add(self.trace.image << (SPACE_SHIFT - 2)))
+            };
+            let action = match kind {
+                Kind::Read => line(Action::Read),
+                Kind::Write => line(Action::Write),
+                Kind::Own => line(Action::Own),
+                Kind::WriteBack => line(Action::WriteBack),
+                Kind::Acquire => word(Action::Acquire),
+                Kind::Release => word(Action::Release),
+                Kind::Create => Action::Create(value),
+                Kind::Clock => continue,
+            };
+            return Ok(Some(Event {
+                time,
+                work: std::mem::take(&mut self.work),
+                action,
+            }));
+        }
+    }
+}
+
+impl Iterator for StreamEvents<'_> {
+    type Item = Result<Event, FormatError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.over {
+            return None;
+        }
+        let event = self.event().transpose();
+        self.over |= matches!(event, Some(Err(_)));
+        event
+    }
+}

@@ -1,0 +1,320 @@
+//! Written, damaged, read.
+
+use std::path::Path;
+
+use numaloc_access_trace::message::{Block, CacheSize, Head, Message, Thread};
+use numaloc_access_trace::{Kind, Record, columns};
+use numaloc_model::ThreadIdx;
+use numaloc_model::trace::{Action, Event};
+use proptest::prelude::*;
+
+use super::*;
+
+fn head() -> Message<'static> {
+    let l1 = CacheSize {
+        bytes: 32 << 10,
+        ways: 8,
+    };
+    let l2 = CacheSize {
+        bytes: 1 << 20,
+        ways: 16,
+    };
+    let path = "0".to_owned();
+    Message::Head(Head {
+        pid: 7,
+        image: 0,
+        line_shift: 6,
+        l1,
+        l2,
+        path,
+    })
+}
+
+fn thread(number: u32, clock: u64) -> Message<'static> {
+    let path = format!("0.{number}");
+    Message::Thread(Thread {
+        number,
+        clock,
+        path,
+    })
+}
+
+fn bytes_of(message: &Message) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes);
+    bytes
+}
+
+fn block(thread: u32, first: u64, clock: u64, records: &[Record]) -> Vec<u8> {
+    let block = Block {
+        thread,
+        first,
+        count: records.len() as u32,
+        clock,
+        accesses: records.iter().map(|record| record.work).sum(),
+        l1_hits: 2,
+        ..Block::default()
+    };
+    let mut packed = Vec::new();
+    columns::encode(records, &mut packed);
+    bytes_of(&Message::Block(block, &packed))
+}
+
+/// Two threads: one writes a line, the other waits for it and reads it.
+fn messages() -> Vec<Vec<u8>> {
+    let writes = [
+        Record::new(Kind::Write, 100, 5),
+        Record::new(Kind::Release, 7, 0),
+    ];
+    let later = [
+        Record::new(Kind::WriteBack, 100, 10),
+        Record::new(Kind::Clock, 0, 3),
+    ];
+    let reads = [
+        Record::new(Kind::Read, 7, 2),
+        Record::new(Kind::Clock, 2, 0),
+        Record::new(Kind::Acquire, 7, 0),
+        Record::new(Kind::Read, 100, 1),
+    ];
+    vec![
+        bytes_of(&head()),
+        bytes_of(&thread(0, 0)),
+        bytes_of(&thread(1, 1)),
+        block(0, 0, 0, &writes),
+        block(1, 0, 1, &reads),
+        block(0, 2, 5, &later),
+        bytes_of(&Message::End),
+    ]
+}
+
+fn written(folder: &Path, messages: &[Vec<u8>]) -> PathBuf {
+    let path = folder.join("0.trace");
+    let _ = std::fs::remove_file(&path);
+    let writer = Writer::create(&path, Limit::new(1 << 30)).unwrap();
+    for message in messages {
+        assert!(writer.append(message));
+    }
+    path
+}
+
+fn thread_of(path: &str) -> Option<ThreadIdx> {
+    let number = path.strip_prefix("0.")?.parse().ok()?;
+    Some(ThreadIdx(number))
+}
+
+#[test]
+fn what_is_written_is_read_in_the_order_of_clocks() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = AccessTrace::open(&written(folder.path(), &messages()), 0).unwrap();
+    assert!(trace.complete && trace.cut.is_none() && trace.torn_bytes == 0);
+    assert_eq!((trace.head.pid, trace.streams.len()), (7, 2));
+    let tally = trace.tally();
+    assert_eq!((tally.records, tally.accesses, tally.l1_hits), (8, 21, 6));
+    let event = |time, work, action| Event { time, work, action };
+    let traces = [trace];
+    let order = Order::new(&traces, thread_of).unwrap();
+    let events: Vec<(u32, Event)> = order
+        .map(|event| event.map(|(thread, event)| (thread.0, event)).unwrap())
+        .collect();
+    assert_eq!(
+        events,
+        [
+            (1, event(3, 2, Action::Read(7))),
+            (0, event(5, 5, Action::Write(100))),
+            (0, event(5, 0, Action::Release(7))),
+            (1, event(5, 0, Action::Acquire(7))),
+            (1, event(6, 1, Action::Read(100))),
+            (1, event(6, 0, Action::End)),
+            (0, event(15, 10, Action::WriteBack(100))),
+            (0, event(18, 3, Action::End)),
+        ]
+    );
+    // Another process image has other memory at the same addresses.
+    let second = AccessTrace::open(&folder.path().join("0.trace"), 2).unwrap();
+    let first = second.events(0).next().unwrap().unwrap();
+    assert_eq!(first.action, Action::Write((2 << 46) + 100));
+}
+
+#[test]
+fn the_order_does_not_depend_on_the_order_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let events = |messages: &[Vec<u8>]| {
+        let traces = [AccessTrace::open(&written(folder.path(), messages), 0).unwrap()];
+        let order = Order::new(&traces, thread_of).unwrap();
+        order.map(Result::unwrap).collect::<Vec<_>>()
+    };
+    let mut other = messages();
+    let as_sent = events(&other);
+    other[1..6].reverse();
+    assert_eq!(events(&other), as_sent);
+}
+
+#[test]
+fn a_torn_tail_is_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = written(folder.path(), &messages());
+    let bytes = std::fs::read(&path).unwrap();
+    for cut in 0..bytes.len() {
+        std::fs::write(&path, &bytes[..cut]).unwrap();
+        match AccessTrace::open(&path, 0) {
+            Ok(trace) => {
+                assert!(!trace.complete, "cut at {cut}");
+                for stream in 0..trace.streams.len() {
+                    assert!(trace.events(stream).all(|event| event.is_ok()));
+                }
+            }
+            // Not even the head is whole.
+            Err(error) => assert!(
+                error.to_string().contains("is not a numaloc access trace"),
+                "cut at {cut}: {error}"
+            ),
+        }
+    }
+}
+
+#[test]
+fn a_block_that_is_missing_ends_its_thread_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut without = messages();
+    without.remove(3);
+    let trace = AccessTrace::open(&written(folder.path(), &without), 0).unwrap();
+    assert!(!trace.complete);
+    assert_eq!(trace.events(0).count(), 1, "the end alone");
+    assert_eq!(trace.events(1).count(), 4);
+}
+
+#[test]
+fn the_limit_ends_the_trace_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("0.trace");
+    let limit = Limit::new(100);
+    let writer = Writer::create(&path, std::sync::Arc::clone(&limit)).unwrap();
+    let taken = messages().iter().take_while(|m| writer.append(m)).count();
+    assert_eq!(taken, 3);
+    assert!(!writer.append(&messages()[4]) && writer.failure().is_none());
+    assert!(limit.written() <= 100);
+    let trace = AccessTrace::open(&path, 0).unwrap();
+    assert!(!trace.complete && trace.torn_bytes == 0);
+    assert_eq!(
+        trace.cut.as_deref(),
+        Some("the limit of 100 bytes was reached")
+    );
+}
+
+#[test]
+fn what_a_checksum_cannot_see_is_an_error_of_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let says = |message: Vec<u8>, expected: &str| {
+        let mut messages = messages();
+        messages.insert(3, message);
+        // As a hostile writer would: past our own checks.
+        let path = folder.path().join("0.trace");
+        let mut file = Vec::new();
+        for message in &messages {
+            file.extend_from_slice(&MAGIC);
+            file.extend_from_slice(&(message.len() as u32).to_le_bytes());
+            file.extend_from_slice(&crc32fast::hash(message).to_le_bytes());
+            file.extend_from_slice(message);
+        }
+        std::fs::write(&path, file).unwrap();
+        let said = match AccessTrace::open(&path, 0) {
+            Err(error) => error.to_string(),
+            Ok(trace) => trace
+                .events(0)
+                .find_map(Result::err)
+                .expect("an error")
+                .to_string(),
+        };
+        assert!(said.contains(expected) && !said.contains('\n'), "{said}");
+    };
+    says(bytes_of(&head()), "a second head");
+    says(bytes_of(&thread(0, 9)), "a thread of the same number again");
+    says(vec![9], "found an unknown message");
+    let mut newer = bytes_of(&head());
+    newer[1] = 9;
+    says(newer, "format version 9, this numaloc reads up to 1");
+    // Blocks with columns that are not compressed at all.
+    says(Vec::new(), "found an unknown message");
+    says(bytes_of(&thread(5, 0)), "zstd-compressed columns");
+}
+
+#[test]
+fn a_block_that_unpacks_without_end_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("0.trace");
+    let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 1).unwrap();
+    let block = Block {
+        count: 16_384,
+        ..Block::default()
+    };
+    let frames = [head(), thread(0, 0), Message::Block(block, &bomb)];
+    let mut file = Vec::new();
+    for message in frames.iter().map(bytes_of) {
+        file.extend_from_slice(&MAGIC);
+        file.extend_from_slice(&(message.len() as u32).to_le_bytes());
+        file.extend_from_slice(&crc32fast::hash(&message).to_le_bytes());
+        file.extend_from_slice(&message);
+    }
+    std::fs::write(&path, file).unwrap();
+    let trace = AccessTrace::open(&path, 0).unwrap();
+    let error = trace.events(0).next().unwrap().unwrap_err().to_string();
+    assert!(error.contains("block at byte"), "{error}");
+}
+
+#[test]
+fn traces_of_a_profile_come_in_the_order_of_its_images() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(files(folder.path()).unwrap().is_empty());
+    std::fs::create_dir(folder.path().join(FOLDER)).unwrap();
+    for name in ["10.trace", "9.trace", "x.trace", "1.txt"] {
+        std::fs::write(folder.path().join(FOLDER).join(name), []).unwrap();
+    }
+    let names: Vec<_> = files(folder.path())
+        .unwrap()
+        .iter()
+        .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(names, ["9.trace", "10.trace"]);
+}
+
+proptest! {
+    /// Whatever is done to the bytes: an error of one line, or events that end.
+    #[test]
+    fn altered_bytes_are_read_or_refused(
+        changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6),
+        checksums_fixed: bool,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = written(folder.path(), &messages());
+        let mut bytes = std::fs::read(&path).unwrap();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if checksums_fixed {
+            let mut at = 0;
+            while let Some(head) = bytes.get(at..at + FRAME_HEAD) {
+                let length = u32::from_le_bytes(head[4..8].try_into().unwrap()) as usize;
+                let Some(message) = bytes.get(at + FRAME_HEAD..at + FRAME_HEAD + length) else { break };
+                let crc = crc32fast::hash(message);
+                bytes[at + 8..at + 12].copy_from_slice(&crc.to_le_bytes());
+                at += FRAME_HEAD + length;
+            }
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        match AccessTrace::open(&path, 0) {
+            Err(error) => prop_assert!(!error.to_string().contains('\n')),
+            Ok(trace) => {
+                let traces = [trace];
+                if let Ok(order) = Order::new(&traces, thread_of) {
+                    let mut last = 0;
+                    for event in order {
+                        let Ok((_, event)) = event else { break };
+                        prop_assert!(event.time >= last);
+                        last = event.time;
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! From messages to a file.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use numaloc_access_trace::message::Message;
+
+use super::{FRAME_HEAD, LONGEST, MAGIC};
+use crate::error::FormatError;
+
+/// zstd's fastest level of those that keep its entropy coding.
+const LEVEL: i32 = 1;
+
+/// Bytes that the files of one recording may take together.
+#[derive(Debug)]
+pub struct Limit {
+    bytes: u64,
+    written: AtomicU64,
+}
+
+impl Limit {
+    /// At most `bytes`.
+    #[must_use]
+    pub fn new(bytes: u64) -> Arc<Self> {
+        Arc::new(Self {
+            bytes,
+            written: AtomicU64::new(0),
+        })
+    }
+
+    /// Bytes written so far.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.written.load(Relaxed)
+    }
+}
+
+/// Writes the messages of one process image; several threads may hand them over at once.
+#[derive(Debug)]
+pub struct Writer {
+    path: PathBuf,
+    limit: Arc<Limit>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    file: File,
+    /// Why nothing more is written.
+    over: Option<Over>,
+    /// Compression contexts that no thread is using.
+    contexts: Vec<Context>,
+}
+
+#[derive(Debug)]
+enum Over {
+    Limit,
+    Failed(std::io::Error),
+}
+
+struct Context(zstd::bulk::Compressor<'static>);
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Context")
+    }
+}
+
+impl Writer {
+    /// Creates the file.
+    ///
+    /// # Errors
+    /// [`FormatError::Io`].
+    pub fn create(path: &Path, limit: Arc<Limit>) -> Result<Self, FormatError> {
+        let file = File::options()
+            .append(true)
+            .create_new(true)
+            .open(path)
+            .map_err(|error| FormatError::io("create", path, error))?;
+        Ok(Self {
+            path: path.to_owned(),
+            limit,
+            state: Mutex::new(State {
+                file,
+                over: None,
+                contexts: Vec::new(),
+            }),
+        })
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes one message, blocks compressed; `false` when nothing more will be written: the limit is reached, the disk has
+    /// refused, or this is no message.
+    pub fn append(&self, message: &[u8]) -> bool {
+        let context = {
+            let mut state = self.state();
+            if state.over.is_some() {
+                return false;
+            }
+            state.contexts.pop()
+        };
+        let Some(mut context) = context.or_else(|| {
+            let made = zstd::bulk::Compressor::new(LEVEL);
+            made.ok().map(Context)
+        }) else {
+            return false;
+        };
+        let mut frame = vec![0; FRAME_HEAD];
+        let known = compressed(message, &mut context, &mut frame);
+        let mut state = self.state();
+        state.contexts.push(context);
+        known.is_some() && self.write(&mut state, &mut frame)
+    }
+
+    fn write(&self, state: &mut State, frame: &mut [u8]) -> bool {
+        if state.over.is_some() {
+            return false;
+        }
+        let before = self.limit.written.fetch_add(frame.len() as u64, Relaxed);
+        if before + frame.len() as u64 > self.limit.bytes {
+            self.limit.written.fetch_sub(frame.len() as u64, Relaxed);
+            state.over = Some(Over::Limit);
+            let mut last = vec![0; FRAME_HEAD];
+            let why = format!("the limit of {} bytes was reached", self.limit.bytes);
+            Message::Cut(why).encode(&mut last);
+            seal(&mut last);
+            let _ = state.file.write_all(&last);
+            return false;
+        }
+        seal(frame);
+        if let Err(error) = state.file.write_all(frame) {
+            state.over = Some(Over::Failed(error));
+            return false;
+        }
+        true
+    }
+
+    /// What went wrong, if the disk has refused.
+    #[must_use]
+    pub fn failure(&self) -> Option<FormatError> {
+        match &self.state().over {
+            Some(Over::Failed(error)) => {
+                let again = std::io::Error::new(error.kind(), error.to_string());
+                Some(FormatError::io("write", &self.path, again))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Appends a message to a frame, the columns of a block compressed. `None` for what is none, and for what a reader would refuse.
+fn compressed(message: &[u8], context: &mut Context, frame: &mut Vec<u8>) -> Option<()> {
+    match Message::decode(message).ok()? {
+        Message::Block(block, columns) => {
+            let columns = context.0.compress(columns).ok()?;
+            Message::Block(block, &columns).encode(frame);
+        }
+        _ => frame.extend_from_slice(message),
+    }
+    (frame.len() - FRAME_HEAD <= LONGEST).then_some(())
+}
+
+/// Fills in the head of a frame.
+fn seal(frame: &mut [u8]) {
+    let (head, message) = frame.split_at_mut(FRAME_HEAD);
+    head[..4].copy_from_slice(&MAGIC);
+    head[4..8].copy_from_slice(&(message.len() as u32).to_le_bytes());
+    head[8..].copy_from_slice(&crc32fast::hash(message).to_le_bytes());
+}

@@ -1,0 +1,437 @@
+//! The private caches of a thread: what they answer does not depend on where threads and pages are, so it needs no record.
+//!
+//! Two levels, write-back, write-allocate, true LRU in each set, the second holding all that the first does. A line that another
+//! thread has written since it was fetched is a miss: the directory, one word a line, has a version (raised whenever
+//! a thread becomes the line's writer) and the writer, whom a read by another thread deposes. A cached line counts while its
+//! version is the directory's; a thread writes without telling while it is the writer. This is MESI, seen from one cache.
+//!
+//! Two threads that use one line at the very same moment may miss each other's change, as one of two orders that a machine could take.
+//! Not modelled: prefetching, instruction fetches, and two threads that share a core.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use numaloc_access_trace::Kind;
+use numaloc_access_trace::message::CacheSize;
+
+use crate::shadow::Shadow;
+
+/// Low bits of a directory word: the writer, 0 for none or deposed. The version is above.
+const WRITER_BITS: u32 = 20;
+
+/// A cached line.
+#[derive(Clone, Copy)]
+struct Line {
+    number: u64,
+    /// Version in the directory when it was fetched or written, above a bit that says whether it was written.
+    state: u64,
+}
+
+const DIRTY: u64 = 1;
+const EMPTY: Line = Line {
+    number: u64::MAX,
+    state: 0,
+};
+
+impl Line {
+    fn version(self) -> u64 {
+        self.state >> 1
+    }
+
+    fn is_dirty(self) -> bool {
+        self.state & DIRTY != 0
+    }
+}
+
+/// One level: sets one after the other, in each the most recent line first.
+struct Level {
+    lines: Vec<Line>,
+    ways: usize,
+    /// Sets less one, which is a mask, or 0 with another number of sets.
+    mask: u64,
+    sets: u64,
+}
+
+impl Level {
+    fn new(size: CacheSize, line: u64) -> Self {
+        let sets = size.sets(line).max(1);
+        Self {
+            lines: vec![EMPTY; sets as usize * size.ways as usize],
+            ways: size.ways as usize,
+            mask: if sets.is_power_of_two() { sets - 1 } else { 0 },
+            sets,
+        }
+    }
+
+    #[inline(always)]
+    fn set(&mut self, number: u64) -> &mut [Line] {
+        let set = if self.mask != 0 {
+            number & self.mask
+        } else {
+            number % self.sets
+        };
+        let start = set as usize * self.ways;
+        &mut self.lines[start..start + self.ways]
+    }
+
+    /// The line, which is the most recent of its set from now on.
+    #[inline(always)]
+    fn find(&mut self, number: u64) -> Option<&mut Line> {
+        let set = self.set(number);
+        if set[0].number != number {
+            let at = set.iter().position(|line| line.number == number)?;
+            set[..=at].rotate_right(1);
+        }
+        Some(&mut set[0])
+    }
+
+    /// Takes the line out, wherever it is in its set.
+    fn remove(&mut self, number: u64) -> Option<Line> {
+        let set = self.set(number);
+        let at = set.iter().position(|line| line.number == number)?;
+        let line = set[at];
+        set[at..].rotate_left(1);
+        set[set.len() - 1] = EMPTY;
+        Some(line)
+    }
+
+    /// Puts a line that is not there in front; the least recent one leaves.
+    fn insert(&mut self, line: Line) -> Option<Line> {
+        let set = self.set(line.number);
+        let gone = set[set.len() - 1];
+        set.rotate_right(1);
+        set[0] = line;
+        (gone.number != u64::MAX).then_some(gone)
+    }
+}
+
+/// Who answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// The first level.
+    pub l1_hits: u64,
+    /// The second.
+    pub l2_hits: u64,
+    /// Nobody, because another thread had written the line.
+    pub coherence_misses: u64,
+}
+
+/// The caches of one thread.
+pub struct PrivateCaches {
+    l1: Level,
+    l2: Level,
+    directory: Shadow,
+    me: u64,
+    /// Since they were last taken.
+    pub counts: Counts,
+}
+
+impl PrivateCaches {
+    /// Empty caches of the thread that `directory` knows as `me`, from 1.
+    #[must_use]
+    pub fn new(l1: CacheSize, l2: CacheSize, directory: Shadow, me: u32) -> Self {
+        let line = 1 << directory.shift();
+        Self {
+            l1: Level::new(l1, line),
+            l2: Level::new(l2, line),
+            directory,
+            me: u64::from(me) & ((1 << WRITER_BITS) - 1),
+            counts: Counts::default(),
+        }
+    }
+
+    fn word(&self, number: u64) -> &'static AtomicU64 {
+        let word: *const AtomicU64 = self.directory.word(number << self.directory.shift());
+        // SAFETY: a word of a table that is never unmapped.
+        unsafe { &*word }
+    }
+
+    /// Loads or stores in line `number`. `tell` is called for what goes beyond these caches, in order; says whether they held the line.
+    #[inline(always)]
+    pub fn access<const WRITE: bool>(
+        &mut self,
+        number: u64,
+        mut tell: impl FnMut(Kind, u64),
+    ) -> bool {
+        let word = self.word(number);
+        let now = word.load(Relaxed);
+        let version = now >> WRITER_BITS;
+        // What most accesses are: the line is there, and if it is written it is mine and known to be written.
+        if let Some(line) = self.l1.find(number)
+            && line.version() == version
+            && (!WRITE || line.is_dirty() && now & ((1 << WRITER_BITS) - 1) == self.me)
+        {
+            self.counts.l1_hits += 1;
+            return true;
+        }
+        self.further::<WRITE>(number, word, now, &mut tell)
+    }
+
+    #[inline(never)]
+    fn further<const WRITE: bool>(
+        &mut self,
+        number: u64,
+        word: &AtomicU64,
+        mut now: u64,
+        tell: &mut impl FnMut(Kind, u64),
+    ) -> bool {
+        let found = self.look(number, now >> WRITER_BITS);
+        // Becomes the writer, or deposes another.
+        let others = |word: u64| {
+            let writer = word & ((1 << WRITER_BITS) - 1);
+            writer != self.me && (WRITE || writer != 0)
+        };
+        let mut taken = false;
+        while others(now) {
+            let new = if WRITE {
+                ((now >> WRITER_BITS) + 1) << WRITER_BITS | self.me
+            } else {
+                now >> WRITER_BITS << WRITER_BITS
+            };
+            match word.compare_exchange_weak(now, new, Relaxed, Relaxed) {
+                Ok(_) => {
+                    taken = true;
+                    now = new;
+                }
+                Err(other) => now = other,
+            }
+        }
+        let version = now >> WRITER_BITS;
+        let dirty = found.is_some_and(Line::is_dirty) || WRITE;
+        let line = Line {
+            number,
+            state: version << 1 | u64::from(dirty),
+        };
+        match found {
+            Some(before) => {
+                if WRITE && (taken || !before.is_dirty()) {
+                    tell(Kind::Own, number);
+                }
+                // `look` has made it the most recent of the first level.
+                self.l1.set(number)[0] = line;
+            }
+            None => {
+                tell(if WRITE { Kind::Write } else { Kind::Read }, number);
+                if let Some(gone) = self.l2.insert(line) {
+                    self.leave(gone, tell);
+                }
+                self.promote(line);
+            }
+        }
+        found.is_some()
+    }
+
+    /// Finds a line whose version is the directory's, and brings it into the first level.
+    fn look(&mut self, number: u64, version: u64) -> Option<Line> {
+        if let Some(line) = self.l1.find(number).map(|line| *line) {
+            if line.version() == version {
+                self.counts.l1_hits += 1;
+                return Some(line);
+            }
+            self.l1.remove(number);
+            self.l2.remove(number);
+            self.counts.coherence_misses += 1;
+            return None;
+        }
+        let line = *self.l2.find(number)?;
+        if line.version() != version {
+            self.l2.remove(number);
+            self.counts.coherence_misses += 1;
+            return None;
+        }
+        self.counts.l2_hits += 1;
+        self.promote(line);
+        Some(line)
+    }
+
+    /// Into the first level; what falls out leaves its state in the second, which holds it too.
+    fn promote(&mut self, line: Line) {
+        if let Some(gone) = self.l1.insert(line)
+            && let Some(below) = self
+                .l2
+                .set(gone.number)
+                .iter_mut()
+                .find(|below| below.number == gone.number)
+        {
+            below.state = gone.state;
+        }
+    }
+
+    /// A line leaves the second level, and with it the first.
+    fn leave(&mut self, gone: Line, tell: &mut impl FnMut(Kind, u64)) {
+        let gone = self.l1.remove(gone.number).unwrap_or(gone);
+        // A line that another thread has read or written since was written back then.
+        let mine = gone.version() << WRITER_BITS | self.me;
+        if gone.is_dirty() && self.word(gone.number).load(Relaxed) == mine {
+            tell(Kind::WriteBack, gone.number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// 4 sets of 2 ways before 8 sets of 4.
+    const L1: CacheSize = CacheSize {
+        bytes: 512,
+        ways: 2,
+    };
+    const L2: CacheSize = CacheSize {
+        bytes: 2048,
+        ways: 4,
+    };
+
+    fn machine(threads: u32) -> Vec<PrivateCaches> {
+        of(Shadow::reserve(6).unwrap(), threads)
+    }
+
+    fn of(directory: Shadow, threads: u32) -> Vec<PrivateCaches> {
+        directory.clear();
+        (1..=threads)
+            .map(|me| PrivateCaches::new(L1, L2, directory, me))
+            .collect()
+    }
+
+    /// What an access tells.
+    fn told(caches: &mut PrivateCaches, number: u64, write: bool) -> Vec<(Kind, u64)> {
+        let mut told = Vec::new();
+        let tell = |kind, line| told.push((kind, line));
+        if write {
+            caches.access::<true>(number, tell);
+        } else {
+            caches.access::<false>(number, tell);
+        }
+        told
+    }
+
+    #[test]
+    fn one_thread_by_hand() {
+        let mut caches = machine(1);
+        let one = &mut caches[0];
+        // Lines 0, 8, 16, ... share a set of both levels; the second holds four of them, the first two.
+        assert_eq!(told(one, 0, false), [(Kind::Read, 0)]);
+        assert_eq!(told(one, 0, false), []);
+        assert_eq!(told(one, 0, true), [(Kind::Own, 0)]);
+        assert_eq!(told(one, 0, true), []);
+        assert_eq!(told(one, 8, true), [(Kind::Write, 8)]);
+        assert_eq!(told(one, 8, false), []);
+        for line in [16, 24] {
+            assert_eq!(told(one, line, false), [(Kind::Read, line)]);
+        }
+        // 0 and 8 left the first level, written; the second answers, and still knows that they were.
+        assert_eq!(told(one, 8, true), []);
+        assert_eq!(
+            one.counts,
+            Counts {
+                l1_hits: 4,
+                l2_hits: 1,
+                coherence_misses: 0
+            }
+        );
+        // A fifth line: 0 is the least recent and goes back to memory; then 16, which was only read.
+        assert_eq!(
+            told(one, 32, false),
+            [(Kind::Read, 32), (Kind::WriteBack, 0)]
+        );
+        assert_eq!(told(one, 40, false), [(Kind::Read, 40)]);
+        assert_eq!(told(one, 0, true), [(Kind::Write, 0)]);
+    }
+
+    #[test]
+    fn two_threads_by_hand() {
+        let mut caches = machine(2);
+        let [one, two] = &mut caches[..] else {
+            unreachable!()
+        };
+        assert_eq!(told(one, 5, true), [(Kind::Write, 5)]);
+        assert_eq!(told(two, 5, false), [(Kind::Read, 5)]);
+        // Both have it; who writes says so, and the other's copy is gone.
+        assert_eq!(told(one, 5, false), []);
+        assert_eq!(told(one, 5, true), [(Kind::Own, 5)]);
+        assert_eq!(told(two, 5, true), [(Kind::Write, 5)]);
+        assert_eq!(two.counts.coherence_misses, 1);
+        assert_eq!(told(two, 5, true), []);
+        assert_eq!(told(one, 5, false), [(Kind::Read, 5)]);
+        // Pushed out of 2's cache: no write-back, 1's read has brought it to memory.
+        for line in [13, 21, 29, 37] {
+            assert_eq!(told(two, line, false), [(Kind::Read, line)]);
+        }
+    }
+
+    #[test]
+    fn ping_pong_tells_of_every_write() {
+        let mut caches = machine(2);
+        for turn in 0..20 {
+            assert_eq!(told(&mut caches[turn % 2], 9, true), [(Kind::Write, 9)]);
+        }
+    }
+
+    /// One thread: misses are those of a plain LRU stack of the second level fed with what the first, another plain stack,
+    /// lets through; what was written and leaves is written back.
+    #[test]
+    fn equals_two_plain_stacks() {
+        let directory = Shadow::reserve(6).unwrap();
+        proptest!(|(accesses in proptest::collection::vec((0u64..120, any::<bool>()), 1..600))| {
+            let mut caches = of(directory, 1);
+            let mut l1: Vec<Vec<u64>> = vec![Vec::new(); 4];
+            let mut l2: Vec<Vec<u64>> = vec![Vec::new(); 8];
+            let mut dirty = std::collections::BTreeSet::new();
+            for (line, write) in accesses {
+                let mut expected = Vec::new();
+                let first = &mut l1[(line % 4) as usize];
+                let second = &mut l2[(line % 8) as usize];
+                let hit = if let Some(at) = first.iter().position(|&l| l == line) {
+                    first.remove(at);
+                    true
+                } else if let Some(at) = second.iter().position(|&l| l == line) {
+                    second.remove(at);
+                    second.insert(0, line);
+                    true
+                } else {
+                    expected.push((if write { Kind::Write } else { Kind::Read }, line));
+                    second.insert(0, line);
+                    if second.len() > 4 {
+                        let gone = second.pop().unwrap();
+                        if dirty.remove(&gone) {
+                            expected.push((Kind::WriteBack, gone));
+                        }
+                        l1[(gone % 4) as usize].retain(|&l| l != gone);
+                    }
+                    false
+                };
+                let first = &mut l1[(line % 4) as usize];
+                first.insert(0, line);
+                first.truncate(2);
+                if write && dirty.insert(line) && hit {
+                    expected.push((Kind::Own, line));
+                }
+                prop_assert_eq!(told(&mut caches[0], line, write), expected);
+            }
+        });
+    }
+
+    /// Several threads: a read finds the line without telling only if the thread has touched it since anybody else wrote it; a
+    /// write is silent only if nobody else has touched it since this thread wrote it.
+    #[test]
+    fn nothing_that_others_changed_is_answered() {
+        let directory = Shadow::reserve(6).unwrap();
+        proptest!(|(accesses in proptest::collection::vec((0usize..3, 0u64..6, any::<bool>()), 1..300))| {
+            let mut caches = of(directory, 3);
+            let mut log: Vec<(usize, u64, bool)> = Vec::new();
+            for (thread, line, write) in accesses {
+                let told = told(&mut caches[thread], line, write);
+                let mut since = log.iter().rev().filter(|(_, l, _)| *l == line);
+                if write {
+                    // Six lines: nothing leaves these caches.
+                    let silent = since.by_ref().take_while(|(t, ..)| *t == thread).any(|(.., w)| *w);
+                    prop_assert_eq!(told.is_empty(), silent, "{:?}", told);
+                } else {
+                    let fresh = since.take_while(|(t, _, w)| *t == thread || !w).any(|(t, ..)| *t == thread);
+                    prop_assert_eq!(told.is_empty(), fresh, "{:?}", told);
+                }
+                log.push((thread, line, write));
+            }
+        });
+    }
+}
