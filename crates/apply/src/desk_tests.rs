@@ -1,7 +1,7 @@
 //! The desk against an actuator that only takes notes.
 
 use super::*;
-use numaloc_model::plan::{PagePlan, Plan, Predicted, Provenance, ThreadPlan};
+use numaloc_model::plan::{PagePlan, Plan, ThreadPlan};
 use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
 
 #[derive(Default)]
@@ -66,24 +66,6 @@ fn plan(threads: &[(&str, u32)], objects: &[Placed]) -> Plan {
         })
     });
     Plan {
-        machine: "test".to_owned(),
-        fingerprint: "test".to_owned(),
-        provenance: Provenance {
-            thread_policy: "by hand".to_owned(),
-            page_policy: "by hand".to_owned(),
-            parameters: Vec::new(),
-            command: Vec::new(),
-            tool: "test".to_owned(),
-        },
-        predicted: Predicted {
-            cost: 0.0,
-            remote: 0.0,
-            total: 0.0,
-            node_imbalance: 1.0,
-            remote_accesses: 0,
-            accesses: 0,
-        },
-        page_size: 4096,
         threads: threads
             .iter()
             .map(|&(path, pu)| ThreadPlan {
@@ -94,7 +76,7 @@ fn plan(threads: &[(&str, u32)], objects: &[Placed]) -> Plan {
             .collect(),
         pages: pages.collect(),
         objects: objects.iter().map(|(key, _)| key.clone()).collect(),
-        schedule: Vec::new(),
+        ..Plan::by_hand("test", "test")
     }
 }
 

@@ -1,7 +1,7 @@
 //! Exported plans, read back by the tools they are for: each runs a program that says where it is.
 
 use numaloc_apply::export::{TARGETS, export, target};
-use numaloc_model::plan::{ObjectKey, PagePlan, Plan, Predicted, Provenance, ThreadPlan};
+use numaloc_model::plan::{ObjectKey, PagePlan, Plan, ThreadPlan};
 use numaloc_model::profile::ObjectKind;
 use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
 use std::path::Path;
@@ -16,24 +16,6 @@ fn plan(pus: &[u32]) -> Plan {
         }
     };
     Plan {
-        machine: "this machine".to_owned(),
-        fingerprint: String::new(),
-        provenance: Provenance {
-            thread_policy: "by hand".to_owned(),
-            page_policy: "by hand".to_owned(),
-            parameters: Vec::new(),
-            command: Vec::new(),
-            tool: "test".to_owned(),
-        },
-        predicted: Predicted {
-            cost: 0.0,
-            remote: 0.0,
-            total: 0.0,
-            node_imbalance: 1.0,
-            remote_accesses: 0,
-            accesses: 0,
-        },
-        page_size: 4096,
         threads: pus
             .iter()
             .enumerate()
@@ -57,7 +39,7 @@ fn plan(pus: &[u32]) -> Plan {
             node: LogicalNode(0),
             os_node: OsNode(0),
         }],
-        schedule: Vec::new(),
+        ..Plan::by_hand("this machine", "")
     }
 }
 

@@ -123,3 +123,43 @@ pub struct Plan {
     /// Later moves, by ascending `at`.
     pub schedule: Vec<PhasePlan>,
 }
+
+impl Predicted {
+    /// Of a plan about which nothing is known: no traffic, an even machine.
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self {
+            cost: 0.0,
+            remote: 0.0,
+            total: 0.0,
+            node_imbalance: 1.0,
+            remote_accesses: 0,
+            accesses: 0,
+        }
+    }
+}
+
+impl Plan {
+    /// An empty plan for a machine of this name and fingerprint, in 4 KiB pages: a start for plans that
+    /// no policy made.
+    #[must_use]
+    pub fn by_hand(machine: &str, fingerprint: &str) -> Self {
+        Self {
+            machine: machine.to_owned(),
+            fingerprint: fingerprint.to_owned(),
+            provenance: Provenance {
+                thread_policy: "by hand".to_owned(),
+                page_policy: "by hand".to_owned(),
+                parameters: Vec::new(),
+                command: Vec::new(),
+                tool: String::new(),
+            },
+            predicted: Predicted::nothing(),
+            page_size: 4096,
+            threads: Vec::new(),
+            objects: Vec::new(),
+            pages: Vec::new(),
+            schedule: Vec::new(),
+        }
+    }
+}

@@ -5,7 +5,7 @@ mod support;
 use std::ffi::OsString;
 
 use numaloc_model::LogicalPu;
-use numaloc_model::plan::{Plan, Predicted, Provenance, ThreadPlan};
+use numaloc_model::plan::{Plan, ThreadPlan};
 use numaloc_mpi::export::{hydra, rankfile, slurm, wrapper};
 use numaloc_mpi::rank_map::rank_of_path;
 use numaloc_mpi::run::run;
@@ -24,28 +24,8 @@ fn plan(machine: &Topology, threads: &[(String, u32)]) -> Plan {
             .map_or(Default::default(), |pu| pu.os),
     });
     Plan {
-        machine: machine.name().to_owned(),
-        fingerprint: machine.fingerprint(),
-        provenance: Provenance {
-            thread_policy: "test".into(),
-            page_policy: "none".into(),
-            parameters: vec![],
-            command: vec![],
-            tool: "test".into(),
-        },
-        predicted: Predicted {
-            cost: 0.0,
-            remote: 0.0,
-            total: 0.0,
-            node_imbalance: 1.0,
-            remote_accesses: 0,
-            accesses: 0,
-        },
-        page_size: 4096,
         threads: threads.collect(),
-        objects: vec![],
-        pages: vec![],
-        schedule: vec![],
+        ..Plan::by_hand(machine.name(), &machine.fingerprint())
     }
 }
 

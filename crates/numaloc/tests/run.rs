@@ -2,7 +2,7 @@
 
 mod support;
 
-use numaloc_model::plan::{ObjectKey, PagePlan, Plan, Predicted, Provenance, ThreadPlan};
+use numaloc_model::plan::{ObjectKey, PagePlan, Plan, ThreadPlan};
 use numaloc_model::profile::ObjectKind;
 use numaloc_model::{LogicalNode, LogicalPu, OsPu};
 use std::path::{Path, PathBuf};
@@ -15,24 +15,6 @@ fn plan(folder: &Path, threads: &[&str]) -> PathBuf {
     let last = machine.pus().len() - 1;
     let on = |pu: usize| (LogicalPu::from_index(pu), machine.pus()[pu].os);
     let plan = Plan {
-        machine: machine.name().to_owned(),
-        fingerprint: machine.fingerprint(),
-        provenance: Provenance {
-            thread_policy: "by hand".to_owned(),
-            page_policy: "by hand".to_owned(),
-            parameters: Vec::new(),
-            command: Vec::new(),
-            tool: "test".to_owned(),
-        },
-        predicted: Predicted {
-            cost: 0.0,
-            remote: 0.0,
-            total: 0.0,
-            node_imbalance: 1.0,
-            remote_accesses: 0,
-            accesses: 0,
-        },
-        page_size: 4096,
         threads: threads
             .iter()
             .map(|path| ThreadPlan {
@@ -55,7 +37,7 @@ fn plan(folder: &Path, threads: &[&str]) -> PathBuf {
             node: LogicalNode(0),
             os_node: machine.nodes()[0].os,
         }],
-        schedule: Vec::new(),
+        ..Plan::by_hand(machine.name(), &machine.fingerprint())
     };
     let file = folder.join("plan.json");
     numaloc_formats::plan::write(&plan, &file, true).unwrap();

@@ -244,21 +244,7 @@ mod tests {
             pu: vec![LogicalPu(0), LogicalPu(1)],
         };
         let node = |n: u32| Some(LogicalNode(n));
-        let provenance = Provenance {
-            thread_policy: "packed".into(),
-            page_policy: "locality".into(),
-            parameters: vec![],
-            command: vec![],
-            tool: String::new(),
-        };
-        let predicted = Predicted {
-            cost: 0.0,
-            remote: 0.0,
-            total: 0.0,
-            node_imbalance: 1.0,
-            remote_accesses: 0,
-            accesses: 0,
-        };
+        let by_hand = Plan::by_hand("", "");
         let make = |nodes: [Option<LogicalNode>; 4]| {
             assemble(
                 &profile(),
@@ -267,8 +253,8 @@ mod tests {
                 &Placement {
                     node: nodes.to_vec(),
                 },
-                provenance.clone(),
-                predicted.clone(),
+                by_hand.provenance.clone(),
+                by_hand.predicted.clone(),
             )
         };
         // Locality: pages 0 and 1 at node 0, page 3 at node 1.

@@ -4,7 +4,7 @@
 
 use numaloc_apply::{Options, run};
 use numaloc_model::outcome::Outcome;
-use numaloc_model::plan::{ObjectKey, PagePlan, Plan, Predicted, Provenance, ThreadPlan};
+use numaloc_model::plan::{ObjectKey, PagePlan, Plan, ThreadPlan};
 use numaloc_model::profile::ObjectKind;
 use numaloc_model::{LogicalNode, LogicalPu};
 use numaloc_topology::{Identity, Topology};
@@ -33,24 +33,6 @@ pub fn compile(folder: &Path, source: &str, flags: &[&str]) -> PathBuf {
 pub fn plan(machine: &Topology, threads: &[(&str, usize)], objects: &[(ObjectKey, u64)]) -> Plan {
     let pus = machine.pus();
     Plan {
-        machine: machine.name().to_owned(),
-        fingerprint: machine.fingerprint(),
-        provenance: Provenance {
-            thread_policy: "by hand".to_owned(),
-            page_policy: "by hand".to_owned(),
-            parameters: Vec::new(),
-            command: Vec::new(),
-            tool: "test".to_owned(),
-        },
-        predicted: Predicted {
-            cost: 0.0,
-            remote: 0.0,
-            total: 0.0,
-            node_imbalance: 1.0,
-            remote_accesses: 0,
-            accesses: 0,
-        },
-        page_size: 4096,
         threads: threads
             .iter()
             .map(|&(path, pu)| ThreadPlan {
@@ -71,7 +53,7 @@ pub fn plan(machine: &Topology, threads: &[(&str, usize)], objects: &[(ObjectKey
                 os_node: machine.nodes()[0].os,
             })
             .collect(),
-        schedule: Vec::new(),
+        ..Plan::by_hand(machine.name(), &machine.fingerprint())
     }
 }
 
