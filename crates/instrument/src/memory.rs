@@ -8,6 +8,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Mutex;
 
 use numaloc_trace::Record;
+use numaloc_trace::common::Backing;
 
 use crate::current;
 
@@ -351,6 +352,14 @@ pub unsafe extern "C" fn mmap(
             )
         };
         map(start, length as u64, protection, flags, name, offset as u64);
+        if flags & libc::MAP_SHARED != 0 {
+            let (backing, offset) = if flags & libc::MAP_ANONYMOUS != 0 {
+                (Backing::of_address(start), 0)
+            } else {
+                (Backing::of_file(file, start), offset as u64)
+            };
+            engine.shared(backing, start, length as u64, offset);
+        }
     }
     found as *mut c_void
 }
@@ -389,6 +398,52 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
             address: address as u64,
             length: length as u64,
         });
+    }
+    status
+}
+
+/// Attaches a System V segment.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shmat(
+    segment: c_int,
+    address: *const c_void,
+    flags: c_int,
+) -> *mut c_void {
+    // SAFETY: the system call itself, with the caller's arguments.
+    let found = unsafe { libc::syscall(libc::SYS_shmat, segment, address, flags) };
+    if found != -1
+        && let Some(engine) = current::engine()
+    {
+        let start = found as u64;
+        // SAFETY: the call fills the structure it is given.
+        let size = unsafe {
+            let mut about: libc::shmid_ds = std::mem::zeroed();
+            libc::shmctl(segment, libc::IPC_STAT, &raw mut about);
+            about.shm_segsz as u64
+        }
+        .next_multiple_of(PAGE);
+        engine.forget(start, size);
+        map(start, size, 3, libc::MAP_SHARED, "[shm]".to_owned(), 0);
+        engine.shared(Backing::of_address(start), start, size, 0);
+    }
+    found as *mut c_void
+}
+
+/// Detaches a System V segment.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shmdt(address: *const c_void) -> c_int {
+    // SAFETY: the system call itself, with the caller's arguments.
+    let status = unsafe { libc::syscall(libc::SYS_shmdt, address) } as c_int;
+    if status == 0
+        && let Some(engine) = current::engine()
+    {
+        engine.detached(address as u64);
     }
     status
 }

@@ -3,6 +3,7 @@
 use std::ffi::c_uint;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use numaloc_trace::common::Backing;
 use numaloc_trace::journal::Record;
 
 use crate::api::PluginId;
@@ -16,6 +17,7 @@ const MUNMAP: i64 = 11;
 const BRK: i64 = 12;
 const MREMAP: i64 = 25;
 const SHMAT: i64 = 30;
+const SHMDT: i64 = 67;
 const CLONE: i64 = 56;
 const FORK: i64 = 57;
 const VFORK: i64 = 58;
@@ -31,6 +33,8 @@ const CLONE3: i64 = 435;
 
 const CLONE_THREAD: u64 = 0x1_0000;
 const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
+/// MAP_SHARED and MAP_SHARED_VALIDATE have it.
+const MAP_SHARED: u64 = 0x1;
 const MAP_PRIVATE: u64 = 0x2;
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
@@ -107,17 +111,32 @@ pub unsafe extern "C" fn on_return(_: PluginId, vcpu: c_uint, number: i64, resul
             };
             let offset = thread.arguments[5];
             mapped(thread, result as u64, a2, a3, a4, file, offset, 0);
+            if a4 & MAP_SHARED != 0 {
+                let (backing, offset) = if a4 & MAP_ANONYMOUS != 0 {
+                    (Backing::of_address(result as u64), 0)
+                } else {
+                    (Backing::of_file(a5 as i32, result as u64), offset)
+                };
+                engine().shared(backing, result as u64, a2, offset);
+            }
         }
         MREMAP => {
+            let shared = engine().shared_at(a1);
             if result as u64 != a1 {
                 engine().forget(a1, a2);
             }
             mapped(thread, result as u64, a3, 3, 0x22, String::new(), 0, a1);
+            if let Some((object, offset)) = shared {
+                engine().map_shared(object, result as u64, a3, offset);
+            }
         }
         SHMAT => {
             let size = segment_size(result as u64);
+            engine().forget(result as u64, size);
             mapped(thread, result as u64, size, 3, 1, "[shm]".to_owned(), 0, 0);
+            engine().shared(Backing::of_address(result as u64), result as u64, size, 0);
         }
+        SHMDT => engine().detached(a1),
         MUNMAP => {
             engine().forget(a1, a2);
             code::forget_ranges();

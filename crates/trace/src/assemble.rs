@@ -1,7 +1,8 @@
 //! From the journals of a recording to a [`Profile`].
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use numaloc_model::ids::{ObjectIdx, PageNumber, SliceIdx, ThreadIdx};
@@ -15,7 +16,7 @@ use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol a
 use crate::bursts::{self, Bursts};
 use crate::engine::Config;
 use crate::errors;
-use crate::journal::{self, Record, VERSION};
+use crate::journal::{self, COMMON_NUMBER, Record, VERSION};
 use crate::objects::{Images, Memory, Section};
 use crate::paths;
 use crate::variables::Variables;
@@ -271,6 +272,8 @@ struct Assembly<'a> {
     spaces: Vec<Space>,
     /// Profile index by path.
     index: HashMap<String, ThreadIdx>,
+    /// Profile index by number in the common table.
+    common: HashMap<u32, ThreadIdx>,
     elf: Elf,
 }
 
@@ -289,12 +292,24 @@ impl<'a> Assembly<'a> {
             .collect();
         paths.sort_by(|a, b| paths::order(a, b));
         paths.dedup();
-        let index = paths
+        let index: HashMap<String, ThreadIdx> = paths
             .into_iter()
             .enumerate()
             .map(|(at, path)| (path, ThreadIdx::from_index(at)))
             .collect();
+        let numbered = |space: &Space| -> Vec<(u32, ThreadIdx)> {
+            let numbers = space.records.iter().filter_map(|record| match record {
+                Record::CommonNumber { thread, number } => {
+                    let path = &space.threads.get(thread)?.0;
+                    Some((*number, index[path]))
+                }
+                _ => None,
+            });
+            numbers.collect()
+        };
+        let common = spaces.iter().flat_map(numbered).collect();
         Self {
+            common,
             meta,
             options,
             spaces,
@@ -305,6 +320,9 @@ impl<'a> Assembly<'a> {
 
     /// Profile index of a thread of a space; `None` for a number its journal never introduced (damage).
     fn thread(&self, space: &Space, number: u32) -> Option<ThreadIdx> {
+        if number & COMMON_NUMBER != 0 {
+            return self.common.get(&(number & !COMMON_NUMBER)).copied();
+        }
         space
             .threads
             .get(&number)
@@ -317,13 +335,22 @@ impl<'a> Assembly<'a> {
         let end = threads.iter().map(|thread| thread.end).max().unwrap_or(0);
         let (slices, length) = self.slices(end);
         let slice_of = |start: u64| SliceIdx((start / length).min(slices.len() as u64 - 1) as u32);
-        let communication = self.communication(slice_of);
+        let memories: Vec<Memory> = self
+            .spaces
+            .iter()
+            .map(|space| {
+                let path_of =
+                    |number: u32| space.threads.get(&number).map_or("0", |t| t.0.as_str());
+                Memory::build(&space.records, &space.first, path_of, &self.elf)
+            })
+            .collect();
+        let communication = self.communication(&memories, slice_of);
         let Contents {
             objects,
             pages,
             page_slices,
             shared_lines,
-        } = self.memory(slice_of);
+        } = self.memory(&memories, slice_of);
         let cell_errors = self.cell_errors(&threads);
         self.describe_sampling();
         self.meta.notes.sort();
@@ -429,7 +456,11 @@ impl<'a> Assembly<'a> {
         (slices, length)
     }
 
-    fn communication(&self, slice_of: impl Fn(u64) -> SliceIdx) -> Vec<CommRow> {
+    fn communication(
+        &self,
+        memories: &[Memory],
+        slice_of: impl Fn(u64) -> SliceIdx,
+    ) -> Vec<CommRow> {
         let mut sums = Sums::new();
         for space in &self.spaces {
             for record in &space.records {
@@ -465,7 +496,7 @@ impl<'a> Assembly<'a> {
                 }
             }
         }
-        self.shared_lines(&slice_of, &mut sums);
+        self.shared_lines(memories, &slice_of, &mut sums);
         sums.into_iter()
             .map(|((slice, layer, src, dst), (events, bytes))| CommRow {
                 slice,
@@ -610,10 +641,15 @@ impl<'a> Assembly<'a> {
     }
 
     /// `shared_line`: one event for each line and pair of threads that both accessed it in a slice.
-    fn shared_lines(&self, slice_of: impl Fn(u64) -> SliceIdx, sums: &mut Sums) {
+    fn shared_lines(
+        &self,
+        memories: &[Memory],
+        slice_of: impl Fn(u64) -> SliceIdx,
+        sums: &mut Sums,
+    ) {
         let line_size = self.meta.line_size;
-        for space in &self.spaces {
-            let mut slices: BTreeMap<SliceIdx, Vec<(u64, ThreadIdx)>> = BTreeMap::new();
+        let mut slices: BTreeMap<SliceIdx, Vec<(Line, ThreadIdx)>> = BTreeMap::new();
+        for (at, (space, memory)) in self.spaces.iter().zip(memories).enumerate() {
             for record in &space.records {
                 if let Record::Lines {
                     thread,
@@ -624,80 +660,117 @@ impl<'a> Assembly<'a> {
                     && let Some(thread) = self.thread(space, *thread)
                 {
                     let touched = slices.entry(slice_of(*start)).or_default();
-                    touched.extend(lines.iter().map(|&line| (line, thread)));
+                    let line_of = |line: u64| {
+                        let start = line.wrapping_mul(line_size);
+                        match memory.backing(start, start.saturating_add(line_size)) {
+                            Some((object, offset)) => Line::Common(object, offset / line_size),
+                            None => Line::Private(at, line),
+                        }
+                    };
+                    touched.extend(lines.iter().map(|&line| (line_of(line), thread)));
                 }
             }
-            for (slice, mut touched) in slices {
-                touched.sort_unstable();
-                touched.dedup();
-                for same_line in touched.chunk_by(|a, b| a.0 == b.0) {
-                    for (_, a) in same_line {
-                        for (_, b) in same_line.iter().filter(|(_, b)| a != b) {
-                            let sum = sums.entry((slice, Layer::SharedLine, *a, *b)).or_default();
-                            sum.0 += 1;
-                            sum.1 += line_size;
-                        }
+        }
+        for (slice, mut touched) in slices {
+            touched.sort_unstable();
+            touched.dedup();
+            for same_line in touched.chunk_by(|a, b| a.0 == b.0) {
+                for (_, a) in same_line {
+                    for (_, b) in same_line.iter().filter(|(_, b)| a != b) {
+                        let sum = sums.entry((slice, Layer::SharedLine, *a, *b)).or_default();
+                        sum.0 += 1;
+                        sum.1 += line_size;
                     }
                 }
             }
         }
     }
 
-    fn memory(&self, slice_of: impl Fn(u64) -> SliceIdx) -> Contents {
-        let factor = self.options.page_size >> 12;
+    fn memory(&self, memories: &[Memory], slice_of: impl Fn(u64) -> SliceIdx) -> Contents {
+        let page_size = self.options.page_size;
+        let factor = page_size >> 12;
         let mut objects = Vec::new();
-        let mut usage = PageUsage::new(self.options.page_size);
-        let mut page_slices = Vec::new();
         let mut shared_lines = Vec::new();
-        for (at, space) in self.spaces.iter().enumerate() {
+        let mut rows: Vec<(PageHead, Counted)> = Vec::new();
+        // What several processes map is one object, that of the first of them, and its pages are one row each.
+        let mut common_objects: HashMap<(u32, u64, u64), ObjectIdx> = HashMap::new();
+        let mut common_pages: HashMap<(u32, u64), usize> = HashMap::new();
+        for (at, (space, memory)) in self.spaces.iter().zip(memories).enumerate() {
             let offset = ((at as u64) << SPACE_SHIFT) / factor;
-            let path_of = |number: u32| space.threads.get(&number).map_or("0", |t| t.0.as_str());
-            let memory = Memory::build(&space.records, &space.first, path_of, &self.elf);
-            let first_object = objects.len();
-            objects.extend(memory.objects.iter().map(|found| Object {
-                kind: found.kind,
-                name: found.name.clone(),
-                size: found.size,
-                order: found.order,
-                thread: self.index.get(&found.creator).copied(),
-                base: found.base,
-                variables: found.variables.clone(),
-            }));
-            shared_lines.extend(self.lines_of(space, at as u64, &memory, first_object));
+            let mut indexes = Vec::with_capacity(memory.objects.len());
+            for found in &memory.objects {
+                let common = found.backing.map(|(b, from)| (b, from, found.size));
+                let known = common.and_then(|common| common_objects.get(&common).copied());
+                indexes.push(known.unwrap_or_else(|| {
+                    objects.push(Object {
+                        kind: found.kind,
+                        name: found.name.clone(),
+                        size: found.size,
+                        order: found.order,
+                        thread: self.index.get(&found.creator).copied(),
+                        base: found.base,
+                        variables: found.variables.clone(),
+                    });
+                    let index = ObjectIdx::from_index(objects.len() - 1);
+                    common.map(|common| common_objects.insert(common, index));
+                    index
+                }));
+            }
+            shared_lines.extend(self.lines_of(space, at as u64, memory, &indexes));
             for (page, counted) in self.pages(space, factor, &slice_of) {
-                let start = page * self.options.page_size;
-                let object = memory.object_at(start, start + self.options.page_size);
+                let start = page * page_size;
+                let end = start.saturating_add(page_size);
+                if let Some((backing, from)) = memory.backing(start, end) {
+                    match common_pages.entry((backing, from / page_size)) {
+                        Entry::Occupied(row) => {
+                            rows[*row.get()].1.add(counted);
+                            continue;
+                        }
+                        Entry::Vacant(row) => {
+                            row.insert(rows.len());
+                        }
+                    }
+                }
+                let object = memory.object_at(start, end);
                 let base = object.map_or(0, |object| memory.origin(object, start));
-                let index = usage.pages().len() as u32;
-                usage.push(
-                    PageHead {
-                        number: PageNumber(offset + page),
-                        object: object.map(|object| ObjectIdx::from_index(first_object + object)),
-                        object_page: page.saturating_sub(base / self.options.page_size),
-                        first_touch: counted.first.map(|first| first.1),
-                        first_touch_time: counted.first.map_or(0, |first| first.0),
-                    },
-                    counted
-                        .threads
-                        .into_iter()
-                        .map(|(thread, (reads, writes))| ThreadAccess {
-                            thread,
-                            reads,
-                            writes,
-                        })
-                        .collect(),
-                );
-                page_slices.extend(counted.slices.into_iter().map(
-                    |((slice, thread), accesses)| PageSliceRow {
-                        slice,
-                        page: index,
-                        thread,
-                        accesses,
-                    },
-                ));
+                let head = PageHead {
+                    number: PageNumber(offset + page),
+                    object: object.map(|object| indexes[object]),
+                    object_page: page.saturating_sub(base / page_size),
+                    first_touch: None,
+                    first_touch_time: 0,
+                };
+                rows.push((head, counted));
             }
         }
+        let mut usage = PageUsage::new(page_size);
+        let mut page_slices = Vec::new();
+        for (index, (head, counted)) in rows.into_iter().enumerate() {
+            let threads = counted.threads.into_iter();
+            usage.push(
+                PageHead {
+                    first_touch: counted.first.map(|first| first.1),
+                    first_touch_time: counted.first.map_or(0, |first| first.0),
+                    ..head
+                },
+                threads
+                    .map(|(thread, (reads, writes))| ThreadAccess {
+                        thread,
+                        reads,
+                        writes,
+                    })
+                    .collect(),
+            );
+            let slices = counted.slices.into_iter();
+            page_slices.extend(slices.map(|((slice, thread), accesses)| PageSliceRow {
+                slice,
+                page: index as u32,
+                thread,
+                accesses,
+            }));
+        }
         page_slices.sort_by_key(|row| (row.slice, row.page, row.thread));
+        join_lines(&mut shared_lines, common_objects.values());
         shared_lines.sort_by_key(|line| {
             let most = std::cmp::Reverse((line.false_events, line.events));
             (most, line.line)
@@ -716,7 +789,7 @@ impl<'a> Assembly<'a> {
         space: &Space,
         at: u64,
         memory: &Memory,
-        first_object: usize,
+        indexes: &[ObjectIdx],
     ) -> Vec<SharedLine> {
         let size = self.meta.line_size;
         let offset = ((at << SPACE_SHIFT) << 12) / size;
@@ -732,7 +805,7 @@ impl<'a> Assembly<'a> {
                 let base = object.map_or(start, |object| memory.objects[object].base);
                 SharedLine {
                     line: offset.wrapping_add(line),
-                    object: object.map(|object| ObjectIdx::from_index(first_object + object)),
+                    object: object.map(|object| indexes[object]),
                     object_offset: start.saturating_sub(base),
                     events: events.max(false_events),
                     false_events,
@@ -815,11 +888,62 @@ const HELPERS: [&str; 9] = [
     "libmpich",
 ];
 
+/// A line of the recording.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Line {
+    /// Of a process image, by number.
+    Private(usize, u64),
+    /// Of memory that processes share: object and line in it.
+    Common(u32, u64),
+}
+
+/// Lines of objects that several processes map are listed once, with the events of all.
+fn join_lines<'a>(lines: &mut Vec<SharedLine>, common: impl Iterator<Item = &'a ObjectIdx>) {
+    let common: HashSet<ObjectIdx> = common.copied().collect();
+    let mut seen: HashMap<(ObjectIdx, u64), usize> = HashMap::new();
+    let mut joined: Vec<SharedLine> = Vec::with_capacity(lines.len());
+    for line in lines.drain(..) {
+        if let Some(object) = line.object.filter(|object| common.contains(object)) {
+            match seen.entry((object, line.object_offset)) {
+                Entry::Occupied(at) => {
+                    let known = &mut joined[*at.get()];
+                    known.events += line.events;
+                    known.false_events += line.false_events;
+                    continue;
+                }
+                Entry::Vacant(at) => {
+                    at.insert(joined.len());
+                }
+            }
+        }
+        joined.push(line);
+    }
+    *lines = joined;
+}
+
 #[derive(Default)]
 struct Counted {
     threads: BTreeMap<ThreadIdx, (u64, u64)>,
     slices: BTreeMap<(SliceIdx, ThreadIdx), u64>,
     first: Option<(u64, ThreadIdx)>,
+}
+
+impl Counted {
+    /// Adds what another process did to the page.
+    fn add(&mut self, other: Self) {
+        for (thread, (reads, writes)) in other.threads {
+            let sum = self.threads.entry(thread).or_default();
+            sum.0 += reads;
+            sum.1 += writes;
+        }
+        for (key, accesses) in other.slices {
+            *self.slices.entry(key).or_default() += accesses;
+        }
+        self.first = match (self.first, other.first) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
 }
 
 /// Function symbols of a file: address relative to the load base, size, name.

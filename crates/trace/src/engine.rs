@@ -13,6 +13,7 @@ use numaloc_model::Layer;
 
 use crate::access_trace::{Filter, Outlet};
 use crate::bursts::{self, Bursts};
+use crate::common::{Backing, Mapped, Mappings, Place, Table};
 use crate::journal::{Journal, Record, VERSION};
 use crate::line;
 use crate::memory::{Budget, Detail};
@@ -62,6 +63,8 @@ pub struct Config {
     pub clock: u64,
     /// Monotonic time that wall times count from; 0 for now.
     pub origin_ns: u64,
+    /// Where the processes of the recording keep what they know of memory they share ([`crate::common`]).
+    pub common: Option<Place>,
 }
 
 impl Default for Config {
@@ -85,6 +88,7 @@ impl Default for Config {
             created: (0, 0),
             clock: 0,
             origin_ns: 0,
+            common: None,
         }
     }
 }
@@ -106,6 +110,14 @@ impl Config {
                 l1.bytes, l1.ways, l2.bytes, l2.ways
             );
         }
+        if let Some(Place {
+            pid,
+            descriptor,
+            nonce,
+        }) = self.common
+        {
+            text += &format!("+common_pid={pid}+common_fd={descriptor}+common_nonce={nonce}");
+        }
         text
     }
 
@@ -114,6 +126,7 @@ impl Config {
     /// # Errors
     /// A sentence with the pair that is not known or no number.
     pub fn take_passed_on(&mut self, text: &str) -> Result<(), String> {
+        let mut common = (None, None, None);
         for pair in text.split('+').filter(|pair| !pair.is_empty()) {
             let bad = || format!("unknown engine option {pair}");
             let (name, value) = pair.split_once('=').ok_or_else(bad)?;
@@ -127,8 +140,18 @@ impl Config {
                 "l1_ways" => self.filter().l1.ways = value.max(1),
                 "l2" => self.filter().l2.bytes = value,
                 "l2_ways" => self.filter().l2.ways = value.max(1),
+                "common_pid" => common.0 = u32::try_from(value).ok(),
+                "common_fd" => common.1 = u32::try_from(value).ok(),
+                "common_nonce" => common.2 = Some(value),
                 _ => return Err(bad()),
             }
+        }
+        if let (Some(pid), Some(descriptor), Some(nonce)) = common {
+            self.common = Some(Place {
+                pid,
+                descriptor,
+                nonce,
+            });
         }
         Ok(())
     }
@@ -164,6 +187,10 @@ pub fn monotonic_ns() -> u64 {
 /// log2 of the bytes that have one synchronisation clock: a futex word.
 const CLOCK_SHIFT: u32 = 2;
 
+const PAGE: u64 = 1 << crate::pages::PAGE_SHIFT;
+/// Largest shared mapping whose lines are marked when it is made.
+const SMALL: u64 = 4 << 20;
+
 /// A created thread that has not run yet.
 pub struct Newborn {
     pub(crate) path: String,
@@ -190,6 +217,11 @@ pub struct Engine {
     pub(crate) watched: Option<Watched>,
     /// The bytes written in the present turn of a line that threads have communicated through.
     pub(crate) written: Shadow,
+    /// The table of memory that processes share, where there is one.
+    pub(crate) table: Option<Table>,
+    /// Where this process has mapped such memory.
+    pub(crate) mappings: Mappings,
+    noted_alone: AtomicBool,
     pub(crate) budget: Budget,
     /// Where the access trace goes, if there is one.
     pub(crate) outlet: Option<Outlet>,
@@ -231,13 +263,18 @@ impl Engine {
             let image = (config.image, &*config.path);
             Outlet::open(filter, &config.folder, config.line_shift, image)
         });
-        Self::with_tables(config, program, tables, outlet)
+        // Without it the process counts by itself; that is noted when it maps something to share.
+        let table = config
+            .common
+            .and_then(|place| Table::open(place, config.line_shift).ok());
+        Self::with_tables(config, program, tables, table, outlet)
     }
 
     fn with_tables(
         config: Config,
         program: &str,
         tables: [Shadow; 4],
+        table: Option<Table>,
         outlet: Option<std::io::Result<Outlet>>,
     ) -> std::io::Result<Self> {
         let (outlet, no_outlet) = outlet
@@ -261,6 +298,9 @@ impl Engine {
             watched: (u64::from(config.lines) < bursts::MILLION)
                 .then(|| Watched::new(config.lines, config.line_shift)),
             written,
+            table,
+            mappings: Mappings::default(),
+            noted_alone: AtomicBool::new(false),
             budget: Budget::new(config.memory),
             outlet,
             slots: Mutex::default(),
@@ -321,7 +361,25 @@ impl Engine {
         }
         let outlet = self.outlet.as_ref();
         let outlet = outlet.map(|outlet| outlet.forked(&config.folder, &config.path));
-        Self::with_tables(config, program, tables, outlet)
+        let mut engine = Self::with_tables(config, program, tables, self.table, outlet)?;
+        engine.mappings = self.mappings.inherited();
+        for (start, end, mapped) in engine.mappings.all() {
+            let first = Record::Map {
+                sequence: engine.sequence(),
+                thread: 0,
+                address: start,
+                length: end - start,
+                protection: 3,
+                flags: libc::MAP_SHARED as u64,
+                file: String::new(),
+                offset: 0,
+                moved_from: 0,
+            };
+            engine.write(&first);
+            engine.write(&engine.backing(start, end, mapped));
+            engine.mark_small(start, end);
+        }
+        Ok(engine)
     }
 
     /// The tracer of the process's first thread.
@@ -501,8 +559,91 @@ impl Engine {
         self.sequence.fetch_add(1, Relaxed)
     }
 
+    /// Memory that other processes may map too was mapped at `address`, `offset` bytes into what `backing` names. To be told
+    /// after the mapping itself.
+    pub fn shared(&self, backing: Option<Backing>, address: u64, length: u64, offset: u64) {
+        let object = match (backing, &self.table) {
+            (Some(backing), Some(table)) => table.object(&backing),
+            _ => None,
+        };
+        let Some(object) = object else {
+            if self.config.common.is_some() && !self.noted_alone.swap(true, Relaxed) {
+                self.write(&Record::Note(format!(
+                    "process {} counts the memory it shares with others by itself: the table common to the processes of the \
+                     recording cannot be had",
+                    self.config.path
+                )));
+            }
+            return;
+        };
+        self.map_shared(object, address, length, offset);
+    }
+
+    /// The System V segment at `address` was detached.
+    pub fn detached(&self, address: u64) {
+        if let Some((start, end)) = self.mappings.segment(address) {
+            self.forget(start, end - start);
+        }
+    }
+
+    /// The shared object mapped at `address`, and the offset in it.
+    #[must_use]
+    pub fn shared_at(&self, address: u64) -> Option<(u32, u64)> {
+        let mapped = self.mappings.at(address)?;
+        Some((mapped.object, address.wrapping_add(mapped.origin)))
+    }
+
+    /// Byte `offset` and what follows it of a shared object are mapped at `address`. To be told after the mapping itself.
+    pub fn map_shared(&self, object: u32, address: u64, length: u64, offset: u64) {
+        let end = address.saturating_add(length).next_multiple_of(PAGE);
+        let mapped = Mapped {
+            object,
+            origin: offset.wrapping_sub(address),
+        };
+        self.mappings.add(address, end, mapped);
+        self.write(&self.backing(address, end, mapped));
+        self.mark_small(address, end);
+    }
+
+    fn backing(&self, start: u64, end: u64, mapped: Mapped) -> Record {
+        Record::Backing {
+            sequence: self.sequence(),
+            address: start,
+            length: end - start,
+            object: mapped.object,
+            offset: start.wrapping_add(mapped.origin),
+        }
+    }
+
+    /// Marks the lines of a small shared mapping at once: where other memory was before, a thread may have pages in its counters
+    /// that it will not be seen to touch for the first time.
+    fn mark_small(&self, start: u64, end: u64) {
+        if end - start <= SMALL {
+            self.mark_common(start, end);
+        }
+    }
+
+    /// A thread touches a page for the first time: if it is shared, its lines are marked.
+    pub(crate) fn notice_common(&self, address: u64) {
+        if self.mappings.any() && self.mappings.at(address).is_some() {
+            let page = address / PAGE * PAGE;
+            self.mark_common(page, page + PAGE);
+        }
+    }
+
+    fn mark_common(&self, start: u64, end: u64) {
+        for address in (start..end).step_by(1 << self.config.line_shift) {
+            let word = self.lines.word(address);
+            if !line::is_common(word.load(Relaxed)) {
+                word.store(line::COMMON, Relaxed);
+            }
+        }
+    }
+
     /// Memory was unmapped or replaced: nobody has written or touched it since.
     pub fn forget(&self, address: u64, length: u64) {
+        self.mappings
+            .remove(address, address.saturating_add(length));
         self.lines.forget(address, length);
         self.written.forget(address, length);
         self.touched.forget(address, length);

@@ -24,7 +24,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// First bytes of a frame.
 const MAGIC: [u8; 4] = *b"NLJ1";
 /// Version of the records; raised when their meaning changes.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
+/// In the number of a source thread: it is that of [`Record::CommonNumber`], perhaps in another journal.
+pub const COMMON_NUMBER: u32 = 1 << 31;
 /// Longest payload a reader accepts.
 const MAX_PAYLOAD: usize = 1 << 28;
 
@@ -92,7 +94,7 @@ pub enum Record {
         start: u64,
         /// Length of the slice.
         length: u64,
-        /// Source thread, events, bytes.
+        /// Source thread (or [`COMMON_NUMBER`]), events, bytes.
         cells: Vec<(u32, u64, u64)>,
     },
     /// Page accesses of a thread since its last such record.
@@ -142,6 +144,26 @@ pub enum Record {
         address: u64,
         /// Bytes.
         length: u64,
+    },
+    /// The mapping at `address` is of memory that other processes may map too; follows its `Map`.
+    Backing {
+        /// Order among the process's memory events.
+        sequence: u64,
+        /// First byte.
+        address: u64,
+        /// Bytes.
+        length: u64,
+        /// What is mapped: a number that is the same in all processes of the recording.
+        object: u32,
+        /// Of the first byte in it.
+        offset: u64,
+    },
+    /// A thread's number among all threads of the recording that use shared memory.
+    CommonNumber {
+        /// Which.
+        thread: u32,
+        /// Its number there.
+        number: u32,
     },
     /// The program break is here now.
     Break {
@@ -374,6 +396,16 @@ impl Record {
                 to.number(counts.len() as u64);
                 to.numbers(counts);
             }
+            Self::Backing {
+                sequence,
+                address,
+                length,
+                object,
+                offset,
+            } => to.numbers(&[18, *sequence, *address, *length, (*object).into(), *offset]),
+            Self::CommonNumber { thread, number } => {
+                to.numbers(&[19, (*thread).into(), (*number).into()]);
+            }
             Self::Lines {
                 thread,
                 start,
@@ -539,6 +571,17 @@ impl Decoder<'_> {
                 layer: u8::try_from(self.number()?).ok()?,
                 src: self.small()?,
                 counts: self.list(Decoder::number)?,
+            },
+            18 => Record::Backing {
+                sequence: self.number()?,
+                address: self.number()?,
+                length: self.number()?,
+                object: self.small()?,
+                offset: self.number()?,
+            },
+            19 => Record::CommonNumber {
+                thread: self.small()?,
+                number: self.small()?,
             },
             _ => return None,
         })
@@ -708,6 +751,17 @@ mod tests {
                 layer: 6,
                 src: 1,
                 counts: vec![0, 7, u64::MAX],
+            },
+            Record::Backing {
+                sequence: 3,
+                address: 0x7000_0000,
+                length: 1 << 30,
+                object: 65535,
+                offset: 1 << 40,
+            },
+            Record::CommonNumber {
+                thread: 1,
+                number: 70000,
             },
             Record::End,
         ]

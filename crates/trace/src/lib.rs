@@ -1,13 +1,15 @@
 //! The tracing engine, shared by all exact frontends, and the way from its journals to a profile.
 //!
 //! Inside the program under study: [`engine`] (what its threads share), [`thread`] (the hot path), [`shadow`], [`mod@line`],
-//! [`readers`], [`pages`], [`journal`], [`access_trace`], and in `extra` the layers for comparison. In the recorder: [`mod@assemble`] reads the journals, [`objects`] and [`variables`] name the memory.
+//! [`readers`], [`pages`], [`common`] (memory that processes share), [`journal`], [`access_trace`], and in `extra` the layers for
+//! comparison. In the recorder: [`mod@assemble`] reads the journals, [`objects`] and [`variables`] name the memory.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod access_trace;
 pub mod assemble;
 pub mod bursts;
+pub mod common;
 pub mod engine;
 mod errors;
 mod extra;
@@ -17,6 +19,7 @@ pub mod memory;
 pub mod objects;
 pub mod pages;
 pub mod paths;
+pub mod ranges;
 pub mod readers;
 pub mod shadow;
 pub mod sharing;

@@ -2,11 +2,12 @@
 //!
 //! Pure: what an ELF file contains is asked of a [`Images`], so that the rules can be tested without files.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use numaloc_model::profile::{ObjectKind, Variable};
 
 use crate::journal::Record;
+use crate::ranges::Ranges;
 
 const PAGE: u64 = 4096;
 const ARENA: u64 = 64 << 20;
@@ -48,6 +49,8 @@ pub struct Found {
     pub base: u64,
     /// Its named parts; no part of its identity.
     pub variables: Vec<Variable>,
+    /// Where other processes may map it too: its number in the recording, and the offset of its first byte there.
+    pub backing: Option<(u32, u64)>,
 }
 
 /// The objects of a process image and where they lie.
@@ -55,8 +58,10 @@ pub struct Found {
 pub struct Memory {
     /// In the order in which they came into being.
     pub objects: Vec<Found>,
-    /// Start of a range to its end and object; disjoint.
-    ranges: BTreeMap<u64, (u64, usize)>,
+    /// The object at each address.
+    ranges: Ranges<usize>,
+    /// What other processes may map too: number of the object behind it, and what to add to an address for the offset in it.
+    backings: Ranges<(u32, u64)>,
     orders: HashMap<(ObjectKind, String, String, u64), u32>,
     heap: Option<(usize, u64)>,
     /// Where the heap goes on elsewhere: start, end, and the address at which byte 0 of the heap would be, seen from there.
@@ -113,6 +118,7 @@ impl Memory {
                     ..
                 } => {
                     let range = (*address, address + length.next_multiple_of(PAGE));
+                    memory.backings.clear(range.0, range.1);
                     if *moved_from != 0 {
                         memory.moved(*moved_from, range);
                     } else if file == "[stack]" {
@@ -134,6 +140,16 @@ impl Memory {
                     } else {
                         memory.mapped(range, *protection, *flags, file, path_of(*thread));
                     }
+                }
+                Record::Backing {
+                    address,
+                    length,
+                    object,
+                    offset,
+                    ..
+                } => {
+                    let end = address.saturating_add(*length);
+                    memory.back((*address, end), *object, *offset);
                 }
                 Record::Break { address, .. } => memory.moved_break(*address, first),
                 Record::Stack { path, pointer, .. } => memory.stack(path, *pointer),
@@ -167,6 +183,7 @@ impl Memory {
             order,
             base,
             variables: Vec::new(),
+            backing: None,
         });
         let index = self.objects.len() - 1;
         self.claim(range, index);
@@ -175,42 +192,38 @@ impl Memory {
 
     /// Gives `range` to an object; whatever held it before keeps the rest.
     fn claim(&mut self, (start, end): (u64, u64), object: usize) {
-        if start >= end {
-            return;
-        }
-        let before = self.ranges.range(..start).next_back();
-        if let Some((&from, &(to, other))) = before
-            && to > start
-        {
-            self.ranges.insert(from, (start, other));
-            if to > end {
-                self.ranges.insert(end, (to, other));
-            }
-        }
-        let covered: Vec<(u64, (u64, usize))> = self
-            .ranges
-            .range(start..end)
-            .map(|(&a, &b)| (a, b))
-            .collect();
-        for (from, (to, other)) in covered {
-            self.ranges.remove(&from);
-            if to > end {
-                self.ranges.insert(end, (to, other));
-            }
-        }
-        self.ranges.insert(start, (end, object));
+        self.ranges.set(start, end, object);
     }
 
     /// Whether an object or image that is there already holds all of the range.
     fn inside(&self, (start, end): (u64, u64)) -> bool {
         let mut at = start;
         while at < end {
-            match self.ranges.range(..=at).next_back() {
-                Some((_, &(to, _))) if to > at => at = to,
-                _ => return false,
+            match self.ranges.at(at) {
+                Some((_, to, _)) => at = to,
+                None => return false,
             }
         }
         true
+    }
+
+    /// The mapping at `range` is of shared memory, from byte `offset` of `object` on.
+    fn back(&mut self, range: (u64, u64), object: u32, offset: u64) {
+        self.backings
+            .set(range.0, range.1, (object, offset.wrapping_sub(range.0)));
+        if let Some((_, _, found)) = self.ranges.at(range.0) {
+            let found = &mut self.objects[found];
+            if found.base == range.0 {
+                found.backing = Some((object, offset));
+            }
+        }
+    }
+
+    /// The shared memory in `start..end`: its number in the recording and the offset in it of the first byte that is shared.
+    #[must_use]
+    pub fn backing(&self, start: u64, end: u64) -> Option<(u32, u64)> {
+        let (from, _, (object, origin)) = self.backings.overlapping(start, end).next()?;
+        Some((object, from.max(start).wrapping_add(origin)))
     }
 
     fn image(&mut self, file: &str, start: u64, end: u64, first: &str, images: &dyn Images) {
@@ -283,9 +296,7 @@ impl Memory {
     }
 
     fn moved(&mut self, from: u64, range: (u64, u64)) {
-        if let Some((_, &(to, object))) = self.ranges.range(..=from).next_back()
-            && to > from
-        {
+        if let Some((_, _, object)) = self.ranges.at(from) {
             if self.objects[object].base == from {
                 self.objects[object].base = range.0;
             }
@@ -330,9 +341,7 @@ impl Memory {
 
     fn stack(&mut self, owner: &str, pointer: u64) {
         let at = pointer.saturating_sub(1);
-        if let Some((_, &(end, object))) = self.ranges.range(..=at).next_back()
-            && end > at
-        {
+        if let Some((_, _, object)) = self.ranges.at(at) {
             let found = &mut self.objects[object];
             if matches!(found.kind, ObjectKind::Mapping) && found.name == "[anon]" {
                 found.kind = ObjectKind::Stack;
@@ -347,8 +356,7 @@ impl Memory {
     #[must_use]
     pub fn object_at(&self, start: u64, end: u64) -> Option<usize> {
         let mut shares: Vec<(usize, u64)> = Vec::new();
-        let before = self.ranges.range(..start).next_back();
-        for (&from, &(to, object)) in before.into_iter().chain(self.ranges.range(start..end)) {
+        for (from, to, object) in self.ranges.overlapping(start, end) {
             let share = to.min(end).saturating_sub(from.max(start));
             if share > 0 {
                 match shares.iter_mut().find(|(other, _)| *other == object) {
@@ -369,6 +377,7 @@ impl Memory {
 fn sequence(record: &Record) -> Option<u64> {
     match record {
         Record::Map { sequence, .. }
+        | Record::Backing { sequence, .. }
         | Record::Unmap { sequence, .. }
         | Record::Break { sequence, .. }
         | Record::Stack { sequence, .. } => Some(*sequence),

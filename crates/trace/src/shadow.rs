@@ -24,6 +24,13 @@ pub(crate) fn reserved() -> Vec<(u64, u64)> {
         .map_or_else(|_| Vec::new(), |ranges| ranges.clone())
 }
 
+/// Adds a range to them.
+pub(crate) fn reserve_range(start: u64, end: u64) {
+    if let Ok(mut reserved) = RESERVED.try_lock() {
+        reserved.push((start, end));
+    }
+}
+
 /// One zero-initialised `AtomicU64` for each `1 << shift` bytes of the window.
 #[derive(Clone, Copy)]
 pub struct Shadow {
@@ -87,9 +94,7 @@ impl Shadow {
         if base == libc::MAP_FAILED {
             return Err(std::io::Error::last_os_error());
         }
-        if let Ok(mut reserved) = RESERVED.try_lock() {
-            reserved.push((base as u64, base as u64 + words * 8));
-        }
+        reserve_range(base as u64, base as u64 + words * 8);
         // SAFETY: the range was just mapped; advice cannot make it invalid. Core dumps of the program stay small.
         unsafe { libc::madvise(base, (words * 8) as usize, libc::MADV_DONTDUMP) };
         Ok(Self {

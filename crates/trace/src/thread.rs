@@ -14,12 +14,14 @@
 //! thread the host ran first. Creation hands the creator's clock to the new thread.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use numaloc_model::Layer;
 
 use crate::access_trace::stream::Stream;
 use crate::bursts::Watch;
+use crate::common::Part;
 use crate::engine::{Engine, Newborn};
 use crate::extra::{Extra, layer_index};
 use crate::journal::{Journal, Record};
@@ -75,7 +77,7 @@ pub struct ThreadTracer {
     read_bytes: u64,
     write_bytes: u64,
     counters: PageCounters,
-    engine: &'static Engine,
+    pub(crate) engine: &'static Engine,
     // Everything below is cold.
     number: u32,
     /// Reader number: which bit of lines is this thread's.
@@ -110,6 +112,8 @@ pub struct ThreadTracer {
     extra: Option<Box<Extra>>,
     /// The access trace, for which every access takes the longer way.
     stream: Option<Box<Stream>>,
+    /// For memory that processes share.
+    pub(crate) common: Option<Box<Part>>,
     out: Vec<u8>,
     reported: u64,
     /// Threads this thread has created.
@@ -189,6 +193,7 @@ impl ThreadTracer {
             first_touched: Vec::new(),
             extra,
             stream,
+            common: None,
             out,
             reported: 0,
             threads_created: 0,
@@ -410,6 +415,9 @@ impl ThreadTracer {
         if self.first_store == 0 {
             self.first_store = address;
         }
+        if line::is_common(word) {
+            return self.write_common::<RUNTIME>(address, size);
+        }
         if word & line::SYNC != 0 {
             self.release(address);
         }
@@ -468,9 +476,16 @@ impl ThreadTracer {
     #[inline(always)]
     fn reread(&mut self, address: u64, size: u32) {
         let line = address >> self.lines.shift();
-        if self.sharing.as_ref().is_some_and(|s| s.waits(line))
-            && self.overlaps(address, size)
-            && let Some(sharing) = &mut self.sharing
+        if self.sharing.as_ref().is_some_and(|s| s.waits(line)) && self.overlaps(address, size) {
+            self.acquit(address);
+        }
+    }
+
+    /// This thread has used bytes of the line at `address` that were written in its present turn.
+    pub(crate) fn acquit(&mut self, address: u64) {
+        let line = address >> self.lines.shift();
+        if let Some(sharing) = &mut self.sharing
+            && sharing.waits(line)
         {
             sharing.acquit(line);
             self.look_at_tracked();
@@ -486,6 +501,9 @@ impl ThreadTracer {
     #[cold]
     #[inline(never)]
     fn read_line<const RUNTIME: bool>(&mut self, address: u64, mut word: u64, size: u32) {
+        if line::is_common(word) {
+            return self.read_common::<RUNTIME>(address, size);
+        }
         if word & line::SYNC != 0 {
             self.acquire(address);
         }
@@ -536,7 +554,7 @@ impl ThreadTracer {
     }
 
     /// Counts one event: this thread read what `writer` had written.
-    fn hear(&mut self, writer: u32, address: u64, size: u32) {
+    pub(crate) fn hear(&mut self, writer: u32, address: u64, size: u32) {
         let cell = self.heard(writer);
         cell.events += 1;
         cell.bytes += u64::from(size);
@@ -544,7 +562,13 @@ impl ThreadTracer {
     }
 
     /// Tells true from false sharing, as far as this event lets know.
-    fn classify(&mut self, writer: u32, address: u64, size: u32, overlaps: Option<bool>) {
+    pub(crate) fn classify(
+        &mut self,
+        writer: u32,
+        address: u64,
+        size: u32,
+        overlaps: Option<bool>,
+    ) {
         let line = address >> self.lines.shift();
         let sharing = self.sharing.get_or_insert_with(|| Box::new(Sharing::new()));
         let found = sharing.event(line, writer, size, overlaps);
@@ -592,6 +616,7 @@ impl ThreadTracer {
     #[cold]
     #[inline(never)]
     fn touch(&mut self, address: u64) {
+        self.engine.notice_common(address);
         let word = self.engine.touched.word(address);
         if word.load(Relaxed) == 0
             && word
@@ -605,6 +630,9 @@ impl ThreadTracer {
 
     /// Marks the line at `address` as used for synchronisation.
     pub fn mark_sync(&mut self, address: u64) {
+        if line::is_common(self.lines.word(address).load(Relaxed)) {
+            self.mark_common_sync(address);
+        }
         let entry = self.lines.word(address);
         let mut word = entry.load(Relaxed);
         while word & line::SYNC == 0 {
@@ -620,7 +648,7 @@ impl ThreadTracer {
     /// Takes the clock that was left at a synchronisation line, if it is later.
     pub fn acquire(&mut self, address: u64) {
         if self.engine.config.virtual_clock {
-            let clock = self.engine.clock(address).load(Relaxed);
+            let clock = self.clock(address).load(Relaxed);
             if clock > 0
                 && let Some(stream) = &mut self.stream
             {
@@ -635,7 +663,7 @@ impl ThreadTracer {
     /// Leaves this thread's clock at a synchronisation line, if it is later.
     pub fn release(&mut self, address: u64) {
         if self.engine.config.virtual_clock {
-            let word = self.engine.clock(address);
+            let word = self.clock(address);
             let now = self.time();
             if let Some(stream) = &mut self.stream {
                 stream.release(address);
@@ -644,6 +672,15 @@ impl ThreadTracer {
                 word.fetch_max(now, Relaxed);
             }
         }
+    }
+
+    /// The clock that was left at a synchronisation line.
+    fn clock(&mut self, address: u64) -> &'static AtomicU64 {
+        let common = match line::is_common(self.lines.word(address).load(Relaxed)) {
+            true => self.common_clock(address),
+            false => None,
+        };
+        common.unwrap_or_else(|| self.engine.clock(address))
     }
 
     /// Now, in the profile's clock.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use numaloc_model::{Layer, Profile};
 use numaloc_perf::events::MemoryEvent;
+use numaloc_trace::common::Board;
 use numaloc_trace::{Config, assemble};
 use serde_json::json;
 
@@ -154,7 +155,8 @@ impl Args {
             return Ok(status);
         }
         let work = work_folder(&output)?;
-        let mut command = self.frontend(&program, work.path(), ui)?;
+        let common = common_table(ui);
+        let mut command = self.frontend(&program, work.path(), common.as_ref(), ui)?;
         if self.wait_policy == "passive" && std::env::var_os("OMP_WAIT_POLICY").is_none() {
             command.env("OMP_WAIT_POLICY", "passive");
             ui.remark("set OMP_WAIT_POLICY=passive for the program (--wait-policy keep leaves it)");
@@ -208,6 +210,7 @@ impl Args {
         &self,
         program: &program::Program,
         work: &Path,
+        common: Option<&Board>,
         ui: &Ui,
     ) -> Result<std::process::Command, CliError> {
         let instrumented = self.frontend != "qemu" && instrument::carries(program);
@@ -221,13 +224,13 @@ impl Args {
         }
         if instrumented {
             ui.remark("frontend instrument: the program was built with numaloc cc");
-            return Ok(instrument::command(program, work, self));
+            return Ok(instrument::command(program, work, common, self));
         }
-        qemu::command(program, work, self)
+        qemu::command(program, work, common, self)
     }
 
     /// What the engine alone looks at, as both exact frontends take it.
-    fn engine_options(&self) -> String {
+    fn engine_options(&self, common: Option<&Board>) -> String {
         let standard = Config::default();
         let share_of = |what: &str, all: u32| match self.sample {
             Some(share) if self.sample_by == what => share,
@@ -238,6 +241,7 @@ impl Args {
             lines: share_of("lines", standard.lines),
             consecutive: self.strict_consecutive,
             memory: self.memory,
+            common: common.map(Board::place),
             ..standard
         }
         .passed_on()
@@ -397,6 +401,17 @@ fn work_folder(output: &Path) -> Result<tempfile::TempDir, CliError> {
             CliError::tool(format!("cannot write in {}: {error}", parent.display()))
                 .status(OWN_FAILURE)
         })
+}
+
+/// What the program's processes will know in common of the memory they share.
+fn common_table(ui: &Ui) -> Option<Board> {
+    Board::create()
+        .map_err(|error| {
+            ui.remark(format_args!(
+                "each process counts the memory it shares with others by itself: no common table: {error}"
+            ));
+        })
+        .ok()
 }
 
 /// Whether there is a trace worth keeping.

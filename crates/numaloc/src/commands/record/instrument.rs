@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use numaloc_trace::common::Board;
 use object::Object as _;
 
 use super::Args;
@@ -16,7 +17,7 @@ pub fn carries(program: &Program) -> bool {
 }
 
 /// The command that runs `program` natively and leaves journals in `folder`.
-pub fn command(program: &Program, folder: &Path, args: &Args) -> Command {
+pub fn command(program: &Program, folder: &Path, common: Option<&Board>, args: &Args) -> Command {
     use std::os::unix::process::CommandExt;
     let mut command = Command::new(&program.file);
     if let Some(name) = program.arguments.first() {
@@ -28,7 +29,7 @@ pub fn command(program: &Program, folder: &Path, args: &Args) -> Command {
         .env("NUMALOC_CLOCK", &args.clock)
         .env("NUMALOC_SLICE", args.slice_length().to_string())
         .env("NUMALOC_SLICES", args.slices.to_string())
-        .env("NUMALOC_ENGINE", args.engine_options())
+        .env("NUMALOC_ENGINE", args.engine_options(common))
         .env("NUMALOC_LAYERS", args.layer_names())
         .env(
             "NUMALOC_LINE_SHIFT",

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use numaloc_trace::common::Board;
+
 use super::program::Program;
 use super::{Args, OWN_FAILURE};
 use crate::error::CliError;
@@ -11,7 +13,12 @@ const EMULATOR: &str = "qemu-x86_64";
 const PLUGIN: &str = "libnumaloc_qemu.so";
 
 /// The command that runs `program` and leaves journals in `folder`.
-pub fn command(program: &Program, folder: &Path, args: &Args) -> Result<Command, CliError> {
+pub fn command(
+    program: &Program,
+    folder: &Path,
+    common: Option<&Board>,
+    args: &Args,
+) -> Result<Command, CliError> {
     let emulator = emulator()?;
     let plugin = plugin()?;
     let file = program
@@ -28,7 +35,7 @@ pub fn command(program: &Program, folder: &Path, args: &Args) -> Result<Command,
         ("slice", args.slice_length().to_string()),
         ("slices", args.slices.to_string()),
         ("layers", args.layer_names()),
-        ("engine", args.engine_options()),
+        ("engine", args.engine_options(common)),
         ("line", args.line_size.trailing_zeros().to_string()),
     ] {
         option += &format!(",{name}={}", escape(&value));

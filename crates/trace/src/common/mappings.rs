@@ -1,0 +1,94 @@
+//! Where a process has mapped memory that others may share.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{PoisonError, RwLock};
+
+use crate::ranges::Ranges;
+
+/// What a range of addresses maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mapped {
+    /// Number of the object in the common table.
+    pub object: u32,
+    /// To be added to an address for the offset in the object (modulo 2^64).
+    pub origin: u64,
+}
+
+/// The process's shared mappings.
+#[derive(Default)]
+pub(crate) struct Mappings {
+    ranges: RwLock<Ranges<Mapped>>,
+    /// Whether there are any: most programs have none.
+    any: AtomicBool,
+    /// Goes up with every change.
+    generation: AtomicU64,
+}
+
+impl Mappings {
+    /// In a forked child: those of the parent.
+    pub fn inherited(&self) -> Self {
+        // Another of the parent's threads may have held the lock; it will not let go of it here.
+        let ranges = match self.ranges.try_read() {
+            Ok(ranges) => ranges.clone(),
+            Err(_) => Ranges::default(),
+        };
+        Self {
+            any: AtomicBool::new(!ranges.is_empty()),
+            ranges: RwLock::new(ranges),
+            generation: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether there are any.
+    pub fn any(&self) -> bool {
+        self.any.load(Relaxed)
+    }
+
+    /// Changes whenever the mappings do.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Relaxed)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Ranges<Mapped>)) {
+        let mut ranges = self.ranges.write().unwrap_or_else(PoisonError::into_inner);
+        change(&mut ranges);
+        self.any.store(!ranges.is_empty(), Relaxed);
+        self.generation.fetch_add(1, Relaxed);
+    }
+
+    /// A range was mapped.
+    pub fn add(&self, start: u64, end: u64, mapped: Mapped) {
+        self.change(|ranges| ranges.set(start, end, mapped));
+    }
+
+    /// A range was unmapped or replaced.
+    pub fn remove(&self, start: u64, end: u64) {
+        let here = || {
+            let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+            ranges.overlapping(start, end).next().is_some()
+        };
+        if self.any() && here() {
+            self.change(|ranges| ranges.clear(start, end));
+        }
+    }
+
+    /// What is mapped at `address`.
+    pub fn at(&self, address: u64) -> Option<Mapped> {
+        let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+        ranges.at(address).map(|(_, _, mapped)| mapped)
+    }
+
+    /// The whole mapping that begins at `start`.
+    pub fn segment(&self, start: u64) -> Option<(u64, u64)> {
+        let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+        let found = ranges.at(start)?;
+        (found.0 == start).then_some((found.0, found.1))
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<(u64, u64, Mapped)> {
+        let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
+        ranges.iter().collect()
+    }
+}

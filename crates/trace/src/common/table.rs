@@ -1,0 +1,301 @@
+//! The table itself: a sparse memory file, mapped by every process of the recording.
+//!
+//! | from | what |
+//! |---|---|
+//! | 0 | magic, nonce, threads numbered so far |
+//! | [`OBJECTS_AT`] | objects: digests of backings; a slot's number is the object's |
+//! | [`CHUNKS_AT`] | pieces of objects that are in use; a slot's number is the piece's place in what follows |
+//! | [`HEADER`] | a word for each line ([`crate::line`]) |
+//! | | bytes written in the line's present turn ([`crate::sharing`]) |
+//! | | clocks of words used for synchronisation |
+//! | | reader bits beyond the word, 64 readers after the other ([`crate::readers`]) |
+//!
+//! Slots are taken by one compare-and-swap each and never given back, so a process that is killed leaves nothing half-done and
+//! no lock behind. What nobody touches takes no memory.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::common::Backing;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"NLCOMMN1");
+const OBJECTS_AT: usize = 1 << 20;
+const OBJECTS: usize = 1 << 16;
+const CHUNKS_AT: usize = 2 << 20;
+/// Pieces that can be in use: 128 GiB of shared memory.
+const CHUNKS: usize = 1 << 16;
+/// log2 of the bytes in a piece.
+const CHUNK_SHIFT: u32 = 21;
+const HEADER: usize = 4 << 20;
+/// log2 of the bytes that have one synchronisation clock.
+const CLOCK_SHIFT: u32 = 2;
+/// Groups of 64 readers.
+const GROUPS: usize = 66;
+/// As large as a table with lines of any size.
+const FILE_SIZE: i64 = 1 << 45;
+
+/// Where the processes of a recording find the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The process that keeps it.
+    pub pid: u32,
+    /// Its descriptor there.
+    pub descriptor: u32,
+    /// A number that is in the file: on another host the same path may be another file.
+    pub nonce: u64,
+}
+
+/// The recorder's side: keeps the table while it lives.
+#[derive(Debug)]
+pub struct Board {
+    file: File,
+    nonce: u64,
+}
+
+impl Board {
+    /// Makes an empty table.
+    ///
+    /// # Errors
+    /// The system's error; under a limit of file sizes (`ulimit -f`), which holds for memory files too, an error that says so.
+    pub fn create() -> std::io::Result<Self> {
+        let mut limit = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // SAFETY: the call fills the structure it is given.
+        unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+        if limit.rlim_cur < FILE_SIZE as u64 {
+            return Err(std::io::Error::other("file sizes are limited (ulimit -f)"));
+        }
+        // SAFETY: a constant name; the descriptor is new and ours.
+        let file = unsafe {
+            let descriptor = libc::memfd_create(c"numaloc-common".as_ptr(), libc::MFD_CLOEXEC);
+            if descriptor < 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            File::from(OwnedFd::from_raw_fd(descriptor))
+        };
+        file.set_len(FILE_SIZE as u64)?;
+        let nonce = crate::engine::monotonic_ns() << 20 | u64::from(std::process::id() & 0xf_ffff);
+        file.write_all_at(&MAGIC.to_le_bytes(), 0)?;
+        file.write_all_at(&nonce.to_le_bytes(), 8)?;
+        Ok(Self { file, nonce })
+    }
+
+    /// For [`crate::Config::common`].
+    #[must_use]
+    pub fn place(&self) -> Place {
+        Place {
+            pid: std::process::id(),
+            descriptor: self.file.as_raw_fd() as u32,
+            nonce: self.nonce,
+        }
+    }
+}
+
+/// The table as a process sees it.
+#[derive(Clone, Copy)]
+pub(crate) struct Table {
+    base: *mut AtomicU64,
+    line_shift: u32,
+}
+
+// SAFETY: the table is an array of atomics that is never unmapped; every access goes through them.
+unsafe impl Send for Table {}
+// SAFETY: as above.
+unsafe impl Sync for Table {}
+
+/// A line's place in the table.
+#[derive(Clone, Copy)]
+pub(crate) struct Line {
+    index: usize,
+}
+
+impl Table {
+    /// Maps the table at `place`.
+    pub fn open(place: Place, line_shift: u32) -> std::io::Result<Self> {
+        let path = format!("/proc/{}/fd/{}", place.pid, place.descriptor);
+        let file = File::options().read(true).write(true).open(path)?;
+        let mut head = [0; 16];
+        file.read_exact_at(&mut head, 0)?;
+        if head != *[MAGIC.to_le_bytes(), place.nonce.to_le_bytes()].as_flattened() {
+            return Err(std::io::Error::other("it is another file"));
+        }
+        let bytes = Self::words(line_shift) * 8;
+        // SAFETY: a mapping at an address of the kernel's choice touches nothing that exists.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_NORESERVE,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        // SAFETY: the range was just mapped. Core dumps of the program stay small.
+        unsafe { libc::madvise(base, bytes, libc::MADV_DONTDUMP) };
+        crate::shadow::reserve_range(base as u64, base as u64 + bytes as u64);
+        Ok(Self {
+            base: base.cast(),
+            line_shift,
+        })
+    }
+
+    /// Lines in all pieces.
+    fn lines(line_shift: u32) -> usize {
+        CHUNKS << (CHUNK_SHIFT - line_shift)
+    }
+
+    fn words(line_shift: u32) -> usize {
+        HEADER / 8
+            + (2 + GROUPS) * Self::lines(line_shift)
+            + (CHUNKS << (CHUNK_SHIFT - CLOCK_SHIFT))
+    }
+
+    fn at(&self, index: usize) -> &'static AtomicU64 {
+        assert!(index < Self::words(self.line_shift));
+        // SAFETY: the index was just checked, and the mapping lives as long as the process.
+        unsafe { &*self.base.add(index) }
+    }
+
+    /// The slot among `count` from `first` on that holds `key`, taken for it if need be; `None` when all are taken.
+    fn slot(&self, first: usize, count: usize, key: u64) -> Option<usize> {
+        let start = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 48;
+        (0..count).map(|step| (start + step) % count).find(|slot| {
+            let word = self.at(first + slot);
+            match word.load(Relaxed) {
+                0 => match word.compare_exchange(0, key, Relaxed, Relaxed) {
+                    Ok(_) => true,
+                    Err(found) => found == key,
+                },
+                found => found == key,
+            }
+        })
+    }
+
+    /// The number of an object.
+    pub fn object(&self, backing: &Backing) -> Option<u32> {
+        self.slot(OBJECTS_AT / 8, OBJECTS, backing.digest())
+            .map(|slot| slot as u32)
+    }
+
+    /// The piece that holds byte `offset` of an object.
+    pub fn chunk(&self, object: u32, offset: u64) -> Option<u32> {
+        let key = (u64::from(object) << 44) + (offset >> CHUNK_SHIFT) + 1;
+        self.slot(CHUNKS_AT / 8, CHUNKS, key)
+            .map(|slot| slot as u32)
+    }
+
+    /// The next thread's number.
+    pub fn number_thread(&self) -> u64 {
+        self.at(2).fetch_add(1, Relaxed)
+    }
+
+    /// The line of a piece that holds byte `offset` of its object.
+    pub fn line(&self, chunk: u32, offset: u64) -> Line {
+        let within = offset & ((1 << CHUNK_SHIFT) - 1);
+        Line {
+            index: ((chunk as usize) << (CHUNK_SHIFT - self.line_shift))
+                + (within >> self.line_shift) as usize,
+        }
+    }
+
+    /// A line's word.
+    pub fn word(&self, line: Line) -> &'static AtomicU64 {
+        self.at(HEADER / 8 + line.index)
+    }
+
+    /// The bytes written in a line's present turn.
+    pub fn written(&self, line: Line) -> &'static AtomicU64 {
+        self.at(HEADER / 8 + Self::lines(self.line_shift) + line.index)
+    }
+
+    /// The clock of the word at byte `offset` of an object.
+    pub fn clock(&self, chunk: u32, offset: u64) -> &'static AtomicU64 {
+        let within = offset & ((1 << CHUNK_SHIFT) - 1);
+        let index =
+            ((chunk as usize) << (CHUNK_SHIFT - CLOCK_SHIFT)) + (within >> CLOCK_SHIFT) as usize;
+        self.at(HEADER / 8 + 2 * Self::lines(self.line_shift) + index)
+    }
+
+    fn readers(&self, line: Line, group: usize) -> &'static AtomicU64 {
+        let clocks = CHUNKS << (CHUNK_SHIFT - CLOCK_SHIFT);
+        let lines = Self::lines(self.line_shift);
+        self.at(HEADER / 8 + (2 + group) * lines + clocks + line.index)
+    }
+
+    /// Marks a line as read by a thread whose bit does not fit the word; says whether it was new. Threads beyond the groups share
+    /// bits.
+    pub fn mark(&self, line: Line, number: u32) -> bool {
+        let word = self.readers(line, number as usize / 64 % GROUPS);
+        let bit = 1u64 << (number % 64);
+        word.load(Relaxed) & bit == 0 && word.fetch_or(bit, Relaxed) & bit == 0
+    }
+
+    /// Forgets which threads beyond the word have read a line.
+    pub fn reset(&self, line: Line) {
+        let given = self.at(2).load(Relaxed) as usize;
+        for group in 0..given.div_ceil(64).min(GROUPS) {
+            let word = self.readers(line, group);
+            if word.load(Relaxed) != 0 {
+                word.store(0, Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_views_of_a_table_agree_and_another_file_is_refused() {
+        let board = Board::create().unwrap();
+        let [a, b] = [6, 6].map(|shift| Table::open(board.place(), shift).unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let backing = |name: &str| {
+            let path = folder.path().join(name);
+            let file = File::create(path).unwrap();
+            Backing::of_file(file.as_raw_fd(), 0).unwrap()
+        };
+        let (one, two) = (backing("one"), backing("two"));
+        let object = a.object(&one).unwrap();
+        assert_eq!(b.object(&one), Some(object));
+        assert_ne!(b.object(&two), Some(object));
+        let chunk = a.chunk(object, 5 << CHUNK_SHIFT).unwrap();
+        assert_eq!(b.chunk(object, (5 << CHUNK_SHIFT) + 7), Some(chunk));
+        assert_ne!(b.chunk(object, 4 << CHUNK_SHIFT), Some(chunk));
+        a.word(a.line(chunk, 64)).store(9, Relaxed);
+        assert_eq!(b.word(b.line(chunk, 127)).load(Relaxed), 9);
+        assert_eq!(b.word(b.line(chunk, 128)).load(Relaxed), 0);
+        assert_eq!((a.number_thread(), b.number_thread()), (0, 1));
+        assert!(a.mark(a.line(chunk, 0), 100));
+        assert!(!b.mark(b.line(chunk, 0), 100));
+        let place = Place {
+            nonce: 1,
+            ..board.place()
+        };
+        assert!(Table::open(place, 6).is_err());
+        // The last words of each part are there.
+        let last = a.line(CHUNKS as u32 - 1, (1 << CHUNK_SHIFT) - 1);
+        a.readers(last, GROUPS - 1).store(1, Relaxed);
+        a.clock(CHUNKS as u32 - 1, (1 << CHUNK_SHIFT) - 1)
+            .store(1, Relaxed);
+        a.written(last).store(1, Relaxed);
+        assert_eq!(a.word(last).load(Relaxed), 0);
+    }
+
+    #[test]
+    fn tables_of_any_line_size_fit_the_file() {
+        for shift in 3..=12 {
+            assert!(Table::words(shift) as i64 * 8 <= FILE_SIZE, "{shift}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! A thread's accesses to memory that processes share: the rules of [`crate::thread`], on lines of the common table.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::common::table::Line;
+use crate::common::{Mapped, Table};
+use crate::engine::Engine;
+use crate::journal::{COMMON_NUMBER, Record};
+use crate::line;
+use crate::memory::Detail;
+use crate::sharing;
+use crate::thread::ThreadTracer;
+
+const PAGE_SHIFT: u32 = 12;
+/// Pages that a thread finds again without looking for them.
+const NEAR: usize = 64;
+
+/// What a thread keeps for memory that processes share; made when it first meets some.
+pub(crate) struct Part {
+    /// Number in the recording + 1: the writer id in words of the common table.
+    writer: u32,
+    bit: u64,
+    /// The mappings that `pages` were found in.
+    generation: u64,
+    pages: [Page; NEAR],
+}
+
+#[derive(Clone, Copy, Default)]
+struct Page {
+    /// Page number + 1, 0 for none.
+    number: u64,
+    chunk: u32,
+    /// Of the page in its object.
+    offset: u64,
+}
+
+impl Part {
+    /// A new thread's part; `None` when the recording has had more threads than the table tells apart.
+    fn new(table: &Table) -> Option<Box<Self>> {
+        let number = u32::try_from(table.number_thread())
+            .ok()
+            .filter(|number| *number < line::MAX_WRITER)?;
+        Some(Box::new(Self {
+            writer: number + 1,
+            bit: line::reader_bit(number),
+            generation: u64::MAX,
+            pages: [Page::default(); NEAR],
+        }))
+    }
+}
+
+/// A place in shared memory.
+#[derive(Clone, Copy)]
+struct Spot {
+    table: Table,
+    chunk: u32,
+    offset: u64,
+    line: Line,
+}
+
+impl ThreadTracer {
+    /// The place of `address` in the common table; `None` when it is not shared any more, or the table is full.
+    fn spot(&mut self, address: u64) -> Option<Spot> {
+        let engine: &'static Engine = self.engine;
+        let table = engine.table?;
+        if self.common.is_none() {
+            let part = Part::new(&table)?;
+            self.record(&Record::CommonNumber {
+                thread: self.number(),
+                number: part.writer - 1,
+            });
+            self.common = Some(part);
+        }
+        let part = self.common.as_mut()?;
+        let generation = engine.mappings.generation();
+        if part.generation != generation {
+            part.pages = [Page::default(); NEAR];
+            part.generation = generation;
+        }
+        let number = (address >> PAGE_SHIFT) + 1;
+        let page = &mut part.pages[number as usize % NEAR];
+        if page.number != number {
+            let Mapped { object, origin } = engine.mappings.at(address)?;
+            let offset = (address >> PAGE_SHIFT << PAGE_SHIFT).wrapping_add(origin);
+            *page = Page {
+                number,
+                chunk: table.chunk(object, offset)?,
+                offset,
+            };
+        }
+        let offset = page.offset + (address & ((1 << PAGE_SHIFT) - 1));
+        Some(Spot {
+            table,
+            chunk: page.chunk,
+            offset,
+            line: table.line(page.chunk, offset),
+        })
+    }
+
+    /// The synchronisation clock at `address`, which lies in shared memory.
+    pub(crate) fn common_clock(&mut self, address: u64) -> Option<&'static AtomicU64> {
+        let spot = self.spot(address)?;
+        Some(spot.table.clock(spot.chunk, spot.offset))
+    }
+
+    /// Marks the line at `address` as used for synchronisation, for all processes.
+    pub(crate) fn mark_common_sync(&mut self, address: u64) {
+        if let Some(spot) = self.spot(address) {
+            let word = spot.table.word(spot.line);
+            if word.load(Relaxed) & line::SYNC == 0 {
+                word.fetch_or(line::SYNC, Relaxed);
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn write_common<const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+        let Some(spot) = self.spot(address) else {
+            return;
+        };
+        let entry = spot.table.word(spot.line);
+        let word = entry.load(Relaxed);
+        if word & line::SYNC != 0 {
+            self.release(address);
+        }
+        let (Some(part), false) = (&self.common, RUNTIME) else {
+            return;
+        };
+        let own_bit = if self.engine.config.consecutive {
+            0
+        } else {
+            part.bit
+        };
+        let new = line::owned(part.writer, own_bit) | word & (line::SYNC | line::TRACKED);
+        if word & line::EXTENDED != 0 {
+            spot.table.reset(spot.line);
+        }
+        if word != new {
+            entry.store(new, Relaxed);
+        }
+        if new & line::TRACKED != 0 && self.engine.budget.keeps(Detail::FalseSharing) {
+            let bytes = sharing::bytes(address, size, self.engine.config.line_shift);
+            let written = spot.table.written(spot.line);
+            let before = if word == new {
+                written.load(Relaxed)
+            } else {
+                0
+            };
+            if word != new || before | bytes != before {
+                written.store(before | bytes, Relaxed);
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn read_common<const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+        let Some(spot) = self.spot(address) else {
+            return;
+        };
+        let entry = spot.table.word(spot.line);
+        let mut word = entry.load(Relaxed);
+        if word & line::SYNC != 0 {
+            self.acquire(address);
+        }
+        let (Some(part), false) = (&self.common, RUNTIME) else {
+            return;
+        };
+        let (me, bit) = (part.writer, part.bit);
+        let engine: &'static Engine = self.engine;
+        let consecutive = engine.config.consecutive;
+        let tell_apart = engine.budget.keeps(Detail::FalseSharing);
+        let overlaps = || {
+            let bytes = sharing::bytes(address, size, engine.config.line_shift);
+            spot.table.written(spot.line).load(Relaxed) & bytes != 0
+        };
+        loop {
+            let writer = line::writer(word);
+            if writer == 0 || writer == me && !consecutive {
+                return;
+            }
+            if word & bit != 0 {
+                if word & line::TRACKED != 0 && overlaps() {
+                    self.acquit(address);
+                }
+                return;
+            }
+            let track = if tell_apart { line::TRACKED } else { 0 };
+            let new = word | track | if bit != 0 { bit } else { line::EXTENDED };
+            if new != word
+                && let Err(now) = entry.compare_exchange_weak(word, new, Relaxed, Relaxed)
+            {
+                word = now;
+                continue;
+            }
+            let tracked = word & line::TRACKED != 0;
+            let first = if consecutive {
+                word & (line::ALL_READERS | line::EXTENDED) == 0 && writer != me
+            } else {
+                bit != 0 || spot.table.mark(spot.line, me - 1)
+            };
+            if first {
+                let overlaps = tracked.then(overlaps);
+                self.hear(COMMON_NUMBER | writer, address, size);
+                if tell_apart {
+                    self.classify(COMMON_NUMBER | writer, address, size, overlaps);
+                }
+            } else if tracked && overlaps() {
+                self.acquit(address);
+            }
+            return;
+        }
+    }
+}

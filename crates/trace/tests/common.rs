@@ -1,0 +1,254 @@
+//! Memory that processes share: two engines on one common table stand for two processes. (An engine reserves 9 TiB of address space
+//! and keeps it, so there is room for fourteen here.)
+
+use std::os::fd::AsRawFd;
+
+use numaloc_model::profile::Amount;
+use numaloc_model::{Layer, Profile};
+use numaloc_trace::assemble::{Options, assemble};
+use numaloc_trace::common::{Backing, Board};
+use numaloc_trace::journal::Record;
+use numaloc_trace::{Config, Engine, ThreadTracer};
+
+/// Where the processes map the same three pages; the second one leaves out the first page.
+const HERE: u64 = 0x10_0000;
+const THERE: u64 = 0x7000_3000;
+const SHARED: u64 = 1;
+
+struct Processes {
+    folder: tempfile::TempDir,
+    _board: Board,
+    engines: [&'static Engine; 2],
+    threads: [Box<ThreadTracer>; 2],
+}
+
+fn processes(adjust: impl Fn(&mut Config)) -> Processes {
+    let folder = tempfile::tempdir().unwrap();
+    let board = Board::create().unwrap();
+    let engines: [&'static Engine; 2] = ["0", "0/1"].map(|path| {
+        let mut config = Config {
+            folder: folder.path().to_owned(),
+            frontend: "test".to_owned(),
+            path: path.to_owned(),
+            // Journals are named by process and image.
+            image: path.len() as u32,
+            common: Some(board.place()),
+            ..Config::default()
+        };
+        adjust(&mut config);
+        &*Box::leak(Box::new(Engine::start(config, "test").unwrap()))
+    });
+    let threads = engines.map(|engine| engine.first_thread(1));
+    let file = tempfile::tempfile().unwrap();
+    for (at, (address, offset)) in [(HERE, 0), (THERE, 4096)].into_iter().enumerate() {
+        map(engines[at], address, 3 * 4096 - offset, offset);
+        let backing = Backing::of_file(file.as_raw_fd(), address);
+        engines[at].shared(backing, address, 3 * 4096 - offset, offset);
+    }
+    Processes {
+        folder,
+        _board: board,
+        engines,
+        threads,
+    }
+}
+
+fn map(engine: &Engine, address: u64, length: u64, offset: u64) {
+    engine.write(&Record::Map {
+        sequence: engine.sequence(),
+        thread: 0,
+        address,
+        length,
+        protection: 3,
+        flags: SHARED,
+        file: "/tmp/buffer".to_owned(),
+        offset,
+        moved_from: 0,
+    });
+}
+
+impl Processes {
+    /// Process `who` writes (or reads) 8 bytes at `offset` of what both map.
+    fn access(&mut self, who: usize, write: bool, offset: u64) {
+        let address = [HERE, THERE - 4096][who] + offset;
+        if write {
+            self.threads[who].access::<true, false>(address, 8);
+        } else {
+            self.threads[who].access::<false, false>(address, 8);
+        }
+    }
+
+    fn profile(mut self) -> Profile {
+        for (thread, engine) in self.threads.iter_mut().zip(self.engines) {
+            thread.end(0);
+            engine.finish();
+        }
+        let options = Options {
+            command: vec![],
+            page_size: 4096,
+            slices: 1000,
+        };
+        assemble(self.folder.path(), &options).unwrap()
+    }
+}
+
+fn events(profile: &Profile, layer: Layer) -> [f64; 2] {
+    let matrix = profile.matrix(layer, Amount::Events).unwrap();
+    [matrix.get(0, 1), matrix.get(1, 0)]
+}
+
+#[test]
+fn reads_of_what_another_process_wrote_count_once_and_pages_are_joined() {
+    let mut both = processes(|_| {});
+    // Ten lines of page 1: written here, read twice there; then three of them written there, read here.
+    for line in 0..10 {
+        both.access(0, true, 4096 + line * 64);
+    }
+    for _ in 0..2 {
+        for line in 0..10 {
+            both.access(1, false, 4096 + line * 64);
+        }
+    }
+    for line in 0..3 {
+        both.access(1, true, 4096 + line * 64);
+        both.access(0, false, 4096 + line * 64);
+        both.access(0, false, 4096 + line * 64);
+    }
+    // Page 0 is mapped here only; nobody else reads it. The same address there is other memory.
+    both.access(0, true, 0);
+    both.threads[1].access::<false, false>(HERE, 8);
+    let profile = both.profile();
+    assert!(profile.meta.complete && profile.meta.notes.is_empty());
+    assert_eq!(events(&profile, Layer::WriteRead), [10.0, 3.0]);
+    assert_eq!(events(&profile, Layer::FalseSharing), [0.0, 0.0]);
+    let object = |page: &numaloc_model::pages::Page| {
+        let object = page.object.map(|object| &profile.objects[object.index()]);
+        object.map(|object| object.name.as_str())
+    };
+    let pages: Vec<_> = profile
+        .pages
+        .pages()
+        .iter()
+        .map(|page| {
+            let accesses = profile.pages.accesses(page).iter();
+            let accesses: Vec<_> = accesses
+                .map(|a| (a.thread.index(), a.reads, a.writes))
+                .collect();
+            (object(page), page.object_page, accesses)
+        })
+        .collect();
+    assert_eq!(
+        pages,
+        [
+            (Some("buffer"), 0, vec![(0, 0, 1)]),
+            (Some("buffer"), 1, vec![(0, 6, 10), (1, 20, 3)]),
+            (None, HERE / 4096, vec![(1, 1, 0)]),
+        ]
+    );
+    let first = profile.pages.pages()[1].first_touch.unwrap();
+    assert_eq!(first.index(), 0);
+}
+
+#[test]
+fn false_sharing_between_processes_is_told_apart_and_lines_of_a_slice_are_joined() {
+    let mut both = processes(|config| config.layers.push(Layer::SharedLine));
+    both.access(0, false, 4096);
+    both.access(1, false, 4096 + 64);
+    // Each writes its own half of a line and reads it, 100 times in turn.
+    for _ in 0..100 {
+        for who in 0..2 {
+            both.access(who, false, 8192 + 8 * who as u64);
+            both.access(who, true, 8192 + 8 * who as u64);
+        }
+    }
+    let profile = both.profile();
+    // The first read here finds nothing written; the first event of the line is not classified.
+    assert_eq!(events(&profile, Layer::WriteRead), [100.0, 99.0]);
+    assert_eq!(events(&profile, Layer::FalseSharing), [99.0, 99.0]);
+    // One line, in the one slice.
+    assert_eq!(events(&profile, Layer::SharedLine), [1.0, 1.0]);
+    let lines: Vec<_> = profile
+        .shared_lines
+        .iter()
+        .map(|line| (line.events, line.false_events))
+        .collect();
+    assert_eq!(
+        lines.iter().map(|line| line.0).sum::<u64>(),
+        199,
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn read_to_the_letter_only_the_next_access_counts() {
+    let mut both = processes(|config| config.consecutive = true);
+    both.access(0, true, 4096);
+    both.access(0, false, 4096);
+    both.access(1, false, 4096);
+    both.access(0, true, 4096);
+    both.access(1, false, 4096);
+    assert_eq!(events(&both.profile(), Layer::WriteRead), [1.0, 0.0]);
+}
+
+#[test]
+fn what_is_unmapped_is_private_again_and_what_is_moved_stays_shared() {
+    let mut both = processes(|_| {});
+    both.access(0, true, 4096);
+    let (object, offset) = both.engines[1].shared_at(THERE).unwrap();
+    assert_eq!(offset, 4096);
+    both.engines[1].forget(THERE, 8192);
+    both.threads[1].access::<false, false>(THERE, 8);
+    both.engines[1].map_shared(object, 0x9000_0000, 8192, offset);
+    both.threads[1].access::<false, false>(0x9000_0000, 8);
+    both.threads[1].access::<false, false>(THERE, 8);
+    // Clocks pass through words of shared memory.
+    for _ in 0..1000 {
+        both.threads[0].access::<true, false>(0x50_0000, 8);
+    }
+    both.threads[0].synchronise::<true, false>(HERE + 8192, 4);
+    both.threads[1].synchronise::<false, false>(0x9000_1000, 4);
+    assert!(both.threads[1].time() > 1000);
+    // And a flag that is written and read is communication, as within a process.
+    assert_eq!(events(&both.profile(), Layer::WriteRead), [2.0, 0.0]);
+}
+
+#[test]
+fn many_readers_count_once_each() {
+    let mut both = processes(|_| {});
+    both.access(0, true, 4096);
+    let mut readers: Vec<_> = (0..100)
+        .map(|tid| {
+            let newborn = both.threads[1].newborn(0);
+            both.threads[1].threads_created += 1;
+            both.engines[1].welcome(newborn, tid + 2)
+        })
+        .collect();
+    for _ in 0..2 {
+        for reader in &mut readers {
+            reader.access::<false, false>(THERE, 8);
+            reader.access::<false, false>(THERE, 8);
+        }
+        both.access(0, true, 4096);
+    }
+    for mut reader in readers {
+        reader.end(0);
+    }
+    let matrix = both
+        .profile()
+        .matrix(Layer::WriteRead, Amount::Events)
+        .unwrap();
+    for reader in 2..102 {
+        assert_eq!(matrix.get(0, reader), 2.0, "{reader}");
+    }
+}
+
+#[test]
+fn without_a_common_table_each_process_counts_by_itself_and_says_so() {
+    let mut both = processes(|config| config.common.as_mut().unwrap().nonce = 7);
+    both.access(0, true, 4096);
+    both.access(1, false, 4096);
+    let profile = both.profile();
+    assert_eq!(events(&profile, Layer::WriteRead), [0.0, 0.0]);
+    assert_eq!(profile.meta.notes.len(), 2, "{:?}", profile.meta.notes);
+    assert!(profile.meta.notes[0].contains("counts the memory it shares"));
+}
