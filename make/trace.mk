@@ -18,3 +18,9 @@ bench-access: ## what one access costs the engine, in CPU nanoseconds: same line
 bench-sample: workloads ## what --sample saves: instrumented programs exactly and at 5 %, over native CPU time (release, 1 minute)
 	@$(CARGO) build -q --release -p numaloc -p numaloc-instrument
 	@python3 make/bench-sample target/release $(or $(REPEATS),5)
+
+.PHONY: bench-fidelity
+bench-fidelity: workloads ## what the host's load and pinning change in each workload's matrix, 16 and 64 threads (release, 2 minutes)
+	@$(CARGO) build -q --release -p numaloc -p numaloc-qemu
+	@python3 make/fidelity target/release/numaloc 16 qemu
+	@python3 make/fidelity target/release/numaloc 64 qemu

@@ -9,8 +9,16 @@ use iced_x86::{
 use crate::guest;
 
 /// Base names of libraries that run threads for a program. What their code reads and writes (team and task descriptors, barrier
-/// counters) is the run-time system talking to itself: it counts for pages, but is no communication of the program.
-const RUNTIMES: [&str; 5] = ["libgomp.", "libomp.", "libomp5.", "libiomp5.", "libtbb."];
+/// counters) is the run-time system talking to itself: it counts for pages, but is no communication of the program. The
+/// loader is one of them: the first thread to call a function binds it for all, and which thread that is, the host decides.
+const RUNTIMES: [&str; 6] = [
+    "libgomp.",
+    "libomp.",
+    "libomp5.",
+    "libiomp5.",
+    "libtbb.",
+    "ld-linux",
+];
 
 /// How an instruction uses memory, as far as it decides what is called for its accesses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

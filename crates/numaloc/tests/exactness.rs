@@ -1,0 +1,275 @@
+//! Page counts against counts that owe nothing to numaloc: arithmetic on hand-written loops, and valgrind's lackey.
+//!
+//! Needs qemu-x86_64, gcc, valgrind and the plugin (`cargo build --workspace` first).
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use support::{correlation, matrix, numaloc, ok, record, root, workload};
+
+/// Reads and writes by page number.
+type Counts = BTreeMap<u64, (u64, u64)>;
+
+/// Every way of reaching memory that general registers have, in loops of known length; no C library, no start-up code.
+const LOOPS: &str = r#"
+.globl _start
+.bss
+.balign 4096
+array:  .skip 4 * 4096
+.text
+_start: mov $array, %edi
+        xor %ecx, %ecx
+1:      mov %rcx, (%rdi,%rcx,8)         # 1,000 stores: 512 on page 0, 488 on page 1
+        inc %rcx
+        cmp $1000, %rcx
+        jb 1b
+        xor %ecx, %ecx
+2:      movzbl 8192(%rdi,%rcx), %eax    # 3,000 loads on page 2
+        inc %rcx
+        cmp $3000, %rcx
+        jb 2b
+        xor %ecx, %ecx
+3:      addl $1, 12288(%rdi,%rcx)       # 200 loads and stores on page 3
+        add $16, %rcx
+        cmp $3200, %rcx
+        jb 3b
+        mov $100, %ecx
+        lea 4096(%rdi), %rsi
+        lea 8192(%rdi), %rdi
+        rep movsb                       # 100 loads on page 1, 100 stores on page 2
+        mov $array, %edi
+        mov $50, %ecx
+4:      mov 60(%rdi), %rax              # 50 loads across lines of page 0
+        mov 4092(%rdi), %rax            # 50 loads from page 0 on to page 1, which begin on page 0
+        dec %ecx
+        jnz 4b
+        mov $10, %ecx
+5:      lock xadd %rax, 4096(%rdi)      # 10 loads and stores on page 1
+        cmpxchg %rax, 8192(%rdi)        # 10 on page 2: it always stores
+        xchg %rax, 12288(%rdi)          # 10 on page 3
+        dec %ecx
+        jnz 5b
+        mov $7, %ecx
+6:      push %rcx                       # 7 x (3 stores, 3 loads) on the stack
+        call 7f
+        pop %rcx
+        dec %ecx
+        jnz 6b
+        mov $60, %eax
+        xor %edi, %edi
+        syscall
+7:      push array(%rip)                # and 7 loads on page 0
+        pop %rax
+        ret
+"#;
+
+/// What [`LOOPS`] does to each page of its array, and to the stack, by arithmetic.
+const EXPECTED: [(u64, u64); 4] = [
+    (50 + 50 + 7, 512),
+    (100 + 10, 488 + 10),
+    (3000 + 10, 100 + 10),
+    (200 + 10, 200 + 10),
+];
+const EXPECTED_STACK: (u64, u64) = (21, 21);
+
+fn compile(dir: &Path, name: &str, text: &str, flags: &[&str]) -> PathBuf {
+    let (source, program) = (dir.join(name), dir.join("program"));
+    std::fs::write(&source, text).unwrap();
+    ok(Command::new("gcc")
+        .args(["-static", "-no-pie", "-g", "-o"])
+        .args([&program, &source])
+        .args(flags));
+    program
+}
+
+/// What lackey sees of a program's data accesses. QEMU tells of an access of more than 8 bytes in pieces of 8, so it is counted as many here.
+fn counted_by_lackey(program: &Path) -> Counts {
+    let mut lackey = Command::new("valgrind")
+        // Unoptimised: valgrind's optimiser drops loads whose value is not used.
+        .args([
+            "--tool=lackey",
+            "--trace-mem=yes",
+            "--log-fd=1",
+            "--vex-iropt-level=0",
+        ])
+        .arg(program)
+        .env("GLIBC_TUNABLES", TUNABLES)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("valgrind");
+    let mut counts = Counts::new();
+    for line in BufReader::new(lackey.stdout.take().unwrap()).split(b'\n') {
+        let line = line.unwrap();
+        // ` L 1ffeffe7e,8`: load, store or modify; instructions and the program's own output look otherwise.
+        let [b' ', kind @ (b'L' | b'S' | b'M'), b' ', rest @ ..] = &line[..] else {
+            continue;
+        };
+        let text = std::str::from_utf8(rest).unwrap();
+        let (address, size) = text.split_once(',').unwrap();
+        let address = u64::from_str_radix(address, 16).unwrap();
+        for at in (0..size.parse().unwrap()).step_by(8) {
+            let page = counts.entry((address + at) >> 12).or_default();
+            page.0 += u64::from(*kind != b'S');
+            page.1 += u64::from(*kind != b'L');
+        }
+    }
+    assert!(lackey.wait().unwrap().success());
+    counts
+}
+
+/// Both tools show the program a processor of their own; it is to choose the same code under both.
+const TUNABLES: &str = "glibc.cpu.hwcaps=-AVX,-AVX2,-AVX_Fast_Unaligned_Load,-AVX512F,-ERMS,-FSRM,-BMI2,-MOVBE,-RTM,-XSAVEC,-XSAVE:glibc.cpu.x86_rep_movsb_threshold=1000000000";
+
+fn counted_by_numaloc(program: &Path) -> Counts {
+    let folder = program.with_extension("numaloc");
+    ok(numaloc(&["record", "--quiet", "--force", "-o"])
+        .arg(&folder)
+        .arg("--")
+        .arg(program)
+        .env("GLIBC_TUNABLES", TUNABLES));
+    let profile = numaloc_formats::profile::read(&folder).unwrap();
+    let mut counts = Counts::new();
+    for page in profile.pages.pages() {
+        let sum = counts.entry(page.number.0).or_default();
+        for access in profile.pages.accesses(page) {
+            sum.0 += access.reads;
+            sum.1 += access.writes;
+        }
+    }
+    counts
+}
+
+/// The counts on the program's own sections, and the sum of those above them, where the stack is.
+fn split(counts: &Counts, program: &Path) -> (Counts, (u64, u64)) {
+    use object::{Object as _, ObjectSection as _};
+    let bytes = std::fs::read(program).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let pages = |section: object::Section| {
+        section.address() >> 12..((section.address() + section.size()) >> 12) + 1
+    };
+    let own: Vec<_> = file
+        .sections()
+        .filter(|section| section.address() != 0)
+        .map(pages)
+        .collect();
+    let is_own = |page: &u64| own.iter().any(|range| range.contains(page));
+    let inside = counts
+        .iter()
+        .filter(|(page, _)| is_own(page))
+        .map(|(&page, &count)| (page, count))
+        .collect();
+    let outside = counts.iter().filter(|(page, _)| !is_own(page));
+    let sum = outside.fold((0, 0), |sum, (_, count)| (sum.0 + count.0, sum.1 + count.1));
+    (inside, sum)
+}
+
+#[test]
+fn hand_written_loops_are_counted_exactly() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "loops.s", LOOPS, &["-nostdlib"]);
+    let ours = split(&counted_by_numaloc(&program), &program);
+    assert_eq!(ours.0.values().copied().collect::<Vec<_>>(), EXPECTED);
+    assert_eq!(ours.1, EXPECTED_STACK);
+    // Valgrind makes a loop of `lock xadd` and `xchg`, a load and a compare-and-exchange, and loads twice.
+    let (mut theirs, stack) = split(&counted_by_lackey(&program), &program);
+    let pages: Vec<u64> = theirs.keys().copied().collect();
+    for page in [pages[1], pages[3]] {
+        theirs.get_mut(&page).unwrap().0 -= 10;
+    }
+    assert_eq!(ours, (theirs, stack));
+}
+
+/// Allocation, copying, formatting, sorting and floating point, as programs do.
+const WHOLE: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static double table[4096];
+static int by_value(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+int main(void)
+{
+    int *numbers = malloc(5000 * sizeof *numbers);
+    for (int i = 0; i < 5000; i++) numbers[i] = i * 7919 % 5003;
+    qsort(numbers, 5000, sizeof *numbers, by_value);
+    for (int sweep = 0; sweep < 40; sweep++)
+        for (int i = 0; i < 4096; i++) table[i] = table[i] / 2 + numbers[i] / 3.0;
+    char *text = calloc(1, 20000), line[64];
+    size_t end = 0;
+    for (int i = 0; i < 300; i++) {
+        int length = snprintf(line, sizeof line, "%d %x\n", numbers[i], i);
+        memcpy(text + end, line, length);
+        end += length;
+    }
+    char *copy = strdup(text);
+    long lines = 0;
+    for (char *at = copy; (at = strchr(at, '\n')); at++) lines++;
+    memmove(table + 1, table, 4000 * sizeof *table);
+    free(numbers), free(text), free(copy);
+    return lines != 300;
+}
+"#;
+
+#[test]
+fn whole_programs_are_counted_to_a_percent() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "whole.c", WHOLE, &["-O2"]);
+    let (ours, others) = split(&counted_by_numaloc(&program), &program);
+    let (theirs, their_others) = split(&counted_by_lackey(&program), &program);
+    let off = |a: u64, b: u64| a.abs_diff(b) as f64 / a.max(b).max(1) as f64;
+    let sum = |c: &Counts| c.values().fold((0, 0), |s, c| (s.0 + c.0, s.1 + c.1));
+    let (a, b) = (sum(&ours), sum(&theirs));
+    let total = a.0 + a.1 + others.0 + others.1;
+    for ((x, y), what) in [(a, b), (others, their_others)]
+        .into_iter()
+        .zip(["sections", "heap and stack"])
+    {
+        assert!(
+            off(x.0, y.0) <= 0.01 && off(x.1, y.1) <= 0.01,
+            "{what}: {x:?} and {y:?}"
+        );
+    }
+    // Page by page where more than 1 % of the accesses are: start-up code differs a little, because valgrind and QEMU show the
+    // program different processors.
+    for (page, &(reads, writes)) in ours.iter().filter(|(_, c)| (c.0 + c.1) * 100 > total) {
+        let other = theirs.get(page).copied().unwrap_or_default();
+        assert!(
+            off(reads + writes, other.0 + other.1) <= 0.01,
+            "page {page:#x}: {reads}, {writes} and {other:?}"
+        );
+    }
+}
+
+#[test]
+fn both_exact_frontends_agree_on_every_pattern() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, arguments) in [
+        ("two_phase", ["512", "20"]),
+        ("distant_pairs", ["512", "20"]),
+        ("stencil2d", ["256", "10"]),
+    ] {
+        let program = dir.path().join(name);
+        ok(numaloc(&["cc", "--", "gcc", "-O2", "-fopenmp"])
+            .arg(root().join(format!("workloads/{name}.c")))
+            .arg("-o")
+            .arg(&program));
+        let matrix_of = |program: &Path| {
+            let folder = dir.path().join("p.numaloc");
+            let _ = std::fs::remove_dir_all(&folder);
+            record(
+                &folder,
+                8,
+                &[program.to_str().unwrap(), arguments[0], arguments[1]],
+            );
+            matrix(&folder)
+        };
+        let same = correlation(&matrix_of(&program), &matrix_of(&workload(name)));
+        assert!(same >= 0.99, "{name}: the frontends correlate at {same}");
+    }
+}

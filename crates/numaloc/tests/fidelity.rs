@@ -1,0 +1,235 @@
+//! The host's doings do not show: matrices and time are the program's, however many threads share a core with however much else.
+//!
+//! `make bench-fidelity` does this for every workload. Needs qemu-x86_64 and the plugin (`cargo build --workspace` first).
+
+mod support;
+
+use std::path::Path;
+use std::process::{Child, Command};
+
+use numaloc_analysis::concurrency_groups;
+use numaloc_model::profile::Amount;
+use numaloc_model::{Layer, Profile};
+use support::{matrix, numaloc, ok, workload};
+
+/// Busy processes beside the test, two for each core; they end with it.
+struct Load(Vec<Child>);
+
+impl Load {
+    fn start() -> Self {
+        let cores = std::thread::available_parallelism().unwrap().get();
+        let spin = || {
+            Command::new("sh")
+                .args(["-c", "while :; do :; done"])
+                .spawn()
+        };
+        Self((0..2 * cores).map(|_| spin().unwrap()).collect())
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Records a workload, on one core if `pinned`.
+fn recorded(folder: &Path, threads: u32, pinned: bool, name: &str, arguments: [&str; 2]) {
+    let recorder = numaloc(&["record", "--quiet", "--force", "-o"]);
+    let mut command = Command::new(if pinned {
+        "taskset".as_ref()
+    } else {
+        recorder.get_program()
+    });
+    if pinned {
+        // The first core that this test may use.
+        let mask = ok(Command::new("taskset").args(["-cp", &std::process::id().to_string()]));
+        let list = mask.rsplit(' ').next().unwrap().trim();
+        let first = list.split(['-', ',']).next().unwrap();
+        command.args(["-c", first]).arg(recorder.get_program());
+    }
+    ok(command
+        .args(recorder.get_args())
+        .arg(folder)
+        .arg("--")
+        .arg(workload(name))
+        .args(arguments)
+        .env("OMP_NUM_THREADS", threads.to_string()));
+}
+
+#[test]
+fn load_and_pinning_do_not_show_in_a_matrix() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("p.numaloc");
+    for (name, arguments) in [("pairs", ["512", "40"]), ("stencil2d", ["256", "20"])] {
+        let read = |threads, pinned| {
+            recorded(&folder, threads, pinned, name, arguments);
+            matrix(&folder)
+        };
+        let (few, many) = (read(16, false), read(64, false));
+        let busy = Load::start();
+        let others = [
+            (&few, read(16, false), "loaded"),
+            (&few, read(16, true), "loaded, on one core"),
+        ];
+        drop(busy);
+        let pinned = [(&many, read(64, true), "64 threads on one core")];
+        for (expected, found, condition) in others.into_iter().chain(pinned) {
+            let total: f64 = expected.iter().flatten().sum();
+            assert!(total > 10_000.0);
+            for (i, row) in expected.iter().enumerate() {
+                for (j, &cell) in row.iter().enumerate() {
+                    let off = (found[i][j] - cell).abs();
+                    assert!(
+                        cell.max(found[i][j]) <= 0.01 * total || off <= 0.01 * cell,
+                        "{name}, {condition}: ({i}, {j}) had {cell} events, then {}",
+                        found[i][j]
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Events of each slice: all, between neighbours, between distant pairs.
+fn by_slice(profile: &Profile) -> Vec<[f64; 3]> {
+    let threads = profile.threads.len();
+    let mut slices = vec![[0.0; 3]; profile.slices.len()];
+    for row in &profile.communication {
+        let (i, j) = (row.src.index(), row.dst.index());
+        if row.layer == Layer::WriteRead {
+            let events = row.events as f64;
+            let slice = &mut slices[row.slice.index()];
+            slice[0] += events;
+            slice[1] += if i ^ 1 == j { events } else { 0.0 };
+            slice[2] += if i.abs_diff(j) == threads / 2 {
+                events
+            } else {
+                0.0
+            };
+        }
+    }
+    slices
+}
+
+/// When all threads had begun, and when the last one ended.
+fn parallel_part(profile: &Profile) -> (f64, f64) {
+    let start = profile.threads.iter().map(|thread| thread.start).max();
+    let end = profile.threads.iter().map(|thread| thread.end).max();
+    (start.unwrap() as f64, end.unwrap() as f64)
+}
+
+/// At which share of the parallel part each tenth of the events had happened.
+fn tenths(profile: &Profile) -> Vec<f64> {
+    let (start, end) = parallel_part(profile);
+    let slices = by_slice(profile);
+    let total: f64 = slices.iter().map(|slice| slice[0]).sum();
+    (1..10)
+        .map(|tenth| {
+            let mut wanted = total * f64::from(tenth) / 10.0;
+            let at = slices.iter().position(|slice| {
+                wanted -= slice[0];
+                wanted <= 0.0
+            });
+            let at = at.unwrap();
+            let (slice, events) = (profile.slices[at], slices[at][0]);
+            let within = (slice.end - slice.start) as f64 * (wanted + events) / events;
+            (slice.start as f64 + within - start) / (end - start)
+        })
+        .collect()
+}
+
+#[test]
+fn sixty_four_threads_on_a_loaded_host_have_the_time_of_two() {
+    let dir = tempfile::tempdir().unwrap();
+    let read = |threads, name: &str| {
+        let folder = dir.path().join(name);
+        recorded(&folder, threads, false, "two_phase", ["512", "120"]);
+        numaloc_formats::profile::read(&folder).unwrap()
+    };
+    let two = read(2, "two.numaloc");
+    let busy = Load::start();
+    let many = read(64, "many.numaloc");
+    drop(busy);
+    assert_eq!((two.threads.len(), many.threads.len()), (2, 64));
+
+    // Barriers: every thread ends when the others do, and the run is as long as that of two, but for what 64 arrivals
+    // at one barrier counter cost, where one atomic instruction of two accesses, sometimes repeated, comes after the other.
+    let ends: Vec<u64> = many.threads.iter().map(|thread| thread.end).collect();
+    let length = |profile| {
+        let (start, end) = parallel_part(profile);
+        end - start
+    };
+    let (short, long) = (length(&two), length(&many));
+    let apart = ends.iter().max().unwrap() - ends.iter().min().unwrap();
+    assert!((apart as f64) < 0.02 * long, "{ends:?}");
+    let arrivals = 120.0 * 64.0 * 4.0;
+    assert!(
+        (0.98 * short..1.02 * short + arrivals).contains(&long),
+        "{short} and {long}"
+    );
+
+    // Slices: the same part of the communication has happened at the same time.
+    let (a, b) = (tenths(&two), tenths(&many));
+    let off = a
+        .iter()
+        .zip(&b)
+        .map(|(x, y)| (x - y).abs())
+        .fold(0.0, f64::max);
+    assert!(off < 0.03, "{a:?}, {b:?}");
+    let total = |profile| -> f64 { by_slice(profile).iter().map(|slice| slice[0]).sum() };
+    let ratio = total(&many) / total(&two);
+    assert!((31.5..32.5).contains(&ratio), "{ratio}");
+
+    // Phases: neighbours, then distant pairs, and one slice at most that has both.
+    let slices = by_slice(&many);
+    let border = slices
+        .iter()
+        .position(|slice| slice[2] > slice[1] && slice[2] > 1000.0)
+        .unwrap();
+    let mixed = |&at: &usize| {
+        let wrong = if at < border {
+            slices[at][2]
+        } else {
+            slices[at][1]
+        };
+        wrong > 0.01 * slices[at][0] && wrong > 100.0
+    };
+    let mixed: Vec<usize> = (0..slices.len()).filter(mixed).collect();
+    assert!(mixed.len() <= 1, "{mixed:?} of {slices:?}");
+
+    // Concurrency: what is found to happen at the same time is all of one pattern, or has that one slice in it. The start, when the
+    // first thread creates the others, is a few hundred events.
+    let clusters = concurrency_groups(&many, Layer::WriteRead).clusters;
+    assert!(clusters.len() >= 2);
+    for cluster in &clusters {
+        let range = cluster.first.0..cluster.last.0 + 1;
+        if mixed.iter().any(|&at| range.contains(&(at as u32))) {
+            continue;
+        }
+        let found = many
+            .matrix_of_slices(Layer::WriteRead, Amount::Events, range)
+            .unwrap();
+        let pairs = (0..64).map(|i| {
+            let partner = if (cluster.first.0 as usize) < border {
+                i ^ 1
+            } else {
+                (i + 32) % 64
+            };
+            found.get(i, partner)
+        });
+        if found.total() < 1000.0 {
+            continue;
+        }
+        let share = pairs.sum::<f64>() / found.total();
+        assert!(
+            share > 0.9,
+            "slices {} to {}: {share}",
+            cluster.first.0,
+            cluster.last.0
+        );
+    }
+}
