@@ -1,0 +1,92 @@
+//! What the desk may do to a thread: in its name while it is stopped, or about it from outside.
+
+use std::io;
+
+use super::Space;
+use crate::desk::Actuator;
+use crate::sys;
+use crate::tracee::Stopped;
+
+/// Acts for the thread that is stopped right now.
+pub(super) struct Live<'a> {
+    pub stopped: Option<&'a mut Stopped>,
+    pub space: Option<&'a Space>,
+    pub filters: Filters,
+}
+
+/// Seccomp mode and number of filters of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Filters(u32, u32);
+
+impl Filters {
+    pub fn of(tid: i32) -> Self {
+        let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.trim().parse().ok()
+        };
+        Self(
+            field("Seccomp:").unwrap_or(0),
+            field("Seccomp_filters:").unwrap_or(0),
+        )
+    }
+}
+
+impl Live<'_> {
+    fn bind_stopped(&mut self, ranges: &[(u64, u64, u32)]) -> io::Result<Vec<i64>> {
+        let (Some(stopped), Some(space)) = (self.stopped.as_mut(), self.space) else {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        };
+        // A program that filters its own calls might be killed for one that it does not know of.
+        if Filters::of(stopped.tid()) != self.filters {
+            return Err(io::Error::from_raw_os_error(libc::EPERM));
+        }
+        if let Some(scratch) = space.scratch {
+            return scratch.bind(stopped, &space.memory, ranges);
+        }
+        let gadget = space
+            .gadget
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSYS))?;
+        ranges
+            .iter()
+            .map(|&range| stopped.bind(&space.memory, gadget, range))
+            .collect()
+    }
+}
+
+impl Actuator for Live<'_> {
+    fn pin(&mut self, tid: i32, pus: &[u32]) -> io::Result<()> {
+        sys::set_affinity(tid, pus)
+    }
+
+    fn affinity(&mut self, tid: i32) -> io::Result<Vec<u32>> {
+        sys::affinity(tid)
+    }
+
+    fn bind(&mut self, ranges: &[(u64, u64, u32)]) -> Vec<i32> {
+        if ranges.is_empty() {
+            return Vec::new();
+        }
+        match self.bind_stopped(ranges) {
+            Ok(answers) => answers.iter().map(|a| (-a).max(0) as i32).collect(),
+            Err(error) => vec![error.raw_os_error().unwrap_or(libc::EIO); ranges.len()],
+        }
+    }
+
+    fn relocate(&mut self, tgid: i32, pages: &[u64], nodes: &[i32]) -> io::Result<Vec<i32>> {
+        sys::move_pages(tgid, pages, Some(nodes))
+    }
+
+    fn locate(&mut self, tid: i32, pages: &[u64]) -> io::Result<Vec<i32>> {
+        sys::move_pages(tid, pages, None)
+    }
+}
+
+/// Where no call can be made in the program's name, only about it.
+pub(super) fn nobody() -> Live<'static> {
+    Live {
+        stopped: None,
+        space: None,
+        filters: Filters::default(),
+    }
+}

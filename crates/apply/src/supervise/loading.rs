@@ -1,0 +1,278 @@
+//! From `execve` to the entry point and beyond: which calls are watched where, and what is loaded.
+
+use numaloc_model::profile::ObjectKind;
+use std::collections::HashMap;
+use std::io;
+
+use super::live::Live;
+use super::{Space, Supervisor};
+use crate::image::{Map, base_name, makes_calls, maps};
+use crate::scratch::Scratch;
+use crate::sys::{self, Resume};
+use crate::tracee::{Auxiliary, INT3, Memory, SYSCALL, Stopped, gadget};
+
+/// Calls about affinity, watched in every run.
+const AFFINITY_CALLS: [i64; 2] = [libc::SYS_sched_setaffinity, libc::SYS_sched_getaffinity];
+/// Calls about mappings, watched when the plan has pages of mappings, stacks or shared memory.
+const MAPPING_CALLS: [i64; 3] = [libc::SYS_mmap, libc::SYS_mremap, libc::SYS_shmat];
+/// Every call that is ever watched.
+const CALLS: [u32; 7] = [
+    libc::SYS_sched_setaffinity as u32,
+    libc::SYS_sched_getaffinity as u32,
+    libc::SYS_mmap as u32,
+    libc::SYS_mremap as u32,
+    libc::SYS_shmat as u32,
+    libc::SYS_brk as u32,
+    libc::SYS_munmap as u32,
+];
+
+impl Supervisor {
+    /// `execve` returned: the program is mapped, nothing of it has run.
+    pub(super) fn executed(&mut self, tid: i32) -> io::Result<()> {
+        let regs = sys::registers(tid)?;
+        // A 32-bit program: threads are followed, its memory calls are not ours.
+        const CS_64: u64 = 0x33;
+        if regs.cs != CS_64 {
+            self.desk
+                .tally()
+                .note("a 32-bit program was executed: only its threads are placed");
+            return sys::resume(tid, Resume::Cont, 0);
+        }
+        let memory = Memory::open(tid)?;
+        let known = Auxiliary::of(tid)?;
+        let gadget = gadget(known.vdso, &memory).ok();
+        let start = known.entry;
+        let direct = start == regs.rip || start == 0;
+        let mut byte = [0];
+        if !direct {
+            memory.read(start, &mut byte)?;
+            memory.write(start, &[INT3])?;
+        }
+        let space = Space {
+            memory,
+            gadget,
+            scratch: None,
+            entry: (!direct).then_some((start, byte[0])),
+            loading: false,
+            sites: HashMap::new(),
+            ahead: None,
+            new_images: false,
+        };
+        self.spaces.insert(tid, space);
+        if direct {
+            let mut stopped = Stopped::new(tid)?;
+            self.entered(tid, &mut stopped)?;
+            stopped.finish()?;
+        } else {
+            let maps = maps(tid)?;
+            let linker = maps.iter().find(|map| map.start == known.linker);
+            let texts = maps.iter().filter(|map| {
+                map.executable && linker.is_some_and(|linker| linker.file == map.file)
+            });
+            let mut watched = false;
+            for text in texts {
+                watched |= self.watch(tid, text, &self.calls_while_loading())?;
+            }
+            if let Some(space) = self.spaces.get_mut(&tid) {
+                space.loading = !watched;
+            }
+        }
+        self.go_on(tid, 0)
+    }
+
+    /// What is watched until the entry point: libraries that are mapped, and what their constructors do.
+    pub(super) fn calls_while_loading(&self) -> Vec<i64> {
+        let calls = self.calls();
+        let without_brk = calls.into_iter().filter(|&call| call != libc::SYS_brk);
+        let mut calls: Vec<i64> = without_brk.collect();
+        calls.push(libc::SYS_mmap);
+        calls
+    }
+
+    /// What is watched from the entry point on.
+    pub(super) fn calls(&self) -> Vec<i64> {
+        use ObjectKind::{Heap, Mapping, Shared, Stack};
+        let mut calls = AFFINITY_CALLS.to_vec();
+        if self.pages {
+            if self.desk.plans(&[Mapping, Stack, Shared]) || self.desk.lacks_statics() {
+                calls.extend(MAPPING_CALLS);
+            }
+            if self.desk.plans(&[Heap]) {
+                calls.push(libc::SYS_brk);
+            }
+            if self.verify {
+                calls.push(libc::SYS_munmap);
+            }
+        }
+        calls
+    }
+
+    /// Sets breakpoints where the file of an executable mapping makes these calls. Whether there are any.
+    pub(super) fn watch(&mut self, tgid: i32, map: &Map, calls: &[i64]) -> io::Result<bool> {
+        let Some(space) = self.spaces.get_mut(&tgid) else {
+            return Ok(false);
+        };
+        let mut any = false;
+        for site in self.files.sites(tgid, map, &CALLS).iter() {
+            let number = i64::from(site.number);
+            if !calls.contains(&number) {
+                continue;
+            }
+            let at = map.start + (site.at as u64 - map.offset);
+            let mut found = [0; 2];
+            space.memory.read(at, &mut found)?;
+            if found != SYSCALL {
+                // Ours already, or not what the file says.
+                any |= space.sites.contains_key(&at);
+                continue;
+            }
+            any = true;
+            if let Some(scratch) = &mut space.scratch
+                && number == libc::SYS_brk
+                && site.adjacent
+                && scratch.answerer().is_none()
+                && let Some(answerer) = scratch.answer_brk(&space.memory, at - 5)?
+            {
+                space.sites.insert(answerer.trap, number);
+                continue;
+            }
+            space.memory.write(at, &[INT3])?;
+            space.sites.insert(at, number);
+        }
+        Ok(any)
+    }
+
+    /// At the entry point: everything is loaded. Sets the breakpoints, places what exists.
+    pub(super) fn entered(&mut self, tid: i32, stopped: &mut Stopped) -> io::Result<()> {
+        let tgid = self.tracees.get(&tid).map_or(tid, |t| t.tgid);
+        let calls = self.calls();
+        let maps = maps(tgid)?;
+        let texts = |usual: bool| {
+            maps.iter().filter(move |map| {
+                map.executable && map.name.starts_with('/') && makes_calls(&map.name) == usual
+            })
+        };
+        let Some(space) = self.spaces.get_mut(&tgid) else {
+            return Ok(());
+        };
+        space.loading = false;
+        if let Some(gadget) = space.gadget
+            && self.pages
+        {
+            let near = texts(true).chain(texts(false)).find(|map| {
+                let sites = self.files.sites(tgid, map, &CALLS);
+                sites
+                    .iter()
+                    .any(|site| i64::from(site.number) == libc::SYS_brk && site.adjacent)
+                    && !is_linker(&map.name)
+            });
+            let first = near.and_then(|near| maps.iter().find(|map| map.file == near.file));
+            let near = first.map_or(0, |map| map.start);
+            space.scratch = Scratch::map(stopped, &space.memory, gadget, &maps, near)?;
+        }
+        let mut caught = false;
+        for usual in [true, false] {
+            for text in texts(usual) {
+                // The linker has a `brk` that it does not use once there is a C library.
+                let brk = libc::SYS_brk;
+                let calls = calls.iter().copied();
+                let wanted: Vec<i64> = calls
+                    .filter(|&call| call != brk || !is_linker(&text.name))
+                    .collect();
+                caught |= self.watch(tgid, text, &wanted)?;
+            }
+            if caught {
+                break;
+            }
+        }
+        if !caught {
+            let name = std::fs::read_link(format!("/proc/{tgid}/exe"));
+            let name = name.map_or_else(|_| tgid.to_string(), |n| n.display().to_string());
+            self.desk.tally().note(format!(
+                "{name} makes system calls in a way that is not known here: memory it maps later and \
+                 affinity it sets itself are not seen"
+            ));
+        }
+        if self.pages {
+            self.read_images(tid, stopped, false)?;
+        } else {
+            // Only the loader's were needed, to find the C library.
+            self.leave(tgid, libc::SYS_mmap)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the breakpoints of a call.
+    pub(super) fn leave(&mut self, tgid: i32, call: i64) -> io::Result<()> {
+        let Some(space) = self.spaces.get_mut(&tgid) else {
+            return Ok(());
+        };
+        for (&site, _) in space.sites.iter().filter(|(_, number)| **number == call) {
+            space.memory.write(site, &SYSCALL)?;
+        }
+        space.sites.retain(|_, number| *number != call);
+        Ok(())
+    }
+
+    pub(super) fn read_new_images(&mut self, tid: i32, stopped: &mut Stopped) -> io::Result<()> {
+        let tgid = self.tracees.get(&tid).map_or(tid, |t| t.tgid);
+        match self.spaces.get_mut(&tgid) {
+            Some(space) if space.new_images && !space.loading => {
+                space.new_images = false;
+                if self.desk.lacks_statics() {
+                    return self.read_images(tid, stopped, true);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Tells the desk what is loaded; `late`: the linker may not have mapped all of it yet.
+    pub(super) fn read_images(
+        &mut self,
+        tid: i32,
+        stopped: &mut Stopped,
+        late: bool,
+    ) -> io::Result<()> {
+        let tgid = self.tracees.get(&tid).map_or(tid, |t| t.tgid);
+        let maps = maps(tgid)?;
+        let images = self.files.images(tgid, &maps);
+        let writable: Option<Vec<(u64, u64)>> = late.then(|| {
+            let maps = maps.iter().filter(|map| map.writable);
+            maps.map(|map| (map.start, map.end)).collect()
+        });
+        let span = |name: &str| {
+            let map = maps.iter().find(|map| map.name == name)?;
+            Some((map.start, map.end))
+        };
+        let heap = start_of_break(tgid).map(|start| (start, span("[heap]").map_or(start, |h| h.1)));
+        let mut act = Live {
+            stopped: Some(stopped),
+            space: self.spaces.get(&tgid),
+            filters: self.filters,
+        };
+        self.desk.loaded(
+            tid,
+            &images,
+            writable.as_deref(),
+            heap,
+            span("[stack]"),
+            &mut act,
+        );
+        Ok(())
+    }
+}
+
+/// Whether a file is glibc's dynamic linker (musl's is its C library, too).
+fn is_linker(path: &str) -> bool {
+    base_name(path).starts_with("ld-linux")
+}
+
+/// Where the program break began: field 47 of `/proc/PID/stat`.
+fn start_of_break(tgid: i32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{tgid}/stat")).ok()?;
+    // The command's name may hold spaces and parentheses; fields count from behind its last `)`.
+    let (_, fields) = text.rsplit_once(')')?;
+    fields.split_whitespace().nth(44)?.parse().ok()
+}
