@@ -1,0 +1,166 @@
+//! `numaloc tasks run`: a task program under a plan, or under its hints, or under neither.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use numaloc_topology::resolve;
+use serde_json::Value;
+
+use super::{absolute, code_of, file_error, run_program};
+use crate::error::CliError;
+use crate::ui::Ui;
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Scheduler {
+    /// Work stealing inside NUMA nodes
+    Numa,
+    /// oneTBB, which does not know about nodes
+    Tbb,
+    /// One thread, the same order in every run
+    Single,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Allocator {
+    /// Pools per node, bound
+    Numa,
+    /// The C library's: first touch
+    System,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Steal {
+    /// Inside nodes only
+    Node,
+    /// From other nodes when the own one has nothing
+    Any,
+}
+
+/// Run an OCR program, with a plan or without
+///
+/// Without a plan, tasks go where the program's hints say, else where their creator runs, and idle
+/// workers may steal from other nodes. With a plan, tasks and data blocks go where it says; what it does
+/// not know falls back to hints and is counted. A described machine is simulated.
+#[derive(clap::Args)]
+pub(super) struct Run {
+    /// Folder of a plan made by `numaloc tasks analyze`
+    #[arg(long, value_name = "FOLDER")]
+    plan: Option<PathBuf>,
+    /// Who runs ready tasks
+    #[arg(long, value_enum, default_value = "numa")]
+    scheduler: Scheduler,
+    /// Where data blocks get their memory
+    #[arg(long, value_enum, default_value = "numa")]
+    allocator: Allocator,
+    /// Who may steal from whom [default: any without a plan, node with one]
+    #[arg(long, value_enum)]
+    steal: Option<Steal>,
+    /// Number of workers [default: one for each PU]
+    #[arg(long, value_name = "N")]
+    workers: Option<u32>,
+    /// `this`, or a machine to simulate (see `numaloc machines`)
+    #[arg(long, value_name = "MACHINE", default_value = "this")]
+    machine: String,
+    /// Ignore the program's affinity hints
+    #[arg(long)]
+    no_hints: bool,
+    /// Say what the program does wrong (stale GUIDs, double satisfaction, tasks that never ran)
+    #[arg(long)]
+    checked: bool,
+    /// Seed of random choices
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write statistics (JSON) to a file
+    #[arg(long, value_name = "FILE")]
+    stats: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    program: Vec<String>,
+}
+
+impl Run {
+    pub(super) fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        resolve(&self.machine)?;
+        let name = |value: &dyn Fn() -> Option<clap::builder::PossibleValue>| {
+            value().map_or(String::new(), |value| value.get_name().to_owned())
+        };
+        let own_stats = std::env::temp_dir().join(format!(
+            "numaloc-tasks-{}-{}.json",
+            std::process::id(),
+            std::time::UNIX_EPOCH
+                .elapsed()
+                .map_or(0, |since| since.as_nanos())
+        ));
+        let stats = self.stats.clone().unwrap_or_else(|| own_stats.clone());
+        let _ = std::fs::remove_file(&stats);
+        let mut settings = vec![
+            ("SCHEDULER", name(&|| self.scheduler.to_possible_value())),
+            ("ALLOCATOR", name(&|| self.allocator.to_possible_value())),
+            ("MACHINE", self.machine.clone()),
+            ("HINTS", u8::from(!self.no_hints).to_string()),
+            ("CHECKED", u8::from(self.checked).to_string()),
+            ("SEED", self.seed.to_string()),
+            ("STATS", absolute(&stats)?),
+            ("PROFILE", String::new()),
+            ("PLAN", String::new()),
+        ];
+        if let Some(steal) = self.steal {
+            settings.push(("STEAL", name(&|| steal.to_possible_value())));
+        }
+        if let Some(workers) = self.workers {
+            settings.push(("WORKERS", workers.to_string()));
+        }
+        if let Some(plan) = &self.plan {
+            numaloc_task_plan::read_plan(plan).map_err(|error| file_error(error).status(125))?;
+            settings.push(("PLAN", absolute(plan)?));
+        }
+        let status = run_program(&self.program, &settings, ui)?;
+        let told = std::fs::read_to_string(&stats).ok();
+        let _ = std::fs::remove_file(&own_stats);
+        let Some(told) = told.and_then(|text| serde_json::from_str::<Value>(&text).ok()) else {
+            if status.success() {
+                ui.remark(format!(
+                    "{} did not run tasks (is it linked with -lnumaloc_ocr?)",
+                    self.program[0]
+                ));
+            }
+            return Ok(code_of(status));
+        };
+        if ui.json {
+            ui.result(String::new, || told.clone());
+        } else {
+            self.remark(ui, &told);
+        }
+        Ok(code_of(status))
+    }
+
+    fn remark(&self, ui: &Ui, told: &Value) {
+        let number = |name: &str| told[name].as_f64().unwrap_or(0.0);
+        if self.plan.is_some() {
+            let (planned, open, unknown) = (
+                number("planned"),
+                number("planned_no_opinion"),
+                number("unplanned"),
+            );
+            let all = (planned + open + unknown).max(1.0);
+            ui.remark(format!(
+                "plan: {planned} tasks placed, {open} without opinion, {unknown} unknown ({:.2} % of {all} covered)",
+                100.0 * (planned + open) / all
+            ));
+        }
+        if told["placement"] == "simulated" {
+            ui.remark(format!(
+                "simulated placement on {}: {:.1} % of bytes remote, {:.6} s by the model",
+                told["machine"].as_str().unwrap_or("?"),
+                100.0 * number("remote_share"),
+                number("simulated_seconds")
+            ));
+        }
+        if number("bindings_refused") > 0.0 {
+            ui.remark(format!(
+                "the kernel refused to bind {} mappings to their node",
+                number("bindings_refused")
+            ));
+        }
+    }
+}
