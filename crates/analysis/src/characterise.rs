@@ -4,16 +4,17 @@
 
 use std::ops::Range;
 
-use numaloc_model::profile::{Amount, Profile};
+use numaloc_model::profile::{Amount, Clock, Profile};
 use numaloc_model::{CommError, CommMatrix, Layer};
 
 use crate::assignment::{Goal, NodeAssignment, assign, page_affinity};
 use crate::communication::CommunicationMetrics;
 use crate::concurrency::{Concurrency, concurrency_groups};
-use crate::message_phases::{message_phases, window};
+use crate::load::{MemoryLoad, memory_load};
 use crate::migrations::{Migrations, migrations};
 use crate::objects::{ObjectUse, object_use};
-use crate::pages::{PageMetrics, exclusivity, first_touch};
+use crate::pages::{PageMetrics, exclusivity, first_touch, inherent_exclusivity};
+use crate::pattern_phases::{message_window, pattern_phases};
 use crate::phases::{PhaseRule, phases};
 use crate::sharing::{Sharing, sharing};
 use crate::timeline::{Timeline, timeline};
@@ -44,6 +45,8 @@ pub struct ExclusivityAt {
     pub most: f64,
     /// Smallest `E_app` that was found for any assignment.
     pub least: f64,
+    /// `E_app` with a node for every thread.
+    pub inherent: f64,
 }
 
 /// A run, characterised.
@@ -61,15 +64,25 @@ pub struct Characterisation {
     pub concurrency: Concurrency,
     /// Communication by slice.
     pub timeline: Timeline,
-    /// Slices between changes of the pattern (OPT eq. 4; for messages, see
-    /// [`crate::message_phases`]).
+    /// Slices between changes of the heterogeneity (OPT eq. 4); for messages the same as
+    /// `pattern_phases`.
     pub phases: Vec<Range<usize>>,
+    /// Slices between changes of who talks to whom.
+    pub pattern_phases: Vec<Range<usize>>,
     /// Pages under first touch.
     pub pages: PageMetrics,
     /// By page size, from the profile's own upward; empty without pages.
     pub exclusivity: Vec<ExclusivityAt>,
     /// `None` when page use by slice was not recorded or not read.
     pub migrations: Option<Migrations>,
+    /// Accesses over time and by thread and node.
+    pub load: MemoryLoad,
+    /// Clock of the run.
+    pub clock: Clock,
+    /// From the first slice's start to the last one's end, in the clock's unit.
+    pub duration: u64,
+    /// Size of all caches of the machine together, where known.
+    pub cache_bytes: Option<u64>,
     /// The most used first.
     pub objects: Vec<ObjectUse>,
     /// False and true sharing of cache lines.
@@ -121,14 +134,19 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         concurrency,
         timeline,
         phases,
+        pattern_phases,
     } = communication?;
     let Memory {
         pages,
         exclusivity,
         migrations,
+        load,
         objects,
     } = memory;
     let sharing = sharing(profile);
+    let start = profile.slices.first().map_or(0, |slice| slice.start);
+    let end = profile.slices.last().map_or(0, |slice| slice.end);
+    let duration = end.saturating_sub(start);
     let verdicts = verdicts(&Evidence {
         profile,
         communication: &communication,
@@ -143,12 +161,17 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         layer,
         exclusivity,
         migrations,
+        load,
+        clock: profile.meta.clock,
+        duration,
+        cache_bytes: setting.cache_bytes,
         events,
         bytes,
         communication,
         concurrency,
         timeline,
         phases,
+        pattern_phases,
         pages,
         objects,
         sharing,
@@ -165,6 +188,7 @@ struct Talk {
     concurrency: Concurrency,
     timeline: Timeline,
     phases: Vec<Range<usize>>,
+    pattern_phases: Vec<Range<usize>>,
 }
 
 impl Talk {
@@ -174,10 +198,16 @@ impl Talk {
         let concurrency = concurrency_groups(profile, layer);
         let timeline = timeline(profile, layer);
         let slices = profile.slices.len();
-        let phases = if matches!(layer, Layer::Message | Layer::Collective) {
-            message_phases(profile, window(slices))
+        let messages = [Layer::Message, Layer::Collective];
+        let (phases, pattern_phases) = if messages.contains(&layer) {
+            let found = pattern_phases(profile, &messages, message_window(slices));
+            (found.clone(), found)
         } else {
-            phases(&timeline.heterogeneity, PhaseRule::for_slices(slices))
+            let rule = PhaseRule::for_slices(slices);
+            (
+                phases(&timeline.heterogeneity, rule),
+                pattern_phases(profile, &[layer], rule.window.max(2)),
+            )
         };
         Ok(Self {
             communication: CommunicationMetrics::of_matrices(
@@ -188,6 +218,7 @@ impl Talk {
                 &concurrency.groups,
             ),
             phases,
+            pattern_phases,
             events,
             bytes,
             concurrency,
@@ -201,6 +232,7 @@ struct Memory {
     pages: PageMetrics,
     exclusivity: Vec<ExclusivityAt>,
     migrations: Option<Migrations>,
+    load: MemoryLoad,
     objects: Vec<ObjectUse>,
 }
 
@@ -214,6 +246,7 @@ impl Memory {
             ),
             exclusivity: exclusivity_by_size(profile, assignment),
             migrations: migrations(profile, assignment),
+            load: memory_load(profile, assignment),
             objects: object_use(profile, assignment),
         }
     }
@@ -254,6 +287,7 @@ pub fn exclusivity_by_size(profile: &Profile, assignment: &NodeAssignment) -> Ve
                 assigned,
                 most,
                 least,
+                inherent: inherent_exclusivity(usage)?,
             })
         })
         .collect()

@@ -3,39 +3,19 @@
 //! Implements DeLoc (Agung et al. 2020) section II-C and `buildTaskGroups`, eq. 2 and 3 of II-D. The
 //! timestamps are the middles of the slices that hold communication, weighted by their number of
 //! events; [`crate::kmeans`] finds the optimal clusters for every `k`; the Bayesian information criterion
-//! picks `k`. The paper does not give its BIC formula. Ours, with clusters `c` of mean `m_c` and
-//! weight `W_c` (`W` in all), over `n` observations (a pair that communicates in a slice is one), to which
-//! the weights of the timestamps are rescaled to add up:
+//! picks `k`: see [`crate::bic`](mod@crate::bic).
 //!
-//! ```text
-//! BIC(k) = sum over t of w_t ln( sum over c of W_c/W Normal(t; m_c, s_c²) ) - (3k - 1)/2 ln n
-//! s_c²   = (weighted squared deviations in c) / W_c + q²/12,   q = mean length of a slice
-//! ```
-//!
-//! - The likelihood is the mixture's, not that of hard membership as in X-means: for communication
-//!   spread evenly over the run, hard membership gains `ln k` per point and loses the same in
-//!   the mixing term, so it always answers one cluster, while DeLoc's Fig. 3 splits such a run (LU).
-//! - Weights are rescaled because BIC is not scale-free in them: with raw event counts the penalty
-//!   would be a rounding error and `k` always the largest allowed. The events of one pair in one slice
-//!   are not independent of each other; pairs and slices are.
-//! - `q²/12` is the variance of a time that is only known to lie in a slice; it keeps clusters of
-//!   one slice from having an infinite likelihood.
-//! - Only a point's own cluster and the two on either side are summed: others are at least
-//!   a whole cluster away. Beyond 16,384 timestamps the likelihood (not the clustering) is taken at the
-//!   means of that many runs of neighbours.
-//!
-//! The largest BIC over `1..=16` wins, the smaller `k` on a tie.
+//! The largest BIC over `1..=16` wins, the smaller `k` on a tie. Clusters see when there is
+//! communication, not between whom: for that see [`crate::pattern_phases`](mod@crate::pattern_phases).
 
 use numaloc_model::profile::{Amount, CommRow, Profile};
 use numaloc_model::{ClusterIdx, GroupPair, Layer, SliceIdx, TaskGroup, ThreadIdx};
 
+use crate::bic::{bic, weighted_mean};
 use crate::kmeans;
 
 /// The most clusters that are tried.
 pub const K_MAX: usize = 16;
-
-/// Timestamps at which the likelihood is taken at most.
-const LIKELIHOOD_POINTS: usize = 1 << 14;
 
 /// A run of slices whose communication counts as concurrent.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,7 +106,6 @@ pub fn concurrency_groups(profile: &Profile, layer: Layer) -> Concurrency {
     let (slices, threads) = (profile.slices.len(), profile.threads.len());
     let mut events = vec![0u64; slices];
     let mut bytes = vec![0u64; slices];
-    let mut observations = 0usize;
     for row in profile
         .communication
         .iter()
@@ -135,12 +114,7 @@ pub fn concurrency_groups(profile: &Profile, layer: Layer) -> Concurrency {
         if let Some(sum) = events.get_mut(row.slice.index()) {
             *sum += row.events;
             bytes[row.slice.index()] += row.bytes;
-            observations += 1;
         }
-    }
-    if !layer.is_directed() {
-        // Both cells of a pair are in the table.
-        observations = observations.div_ceil(2);
     }
     // Distinct times: slices that share a middle (empty ones do) are one point.
     let mut points: Vec<f64> = Vec::new();
@@ -166,15 +140,7 @@ pub fn concurrency_groups(profile: &Profile, layer: Layer) -> Concurrency {
         / slices.max(1) as f64;
     let clusterings = kmeans::cluster(&points, &weights, K_MAX);
     let bic: Vec<f64> = (1..=clusterings.costs.len())
-        .map(|k| {
-            bic(
-                &points,
-                &weights,
-                &clusterings.starts(k),
-                quantum,
-                observations,
-            )
-        })
+        .map(|k| bic(&points, &weights, &clusterings.starts(k), quantum))
         .collect();
     let mut k = 0;
     for (at, value) in bic.iter().enumerate() {
@@ -218,61 +184,6 @@ pub fn concurrency_groups(profile: &Profile, layer: Layer) -> Concurrency {
         bic,
         amount,
     }
-}
-
-fn weighted_mean(points: &[f64], weights: &[f64], total: f64) -> f64 {
-    let base = points[0];
-    base + points
-        .iter()
-        .zip(weights)
-        .map(|(x, w)| (x - base) * w)
-        .sum::<f64>()
-        / total
-}
-
-/// The module's BIC for the clusters that start at `starts`.
-fn bic(
-    points: &[f64],
-    weights: &[f64],
-    starts: &[usize],
-    quantum: f64,
-    observations: usize,
-) -> f64 {
-    let (n, k) = (points.len(), starts.len());
-    let total: f64 = weights.iter().sum();
-    let floor = (quantum * quantum / 12.0).max(f64::MIN_POSITIVE);
-    // Share, mean, 1 / variance and the constant factor of each Gaussian.
-    let gaussians: Vec<(f64, f64, f64)> = (0..k)
-        .map(|c| {
-            let to = starts.get(c + 1).copied().unwrap_or(n);
-            let (x, w) = (&points[starts[c]..to], &weights[starts[c]..to]);
-            let weight: f64 = w.iter().sum();
-            let mean = weighted_mean(x, w, weight);
-            let squares: f64 = x.iter().zip(w).map(|(x, w)| w * (x - mean).powi(2)).sum();
-            let variance = squares / weight + floor;
-            let peak = weight / total / (std::f64::consts::TAU * variance).sqrt();
-            (mean, -0.5 / variance, peak)
-        })
-        .collect();
-    let step = n.div_ceil(LIKELIHOOD_POINTS);
-    let mut own = 0;
-    let mut log_likelihood = 0.0;
-    for from in (0..n).step_by(step) {
-        let to = (from + step).min(n);
-        let weight: f64 = weights[from..to].iter().sum();
-        let x = weighted_mean(&points[from..to], &weights[from..to], weight);
-        while own + 1 < k && starts[own + 1] <= from {
-            own += 1;
-        }
-        let near = own.saturating_sub(2)..(own + 3).min(k);
-        let density: f64 = gaussians[near]
-            .iter()
-            .map(|&(mean, factor, peak)| peak * (factor * (x - mean).powi(2)).exp())
-            .sum();
-        log_likelihood +=
-            weight / total * observations as f64 * density.max(f64::MIN_POSITIVE).ln();
-    }
-    log_likelihood - (3 * k - 1) as f64 / 2.0 * (observations as f64).ln()
 }
 
 /// DeLoc's `buildTaskGroups`: per cluster the pairs that communicate in it, by ascending `(a, b)`.

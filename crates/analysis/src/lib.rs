@@ -10,13 +10,14 @@
 //! | [`communication`] | how much, between whom, how unevenly | OPT eq. 1-3, DeLoc eq. 4-6, 8, 9 |
 //! | [`mapping_cost`] | what a mapping leaves remote, and how even its load is | CMLB eq. 4-6 |
 //! | [`kmeans`] | optimal clusters of points on a line | DeLoc eq. 1 |
+//! | [`bic`](mod@bic) | how many clusters | DeLoc II-C |
 //! | [`compare`] | do two runs behave alike | |
 //! | [`concurrency`] | what communicates at the same time | DeLoc II-C, II-D |
 //! | [`pages`] | whose pages, how balanced, how well placed | data mapping eq. 1-5, OPT eq. 5-9 |
 //! | [`assignment`] | which threads share a node: blocks, and the extremes of exclusivity | OPT 5.1.1 |
 //! | [`migrations`] | how often pages would have to move | data mapping II-C |
 //! | [`phases`] | when the pattern changes | OPT eq. 4 |
-//! | [`message_phases`] | the same, for messages | ours |
+//! | [`pattern_phases`](mod@pattern_phases) | when who talks to whom changes | ours |
 //! | [`load`] | memory load over time, its phases, and each thread's share | CMLB III-A |
 //! | [`objects`] | which memory it is, by name | |
 //! | [`sharing`] | which memory threads share lines of, and whether they share data | |
@@ -25,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 pub mod assignment;
+pub mod bic;
 pub mod characterise;
 pub mod communication;
 pub mod compare;
@@ -32,10 +34,10 @@ pub mod concurrency;
 pub mod kmeans;
 pub mod load;
 pub mod mapping_cost;
-pub mod message_phases;
 pub mod migrations;
 pub mod objects;
 pub mod pages;
+pub mod pattern_phases;
 pub mod phases;
 pub mod sharing;
 pub mod timeline;

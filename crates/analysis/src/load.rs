@@ -14,6 +14,11 @@
 
 use std::ops::Range;
 
+use numaloc_model::profile::Profile;
+
+use crate::assignment::NodeAssignment;
+use crate::mapping_cost::{load_deviation, node_loads};
+
 /// Shortest access phase, in slices (Algorithm 1 line 4).
 pub const MIN_WIDTH: usize = 100;
 
@@ -117,9 +122,62 @@ pub fn access_load(
     vector
 }
 
+/// The memory load of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemoryLoad {
+    /// Accesses by slice, smoothed; `None` when page use by slice was not recorded or not read.
+    pub smoothed: Option<Vec<f64>>,
+    /// Access phases of the smoothed series; empty without it.
+    pub phases: Vec<Range<usize>>,
+    /// Access-load vector: load by thread. Without page use by slice, all accesses of each thread.
+    pub by_thread: Vec<f64>,
+    /// The threads' loads added up by node.
+    pub by_node: Vec<f64>,
+    /// Load_std (eq. 6) of `by_node`.
+    pub deviation: f64,
+}
+
+/// Everything of this module for a run.
+///
+/// # Panics
+/// If the assignment is not of the profile.
+#[must_use]
+pub fn memory_load(profile: &Profile, assignment: &NodeAssignment) -> MemoryLoad {
+    let threads = profile.threads.len();
+    let (series, phases, by_thread) = if profile.page_slices.is_empty() {
+        let totals = profile.threads.iter().map(|t| t.accesses as f64).collect();
+        (None, Vec::new(), totals)
+    } else {
+        let mut by_slice = vec![0.0; profile.slices.len()];
+        for row in &profile.page_slices {
+            if let Some(sum) = by_slice.get_mut(row.slice.index()) {
+                *sum += row.accesses as f64;
+            }
+        }
+        let series = smoothed(&by_slice);
+        let phases = access_phases(&series, MIN_WIDTH);
+        let rows = profile.page_slices.iter();
+        let rows = rows.map(|row| (row.slice.index(), row.thread.index(), row.accesses));
+        let vector = access_load(rows, threads, &phases);
+        (Some(series), phases, vector)
+    };
+    let by_node = node_loads(&by_thread, assignment);
+    MemoryLoad {
+        smoothed: series,
+        phases,
+        deviation: load_deviation(&by_node),
+        by_thread,
+        by_node,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timeline::tests::profile_of;
+    use numaloc_model::profile::PageSliceRow;
+    use numaloc_model::{SliceIdx, ThreadIdx};
+    use proptest::prelude::*;
 
     #[test]
     fn cycles_to_nanoseconds() {
@@ -161,5 +219,71 @@ mod tests {
         let vector = access_load(rows, 2, &[0..1, 1..2]);
         assert!((vector[0] - 23.0).abs() < 1e-12 && (vector[1] - 35.0).abs() < 1e-12);
         assert_eq!(access_load([], 2, &[0..1, 1..2]), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn load_of_a_run_by_hand() {
+        // Two slices, one access phase of weight 1: T0 has 30 + 20, T1 has 50, T2 and T3 nothing.
+        let mut profile = profile_of(4, 2, &[]);
+        let row = |slice, thread, accesses| PageSliceRow {
+            slice: SliceIdx(slice),
+            page: 0,
+            thread: ThreadIdx(thread),
+            accesses,
+        };
+        profile.page_slices = vec![row(0, 0, 30), row(1, 0, 20), row(1, 1, 50)];
+        let found = memory_load(&profile, &NodeAssignment::blocks(4, 2));
+        assert_eq!(found.smoothed, Some(vec![30.0, 70.0]));
+        assert_eq!(found.phases, vec![0..2]);
+        assert_eq!(found.by_thread, [50.0, 50.0, 0.0, 0.0]);
+        // Nodes 100 and 0: mean 50, deviation 50. Round robin: 50 and 50.
+        assert_eq!(
+            (&found.by_node[..], found.deviation),
+            (&[100.0, 0.0][..], 50.0)
+        );
+        let spread = memory_load(&profile, &NodeAssignment::round_robin(4, 2));
+        assert_eq!(spread.deviation, 0.0);
+        profile.page_slices.clear();
+        let found = memory_load(&profile, &NodeAssignment::blocks(4, 2));
+        assert_eq!((found.smoothed, found.by_thread), (None, vec![1000.0; 4]));
+    }
+
+    proptest! {
+        #[test]
+        fn smoothing_lowers_and_phases_cover(
+            series in proptest::collection::vec(0u32..1000, 1..300),
+            width in 1usize..50,
+        ) {
+            let series: Vec<f64> = series.into_iter().map(f64::from).collect();
+            let smooth = smoothed(&series);
+            let max = |s: &[f64]| s.iter().copied().fold(0.0, f64::max);
+            prop_assert_eq!(smooth.len(), series.len());
+            prop_assert!(max(&smooth) <= max(&series));
+            prop_assert!(smooth.iter().zip(&series).filter(|(a, b)| a != b).count() <= series.len() / 20);
+            let phases = access_phases(&smooth, width);
+            prop_assert_eq!((phases[0].start, phases[phases.len() - 1].end), (0, series.len()));
+            prop_assert!(phases.windows(2).all(|w| w[0].end == w[1].start && w[0].len() >= width));
+            // Scaling the load moves no border.
+            let double: Vec<f64> = smooth.iter().map(|v| v * 2.0).collect();
+            prop_assert_eq!(access_phases(&double, width), phases);
+        }
+
+        #[test]
+        fn access_load_scales_and_follows_its_thread(
+            rows in proptest::collection::vec((0usize..20, 0usize..4, 1u64..100), 1..50),
+        ) {
+            let phases = [0..7, 7..20];
+            let vector = access_load(rows.iter().copied(), 4, &phases);
+            let total: u64 = rows.iter().map(|r| r.2).sum();
+            // Weights are at most 1: no more load than accesses, and something where there is any.
+            prop_assert!(vector.iter().sum::<f64>() <= total as f64 + 1e-6);
+            prop_assert!(vector.iter().sum::<f64>() > 0.0);
+            let renamed = access_load(rows.iter().map(|r| (r.0, 3 - r.1, r.2)), 4, &phases);
+            let triple = access_load(rows.iter().map(|r| (r.0, r.1, 3 * r.2)), 4, &phases);
+            for t in 0..4 {
+                prop_assert!((renamed[3 - t] - vector[t]).abs() < 1e-9);
+                prop_assert!((triple[t] - 3.0 * vector[t]).abs() < 1e-6);
+            }
+        }
     }
 }

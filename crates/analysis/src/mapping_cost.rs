@@ -70,6 +70,8 @@ pub fn imbalance(node_loads: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numaloc_model::LogicalNode;
+    use proptest::prelude::*;
 
     #[test]
     fn ring_of_four_by_hand() {
@@ -98,5 +100,36 @@ mod tests {
         assert_eq!(loads, [3.0, 9.0]);
         assert_eq!((load_deviation(&loads), imbalance(&loads)), (3.0, 1.5));
         assert_eq!((load_deviation(&[]), imbalance(&[0.0, 0.0])), (0.0, 1.0));
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_scaling_and_renamed_nodes(
+            cells in proptest::collection::vec(0u8..20, 36),
+            loads in proptest::collection::vec(0u32..1000, 6),
+            nodes in 1usize..4,
+        ) {
+            let cells: Vec<f64> = cells.into_iter().map(f64::from).collect();
+            let matrix = CommMatrix::from_dense(6, &cells).unwrap();
+            let of = NodeAssignment::round_robin(6, nodes);
+            let share = remote_share(&matrix, Layer::WriteRead, &of);
+            prop_assert!((0.0..=1.0).contains(&share));
+            let alone = remote_share(&matrix, Layer::WriteRead, &NodeAssignment::blocks(6, 1));
+            prop_assert_eq!(alone, 0.0);
+            let last = nodes - 1;
+            let renamed = NodeAssignment {
+                nodes,
+                of_thread: of.of_thread.iter().map(|n| LogicalNode::from_index(last - n.index())).collect(),
+            };
+            prop_assert_eq!(remote_share(&matrix, Layer::WriteRead, &renamed), share);
+            let loads: Vec<f64> = loads.into_iter().map(f64::from).collect();
+            let by_node = node_loads(&loads, &of);
+            let deviation = load_deviation(&by_node);
+            prop_assert!(deviation >= 0.0);
+            // 1 for even loads, N when one node has all of it.
+            prop_assert!((1.0 - 1e-12..=nodes as f64 + 1e-12).contains(&imbalance(&by_node)));
+            let triple: Vec<f64> = by_node.iter().map(|l| 3.0 * l).collect();
+            prop_assert!((load_deviation(&triple) - 3.0 * deviation).abs() < 1e-6);
+        }
     }
 }

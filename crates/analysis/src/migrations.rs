@@ -4,7 +4,7 @@
 //! page is used but does not lie on the node that uses it most, count a migration and move it there.
 //! Pages start where first touch put them; a page whose first touch was not observed starts on its
 //! first slice's node without a migration. A tie with the present node is no reason to move; other
-//! ties go to the lowest node.
+//! ties go to the lowest node. `E_app` of every slice alone comes with it (OPT Fig. 10).
 //!
 //! Cost: O(rows + pages N); memory O(pages).
 
@@ -14,7 +14,7 @@ use numaloc_model::profile::Profile;
 use crate::assignment::NodeAssignment;
 
 /// Migrations of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Migrations {
     /// By slice.
     pub by_slice: Vec<u64>,
@@ -22,6 +22,8 @@ pub struct Migrations {
     pub pages: Vec<u64>,
     /// All migrations.
     pub total: u64,
+    /// `E_app` of the accesses of every slice; `None` where no page was used.
+    pub exclusivity: Vec<Option<f64>>,
 }
 
 /// Entries of [`Migrations::pages`]: 0 to 9 times, and 10 or more.
@@ -44,7 +46,9 @@ pub fn migrations(profile: &Profile, assignment: &NodeAssignment) -> Option<Migr
         by_slice: vec![0; profile.slices.len()],
         pages: vec![0; COUNTS],
         total: 0,
+        exclusivity: Vec::new(),
     };
+    let mut in_slice = vec![(0u64, 0u64); profile.slices.len()];
     let mut order: Vec<usize> = (0..profile.page_slices.len()).collect();
     let rows = &profile.page_slices;
     order.sort_by_key(|&at| (rows[at].slice, rows[at].page));
@@ -59,6 +63,10 @@ pub fn migrations(profile: &Profile, assignment: &NodeAssignment) -> Option<Migr
             at += 1;
         }
         let most = by_node.iter().copied().max().unwrap_or(0);
+        if let Some((local, all)) = in_slice.get_mut(slice.index()) {
+            *local += most;
+            *all += by_node.iter().sum::<u64>();
+        }
         let best = by_node.iter().position(|&n| n == most).unwrap_or(0);
         match place[page as usize] {
             Some(node) if by_node[node.index()] == most => {}
@@ -73,6 +81,10 @@ pub fn migrations(profile: &Profile, assignment: &NodeAssignment) -> Option<Migr
             None => place[page as usize] = Some(LogicalNode::from_index(best)),
         }
     }
+    found.exclusivity = in_slice
+        .into_iter()
+        .map(|(local, all)| (all > 0).then(|| local as f64 / all as f64))
+        .collect();
     for count in moved {
         found.pages[(count as usize).min(COUNTS - 1)] += 1;
     }
@@ -86,6 +98,7 @@ mod tests {
     use crate::timeline::tests::profile_of;
     use numaloc_model::profile::PageSliceRow;
     use numaloc_model::{SliceIdx, ThreadIdx};
+    use proptest::prelude::*;
 
     #[test]
     fn a_page_that_wanders_by_hand() {
@@ -112,7 +125,42 @@ mod tests {
         let found = migrations(&profile, &NodeAssignment::blocks(2, 2)).unwrap();
         assert_eq!((found.total, &found.by_slice[..]), (2, &[0, 1, 0, 1][..]));
         assert_eq!(found.pages[..4], [1, 0, 1, 0]);
+        // E_app by slice: 4/4; (3 + 9)/13; 2/4; 1/1.
+        let expected = [1.0, 12.0 / 13.0, 0.5, 1.0];
+        for (found, expected) in found.exclusivity.iter().zip(expected) {
+            assert!((found.unwrap() - expected).abs() < 1e-12);
+        }
         profile.page_slices.clear();
         assert_eq!(migrations(&profile, &NodeAssignment::blocks(2, 2)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn counts_add_up_and_nodes_have_no_order(
+            rows in proptest::collection::vec((0u32..8, 0u32..4, 0u32..4, 1u64..20), 1..60),
+        ) {
+            let mut profile = profile_of(4, 8, &[]);
+            profile.pages = usage_of(&[(0, vec![1; 4]), (1, vec![1; 4]), (2, vec![1; 4]), (3, vec![1; 4])]);
+            profile.page_slices = rows.iter().map(|&(slice, page, thread, accesses)| PageSliceRow {
+                slice: SliceIdx(slice), page, thread: ThreadIdx(thread), accesses,
+            }).collect();
+            let blocks = NodeAssignment::blocks(4, 2);
+            let found = migrations(&profile, &blocks).unwrap();
+            prop_assert_eq!(found.by_slice.iter().sum::<u64>(), found.total);
+            prop_assert_eq!(found.pages.iter().sum::<u64>(), 4);
+            // A page moves at most once in a slice in which it is used.
+            let mut used: Vec<(u32, u32)> = rows.iter().map(|r| (r.0, r.1)).collect();
+            used.sort_unstable();
+            used.dedup();
+            prop_assert!(found.total <= used.len() as u64);
+            prop_assert!(found.exclusivity.iter().flatten().all(|e| (0.5..=1.0).contains(e)));
+            // On one node nothing moves and everything is exclusive.
+            let one = migrations(&profile, &NodeAssignment::blocks(4, 1)).unwrap();
+            prop_assert_eq!(one.total, 0);
+            prop_assert!(one.exclusivity.iter().flatten().all(|&e| e == 1.0));
+            // Twice the accesses, the same moves.
+            for row in &mut profile.page_slices { row.accesses *= 2; }
+            prop_assert_eq!(migrations(&profile, &blocks).unwrap(), found);
+        }
     }
 }

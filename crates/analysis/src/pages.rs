@@ -24,7 +24,7 @@
 //! Cost: O(page cells + pages N); memory O(N) beside the result.
 
 use numaloc_model::pages::Page;
-use numaloc_model::{LogicalNode, PageUsage, Placement};
+use numaloc_model::{LogicalNode, PageUsage, Placement, ThreadAccess};
 
 use crate::assignment::NodeAssignment;
 
@@ -100,6 +100,19 @@ pub fn exclusivity(usage: &PageUsage, assignment: &NodeAssignment) -> Option<f64
         usage.by_node(page, |thread| assignment.node(thread.index()), &mut by_node);
         most += by_node.iter().max().copied().unwrap_or(0);
         all += by_node.iter().sum::<u64>();
+    }
+    (all > 0).then(|| most as f64 / all as f64)
+}
+
+/// `E_app` with a node for every thread: how exclusive pages are by themselves (data mapping Fig. 1, "64
+/// nodes"); never above that of any assignment.
+#[must_use]
+pub fn inherent_exclusivity(usage: &PageUsage) -> Option<f64> {
+    let (mut most, mut all) = (0u64, 0u64);
+    for page in usage.pages() {
+        let accesses = usage.accesses(page);
+        most += accesses.iter().map(ThreadAccess::total).max().unwrap_or(0);
+        all += accesses.iter().map(ThreadAccess::total).sum::<u64>();
     }
     (all > 0).then(|| most as f64 / all as f64)
 }
@@ -192,7 +205,7 @@ impl PageMetrics {
 pub(crate) mod tests {
     use super::*;
     use numaloc_model::pages::PageHead;
-    use numaloc_model::{PageNumber, ThreadAccess, ThreadIdx};
+    use numaloc_model::{PageNumber, ThreadIdx};
     use proptest::prelude::*;
 
     /// One page per entry: (first toucher, accesses by thread 0, 1, ...).
@@ -246,6 +259,8 @@ pub(crate) mod tests {
         let m = PageMetrics::of(&usage, &blocks, &placement);
         assert!((m.page_balance.unwrap() - 2.0 / 3.0).abs() < 1e-12);
         assert_eq!((m.access_balance, m.local_share), (Some(1.0), Some(0.8)));
+        // With a node for every thread: (6 + 10 + 5) / 40.
+        assert_eq!(inherent_exclusivity(&usage), Some(0.525));
         // Bins of 5 %: 0.5 is the 10th, 0.8 the 16th, 0.95 the 19th.
         let filled: Vec<usize> = (0..20).filter(|&b| m.exclusivity_pages[b] > 0).collect();
         assert_eq!(filled, [9, 15, 18]);
@@ -272,6 +287,9 @@ pub(crate) mod tests {
             let of = NodeAssignment::round_robin(6, nodes);
             let m = PageMetrics::of(&usage, &of, &first_touch(&usage, &of));
             prop_assert_eq!(m.exclusivity, exclusivity(&usage, &of));
+            let own = NodeAssignment::blocks(6, 6);
+            prop_assert_eq!(inherent_exclusivity(&usage), exclusivity(&usage, &own));
+            prop_assert!(inherent_exclusivity(&usage) <= m.exclusivity);
             if let Some(e) = m.exclusivity {
                 prop_assert!(e >= 1.0 / nodes as f64 - 1e-12 && e <= 1.0);
                 // No placement can have more local accesses than the best node of every page.

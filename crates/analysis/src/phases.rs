@@ -87,6 +87,7 @@ pub fn phases(heterogeneity: &[Option<f64>], rule: PhaseRule) -> Vec<Range<usize
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_step_is_one_change() {
@@ -110,5 +111,21 @@ mod tests {
         assert_eq!(phases(&[None; 100], rule), vec![0..100]);
         assert_eq!(phases(&[Some(7.0); 100], rule), vec![0..100]);
         assert!(phases(&[], rule).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn phases_cover_are_long_enough_and_see_no_scale(
+            line in proptest::collection::vec(proptest::option::of(0u32..2500), 1..200),
+            window in 1usize..20,
+        ) {
+            let line: Vec<Option<f64>> = line.into_iter().map(|v| v.map(f64::from)).collect();
+            let rule = PhaseRule { window, least_difference: 0.2 };
+            let found = phases(&line, rule);
+            prop_assert_eq!((found[0].start, found[found.len() - 1].end), (0, line.len()));
+            prop_assert!(found.windows(2).all(|w| w[0].end == w[1].start && w[0].len() >= window));
+            let half: Vec<Option<f64>> = line.iter().map(|v| v.map(|v| v / 2.0)).collect();
+            prop_assert_eq!(phases(&half, rule), found);
+        }
     }
 }

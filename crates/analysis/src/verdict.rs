@@ -104,8 +104,21 @@ pub struct Verdict {
     pub measure: Measure,
     /// The answer.
     pub likelihood: Likelihood,
-    /// The numbers that decided, and what to do: one or two sentences.
+    /// The numbers that decided.
     pub reason: String,
+    /// What a person can do about it, where there is something.
+    pub action: Option<String>,
+}
+
+impl Verdict {
+    /// Reason and action in one piece.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        match &self.action {
+            Some(action) => format!("{}. {action}", self.reason),
+            None => self.reason.clone(),
+        }
+    }
 }
 
 /// What [`verdicts`] looks at.
@@ -141,7 +154,10 @@ pub fn verdicts(evidence: &Evidence<'_>) -> Result<[Verdict; 3], CommError> {
     if mapping.likelihood != Likelihood::Unlikely
         && let Some(repair) = false_sharing(evidence)
     {
-        mapping.reason += &repair;
+        mapping.action = Some(match mapping.action {
+            Some(action) => format!("{repair}. Then {}", lower_first(&action)),
+            None => repair,
+        });
     }
     Ok([
         mapping,
@@ -189,6 +205,13 @@ fn is_message(layer: Layer) -> bool {
     matches!(layer, Layer::Message | Layer::Collective)
 }
 
+fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| {
+        first.to_lowercase().chain(chars).collect()
+    })
+}
+
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent == 0.0 || percent >= 9.95 {
@@ -205,6 +228,7 @@ fn thread_mapping(evidence: &Evidence<'_>, grouped: &Grouped) -> Verdict {
         measure: Measure::ThreadMapping,
         likelihood,
         reason,
+        action: None,
     };
     let c = evidence.communication;
     let nodes = evidence.assignment.nodes;
@@ -249,12 +273,10 @@ fn thread_mapping(evidence: &Evidence<'_>, grouped: &Grouped) -> Verdict {
                 c.heterogeneity
             ),
         ),
-        Some(ratio) if ratio >= RATIO_WORTHWHILE && gain >= REMOTE_GAIN => verdict(
-            Likelihood::Likely,
-            format!(
-                "{volume}, and {groups}: put threads that talk on one node (--threads locality)"
-            ),
-        ),
+        Some(ratio) if ratio >= RATIO_WORTHWHILE && gain >= REMOTE_GAIN => Verdict {
+            action: Some("Put threads that talk on one node (--threads locality)".to_owned()),
+            ..verdict(Likelihood::Likely, format!("{volume}, and {groups}"))
+        },
         _ => verdict(Likelihood::CannotTell, format!("{volume}; {groups}")),
     }
 }
@@ -266,7 +288,7 @@ fn false_sharing(evidence: &Evidence<'_>) -> Option<String> {
     let applies = evidence.communication.layer == Layer::WriteRead && share >= FALSE_SHARE;
     applies.then(|| {
         format!(
-            ". {} of it is false sharing, most of it in `{}`: give each thread lines of its own first",
+            "{} of it is false sharing, most of it in `{}`: give each thread lines of its own first",
             percent(share),
             most.label(evidence.profile)
         )
@@ -278,6 +300,7 @@ fn congestion_aware(evidence: &Evidence<'_>, grouped: &Grouped) -> Verdict {
         measure: Measure::CongestionAware,
         likelihood,
         reason,
+        action: None,
     };
     let c = evidence.communication;
     let Some(concurrency) = c.concurrency.filter(|_| evidence.assignment.nodes > 1) else {
@@ -308,12 +331,10 @@ fn congestion_aware(evidence: &Evidence<'_>, grouped: &Grouped) -> Verdict {
             Likelihood::Unlikely,
             format!("{together}: few communicate at the same time"),
         ),
-        _ if worthwhile && concurrency >= CONCURRENT && grouped.imbalance >= CONGESTED => verdict(
-            Likelihood::Likely,
-            format!(
-                "{together}, and {busiest}: spread concurrent pairs over the nodes (--threads deloc)"
-            ),
-        ),
+        _ if worthwhile && concurrency >= CONCURRENT && grouped.imbalance >= CONGESTED => Verdict {
+            action: Some("Spread concurrent pairs over the nodes (--threads deloc)".to_owned()),
+            ..verdict(Likelihood::Likely, format!("{together}, and {busiest}"))
+        },
         _ if grouped.imbalance < 1.0 + (CONGESTED - 1.0) / 2.0 => verdict(
             Likelihood::Unlikely,
             format!("{together}, but {busiest}: grouping already spreads the load"),
@@ -323,16 +344,18 @@ fn congestion_aware(evidence: &Evidence<'_>, grouped: &Grouped) -> Verdict {
 }
 
 fn page_placement(evidence: &Evidence<'_>) -> Verdict {
-    let verdict = |likelihood, reason| Verdict {
+    let verdict = |likelihood, reason, action| Verdict {
         measure: Measure::PagePlacement,
         likelihood,
         reason,
+        action,
     };
     let p = evidence.pages;
     if evidence.assignment.nodes < 2 {
         return verdict(
             Likelihood::Unlikely,
             "the machine has one NUMA node: every page is local".to_owned(),
+            None,
         );
     }
     let (Some(best), Some(local), Some(balance)) = (p.exclusivity, p.local_share, p.access_balance)
@@ -340,6 +363,7 @@ fn page_placement(evidence: &Evidence<'_>) -> Verdict {
         return verdict(
             Likelihood::CannotTell,
             "page use was not observed in this profile".to_owned(),
+            None,
         );
     };
     if let Some(caches) = evidence
@@ -353,6 +377,7 @@ fn page_placement(evidence: &Evidence<'_>) -> Verdict {
                 p.memory_bytes() as f64 / f64::from(1 << 20),
                 caches as f64 / f64::from(1 << 20)
             ),
+            None,
         );
     }
     let gain = best - local;
@@ -362,16 +387,13 @@ fn page_placement(evidence: &Evidence<'_>) -> Verdict {
         percent(best),
         balance
     );
-    let sentence = culprit(evidence).map_or_else(String::new, |s| format!(". {s}"));
     if gain >= LOCAL_GAIN || balance < UNBALANCED {
-        verdict(Likelihood::Likely, format!("{today}{sentence}"))
+        verdict(Likelihood::Likely, today, culprit(evidence))
     } else if gain < LOCAL_GAIN_NEGLIGIBLE {
-        verdict(
-            Likelihood::Unlikely,
-            format!("{today}: first touch is already right"),
-        )
+        let reason = format!("{today}: first touch is already right");
+        verdict(Likelihood::Unlikely, reason, None)
     } else {
-        verdict(Likelihood::CannotTell, format!("{today}{sentence}"))
+        verdict(Likelihood::CannotTell, today, culprit(evidence))
     }
 }
 

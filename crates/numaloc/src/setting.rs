@@ -1,11 +1,12 @@
 //! Which machine, nodes and layer a profile is looked at with: the options that `show`, `report` and
 //! `diff` share.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use numaloc_analysis::{Characterisation, NodeAssignment, Setting, characterise};
 use numaloc_formats::profile::{self, Parts};
 use numaloc_model::{Layer, LogicalNode, Profile};
+use numaloc_report::next::{self, Step};
 use numaloc_topology::{ObjectKind, Topology, resolve};
 
 use crate::error::{CliError, did_you_mean};
@@ -37,6 +38,32 @@ pub struct Resolved {
     pub assumed: String,
     /// The machine, where one was named or is real.
     pub machine: Option<Topology>,
+    /// Whether only a number of nodes is known, not the machine.
+    pub nodes_only: bool,
+    /// The machine as `--machine` takes it, where one was named.
+    pub named: Option<String>,
+}
+
+impl Resolved {
+    /// Commands that follow from the verdict on the profile at `path`.
+    pub fn next(
+        &self,
+        path: &Path,
+        profile: &Profile,
+        found: &Characterisation,
+        plans: &[PathBuf],
+    ) -> Vec<Step> {
+        let path = path.display().to_string();
+        let plans: Vec<String> = plans.iter().map(|p| p.display().to_string()).collect();
+        next::steps(
+            &path,
+            profile,
+            found,
+            self.named.as_deref(),
+            self.nodes_only,
+            &plans,
+        )
+    }
 }
 
 impl SettingArgs {
@@ -136,6 +163,8 @@ impl SettingArgs {
                 machine.nodes().len()
             ),
             machine: Some(machine),
+            nodes_only: false,
+            named: self.machine.clone().filter(|name| name != "this"),
         })
     }
 
@@ -159,5 +188,7 @@ fn blocks(layer: Option<Layer>, threads: usize, nodes: usize, why: &str) -> Reso
         },
         assumed: format!("{nodes} nodes, threads in blocks{why}"),
         machine: None,
+        nodes_only: true,
+        named: None,
     }
 }

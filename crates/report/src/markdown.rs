@@ -40,7 +40,7 @@ pub fn page(
             "| {} | **{}** | {} |\n",
             v.measure.words(),
             v.likelihood.words(),
-            cell(&v.reason)
+            cell(&v.sentence())
         );
     }
     for section in metrics::sections(c) {

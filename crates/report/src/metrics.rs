@@ -2,6 +2,8 @@
 //! the JSON outputs print this one list; `docs/metrics.md` explains each entry under its key.
 
 use numaloc_analysis::Characterisation;
+use numaloc_analysis::mapping_cost::{imbalance, remote_communication};
+use numaloc_model::profile::Clock;
 
 use crate::number;
 
@@ -14,6 +16,8 @@ pub enum Unit {
     Count(&'static str),
     /// A share, 0..=1.
     Share,
+    /// A rate: the words.
+    PerTime(&'static str),
     /// A number without a unit.
     Plain,
 }
@@ -24,7 +28,7 @@ impl Unit {
     pub fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",
-            Self::Count(word) => word,
+            Self::Count(word) | Self::PerTime(word) => word,
             Self::Share => "share",
             Self::Plain => "1",
         }
@@ -67,7 +71,7 @@ impl Metric {
             Unit::Bytes => number::bytes(value),
             Unit::Count(_) => number::count(value),
             Unit::Share => number::percent(value),
-            Unit::Plain => number::plain(value),
+            Unit::Plain | Unit::PerTime(_) => number::plain(value),
         }
     }
 }
@@ -93,7 +97,19 @@ pub fn sections(c: &Characterisation) -> Vec<Section> {
             title: "Pages",
             metrics: pages(c),
         },
+        Section {
+            title: "Load of the nodes",
+            metrics: load(c),
+        },
     ]
+}
+
+/// Ticks of a clock in the time that a rate is per: a second, a million accesses.
+fn per_tick(clock: Clock) -> f64 {
+    match clock {
+        Clock::Wall => 1e9,
+        Clock::Virtual => 1e6,
+    }
 }
 
 fn communication(c: &Characterisation) -> Vec<Metric> {
@@ -207,7 +223,44 @@ fn communication(c: &Characterisation) -> Vec<Metric> {
             unit: Unit::Count("phases"),
             range: "1..",
             source: "OPT eq. 4",
-            meaning: "stretches between changes of the pattern",
+            meaning: "stretches of like heterogeneity",
+        },
+        Metric {
+            key: "phase_rate",
+            name: "phase rate",
+            symbol: "",
+            value: (c.duration > 0)
+                .then(|| c.phases.len() as f64 / c.duration as f64 * per_tick(c.clock)),
+            unit: Unit::PerTime(match c.clock {
+                Clock::Wall => "phases per second",
+                Clock::Virtual => "phases per million accesses",
+            }),
+            range: "0..",
+            source: "OPT fig. 4",
+            meaning: match c.clock {
+                Clock::Wall => "phases per second of the run",
+                Clock::Virtual => "phases per 10^6 accesses of the clock",
+            },
+        },
+        Metric {
+            key: "pattern_phases",
+            name: "pattern phases",
+            symbol: "",
+            value: Some(c.pattern_phases.len() as f64),
+            unit: Unit::Count("phases"),
+            range: "1..",
+            source: "",
+            meaning: "stretches in which the same threads talk",
+        },
+        Metric {
+            key: "remote_communication",
+            name: "between nodes",
+            symbol: "RemoteComm",
+            value: Some(remote_communication(&c.events, c.layer, &c.assignment)),
+            unit: Unit::Count("events"),
+            range: "0..",
+            source: "CMLB eq. 4, 5",
+            meaning: "events between nodes, threads in blocks",
         },
     ]
 }
@@ -238,6 +291,28 @@ fn pages(c: &Characterisation) -> Vec<Metric> {
             meaning: "if it fits the caches, placement is idle",
         },
         Metric {
+            key: "memory_to_caches",
+            name: "memory / caches",
+            symbol: "",
+            value: c
+                .cache_bytes
+                .map(|caches| p.memory_bytes() as f64 / caches as f64),
+            unit: Unit::Plain,
+            range: "0..",
+            source: "OPT eq. 7",
+            meaning: "at most 1: placement cannot gain",
+        },
+        Metric {
+            key: "page_exclusivity",
+            name: "page exclusivity",
+            symbol: "E_page",
+            value: p.mean_page_exclusivity,
+            unit: Unit::Share,
+            range: "1/N..1",
+            source: "OPT eq. 5",
+            meaning: "mean over pages: accesses of the main node",
+        },
+        Metric {
             key: "application_exclusivity",
             name: "exclusivity",
             symbol: "E_app",
@@ -266,6 +341,16 @@ fn pages(c: &Characterisation) -> Vec<Metric> {
             range: "1/N..1",
             source: "OPT fig. 7",
             meaning: "with the worst thread assignment found",
+        },
+        Metric {
+            key: "application_exclusivity_inherent",
+            name: "  a node per thread",
+            symbol: "",
+            value: own.map(|e| e.inherent),
+            unit: Unit::Share,
+            range: "1/T..1",
+            source: "data mapping fig. 1",
+            meaning: "if every thread had a node of its own",
         },
         Metric {
             key: "application_exclusivity_2_mib",
@@ -346,6 +431,43 @@ fn pages(c: &Characterisation) -> Vec<Metric> {
             range: "0..",
             source: "data mapping II-C",
             meaning: "to keep pages with their slice's main user",
+        },
+    ]
+}
+
+fn load(c: &Characterisation) -> Vec<Metric> {
+    let load = &c.load;
+    let by_slice = load.smoothed.is_some();
+    vec![
+        Metric {
+            key: "access_phases",
+            name: "access phases",
+            symbol: "",
+            value: by_slice.then_some(load.phases.len() as f64),
+            unit: Unit::Count("phases"),
+            range: "1..",
+            source: "CMLB alg. 1",
+            meaning: "stretches between lows of memory traffic",
+        },
+        Metric {
+            key: "load_deviation",
+            name: "load deviation",
+            symbol: "Load_std",
+            value: Some(load.deviation),
+            unit: Unit::Count("accesses"),
+            range: "0..",
+            source: "CMLB eq. 6",
+            meaning: "of the nodes' loads, threads in blocks",
+        },
+        Metric {
+            key: "load_imbalance",
+            name: "busiest node",
+            symbol: "",
+            value: Some(imbalance(&load.by_node)),
+            unit: Unit::Plain,
+            range: "1..N",
+            source: "",
+            meaning: "times the mean load, threads in blocks",
         },
     ]
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use numaloc_analysis::mapping_cost::{imbalance, remote_share};
+use numaloc_analysis::mapping_cost::{imbalance, load_deviation, node_loads, remote_share};
 use numaloc_analysis::{Characterisation, NodeAssignment, PageMetrics};
 use numaloc_model::plan::{ObjectKey, Plan};
 use numaloc_model::profile::Profile;
@@ -26,6 +26,8 @@ pub struct PlanView {
     pub remote_share: f64,
     /// Communication load of the busiest node over the mean.
     pub imbalance: f64,
+    /// Load_std (CMLB eq. 6) of the nodes' memory loads.
+    pub load_deviation: f64,
     /// Threads of the profile that the plan does not name.
     pub missing_threads: usize,
 }
@@ -76,6 +78,7 @@ pub fn view(
         pages: PageMetrics::of(&profile.pages, &assignment, &placement),
         remote_share: remote_share(&c.events, c.layer, &assignment),
         imbalance: imbalance(&loads),
+        load_deviation: load_deviation(&node_loads(&c.load.by_thread, &assignment)),
         pus,
         assignment,
     }

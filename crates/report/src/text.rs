@@ -6,6 +6,7 @@ use numaloc_model::profile::Profile;
 
 use crate::heatmap::{self, Style};
 use crate::metrics;
+use crate::next::{MACHINE, Step};
 use crate::number;
 
 const WIDTH: usize = 80;
@@ -25,6 +26,7 @@ pub fn page(
     profile: &Profile,
     c: &Characterisation,
     assumed: &str,
+    next: &[Step],
     detail: Detail,
     style: Style,
 ) -> String {
@@ -42,8 +44,12 @@ pub fn page(
             verdict.measure.words(),
             paint(words, colour, style)
         );
-        out += &wrapped(&verdict.reason, 4);
+        if let Some(action) = &verdict.action {
+            out += &paint(&wrapped(action, 4), "1", style);
+        }
+        out += &wrapped(&capital(&verdict.reason), 4);
     }
+    out += &next_steps(next, style);
     out += &heading(
         &format!(
             "Communication: {} (rows produce, columns consume)",
@@ -113,6 +119,54 @@ fn head(profile: &Profile) -> String {
         out += &wrapped(&format!("note: {note}"), 0);
     }
     out
+}
+
+/// Commands are never cut: they are there to be copied.
+fn next_steps(next: &[Step], style: Style) -> String {
+    if next.is_empty() {
+        return String::new();
+    }
+    let mut out = heading("Run next", style);
+    for step in next {
+        out += &broken(&step.command);
+    }
+    if next.iter().any(|step| step.command.contains(MACHINE)) {
+        let text = "MACHINE: what it will run on, a described machine (`numaloc machines`) or an hwloc file";
+        out += &wrapped(text, 2);
+    }
+    out
+}
+
+/// Split at spaces outside single quotes.
+fn words(command: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut within = false;
+    for c in command.chars() {
+        within ^= c == '\'';
+        if c == ' ' && !within {
+            words.push(String::new());
+        } else {
+            words.last_mut().expect("starts with one").push(c);
+        }
+    }
+    words
+}
+
+/// A command over lines of at most 80 columns where its words allow, with the shell's mark of a broken line.
+fn broken(command: &str) -> String {
+    let mut out = String::new();
+    let mut line = "  ".to_owned();
+    for word in words(command) {
+        if line.chars().count() + 1 + word.chars().count() > WIDTH - 2 && !line.trim().is_empty() {
+            out += &format!("{line} \\\n");
+            line = "     ".to_owned();
+        }
+        if !line.trim().is_empty() {
+            line.push(' ');
+        }
+        line += &word;
+    }
+    out + &line + "\n"
 }
 
 fn objects(profile: &Profile, c: &Characterisation, style: Style) -> String {
@@ -225,6 +279,13 @@ fn middle_cut(text: &str, room: usize) -> String {
     format!("{head}...{tail}")
 }
 
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(chars).collect()
+    })
+}
+
 /// Words in lines of at most 80 columns, indented; a word that is longer is cut in the middle.
 fn wrapped(text: &str, indent: usize) -> String {
     let room = WIDTH - indent;
@@ -261,5 +322,13 @@ mod tests {
         );
         assert_eq!(clipped(&"y".repeat(100)).trim_end().len(), 80);
         assert_eq!(middle_cut("abcdefghij", 7), "ab...ij");
+        let command = format!("run {} 'a b' c", "word ".repeat(16).trim());
+        assert_eq!(
+            broken(&command),
+            format!(
+                "  run {} \\\n     word word 'a b' c\n",
+                "word ".repeat(14).trim()
+            )
+        );
     }
 }

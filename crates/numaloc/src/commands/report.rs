@@ -2,12 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
+use numaloc_analysis::{Characterisation, PageMetrics};
 use numaloc_formats::{plan, write_file};
-use numaloc_report::figures::Paint;
+use numaloc_model::{LogicalNode, LogicalPu, Mapping, Profile};
+use numaloc_placement::PlaceInput;
+use numaloc_report::figures::{Paint, PolicyPages};
 use numaloc_report::html::{self, Report};
 use numaloc_report::markdown;
 use numaloc_report::plan::view;
 use numaloc_report::png::{Painter, PngError};
+use numaloc_report::runs::Run;
+use numaloc_topology::{Topology, resolve};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -23,6 +28,7 @@ Examples:
   numaloc report app.numaloc --machine epyc-7501 locality.json deloc.json -o report.html
   numaloc report app.numaloc --svg figures/
   numaloc report app.numaloc --png figures/
+  numaloc report small.numaloc --beside medium.numaloc large.numaloc -o sizes.html
 
 Plans must be for one machine; it is taken from the first plan unless --machine says otherwise.")]
 pub struct Args {
@@ -31,6 +37,9 @@ pub struct Args {
     /// Plans to show beside the recorded run (up to 4)
     #[arg(num_args = 0..=4)]
     plans: Vec<PathBuf>,
+    /// Other profiles to show beside this one, a bar for each in every overview chart (up to 31)
+    #[arg(long, value_name = "PROFILE", num_args = 1..=31)]
+    beside: Vec<PathBuf>,
     /// Where the report goes [default: the profile's name with .html]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -101,12 +110,18 @@ impl Args {
             views.push(view(&stem(path), plan, machine, &profile, &found));
         }
         let title = base_name(&self.profile);
+        let policies = policies(&profile, &found, machine)?;
+        let runs = self.runs(&setting, &title, &found)?;
+        let next = resolved.next(&self.profile, &profile, &found, &self.plans);
         let report = Report {
             profile: &profile,
             found: &found,
             assumed: &resolved.assumed,
             machine,
             plans: &views,
+            policies: &policies,
+            beside: &runs,
+            next: &next,
             title: &title,
             written: &written(),
         };
@@ -140,6 +155,75 @@ impl Args {
         );
         Ok(0)
     }
+
+    /// This run and those beside it, read one after the other; empty without others.
+    fn runs(
+        &self,
+        setting: &SettingArgs,
+        title: &str,
+        found: &Characterisation,
+    ) -> Result<Vec<Run>, CliError> {
+        if self.beside.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut runs = vec![Run::of(title, found)];
+        for path in &self.beside {
+            let profile = SettingArgs::read(path, true)?;
+            // Each profile by its own best layer, unless one was asked for.
+            let (found, _) = setting.characterise(&profile)?;
+            runs.push(Run::of(&base_name(path), &found));
+        }
+        Ok(runs)
+    }
+}
+
+/// Policies that the papers compare, for threads where the setting has them.
+const COMPARED: [&str; 6] = [
+    "first-touch",
+    "random",
+    "interleave",
+    "locality",
+    "balanced",
+    "mixed",
+];
+
+/// What page policies would do; empty where no page use was recorded or the machine has one node.
+fn policies(
+    profile: &Profile,
+    found: &Characterisation,
+    machine: Option<&Topology>,
+) -> Result<Vec<PolicyPages>, CliError> {
+    let assignment = &found.assignment;
+    if found.pages.pages == 0 || assignment.nodes < 2 {
+        return Ok(Vec::new());
+    }
+    let made_up;
+    let machine = match machine {
+        Some(machine) => machine,
+        None => {
+            let nodes = assignment.nodes;
+            made_up = resolve(&format!("numa:{nodes} core:1 pu:1"))?;
+            &made_up
+        }
+    };
+    let any_pu = |node: LogicalNode| machine.nodes()[node.index()].pus.first().copied();
+    let pu: Option<Vec<LogicalPu>> = assignment.of_thread.iter().map(|&n| any_pu(n)).collect();
+    let Some(pu) = pu else {
+        return Ok(Vec::new());
+    };
+    let mapping = Mapping { pu };
+    let input = PlaceInput::new(&profile.pages, &mapping, machine);
+    COMPARED
+        .iter()
+        .filter_map(|name| numaloc_placement::policy(name))
+        .map(|policy| {
+            let placed = numaloc_placement::place(policy, &input).map_err(CliError::tool)?;
+            Ok(PolicyPages {
+                name: policy.name().to_owned(),
+                pages: PageMetrics::of(&profile.pages, assignment, &placed.placement),
+            })
+        })
+        .collect()
 }
 
 /// Writes drawn figures into a folder, each under its name.

@@ -9,6 +9,7 @@ use numaloc_model::profile::{Amount, Profile};
 use numaloc_model::{CommMatrix, SliceIdx};
 use numaloc_report::heatmap::Style;
 use numaloc_report::metrics;
+use numaloc_report::next::Step;
 use numaloc_report::text::{self, Detail};
 use serde_json::{Value, json};
 
@@ -83,9 +84,10 @@ impl Args {
         let detail = Detail {
             threads: if self.threads { usize::MAX } else { 16 },
         };
+        let next = resolved.next(&self.profile, &profile, &found, &[]);
         ui.result(
-            || text::page(&profile, &found, &resolved.assumed, detail, style),
-            || to_json(&profile, &found, &resolved),
+            || text::page(&profile, &found, &resolved.assumed, &next, detail, style),
+            || to_json(&profile, &found, &resolved, &next),
         );
         Ok(0)
     }
@@ -158,7 +160,12 @@ pub fn metrics_json(found: &Characterisation) -> (Value, Value) {
     (values.into(), units.into())
 }
 
-fn to_json(profile: &Profile, found: &Characterisation, resolved: &Resolved) -> Value {
+fn to_json(
+    profile: &Profile,
+    found: &Characterisation,
+    resolved: &Resolved,
+    next: &[Step],
+) -> Value {
     let (metrics, units) = metrics_json(found);
     let clusters: Vec<Value> = found
         .concurrency
@@ -211,9 +218,18 @@ fn to_json(profile: &Profile, found: &Characterisation, resolved: &Resolved) -> 
         .verdicts
         .iter()
         .map(|v| {
-            json!({"measure": v.measure.name(), "verdict": v.likelihood.words(), "reason": v.reason})
+            json!({
+                "measure": v.measure.name(), "verdict": v.likelihood.words(),
+                "reason": v.sentence(), "action": v.action,
+            })
         })
         .collect();
+    let phase = |slices: &std::ops::Range<usize>| {
+        json!({
+            "first_slice": slices.start, "last_slice": slices.end.saturating_sub(1),
+            "start": profile.slices[slices.start].start,
+        })
+    };
     json!({
         "version": 1,
         "command": profile.meta.command,
@@ -233,11 +249,10 @@ fn to_json(profile: &Profile, found: &Characterisation, resolved: &Resolved) -> 
         "metrics": metrics,
         "units": units,
         "verdicts": verdicts,
+        "next": next.iter().map(|step| &step.command).collect::<Vec<_>>(),
         "clusters": clusters,
-        "phases": found.phases.iter().map(|p| json!({
-            "first_slice": p.start, "last_slice": p.end.saturating_sub(1),
-            "start": profile.slices[p.start].start,
-        })).collect::<Vec<_>>(),
+        "phases": found.phases.iter().map(phase).collect::<Vec<_>>(),
+        "pattern_phases": found.pattern_phases.iter().map(phase).collect::<Vec<_>>(),
         "cluster_of_slice": (0..profile.slices.len())
             .map(|s| found.concurrency.cluster_of(SliceIdx::from_index(s)).map(|c| c.0))
             .collect::<Vec<_>>(),
@@ -245,6 +260,7 @@ fn to_json(profile: &Profile, found: &Characterisation, resolved: &Resolved) -> 
         "node_accesses": found.pages.node_accesses,
         "exclusivity_by_page_size": found.exclusivity.iter().map(|e| json!({
             "page_size_bytes": e.page_size, "assigned": e.assigned, "most": e.most, "least": e.least,
+            "inherent": e.inherent,
         })).collect::<Vec<_>>(),
         "objects": objects,
         "threads": threads,

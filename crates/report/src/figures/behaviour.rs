@@ -2,66 +2,77 @@
 
 use numaloc_analysis::Characterisation;
 
-use super::{Anchor, Axes, Drawing, Paint};
+use super::{Anchor, Axes, Drawing, Paint, mean_points, slice_axis};
 use crate::number;
 
-/// Points drawn at most; more slices are averaged.
-const POINTS: usize = 400;
+/// Phases labelled at most.
+const LABELLED: usize = 24;
 
-/// Draws heterogeneity by slice, with a line where a phase starts.
+/// Two charts with one time axis: amount above, heterogeneity below. Full lines part the phases of
+/// the heterogeneity, dashed ones those of the pattern.
 #[must_use]
 pub fn behaviour(c: &Characterisation, paint: Paint) -> String {
-    let line = &c.timeline.heterogeneity;
-    let (width, height) = (1080.0, 190.0);
+    let (width, height) = (1080.0, 320.0);
     let mut drawing = Drawing::new(width, height, paint);
-    let slices = line.len();
-    let per_point = slices.div_ceil(POINTS).max(1);
-    let points: Vec<(usize, f64)> = (0..slices)
-        .step_by(per_point)
-        .filter_map(|from| {
-            let seen: Vec<f64> = line[from..(from + per_point).min(slices)]
-                .iter()
-                .flatten()
-                .copied()
-                .collect();
-            (!seen.is_empty()).then(|| (from, seen.iter().sum::<f64>() / seen.len() as f64))
-        })
+    let slices = c.timeline.heterogeneity.len();
+    let threads = c.events.threads().max(1) as f64;
+    let both = if c.layer.is_directed() { 2.0 } else { 1.0 };
+    let amount: Vec<Option<f64>> = c
+        .timeline
+        .events
+        .iter()
+        .map(|&events| Some(events as f64 * both / (threads * threads)))
         .collect();
-    let max = points.iter().map(|p| p.1).fold(0.0, f64::max);
-    let axes = Axes::draw(
-        &mut drawing,
-        (62.0, 14.0, width - 76.0, 132.0),
-        max,
-        number::count,
-    );
-    let x = |slice: usize| axes.left + axes.width * (slice as f64 + 0.5) / slices.max(1) as f64;
-    let many = c.phases.len() > 24;
-    for (at, phase) in c.phases.iter().enumerate().skip(1) {
-        let px = axes.left + axes.width * phase.start as f64 / slices.max(1) as f64;
-        drawing.line(px, axes.top, px, axes.bottom(), paint.muted);
-        if !many {
-            let label = format!("phase {}", at + 1);
-            drawing.text(
-                px + 4.0,
-                axes.top + 10.0,
-                Anchor::Start,
-                paint.muted,
-                10.0,
-                &label,
-            );
+    let x = |along: f64| 62.0 + (width - 76.0) * along / slices.max(1) as f64;
+    let charts: [(&str, &[Option<f64>], f64, &str); 2] = [
+        ("amount, events per cell", &amount, 22.0, paint.ink),
+        (
+            "heterogeneity",
+            &c.timeline.heterogeneity,
+            172.0,
+            paint.accent,
+        ),
+    ];
+    for (name, line, top, colour) in charts {
+        let points = mean_points(line);
+        let max = points.iter().map(|p| p.1).fold(0.0, f64::max);
+        let axes = Axes::draw(
+            &mut drawing,
+            (62.0, top, width - 76.0, 108.0),
+            max,
+            number::count,
+        );
+        drawing.text(axes.left, top - 8.0, Anchor::Start, paint.muted, 11.0, name);
+        for phase in c.pattern_phases.iter().skip(1) {
+            let border = x(phase.start as f64);
+            drawing.dashed(border, axes.top, border, axes.bottom(), paint.muted);
+        }
+        for (at, phase) in c.phases.iter().enumerate().skip(1) {
+            let border = x(phase.start as f64);
+            drawing.line(border, axes.top, border, axes.bottom(), paint.muted);
+            if top > 100.0 && c.phases.len() <= LABELLED {
+                let label = format!("phase {}", at + 1);
+                let (x, y) = (border + 4.0, axes.top + 10.0);
+                drawing.text(x, y, Anchor::Start, paint.muted, 10.0, &label);
+            }
+        }
+        if top > 100.0 {
+            slice_axis(&mut drawing, &axes, slices);
+        }
+        for (slice, value) in points {
+            let tip = format!("slice {slice}: {name} {}", number::plain(value));
+            drawing.dot(x(slice as f64 + 0.5), axes.y(value), 2.1, colour, &tip);
         }
     }
-    for &(slice, value) in &points {
-        let tip = format!("slice {slice}: heterogeneity {}", number::plain(value));
-        drawing.dot(x(slice), axes.y(value), 2.1, paint.accent, &tip);
-    }
+    let middle = x(slices as f64 / 2.0);
+    let label = "slice (full lines: phases of the heterogeneity; dashed: of who talks to whom)";
     drawing.text(
-        axes.left + axes.width / 2.0,
-        height - 10.0,
+        middle,
+        height - 6.0,
         Anchor::Middle,
         paint.muted,
         11.0,
-        "slice",
+        label,
     );
-    drawing.finish("communication heterogeneity of every slice")
+    drawing.finish("communication amount and heterogeneity of every slice")
 }

@@ -136,6 +136,9 @@ pub fn by_page_size(c: &Characterisation, paint: Paint) -> String {
             "none",
             &tip,
         );
+        let own = axes.y(e.inherent);
+        let tip = format!("a node for every thread: {}", number::percent(e.inherent));
+        drawing.dot(x, own, 4.0, paint.ink, &tip);
         drawing.text(
             x + bar / 2.0 + 10.0,
             y + 4.0,
@@ -176,8 +179,9 @@ pub fn by_page_size(c: &Characterisation, paint: Paint) -> String {
         &mut drawing,
         axes.left,
         &[
-            (paint.other, "worst to best assignment found"),
+            (paint.other, "worst to best found"),
             (paint.accent, "threads in blocks"),
+            (paint.ink, "a node per thread"),
         ],
     );
     drawing.finish("application exclusivity by page size")

@@ -1,9 +1,8 @@
 //! Memory accesses over time with their phases (CMLB Fig. 2).
 
-use numaloc_analysis::load::{MIN_WIDTH, access_phases, smoothed};
-use numaloc_model::profile::Profile;
+use numaloc_analysis::load::MemoryLoad;
 
-use super::{Anchor, Axes, Drawing, Paint};
+use super::{Anchor, Axes, Drawing, Paint, slice_axis};
 use crate::number;
 
 /// Points of the line at most; more slices are averaged.
@@ -11,19 +10,9 @@ const POINTS: usize = 1000;
 
 /// Draws the smoothed accesses by slice; `None` when page use by slice was not recorded.
 #[must_use]
-pub fn load(profile: &Profile, paint: Paint) -> Option<String> {
-    if profile.page_slices.is_empty() {
-        return None;
-    }
-    let mut by_slice = vec![0.0; profile.slices.len()];
-    for row in &profile.page_slices {
-        if let Some(sum) = by_slice.get_mut(row.slice.index()) {
-            *sum += row.accesses as f64;
-        }
-    }
-    let line = smoothed(&by_slice);
-    let phases = access_phases(&line, MIN_WIDTH);
-    let (width, height) = (1080.0, 190.0);
+pub fn load(found: &MemoryLoad, paint: Paint) -> Option<String> {
+    let (line, phases) = (found.smoothed.as_ref()?, &found.phases);
+    let (width, height) = (1080.0, 198.0);
     let mut drawing = Drawing::new(width, height, paint);
     let step = line.len().div_ceil(POINTS).max(1);
     let means: Vec<f64> = line
@@ -38,6 +27,7 @@ pub fn load(profile: &Profile, paint: Paint) -> Option<String> {
         let border = x(phase.start as f64);
         drawing.line(border, axes.top, border, axes.bottom(), "#c2476b");
     }
+    slice_axis(&mut drawing, &axes, line.len());
     let points: Vec<(f64, f64)> = means
         .iter()
         .enumerate()
@@ -48,7 +38,7 @@ pub fn load(profile: &Profile, paint: Paint) -> Option<String> {
     let middle = axes.left + axes.width / 2.0;
     drawing.text(
         middle,
-        height - 10.0,
+        height - 6.0,
         Anchor::Middle,
         paint.muted,
         11.0,

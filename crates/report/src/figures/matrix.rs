@@ -2,8 +2,8 @@
 
 use numaloc_model::CommMatrix;
 
+use super::cells::{binned, cells};
 use super::{Anchor, Drawing, Paint};
-use crate::number;
 
 /// Rows drawn at most; more threads are added up in bins.
 const BINS: usize = 64;
@@ -32,33 +32,17 @@ pub(crate) fn shade(along: f64) -> String {
     )
 }
 
-/// Draws a matrix; cells are shaded by the square root of their amount.
+/// Draws a matrix of events or bytes (`show` writes an amount); cells are shaded by the square root.
 #[must_use]
-pub fn matrix(matrix: &CommMatrix, paint: Paint) -> String {
+pub fn matrix(matrix: &CommMatrix, show: fn(f64) -> String, paint: Paint) -> String {
     let threads = matrix.threads();
     let bins = threads.clamp(1, BINS);
     let (side, left, top) = (512.0, 44.0, 26.0);
     let mut drawing = Drawing::new(left + side + 14.0, top + side + 34.0, paint);
-    let bin_of = |thread: usize| thread * bins / threads.max(1);
-    let mut sums = vec![0.0; bins * bins];
-    for (src, dst, amount) in matrix.cells() {
-        sums[bin_of(src) * bins + bin_of(dst)] += amount;
-    }
+    let sums = binned(matrix, bins);
     let max = sums.iter().copied().fold(0.0, f64::max);
     let cell = side / bins as f64;
-    drawing.rect(left, top, side, side, &shade(0.0), "");
-    for (at, &sum) in sums.iter().enumerate().filter(|(_, sum)| **sum > 0.0) {
-        let (row, col) = (at / bins, at % bins);
-        let tip = format!("{row} to {col}: {}", number::count(sum));
-        drawing.rect(
-            left + col as f64 * cell,
-            top + row as f64 * cell,
-            cell,
-            cell,
-            &shade((sum / max).sqrt()),
-            if bins == threads { &tip } else { "" },
-        );
-    }
+    cells(&mut drawing, (left, top), side, &sums);
     let step = bins.div_ceil(8).max(1);
     for bin in (0..bins).step_by(step) {
         let label = (bin * threads).div_ceil(bins).to_string();
@@ -86,10 +70,7 @@ pub fn matrix(matrix: &CommMatrix, paint: Paint) -> String {
         Anchor::Middle,
         paint.muted,
         11.0,
-        &format!(
-            "rows produce, columns consume; darkest cell {}",
-            number::count(max)
-        ),
+        &format!("rows produce, columns consume; darkest cell {}", show(max)),
     );
     drawing.finish("communication matrix")
 }

@@ -4,12 +4,17 @@
 use std::fmt::Write;
 
 mod behaviour;
+mod cells;
 mod exclusivity;
 mod load;
 mod machine;
 mod matrix;
 mod migrations;
 mod nodes;
+mod page_behaviour;
+mod phase_matrices;
+mod policies;
+mod runs;
 mod timeline;
 
 pub use behaviour::behaviour;
@@ -19,6 +24,10 @@ pub use machine::{Occupied, machine};
 pub use matrix::matrix;
 pub use migrations::migrations;
 pub use nodes::{NodeSeries, per_node};
+pub use page_behaviour::page_behaviour;
+pub use phase_matrices::{phase_matrices, shown_phases};
+pub use policies::{PolicyPages, accuracy, balance};
+pub use runs::{Bars, bars};
 pub use timeline::timeline;
 
 /// Colours of clusters and nodes, told apart on light and dark ground.
@@ -174,6 +183,13 @@ impl Drawing {
         );
     }
 
+    pub(crate) fn dashed(&mut self, x1: f64, y1: f64, x2: f64, y2: f64, stroke: &str) {
+        let _ = write!(
+            self.body,
+            r#"<line x1="{x1:.2}" y1="{y1:.2}" x2="{x2:.2}" y2="{y2:.2}" stroke="{stroke}" stroke-dasharray="3 3"/>"#
+        );
+    }
+
     pub(crate) fn polyline(&mut self, points: &[(f64, f64)], stroke: &str, width: f64) {
         let list: Vec<String> = points
             .iter()
@@ -184,6 +200,10 @@ impl Drawing {
             r#"<polyline points="{}" fill="none" stroke="{stroke}" stroke-width="{width}" stroke-linejoin="round"/>"#,
             list.join(" ")
         );
+    }
+
+    pub(crate) fn path(&mut self, path: &str, fill: &str) {
+        let _ = write!(self.body, r#"<path d="{path}" fill="{fill}"/>"#);
     }
 
     pub(crate) fn dot(&mut self, x: f64, y: f64, r: f64, fill: &str, tip: &str) {
@@ -284,6 +304,40 @@ impl Axes {
     pub(crate) fn bottom(&self) -> f64 {
         self.top + self.height
     }
+}
+
+/// Dots of a line over the slices at most; more slices are averaged.
+const POINTS: usize = 400;
+
+/// Numbers of slices below a chart that is as wide as the run.
+pub(crate) fn slice_axis(drawing: &mut Drawing, axes: &Axes, slices: usize) {
+    for quarter in 0..=4usize {
+        let anchor = match quarter {
+            0 => Anchor::Start,
+            4 => Anchor::End,
+            _ => Anchor::Middle,
+        };
+        let (x, y) = (
+            axes.left + axes.width * quarter as f64 / 4.0,
+            axes.bottom() + 15.0,
+        );
+        let ink = drawing.paint.muted;
+        let label = (slices * quarter / 4).to_string();
+        drawing.text(x, y, anchor, ink, 11.0, &label);
+    }
+}
+
+/// First slice and mean of every run of slices that has a value.
+pub(crate) fn mean_points(line: &[Option<f64>]) -> Vec<(usize, f64)> {
+    let step = line.len().div_ceil(POINTS).max(1);
+    line.chunks(step)
+        .enumerate()
+        .filter_map(|(at, chunk)| {
+            let count = chunk.iter().flatten().count();
+            let sum: f64 = chunk.iter().flatten().sum();
+            (count > 0).then(|| (at * step, sum / count as f64))
+        })
+        .collect()
 }
 
 /// 1, 2 or 5 times a power of ten, at least `least`.

@@ -15,6 +15,36 @@
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => onTheme.forEach((draw) => draw()));
 
+  // Values of bars, dots and cells, at once where the browser's own tips take a second.
+  const tip = byId("tip");
+  const tipped = new Map();
+  document.querySelectorAll("figure svg title").forEach((title) => {
+    tipped.set(title.parentNode, title.textContent);
+    title.parentNode.setAttribute("aria-label", title.textContent);
+    title.remove();
+  });
+  document.addEventListener("pointermove", (event) => {
+    const text = tipped.get(event.target);
+    tip.hidden = text === undefined;
+    if (tip.hidden) return;
+    tip.textContent = text;
+    const box = tip.getBoundingClientRect();
+    tip.style.left = Math.max(8, Math.min(event.clientX + 14, innerWidth - box.width - 8)) + "px";
+    tip.style.top = (event.clientY + 20 + box.height > innerHeight ? event.clientY - box.height - 10 : event.clientY + 18) + "px";
+  });
+
+  document.querySelectorAll(".copy").forEach((button) => button.addEventListener("click", () => {
+    const code = button.previousElementSibling;
+    const range = document.createRange(), chosen = getSelection();
+    range.selectNodeContents(code);
+    chosen.removeAllRanges();
+    chosen.addRange(range);
+    // Files opened from disk may lack the newer clipboard interface.
+    const done = document.execCommand("copy");
+    button.textContent = done ? "copied" : "selected";
+    setTimeout(() => { button.textContent = "copy"; }, 1500);
+  }));
+
   const canvas = byId("heat");
   if (!canvas || data.layers.length === 0) return;
 
@@ -25,6 +55,14 @@
     while (value >= 999.5 && unit < units.length - 1) { value /= 1000; unit++; }
     return value.toPrecision(3) + units[unit];
   };
+
+  const bytes = (value) => {
+    const names = [" B", " KiB", " MiB", " GiB", " TiB", " PiB"];
+    let unit = 0;
+    while (value >= 1023.5 && unit < names.length - 1) { value /= 1024; unit++; }
+    return (unit === 0 ? String(Math.round(value)) : value.toPrecision(3)) + names[unit];
+  };
+  const amount = (value) => view().unit === "bytes" ? bytes(value) : show(value) + " events";
 
   const n = data.bins;
   // A view's cells, decoded when first shown.
@@ -71,7 +109,8 @@
   };
   fillViews();
 
-  const matrix = () => data.layers[state.layer].views[state.view].matrix;
+  const view = () => data.layers[state.layer].views[state.view];
+  const matrix = () => view().matrix;
   const along = (value, m) => {
     if (value <= 0) return 0;
     if (state.scale === "linear") return value / m.max;
@@ -96,9 +135,9 @@
       pen.fillStyle = `rgb(${shade(x / (strip.width - 1))})`;
       pen.fillRect(x, 0, 1, strip.height);
     }
-    byId("high").textContent = show(m.max) + " events";
+    byId("high").textContent = amount(m.max);
     document.querySelectorAll(".chip").forEach((chip) =>
-      chip.setAttribute("aria-pressed", String(state.layer === 0 && Number(chip.dataset.view) === state.view)));
+      chip.setAttribute("aria-pressed", String(state.layer === 0 && chip.dataset.view === view().name)));
     draw();
   };
 
@@ -174,9 +213,9 @@
       return [dt, dd];
     };
     box.replaceChildren(
-      ...item(`${label(src)} to ${label(dst)}`, `${show(value)} events`, true),
+      ...item(`${label(src)} to ${label(dst)}`, amount(value), true),
       ...item("share of this matrix", m.total > 0 ? (value / m.total * 100).toPrecision(3) + " %" : "-"),
-      ...item("the other way", `${show(back)} events`));
+      ...item("the other way", amount(back)));
   };
   const point = (row, col) => {
     state.cursor = { row: Math.max(0, Math.min(n - 1, row)), col: Math.max(0, Math.min(n - 1, col)) };
@@ -252,14 +291,16 @@
   choose("order", (value) => { state.order = Number(value); });
   choose("scale", (value) => { state.scale = value; });
   document.querySelectorAll(".chip").forEach((chip) => chip.addEventListener("click", () => {
-    const view = Number(chip.dataset.view);
-    if (view >= data.layers[0].views.length) return;
+    const view = data.layers[0].views.findIndex((v) => v.name === chip.dataset.view);
+    if (view < 0) return;
     state.layer = 0;
     byId("layer").value = "0";
     fillViews();
     state.view = view;
     byId("view").value = String(view);
     paint();
+    tell();
+    canvas.scrollIntoView({ block: "nearest" });
   }));
   if (orders.length > 1) { state.order = 0; }
   onTheme.push(paint);

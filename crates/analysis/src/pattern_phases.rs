@@ -1,9 +1,9 @@
-//! When a message-passing program goes on to something else.
+//! When who talks to whom changes.
 //!
-//! OPT's rule ([`crate::phases`]) compares how heterogeneous the pattern is. That says nothing about
-//! stretches in which ranks only compute, which between messages are as much a phase as the others, nor
-//! about two patterns that are alike in heterogeneity (a transpose and a broadcast storm). Here, on both
-//! message layers together:
+//! OPT's rule ([`crate::phases`]) compares how heterogeneous the pattern is, and DeLoc's clusters
+//! ([`crate::concurrency`]) only when there is communication. Neither sees a change between two patterns
+//! that are alike in heterogeneity and amount (neighbour pairs, then distant pairs), nor stretches in which the ranks of a
+//! message-passing program only compute. Here, on one or several layers together:
 //!
 //! 1. a silence of at least a window is a phase; two silences that only a short burst parts (the barrier
 //!    or reduction at the end of a step) are two phases, the burst ending the first;
@@ -11,10 +11,11 @@
 //!    of the window after: `1 - cos(a, b)` at least [`LEAST_CHANGE`] for the vectors of weights by layer,
 //!    sender and receiver, or amounts that differ by a factor of at least [`LEAST_FACTOR`].
 //!
-//! A message weighs its bytes and 64 more, so that empty ones (barriers) count. The window is 0.5 % of
-//! the run: what alternates faster is one phase, what lasts less is not seen.
+//! A row weighs its bytes and 64 for each event, so that empty messages (barriers) count. Messages are looked at
+//! through a window of 0.5 % of the run ([`message_window`]), memory through that of OPT's rule: what alternates
+//! faster is one phase, what lasts less is not seen.
 //!
-//! Cost: O(rows x 3), memory O(rows of two windows).
+//! Cost: O(rows x 3); memory O(rows + distinct cells).
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -27,9 +28,9 @@ pub const LEAST_CHANGE: f64 = 0.3;
 /// Or the least factor between their amounts.
 pub const LEAST_FACTOR: f64 = 8.0;
 
-/// Slices of a window: 0.5 % of the run, at least 2.
+/// Slices of a window for messages: 0.5 % of the run, at least 2.
 #[must_use]
-pub fn window(slices: usize) -> usize {
+pub fn message_window(slices: usize) -> usize {
     (slices / 200).max(2)
 }
 
@@ -38,13 +39,13 @@ pub fn window(slices: usize) -> usize {
 /// # Panics
 /// If the window is 0.
 #[must_use]
-pub fn message_phases(profile: &Profile, window: usize) -> Vec<Range<usize>> {
+pub fn pattern_phases(profile: &Profile, layers: &[Layer], window: usize) -> Vec<Range<usize>> {
     assert!(window > 0, "a window has a slice");
     let slices = profile.slices.len();
     if slices == 0 {
         return Vec::new();
     }
-    let traffic = Traffic::new(profile);
+    let traffic = Traffic::new(profile, layers);
     let mut starts = vec![0];
     let mut from = 0;
     for silence in traffic.silences(window) {
@@ -89,25 +90,26 @@ fn split(traffic: &Traffic, stretch: Range<usize>, window: usize, starts: &mut V
     }
 }
 
-/// Layer, sender, receiver.
-type Cell = (Layer, u32, u32);
-
 /// Weights of all cells, by slice.
 struct Traffic {
     start: Vec<usize>,
-    cells: Vec<(Cell, f64)>,
+    /// Number of the cell (layer, sender, receiver) and its weight.
+    cells: Vec<(u32, f64)>,
+    distinct: usize,
 }
 
 impl Traffic {
-    fn new(profile: &Profile) -> Self {
+    fn new(profile: &Profile, layers: &[Layer]) -> Self {
         let mut traffic = Self {
             start: vec![0; profile.slices.len() + 1],
             cells: Vec::new(),
+            distinct: 0,
         };
+        let mut number: HashMap<(Layer, u32, u32), u32> = HashMap::new();
         let mut slice = 0;
         for row in &profile.communication {
-            let messages = matches!(row.layer, Layer::Message | Layer::Collective);
-            if !messages || row.events == 0 || row.slice.index() >= profile.slices.len() {
+            let counts = layers.contains(&row.layer) && row.events > 0;
+            if !counts || row.slice.index() >= profile.slices.len() {
                 continue;
             }
             while slice < row.slice.index() {
@@ -115,14 +117,18 @@ impl Traffic {
                 traffic.start[slice] = traffic.cells.len();
             }
             let weight = row.bytes as f64 + 64.0 * row.events as f64;
-            let cell = (row.layer, row.src.0, row.dst.0);
+            let next = number.len() as u32;
+            let cell = *number
+                .entry((row.layer, row.src.0, row.dst.0))
+                .or_insert(next);
             traffic.cells.push((cell, weight));
         }
         traffic.start[slice + 1..].fill(traffic.cells.len());
+        traffic.distinct = number.len();
         traffic
     }
 
-    fn of(&self, slice: usize) -> &[(Cell, f64)] {
+    fn of(&self, slice: usize) -> &[(u32, f64)] {
         &self.cells[self.start[slice]..self.start[slice + 1]]
     }
 
@@ -144,7 +150,12 @@ impl Traffic {
 
     /// How much the window from each slice of `range` on differs from the one before it, 0 to 1.
     fn changes(&self, range: Range<usize>, window: usize) -> Vec<f64> {
-        let mut pair = Pair::default();
+        let mut pair = Pair {
+            cells: vec![(0.0, 0.0); self.distinct],
+            squares: (0.0, 0.0),
+            product: 0.0,
+            amount: (0.0, 0.0),
+        };
         for slice in range.start - window..range.start {
             pair.add(self.of(slice), 1.0, 0.0);
         }
@@ -165,18 +176,18 @@ impl Traffic {
 }
 
 /// Two windows' sums, and their products kept up to date.
-#[derive(Default)]
 struct Pair {
-    cells: HashMap<Cell, (f64, f64)>,
+    /// By number of the cell.
+    cells: Vec<(f64, f64)>,
     squares: (f64, f64),
     product: f64,
     amount: (f64, f64),
 }
 
 impl Pair {
-    fn add(&mut self, row: &[(Cell, f64)], before: f64, after: f64) {
+    fn add(&mut self, row: &[(u32, f64)], before: f64, after: f64) {
         for &(cell, weight) in row {
-            let (a, b) = self.cells.entry(cell).or_default();
+            let (a, b) = &mut self.cells[cell as usize];
             let old = (*a, *b);
             *a += before * weight;
             *b += after * weight;
@@ -204,6 +215,7 @@ impl Pair {
 mod tests {
     use super::*;
     use crate::timeline::tests::profile_of;
+    use proptest::prelude::*;
 
     /// 60 slices; rows as `(slices, src, dst, events)`, in the message layer.
     fn found(stretches: &[(Range<u32>, u32, u32, u64)]) -> Vec<Range<usize>> {
@@ -220,7 +232,7 @@ mod tests {
         for row in &mut profile.communication {
             row.layer = Layer::Message;
         }
-        message_phases(&profile, 5)
+        pattern_phases(&profile, &[Layer::Message, Layer::Collective], 5)
     }
 
     #[test]
@@ -255,5 +267,37 @@ mod tests {
             found(&[(0..30, 0, 1, 1), (30..60, 0, 1, 100)]),
             [0..30, 30..60]
         );
+    }
+
+    #[test]
+    fn a_layer_that_is_not_asked_for_does_not_count() {
+        let rows: Vec<_> = (0..60u32).map(|slice| (slice, 0, 1, 10)).collect();
+        let mut profile = profile_of(4, 60, &rows);
+        for row in &mut profile.communication[30..] {
+            row.layer = Layer::SharedLine;
+        }
+        let phases = |layers: &[Layer]| pattern_phases(&profile, layers, 5);
+        assert_eq!(phases(&[Layer::WriteRead]), [0..30, 30..60]);
+        // Another layer is another pattern.
+        assert_eq!(phases(&Layer::ALL), [0..30, 30..60]);
+        assert_eq!(phases(&[Layer::LastTwo]), vec![0..60]);
+    }
+
+    proptest! {
+        #[test]
+        fn phases_cover_the_run_and_renaming_threads_changes_nothing(
+            rows in proptest::collection::vec((0u32..60, 0u32..5, 1u32..5, 1u64..50), 0..120),
+        ) {
+            let mut rows: Vec<_> = rows.into_iter().map(|(s, a, d, e)| (s, a, (a + d) % 5, e)).collect();
+            rows.sort_unstable();
+            let of = |rows: &[(u32, u32, u32, u64)]| {
+                pattern_phases(&profile_of(5, 60, rows), &[Layer::WriteRead], 4)
+            };
+            let found = of(&rows);
+            prop_assert_eq!((found[0].start, found[found.len() - 1].end), (0, 60));
+            prop_assert!(found.windows(2).all(|w| w[0].end == w[1].start && w[0].start < w[0].end));
+            let renamed: Vec<_> = rows.iter().map(|&(s, a, d, e)| (s, 4 - a, 4 - d, e)).collect();
+            prop_assert_eq!(&of(&renamed), &found);
+        }
     }
 }

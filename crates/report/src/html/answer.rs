@@ -1,0 +1,138 @@
+//! The first screen: verdicts, what to do, what to run next.
+
+use std::fmt::Write;
+
+use numaloc_analysis::mapping_cost::remote_share;
+use numaloc_analysis::verdict::Likelihood;
+use numaloc_analysis::{Characterisation, PageMetrics};
+
+use super::Report;
+use crate::figures::escape;
+use crate::number;
+
+pub(super) fn write(out: &mut String, report: &Report<'_>) {
+    verdicts(out, report.found);
+    outcome(out, report);
+    next(out, report);
+}
+
+fn verdicts(out: &mut String, c: &Characterisation) {
+    *out += "<section class=\"verdicts\" aria-label=\"Verdict\">\n";
+    for verdict in &c.verdicts {
+        let (class, sign) = match verdict.likelihood {
+            Likelihood::Likely => ("yes", "&#10003;"),
+            Likelihood::Unlikely => ("no", "&#8722;"),
+            Likelihood::CannotTell => ("maybe", "?"),
+        };
+        let action = verdict
+            .action
+            .as_deref()
+            .map_or_else(String::new, |action| {
+                format!("<p class=\"action\">{}</p>", prose(action))
+            });
+        let _ = writeln!(
+            out,
+            "<article class=\"verdict {class}\"><h2>{}</h2><p class=\"answer\"><span aria-hidden=\"true\">{sign}</span>{}</p>{action}<p class=\"why\">{}</p></article>",
+            prose(verdict.measure.words()).trim_end_matches('.'),
+            verdict.likelihood.words(),
+            prose(&verdict.reason)
+        );
+    }
+    *out += "</section>\n";
+}
+
+/// What the plans would change, in the two numbers that matter most.
+fn outcome(out: &mut String, report: &Report<'_>) {
+    if report.plans.is_empty() {
+        return;
+    }
+    let c = report.found;
+    let today = remote_share(&c.events, c.layer, &c.assignment);
+    let local = |pages: &PageMetrics| pages.local_share.map(number::percent);
+    *out += "<section class=\"card outcome\" aria-label=\"What the plans change\"><table><thead><tr><th>computed</th>\
+             <th class=\"n\">communication between nodes</th><th class=\"n\">page accesses that are local</th>\
+             <th class=\"n\">balance of accesses</th></tr></thead><tbody>";
+    let mut row = |name: &str, remote: f64, pages: &PageMetrics| {
+        let _ = write!(
+            out,
+            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
+            escape(name),
+            number::percent(remote),
+            local(pages).as_deref().unwrap_or("not observed"),
+            pages
+                .access_balance
+                .map_or_else(|| "not observed".to_owned(), number::percent)
+        );
+    };
+    row("as recorded, first touch", today, &c.pages);
+    for plan in report.plans {
+        row(
+            &format!("plan {}", plan.name),
+            plan.remote_share,
+            &plan.pages,
+        );
+    }
+    *out += "</tbody></table></section>\n";
+}
+
+fn next(out: &mut String, report: &Report<'_>) {
+    if report.next.is_empty() {
+        return;
+    }
+    *out +=
+        "<section class=\"card next\" aria-label=\"Commands to run next\"><h2>Run next</h2><ol>\n";
+    for step in report.next {
+        let _ = writeln!(
+            out,
+            "<li><div class=\"run\"><code tabindex=\"0\">{}</code><button type=\"button\" class=\"quiet copy\">copy</button></div><p class=\"hint\">{}</p></li>",
+            escape(&step.command),
+            escape(step.why)
+        );
+    }
+    *out += "</ol></section>\n";
+}
+
+/// A sentence with a capital and a full stop; `names` and (--options) as code.
+fn prose(text: &str) -> String {
+    let mut out = String::new();
+    for (at, part) in text.split('`').enumerate() {
+        let part = escape(part);
+        if at % 2 == 1 {
+            let _ = write!(out, "<code>{part}</code>");
+            continue;
+        }
+        let mut rest = part.as_str();
+        while let Some(from) = rest.find("(--") {
+            let to = rest[from..].find(')').map_or(rest.len(), |to| from + to);
+            let _ = write!(
+                out,
+                "{}(<code class=\"option\">{}</code>",
+                &rest[..from],
+                &rest[from + 1..to]
+            );
+            rest = &rest[to..];
+        }
+        out += rest;
+    }
+    if out.is_char_boundary(1) {
+        out[..1].make_ascii_uppercase();
+    }
+    out + "."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::prose;
+
+    #[test]
+    fn names_and_options_are_code_and_text_is_escaped() {
+        assert_eq!(
+            prose("put `a<b` there (--threads x)"),
+            "Put <code>a&lt;b</code> there (<code class=\"option\">--threads x</code>)."
+        );
+        assert_eq!(
+            prose("an open (--option"),
+            "An open (<code class=\"option\">--option</code>."
+        );
+    }
+}

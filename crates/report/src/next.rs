@@ -1,0 +1,125 @@
+//! What to do next: the commands that follow from a verdict, ready to be copied.
+
+use numaloc_analysis::Characterisation;
+use numaloc_analysis::verdict::{Likelihood, Measure};
+use numaloc_model::profile::Profile;
+
+/// A command and what it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// To be pasted into a shell.
+    pub command: String,
+    /// In a few words.
+    pub why: &'static str,
+}
+
+/// Stands for a machine that the reader has to name.
+pub const MACHINE: &str = "MACHINE";
+
+/// Commands for a profile at `path`. `machine` is what the verdict was made for, as `--machine` takes it;
+/// `None` where it was this machine, or where only a number of nodes was assumed (`assumed`). With `plans` that
+/// exist already, the first is run and all are measured.
+#[must_use]
+pub fn steps(
+    path: &str,
+    profile: &Profile,
+    c: &Characterisation,
+    machine: Option<&str>,
+    assumed: bool,
+    plans: &[String],
+) -> Vec<Step> {
+    let likely = |measure| {
+        let found = c.verdicts.iter().find(|v| v.measure == measure);
+        found.is_some_and(|v| v.likelihood == Likelihood::Likely)
+    };
+    let (talk, congestion, pages) = (
+        likely(Measure::ThreadMapping),
+        likely(Measure::CongestionAware),
+        likely(Measure::PagePlacement),
+    );
+    let profile_word = quoted(path);
+    let program: Vec<String> = profile
+        .meta
+        .command
+        .iter()
+        .map(|word| quoted(word))
+        .collect();
+    let program = program.join(" ");
+    let on = match (machine, assumed) {
+        (Some(name), _) => format!(" --machine {}", quoted(name)),
+        (None, true) => format!(" --machine {MACHINE}"),
+        (None, false) => String::new(),
+    };
+    if let Some(first) = plans.first() {
+        let all: Vec<String> = plans
+            .iter()
+            .map(|plan| format!("--plan {}", quoted(plan)))
+            .collect();
+        return run_and_measure(&quoted(first), &all.join(" "), &program).into();
+    }
+    if !(talk || congestion || pages) {
+        let why = "no plan is likely to help; this measures whether one does";
+        return vec![Step {
+            command: format!(
+                "numaloc compare --profile {profile_word} --threads numaloc,joint --runs 10 -- {program}"
+            ),
+            why,
+        }];
+    }
+    // Pages decide together with their threads; without page trouble the threads' own policy is best.
+    let policies = match (pages, congestion) {
+        (true, _) => "--threads joint",
+        (false, true) => "--threads deloc --pages locality",
+        (false, false) => "--threads locality --pages locality",
+    };
+    let plan = format!(
+        "{}.json",
+        path.trim_end_matches('/').trim_end_matches(".numaloc")
+    );
+    let plan = quoted(&plan);
+    let decide = if assumed {
+        "decide where threads and pages go; MACHINE: see `numaloc machines`"
+    } else {
+        "decide where threads and pages go"
+    };
+    let mut steps = vec![Step {
+        command: format!("numaloc plan {profile_word}{on} {policies} -o {plan}"),
+        why: decide,
+    }];
+    steps.extend(run_and_measure(&plan, &format!("--plan {plan}"), &program));
+    steps
+}
+
+fn run_and_measure(plan: &str, plans: &str, program: &str) -> [Step; 2] {
+    [
+        Step {
+            command: format!("numaloc run --plan {plan} -- {program}"),
+            why: "run with threads and pages in their places",
+        },
+        Step {
+            command: format!("numaloc compare {plans} --runs 10 -- {program}"),
+            why: "measure what it is worth",
+        },
+    ]
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn words_with_special_characters_are_quoted() {
+        assert_eq!(quoted("a/b-1.json"), "a/b-1.json");
+        assert_eq!(quoted("it's $5"), "'it'\\''s $5'");
+        assert_eq!(quoted(""), "''");
+    }
+}
