@@ -232,7 +232,8 @@ impl CommMatrix {
     /// Sum of all cells. In an undirected layer each pair counts twice.
     #[must_use]
     pub fn total(&self) -> f64 {
-        self.amount.iter().sum()
+        // No cells add up to -0, which reads badly.
+        self.amount.iter().sum::<f64>() + 0.0
     }
 
     /// The largest cell, 0 when there is none.

@@ -221,6 +221,48 @@ pub fn figures(runs: &[Run], paint: Paint) -> Vec<Figure> {
                 ("accesses", metric("first_touch_access_balance")),
             ],
         ),
+        one(
+            "runs-memory",
+            "Memory used",
+            "Pages with accesses (OPT eq. 7).",
+            number::bytes,
+            "memory_bytes",
+        ),
+        one(
+            "runs-local",
+            "Local under first touch",
+            "Share of the accesses.",
+            number::percent,
+            "first_touch_local_share",
+        ),
+        one(
+            "runs-false-sharing",
+            "False sharing",
+            "Events that share a line but no data.",
+            number::percent,
+            "false_sharing",
+        ),
+        one(
+            "runs-remote",
+            "Communication between nodes",
+            "RemoteComm, threads in blocks (CMLB eq. 4, 5).",
+            number::count,
+            "remote_communication",
+        ),
+        one(
+            "runs-deviation",
+            "Load deviation",
+            "Load_std of the nodes, threads in blocks (CMLB eq. 6).",
+            number::count,
+            "load_deviation",
+        ),
+        one(
+            "runs-imbalance",
+            "Busiest node",
+            "Times the mean load of the nodes.",
+            number::plain,
+            "load_imbalance",
+        ),
         chart(
             "runs-migrations",
             "Pages by number of migrations",
@@ -253,8 +295,8 @@ mod tests {
         assert_eq!(shares, [0.5, 0.2, 0.1, 0.2]);
         // A bar for each run and no value that is not there.
         let drawn = figures(&[run.clone(), run], Paint::file());
-        assert_eq!(drawn.len(), 14);
+        assert_eq!(drawn.len(), 20);
         assert_eq!(drawn[0].svg.matches("not observed").count(), 2);
-        assert!(drawn[13].svg.contains("a, none: 50.0 %"));
+        assert!(drawn[19].svg.contains("a, none: 50.0 %"));
     }
 }
