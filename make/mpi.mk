@@ -10,7 +10,7 @@ workloads-mpi: $(MPI_WORKLOADS) ## build the MPI workloads for Open MPI and MPIC
 define MPI_RULES
 target/workloads/mpi/$(1)/%: workloads/mpi/%.c workloads/mpi/workload.h
 	@mkdir -p $$(@D)
-	mpicc.$(1) -O2 -g -Wall -Wextra -Wno-stringop-overflow -std=gnu11 -o $$@ $$<
+	mpicc.$(1) -O2 -g -fopenmp -Wall -Wextra -Wno-stringop-overflow -std=gnu11 -o $$@ $$<
 target/workloads/mpi/$(1)/%: workloads/mpi/%.f
 	@mkdir -p $$(@D)
 	mpifort.$(1) -O2 -g -Wall -o $$@ $$<

@@ -10,13 +10,14 @@ fn main() {
     println!("cargo:rerun-if-changed={}", shims.display());
     println!("cargo:rerun-if-env-changed=CC");
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-    let libraries: [(&str, &[&str]); 3] = [
+    let libraries: [(&str, &[&str]); 4] = [
         (
             "openmpi",
             &["openmpi.c", "openmpi_persistent.c", "rank_file.c"],
         ),
         ("mpich", &["mpich.c", "collective_model.c", "rank_file.c"]),
         ("where", &["where.c"]),
+        ("under", &["under.c"]),
     ];
     for (library, sources) in libraries {
         let status = Command::new(&compiler)

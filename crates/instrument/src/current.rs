@@ -18,6 +18,10 @@ pub const SLICE: &str = "NUMALOC_SLICE";
 pub const SLICES: &str = "NUMALOC_SLICES";
 /// Options of the engine that this library does not look at.
 pub const ENGINE_OPTIONS: &str = "NUMALOC_ENGINE";
+/// Monotonic time that wall times count from.
+pub const ORIGIN: &str = "NUMALOC_ORIGIN";
+/// Name of the variable in which an MPI launcher tells the rank.
+pub const RANK_VARIABLE: &str = "NUMALOC_RANK_VARIABLE";
 /// log2 of the line size.
 pub const LINE_SHIFT: &str = "NUMALOC_LINE_SHIFT";
 
@@ -165,6 +169,11 @@ pub(crate) fn end_process() {
     }
 }
 
+/// This process's rank, if a launcher has told it one and we were told where.
+fn rank() -> Option<u64> {
+    setting(&std::env::var(RANK_VARIABLE).ok()?)
+}
+
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
@@ -181,6 +190,8 @@ pub(crate) fn start() {
     let mut config = Config {
         folder: PathBuf::from(folder),
         frontend: "instrument".to_owned(),
+        path: rank().map_or(standard.path.clone(), |rank| format!("r{rank}")),
+        origin_ns: setting(ORIGIN).unwrap_or(standard.origin_ns),
         line_shift: setting(LINE_SHIFT).map_or(standard.line_shift, |shift| shift as u32),
         virtual_clock: std::env::var(CLOCK).map_or(standard.virtual_clock, |clock| clock != "wall"),
         layers: std::env::var("NUMALOC_LAYERS")

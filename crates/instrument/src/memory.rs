@@ -7,8 +7,8 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Mutex;
 
-use numaloc_trace::Record;
 use numaloc_trace::common::Backing;
+use numaloc_trace::{Engine, Record};
 
 use crate::current;
 
@@ -19,6 +19,8 @@ const ARENA: u64 = 64 << 20;
 const IS_MMAPPED: u64 = 2;
 const NON_MAIN_ARENA: u64 = 4;
 
+/// Files already told: name, first and last address.
+static IMAGES: Mutex<Vec<(String, u64, u64)>> = Mutex::new(Vec::new());
 /// Arenas already told.
 static ARENAS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
@@ -50,14 +52,9 @@ fn map(address: u64, length: u64, protection: c_int, flags: c_int, file: String,
     });
 }
 
-/// What is there before the program's first instruction: its files, its heap, its stack.
-pub(crate) fn describe_process() {
-    let Some(engine) = current::engine() else {
-        return;
-    };
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let parsed: Vec<(u64, u64, bool, &str)> = maps
-        .lines()
+/// The lines of `/proc/self/maps`: start, end, executable, file.
+fn parsed(maps: &str) -> Vec<(u64, u64, bool, &str)> {
+    maps.lines()
         .filter_map(|line| {
             let mut words = line.split_whitespace();
             let (start, end) = words.next()?.split_once('-')?;
@@ -66,19 +63,54 @@ pub(crate) fn describe_process() {
             let number = |text| u64::from_str_radix(text, 16).ok();
             Some((number(start)?, number(end)?, executable, file))
         })
-        .collect();
-    let mut told: Vec<&str> = Vec::new();
-    for (_, _, executable, file) in &parsed {
-        if *executable && file.starts_with('/') && !told.contains(file) {
-            told.push(file);
+        .collect()
+}
+
+/// Tells the files with code in memory that were not told yet.
+fn describe_files(engine: &Engine, parsed: &[(u64, u64, bool, &str)]) {
+    // A process forked while another of its threads held the lock must not wait for it.
+    let Ok(mut told) = IMAGES.try_lock() else {
+        return;
+    };
+    for (_, _, executable, file) in parsed {
+        if *executable && file.starts_with('/') && !told.iter().any(|(name, ..)| name == file) {
             let parts = parsed.iter().filter(|(_, _, _, other)| other == file);
+            let start = parts.clone().map(|(start, ..)| *start).min().unwrap_or(0);
+            let end = parts.map(|(_, end, ..)| *end).max().unwrap_or(0);
+            told.push(((*file).to_owned(), start, end));
             engine.write(&Record::Image {
                 file: (*file).to_owned(),
-                start: parts.clone().map(|(start, ..)| *start).min().unwrap_or(0),
-                end: parts.map(|(_, end, ..)| *end).max().unwrap_or(0),
+                start,
+                end,
             });
         }
     }
+}
+
+/// Tells the file that holds a thread's start routine, if it came into memory after the start: the loader's own mappings are
+/// not seen.
+pub(crate) fn describe_file_of(routine: u64) {
+    let Some(engine) = current::engine() else {
+        return;
+    };
+    let known = IMAGES.try_lock().is_ok_and(|told| {
+        told.iter()
+            .any(|(_, start, end)| (*start..*end).contains(&routine))
+    });
+    if !known {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        describe_files(engine, &parsed(&maps));
+    }
+}
+
+/// What is there before the program's first instruction: its files, its heap, its stack.
+pub(crate) fn describe_process() {
+    let Some(engine) = current::engine() else {
+        return;
+    };
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let parsed = parsed(&maps);
+    describe_files(engine, &parsed);
     let heap = parsed.iter().find(|(_, _, _, file)| *file == "[heap]");
     // SAFETY: sbrk(0) only asks.
     let here = unsafe { libc::sbrk(0) } as u64;

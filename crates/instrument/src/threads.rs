@@ -101,6 +101,7 @@ pub unsafe extern "C" fn pthread_create(
     let create = real!(pthread_create: fn(*mut libc::pthread_t, *const libc::pthread_attr_t, Routine, *mut c_void) -> c_int);
     let mut newborn = None;
     current::with(|tracer| newborn = Some(tracer.newborn(routine as usize as u64)));
+    crate::memory::describe_file_of(routine as usize as u64);
     let Some(newborn) = newborn else {
         // SAFETY: the caller's promises.
         return unsafe { create(thread, attributes, routine, argument) };

@@ -10,6 +10,7 @@
 //! | [`groups`] | which pairs communicate at the same time (DeLoc) |
 //! | [`pages`] | which thread touched which page how often |
 //! | [`profile`] | a whole recorded run: threads, slices, communication, pages, objects |
+//! | [`hybrid`] | one amount for the messages and the shared memory of ranks with threads |
 //! | [`plan`] | mapping, placement, and the plan that carries both to another run |
 //! | [`trace`] | what the access trace tells of a thread |
 //! | [`outcome`] | what a run or a simulation under a plan was measured to do |
@@ -18,6 +19,7 @@
 
 pub mod comm;
 pub mod groups;
+pub mod hybrid;
 pub mod ids;
 pub mod outcome;
 pub mod pages;

@@ -11,6 +11,8 @@
 //! | [`rank_map`] | where does a plan put each rank? |
 //! | [`export`] | how does each launcher say so? |
 //! | [`run`] | how is a program run under a plan, and were its ranks there? |
+//! | [`under`] | how are the memory accesses of ranks traced too? |
+//! | [`hybrid`] | what do both traces say together? |
 //! | [`monitoring_dump`] | what does Open MPI itself say? |
 //!
 //! The C side lives in `shims/mpi` and is compiled into this crate by its build script.
@@ -18,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod export;
+pub mod hybrid;
 pub mod launcher;
 pub mod merge;
 pub mod monitoring_dump;
@@ -26,6 +29,7 @@ pub mod rank_map;
 pub mod record;
 pub mod run;
 pub mod shims;
+pub mod under;
 
 pub use launcher::Launcher;
 pub use merge::{MergeError, Merged, Options, RankSite, merge};

@@ -31,6 +31,8 @@ pub struct Options {
     pub slices: usize,
     /// Most communication rows (32 bytes each).
     pub rows: usize,
+    /// The memory accesses of the ranks are traced as well ([`crate::hybrid`]).
+    pub memory: bool,
 }
 
 impl Default for Options {
@@ -38,6 +40,7 @@ impl Default for Options {
         Self {
             slices: 1000,
             rows: 8 << 20,
+            memory: false,
         }
     }
 }
@@ -258,11 +261,16 @@ pub fn merge(
     }
     let pmpi = seen.iter().any(|s| s.header.source == Source::Pmpi);
     notes.push(format!(
-        "{size} MPI ranks, observed through {}; memory accesses were not traced",
+        "{size} MPI ranks, observed through {}{}",
         if pmpi {
             "the MPI profiling interface"
         } else {
             "Open MPI's monitoring layer"
+        },
+        if options.memory {
+            ""
+        } else {
+            "; memory accesses were not traced"
         }
     ));
     let slices = (0..end.div_ceil(slice_ns))

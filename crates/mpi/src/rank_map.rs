@@ -68,6 +68,18 @@ pub enum RankMapError {
         /// The first that is missing.
         missing: u32,
     },
+    /// Threads of one process on several hosts.
+    #[error(
+        "the plan puts threads of rank {rank} on host {first} and on host {other}, but a process has one host"
+    )]
+    Split {
+        /// The rank.
+        rank: u32,
+        /// The first thread's host.
+        first: String,
+        /// Another thread's host.
+        other: String,
+    },
     /// A PU the machine does not have.
     #[error("the plan puts rank {rank} on {pu}, but the machine has {pus} PUs")]
     NoSuchPu {
@@ -95,7 +107,7 @@ impl RankMap {
     /// The ranks of a plan made for `machine`.
     ///
     /// # Errors
-    /// [`RankMapError`] when the plan has no ranks, a gap, or a PU the machine lacks.
+    /// [`RankMapError`] when the plan has no ranks, a gap, a rank on several hosts, or a PU the machine lacks.
     pub fn from_plan(plan: &Plan, machine: &Topology) -> Result<Self, RankMapError> {
         let mut pus: BTreeMap<u32, Vec<LogicalPu>> = BTreeMap::new();
         for thread in &plan.threads {
@@ -129,8 +141,15 @@ impl RankMap {
                     .unwrap_or_default();
                 RankMapError::NoSuchPu { rank, pu, pus: all }
             })?;
-            // Threads of a process share its memory, so its first thread's host is everyone's.
+            // Threads of a process share its memory.
             let host = found[0].0.to_owned();
+            if let Some((other, _)) = found.iter().find(|(other, _)| *other != host) {
+                return Err(RankMapError::Split {
+                    rank,
+                    first: host,
+                    other: (*other).to_owned(),
+                });
+            }
             places.push(RankPlace {
                 host,
                 pus: found.into_iter().map(|(_, pu)| pu).collect(),

@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::launcher::Launcher;
 use crate::merge::{MergeError, Merged, Options, merge};
 use crate::shims::{self, MpiLibrary};
+use crate::under::{self, Under};
 
 /// What to record.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub struct Recording {
     pub slice_ns: Option<u64>,
     /// Bounds of the profile.
     pub options: Options,
+    /// How the ranks' memory accesses are traced; `None` for messages only.
+    pub under: Option<Under>,
 }
 
 /// A recorded run.
@@ -121,6 +124,10 @@ pub fn record(recording: &Recording) -> Result<Recorded, RecordError> {
     if let Some(slice_ns) = recording.slice_ns {
         environment.push(("NUMALOC_MPI_SLICE", slice_ns.to_string().into()));
     }
+    if let Some(tracer) = &recording.under {
+        let variable = under::rank_variable(launcher, library);
+        under::install(tracer, &folder, variable, library, &mut environment).map_err(spool)?;
+    }
     let told = shims::forwarding(argv, launcher, &environment);
     let status = run_to_the_end(&told, &environment);
     let status = match status {
@@ -177,6 +184,11 @@ pub(crate) fn run_to_the_end(
     let child = Command::new(&argv[0])
         .args(&argv[1..])
         .envs(environment.iter().map(|(name, value)| (name, value)))
+        // The launcher is no rank, even if it is itself started by a batch system.
+        .env_remove("SLURM_PROCID")
+        .env_remove("PMI_RANK")
+        .env_remove("PMIX_RANK")
+        .env_remove("OMPI_COMM_WORLD_RANK")
         .spawn();
     let result = child.and_then(|mut child| child.wait());
     for handler in handlers {

@@ -232,6 +232,15 @@ fn plans_without_whole_ranks_are_refused() {
             missing: 1
         })
     );
+    // PU 8 is on another host.
+    assert_eq!(
+        of(&[("r0", 0), ("r0.1", 8)]),
+        Err(RankMapError::Split {
+            rank: 0,
+            first: "a1".to_owned(),
+            other: "b2".to_owned(),
+        })
+    );
     assert!(matches!(
         of(&[("r0", 99)]),
         Err(RankMapError::NoSuchPu { rank: 0, .. })

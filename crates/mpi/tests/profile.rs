@@ -21,6 +21,7 @@ fn recorded(argv: &[OsString], options: Options) -> (i32, Result<Profile, MergeE
     with_root.extend_from_slice(argv);
     let spool = folder.path().join("spool");
     let recording = Recording {
+        under: None,
         argv: with_root,
         library: None,
         spool: spool.clone(),
@@ -114,6 +115,7 @@ fn bounds_make_time_coarser_and_keep_sums() {
         Options {
             slices: 4,
             rows: 40,
+            ..Options::default()
         },
     );
     let profile = profile.expect("merges");

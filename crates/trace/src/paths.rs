@@ -17,7 +17,9 @@ fn steps(path: &str) -> impl Iterator<Item = (bool, u64)> + '_ {
             return None;
         }
         let end = rest.find(['.', '/']).unwrap_or(rest.len());
-        let step = (process, rest[..end].parse().unwrap_or(u64::MAX));
+        // The first step of a rank's threads is `r` and the rank.
+        let number = rest[..end].trim_start_matches('r');
+        let step = (process, number.parse().unwrap_or(u64::MAX));
         process = rest[end..].starts_with('/');
         rest = rest.get(end + 1..).unwrap_or("");
         Some(step)
@@ -30,6 +32,9 @@ mod tests {
     fn numbers_count_as_numbers_and_creators_come_first() {
         let mut paths = vec!["0/1", "0.10", "0.2", "0", "0.2/1", "0.2.1", "0/1.1"];
         paths.sort_by(|a, b| super::order(a, b));
+        let mut ranks = vec!["r10", "r2.1", "r2", "r2/1", "r0"];
+        ranks.sort_by(|a, b| super::order(a, b));
+        assert_eq!(ranks, ["r0", "r2", "r2.1", "r2/1", "r10"]);
         assert_eq!(
             paths,
             ["0", "0.2", "0.2.1", "0.2/1", "0.10", "0/1", "0/1.1"]

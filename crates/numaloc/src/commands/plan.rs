@@ -9,6 +9,7 @@ use numaloc_mapping::{Evaluation, MapInput, Mapped, Spread};
 use numaloc_model::plan::{Plan, Predicted, Provenance};
 use numaloc_model::profile::Amount;
 use numaloc_model::{Layer, Mapping, Placement, Profile, TaskGroup};
+use numaloc_mpi::RankMap;
 use numaloc_placement::{Assembled, PlaceInput};
 use numaloc_topology::{Topology, resolve};
 
@@ -53,7 +54,8 @@ pub struct Args {
     /// Replace an existing plan
     #[arg(long)]
     force: bool,
-    /// Communication layer to map by (default: message where there is one, else write_read)
+    /// Communication layer to map by (default: message where there is one, else write_read; for ranks
+    /// recorded with their threads both together, in cache lines)
     #[arg(long, value_name = "LAYER", value_parser = super::layer)]
     layer: Option<Layer>,
     /// Distance per branching level of the machine, root first, e.g. 10,2,1
@@ -144,6 +146,12 @@ impl Args {
             page_slices: page_policies.iter().any(|p| p.name() == "next-touch"),
         };
         let profile = read_parts(&self.profile, parts)?;
+        let hybrid = profile.is_hybrid();
+        let profile = if hybrid {
+            self.united(profile, ui)
+        } else {
+            profile
+        };
         let layer = self.layer(&profile)?;
         let mut threads = self.map(&thread_policies, &profile, layer, &machine)?;
         let decided = if joint {
@@ -163,6 +171,10 @@ impl Args {
             Some(path) => {
                 let assembled =
                     self.assemble(&profile, &machine, &threads[0], &pages[pages.len() - 1]);
+                if hybrid {
+                    // The threads of a rank must be on one host.
+                    RankMap::from_plan(&assembled.plan, &machine).map_err(CliError::tool)?;
+                }
                 numaloc_formats::plan::write(&assembled.plan, path, self.force)?;
                 Some((path.clone(), assembled))
             }
@@ -183,6 +195,18 @@ impl Args {
         };
         ui.result(|| shown::text(&answer), || shown::json(&answer));
         Ok(0)
+    }
+
+    /// A profile of ranks with threads, with what decides about its threads in one layer.
+    fn united(&self, profile: Profile, ui: &Ui) -> Profile {
+        let mut profile = profile.without_helpers();
+        if self.layer.is_none() {
+            ui.remark(
+                "ranks with threads: messages count as the cache lines they carry, with the lines that threads share",
+            );
+            profile.communication = profile.in_cache_lines();
+        }
+        profile
     }
 
     fn machine(&self) -> Result<Topology, CliError> {

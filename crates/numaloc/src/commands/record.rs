@@ -27,13 +27,14 @@ const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
 /// Run a program and record how its threads communicate and use memory
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
   numaloc record -o app.numaloc -- ./app --size 1000
   OMP_NUM_THREADS=64 numaloc record -- ./app          writes app.numaloc
   numaloc record --clock wall --slice 10 -- ./server
   numaloc record --mpi -o app.numaloc -- mpirun -n 16 ./app
+  numaloc record --mpi --frontend qemu -o app.numaloc -- mpirun -n 4 ./hybrid
   numaloc record --salvage .app.numaloc.recording-x1 -o app.numaloc
 
 The program needs no source, no special build and no debug information. Its input, output, exit
@@ -108,10 +109,11 @@ pub struct Args {
     /// threads that spin while they wait drown the program's own accesses; `keep` leaves it alone
     #[arg(long, value_name = "POLICY", default_value = "passive", value_parser = ["passive", "keep"])]
     wait_policy: String,
-    /// Record the messages of an MPI program instead of memory accesses; the command is its launcher's
-    /// (mpirun, mpiexec, srun). Times are wall time, --slice is milliseconds [default: 1]
+    /// Record the messages of an MPI program; the command is its launcher's (mpirun, mpiexec, srun). With
+    /// --frontend qemu or instrument also the memory accesses of all ranks' threads, in one profile.
+    /// Times are wall time, --slice is milliseconds [default: 1, with a frontend 10]
     #[arg(long, value_name = "LIBRARY", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
-        conflicts_with_all = ["salvage", "clock", "line_size", "page_size", "wait_policy"])]
+        conflicts_with_all = ["salvage", "clock"])]
     mpi: Option<mpi::Library>,
     /// Write a profile of what a killed recorder left behind in this folder, instead of running
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]

@@ -1,5 +1,6 @@
 //! The exact frontend for programs built with `numaloc cc`: they trace themselves.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
@@ -16,6 +17,26 @@ pub fn carries(program: &Program) -> bool {
     })
 }
 
+/// What the program's run-time library is told.
+pub fn environment(
+    folder: &Path,
+    common: Option<&Board>,
+    args: &Args,
+) -> Vec<(&'static str, OsString)> {
+    vec![
+        ("NUMALOC_JOURNAL", folder.as_os_str().to_owned()),
+        ("NUMALOC_CLOCK", args.clock.clone().into()),
+        ("NUMALOC_SLICE", args.slice_length().to_string().into()),
+        ("NUMALOC_SLICES", args.slices.to_string().into()),
+        ("NUMALOC_ENGINE", args.engine_options(common).into()),
+        ("NUMALOC_LAYERS", args.layer_names().into()),
+        (
+            "NUMALOC_LINE_SHIFT",
+            args.line_size.trailing_zeros().to_string().into(),
+        ),
+    ]
+}
+
 /// The command that runs `program` natively and leaves journals in `folder`.
 pub fn command(program: &Program, folder: &Path, common: Option<&Board>, args: &Args) -> Command {
     use std::os::unix::process::CommandExt;
@@ -25,15 +46,6 @@ pub fn command(program: &Program, folder: &Path, common: Option<&Board>, args: &
     }
     command
         .args(program.arguments.iter().skip(1))
-        .env("NUMALOC_JOURNAL", folder)
-        .env("NUMALOC_CLOCK", &args.clock)
-        .env("NUMALOC_SLICE", args.slice_length().to_string())
-        .env("NUMALOC_SLICES", args.slices.to_string())
-        .env("NUMALOC_ENGINE", args.engine_options(common))
-        .env("NUMALOC_LAYERS", args.layer_names())
-        .env(
-            "NUMALOC_LINE_SHIFT",
-            args.line_size.trailing_zeros().to_string(),
-        );
+        .envs(environment(folder, common, args));
     command
 }

@@ -1,11 +1,16 @@
 //! `numaloc record --mpi`: the messages of an MPI program, through its own launcher.
 
+use std::path::Path;
+
 use numaloc_mpi::Options;
+use numaloc_mpi::hybrid::join;
 use numaloc_mpi::merge::MergeError;
 use numaloc_mpi::record::{Recording, record};
 use numaloc_mpi::shims::MpiLibrary;
+use numaloc_mpi::under::{Emulator, Under};
+use numaloc_trace::common::Board;
 
-use super::{Args, OWN_FAILURE, work_folder};
+use super::{Args, OWN_FAILURE, instrument, qemu, work_folder};
 use crate::error::CliError;
 use crate::ui::Ui;
 
@@ -20,16 +25,55 @@ pub enum Library {
     Mpich,
 }
 
+/// Whether the ranks' memory accesses are traced too.
+fn memory_traced(args: &Args) -> bool {
+    args.frontend != "auto"
+}
+
+fn check(args: &Args) -> Result<(), CliError> {
+    let refused = |what: &str| Err(CliError::usage(what).status(OWN_FAILURE));
+    if args.frontend == "perf" {
+        return refused(
+            "record --mpi cannot sample ranks: --frontend is perf, expected qemu or instrument",
+        );
+    }
+    let plain = args.line_size == 64 && args.page_size == 4096 && args.wait_policy == "passive";
+    if !memory_traced(args) && !plain {
+        return refused(
+            "record --mpi observes messages, not memory accesses: --line-size, --page-size and --wait-policy need --frontend qemu or instrument",
+        );
+    }
+    Ok(())
+}
+
+/// How the frontend gets into the ranks; journals go to `folder`.
+fn under(memory: &Args, folder: &Path, common: Option<&Board>, ui: &Ui) -> Result<Under, CliError> {
+    let origin = numaloc_trace::engine::monotonic_ns();
+    let mut environment = Vec::new();
+    let mut emulator = None;
+    if memory.frontend == "qemu" {
+        let option = qemu::plugin_option(folder, common, memory)?;
+        emulator = Some(Emulator {
+            file: qemu::emulator()?,
+            plugin: format!("{option},origin={origin}").into(),
+        });
+    } else {
+        environment = instrument::environment(folder, common, memory);
+        environment.push(("NUMALOC_ORIGIN", origin.to_string().into()));
+    }
+    if memory.wait_policy == "passive" && std::env::var_os("OMP_WAIT_POLICY").is_none() {
+        environment.push(("OMP_WAIT_POLICY", "passive".into()));
+        ui.remark("set OMP_WAIT_POLICY=passive for the program (--wait-policy keep leaves it)");
+    }
+    Ok(Under {
+        emulator,
+        environment,
+    })
+}
+
 /// Runs the launcher, merges what the ranks wrote, writes the profile.
 pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
-    if args.frontend != "auto" {
-        return Err(CliError::usage(format!(
-            "record --mpi observes messages, not memory accesses: --frontend {} has no effect on ranks",
-            args.frontend
-        ))
-        .hint("leave out --frontend, or record the threads of ranks one by one (docs/mpi.md, Hybrid programs)")
-        .status(OWN_FAILURE));
-    }
+    check(args)?;
     let output = args.output.clone().ok_or_else(|| {
         CliError::usage("record --mpi needs -o FOLDER: the first word is the launcher's name, not the program's")
             .status(OWN_FAILURE)
@@ -42,7 +86,19 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
     }
     // Next to the output: a file system that the hosts of a cluster are likely to share.
     let work = work_folder(&output)?;
+    let common = memory_traced(args)
+        .then(|| super::common_table(ui))
+        .flatten();
+    let memory = memory_traced(args).then(|| Args {
+        clock: "wall".to_owned(),
+        ..args.clone()
+    });
+    let under = match &memory {
+        Some(memory) => Some(under(memory, work.path(), common.as_ref(), ui)?),
+        None => None,
+    };
     let recording = Recording {
+        under,
         argv: args.command.clone(),
         library: match library {
             Library::Auto => None,
@@ -50,11 +106,16 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
             Library::Mpich => Some(MpiLibrary::Mpich),
         },
         spool: work.path().join("ranks"),
-        slice_ns: args
-            .slice
-            .map(|milliseconds| milliseconds.saturating_mul(1_000_000)),
+        slice_ns: match &memory {
+            // Both tracers' slices are this long, times a power of two.
+            Some(memory) => Some(memory.slice_length()),
+            None => args
+                .slice
+                .map(|milliseconds| milliseconds.saturating_mul(1_000_000)),
+        },
         options: Options {
             slices: args.slices as usize,
+            memory: memory.is_some(),
             ..Options::default()
         },
     };
@@ -68,7 +129,22 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
     let status = u8::try_from(recorded.status & 0xff).unwrap_or(OWN_FAILURE);
     match recorded.merged {
         Ok(merged) => {
-            args.write(ui, &merged.profile, &output)?;
+            let profile = match &memory {
+                None => merged.profile,
+                Some(memory) => match memory.assemble(work.path()) {
+                    Ok(threads) => join(merged.profile, threads),
+                    Err(error) => {
+                        let hint = match args.frontend.as_str() {
+                            "instrument" => {
+                                "--frontend instrument needs a program built with `numaloc cc -- mpicc ...`"
+                            }
+                            _ => "--frontend qemu needs a dynamically linked program",
+                        };
+                        return Err(error.hint(hint));
+                    }
+                },
+            };
+            args.write(ui, &profile, &output)?;
             Ok(status)
         }
         // A program that failed before it began says so itself; its status matters more than ours.

@@ -12,26 +12,18 @@ use crate::error::CliError;
 const EMULATOR: &str = "qemu-x86_64";
 const PLUGIN: &str = "libnumaloc_qemu.so";
 
-/// The command that runs `program` and leaves journals in `folder`.
-pub fn command(
-    program: &Program,
+/// The emulator's `-plugin` option, without the program.
+pub fn plugin_option(
     folder: &Path,
     common: Option<&Board>,
     args: &Args,
-) -> Result<Command, CliError> {
-    let emulator = emulator()?;
+) -> Result<String, CliError> {
     let plugin = plugin()?;
-    let file = program
-        .file
-        .canonicalize()
-        .unwrap_or_else(|_| program.file.clone());
-    let wall = args.clock == "wall";
     let mut option = plugin.to_string_lossy().replace(',', ",,");
     for (name, value) in [
         ("folder", folder.to_string_lossy().into_owned()),
         ("plugin", plugin.to_string_lossy().into_owned()),
-        ("program", file.to_string_lossy().into_owned()),
-        ("wall", u8::from(wall).to_string()),
+        ("wall", u8::from(args.clock == "wall").to_string()),
         ("slice", args.slice_length().to_string()),
         ("slices", args.slices.to_string()),
         ("layers", args.layer_names()),
@@ -40,8 +32,26 @@ pub fn command(
     ] {
         option += &format!(",{name}={}", escape(&value));
     }
-    let mut command = Command::new(emulator);
-    command.arg("-plugin").arg(option);
+    Ok(option)
+}
+
+/// The command that runs `program` and leaves journals in `folder`.
+pub fn command(
+    program: &Program,
+    folder: &Path,
+    common: Option<&Board>,
+    args: &Args,
+) -> Result<Command, CliError> {
+    let file = program
+        .file
+        .canonicalize()
+        .unwrap_or_else(|_| program.file.clone());
+    let option = plugin_option(folder, common, args)?;
+    let mut command = Command::new(emulator()?);
+    command.arg("-plugin").arg(format!(
+        "{option},program={}",
+        escape(&file.to_string_lossy())
+    ));
     if let Some(name) = program.arguments.first() {
         command.arg("-0").arg(name);
     }
@@ -63,7 +73,8 @@ fn escape(value: &str) -> String {
         .replace('=', "%3D")
 }
 
-fn emulator() -> Result<PathBuf, CliError> {
+/// Where it is.
+pub fn emulator() -> Result<PathBuf, CliError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .map(|folder| folder.join(EMULATOR))

@@ -1,0 +1,241 @@
+//! One profile of ranks and their threads: the messages of the ranks and the memory accesses of all their threads.
+//!
+//! Thread paths are those of the memory trace: rank 3's first thread is `r3`, the threads it made `r3.1`, `r3.2`. A rank's
+//! messages are its first thread's, which for `MPI_THREAD_FUNNELED` programs is who sends them; the tracer of messages does not tell
+//! the threads of a rank apart. Times are wall time of both tracers since the start of the recording; slices are as long as the
+//! longer ones of the two, whose lengths are one length times powers of two.
+
+use std::collections::{BTreeMap, HashMap};
+
+use numaloc_model::profile::{CommRow, Profile, Slice};
+use numaloc_model::{SliceIdx, ThreadIdx};
+
+use crate::rank_map::rank_of_path;
+
+/// Puts the messages of the ranks into the profile of their threads.
+#[must_use]
+pub fn join(messages: Profile, mut memory: Profile) -> Profile {
+    for thread in &mut memory.threads {
+        thread.rank = rank_of_path(&thread.path);
+    }
+    let of_path: HashMap<String, ThreadIdx> = memory
+        .threads
+        .iter()
+        .enumerate()
+        .map(|(index, thread)| (thread.path.clone(), ThreadIdx::from_index(index)))
+        .collect();
+    // Rank to thread; a rank of which no thread was traced becomes a thread of its own, at the end.
+    let mut untraced = Vec::new();
+    let thread_of: Vec<ThreadIdx> = messages
+        .threads
+        .iter()
+        .map(|rank| match of_path.get(&rank.path) {
+            Some(&thread) => {
+                let known = &mut memory.threads[thread.index()];
+                known.start = known.start.min(rank.start);
+                known.end = known.end.max(rank.end);
+                thread
+            }
+            None => {
+                untraced.push(rank.path.clone());
+                memory.threads.push(rank.clone());
+                ThreadIdx::from_index(memory.threads.len() - 1)
+            }
+        })
+        .collect();
+
+    let length = length(&messages.slices).max(length(&memory.slices));
+    let all = || messages.slices.iter().chain(&memory.slices);
+    let end = all().map(|slice| slice.end).max().unwrap_or(0).max(1);
+    let places = |slices: &[Slice]| -> Vec<SliceIdx> {
+        let place = |slice: &Slice| SliceIdx((slice.start / length) as u32);
+        slices.iter().map(place).collect()
+    };
+    let (of_messages, of_memory) = (places(&messages.slices), places(&memory.slices));
+    let slices = (0..end.div_ceil(length))
+        .map(|k| Slice {
+            start: k * length,
+            end: ((k + 1) * length).min(end),
+        })
+        .collect();
+
+    let mut cells: BTreeMap<_, (u64, u64)> = BTreeMap::new();
+    let mut add = |slice: SliceIdx, src: ThreadIdx, dst: ThreadIdx, row: &CommRow| {
+        let cell = cells.entry((slice, row.layer, src, dst)).or_default();
+        cell.0 += row.events;
+        cell.1 += row.bytes;
+    };
+    for row in &memory.communication {
+        add(of_memory[row.slice.index()], row.src, row.dst, row);
+    }
+    for row in &messages.communication {
+        let (src, dst) = (thread_of[row.src.index()], thread_of[row.dst.index()]);
+        add(of_messages[row.slice.index()], src, dst, row);
+    }
+    memory.communication = cells
+        .into_iter()
+        .map(|((slice, layer, src, dst), (events, bytes))| CommRow {
+            slice,
+            src,
+            dst,
+            layer,
+            events,
+            bytes,
+        })
+        .collect();
+    let mut counts: BTreeMap<_, u64> = BTreeMap::new();
+    for row in &memory.page_slices {
+        let slice = of_memory[row.slice.index()];
+        *counts.entry((slice, row.page, row.thread)).or_default() += row.accesses;
+    }
+    memory.page_slices = counts
+        .into_iter()
+        .map(
+            |((slice, page, thread), accesses)| numaloc_model::profile::PageSliceRow {
+                slice,
+                page,
+                thread,
+                accesses,
+            },
+        )
+        .collect();
+    memory.slices = slices;
+    memory.meta.frontend = format!("mpi+{}", memory.meta.frontend);
+    memory.meta.complete &= messages.meta.complete && untraced.is_empty();
+    memory.meta.notes.extend(messages.meta.notes);
+    if let Some(first) = untraced.first() {
+        memory.meta.notes.push(format!(
+            "of {} ranks no memory access was traced, {first} first",
+            untraced.len()
+        ));
+    }
+    memory
+}
+
+/// All but the last slice are equally long.
+fn length(slices: &[Slice]) -> u64 {
+    slices
+        .first()
+        .map_or(1, |slice| (slice.end - slice.start).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaloc_model::Layer;
+    use numaloc_model::pages::PageUsage;
+    use numaloc_model::profile::{Clock, Meta, Thread};
+
+    fn thread(path: &str, rank: Option<u32>) -> Thread {
+        Thread {
+            path: path.to_owned(),
+            label: None,
+            pid: 1,
+            tid: 1,
+            rank,
+            start: 3,
+            end: 90,
+            accesses: 0,
+            read_bytes: 0,
+            write_bytes: 0,
+            dram_bytes: None,
+        }
+    }
+
+    fn profile(
+        frontend: &str,
+        threads: Vec<Thread>,
+        slice: u64,
+        end: u64,
+        communication: Vec<CommRow>,
+    ) -> Profile {
+        Profile {
+            meta: Meta {
+                command: vec!["mpirun".to_owned()],
+                frontend: frontend.to_owned(),
+                clock: Clock::Wall,
+                line_size: 64,
+                complete: true,
+                notes: vec![format!("a note of {frontend}")],
+                sampled: 1.0,
+            },
+            threads,
+            slices: (0..end.div_ceil(slice))
+                .map(|k| Slice {
+                    start: k * slice,
+                    end: ((k + 1) * slice).min(end),
+                })
+                .collect(),
+            communication,
+            pages: PageUsage::new(4096),
+            page_slices: Vec::new(),
+            objects: Vec::new(),
+            cell_errors: Vec::new(),
+            shared_lines: Vec::new(),
+        }
+    }
+
+    fn row(slice: u32, src: u32, dst: u32, layer: Layer, events: u64) -> CommRow {
+        CommRow {
+            slice: SliceIdx(slice),
+            src: ThreadIdx(src),
+            dst: ThreadIdx(dst),
+            layer,
+            events,
+            bytes: 8 * events,
+        }
+    }
+
+    #[test]
+    fn ranks_become_their_first_threads_and_slices_the_longer_ones() {
+        let ranks = (0..3).map(|rank| thread(&format!("r{rank}"), Some(rank)));
+        // Slices of 10, the seventh one begun.
+        let messages = vec![
+            row(0, 0, 1, Layer::Message, 1),
+            row(1, 0, 1, Layer::Message, 2),
+            row(6, 2, 0, Layer::Collective, 3),
+        ];
+        let messages = profile("mpi", ranks.collect(), 10, 65, messages);
+        // Slices of 20. Of rank 2 nothing was traced.
+        let traced = ["r0", "r0.1", "r1"].map(|path| thread(path, None)).to_vec();
+        let memory = vec![
+            row(0, 1, 0, Layer::WriteRead, 4),
+            row(2, 0, 2, Layer::WriteRead, 5),
+        ];
+        let memory = profile("qemu", traced, 20, 60, memory);
+
+        let joined = join(messages, memory);
+        let threads: Vec<_> = joined
+            .threads
+            .iter()
+            .map(|t| (t.path.as_str(), t.rank))
+            .collect();
+        let expected = [
+            ("r0", Some(0)),
+            ("r0.1", Some(0)),
+            ("r1", Some(1)),
+            ("r2", Some(2)),
+        ];
+        assert_eq!(threads, expected);
+        let cells: Vec<_> = joined
+            .communication
+            .iter()
+            .map(|r| (r.slice.0, r.layer, r.src.0, r.dst.0, r.events, r.bytes))
+            .collect();
+        assert_eq!(
+            cells,
+            [
+                (0, Layer::WriteRead, 1, 0, 4, 32),
+                (0, Layer::Message, 0, 2, 3, 24),
+                (2, Layer::WriteRead, 0, 2, 5, 40),
+                (3, Layer::Collective, 3, 0, 3, 24),
+            ]
+        );
+        assert_eq!(joined.slices.last(), Some(&Slice { start: 60, end: 65 }));
+        assert_eq!(
+            (joined.meta.frontend.as_str(), joined.meta.complete),
+            ("mpi+qemu", false)
+        );
+        assert_eq!(joined.meta.notes.len(), 3, "{:?}", joined.meta.notes);
+    }
+}
