@@ -85,8 +85,13 @@ def main():
         assert views >= 2, f"{views} views to choose from"
         assert high, "the scale has no upper end: the matrix was not drawn"
         figures = re.findall(r'<figure class="card[^"]*" id="([^"]+)"', dom)
-        for name in ("timeline", "exclusivity", "pages-per-node", "accesses-per-node"):
+        for name in ("timeline", "behaviour", "phase-matrices", "load", "exclusivity", "exclusivity-by-page-size",
+                     "pages-per-node", "accesses-per-node", "balance", "accuracy", "migrations", "page-behaviour"):
             assert name in figures, f"figure {name} is missing"
+
+        # The answer comes first, with commands to copy; the script took over the tips.
+        assert dom.index('class="verdicts"') < dom.index("Run next") < dom.index('id="heat"')
+        assert "numaloc run --plan" in dom and dom.count("<title>") == 1, "tips of the figures are not at once"
 
         shot = Path(sys.argv[2] if len(sys.argv) > 2 else folder + "/shot.png").resolve()
         _, console = chromium(folder + "/shot", f"--screenshot={shot}", page.as_uri())

@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::{Child, Command};
 
 use numaloc_analysis::concurrency_groups;
+use numaloc_analysis::pattern_phases::pattern_phases;
+use numaloc_analysis::phases::PhaseRule;
 use numaloc_model::profile::Amount;
 use numaloc_model::{Layer, Profile};
 use support::{matrix, numaloc, ok, workload};
@@ -201,35 +203,29 @@ fn sixty_four_threads_on_a_loaded_host_have_the_time_of_two() {
     let mixed: Vec<usize> = (0..slices.len()).filter(mixed).collect();
     assert!(mixed.len() <= 1, "{mixed:?} of {slices:?}");
 
-    // Concurrency: what is found to happen at the same time is all of one pattern, or has that one slice in it. The start, when the
-    // first thread creates the others, is a few hundred events.
-    let clusters = concurrency_groups(&many, Layer::WriteRead).clusters;
-    assert!(clusters.len() >= 2);
-    for cluster in &clusters {
-        let range = cluster.first.0..cluster.last.0 + 1;
-        if mixed.iter().any(|&at| range.contains(&(at as u32))) {
-            continue;
-        }
+    // Concurrency: communication is steady, so all of it happens at the same time; phases of the pattern tell the two
+    // apart, at the border or a slice beside it. The start, when the first thread creates the others, is a few hundred events.
+    assert_eq!(concurrency_groups(&many, Layer::WriteRead).k, 1);
+    let window = PhaseRule::for_slices(many.slices.len()).window.max(2);
+    let phases = pattern_phases(&many, &[Layer::WriteRead], window);
+    let mut seen = [0, 0];
+    for phase in &phases {
+        let range = phase.start as u32..phase.end as u32;
         let found = many
             .matrix_of_slices(Layer::WriteRead, Amount::Events, range)
             .unwrap();
-        let pairs = (0..64).map(|i| {
-            let partner = if (cluster.first.0 as usize) < border {
-                i ^ 1
-            } else {
-                (i + 32) % 64
-            };
-            found.get(i, partner)
-        });
         if found.total() < 1000.0 {
             continue;
         }
-        let share = pairs.sum::<f64>() / found.total();
+        let share = |partner: fn(usize) -> usize| {
+            (0..64).map(|i| found.get(i, partner(i))).sum::<f64>() / found.total()
+        };
+        let (neighbours, distant) = (share(|i| i ^ 1), share(|i| (i + 32) % 64));
         assert!(
-            share > 0.9,
-            "slices {} to {}: {share}",
-            cluster.first.0,
-            cluster.last.0
+            neighbours.max(distant) > 0.9,
+            "slices {phase:?}: {neighbours} and {distant}"
         );
+        seen[usize::from(distant > neighbours)] += 1;
     }
+    assert_eq!(seen, [1, 1], "{phases:?}, border {border}");
 }

@@ -109,6 +109,20 @@ fn show_prints_the_matrix_for_scripts_and_a_page_of_80_columns() {
         serde_json::Value::Null
     );
     assert!(json["nodes"].as_u64().is_some());
+    // On two nodes grouping helps: the sentence to act on, and a command for the program as it was called.
+    let json: serde_json::Value = serde_json::from_str(&stdout(&numaloc(
+        dir.path(),
+        &["show", "ring.numaloc", "--json", "--nodes", "2"],
+    )))
+    .unwrap();
+    let verdict = &json["verdicts"][0];
+    let action = verdict["action"].as_str().unwrap();
+    assert!(verdict["reason"].as_str().unwrap().ends_with(action));
+    let next = json["next"][1].as_str().unwrap();
+    assert!(
+        next.starts_with("numaloc run --plan ring.json -- ./ring '<script>"),
+        "{next}"
+    );
 }
 
 #[test]
@@ -148,6 +162,15 @@ fn report_is_one_escaped_file_that_repeats_and_is_not_overwritten() {
     ));
     let png = std::fs::read(dir.path().join("figures/timeline.png")).unwrap();
     assert!(png.starts_with(b"\x89PNG\r\n\x1a\n") && png.len() > 2000);
+    let beside = ["report", "ring.numaloc", "--beside", "ring.numaloc"];
+    let beside = stdout(&numaloc(
+        dir.path(),
+        &[&beside[..], &["--svg", "two"]].concat(),
+    ));
+    assert!(beside.contains("runs-load.svg"), "{beside}");
+    let load = std::fs::read_to_string(dir.path().join("two/runs-load.svg")).unwrap();
+    // 40 rows of 80 bytes, for each of the two.
+    assert_eq!(load.matches(">3.12 KiB<").count(), 2, "{load}");
     let markdown = stdout(&numaloc(dir.path(), &["report", "ring.numaloc", "--md"]));
     assert!(markdown.contains("| heterogeneity"), "{markdown}");
 }

@@ -10,7 +10,7 @@ use numaloc_analysis::Characterisation;
 use numaloc_model::profile::Profile;
 use numaloc_topology::Topology;
 
-use crate::figures::{Figure, Paint, PolicyPages, escape};
+use crate::figures::{Figure, Paint, PolicyPages, escape, shade_variables};
 use crate::next::Step;
 use crate::number;
 use crate::plan::PlanView;
@@ -62,8 +62,9 @@ pub fn page(report: &Report<'_>) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
          style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
-         <title>{} - numaloc</title>\n<style>{CSS}</style>\n</head>\n<body>\n",
-        escape(report.title)
+         <title>{} - numaloc</title>\n<style>{CSS}{}</style>\n</head>\n<body>\n",
+        escape(report.title),
+        shades()
     );
     head(&mut out, report);
     out += "<main>\n";
@@ -84,6 +85,15 @@ pub fn page(report: &Report<'_>) -> String {
         "<script type=\"application/json\" id=\"data\">{data}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
     );
     out
+}
+
+/// Shades of the still matrices, as the page's ground asks for.
+fn shades() -> String {
+    let (light, dark) = (shade_variables(false), shade_variables(true));
+    format!(
+        ":root{{{light}}}:root[data-theme=dark]{{{dark}}}@media (prefers-color-scheme:dark){{\
+         :root:not([data-theme=light]){{{dark}}}}}@media print{{:root,:root[data-theme=dark]{{{light}}}}}"
+    )
 }
 
 fn head(out: &mut String, report: &Report<'_>) {

@@ -229,7 +229,7 @@ fn communication(c: &Characterisation) -> Vec<Metric> {
             key: "phase_rate",
             name: "phase rate",
             symbol: "",
-            value: (c.duration > 0)
+            value: (c.duration > 0 && c.timeline.events.len() > 1)
                 .then(|| c.phases.len() as f64 / c.duration as f64 * per_tick(c.clock)),
             unit: Unit::PerTime(match c.clock {
                 Clock::Wall => "phases per second",

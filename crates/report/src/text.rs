@@ -267,7 +267,8 @@ fn clipped(line: &str) -> String {
 }
 
 /// The text with its middle left out where it is longer than `room`.
-fn middle_cut(text: &str, room: usize) -> String {
+#[must_use]
+pub fn middle_cut(text: &str, room: usize) -> String {
     let length = text.chars().count();
     if length <= room {
         return text.to_owned();

@@ -1,13 +1,16 @@
 //! `numaloc diff`: two profiles side by side.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use numaloc_analysis::Characterisation;
 use numaloc_analysis::compare::{correlation, matched_threads, restricted};
+use numaloc_analysis::objects::ObjectUse;
 use numaloc_model::{CommMatrix, Profile};
 use numaloc_report::heatmap::{self, Style};
 use numaloc_report::metrics::{self, Metric};
 use numaloc_report::number;
+use numaloc_report::text::middle_cut;
 use serde_json::json;
 
 use crate::commands::show::{locale_is_utf8, metrics_json};
@@ -42,7 +45,26 @@ struct Sides {
     a: CommMatrix,
     b: CommMatrix,
     correlation: Option<f64>,
+    objects: Vec<ObjectSides>,
 }
+
+/// Use of the memory of one name in both runs; `None` where a run does not use it.
+struct ObjectSides {
+    label: String,
+    a: Option<Use>,
+    b: Option<Use>,
+}
+
+#[derive(Clone, Copy)]
+struct Use {
+    accesses: u64,
+    pages: u64,
+    /// Share of the accesses that first touch makes local.
+    local_share: f64,
+}
+
+/// Objects listed.
+const LISTED: usize = 8;
 
 impl Args {
     /// Prints the comparison.
@@ -76,6 +98,9 @@ impl Args {
                     "node_pages_a": found_a.pages.node_pages, "node_pages_b": found_b.pages.node_pages,
                     "node_accesses_a": found_a.pages.node_accesses,
                     "node_accesses_b": found_b.pages.node_accesses,
+                    "objects": sides.objects.iter().map(|side| json!({
+                        "object": side.label, "a": side.a.map(use_json), "b": side.b.map(use_json),
+                    })).collect::<Vec<_>>(),
                 })
             },
         );
@@ -120,12 +145,18 @@ impl Args {
                 );
             }
         }
+        out += &nodes(a, b);
+        out += &objects(&sides.objects);
         if sides.a.threads() > 0 {
             out += "\nCommunication: a left, b right (rows produce, columns consume)\n";
             out += &heatmap::side_by_side(&sides.a, &sides.b, style);
         }
         out
     }
+}
+
+fn use_json(used: Use) -> serde_json::Value {
+    json!({"accesses": used.accesses, "pages": used.pages, "local_share": used.local_share})
 }
 
 fn change(a: &Metric, b: &Metric) -> String {
@@ -172,5 +203,111 @@ fn sides(
         correlation: correlation(&matrix_a, &matrix_b),
         a: matrix_a,
         b: matrix_b,
+        objects: object_sides(a, b, found_a, found_b),
     }
+}
+
+/// Objects of both runs by name, those with most accesses in either first.
+fn object_sides(
+    a: &Profile,
+    b: &Profile,
+    found_a: &Characterisation,
+    found_b: &Characterisation,
+) -> Vec<ObjectSides> {
+    let uses = |found: &Characterisation, profile: &Profile| -> Vec<(String, Use)> {
+        let of = |o: &ObjectUse| {
+            let used = Use {
+                accesses: o.accesses(),
+                pages: o.pages,
+                local_share: o.local_share,
+            };
+            (o.label(profile), used)
+        };
+        found.objects.iter().map(of).collect()
+    };
+    let mut sides: Vec<ObjectSides> = uses(found_a, a)
+        .into_iter()
+        .map(|(label, a)| ObjectSides {
+            label,
+            a: Some(a),
+            b: None,
+        })
+        .collect();
+    let mut place: HashMap<String, usize> = HashMap::new();
+    for (at, side) in sides.iter().enumerate() {
+        place.entry(side.label.clone()).or_insert(at);
+    }
+    for (label, b) in uses(found_b, b) {
+        match place.get(&label) {
+            Some(&at) if sides[at].b.is_none() => sides[at].b = Some(b),
+            _ => sides.push(ObjectSides {
+                label,
+                a: None,
+                b: Some(b),
+            }),
+        }
+    }
+    let most = |s: &ObjectSides| [s.a, s.b].into_iter().flatten().map(|u| u.accesses).max();
+    sides.sort_by_key(|s| std::cmp::Reverse(most(s)));
+    sides
+}
+
+/// Pages and accesses on every node, where either run has page use.
+fn nodes(a: &Characterisation, b: &Characterisation) -> String {
+    if a.pages.pages == 0 && b.pages.pages == 0 {
+        return String::new();
+    }
+    let mut out = format!(
+        "\n{:<20} {:>14} {:>14} {:>12} {:>12}\n",
+        "By node, first touch", "pages a", "pages b", "accesses a", "accesses b"
+    );
+    for node in 0..a.pages.node_pages.len().min(16) {
+        let at = |values: &[u64]| number::count(values.get(node).copied().unwrap_or(0) as f64);
+        out += &format!(
+            "  {:<18} {:>14} {:>14} {:>12} {:>12}\n",
+            format!("node {node}"),
+            at(&a.pages.node_pages),
+            at(&b.pages.node_pages),
+            at(&a.pages.node_accesses),
+            at(&b.pages.node_accesses)
+        );
+    }
+    if a.pages.node_pages.len() > 16 {
+        out += &format!("  and {} more nodes\n", a.pages.node_pages.len() - 16);
+    }
+    out
+}
+
+fn objects(sides: &[ObjectSides]) -> String {
+    if sides.is_empty() {
+        return String::new();
+    }
+    let mut out =
+        "\nMemory by object\n  accesses a        b   pages a        b  local a      b  object\n"
+            .to_owned();
+    for side in sides.iter().take(LISTED) {
+        let count = |u: Option<Use>, value: fn(Use) -> u64| {
+            u.map_or_else(|| "-".to_owned(), |u| number::count(value(u) as f64))
+        };
+        let local = |u: Option<Use>| {
+            u.map_or_else(
+                || "-".to_owned(),
+                |u| format!("{:.0}%", u.local_share * 100.0),
+            )
+        };
+        out += &format!(
+            "  {:>10} {:>8} {:>9} {:>8} {:>8} {:>6}  {}\n",
+            count(side.a, |u| u.accesses),
+            count(side.b, |u| u.accesses),
+            count(side.a, |u| u.pages),
+            count(side.b, |u| u.pages),
+            local(side.a),
+            local(side.b),
+            middle_cut(&side.label, 23)
+        );
+    }
+    if sides.len() > LISTED {
+        out += &format!("  and {} more\n", sides.len() - LISTED);
+    }
+    out
 }

@@ -5,9 +5,6 @@ use numaloc_analysis::Characterisation;
 use super::{Anchor, Axes, Drawing, Paint, mean_points, slice_axis};
 use crate::number;
 
-/// Phases labelled at most.
-const LABELLED: usize = 24;
-
 /// Two charts with one time axis: amount above, heterogeneity below. Full lines part the phases of
 /// the heterogeneity, dashed ones those of the pattern.
 #[must_use]
@@ -47,10 +44,12 @@ pub fn behaviour(c: &Characterisation, paint: Paint) -> String {
             let border = x(phase.start as f64);
             drawing.dashed(border, axes.top, border, axes.bottom(), paint.muted);
         }
+        let mut free = 0.0;
         for (at, phase) in c.phases.iter().enumerate().skip(1) {
             let border = x(phase.start as f64);
             drawing.line(border, axes.top, border, axes.bottom(), paint.muted);
-            if top > 100.0 && c.phases.len() <= LABELLED {
+            if top > 100.0 && border >= free {
+                free = border + 52.0;
                 let label = format!("phase {}", at + 1);
                 let (x, y) = (border + 4.0, axes.top + 10.0);
                 drawing.text(x, y, Anchor::Start, paint.muted, 10.0, &label);

@@ -5,10 +5,50 @@ use std::fmt::Write;
 use numaloc_model::CommMatrix;
 
 use super::Drawing;
-use super::matrix::shade;
 
-/// Shades told apart.
-const SHADES: usize = 24;
+/// Shades told apart beside nothing.
+pub(crate) const SHADES: usize = 24;
+
+/// Colours from nothing to most, on light ground (and in files) and on dark.
+const SCALES: [[[f64; 3]; 6]; 2] = [
+    [
+        [246.0, 246.0, 243.0],
+        [217.0, 234.0, 224.0],
+        [140.0, 199.0, 181.0],
+        [58.0, 151.0, 160.0],
+        [31.0, 95.0, 134.0],
+        [27.0, 42.0, 90.0],
+    ],
+    [
+        [24.0, 30.0, 39.0],
+        [26.0, 52.0, 68.0],
+        [29.0, 94.0, 110.0],
+        [52.0, 146.0, 132.0],
+        [156.0, 194.0, 110.0],
+        [253.0, 236.0, 150.0],
+    ],
+];
+
+/// The colour of a shade, `0..=SHADES`.
+fn shade(scale: &[[f64; 3]; 6], level: usize) -> String {
+    let at = level as f64 / SHADES as f64 * (scale.len() - 1) as f64;
+    let low = (at as usize).min(scale.len() - 2);
+    let t = at - low as f64;
+    let mix = |i: usize| (scale[low][i] + (scale[low + 1][i] - scale[low][i]) * t).round() as u8;
+    format!("#{:02x}{:02x}{:02x}", mix(0), mix(1), mix(2))
+}
+
+/// Declarations `--s0:...` for a page, on light or dark ground.
+pub(crate) fn shade_variables(dark: bool) -> String {
+    (0..=SHADES).fold(String::new(), |mut out, level| {
+        let _ = write!(
+            out,
+            "--s{level}:{};",
+            shade(&SCALES[usize::from(dark)], level)
+        );
+        out
+    })
+}
 
 /// A matrix in `bins` rows: neighbours are added up.
 pub(crate) fn binned(matrix: &CommMatrix, bins: usize) -> Vec<f64> {
@@ -25,7 +65,16 @@ pub(crate) fn cells(drawing: &mut Drawing, (left, top): (f64, f64), side: f64, s
     let bins = (sums.len() as f64).sqrt() as usize;
     let max = sums.iter().copied().fold(0.0, f64::max);
     let cell = side / bins.max(1) as f64;
-    drawing.rect(left, top, side, side, &shade(0.0), "");
+    // A file has its own ground and fixed colours; a page follows its reader.
+    let in_page = drawing.paint.ground.is_none();
+    let colour = |level: usize| {
+        if in_page {
+            format!("var(--s{level})")
+        } else {
+            shade(&SCALES[0], level)
+        }
+    };
+    drawing.rect(left, top, side, side, &colour(0), "");
     let level = |sum: f64| {
         if sum > 0.0 {
             (((sum / max).sqrt() * SHADES as f64).round() as usize).clamp(1, SHADES)
@@ -57,6 +106,6 @@ pub(crate) fn cells(drawing: &mut Drawing, (left, top): (f64, f64), side: f64, s
         }
     }
     for (level, path) in paths.iter().enumerate().filter(|(_, p)| !p.is_empty()) {
-        drawing.path(path, &shade(level as f64 / SHADES as f64));
+        drawing.path(path, &colour(level));
     }
 }

@@ -7,31 +7,6 @@ use super::{Anchor, Drawing, Paint};
 
 /// Rows drawn at most; more threads are added up in bins.
 const BINS: usize = 64;
-/// Colours from nothing to most.
-const SCALE: [(f64, f64, f64); 6] = [
-    (246.0, 246.0, 243.0),
-    (217.0, 234.0, 224.0),
-    (140.0, 199.0, 181.0),
-    (58.0, 151.0, 160.0),
-    (31.0, 95.0, 134.0),
-    (27.0, 42.0, 90.0),
-];
-
-/// The colour at `along` (0..=1) of the scale.
-pub(crate) fn shade(along: f64) -> String {
-    let at = along.clamp(0.0, 1.0) * (SCALE.len() - 1) as f64;
-    let low = (at as usize).min(SCALE.len() - 2);
-    let t = at - low as f64;
-    let mix = |a: f64, b: f64| (a + (b - a) * t).round() as u8;
-    let (a, b) = (SCALE[low], SCALE[low + 1]);
-    format!(
-        "#{:02x}{:02x}{:02x}",
-        mix(a.0, b.0),
-        mix(a.1, b.1),
-        mix(a.2, b.2)
-    )
-}
-
 /// Draws a matrix of events or bytes (`show` writes an amount); cells are shaded by the square root.
 #[must_use]
 pub fn matrix(matrix: &CommMatrix, show: fn(f64) -> String, paint: Paint) -> String {

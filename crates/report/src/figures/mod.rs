@@ -18,6 +18,7 @@ mod runs;
 mod timeline;
 
 pub use behaviour::behaviour;
+pub(crate) use cells::shade_variables;
 pub use exclusivity::{by_page_size, distribution};
 pub use load::load;
 pub use machine::{Occupied, machine};

@@ -6,9 +6,13 @@
   const byId = (id) => document.getElementById(id);
 
   // Light and dark: the system's choice until the reader makes one.
-  const dark = () => root.dataset.theme ? root.dataset.theme === "dark"
+  let printing = false;
+  const dark = () => printing ? false : root.dataset.theme ? root.dataset.theme === "dark"
     : matchMedia("(prefers-color-scheme: dark)").matches;
   const onTheme = [];
+  for (const [name, value] of [["beforeprint", true], ["afterprint", false]]) {
+    addEventListener(name, () => { printing = value; onTheme.forEach((draw) => draw()); });
+  }
   byId("theme").addEventListener("click", () => {
     root.dataset.theme = dark() ? "light" : "dark";
     onTheme.forEach((draw) => draw());
@@ -177,7 +181,8 @@
     pen.restore();
     pen.fillStyle = ink("--muted");
     pen.font = "22px system-ui, sans-serif";
-    const step = Math.max(1, Math.ceil(48 / size));
+    const room = Math.max(40, 16 + 14 * name(n - 1).length);
+    const step = [1, 2, 4, 8, 16, 32, 64, 128].find((s) => s * size >= room) || 256;
     for (let at = Math.ceil(state.x / step) * step; at < Math.min(n, state.x + state.span); at += step) {
       pen.textAlign = "center";
       pen.fillText(name(order[at]), margin + (at - state.x + .5) * size, margin - 14);

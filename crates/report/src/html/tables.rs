@@ -11,8 +11,22 @@ use crate::number;
 
 /// Rows of the thread table before it is cut.
 const LISTED_THREADS: usize = 1024;
-/// Rows of the object table.
+/// Rows of a table of memory.
 const LISTED_OBJECTS: usize = 20;
+/// Rows that are listed however small they are.
+const ALWAYS_LISTED: usize = 5;
+
+/// How many of the amounts, in descending order, are worth a row: those of at least 0.1 % of all.
+fn worth_listing(amounts: impl Iterator<Item = u64> + Clone) -> usize {
+    let all: u64 = amounts.clone().sum();
+    let large = amounts
+        .clone()
+        .filter(|&amount| amount >= all / 1000)
+        .count();
+    large
+        .clamp(ALWAYS_LISTED, LISTED_OBJECTS)
+        .min(amounts.count())
+}
 
 /// Page policies: data mapping Table I, and what else decides between them.
 pub(super) fn policies(out: &mut String, report: &Report<'_>) {
@@ -41,6 +55,12 @@ pub(super) fn policies(out: &mut String, report: &Report<'_>) {
     *out += "</tbody></table></div></div>\n";
 }
 
+fn rest(out: &mut String, more: usize) {
+    if more > 0 {
+        let _ = write!(out, "<p class=\"hint\">and {more} smaller.</p>");
+    }
+}
+
 pub(super) fn sharing(out: &mut String, report: &Report<'_>) {
     let memory = &report.found.sharing.memory;
     if memory.is_empty() {
@@ -50,7 +70,8 @@ pub(super) fn sharing(out: &mut String, report: &Report<'_>) {
              bytes that the writer had written. Lines of their own for each thread end it.</p>\
              <div class=\"scroll\"><table><thead><tr><th>memory</th><th class=\"n\">events</th>\
              <th class=\"n\">false</th><th class=\"n\">lines</th></tr></thead><tbody>\n";
-    for shared in memory.iter().take(LISTED_OBJECTS) {
+    let listed = worth_listing(memory.iter().map(|m| m.events));
+    for shared in memory.iter().take(listed) {
         let _ = writeln!(
             out,
             "<tr><td class=\"name\">{}</td><td class=\"n\">{}</td><td class=\"n{}\">{}</td><td class=\"n\">{}</td></tr>",
@@ -65,7 +86,9 @@ pub(super) fn sharing(out: &mut String, report: &Report<'_>) {
             shared.lines,
         );
     }
-    *out += "</tbody></table></div></div>\n";
+    *out += "</tbody></table></div>";
+    rest(out, memory.len() - listed);
+    *out += "</div>\n";
 }
 
 pub(super) fn objects(out: &mut String, report: &Report<'_>) {
@@ -79,7 +102,8 @@ pub(super) fn objects(out: &mut String, report: &Report<'_>) {
              <div class=\"scroll\"><table><thead><tr><th>object</th><th class=\"n\">accesses</th>\
              <th class=\"n\">pages</th><th class=\"n\">threads</th><th>first touched by</th>\
              <th class=\"n\">local</th><th class=\"n\">best</th></tr></thead><tbody>\n";
-    for use_ in c.objects.iter().take(LISTED_OBJECTS) {
+    let listed = worth_listing(c.objects.iter().map(|o| o.accesses()));
+    for use_ in c.objects.iter().take(listed) {
         let object = use_.object(report.profile);
         let kind = object.map_or("", |object| object.kind.name());
         let toucher = use_.first_toucher.map_or_else(
@@ -111,13 +135,7 @@ pub(super) fn objects(out: &mut String, report: &Report<'_>) {
         );
     }
     *out += "</tbody></table></div>";
-    if c.objects.len() > LISTED_OBJECTS {
-        let _ = write!(
-            out,
-            "<p class=\"hint\">and {} more.</p>",
-            c.objects.len() - LISTED_OBJECTS
-        );
-    }
+    rest(out, c.objects.len() - listed);
     *out += "</div>\n";
 }
 
