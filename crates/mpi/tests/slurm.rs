@@ -6,13 +6,16 @@ mod support;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use numaloc_mpi::export::slurm;
 use numaloc_mpi::rank_map::{HostPu, RankPlace};
+use numaloc_mpi::record::{Recording, record};
 use numaloc_mpi::run::run;
 use numaloc_mpi::shims::MpiLibrary::Mpich;
-use numaloc_mpi::{Launcher, RankMap};
+use numaloc_mpi::under::{Emulator, Under};
+use numaloc_mpi::{Launcher, Options, RankMap};
 use support::workload;
 
 /// Daemons that end with the test.
@@ -32,7 +35,9 @@ impl Slurm {
         let user = Command::new("id").arg("-un").output().expect("id runs");
         let user = String::from_utf8_lossy(&user.stdout).trim().to_owned();
         // Ports of this process's own, away from a Slurm that may be installed here.
-        let port = 20_000 + std::process::id() % 10_000 * 3;
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let here_before = STARTED.fetch_add(1, Ordering::Relaxed);
+        let port = 20_000 + (std::process::id() % 5_000 * 2 + here_before) * 3;
         // Both nodes are this machine; no munge daemon is needed among processes of one user.
         let conf = format!(
             "ClusterName=numaloctest\nSlurmctldHost=localhost\nSlurmctldPort={port}\n\
@@ -182,4 +187,59 @@ fn script(path: &Path, folder: &Path) {
     );
     std::fs::write(path, text).expect("script");
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("executable");
+}
+
+#[test]
+fn ranks_that_srun_starts_run_under_the_emulator() {
+    let plugin = std::env::current_exe().expect("this test");
+    let plugin = plugin
+        .ancestors()
+        .map(|folder| folder.join("libnumaloc_qemu.so"));
+    let plugin = plugin
+        .into_iter()
+        .find(|file| file.is_file())
+        .expect("the plugin is built (cargo build --workspace)");
+    let slurm = Slurm::start();
+    let journals = slurm.folder.path().join("journals");
+    std::fs::create_dir(&journals).expect("a folder");
+    let wrapper = slurm.folder.path().join("srun");
+    script(&wrapper, slurm.folder.path());
+    let argv = ["-n", "2", "--overcommit"].map(Into::into);
+    let argv = [
+        vec![wrapper.into()],
+        argv.to_vec(),
+        vec![workload(Mpich, "pairs").into()],
+    ]
+    .concat();
+    let recorded = record(&Recording {
+        argv,
+        library: Some(Mpich),
+        spool: slurm.folder.path().join("ranks"),
+        slice_ns: None,
+        options: Options::default(),
+        under: Some(Under {
+            emulator: Some(Emulator {
+                file: "/usr/bin/qemu-x86_64".into(),
+                plugin: format!("{},folder={}", plugin.display(), journals.display()).into(),
+            }),
+            environment: Vec::new(),
+        }),
+    });
+    let recorded = recorded.expect("srun runs");
+    assert_eq!(recorded.status, 0, "{}", slurm.logs());
+    let merged = recorded.merged.expect("both ranks wrote their messages");
+    assert_eq!(merged.profile.threads.len(), 2);
+    // Path of the first thread, in the first record of each journal.
+    let mut ranks: Vec<bool> = Vec::new();
+    for entry in std::fs::read_dir(&journals).expect("journals") {
+        let path = entry.expect("journal").path();
+        if path.extension().is_some_and(|e| e == "journal") {
+            let bytes = std::fs::read(path).expect("journal");
+            let has = |text: &[u8]| bytes[..64].windows(2).any(|part| part == text);
+            assert!(has(b"r0") || has(b"r1"));
+            ranks.push(has(b"r1"));
+        }
+    }
+    ranks.sort_unstable();
+    assert_eq!(ranks, [false, true]);
 }

@@ -3,6 +3,7 @@
 //! `cargo bench -p numaloc-trace`, or `make bench-access`. Each case runs one thread; what two threads cost each other is seen in
 //! `make bench-trace` only.
 
+use numaloc_trace::common::{Backing, Board};
 use numaloc_trace::{Config, Engine, ThreadTracer};
 
 const ROUNDS: usize = 9;
@@ -55,7 +56,7 @@ fn random(at: u64) -> u64 {
 }
 
 fn main() {
-    let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    let folders: Vec<_> = (0..4).map(|_| tempfile::tempdir().unwrap()).collect();
     println!("| access | ns, median | spread |\n|---|---|---|");
     let (engine, mut one) = started(folders[0].path(), Config::default());
     measure("read, same line", &mut one, |t, at| {
@@ -91,6 +92,39 @@ fn main() {
         &mut other,
         |t, at| {
             t.access::<false, false>(BASE + MEMORY + at % 64 * 64, 8);
+        },
+    );
+    // Memory that other processes may map too.
+    let board = Board::create().unwrap();
+    let config = Config {
+        common: Some(board.place()),
+        ..Config::default()
+    };
+    let (engine, mut one) = started(folders[3].path(), config);
+    let file = tempfile::tempfile().unwrap();
+    let backing = Backing::of_file(std::os::fd::AsRawFd::as_raw_fd(&file), BASE);
+    engine.shared(backing, BASE, MEMORY, 0);
+    measure(
+        "shared by processes: read, 64 MiB in order",
+        &mut one,
+        |t, at| {
+            t.access::<false, false>(BASE + at * 8 % MEMORY, 8);
+        },
+    );
+    measure(
+        "shared by processes: write, 64 MiB in order",
+        &mut one,
+        |t, at| {
+            t.access::<true, false>(BASE + at * 8 % MEMORY, 8);
+        },
+    );
+    let mut other = engine.welcome(one.newborn(0), 2);
+    measure(
+        "shared by processes: write and another thread's read of 4 KiB (two accesses)",
+        &mut one,
+        |t, at| {
+            t.access::<true, false>(BASE + at % 64 * 64, 8);
+            other.access::<false, false>(BASE + at % 64 * 64, 8);
         },
     );
     for (name, share, lines, folder) in [
