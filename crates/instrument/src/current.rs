@@ -18,8 +18,8 @@ pub const SLICE: &str = "NUMALOC_SLICE";
 pub const SLICES: &str = "NUMALOC_SLICES";
 /// Options of the engine that this library does not look at.
 pub const ENGINE_OPTIONS: &str = "NUMALOC_ENGINE";
-/// Monotonic time that wall times count from.
-pub const ORIGIN: &str = "NUMALOC_ORIGIN";
+/// When the recording began, in nanoseconds since 1970: where wall times count from.
+pub const SINCE: &str = "NUMALOC_SINCE";
 /// Name of the variable in which an MPI launcher tells the rank.
 pub const RANK_VARIABLE: &str = "NUMALOC_RANK_VARIABLE";
 /// log2 of the line size.
@@ -191,7 +191,7 @@ pub(crate) fn start() {
         folder: PathBuf::from(folder),
         frontend: "instrument".to_owned(),
         path: rank().map_or(standard.path.clone(), |rank| format!("r{rank}")),
-        origin_ns: setting(ORIGIN).unwrap_or(standard.origin_ns),
+        origin_ns: setting(SINCE).map_or(standard.origin_ns, numaloc_trace::engine::origin_since),
         line_shift: setting(LINE_SHIFT).map_or(standard.line_shift, |shift| shift as u32),
         virtual_clock: std::env::var(CLOCK).map_or(standard.virtual_clock, |clock| clock != "wall"),
         layers: std::env::var("NUMALOC_LAYERS")

@@ -49,6 +49,7 @@ pub fn parse(arguments: &[String]) -> Result<(Config, String), String> {
             "clock" => config.clock = number()?,
             "wall" => config.virtual_clock = number()? == 0,
             "origin" => config.origin_ns = number()?,
+            "since" => config.origin_ns = numaloc_trace::engine::origin_since(number()?),
             "slice" => config.slice = number()?.max(1),
             "slices" => config.slices = number()?.max(1),
             "layers" => {

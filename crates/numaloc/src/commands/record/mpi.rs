@@ -48,18 +48,18 @@ fn check(args: &Args) -> Result<(), CliError> {
 
 /// How the frontend gets into the ranks; journals go to `folder`.
 fn under(memory: &Args, folder: &Path, common: Option<&Board>, ui: &Ui) -> Result<Under, CliError> {
-    let origin = numaloc_trace::engine::monotonic_ns();
+    let since = numaloc_trace::engine::realtime_ns();
     let mut environment = Vec::new();
     let mut emulator = None;
     if memory.frontend == "qemu" {
         let option = qemu::plugin_option(folder, common, memory)?;
         emulator = Some(Emulator {
             file: qemu::emulator()?,
-            plugin: format!("{option},origin={origin}").into(),
+            plugin: format!("{option},since={since}").into(),
         });
     } else {
         environment = instrument::environment(folder, common, memory);
-        environment.push(("NUMALOC_ORIGIN", origin.to_string().into()));
+        environment.push(("NUMALOC_SINCE", since.to_string().into()));
     }
     if memory.wait_policy == "passive" && std::env::var_os("OMP_WAIT_POLICY").is_none() {
         environment.push(("OMP_WAIT_POLICY", "passive".into()));
