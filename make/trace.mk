@@ -24,3 +24,8 @@ bench-fidelity: workloads ## what the host's load and pinning change in each wor
 	@$(CARGO) build -q --release -p numaloc -p numaloc-qemu
 	@python3 make/fidelity target/release/numaloc 16 qemu
 	@python3 make/fidelity target/release/numaloc 64 qemu
+
+.PHONY: bench-trace-writer
+bench-trace-writer: ## records of the access trace a second: filter, socket, compression, disk, and reading back (release, 2 minutes)
+	@mkdir -p target/bench
+	@$(CARGO) bench -q -p numaloc-formats --bench access_trace -- $(CURDIR)/target/bench

@@ -20,6 +20,7 @@
 //! | [`pattern_phases`](mod@pattern_phases) | when who talks to whom changes | ours |
 //! | [`load`] | memory load over time, its phases, and each thread's share | CMLB III-A |
 //! | [`objects`] | which memory it is, by name | |
+//! | [`dram`] | which accesses reach memory, by a model of the last-level caches | DeLoc eq. 7 |
 //! | [`sharing`] | which memory threads share lines of, and whether they share data | |
 //! | [`verdict`] | what is likely to help | DeLoc III, OPT 4.3, data mapping II |
 
@@ -31,6 +32,7 @@ pub mod characterise;
 pub mod communication;
 pub mod compare;
 pub mod concurrency;
+pub mod dram;
 pub mod kmeans;
 pub mod load;
 pub mod mapping_cost;

@@ -115,6 +115,7 @@ pub(crate) mod tests {
                 complete: true,
                 notes: Vec::new(),
                 sampled: 1.0,
+                dram_source: None,
             },
             threads: (0..threads)
                 .map(|at| Thread {

@@ -4,7 +4,7 @@
 //! need no new version, because readers ignore what they do not know.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use numaloc_model::profile::{CommRow, Object, ObjectKind, PageSliceRow, Slice, Thread};
 use numaloc_model::{Layer, ObjectIdx, Profile, SliceIdx, ThreadIdx};
@@ -37,6 +37,19 @@ pub struct Parts {
 /// [`FormatError::Exists`] if the folder is there and `force` is not set, or is there and is no
 /// profile; [`FormatError::Io`] if the disk refuses.
 pub fn write(profile: &Profile, folder: &Path, force: bool) -> Result<(), FormatError> {
+    write_with_traces(profile, &[], folder, force)
+}
+
+/// [`write`], with access traces: the process image each is of, and the file, which stays where it is.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_with_traces(
+    profile: &Profile,
+    traces: &[(u64, PathBuf)],
+    folder: &Path,
+    force: bool,
+) -> Result<(), FormatError> {
     let replaceable = force && folder.join("meta.json").is_file();
     write_folder(folder, replaceable, |to| {
         write_threads(profile, &to.join("threads.parquet"))?;
@@ -48,6 +61,7 @@ pub fn write(profile: &Profile, folder: &Path, force: bool) -> Result<(), Format
         pages::write_slices(profile, &to.join("page_slices.parquet"))?;
         detail::write_errors(profile, &to.join("cell_errors.parquet"))?;
         detail::write_lines(profile, &to.join("shared_lines.parquet"))?;
+        crate::access_trace::put_into(to, traces)?;
         // Last: a folder without it is no profile.
         meta::write(profile, &to.join("meta.json"))
     })

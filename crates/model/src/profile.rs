@@ -52,6 +52,8 @@ pub struct Meta {
     pub notes: Vec<String>,
     /// Fraction of accesses observed, 1 when exact.
     pub sampled: f64,
+    /// What the threads' `dram_bytes` come from, with its parameters; `None` where they were not observed.
+    pub dram_source: Option<String>,
 }
 
 /// A thread, task or rank.

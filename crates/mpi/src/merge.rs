@@ -299,6 +299,7 @@ pub fn merge(
             complete,
             notes,
             sampled: 1.0,
+            dram_source: None,
         },
         threads,
         slices,

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access_trace;
 mod commands;
 mod error;
 mod setting;

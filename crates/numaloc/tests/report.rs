@@ -29,6 +29,7 @@ fn ring(folder: &Path) -> std::path::PathBuf {
             complete: true,
             notes: vec!["made by a test".into()],
             sampled: 1.0,
+            dram_source: None,
         },
         threads: (0..4)
             .map(|at| Thread {

@@ -217,6 +217,7 @@ mod tests {
                 complete: true,
                 notes: vec![],
                 sampled: 1.0,
+                dram_source: None,
             },
             threads: vec![thread(0), thread(1)],
             slices: vec![],

@@ -141,6 +141,7 @@ fn generate(threads: usize, slices: usize, pages: usize, rows: usize) -> Profile
             complete: true,
             notes: vec!["made up by generate-profile, not recorded".into()],
             sampled: 1.0,
+            dram_source: None,
         },
         threads: (0..threads)
             .map(|at| Thread {

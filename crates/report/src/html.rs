@@ -300,6 +300,9 @@ fn about(out: &mut String, report: &Report<'_>) {
             number::percent(meta.sampled)
         ));
     }
+    if let Some(source) = &meta.dram_source {
+        notes.push(format!("DRAM bytes from: {source}"));
+    }
     notes.extend(meta.notes.iter().cloned());
     let notes: String = notes
         .iter()

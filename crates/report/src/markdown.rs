@@ -34,6 +34,9 @@ pub fn page(
         },
         cell(assumed)
     );
+    if let Some(source) = &profile.meta.dram_source {
+        out += &format!("DRAM bytes from: {}.\n\n", cell(source));
+    }
     out += "| measure | verdict | why |\n|---|---|---|\n";
     for v in &c.verdicts {
         out += &format!(

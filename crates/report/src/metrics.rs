@@ -171,7 +171,7 @@ fn communication(c: &Characterisation) -> Vec<Metric> {
             symbol: "DramR",
             value: m.dram_ratio,
             unit: Unit::Share,
-            range: "0..1",
+            range: "0..",
             source: "DeLoc eq. 7",
             meaning: "of the accessed bytes came from DRAM",
         },

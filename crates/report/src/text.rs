@@ -115,6 +115,9 @@ fn head(profile: &Profile) -> String {
         ),
         0,
     );
+    if let Some(source) = &meta.dram_source {
+        out += &wrapped(&format!("DRAM bytes from: {source}"), 0);
+    }
     for note in &meta.notes {
         out += &wrapped(&format!("note: {note}"), 0);
     }
@@ -288,7 +291,8 @@ fn capital(text: &str) -> String {
 }
 
 /// Words in lines of at most 80 columns, indented; a word that is longer is cut in the middle.
-fn wrapped(text: &str, indent: usize) -> String {
+#[must_use]
+pub fn wrapped(text: &str, indent: usize) -> String {
     let room = WIDTH - indent;
     let mut out = String::new();
     let mut line = String::new();

@@ -112,6 +112,20 @@ struct Space {
 /// # Errors
 /// [`AssembleError`]; a journal that was cut off is no error, the profile says `complete: false`.
 pub fn assemble(folder: &Path, options: &Options) -> Result<Profile, AssembleError> {
+    assemble_images(folder, options).map(|(profile, _)| profile)
+}
+
+/// One image of a process: its id, and how many images it had before.
+pub type ProcessImage = (u32, u32);
+
+/// [`assemble`], with the process images in the order that [`SPACE_SHIFT`] counts them in.
+///
+/// # Errors
+/// As [`assemble`].
+pub fn assemble_images(
+    folder: &Path,
+    options: &Options,
+) -> Result<(Profile, Vec<ProcessImage>), AssembleError> {
     let read_error = |path: &Path| {
         let path = path.to_owned();
         move |source| AssembleError::Read { path, source }
@@ -135,6 +149,7 @@ pub fn assemble(folder: &Path, options: &Options) -> Result<Profile, AssembleErr
         complete: true,
         notes: Vec::new(),
         sampled: 1.0,
+        dram_source: None,
     };
     for file in files {
         let bytes = std::fs::read(&file).map_err(read_error(&file))?;
@@ -151,6 +166,10 @@ pub fn assemble(folder: &Path, options: &Options) -> Result<Profile, AssembleErr
         }
     }
     spaces.sort_by(|a, b| paths::order(&a.first, &b.first).then(a.image.cmp(&b.image)));
+    let images = spaces
+        .iter()
+        .map(|space| (space.pid, space.image))
+        .collect();
     let profile = Assembly::new(meta, options, spaces).profile();
     // A program killed while it was being set up leaves a journal without a thread: that is no profile.
     if profile.threads.is_empty() {
@@ -158,7 +177,7 @@ pub fn assemble(folder: &Path, options: &Options) -> Result<Profile, AssembleErr
             path: folder.to_owned(),
         });
     }
-    Ok(profile)
+    Ok((profile, images))
 }
 
 fn load(file: &Path, bytes: &[u8], meta: &mut Meta) -> Result<Option<Space>, AssembleError> {

@@ -13,6 +13,7 @@ mod write;
 
 use std::path::{Path, PathBuf};
 
+pub use numaloc_access_trace::message::CacheSize;
 pub use order::Order;
 pub use read::{AccessTrace, Stream, StreamEvents, Tally};
 pub use write::{Limit, Writer};
@@ -57,6 +58,22 @@ pub fn files(profile: &Path) -> Result<Vec<PathBuf>, FormatError> {
     }
     found.sort();
     Ok(found.into_iter().map(|(_, path)| path).collect())
+}
+
+/// Links (or else copies) traces into a profile's folder under the numbers of their process images.
+pub(crate) fn put_into(profile: &Path, traces: &[(u64, PathBuf)]) -> Result<(), FormatError> {
+    if traces.is_empty() {
+        return Ok(());
+    }
+    let folder = profile.join(FOLDER);
+    std::fs::create_dir(&folder).map_err(|error| FormatError::io("create", &folder, error))?;
+    for (image, from) in traces {
+        let to = folder.join(format!("{image}.{EXTENSION}"));
+        std::fs::hard_link(from, &to)
+            .or_else(|_| std::fs::copy(from, &to).map(|_| ()))
+            .map_err(|error| FormatError::io("write", &to, error))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

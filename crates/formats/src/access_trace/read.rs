@@ -35,13 +35,29 @@ pub struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, block: &Block, bytes: u64) {
-        self.records += u64::from(block.count);
-        self.accesses = self.accesses.saturating_add(block.accesses);
-        self.l1_hits = self.l1_hits.saturating_add(block.l1_hits);
-        self.l2_hits = self.l2_hits.saturating_add(block.l2_hits);
-        self.coherence_misses = self.coherence_misses.saturating_add(block.coherence_misses);
-        self.bytes += bytes;
+    /// What a block's head says.
+    fn of(at: &BlockAt) -> Self {
+        Self {
+            records: at.block.count.into(),
+            accesses: at.block.accesses,
+            l1_hits: at.block.l1_hits,
+            l2_hits: at.block.l2_hits,
+            coherence_misses: at.block.coherence_misses,
+            bytes: (FRAME_HEAD + at.length) as u64,
+        }
+    }
+}
+
+impl std::iter::Sum for Tally {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |a, b| Self {
+            records: a.records.saturating_add(b.records),
+            accesses: a.accesses.saturating_add(b.accesses),
+            l1_hits: a.l1_hits.saturating_add(b.l1_hits),
+            l2_hits: a.l2_hits.saturating_add(b.l2_hits),
+            coherence_misses: a.coherence_misses.saturating_add(b.coherence_misses),
+            bytes: a.bytes.saturating_add(b.bytes),
+        })
     }
 }
 
@@ -149,16 +165,7 @@ impl AccessTrace {
     /// Sums over all threads.
     #[must_use]
     pub fn tally(&self) -> Tally {
-        let mut sum = Tally::default();
-        for Stream { tally, .. } in &self.streams {
-            sum.records += tally.records;
-            sum.accesses = sum.accesses.saturating_add(tally.accesses);
-            sum.l1_hits = sum.l1_hits.saturating_add(tally.l1_hits);
-            sum.l2_hits = sum.l2_hits.saturating_add(tally.l2_hits);
-            sum.coherence_misses = sum.coherence_misses.saturating_add(tally.coherence_misses);
-            sum.bytes += tally.bytes;
-        }
-        sum
+        self.streams.iter().map(|stream| stream.tally).sum()
     }
 
     /// The events of thread `stream` of [`AccessTrace::streams`], in its order, [`Action::End`] last.
@@ -319,14 +326,10 @@ impl Found {
                         .count(),
                 );
                 whole &= blocks.len() == before;
-                let mut tally = Tally::default();
-                for at in &blocks {
-                    tally.add(&at.block, (FRAME_HEAD + at.length) as u64);
-                }
                 Stream {
                     path: thread.path,
                     start: thread.clock,
-                    tally,
+                    tally: blocks.iter().map(Tally::of).sum(),
                     blocks,
                 }
             })

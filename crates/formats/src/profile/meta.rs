@@ -29,6 +29,8 @@ struct MetaFile {
     notes: Vec<String>,
     #[serde(default = "exact")]
     sampled: f64,
+    #[serde(default)]
+    dram_source: Option<String>,
 }
 
 fn exact() -> f64 {
@@ -56,6 +58,7 @@ pub(super) fn write(profile: &Profile, path: &Path) -> Result<(), FormatError> {
         complete: meta.complete,
         notes: meta.notes.clone(),
         sampled: meta.sampled,
+        dram_source: meta.dram_source.clone(),
     };
     let mut text = serde_json::to_string_pretty(&file).expect("plain data serialises");
     text.push('\n');
@@ -134,6 +137,7 @@ pub(super) fn read(path: &Path) -> Result<Read, FormatError> {
             complete: file.complete,
             notes: file.notes,
             sampled: file.sampled,
+            dram_source: file.dram_source,
         },
         page_size: file.page_size_bytes,
     })

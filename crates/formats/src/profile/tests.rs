@@ -59,6 +59,7 @@ pub(crate) fn small() -> Profile {
             complete: false,
             notes: vec!["cut short".into()],
             sampled: 1.0,
+            dram_source: Some("made up".to_owned()),
         },
         threads: (0..3).map(thread).collect(),
         slices: vec![Slice { start: 0, end: 50 }, Slice { start: 50, end: 90 }],

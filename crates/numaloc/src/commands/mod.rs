@@ -73,7 +73,7 @@ fn layer(given: &str) -> Result<numaloc_model::Layer, String> {
 }
 
 /// A size such as `4K`, `2M` or `1G`, in bytes, for clap.
-fn byte_size(given: &str) -> Result<u64, String> {
+pub(crate) fn byte_size(given: &str) -> Result<u64, String> {
     let number = given.trim_end_matches(['B', 'b']).trim_end_matches('i');
     let shift = match number.bytes().last() {
         Some(b'K' | b'k') => 10,

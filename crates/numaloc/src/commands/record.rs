@@ -6,6 +6,7 @@ mod mpi;
 mod perf;
 mod program;
 mod qemu;
+mod trace;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ Examples:
   numaloc record -o app.numaloc -- ./app --size 1000
   OMP_NUM_THREADS=64 numaloc record -- ./app          writes app.numaloc
   numaloc record --clock wall --slice 10 -- ./server
+  numaloc record --trace --trace-limit 500M -- ./app  with the access trace, and DRAM accesses by a cache model
   numaloc record --mpi -o app.numaloc -- mpirun -n 16 ./app
   numaloc record --mpi --frontend qemu -o app.numaloc -- mpirun -n 4 ./hybrid
   numaloc record --salvage .app.numaloc.recording-x1 -o app.numaloc
@@ -99,6 +101,8 @@ pub struct Args {
     /// it gives up detail, and the profile says which
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = super::byte_size)]
     memory: u64,
+    #[command(flatten)]
+    trace: trace::TraceArgs,
     /// Bytes per cache line
     #[arg(long, value_name = "BYTES", default_value = "64", value_parser = super::byte_size)]
     line_size: u64,
@@ -123,6 +127,12 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
+/// A profile, and the access traces of its process images.
+struct Assembled {
+    profile: Profile,
+    traces: Vec<(u64, PathBuf)>,
+}
+
 impl Args {
     /// Runs the program under the recorder, then writes the profile.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
@@ -134,8 +144,8 @@ impl Args {
             let output = self.output.clone().ok_or_else(|| {
                 CliError::usage("--salvage needs -o FOLDER: what to call the profile")
             })?;
-            let profile = self.assemble(folder)?;
-            self.write(ui, &profile, &output)?;
+            let assembled = self.assemble(folder, ui)?;
+            self.write_with_traces(ui, &assembled, &output)?;
             return Ok(0);
         }
         let program = program::resolve(&self.command)?;
@@ -163,11 +173,15 @@ impl Args {
             command.env("OMP_WAIT_POLICY", "passive");
             ui.remark("set OMP_WAIT_POLICY=passive for the program (--wait-policy keep leaves it)");
         }
+        let recording = self.trace.start(work.path())?;
         let status = child::run(command, work.path(), ui)?;
+        if let Some(recording) = recording {
+            recording.finish(ui);
+        }
         // From here on the trace is precious: a failure must not delete it.
         let written = self
-            .assemble(work.path())
-            .and_then(|profile| self.write(ui, &profile, &output));
+            .assemble(work.path(), ui)
+            .and_then(|assembled| self.write_with_traces(ui, &assembled, &output));
         if let Err(mut error) = written {
             if journals(work.path()) {
                 let kept = work.keep();
@@ -244,6 +258,7 @@ impl Args {
             consecutive: self.strict_consecutive,
             memory: self.memory,
             common: common.map(Board::place),
+            trace: self.trace.filter(),
             ..standard
         }
         .passed_on()
@@ -284,6 +299,7 @@ impl Args {
             )
             .expected("--frontend qemu or instrument"));
         }
+        self.trace.check(self)?;
         if self.sample.is_some() && self.layers != [Layer::WriteRead] {
             return Err(CliError::usage(
                 "--sample with layers for comparison, which look at every access",
@@ -293,7 +309,7 @@ impl Args {
         Ok(())
     }
 
-    fn assemble(&self, folder: &Path) -> Result<Profile, CliError> {
+    fn assemble(&self, folder: &Path, ui: &Ui) -> Result<Assembled, CliError> {
         let options = assemble::Options {
             command: self
                 .command
@@ -303,12 +319,32 @@ impl Args {
             page_size: self.page_size,
             slices: self.slices,
         };
-        assemble::assemble(folder, &options)
-            .map_err(|error| CliError::tool(error).status(self.failure()))
+        let (profile, images) = assemble::assemble_images(folder, &options)
+            .map_err(|error| CliError::tool(error).status(self.failure()))?;
+        let mut assembled = Assembled {
+            profile,
+            traces: trace::find(folder, &images, ui),
+        };
+        self.trace.look_at(&mut assembled, ui);
+        Ok(assembled)
     }
 
     fn write(&self, ui: &Ui, profile: &Profile, output: &Path) -> Result<(), CliError> {
-        numaloc_formats::profile::write(profile, output, self.force)
+        let assembled = Assembled {
+            profile: profile.clone(),
+            traces: Vec::new(),
+        };
+        self.write_with_traces(ui, &assembled, output)
+    }
+
+    fn write_with_traces(
+        &self,
+        ui: &Ui,
+        assembled: &Assembled,
+        output: &Path,
+    ) -> Result<(), CliError> {
+        let Assembled { profile, traces } = assembled;
+        numaloc_formats::profile::write_with_traces(profile, traces, output, self.force)
             .map_err(|error| CliError::from(error).status(self.failure()))?;
         let accesses: u64 = profile.threads.iter().map(|thread| thread.accesses).sum();
         let events: u64 = profile

@@ -1,5 +1,7 @@
 //! `numaloc show`: a profile in the terminal, or its numbers for scripts.
 
+mod trace;
+
 use std::path::PathBuf;
 
 use numaloc_analysis::Characterisation;
@@ -25,6 +27,7 @@ Examples:
   numaloc show app.numaloc --machine epyc-7501
   numaloc show app.numaloc --matrix csv > matrix.csv
   numaloc show app.numaloc --matrix csv --cluster 2 --amount bytes
+  numaloc show app.numaloc --trace --llc 8M/16x4
   numaloc show app.numaloc --json | jq .metrics.communication_heterogeneity
 
 --matrix csv prints one row per thread, thread 0 first, no header; cell (row, column) is what flows
@@ -48,6 +51,14 @@ pub struct Args {
     /// Take the matrix of one cluster of concurrent communication (from 1) instead of the whole run
     #[arg(long, value_name = "N", requires = "matrix")]
     cluster: Option<usize>,
+    /// Show the access trace that `record --trace` kept, and what the cache model makes of it
+    #[arg(long, conflicts_with = "matrix")]
+    trace: bool,
+    /// Last-level caches of the cache model: size, ways and how many there are, which threads share in
+    /// blocks
+    #[arg(long, value_name = "SIZE/WAYS[xN]", default_value = "32M/16x1", requires = "trace",
+        value_parser = crate::access_trace::llc_size)]
+    llc: crate::access_trace::LlcSize,
     /// List every thread
     #[arg(long)]
     threads: bool,
@@ -75,6 +86,9 @@ impl Args {
             let matrix = self.matrix(&profile)?;
             ui.result(|| csv(&matrix), || matrix_json(&matrix));
             return Ok(0);
+        }
+        if self.trace {
+            return trace::show(&self.profile, &profile, self.llc, self.threads, ui);
         }
         let (found, resolved) = self.setting.characterise(&profile)?;
         let style = Style {
@@ -234,6 +248,7 @@ fn to_json(
         "version": 1,
         "command": profile.meta.command,
         "frontend": profile.meta.frontend,
+        "dram_source": profile.meta.dram_source,
         "complete": profile.meta.complete,
         "sampled_share": profile.meta.sampled,
         "notes": profile.meta.notes,

@@ -97,8 +97,7 @@ impl Outlet {
     /// # Errors
     /// The system's error.
     pub fn forked(&self, folder: &Path, path: &str) -> std::io::Result<Self> {
-        self.closed.store(true, Relaxed);
-        self.socket.close();
+        self.close();
         self.directory.clear();
         Self::with_directory(self.filter, folder, self.directory, (0, path))
     }
@@ -117,6 +116,12 @@ impl Outlet {
             return Ok(());
         }
         self.socket.send(bytes)
+    }
+
+    /// Closes this process's way to the recorder.
+    pub fn close(&self) {
+        self.stop();
+        self.socket.close();
     }
 
     /// Sends nothing more.

@@ -29,8 +29,9 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The trace of thread `thread`, which begins at `clock`; the directory knows it as `writer`.
-    pub(crate) fn new(
+    /// The trace of thread `thread`, which begins at `clock`; the directory knows it as `writer`, from 1. `None` when the
+    /// recorder takes no more.
+    pub fn new(
         outlet: &'static Outlet,
         thread: u32,
         writer: u32,

@@ -125,6 +125,7 @@ fn build(
             complete: true,
             notes,
             sampled: 1.0,
+            dram_source: None,
         },
         threads: accesses
             .iter()

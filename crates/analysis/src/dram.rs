@@ -1,0 +1,371 @@
+//! Which accesses reach memory: shared last-level caches, fed with what private caches let through.
+//!
+//! For DeLoc's DRAM-to-memory ratio (eq. 7) where no hardware counted. The access trace holds what each thread's own two cache
+//! levels did not answer; here last-level caches answer some of that, other threads' caches some, and DRAM the rest. Deviation from
+//! the paper, which read a performance counter: this is a model, and its parameters are part of the result.
+//!
+//! Last-level caches are set-associative with LRU, take every line that is fetched through them and every line written
+//! back to them, and do not force lines out of private caches (non-inclusive). A thread uses one of them. A line that another thread has written and still holds comes from
+//! there; so does one that only another last-level cache holds in a written state. A write takes the line out of the other
+//! last-level caches. Not modelled: prefetching (which moves fetches, not their number, where it is right), huge pages, timing.
+//!
+//! Cost: O(1) for each event, times ways; memory 16 bytes a line of the last-level caches, the lines that private caches hold written, and the
+//! pages' counts.
+
+use std::collections::HashMap;
+
+use numaloc_model::ThreadIdx;
+use numaloc_model::trace::{Action, Event};
+
+/// The last-level caches of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastLevel {
+    /// Bytes of each.
+    pub bytes: u64,
+    /// Lines in a set.
+    pub ways: u64,
+    /// How many there are; threads share them in blocks, as [`crate::NodeAssignment::blocks`] deals out nodes.
+    pub count: usize,
+}
+
+/// What became of the requests that a thread's private caches made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// A last-level cache of the thread's own had the line.
+    pub llc_hits: u64,
+    /// Another thread's cache, or another last-level cache, had it newer than memory.
+    pub transfers: u64,
+    /// DRAM had to be read.
+    pub fetches: u64,
+    /// Lines that this thread had written and DRAM was given back.
+    pub write_backs: u64,
+}
+
+impl Requests {
+    /// Lines asked for.
+    #[must_use]
+    pub fn lines(&self) -> u64 {
+        self.llc_hits + self.transfers + self.fetches
+    }
+}
+
+/// What reached DRAM.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DramUse {
+    /// By [`ThreadIdx`].
+    pub threads: Vec<Requests>,
+    /// Page, thread, lines read from DRAM; by page, then thread.
+    pub pages: Vec<(u64, ThreadIdx, u64)>,
+}
+
+/// A line of a last-level cache; `writer` is the thread that wrote it, plus one, or 0 when memory has the same.
+#[derive(Clone, Copy)]
+struct Line {
+    number: u64,
+    writer: u32,
+}
+
+const EMPTY: Line = Line {
+    number: u64::MAX,
+    writer: 0,
+};
+
+/// One last-level cache: sets one after the other, in each the most recent line first.
+struct Cache {
+    lines: Vec<Line>,
+    ways: usize,
+    sets: u64,
+}
+
+impl Cache {
+    fn set(&mut self, number: u64) -> &mut [Line] {
+        let start = (number % self.sets) as usize * self.ways;
+        &mut self.lines[start..start + self.ways]
+    }
+
+    fn find(&mut self, number: u64) -> Option<&mut Line> {
+        let set = self.set(number);
+        let at = set.iter().position(|line| line.number == number)?;
+        set[..=at].rotate_right(1);
+        Some(&mut set[0])
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Line> {
+        let set = self.set(number);
+        let at = set.iter().position(|line| line.number == number)?;
+        let line = std::mem::replace(&mut set[at], EMPTY);
+        set[at..].rotate_left(1);
+        Some(line)
+    }
+
+    /// Puts a line in front, or changes it where it is there; what leaves.
+    fn put(&mut self, line: Line) -> Option<Line> {
+        if let Some(there) = self.find(line.number) {
+            there.writer = if line.writer == 0 {
+                there.writer
+            } else {
+                line.writer
+            };
+            return None;
+        }
+        let set = self.set(line.number);
+        set.rotate_right(1);
+        let gone = std::mem::replace(&mut set[0], line);
+        (gone.number != u64::MAX).then_some(gone)
+    }
+}
+
+/// The model: give it every event, in the order of [`Event::time`], then take the result.
+pub struct DramModel {
+    caches: Vec<Cache>,
+    /// Cache of each thread.
+    of_thread: Vec<usize>,
+    /// Lines per page.
+    page_lines: u64,
+    /// Who holds a line written in private caches.
+    written: HashMap<u64, ThreadIdx>,
+    threads: Vec<Requests>,
+    pages: HashMap<(u64, ThreadIdx), u64>,
+}
+
+impl DramModel {
+    /// For `threads` threads; sizes in bytes, the page's a multiple of the line's.
+    ///
+    /// # Panics
+    /// If there is no cache, or one without a line.
+    #[must_use]
+    pub fn new(level: LastLevel, threads: usize, line_size: u64, page_size: u64) -> Self {
+        let sets = level.bytes / line_size / level.ways;
+        assert!(
+            sets > 0 && level.count > 0,
+            "a last-level cache holds something"
+        );
+        let cache = || Cache {
+            lines: vec![EMPTY; (sets * level.ways) as usize],
+            ways: level.ways as usize,
+            sets,
+        };
+        Self {
+            caches: (0..level.count).map(|_| cache()).collect(),
+            of_thread: (0..threads).map(|t| t * level.count / threads).collect(),
+            page_lines: (page_size / line_size).max(1),
+            written: HashMap::new(),
+            threads: vec![Requests::default(); threads],
+            pages: HashMap::new(),
+        }
+    }
+
+    /// The next event.
+    ///
+    /// # Panics
+    /// If the thread is not below the number given.
+    pub fn take(&mut self, thread: ThreadIdx, event: &Event) {
+        match event.action {
+            Action::Read(line) => self.fetch(thread, line),
+            Action::Write(line) => {
+                self.fetch(thread, line);
+                self.own(thread, line);
+            }
+            Action::Own(line) => self.own(thread, line),
+            Action::WriteBack(line) => {
+                if self.written.get(&line) == Some(&thread) {
+                    self.written.remove(&line);
+                }
+                self.put(self.of_thread[thread.index()], line, thread.0 + 1);
+            }
+            Action::Acquire(_) | Action::Release(_) | Action::Create(_) | Action::End => {}
+        }
+    }
+
+    /// A thread's private caches get a line.
+    fn fetch(&mut self, thread: ThreadIdx, line: u64) {
+        let mine = self.of_thread[thread.index()];
+        let elsewhere = |(at, cache): (usize, &mut Cache)| {
+            at != mine && cache.find(line).is_some_and(|line| line.writer != 0)
+        };
+        if let Some(&owner) = self.written.get(&line)
+            && owner != thread
+        {
+            // Its owner goes on with a copy like everybody's; what it wrote is in its last-level cache now.
+            self.written.remove(&line);
+            self.put(self.of_thread[owner.index()], line, owner.0 + 1);
+            self.threads[thread.index()].transfers += 1;
+        } else if self.caches[mine].find(line).is_some() {
+            self.threads[thread.index()].llc_hits += 1;
+        } else if self.caches.iter_mut().enumerate().any(elsewhere) {
+            self.threads[thread.index()].transfers += 1;
+        } else {
+            self.threads[thread.index()].fetches += 1;
+            *self
+                .pages
+                .entry((line / self.page_lines, thread))
+                .or_default() += 1;
+        }
+        self.put(mine, line, 0);
+    }
+
+    /// A thread is the only one to have a line from now on.
+    fn own(&mut self, thread: ThreadIdx, line: u64) {
+        let mine = self.of_thread[thread.index()];
+        for cache in self
+            .caches
+            .iter_mut()
+            .enumerate()
+            .filter(|(at, _)| *at != mine)
+        {
+            // What was newer than memory there has gone to the thread.
+            cache.1.remove(line);
+        }
+        self.written.insert(line, thread);
+    }
+
+    fn put(&mut self, cache: usize, number: u64, writer: u32) {
+        if let Some(gone) = self.caches[cache].put(Line { number, writer })
+            && gone.writer != 0
+        {
+            self.threads[gone.writer as usize - 1].write_backs += 1;
+        }
+    }
+
+    /// What reached DRAM. Lines that caches hold written at the end have not.
+    #[must_use]
+    pub fn finish(self) -> DramUse {
+        let mut pages: Vec<_> = self
+            .pages
+            .into_iter()
+            .map(|((page, thread), fetches)| (page, thread, fetches))
+            .collect();
+        pages.sort_unstable();
+        DramUse {
+            threads: self.threads,
+            pages,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn run(level: LastLevel, threads: usize, events: &[(u32, Action)]) -> DramUse {
+        let mut model = DramModel::new(level, threads, 64, 4096);
+        for (time, &(thread, action)) in events.iter().enumerate() {
+            let event = Event {
+                time: time as u64,
+                work: 1,
+                action,
+            };
+            model.take(ThreadIdx(thread), &event);
+        }
+        model.finish()
+    }
+
+    /// Two caches of 2 sets of 2 ways; threads 0 and 1 use the first, 2 and 3 the second.
+    const SMALL: LastLevel = LastLevel {
+        bytes: 256,
+        ways: 2,
+        count: 2,
+    };
+
+    #[test]
+    fn four_threads_and_two_caches_by_hand() {
+        use Action::{Own, Read, Write, WriteBack};
+        let found = run(
+            SMALL,
+            4,
+            &[
+                (0, Read(0)),      // from DRAM, into the first cache
+                (1, Read(0)),      // found there
+                (2, Read(0)),      // the second cache does not have it, memory does: DRAM
+                (0, Own(0)),       // leaves the second cache
+                (2, Read(0)), // 0 holds it written: transfer; 0's value is in the first cache, written
+                (3, Read(0)), // found in the second
+                (1, Write(2)), // DRAM; set 0 of the first cache: 2, 0
+                (1, WriteBack(2)), // written in the first cache
+                (3, Read(2)), // only the first cache has it, newer than memory: transfer
+                (0, Read(4)), // DRAM; set 0 is full: 0 leaves, written by 0: DRAM is written
+                (0, Read(128)), // page 2: DRAM; 2 leaves, written by 1
+            ],
+        );
+        let requests = |llc_hits, transfers, fetches, write_backs| Requests {
+            llc_hits,
+            transfers,
+            fetches,
+            write_backs,
+        };
+        assert_eq!(
+            found.threads,
+            [
+                requests(0, 0, 3, 1),
+                requests(1, 0, 1, 1),
+                requests(0, 1, 1, 0),
+                requests(1, 1, 0, 0),
+            ]
+        );
+        let page = |page, thread, fetches| (page, ThreadIdx(thread), fetches);
+        assert_eq!(
+            found.pages,
+            [page(0, 0, 2), page(0, 1, 1), page(0, 2, 1), page(2, 0, 1)]
+        );
+    }
+
+    #[test]
+    fn a_stream_larger_than_the_cache_misses_every_line_twice_over() {
+        let level = LastLevel {
+            bytes: 64 << 10,
+            ways: 16,
+            count: 1,
+        };
+        let pass = |lines: u64| (0..2 * lines).map(move |at| (0, Action::Read(at % lines)));
+        let fetches = |lines| run(level, 1, &pass(lines).collect::<Vec<_>>()).threads[0].fetches;
+        assert_eq!(fetches(1024), 1024);
+        assert_eq!(fetches(2048), 4096);
+    }
+
+    fn any_events() -> impl Strategy<Value = Vec<(u32, Action)>> {
+        let action = (0u64..40, 0usize..4).prop_map(|(line, kind)| match kind {
+            0 => Action::Read(line),
+            1 => Action::Write(line),
+            2 => Action::Own(line),
+            _ => Action::WriteBack(line),
+        });
+        proptest::collection::vec((0u32..4, action), 0..300)
+    }
+
+    proptest! {
+        /// Each line asked for comes from one place; pages add up to threads.
+        #[test]
+        fn nothing_is_lost(events in any_events(), count in 1usize..5) {
+            let found = run(LastLevel { count, ..SMALL }, 4, &events);
+            for thread in 0..4u32 {
+                let asked = events.iter().filter(|(t, a)| *t == thread && matches!(a, Action::Read(_) | Action::Write(_)));
+                let requests = found.threads[thread as usize];
+                prop_assert_eq!(requests.lines(), asked.count() as u64);
+                let of_pages: u64 = found.pages.iter().filter(|p| p.1.0 == thread).map(|p| p.2).sum();
+                prop_assert_eq!(of_pages, requests.fetches);
+            }
+        }
+
+        /// LRU: more ways in the same sets never fetch more.
+        #[test]
+        fn a_larger_cache_fetches_no_more(events in any_events()) {
+            let fetches = |ways| {
+                let found = run(LastLevel { bytes: 128 * ways, ways, count: 1 }, 4, &events);
+                found.threads.iter().map(|t| t.fetches).sum::<u64>()
+            };
+            prop_assert!(fetches(4) <= fetches(2) && fetches(2) <= fetches(1));
+        }
+
+        /// Who is called what does not matter where all share one cache.
+        #[test]
+        fn names_do_not_matter(events in any_events()) {
+            let one = LastLevel { count: 1, ..SMALL };
+            let found = run(one, 4, &events);
+            let renamed: Vec<_> = events.iter().map(|&(t, a)| (3 - t, a)).collect();
+            let mut other = run(one, 4, &renamed).threads;
+            other.reverse();
+            prop_assert_eq!(found.threads, other);
+        }
+    }
+}

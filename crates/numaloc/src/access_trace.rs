@@ -1,0 +1,242 @@
+//! Access traces as commands use them: sizes of caches, what a trace says of itself, the cache model.
+
+use numaloc_analysis::dram::{DramModel, DramUse, LastLevel, Requests};
+use numaloc_formats::access_trace::{AccessTrace, CacheSize, Order, Tally, files};
+use numaloc_model::profile::Thread;
+use numaloc_model::trace::Action;
+use numaloc_model::{Profile, ThreadIdx};
+use serde_json::{Value, json};
+
+use crate::commands::byte_size;
+use crate::error::CliError;
+
+/// `32K/8` as size and ways, for clap.
+pub fn cache_size(given: &str) -> Result<CacheSize, String> {
+    let expected = || "expected size and ways, such as 32K/8".to_owned();
+    let (bytes, ways) = given.split_once('/').ok_or_else(expected)?;
+    let (bytes, ways) = (byte_size(bytes)?, ways.parse().map_err(|_| expected())?);
+    if !(1..=1024).contains(&ways) {
+        return Err("expected 1 to 1024 ways".to_owned());
+    }
+    Ok(CacheSize { bytes, ways })
+}
+
+/// The last-level caches of the cache model.
+#[derive(Clone, Copy, Debug)]
+pub struct LlcSize {
+    size: CacheSize,
+    count: usize,
+}
+
+/// `32M/16` or `32M/16x4`, for clap.
+pub fn llc_size(given: &str) -> Result<LlcSize, String> {
+    let (size, count) = given.split_once('x').unwrap_or((given, "1"));
+    let count = count
+        .parse()
+        .ok()
+        .filter(|count| (1..=1024).contains(count));
+    Ok(LlcSize {
+        size: cache_size(size)?,
+        count: count.ok_or("expected 1 to 1024 caches, such as 32M/16x4")?,
+    })
+}
+
+impl LlcSize {
+    /// Refuses what cannot be built.
+    pub fn check(&self, line_size: u64) -> Result<(), CliError> {
+        if self.size.sets(line_size) == 0 || self.size.bytes > 4 << 30 {
+            return Err(
+                CliError::usage(format!("--llc is {self}")).expected(format!(
+                    "at least a set of lines of {line_size} bytes, at most 4G"
+                )),
+            );
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for LlcSize {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}x{}", self.size, self.count)
+    }
+}
+
+/// The traces of a profile.
+///
+/// # Errors
+/// When there is none, or one cannot be read.
+pub fn open(profile: &std::path::Path) -> Result<Vec<AccessTrace>, CliError> {
+    let found = files(profile)?;
+    if found.is_empty() {
+        let shown = format!("{} has no access trace", profile.display());
+        return Err(CliError::tool(shown).hint("numaloc record --trace keeps one"));
+    }
+    found
+        .iter()
+        .map(|path| {
+            let image = path
+                .file_stem()
+                .and_then(|stem| stem.to_str()?.parse().ok());
+            Ok(AccessTrace::open(path, image.unwrap_or(0))?)
+        })
+        .collect()
+}
+
+/// Sums over traces.
+pub fn tally(traces: &[AccessTrace]) -> Tally {
+    traces.iter().map(AccessTrace::tally).sum()
+}
+
+/// One line for people.
+pub fn in_words(tally: &Tally) -> String {
+    let share = |part: u64| 100.0 * part as f64 / tally.accesses.max(1) as f64;
+    format!(
+        "{:.2} M records of {:.2} M accesses, {:.2} bytes each; the private caches answered {:.1} % (first level) and {:.1} % (second)",
+        tally.records as f64 / 1e6,
+        tally.accesses as f64 / 1e6,
+        tally.bytes as f64 / tally.records.max(1) as f64,
+        share(tally.l1_hits),
+        share(tally.l2_hits),
+    )
+}
+
+/// What a reader should know of a trace that is not whole.
+pub fn incomplete(trace: &AccessTrace) -> Option<String> {
+    let process = &trace.head.path;
+    if let Some(why) = &trace.cut {
+        return Some(format!(
+            "the access trace of process {process} is cut short: {why}"
+        ));
+    }
+    (!trace.complete).then(|| {
+        format!(
+            "the access trace of process {process} is cut short: it ends before the process did{}",
+            match trace.torn_bytes {
+                0 => String::new(),
+                torn => format!(", and its last {torn} bytes are no whole block"),
+            }
+        )
+    })
+}
+
+/// The cache model and what it is run with.
+pub struct CacheModel {
+    /// Last-level caches.
+    pub llc: LlcSize,
+    /// Bytes per page of the profile.
+    pub page_size: u64,
+}
+
+/// What the cache model found.
+pub struct Modelled {
+    /// What reached DRAM.
+    pub found: DramUse,
+    /// How many events there were of each sort: read, write, own, write_back, acquire, release, create.
+    pub kinds: [u64; 7],
+    /// Where the numbers come from, with all parameters.
+    pub source: String,
+    line_size: u64,
+}
+
+impl CacheModel {
+    /// Runs the traces of a profile with `threads` through the model.
+    pub fn run(&self, traces: &[AccessTrace], threads: &[Thread]) -> Result<Modelled, CliError> {
+        let Some(head) = traces.first().map(|trace| &trace.head) else {
+            return Err(CliError::tool("there is no access trace"));
+        };
+        let line_size = 1 << head.line_shift;
+        self.llc.check(line_size)?;
+        let index: std::collections::HashMap<&str, ThreadIdx> = threads
+            .iter()
+            .enumerate()
+            .map(|(at, thread)| (&*thread.path, ThreadIdx::from_index(at)))
+            .collect();
+        let level = LastLevel {
+            bytes: self.llc.size.bytes,
+            ways: self.llc.size.ways,
+            count: self.llc.count,
+        };
+        let mut model = DramModel::new(level, threads.len(), line_size, self.page_size);
+        let mut kinds = [0; 7];
+        for event in Order::new(traces, |path| index.get(path).copied())? {
+            let (thread, event) = event?;
+            let kind = match event.action {
+                Action::Read(_) => 0,
+                Action::Write(_) => 1,
+                Action::Own(_) => 2,
+                Action::WriteBack(_) => 3,
+                Action::Acquire(_) => 4,
+                Action::Release(_) => 5,
+                Action::Create(_) => 6,
+                Action::End => continue,
+            };
+            kinds[kind] += 1;
+            model.take(thread, &event);
+        }
+        let cut = traces.iter().any(|trace| !trace.complete);
+        Ok(Modelled {
+            found: model.finish(),
+            kinds,
+            source: format!(
+                "cache model ({} {} and {} for each thread, {} last-level {} of {}, LRU, no prefetching{})",
+                "private caches",
+                head.l1,
+                head.l2,
+                self.llc.count,
+                if self.llc.count == 1 {
+                    "cache"
+                } else {
+                    "caches"
+                },
+                self.llc.size,
+                if cut {
+                    "; of a trace that was cut short"
+                } else {
+                    ""
+                }
+            ),
+            line_size,
+        })
+    }
+}
+
+impl Modelled {
+    /// Bytes that a thread's accesses brought from DRAM.
+    pub fn dram_bytes(&self, requests: &Requests) -> u64 {
+        requests.fetches * self.line_size
+    }
+
+    /// Sums over all threads.
+    pub fn total(&self) -> Requests {
+        let mut sum = Requests::default();
+        for requests in &self.found.threads {
+            sum.llc_hits += requests.llc_hits;
+            sum.transfers += requests.transfers;
+            sum.fetches += requests.fetches;
+            sum.write_backs += requests.write_backs;
+        }
+        sum
+    }
+
+    /// Writes the threads' DRAM bytes into a profile. Not where the trace was cut short: the rest would count as none.
+    pub fn fill(&self, profile: &mut Profile, traces: &[AccessTrace]) {
+        if traces.iter().any(|trace| trace.cut.is_some()) {
+            return;
+        }
+        for (thread, requests) in profile.threads.iter_mut().zip(&self.found.threads) {
+            thread.dram_bytes = Some(self.dram_bytes(requests));
+        }
+        profile.meta.dram_source = Some(self.source.clone());
+    }
+
+    /// For scripts.
+    pub fn json(&self, requests: &Requests) -> Value {
+        json!({
+            "llc_hits": requests.llc_hits,
+            "transfers": requests.transfers,
+            "dram_reads": requests.fetches,
+            "dram_writes": requests.write_backs,
+            "dram_bytes": self.dram_bytes(requests),
+        })
+    }
+}

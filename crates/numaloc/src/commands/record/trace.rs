@@ -1,0 +1,216 @@
+//! `numaloc record --trace`: the access trace, and the cache model that it feeds.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use numaloc_formats::access_trace::{AccessTrace, EXTENSION, Limit, Writer};
+use numaloc_trace::access_trace::Filter;
+use numaloc_trace::access_trace::receive::{Receiver, Sink};
+use numaloc_trace::assemble::ProcessImage;
+
+use super::{Args, Assembled, OWN_FAILURE};
+use crate::access_trace::{CacheModel, LlcSize, cache_size, llc_size};
+use crate::error::CliError;
+use crate::ui::Ui;
+
+/// Options of the access trace.
+#[derive(clap::Args)]
+pub struct TraceArgs {
+    /// Keep an access trace in the profile: each thread's accesses that two modelled private caches do
+    /// not answer, and its synchronisation, for the cache model (DRAM accesses) and simulators
+    #[arg(long, conflicts_with_all = ["mpi", "sample"])]
+    trace: bool,
+    /// Most bytes of the access trace on disk; there it ends, marked as cut short, and the rest of the
+    /// recording goes on
+    #[arg(long, value_name = "BYTES", default_value = "2G", value_parser = super::super::byte_size)]
+    trace_limit: u64,
+    /// First-level cache that filters each thread's accesses: size and ways
+    #[arg(long, value_name = "SIZE/WAYS", default_value = "32K/8", value_parser = cache_size)]
+    trace_l1: numaloc_formats::access_trace::CacheSize,
+    /// Second-level cache of each thread, which holds all that the first does
+    #[arg(long, value_name = "SIZE/WAYS", default_value = "1M/16", value_parser = cache_size)]
+    trace_l2: numaloc_formats::access_trace::CacheSize,
+    /// Last-level caches of the cache model: size, ways and how many there are, which threads share in
+    /// blocks
+    #[arg(long, value_name = "SIZE/WAYS[xN]", default_value = "32M/16x1", value_parser = llc_size)]
+    llc: LlcSize,
+}
+
+impl TraceArgs {
+    /// What filters accesses, if they are traced.
+    pub fn filter(&self) -> Option<Filter> {
+        self.trace.then_some(Filter {
+            l1: self.trace_l1,
+            l2: self.trace_l2,
+        })
+    }
+
+    /// Refuses what a trace cannot be combined with, and caches that cannot be built.
+    pub fn check(&self, args: &Args) -> Result<(), CliError> {
+        if !self.trace {
+            return Ok(());
+        }
+        for (wrong, what, expected) in [
+            (
+                args.clock == "wall",
+                "--clock wall",
+                "--clock virtual: the trace is ordered by the work of threads",
+            ),
+            (
+                args.frontend == "perf",
+                "--frontend perf",
+                "--frontend qemu or instrument: samples are no trace",
+            ),
+            (
+                args.fast,
+                "--fast",
+                "an exact frontend: samples are no trace",
+            ),
+        ] {
+            if wrong {
+                return Err(CliError::usage(format!("--trace with {what}")).expected(expected));
+            }
+        }
+        for (name, size) in [("--trace-l1", self.trace_l1), ("--trace-l2", self.trace_l2)] {
+            if size.sets(args.line_size) == 0 || size.bytes > 1 << 30 {
+                return Err(
+                    CliError::usage(format!("{name} is {size}")).expected(format!(
+                        "at least a set of {} lines of {} bytes, at most 1G",
+                        size.ways, args.line_size
+                    )),
+                );
+            }
+        }
+        if self.trace_l2.bytes < self.trace_l1.bytes {
+            let found = format!(
+                "--trace-l2 {} is smaller than --trace-l1 {}",
+                self.trace_l2, self.trace_l1
+            );
+            return Err(CliError::usage(found).expected("a second level that holds the first"));
+        }
+        self.llc.check(args.line_size)
+    }
+
+    /// Begins to take traces into `folder`, if they are wanted.
+    pub fn start(&self, folder: &Path) -> Result<Option<Recording>, CliError> {
+        if !self.trace {
+            return Ok(None);
+        }
+        Recording::start(folder, self.trace_limit)
+            .map(Some)
+            .map_err(|error| {
+                let shown = format!(
+                    "cannot listen for access traces in {}: {error}",
+                    folder.display()
+                );
+                CliError::tool(shown).status(OWN_FAILURE)
+            })
+    }
+
+    /// Notes in the profile what the traces are, and what the cache model makes of them.
+    pub fn look_at(&self, assembled: &mut Assembled, ui: &Ui) {
+        if assembled.traces.is_empty() {
+            return;
+        }
+        let meta = &mut assembled.profile.meta;
+        let mut opened = Vec::new();
+        for (image, path) in &assembled.traces {
+            match AccessTrace::open(path, *image) {
+                Ok(trace) => {
+                    meta.notes.extend(crate::access_trace::incomplete(&trace));
+                    opened.push(trace);
+                }
+                Err(error) => meta
+                    .notes
+                    .push(format!("an access trace cannot be used: {error}")),
+            }
+        }
+        let tally = crate::access_trace::tally(&opened);
+        ui.remark(format_args!(
+            "access trace: {}",
+            crate::access_trace::in_words(&tally)
+        ));
+        let model = CacheModel {
+            llc: self.llc,
+            page_size: assembled.profile.pages.page_size(),
+        };
+        match model.run(&opened, &assembled.profile.threads) {
+            Ok(found) => found.fill(&mut assembled.profile, &opened),
+            Err(error) => assembled
+                .profile
+                .meta
+                .notes
+                .push(format!("no cache model: {}", error.message)),
+        }
+    }
+}
+
+/// Takes the traces of all processes while the program runs.
+pub struct Recording {
+    receiver: Receiver,
+    sinks: Arc<Mutex<Vec<Arc<Writer>>>>,
+}
+
+struct Process(Option<Arc<Writer>>);
+
+impl Sink for Process {
+    fn take(&self, message: &[u8]) -> bool {
+        self.0.as_ref().is_some_and(|writer| writer.append(message))
+    }
+}
+
+impl Recording {
+    fn start(folder: &Path, limit: u64) -> std::io::Result<Self> {
+        let sinks: Arc<Mutex<Vec<Arc<Writer>>>> = Arc::default();
+        let made = Arc::clone(&sinks);
+        let limit = Limit::new(limit);
+        let files = folder.to_owned();
+        let mut number = 0;
+        let connected = move || {
+            number += 1;
+            let path = files.join(format!("{number}.{EXTENSION}"));
+            let writer = Writer::create(&path, Arc::clone(&limit)).ok().map(Arc::new);
+            let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+            made.extend(writer.clone());
+            Process(writer)
+        };
+        // One thread packs some 20 M records a second: more of them where the program has cores enough to make more.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Self {
+            receiver: Receiver::listen(folder, (cores / 4).clamp(1, 4), connected)?,
+            sinks,
+        })
+    }
+
+    /// The program has ended: waits for what it has sent to be on disk.
+    pub fn finish(self, ui: &Ui) {
+        self.receiver.finish();
+        let sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = sinks.iter().find_map(|sink| sink.failure()) {
+            ui.remark(format_args!("the access trace is cut short: {error}"));
+        }
+    }
+}
+
+/// The traces in a work folder, with the process images of the profile they belong to.
+pub fn find(folder: &Path, images: &[ProcessImage], ui: &Ui) -> Vec<(u64, PathBuf)> {
+    let mut found: Vec<(u64, PathBuf)> = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.extension().is_none_or(|e| e != EXTENSION) {
+            continue;
+        }
+        match AccessTrace::open(&path, 0) {
+            Ok(trace) => {
+                let of = (trace.head.pid, trace.head.image);
+                if let Some(image) = images.iter().position(|&image| image == of) {
+                    found.push((image as u64, path));
+                }
+            }
+            Err(error) => ui.remark(format_args!("an access trace is left out: {error}")),
+        }
+    }
+    found.sort();
+    found.dedup_by_key(|(image, _)| *image);
+    found
+}

@@ -1,0 +1,288 @@
+//! `record --trace` and `show --trace` on programs whose traffic is known.
+//!
+//! Needs qemu-x86_64, gcc and the plugin (`cargo build --workspace` first).
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use support::{fails, numaloc, ok};
+
+fn compile(dir: &Path, text: &str, instrumented: bool) -> PathBuf {
+    let (source, program) = (dir.join("program.c"), dir.join("program"));
+    std::fs::write(&source, text).unwrap();
+    let mut command = if instrumented {
+        numaloc(&["cc", "--", "gcc"])
+    } else {
+        Command::new("gcc")
+    };
+    ok(command
+        .args(["-O1", "-pthread", "-o"])
+        .arg(&program)
+        .arg(&source));
+    program
+}
+
+fn json(command: &mut Command) -> Value {
+    serde_json::from_str(&ok(command)).unwrap()
+}
+
+/// The access trace of a profile, and the profile, as `show --json` gives them.
+fn shown(profile: &Path, options: &[&str]) -> (Value, Value) {
+    let trace = json(
+        numaloc(&["show", "--json", "--trace"])
+            .args(options)
+            .arg(profile),
+    );
+    (trace, json(numaloc(&["show", "--json"]).arg(profile)))
+}
+
+/// Two threads, one after the other: each reads 8 MiB of its own three times, and the second then what the first has written.
+const STREAMS: &str = r#"
+#include <pthread.h>
+#define WORDS (8 << 17)
+static long data[2][WORDS], *shared;
+static long walk(long *from, int times)
+{
+    long sum = 0;
+    for (int time = 0; time < times; time++)
+        for (long at = 0; at < WORDS; at++)
+            sum += ((volatile long *)from)[at];
+    return sum;
+}
+static void *work(void *argument)
+{
+    return (void *)walk(data[(long)argument], 3);
+}
+int main(void)
+{
+    pthread_t thread;
+    for (long at = 0; at < 2; at++) {
+        pthread_create(&thread, 0, work, (void *)at);
+        pthread_join(thread, 0);
+    }
+    return 0;
+}
+"#;
+
+#[test]
+fn a_stream_is_fetched_once_or_every_time_as_the_last_level_cache_decides() {
+    let dir = tempfile::tempdir().unwrap();
+    for instrumented in [false, true] {
+        let program = compile(dir.path(), STREAMS, instrumented);
+        let profile = dir.path().join("p.numaloc");
+        ok(numaloc(&["record", "--quiet", "--force", "--trace", "-o"])
+            .arg(&profile)
+            .arg("--")
+            .arg(&program));
+        let (trace, whole) = shown(&profile, &[]);
+        assert_eq!(trace["complete"], true);
+        // The work of all records is all accesses.
+        for (traced, thread) in trace["threads"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .zip(whole["threads"].as_array().unwrap())
+        {
+            assert_eq!(traced["path"], thread["path"]);
+            assert_eq!(traced["trace"]["accesses"], thread["accesses"]);
+            assert_eq!(traced["cache_model"]["dram_bytes"], thread["dram_bytes"]);
+        }
+        let near = |value: &Value, expected: u64| {
+            let value = value.as_u64().unwrap();
+            assert!(
+                value.abs_diff(expected) <= expected / 50 + 400,
+                "{value} is not {expected}"
+            );
+        };
+        // 8 MiB are 131,072 lines: three times through private caches of 1 MiB, once from DRAM with 32 MiB behind them.
+        let lines = (8 << 20) / 64;
+        for thread in &trace["threads"].as_array().unwrap()[1..] {
+            near(&thread["trace"]["records"], 3 * lines);
+            near(&thread["cache_model"]["dram_reads"], lines);
+            near(&thread["cache_model"]["llc_hits"], 2 * lines);
+        }
+        let source = whole["dram_source"].as_str().unwrap();
+        assert!(
+            source.starts_with("cache model (private caches 32K/8 and 1M/16"),
+            "{source}"
+        );
+        assert!(whole["metrics"]["dram_ratio"].as_f64().unwrap() > 0.3);
+        // A last level of 4 MiB holds nothing until it is read again.
+        let (small, _) = shown(&profile, &["--llc", "4M/16"]);
+        near(&small["threads"][1]["cache_model"]["dram_reads"], 3 * lines);
+        let text = ok(numaloc(&["show", "--trace"]).arg(&profile));
+        assert!(text.contains("DRAM-to-memory ratio"), "{text}");
+        let longest = text.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(80), "{text}");
+    }
+}
+
+/// Threads add to a counter under a lock; the first waits for all.
+const LOCKED: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_barrier_t barrier;
+static long counter;
+static void *work(void *argument)
+{
+    (void)argument;
+    pthread_barrier_wait(&barrier);
+    for (int at = 0; at < 100; at++) {
+        pthread_mutex_lock(&lock);
+        counter++;
+        pthread_mutex_unlock(&lock);
+    }
+    return 0;
+}
+int main(void)
+{
+    pthread_t threads[3];
+    pthread_barrier_init(&barrier, 0, 3);
+    for (int at = 0; at < 3; at++) pthread_create(&threads[at], 0, work, 0);
+    for (int at = 0; at < 3; at++) pthread_join(threads[at], 0);
+    printf("%ld\n", counter);
+    return 0;
+}
+"#;
+
+#[test]
+fn threads_locks_barriers_and_joins_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    for instrumented in [false, true] {
+        let program = compile(dir.path(), LOCKED, instrumented);
+        let profile = dir.path().join("p.numaloc");
+        let said = ok(numaloc(&["record", "--quiet", "--force", "--trace", "-o"])
+            .arg(&profile)
+            .arg("--")
+            .arg(&program));
+        assert_eq!(said, "300\n");
+        let (trace, _) = shown(&profile, &[]);
+        let records = &trace["records"];
+        assert_eq!(records["create"], 3);
+        let count = |kind: &str| records[kind].as_u64().unwrap();
+        // Each thread: a barrier and an end, and locks as often as they changed hands at least; joins.
+        assert!(count("release") >= 6, "{records}");
+        assert!(count("acquire") >= 3 + 3, "{records}");
+    }
+}
+
+#[test]
+fn the_limit_cuts_the_trace_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), STREAMS, false);
+    let profile = dir.path().join("p.numaloc");
+    let mut record = numaloc(&["record", "--quiet", "--trace", "--trace-limit", "2K", "-o"]);
+    ok(record.arg(&profile).arg("--").arg(&program));
+    let (trace, whole) = shown(&profile, &[]);
+    assert_eq!(trace["complete"], false);
+    let note = "the access trace of process 0 is cut short: the limit of 2048 bytes was reached";
+    assert_eq!(trace["notes"][0], note);
+    assert!(
+        whole["notes"].as_array().unwrap().iter().any(|n| n == note),
+        "{whole}"
+    );
+    // The profile holds the whole run; a part of the DRAM accesses would be a wrong number.
+    assert_eq!(whole["complete"], true);
+    assert!(whole["metrics"]["accesses"].is_null() || whole["metrics"]["dram_ratio"].is_null());
+    assert!(whole["threads"][2]["accesses"].as_u64().unwrap() > 3 << 20);
+    assert!(whole["threads"][2]["dram_bytes"].is_null());
+    let size = std::fs::metadata(profile.join("accesses/0.trace"))
+        .unwrap()
+        .len();
+    assert!(size <= 2048 + 100, "{size}");
+}
+
+/// A child process works too, then the parent kills itself.
+const KILLED: &str = r#"
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile long data[4 << 17];
+static void work(void)
+{
+    for (int time = 0; time < 4; time++)
+        for (long at = 0; at < 4 << 17; at++)
+            data[at]++;
+}
+int main(void)
+{
+    if (fork() == 0) {
+        work();
+        return 0;
+    }
+    wait(0);
+    work();
+    kill(getpid(), SIGKILL);
+}
+"#;
+
+#[test]
+fn each_process_has_a_trace_and_one_that_is_killed_has_what_it_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), KILLED, false);
+    let profile = dir.path().join("p.numaloc");
+    let mut record = numaloc(&["record", "--quiet", "--trace", "-o"]);
+    let status = record
+        .arg(&profile)
+        .arg("--")
+        .arg(&program)
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(128 + 9));
+    let (trace, whole) = shown(&profile, &[]);
+    assert_eq!(trace["complete"], false);
+    assert_eq!(whole["complete"], false);
+    let threads = trace["threads"].as_array().unwrap();
+    assert_eq!(threads.len(), 2);
+    for thread in threads {
+        // 4 MiB four times, each line fetched and, all but the last MiB, written back.
+        let records = thread["trace"]["records"].as_u64().unwrap();
+        assert!(records > 7 * (4 << 20) / 64, "{thread}");
+    }
+    assert!(profile.join("accesses/1.trace").is_file());
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("p.numaloc");
+    let refused = |options: &[&str], expected: &str| {
+        let mut command = numaloc(&["record", "--trace", "-o"]);
+        let said = fails(command.arg(&out).args(options).args(["--", "true"]), 2);
+        assert!(said.contains(expected), "{said}");
+    };
+    refused(&["--clock", "wall"], "--trace with --clock wall");
+    refused(&["--frontend", "perf"], "--trace with --frontend perf");
+    refused(&["--trace-l1", "64/8"], "--trace-l1 is 64/8");
+    refused(
+        &["--trace-l2", "16K/8"],
+        "--trace-l2 16K/8 is smaller than --trace-l1 32K/8",
+    );
+    refused(&["--llc", "1K/64"], "--llc is 1K/64x1");
+    assert!(!out.exists());
+    let mut command = numaloc(&["record", "--trace", "--trace-l1", "32K", "--", "true"]);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        said.contains("expected size and ways, such as 32K/8"),
+        "{said}"
+    );
+
+    ok(numaloc(&["record", "--quiet", "-o"])
+        .arg(&out)
+        .args(["--", "true"]));
+    let said = fails(numaloc(&["show", "--trace"]).arg(&out), 1);
+    assert!(
+        said.contains("has no access trace") && said.contains("record --trace"),
+        "{said}"
+    );
+    std::fs::create_dir(out.join("accesses")).unwrap();
+    std::fs::write(out.join("accesses/0.trace"), b"something else").unwrap();
+    let said = fails(numaloc(&["show", "--trace"]).arg(&out), 1);
+    assert!(said.contains("is not a numaloc access trace"), "{said}");
+}
