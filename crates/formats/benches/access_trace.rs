@@ -71,7 +71,8 @@ const CASES: [(&str, Pattern); 4] = [
     ("write lines in order", |at| (at * 64 % (256 << 20), true)),
     // a[i] = b[i] + c[i]: two reads and a write, eight of each to a line.
     ("three arrays, 8-byte elements", |at| {
-        ((at % 3) << 28 | at / 3 * 8 % (64 << 20), at % 3 == 2)
+        let (array, place) = (at % 3, at / 3 * 8 % (64 << 20));
+        ((array << 28) + place, array == 2)
     }),
     // Differences between lines that do not repeat.
     ("read lines at random, 1 GiB", |at| {

@@ -40,10 +40,10 @@ pub fn write(profile: &Profile, folder: &Path, force: bool) -> Result<(), Format
     write_with_traces(profile, &[], folder, force)
 }
 
-/// [`write`], with access traces: the process image each is of, and the file, which stays where it is.
+/// [`write()`], with access traces: the process image each is of, and the file, which stays where it is.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_with_traces(
     profile: &Profile,
     traces: &[(u64, PathBuf)],

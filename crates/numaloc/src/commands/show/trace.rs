@@ -89,12 +89,11 @@ fn text(
     }
     out += &wrapped(&format!("records: {}", kinds.join(", ")), 0);
     out += &wrapped(&found.source, 0);
-    out +=
-        "\n thread  accesses   records  L1 hits  L2 hits  LLC hits transfers     DRAM  written\n";
+    out += "\nthread  accesses  records L1 hits L2 hits LLC hits transfers     DRAM  written\n";
     let total = found.total();
     let row = |name: &str, tally: &Tally, requests: &numaloc_analysis::dram::Requests| {
         format!(
-            "{name:>7} {:>9} {:>9} {:>7.1}% {:>7.1}% {:>9} {:>9} {:>8} {:>8}\n",
+            "{name:>6} {:>9} {:>8} {:>6.1}% {:>6.1}% {:>8} {:>9} {:>8} {:>8}\n",
             number::count(tally.accesses as f64),
             number::count(tally.records as f64),
             share(tally.l1_hits, tally.accesses),
@@ -118,8 +117,12 @@ fn text(
         out += &format!("    ... {} more (--threads)\n", threads.len() - listed);
     }
     out += &row("all", &sum, &total);
-    out += "\nLines: found in the last-level cache, taken from another thread's caches or another\n\
-            last-level cache, read from DRAM, written back to DRAM.\n";
+    out.push('\n');
+    out += &wrapped(
+        "Lines: found in the last-level cache; taken from another thread's caches or another last-level cache; read from DRAM; \
+         written back to DRAM.",
+        0,
+    );
     let bytes: u64 = profile
         .threads
         .iter()
