@@ -236,6 +236,7 @@ mod tests {
                 complete: true,
                 notes: vec![],
                 sampled: 1.0,
+                dram_source: None,
             },
             threads: vec![
                 thread("r0", 0, None),

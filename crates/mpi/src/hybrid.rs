@@ -158,6 +158,7 @@ mod tests {
                 complete: true,
                 notes: vec![format!("a note of {frontend}")],
                 sampled: 1.0,
+                dram_source: None,
             },
             threads,
             slices: (0..end.div_ceil(slice))

@@ -131,8 +131,8 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
         Ok(merged) => {
             let profile = match &memory {
                 None => merged.profile,
-                Some(memory) => match memory.assemble(work.path()) {
-                    Ok(threads) => join(merged.profile, threads),
+                Some(memory) => match memory.assemble(work.path(), ui) {
+                    Ok(threads) => join(merged.profile, threads.profile),
                     Err(error) => {
                         let hint = match args.frontend.as_str() {
                             "instrument" => {

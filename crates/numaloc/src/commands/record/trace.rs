@@ -14,7 +14,7 @@ use crate::error::CliError;
 use crate::ui::Ui;
 
 /// Options of the access trace.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone, Debug)]
 pub struct TraceArgs {
     /// Keep an access trace in the profile: each thread's accesses that two modelled private caches do
     /// not answer, and its synchronisation, for the cache model (DRAM accesses) and simulators
