@@ -2,7 +2,8 @@
 //!
 //! An object is what the recorder could name: a static section, the heap, a mapping, a thread's stack.
 //! Where a section's variables are known, a page counts for the variable that holds at least half of it,
-//! so that large arrays get rows of their own and small variables stay with their section. The table
+//! so that large arrays get rows of their own and small variables stay with their section. The same holds for
+//! blocks of memory whose place of allocation is known: they are parts of the heap or of a mapping. The table
 //! answers who made the pages resident and who uses them, which is what a person can change in the source.
 //!
 //! Cost: O(page cells + objects T); pages without an object are added up in one row without a name.
@@ -315,6 +316,52 @@ mod tests {
             [
                 ("app:.bss".to_owned(), 2, 1 + 8),
                 ("grid (stencil.c:41)".to_owned(), 2, 2 + 4),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_block_is_named_by_where_it_was_allocated() {
+        let mut profile = profile_of(2, 1, &[]);
+        profile.objects = vec![Object {
+            kind: ObjectKind::Mapping,
+            name: "[anon]".into(),
+            size: 4 * 4096,
+            order: 0,
+            thread: Some(ThreadIdx(0)),
+            base: 0x4000_0000,
+            variables: vec![Variable {
+                name: "malloc in make_grid < main".into(),
+                offset: 16,
+                size: 3 * 4096 - 16,
+                source: Some("stencil.c:41".into()),
+            }],
+        }];
+        let mut usage = PageUsage::new(4096);
+        for page in 0..4u64 {
+            usage.push(
+                PageHead {
+                    number: PageNumber(0x4_0000 + page),
+                    object: Some(ObjectIdx(0)),
+                    object_page: page,
+                    first_touch: Some(ThreadIdx(0)),
+                    first_touch_time: 0,
+                },
+                vec![ThreadAccess {
+                    thread: ThreadIdx(1),
+                    reads: 10,
+                    writes: 0,
+                }],
+            );
+        }
+        profile.pages = usage;
+        let found = object_use(&profile, &NodeAssignment::blocks(2, 2));
+        let rows: Vec<(String, u64)> = found.iter().map(|u| (u.label(&profile), u.pages)).collect();
+        assert_eq!(
+            rows,
+            [
+                ("malloc in make_grid < main (stencil.c:41)".to_owned(), 3),
+                ("[anon], 16 KiB, no. 1".to_owned(), 1),
             ]
         );
     }

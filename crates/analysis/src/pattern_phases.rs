@@ -90,6 +90,47 @@ fn split(traffic: &Traffic, stretch: Range<usize>, window: usize, starts: &mut V
     }
 }
 
+/// Cells up to which their numbers are in a table (16 MiB).
+const TABLE: usize = 1 << 22;
+
+/// Consecutive numbers for the cells that occur.
+struct Numbers<'a> {
+    layers: &'a [Layer],
+    threads: usize,
+    /// By layer, sender, receiver, plus 1; empty for too many threads.
+    table: Vec<u32>,
+    sparse: HashMap<(Layer, u32, u32), u32>,
+    used: u32,
+}
+
+impl<'a> Numbers<'a> {
+    fn new(threads: usize, layers: &'a [Layer]) -> Self {
+        let cells = threads * threads * layers.len();
+        Self {
+            layers,
+            threads,
+            table: vec![0; if cells <= TABLE { cells } else { 0 }],
+            sparse: HashMap::new(),
+            used: 0,
+        }
+    }
+
+    fn of(&mut self, layer: Layer, src: u32, dst: u32) -> u32 {
+        let within = (src.max(dst) as usize) < self.threads && !self.table.is_empty();
+        let number = if within {
+            let at = self.layers.iter().position(|&l| l == layer).unwrap_or(0);
+            &mut self.table[(at * self.threads + src as usize) * self.threads + dst as usize]
+        } else {
+            self.sparse.entry((layer, src, dst)).or_default()
+        };
+        if *number == 0 {
+            self.used += 1;
+            *number = self.used;
+        }
+        *number - 1
+    }
+}
+
 /// Weights of all cells, by slice.
 struct Traffic {
     start: Vec<usize>,
@@ -105,7 +146,7 @@ impl Traffic {
             cells: Vec::new(),
             distinct: 0,
         };
-        let mut number: HashMap<(Layer, u32, u32), u32> = HashMap::new();
+        let mut numbers = Numbers::new(profile.threads.len(), layers);
         let mut slice = 0;
         for row in &profile.communication {
             let counts = layers.contains(&row.layer) && row.events > 0;
@@ -117,14 +158,11 @@ impl Traffic {
                 traffic.start[slice] = traffic.cells.len();
             }
             let weight = row.bytes as f64 + 64.0 * row.events as f64;
-            let next = number.len() as u32;
-            let cell = *number
-                .entry((row.layer, row.src.0, row.dst.0))
-                .or_insert(next);
+            let cell = numbers.of(row.layer, row.src.0, row.dst.0);
             traffic.cells.push((cell, weight));
         }
         traffic.start[slice + 1..].fill(traffic.cells.len());
-        traffic.distinct = number.len();
+        traffic.distinct = numbers.used as usize;
         traffic
     }
 
