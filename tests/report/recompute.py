@@ -52,7 +52,25 @@ def main():
         every as (select coalesce(load, 0) as load from range({nodes}) n(home) left join load using (home))
         select 1 - (max(load) - min(load)) / sum(load) from every""").fetchone()[0]
 
+    inherent = db.execute("""
+        select sum(most)::double / sum(total) from (
+            select max(n) as most, sum(n) as total from (
+                select page, thread, sum(reads + writes) as n from pages group by page, thread) group by page)""").fetchone()[0]
+    at = lambda column: f"({column}::bigint * {nodes} // {threads})"
+    remote = db.execute(f"""
+        select sum(events)::double from communication
+        where layer = 'write_read' and {at('src')} <> {at('dst')}""").fetchone()[0]
+    accuracy = db.execute(f"""
+        with home as (select page, any_value({node}) as home from pages where first_touch group by page),
+        best as (select page, max(accesses) as most, sum(accesses) as total from use group by page),
+        own as (select u.page, u.accesses from use u join home h on u.page = h.page and u.node = h.home)
+        select sum(case when coalesce(o.accesses, 0) = b.most then b.total else 0 end) / sum(b.total)
+        from best b join home using (page) left join own o using (page)""").fetchone()[0]
+
     checks = {
+        "application_exclusivity_inherent": inherent,
+        "remote_communication": remote,
+        "first_touch_access_accuracy": accuracy,
         "communication_amount": amount,
         "communication_heterogeneity": heterogeneity,
         "application_exclusivity": exclusivity,

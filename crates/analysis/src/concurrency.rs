@@ -322,6 +322,7 @@ impl PairSums {
 mod tests {
     use super::*;
     use crate::timeline::tests::profile_of;
+    use proptest::prelude::*;
 
     /// 100 slices of 10; in slices 0..20 threads (0,1) and (2,3) exchange, in 70..90 (0,2) and (1,3).
     fn two_bursts() -> Profile {
@@ -413,5 +414,33 @@ mod tests {
         let expected = [(0, 1, 6.0, 3.0), (1, 2, 0.0, 1.0)];
         assert_eq!(dense.into_pairs(), expected);
         assert_eq!(sparse.into_pairs(), expected);
+    }
+
+    proptest! {
+        #[test]
+        fn clusters_part_the_communication_whatever_the_scale_and_the_names(
+            rows in proptest::collection::vec((0u32..80, 0u32..5, 1u32..5, 1u64..50), 1..80),
+            scale in 2u64..1000,
+        ) {
+            let mut rows: Vec<_> = rows.into_iter().map(|(s, a, d, e)| (s, a, (a + d) % 5, e)).collect();
+            rows.sort_unstable();
+            let of = |rows: &[(u32, u32, u32, u64)]| {
+                concurrency_groups(&profile_of(5, 80, rows), Layer::WriteRead)
+            };
+            let found = of(&rows);
+            prop_assert!((1..=K_MAX).contains(&found.k) && found.k == found.clusters.len());
+            prop_assert!(found.clusters.windows(2).all(|w| w[0].last < w[1].first));
+            let events: u64 = found.clusters.iter().map(|c| c.events).sum();
+            prop_assert_eq!(events, rows.iter().map(|r| r.3).sum::<u64>());
+            let loads: f64 = group_loads(&found.groups).iter().map(|l| l.load).sum();
+            prop_assert!((loads - 1.0).abs() < 1e-9);
+            let share = crate::communication::concurrency(&found.groups, 5).unwrap();
+            prop_assert!(share > 0.0 && share <= 1.0);
+            let borders = |c: &Concurrency| c.clusters.iter().map(|c| (c.first, c.last)).collect::<Vec<_>>();
+            let larger: Vec<_> = rows.iter().map(|&(s, a, b, e)| (s, a, b, e * scale)).collect();
+            prop_assert_eq!(borders(&of(&larger)), borders(&found));
+            let renamed: Vec<_> = rows.iter().map(|&(s, a, b, e)| (s, 4 - a, 4 - b, e)).collect();
+            prop_assert_eq!(borders(&of(&renamed)), borders(&found));
+        }
     }
 }

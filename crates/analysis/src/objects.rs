@@ -214,6 +214,7 @@ mod tests {
     use numaloc_model::pages::PageHead;
     use numaloc_model::profile::{Object, ObjectKind};
     use numaloc_model::{PageNumber, PageUsage, ThreadAccess};
+    use proptest::prelude::*;
 
     #[test]
     fn a_grid_touched_by_the_main_thread() {
@@ -364,5 +365,54 @@ mod tests {
                 ("[anon], 16 KiB, no. 1".to_owned(), 1),
             ]
         );
+    }
+
+    proptest! {
+        #[test]
+        fn objects_add_up_to_the_pages_and_are_in_range(
+            pages in proptest::collection::vec((0u32..4, 0u32..4, proptest::collection::vec(0u64..40, 4)), 1..30),
+            nodes in 1usize..4,
+        ) {
+            let mut profile = profile_of(4, 1, &[]);
+            let object = |order| Object {
+                kind: ObjectKind::Heap, name: "block".into(), size: 1 << 20, order,
+                thread: None, base: 0, variables: Vec::new(),
+            };
+            profile.objects = (0..3).map(object).collect();
+            let mut usage = PageUsage::new(4096);
+            for (at, (object, first, counts)) in pages.iter().enumerate() {
+                let head = PageHead {
+                    number: PageNumber(at as u64),
+                    // The fourth is a page without an object.
+                    object: (*object < 3).then_some(ObjectIdx(*object)),
+                    object_page: at as u64,
+                    first_touch: Some(ThreadIdx(*first)),
+                    first_touch_time: 0,
+                };
+                let accesses = counts.iter().enumerate().filter(|(_, c)| **c > 0);
+                usage.push(head, accesses.map(|(t, &c)| ThreadAccess {
+                    thread: ThreadIdx(t as u32), reads: c, writes: 0,
+                }).collect());
+            }
+            profile.pages = usage;
+            let of = NodeAssignment::round_robin(4, nodes);
+            let found = object_use(&profile, &of);
+            let all: u64 = pages.iter().flat_map(|p| &p.2).sum();
+            prop_assert_eq!(found.iter().map(ObjectUse::accesses).sum::<u64>(), all);
+            let used = pages.iter().filter(|p| p.2.iter().any(|&c| c > 0)).count() as u64;
+            prop_assert_eq!(found.iter().map(|o| o.pages).sum::<u64>(), used);
+            for o in &found {
+                prop_assert!(o.exclusivity >= 1.0 / nodes as f64 - 1e-12 && o.exclusivity <= 1.0);
+                prop_assert!(o.local_share <= o.exclusivity + 1e-12);
+                prop_assert!(o.first_touch_share() <= 1.0 && o.threads <= 4);
+            }
+            prop_assert!(found.windows(2).all(|w| w[0].accesses() >= w[1].accesses()));
+            // Accesses by object, weighted, give the application's exclusivity.
+            let whole: f64 = found.iter().map(|o| o.exclusivity * o.accesses() as f64).sum();
+            if all > 0 {
+                let app = crate::pages::exclusivity(&profile.pages, &of).unwrap();
+                prop_assert!((whole / all as f64 - app).abs() < 1e-9);
+            }
+        }
     }
 }

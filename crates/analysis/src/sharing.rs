@@ -134,6 +134,7 @@ mod tests {
     use crate::timeline::tests::profile_of;
     use numaloc_model::profile::{Object, ObjectKind, Variable};
     use numaloc_model::{SliceIdx, ThreadIdx, profile::CommRow};
+    use proptest::prelude::*;
 
     #[test]
     fn lines_are_added_up_by_the_variables_in_them() {
@@ -202,5 +203,36 @@ mod tests {
     fn what_was_not_told_apart_is_not_observed() {
         let found = sharing(&profile_of(2, 1, &[(0, 0, 1, 100)]));
         assert_eq!((found.false_share, found.memory.len()), (None, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn events_add_up_and_shares_are_in_range(
+            lines in proptest::collection::vec((0u32..3, 0u64..16, 1u64..100, 0u64..100), 1..30),
+        ) {
+            let mut profile = profile_of(2, 1, &[(0, 0, 1, 3000)]);
+            let object = |order| Object {
+                kind: ObjectKind::Static, name: format!("part {order}"), size: 1024, order,
+                thread: None, base: 0x1000,
+                variables: vec![Variable { name: "v".into(), offset: 128, size: 256, source: None }],
+            };
+            profile.objects = (0..2).map(object).collect();
+            profile.shared_lines = lines.iter().map(|&(object, at, events, false_)| SharedLine {
+                line: 0,
+                object: (object < 2).then_some(ObjectIdx(object)),
+                object_offset: at * 64,
+                events,
+                false_events: false_.min(events),
+            }).collect();
+            let found = sharing(&profile);
+            let sum = |value: fn(&SharedMemory) -> u64| found.memory.iter().map(value).sum::<u64>();
+            prop_assert_eq!(sum(|m| m.lines), lines.len() as u64);
+            prop_assert_eq!(sum(|m| m.events), lines.iter().map(|l| l.2).sum::<u64>());
+            prop_assert!(found.memory.iter().all(|m| (0.0..=1.0).contains(&m.false_share())));
+            prop_assert!(found.memory.windows(2).all(|w| w[0].false_events >= w[1].false_events));
+            // The order of the lines does not matter.
+            profile.shared_lines.reverse();
+            prop_assert_eq!(sharing(&profile), found);
+        }
     }
 }

@@ -311,10 +311,17 @@ fn congestion_aware(evidence: &Evidence<'_>, grouped: &Grouped) -> Verdict {
     };
     let k = evidence.concurrency.k;
     let worthwhile = is_message(c.layer) || c.ratio.is_some_and(|r| r >= RATIO_WORTHWHILE);
-    let together = format!(
-        "in a cluster of concurrent communication ({k} in the run) {} of the threads take part",
-        percent(concurrency)
-    );
+    let together = if k == 1 {
+        format!(
+            "{} of the threads communicate at the same time",
+            percent(concurrency)
+        )
+    } else {
+        format!(
+            "in a cluster of concurrent communication ({k} in the run) {} of the threads take part",
+            percent(concurrency)
+        )
+    };
     let busiest = format!(
         "with threads grouped by communication the busiest node has {:.2} times the mean load",
         grouped.imbalance

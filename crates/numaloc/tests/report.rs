@@ -255,6 +255,28 @@ fn pages_come_in_and_go_out_in_the_columns_of_numalize() {
     // Page 10: all from T0. Page 11: 8 of 9 from T1. E_app = (1 + 8) / 10; first touch: (1 + 1) / 10.
     assert_eq!(json["metrics"]["application_exclusivity"], 0.9);
     assert_eq!(json["metrics"]["first_touch_local_share"], 0.2);
+    let diff = stdout(&numaloc(
+        dir.path(),
+        &["diff", "p.numaloc", "p.numaloc", "--nodes", "2", "--json"],
+    ));
+    let json: serde_json::Value = serde_json::from_str(&diff).unwrap();
+    let grid = &json["objects"][0];
+    assert_eq!(
+        (&grid["object"], &grid["a"]["pages"], &grid["b"]["accesses"]),
+        (&"grid".into(), &2.into(), &10.into())
+    );
+    let text = stdout(&numaloc(
+        dir.path(),
+        &["diff", "p.numaloc", "p.numaloc", "--nodes", "2"],
+    ));
+    assert!(
+        text.contains("By node") && text.contains("  grid\n"),
+        "{text}"
+    );
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
 }
 
 #[test]

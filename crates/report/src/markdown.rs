@@ -4,6 +4,7 @@ use numaloc_analysis::Characterisation;
 use numaloc_model::profile::Profile;
 
 use crate::metrics;
+use crate::next::Step;
 use crate::number;
 use crate::plan::PlanView;
 
@@ -15,6 +16,7 @@ pub fn page(
     c: &Characterisation,
     assumed: &str,
     plans: &[PlanView],
+    next: &[Step],
 ) -> String {
     let mut out = format!(
         "# {}\n\n`{}`\n\n",
@@ -45,6 +47,14 @@ pub fn page(
             v.likelihood.words(),
             cell(&v.sentence())
         );
+    }
+    if !next.is_empty() {
+        out += "\n```\n";
+        for step in next {
+            out += &step.command.replace(['\n', '\r'], " ");
+            out.push('\n');
+        }
+        out += "```\n";
     }
     for section in metrics::sections(c) {
         out += &format!(

@@ -126,7 +126,7 @@ impl Args {
             written: &written(),
         };
         if self.md {
-            let text = markdown::page(&title, &profile, &found, &resolved.assumed, &views);
+            let text = markdown::page(&title, &profile, &found, &resolved.assumed, &views, &next);
             ui.result(|| text.clone(), || json!({"version": 1, "markdown": text}));
             return Ok(0);
         }
