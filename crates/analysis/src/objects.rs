@@ -264,6 +264,23 @@ mod tests {
         assert_eq!((found[1].object, found[1].accesses()), (None, 10));
     }
 
+    /// A page of the first object, at `base`, that thread 0 touched first and thread 1 reads.
+    fn read_by_t1(page: u64, base: u64, reads: u64) -> (PageHead, Vec<ThreadAccess>) {
+        let head = PageHead {
+            number: PageNumber(base / 4096 + page),
+            object: Some(ObjectIdx(0)),
+            object_page: page,
+            first_touch: Some(ThreadIdx(0)),
+            first_touch_time: 0,
+        };
+        let access = ThreadAccess {
+            thread: ThreadIdx(1),
+            reads,
+            writes: 0,
+        };
+        (head, vec![access])
+    }
+
     #[test]
     fn a_page_counts_for_the_variable_that_holds_half_of_it() {
         let mut profile = profile_of(2, 1, &[]);
@@ -289,20 +306,8 @@ mod tests {
         }];
         let mut usage = PageUsage::new(4096);
         for page in 0..4u64 {
-            usage.push(
-                PageHead {
-                    number: PageNumber(0x100 + page),
-                    object: Some(ObjectIdx(0)),
-                    object_page: page,
-                    first_touch: Some(ThreadIdx(0)),
-                    first_touch_time: 0,
-                },
-                vec![ThreadAccess {
-                    thread: ThreadIdx(1),
-                    reads: 1 << page,
-                    writes: 0,
-                }],
-            );
+            let (head, accesses) = read_by_t1(page, 0x10_0800, 1 << page);
+            usage.push(head, accesses);
         }
         profile.pages = usage;
         let found = object_use(&profile, &NodeAssignment::blocks(2, 2));
@@ -340,20 +345,8 @@ mod tests {
         }];
         let mut usage = PageUsage::new(4096);
         for page in 0..4u64 {
-            usage.push(
-                PageHead {
-                    number: PageNumber(0x4_0000 + page),
-                    object: Some(ObjectIdx(0)),
-                    object_page: page,
-                    first_touch: Some(ThreadIdx(0)),
-                    first_touch_time: 0,
-                },
-                vec![ThreadAccess {
-                    thread: ThreadIdx(1),
-                    reads: 10,
-                    writes: 0,
-                }],
-            );
+            let (head, accesses) = read_by_t1(page, 0x4000_0000, 10);
+            usage.push(head, accesses);
         }
         profile.pages = usage;
         let found = object_use(&profile, &NodeAssignment::blocks(2, 2));

@@ -221,6 +221,16 @@ fn a_matrix_survives_export_and_import() {
         &["show", "e.numaloc", "--matrix", "csv"],
     ));
     assert_eq!(csv, "0,100,0,100\n100,0,100,0\n0,100,0,100\n100,0,100,0\n");
+    // A matrix does not know its program, and has no course in time to draw.
+    let json = stdout(&numaloc(dir.path(), &["show", "e.numaloc", "--json"]));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(json["next"][0].as_str().unwrap().ends_with("-- PROGRAM"));
+    let figures = ["report", "e.numaloc", "--svg", "drawn"];
+    let figures = stdout(&numaloc(dir.path(), &figures));
+    assert!(
+        figures.contains("matrix.svg") && !figures.contains("timeline"),
+        "{figures}"
+    );
     // A plan can be made of it.
     stdout(&numaloc(
         dir.path(),

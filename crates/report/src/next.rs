@@ -13,6 +13,8 @@ pub struct Step {
     pub why: &'static str,
 }
 
+/// Stands for a program that the reader has to name.
+pub const PROGRAM: &str = "PROGRAM";
 /// Stands for a machine that the reader has to name.
 pub const MACHINE: &str = "MACHINE";
 
@@ -44,7 +46,13 @@ pub fn steps(
         .iter()
         .map(|word| quoted(word))
         .collect();
-    let program = program.join(" ");
+    // A bare matrix does not know its program.
+    let known = profile.meta.frontend != "import" && !program.is_empty();
+    let program = if known {
+        program.join(" ")
+    } else {
+        PROGRAM.to_owned()
+    };
     let on = match (machine, assumed) {
         (Some(name), _) => format!(" --machine {}", quoted(name)),
         (None, true) => format!(" --machine {MACHINE}"),
@@ -58,10 +66,24 @@ pub fn steps(
         return run_and_measure(&quoted(first), &all.join(" "), &program).into();
     }
     if !(talk || congestion || pages) {
-        let why = "no plan is likely to help; this measures whether one does";
+        // Without page use there is nothing to decide jointly.
+        let tried = if c.pages.pages > 0 {
+            "numaloc,joint"
+        } else {
+            "numaloc,deloc"
+        };
+        let open = c
+            .verdicts
+            .iter()
+            .any(|v| v.likelihood == Likelihood::CannotTell);
+        let why = if open {
+            "measure what the verdict cannot tell"
+        } else {
+            "no plan is likely to help; this measures whether one does"
+        };
         return vec![Step {
             command: format!(
-                "numaloc compare --profile {profile_word} --threads numaloc,joint --runs 10 -- {program}"
+                "numaloc compare --profile {profile_word} --threads {tried} --runs 10 -- {program}"
             ),
             why,
         }];

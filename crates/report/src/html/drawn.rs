@@ -27,6 +27,9 @@ pub fn figures(report: &Report<'_>, paint: Paint) -> Vec<Figure> {
                 svg: figures::matrix(&c.bytes, number::bytes, paint),
             });
         }
+    }
+    // A run of one slice has no course.
+    if c.events.stored_cells() > 0 && profile.slices.len() > 1 {
         all.push(Figure {
             name: "timeline",
             title: "Communication over time".into(),
