@@ -98,6 +98,7 @@ pub extern "C" fn __tsan_read_range(address: *const c_void, size: usize) {
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_write_range(address: *const c_void, size: usize) {
     range::<true>(address, size);
+    crate::copies::announced(address, size);
 }
 
 /// Functions are entered and left: nothing to count.
@@ -118,47 +119,4 @@ pub extern "C" fn __tsan_init() {
     // Keeps the mark in the program.
     std::hint::black_box(&MARK);
     crate::threads::start();
-}
-
-/// Clang's own copies, which the sanitizer would intercept.
-///
-/// # Safety
-/// As `memcpy`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __tsan_memcpy(
-    to: *mut c_void,
-    from: *const c_void,
-    size: usize,
-) -> *mut c_void {
-    range::<false>(from, size);
-    range::<true>(to, size);
-    // SAFETY: the caller keeps memcpy's promises.
-    unsafe { libc::memcpy(to, from, size) }
-}
-
-/// Clang's own copies, which the sanitizer would intercept.
-///
-/// # Safety
-/// As `memmove`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __tsan_memmove(
-    to: *mut c_void,
-    from: *const c_void,
-    size: usize,
-) -> *mut c_void {
-    range::<false>(from, size);
-    range::<true>(to, size);
-    // SAFETY: the caller keeps memmove's promises.
-    unsafe { libc::memmove(to, from, size) }
-}
-
-/// Clang's own fills, which the sanitizer would intercept.
-///
-/// # Safety
-/// As `memset`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __tsan_memset(to: *mut c_void, value: i32, size: usize) -> *mut c_void {
-    range::<true>(to, size);
-    // SAFETY: the caller keeps memset's promises.
-    unsafe { libc::memset(to, value, size) }
 }

@@ -219,6 +219,7 @@ pub(crate) fn start() {
     if let Ok(engine) = Engine::start(config, &program.to_string_lossy()) {
         adopt_engine(engine);
         crate::memory::describe_process();
+        crate::sites::begin();
     }
 }
 
@@ -238,5 +239,6 @@ pub(crate) fn forget_parent() {
     // The parent's tracer is leaked on purpose: it belongs to the parent's journal.
     TRACER.set(null_mut());
     expect();
+    crate::sites::forget();
     ENGINE.store(null::<Engine>().cast_mut(), Ordering::Release);
 }

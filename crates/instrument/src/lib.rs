@@ -8,11 +8,14 @@
 //! | module | stands in for |
 //! |---|---|
 //! | [`access`] | `__tsan_read8` and its kind: plain, unaligned, volatile, ranges, vptr |
+//! | [`annotations`] | what programs tell a sanitizer by hand |
+//! | [`copies`] | `memcpy` and its kind: as the ranges they read and write |
 //! | [`atomics`] | `__tsan_atomic32_fetch_add` and its kind: done for real, and marked as synchronisation |
 //! | [`threads`] | `pthread_create`, `fork`, `_exit`: whose accesses they are |
 //! | [`sync`] | mutexes, condition variables, barriers, semaphores: the virtual clock |
 //! | [`gomp`] | libgomp's entry points: the same for OpenMP |
 //! | [`memory`] | `malloc` and `mmap`: which object a page belongs to |
+//! | [`sites`] | who asked for a block: the call stack of its allocation |
 //!
 //! What the compiler does not see is not counted: libraries that were not compiled this way, inline
 //! assembly, and register spills.
@@ -23,11 +26,14 @@
 //! not counted; it never meets a half-updated tracer.
 
 pub mod access;
+pub mod annotations;
 pub mod atomics;
+pub mod copies;
 pub mod current;
 pub mod gomp;
 pub mod memory;
 mod real;
+pub mod sites;
 pub mod sync;
 pub mod threads;
 mod wide;

@@ -6,11 +6,12 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use numaloc_trace::common::Backing;
 use numaloc_trace::{Engine, Record};
 
-use crate::current;
+use crate::{current, sites};
 
 const PAGE: u64 = 4096;
 /// glibc's arenas are reserved in aligned pieces of this size.
@@ -21,8 +22,21 @@ const NON_MAIN_ARENA: u64 = 4;
 
 /// Files already told: name, first and last address.
 static IMAGES: Mutex<Vec<(String, u64, u64)>> = Mutex::new(Vec::new());
-/// Arenas already told.
-static ARENAS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+/// Arenas already told, each at the first free place from that of its number on; glibc has 8 for each core.
+static ARENAS: [AtomicU64; 4096] = [const { AtomicU64::new(0) }; 4096];
+
+/// Whether `arena` had not been told.
+fn is_new(arena: u64) -> bool {
+    let start = (arena / ARENA) as usize;
+    for at in 0..ARENAS.len() {
+        match ARENAS[(start + at) % ARENAS.len()].compare_exchange(0, arena, Relaxed, Relaxed) {
+            Ok(_) => return true,
+            Err(known) if known == arena => return false,
+            Err(_) => {}
+        }
+    }
+    false
+}
 
 unsafe extern "C" {
     fn __libc_malloc(size: usize) -> *mut c_void;
@@ -188,11 +202,18 @@ unsafe fn own_mapping(block: *mut c_void) -> Option<(u64, u64)> {
     })
 }
 
-/// Tells of the mapping or arena that a new block lies in.
-fn told(block: *mut c_void) -> *mut c_void {
+/// Tells of a new block of `asked` bytes: the mapping or arena that it lies in, and who asked for it.
+fn told(block: *mut c_void, asked: usize) -> *mut c_void {
     if block.is_null() || current::engine().is_none() {
         return block;
     }
+    in_mapping(block);
+    sites::note(block as u64, asked as u64);
+    block
+}
+
+/// Tells of the mapping or arena that a new block lies in.
+fn in_mapping(block: *mut c_void) {
     // SAFETY: the block has just been allocated by glibc.
     let size = unsafe { *block.cast::<u64>().sub(1) };
     let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -201,27 +222,25 @@ fn told(block: *mut c_void) -> *mut c_void {
         map(start, length, 3, anonymous, String::new(), 0);
     } else if size & NON_MAIN_ARENA != 0 {
         let arena = block as u64 / ARENA * ARENA;
-        let new = ARENAS.try_lock().is_ok_and(|mut arenas| {
-            let new = !arenas.contains(&arena);
-            if new {
-                arenas.push(arena);
+        // Only where it can be told: the first block may be the tracer's own.
+        current::with(|tracer| {
+            if let Some(engine) = current::engine().filter(|_| is_new(arena)) {
+                tracer.record(&Record::Map {
+                    sequence: engine.sequence(),
+                    thread: tracer.number(),
+                    address: arena,
+                    length: ARENA,
+                    protection: 0,
+                    flags: (anonymous | libc::MAP_NORESERVE) as u64,
+                    file: String::new(),
+                    offset: 0,
+                    moved_from: 0,
+                });
             }
-            new
         });
-        if new {
-            map(
-                arena,
-                ARENA,
-                0,
-                anonymous | libc::MAP_NORESERVE,
-                String::new(),
-                0,
-            );
-        }
     } else if let Some(engine) = current::engine() {
         // The main heap may have grown; the break only ever needs to be told when it moved.
-        static BREAK: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-        use std::sync::atomic::Ordering::Relaxed;
+        static BREAK: AtomicU64 = AtomicU64::new(0);
         let end = block as u64 + (size & !7);
         if BREAK.fetch_max(end, Relaxed) < end {
             // SAFETY: sbrk(0) only asks.
@@ -236,7 +255,6 @@ fn told(block: *mut c_void) -> *mut c_void {
             });
         }
     }
-    block
 }
 
 /// A block goes: what was mapped on its own is nobody's memory any more.
@@ -262,7 +280,7 @@ unsafe fn gone(block: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     // SAFETY: the caller's promises.
-    told(unsafe { __libc_malloc(size) })
+    told(unsafe { __libc_malloc(size) }, size)
 }
 
 /// Allocates zeroed memory.
@@ -272,7 +290,10 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     // SAFETY: the caller's promises.
-    told(unsafe { __libc_calloc(count, size) })
+    told(
+        unsafe { __libc_calloc(count, size) },
+        count.wrapping_mul(size),
+    )
 }
 
 /// Changes a block's size.
@@ -283,7 +304,13 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     // SAFETY: the caller's promises.
     let new = unsafe { __libc_realloc(block, size) };
-    if new != block { told(new) } else { new }
+    if new == block {
+        if !new.is_null() {
+            sites::note(new as u64, size as u64);
+        }
+        return new;
+    }
+    told(new, size)
 }
 
 /// Frees.
@@ -306,7 +333,7 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memalign(alignment: usize, size: usize) -> *mut c_void {
     // SAFETY: the caller's promises.
-    told(unsafe { __libc_memalign(alignment, size) })
+    told(unsafe { __libc_memalign(alignment, size) }, size)
 }
 
 /// Allocates aligned memory.
@@ -316,7 +343,7 @@ pub unsafe extern "C" fn memalign(alignment: usize, size: usize) -> *mut c_void 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void {
     // SAFETY: the caller's promises.
-    told(unsafe { __libc_memalign(alignment, size) })
+    told(unsafe { __libc_memalign(alignment, size) }, size)
 }
 
 /// Allocates aligned memory.
@@ -335,7 +362,7 @@ pub unsafe extern "C" fn posix_memalign(
     // SAFETY: the caller's promises; errno is the caller's and stays as it was.
     unsafe {
         let errno = *libc::__errno_location();
-        let block = told(__libc_memalign(alignment, size));
+        let block = told(__libc_memalign(alignment, size), size);
         *libc::__errno_location() = errno;
         if block.is_null() {
             return libc::ENOMEM;
@@ -384,6 +411,7 @@ pub unsafe extern "C" fn mmap(
             )
         };
         map(start, length as u64, protection, flags, name, offset as u64);
+        sites::note(start, length as u64);
         if flags & libc::MAP_SHARED != 0 {
             let (backing, offset) = if flags & libc::MAP_ANONYMOUS != 0 {
                 (Backing::of_address(start), 0)
@@ -411,6 +439,49 @@ pub unsafe extern "C" fn mmap64(
 ) -> *mut c_void {
     // SAFETY: the caller's promises.
     unsafe { mmap(address, length, protection, flags, file, offset) }
+}
+
+/// Changes a mapping's size, and its place if it must.
+///
+/// # Safety
+/// As the C library's, which takes the last argument only with `MREMAP_FIXED`; a caller that leaves it out passes whatever its
+/// register holds, which the system then does not look at.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mremap(
+    old: *mut c_void,
+    old_length: usize,
+    length: usize,
+    flags: c_int,
+    place: *mut c_void,
+) -> *mut c_void {
+    let shared = current::engine().and_then(|engine| engine.shared_at(old as u64));
+    // SAFETY: the system call itself, with the caller's arguments.
+    let found = unsafe { libc::syscall(libc::SYS_mremap, old, old_length, length, flags, place) };
+    if found != -1
+        && let Some(engine) = current::engine()
+    {
+        if found as u64 != old as u64 {
+            engine.forget(old as u64, old_length as u64);
+        }
+        current::with(|tracer| {
+            let record = Record::Map {
+                sequence: engine.sequence(),
+                thread: tracer.number(),
+                address: found as u64,
+                length: length as u64,
+                protection: 3,
+                flags: (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64,
+                file: String::new(),
+                offset: 0,
+                moved_from: old as u64,
+            };
+            tracer.record(&record);
+        });
+        if let Some((object, offset)) = shared {
+            engine.map_shared(object, found as u64, length as u64, offset);
+        }
+    }
+    found as *mut c_void
 }
 
 /// Unmaps memory.

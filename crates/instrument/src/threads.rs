@@ -33,6 +33,7 @@ pub(crate) fn start() {
     if current::engine().is_some() {
         return;
     }
+    crate::copies::find();
     current::start();
     if current::engine().is_none() {
         return;

@@ -14,11 +14,13 @@ use numaloc_model::{Layer, PageUsage, Profile, ThreadAccess};
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 
 use crate::bursts::{self, Bursts};
+use crate::code::Lines;
 use crate::engine::Config;
 use crate::errors;
 use crate::journal::{self, COMMON_NUMBER, Record, VERSION};
 use crate::objects::{Images, Memory, Section};
 use crate::paths;
+use crate::sites;
 use crate::variables::Variables;
 use crate::watch::GROUPS;
 
@@ -354,13 +356,18 @@ impl<'a> Assembly<'a> {
         let end = threads.iter().map(|thread| thread.end).max().unwrap_or(0);
         let (slices, length) = self.slices(end);
         let slice_of = |start: u64| SliceIdx((start / length).min(slices.len() as u64 - 1) as u32);
+        let lines = Lines::of(self.spaces.iter().map(|space| &space.records[..]));
         let memories: Vec<Memory> = self
             .spaces
             .iter()
             .map(|space| {
                 let path_of =
                     |number: u32| space.threads.get(&number).map_or("0", |t| t.0.as_str());
-                Memory::build(&space.records, &space.first, path_of, &self.elf)
+                let records = &space.records;
+                let mut memory = Memory::build(records, &space.first, path_of, &self.elf);
+                let code = lines.process(records);
+                sites::name_blocks(records, &space.first, path_of, &mut memory, &code);
+                memory
             })
             .collect();
         let communication = self.communication(&memories, slice_of);

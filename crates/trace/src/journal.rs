@@ -158,6 +158,26 @@ pub enum Record {
         /// Of the first byte in it.
         offset: u64,
     },
+    /// A call stack from which memory was allocated; before the first `Block` that names it.
+    Site {
+        /// Number in this journal.
+        site: u32,
+        /// Return addresses, innermost first.
+        frames: Vec<u64>,
+    },
+    /// A block of memory was allocated.
+    Block {
+        /// Order among the process's memory events.
+        sequence: u64,
+        /// By whom.
+        thread: u32,
+        /// First byte.
+        address: u64,
+        /// Bytes asked for.
+        length: u64,
+        /// From where.
+        site: u32,
+    },
     /// A thread's number among all threads of the recording that use shared memory.
     CommonNumber {
         /// Which.
@@ -403,6 +423,24 @@ impl Record {
                 object,
                 offset,
             } => to.numbers(&[18, *sequence, *address, *length, (*object).into(), *offset]),
+            Self::Site { site, frames } => {
+                to.numbers(&[30, (*site).into(), frames.len() as u64]);
+                to.numbers(frames);
+            }
+            Self::Block {
+                sequence,
+                thread,
+                address,
+                length,
+                site,
+            } => to.numbers(&[
+                31,
+                *sequence,
+                (*thread).into(),
+                *address,
+                *length,
+                (*site).into(),
+            ]),
             Self::CommonNumber { thread, number } => {
                 to.numbers(&[19, (*thread).into(), (*number).into()]);
             }
@@ -583,6 +621,17 @@ impl Decoder<'_> {
                 thread: self.small()?,
                 number: self.small()?,
             },
+            30 => Record::Site {
+                site: self.small()?,
+                frames: self.list(Decoder::number)?,
+            },
+            31 => Record::Block {
+                sequence: self.number()?,
+                thread: self.small()?,
+                address: self.number()?,
+                length: self.number()?,
+                site: self.small()?,
+            },
             _ => return None,
         })
     }
@@ -762,6 +811,17 @@ mod tests {
             Record::CommonNumber {
                 thread: 1,
                 number: 70000,
+            },
+            Record::Site {
+                site: 3,
+                frames: vec![u64::MAX, 5],
+            },
+            Record::Block {
+                sequence: 9,
+                thread: 1,
+                address: 1 << 46,
+                length: 40,
+                site: 3,
             },
             Record::End,
         ]

@@ -2,13 +2,14 @@
 //!
 //! Inside the program under study: [`engine`] (what its threads share), [`thread`] (the hot path), [`shadow`], [`mod@line`],
 //! [`readers`], [`pages`], [`common`] (memory that processes share), [`journal`], [`access_trace`], and in `extra` the layers for
-//! comparison. In the recorder: [`mod@assemble`] reads the journals, [`objects`] and [`variables`] name the memory.
+//! comparison. In the recorder: [`mod@assemble`] reads the journals, [`objects`], [`variables`] and [`sites`] name the memory.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod access_trace;
 pub mod assemble;
 pub mod bursts;
+pub mod code;
 pub mod common;
 pub mod engine;
 mod errors;
@@ -23,6 +24,7 @@ pub mod ranges;
 pub mod readers;
 pub mod shadow;
 pub mod sharing;
+pub mod sites;
 pub mod thread;
 pub mod variables;
 pub mod watch;

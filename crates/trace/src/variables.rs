@@ -15,7 +15,7 @@ use numaloc_model::profile::Variable;
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 
 /// `.debug_info` beyond this many bytes is not read: it would take longer than a second or two.
-const DEBUG_INFO_MAX: u64 = 256 << 20;
+pub(crate) const DEBUG_INFO_MAX: u64 = 256 << 20;
 /// Variables of a section that are kept at most, the largest.
 const KEPT: usize = 1 << 16;
 

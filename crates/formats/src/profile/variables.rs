@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use numaloc_model::Profile;
-use numaloc_model::profile::{Object, Variable};
+use numaloc_model::profile::{Object, ObjectKind, Variable};
 
 use super::{in_range, same_rows};
 use crate::columns::{self, Source, Table};
@@ -54,7 +54,12 @@ pub(super) fn read(path: &Path, objects: &mut [Object]) -> Result<(), FormatErro
     )?;
     in_range(path, "object", &object, objects.len())?;
     for (row, (name, source)) in name.into_iter().zip(source).enumerate().take(rows) {
-        let whole = objects[object[row] as usize].size;
+        let of = &objects[object[row] as usize];
+        // The heap grows: its identity has no size.
+        let whole = match of.kind {
+            ObjectKind::Heap => 1 << 47,
+            _ => of.size,
+        };
         if offset[row]
             .checked_add(size[row])
             .is_none_or(|end| end > whole)

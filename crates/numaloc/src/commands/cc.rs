@@ -42,7 +42,11 @@ const WANTED: &[&str] = &[
     "aligned_alloc",
     "posix_memalign",
     "mmap",
+    "mremap",
     "munmap",
+    "memcpy",
+    "memmove",
+    "memset",
     "_exit",
 ];
 
@@ -98,6 +102,16 @@ impl Args {
         command
             .args(arguments)
             .args(["-fsanitize=thread", "-U__SANITIZE_THREAD__", "-g"]);
+        if is_clang(compiler) {
+            // Loads that a store to the same place follows are accesses too; they come as one call.
+            command.args(["-mllvm", "-tsan-compound-read-before-write=1"]);
+        } else {
+            // Copies and fills of known size as calls, which we see, rather than inline, which the compiler does not announce.
+            command.args([
+                "-mmemcpy-strategy=libcall:-1:noalign",
+                "-mmemset-strategy=libcall:-1:noalign",
+            ]);
+        }
         match step(arguments) {
             Step::Compile => {}
             Step::Shared => {
@@ -123,13 +137,18 @@ impl Args {
     }
 }
 
+/// Whether the compiler takes clang's options.
+fn is_clang(compiler: &OsStr) -> bool {
+    compiler.to_string_lossy().contains("clang")
+}
+
 /// Keeps the sanitizer's own library out of the link.
 fn without_sanitizer(
     command: &mut Command,
     compiler: &OsStr,
     stubs: &Path,
 ) -> Result<(), CliError> {
-    if compiler.to_string_lossy().contains("clang") {
+    if is_clang(compiler) {
         command.arg("-fno-sanitize-link-runtime");
         return Ok(());
     }

@@ -242,6 +242,9 @@ impl Args {
             ui.remark("frontend instrument: the program was built with numaloc cc");
             return Ok(instrument::command(program, work, common, self));
         }
+        if self.frontend == "auto" {
+            ui.remark("frontend qemu: the program was not built with numaloc cc");
+        }
         qemu::command(program, work, common, self)
     }
 

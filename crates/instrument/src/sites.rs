@@ -1,0 +1,124 @@
+//! Who asked for a block: the call stack of its allocation, which the recorder turns into functions and `FILE:LINE`.
+//!
+//! The stack is walked by the compilers' unwinder (libgcc's `_Unwind_Backtrace` over `.eh_frame`, which every x86-64 program has),
+//! at a microsecond or two for each block. So the number of blocks is bounded: all of them at first, then only those that fill
+//! pages, then only those that the C library maps on their own ([`STEPS`]). A journal takes some 20 bytes for each.
+
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use numaloc_trace::Record;
+
+use crate::current;
+
+/// After so many blocks only those of at least so many bytes are looked at.
+const STEPS: [(u64, u64); 3] = [(1 << 14, 4096), (1 << 16, 1 << 17), (1 << 18, u64::MAX)];
+/// Frames that are kept, innermost first: enough to see the program's own through the layers of an allocation library.
+const FRAMES: usize = 24;
+
+/// Blocks looked at so far, and the least size that is.
+static BLOCKS: AtomicU64 = AtomicU64::new(0);
+static LEAST: AtomicU64 = AtomicU64::new(1);
+/// The recording has begun: before, it allocates for itself.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+/// Numbers of the call stacks seen.
+static SITES: Mutex<Option<HashMap<Stack, u32>>> = Mutex::new(None);
+
+unsafe extern "C" {
+    fn _Unwind_Backtrace(
+        visit: extern "C" fn(*mut c_void, *mut c_void) -> c_int,
+        data: *mut c_void,
+    ) -> c_int;
+    fn _Unwind_GetIP(context: *mut c_void) -> usize;
+}
+
+/// Return addresses, innermost first.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Stack {
+    length: usize,
+    frames: [u64; FRAMES],
+}
+
+impl Stack {
+    /// The calling thread's.
+    fn walk() -> Self {
+        let mut stack = Self {
+            length: 0,
+            frames: [0; FRAMES],
+        };
+        // SAFETY: `visit` gets the address of `stack`, which outlives the call.
+        unsafe { _Unwind_Backtrace(visit, (&raw mut stack).cast()) };
+        stack
+    }
+}
+
+extern "C" fn visit(context: *mut c_void, data: *mut c_void) -> c_int {
+    const GO_ON: c_int = 0;
+    const ENOUGH: c_int = 5;
+    // SAFETY: `walk` passes a Stack that nobody else uses meanwhile; the context is the unwinder's, for its own function.
+    let (stack, address) = unsafe { (&mut *data.cast::<Stack>(), _Unwind_GetIP(context)) };
+    if stack.length == FRAMES || address == 0 {
+        return ENOUGH;
+    }
+    stack.frames[stack.length] = address as u64;
+    stack.length += 1;
+    GO_ON
+}
+
+/// A block of `length` bytes at `address` has been allocated by the calling thread.
+pub(crate) fn note(address: u64, length: u64) {
+    if !BEGUN.load(Relaxed) || length < LEAST.load(Relaxed) {
+        return;
+    }
+    let Some(engine) = current::engine() else {
+        return;
+    };
+    // What the tracer itself allocates finds no tracer here.
+    current::with(|tracer| {
+        let count = BLOCKS.fetch_add(1, Relaxed) + 1;
+        if let Some((_, least)) = STEPS.iter().find(|step| step.0 == count) {
+            LEAST.fetch_max(*least, Relaxed);
+        }
+        let stack = Stack::walk();
+        // In a child forked while another thread was here, it never comes free.
+        let Some(mut sites) = (0..1000).find_map(|_| {
+            let free = SITES.try_lock().ok();
+            if free.is_none() {
+                std::thread::yield_now();
+            }
+            free
+        }) else {
+            return;
+        };
+        let sites = sites.get_or_insert_default();
+        let new = sites.len() as u32;
+        let site = *sites.entry(stack).or_insert(new);
+        if site == new {
+            engine.write(&Record::Site {
+                site,
+                frames: stack.frames[..stack.length].to_vec(),
+            });
+        }
+        tracer.record(&Record::Block {
+            sequence: engine.sequence(),
+            thread: tracer.number(),
+            address,
+            length,
+            site,
+        });
+    });
+}
+
+/// From here on the program allocates.
+pub(crate) fn begin() {
+    BEGUN.store(true, Relaxed);
+}
+
+/// In a forked child: its journal has no sites yet.
+pub(crate) fn forget() {
+    if let Ok(mut sites) = SITES.try_lock() {
+        *sites = None;
+    }
+}

@@ -1,0 +1,370 @@
+//! Blocks of memory by where they were allocated: named parts of the heap, the arenas and the mappings.
+//!
+//! A block's identity is the thread that allocated it, the call stack, the size and its number among those that agree in these
+//! ([`name`](Site::name) and `#order`); addresses play no part. Functions and lines come from debugging information. Frames of
+//! libraries without it, of headers of the system (inlined containers) and of the recorder itself are passed over, so that the
+//! first frame is the line that the programmer would name.
+//!
+//! Where blocks followed each other in one place, the largest counts, then the first. Neighbours from one site become one part, so
+//! that a loop that allocates rows gives one row of a table.
+
+use std::collections::{BTreeMap, HashMap};
+
+use numaloc_model::profile::{ObjectKind, Variable};
+
+use crate::journal::Record;
+use crate::objects::Memory;
+
+/// Functions of the program that a site's name has at most.
+const NAMED: usize = 3;
+/// Blocks of one site are neighbours if no more lies between them: the allocator's own words, what it rounds up, and now and then a
+/// block of the recorder's.
+const GAP: u64 = 4096;
+
+/// The heap has no size of its own; a process has no more addresses than these.
+const LARGEST_HEAP: u64 = 1 << 47;
+
+/// A function in a call stack, with the line that it was at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Its name as in the source where debugging information was found, else its symbol.
+    pub function: String,
+    /// `FILE:LINE` with the file's whole path, where known.
+    pub source: Option<String>,
+}
+
+/// What the call stacks of a process mean.
+pub trait Code {
+    /// The frames at a return address, innermost (inlined) first; none where nothing is known.
+    fn frames(&self, address: u64) -> Vec<Frame>;
+}
+
+/// Where memory was allocated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// `malloc in make_grid < main`.
+    pub name: String,
+    /// `FILE:LINE` of its innermost frame, file without folders.
+    pub source: Option<String>,
+}
+
+/// Functions that allocate, as a call stack has them and as a name says it.
+fn allocator(function: &str) -> Option<&'static str> {
+    const NAMES: [&str; 10] = [
+        "malloc",
+        "calloc",
+        "realloc",
+        "memalign",
+        "aligned_alloc",
+        "posix_memalign",
+        "mmap",
+        "mmap64",
+        "mremap",
+        "valloc",
+    ];
+    if function.starts_with("operator new")
+        || function.starts_with("_Znw")
+        || function.starts_with("_Zna")
+    {
+        return Some("new");
+    }
+    NAMES.into_iter().find(|name| *name == function)
+}
+
+/// Folders whose code is not the program's own: headers of the compiler and the system.
+fn is_system(source: &str) -> bool {
+    ["/usr/include/", "/usr/lib/", "/rustc/"]
+        .iter()
+        .any(|folder| source.starts_with(folder))
+        || source.contains("/include/c++/")
+}
+
+/// Whether a function is part of the run-time library, which stands in for the allocators too.
+pub(crate) fn is_recorder(function: &str) -> bool {
+    function.contains("numaloc_") || allocator(function).is_some()
+}
+
+impl Site {
+    /// What a call stack says.
+    #[must_use]
+    pub fn of(stack: &[u64], code: &dyn Code) -> Option<Self> {
+        let frames: Vec<Frame> = stack.iter().flat_map(|&at| code.frames(at)).collect();
+        // Before the allocator, the recorder's own way to this place.
+        let from = frames.iter().position(|f| allocator(&f.function).is_some());
+        let mut how = None;
+        let mut own: Vec<Frame> = Vec::new();
+        for frame in frames.into_iter().skip(from.unwrap_or(0)) {
+            let name = allocator(&frame.function);
+            if own.is_empty() && name.is_some() {
+                how = name;
+            } else if is_recorder(&frame.function) {
+                // It allocates for itself; or it has called the program.
+                if own.is_empty() {
+                    return None;
+                }
+            } else if frame.source.as_deref().is_some_and(|s| !is_system(s)) {
+                own.push(frame);
+                if own.len() == NAMED {
+                    break;
+                }
+            }
+        }
+        let first = own.first()?;
+        let source = first.source.as_deref().map(base_name).map(str::to_owned);
+        let functions: Vec<&str> = own.iter().map(|frame| frame.function.as_str()).collect();
+        Some(Self {
+            name: format!("{} in {}", how.unwrap_or("memory"), functions.join(" < ")),
+            source,
+        })
+    }
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// A block, or several from one site that are neighbours.
+struct Part {
+    end: u64,
+    /// Creator, site and size.
+    kind: (u32, u32, u64),
+    /// Numbers among those of its kind.
+    first: u32,
+    last: u32,
+    largest: u64,
+}
+
+/// Names the blocks of a process: adds them as parts to the objects that they lie in.
+///
+/// `path_of` gives the path of a journal's thread number, `first` that of the process's first thread.
+pub fn name_blocks<'a>(
+    records: &[Record],
+    first: &str,
+    path_of: impl Fn(u32) -> &'a str,
+    memory: &mut Memory,
+    code: &dyn Code,
+) {
+    let mut sites: HashMap<u32, Site> = HashMap::new();
+    let mut blocks: Vec<(u64, u32, u64, u64, u32)> = Vec::new();
+    for record in records {
+        match record {
+            Record::Site { site, frames } => {
+                if let Some(found) = Site::of(frames, code) {
+                    sites.insert(*site, found);
+                }
+            }
+            Record::Block {
+                sequence,
+                thread,
+                address,
+                length,
+                site,
+            } => blocks.push((*sequence, *thread, *address, *length, *site)),
+            _ => {}
+        }
+    }
+    blocks.sort_unstable();
+    let mut orders: HashMap<(u32, u32, u64), u32> = HashMap::new();
+    let mut parts: Vec<BTreeMap<u64, Part>> = Vec::new();
+    parts.resize_with(memory.objects.len(), BTreeMap::new);
+    for (_, thread, address, length, site) in blocks {
+        let kind = (thread, site, length);
+        let count = orders.entry(kind).or_insert(0);
+        let order = *count;
+        *count += 1;
+        let Some(object) = memory.object_at(address, address.saturating_add(length.max(1))) else {
+            continue;
+        };
+        let room = match memory.objects[object].kind {
+            ObjectKind::Heap => LARGEST_HEAP,
+            ObjectKind::Mapping | ObjectKind::Shared => memory.objects[object].size,
+            ObjectKind::Static | ObjectKind::Stack => 0,
+        };
+        let offset = address.wrapping_sub(memory.origin(object, address));
+        let fits = offset < room && length <= room - offset;
+        if fits && sites.contains_key(&site) {
+            put(&mut parts[object], offset, length, kind, order);
+        }
+    }
+    for (object, parts) in parts
+        .into_iter()
+        .enumerate()
+        .filter(|(_, parts)| !parts.is_empty())
+    {
+        let named = join(parts).into_iter().map(|(offset, part)| {
+            let (thread, site, _) = part.kind;
+            let site = &sites[&site];
+            let mut name = site.name.clone();
+            let path = path_of(thread);
+            if path != first {
+                name += &format!(", thread {path}");
+            }
+            if orders[&part.kind] > 1 {
+                name += &format!(" #{}", part.first);
+            }
+            if part.last > part.first {
+                name += &format!("..{}", part.last);
+            }
+            Variable {
+                name,
+                offset,
+                size: part.end - offset,
+                source: site.source.clone(),
+            }
+        });
+        memory.objects[object].variables = named.collect();
+    }
+}
+
+/// Puts a block into its place, if no larger one has it.
+fn put(
+    parts: &mut BTreeMap<u64, Part>,
+    offset: u64,
+    length: u64,
+    kind: (u32, u32, u64),
+    order: u32,
+) {
+    let end = offset.saturating_add(length.max(1));
+    let before = parts.range(..offset).next_back();
+    let overlapped: Vec<u64> = before
+        .filter(|(_, part)| part.end > offset)
+        .into_iter()
+        .chain(parts.range(offset..end))
+        .map(|(&at, _)| at)
+        .collect();
+    if overlapped.iter().any(|at| parts[at].largest >= length) {
+        return;
+    }
+    for at in overlapped {
+        parts.remove(&at);
+    }
+    let part = Part {
+        end,
+        kind,
+        first: order,
+        last: order,
+        largest: length,
+    };
+    parts.insert(offset, part);
+}
+
+/// Makes one of neighbours of one kind whose numbers follow each other.
+fn join(parts: BTreeMap<u64, Part>) -> Vec<(u64, Part)> {
+    let mut joined: Vec<(u64, Part)> = Vec::new();
+    for (offset, part) in parts {
+        if let Some((_, last)) = joined.last_mut()
+            && last.kind == part.kind
+            && last.last + 1 == part.first
+            && offset - last.end <= GAP
+        {
+            (last.end, last.last) = (part.end, part.last);
+        } else {
+            joined.push((offset, part));
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Known;
+    impl Code for Known {
+        fn frames(&self, address: u64) -> Vec<Frame> {
+            let frame = |function: &str, source: Option<&str>| Frame {
+                function: function.to_owned(),
+                source: source.map(str::to_owned),
+            };
+            match address {
+                1 => vec![frame(
+                    "numaloc_instrument::sites::note",
+                    Some("src/sites.rs:9"),
+                )],
+                2 => vec![frame("malloc", None)],
+                3 => vec![frame("operator new(unsigned long)", None)],
+                4 => vec![
+                    frame(
+                        "allocate",
+                        Some("/usr/include/c++/12/bits/new_allocator.h:137"),
+                    ),
+                    frame("make_grid", Some("/home/me/grid.cpp:12")),
+                ],
+                5 => vec![frame("main", Some("/home/me/main.cpp:40"))],
+                6 => vec![frame("__libc_start_main", None)],
+                _ => Vec::new(),
+            }
+        }
+    }
+
+    #[test]
+    fn a_site_is_the_line_that_the_programmer_would_name() {
+        let site = Site::of(&[1, 2, 3, 4, 5, 6], &Known).unwrap();
+        assert_eq!(site.name, "new in make_grid < main");
+        assert_eq!(site.source.as_deref(), Some("grid.cpp:12"));
+        let site = Site::of(&[1, 2, 5], &Known).unwrap();
+        assert_eq!(site.name, "malloc in main");
+        assert_eq!(Site::of(&[1, 2, 6, 7], &Known), None);
+    }
+
+    fn block(sequence: u64, address: u64, length: u64, site: u32, thread: u32) -> Record {
+        Record::Block {
+            sequence,
+            thread,
+            address,
+            length,
+            site,
+        }
+    }
+
+    #[test]
+    fn neighbours_from_one_site_are_one_part_and_the_larger_block_wins() {
+        struct NoImages;
+        impl crate::objects::Images for NoImages {
+            fn sections(&self, _: &str) -> Option<Vec<crate::objects::Section>> {
+                None
+            }
+        }
+        let records = [
+            Record::Break {
+                sequence: 0,
+                address: 0x1000,
+            },
+            Record::Break {
+                sequence: 1,
+                address: 0x9000,
+            },
+            Record::Site {
+                site: 0,
+                frames: vec![2, 5],
+            },
+            Record::Site {
+                site: 1,
+                frames: vec![2, 4],
+            },
+            // Three rows, one after the other; a small block of another thread; one that a larger takes the place of.
+            block(2, 0x1010, 100, 0, 0),
+            block(3, 0x1080, 100, 0, 0),
+            block(4, 0x10f0, 100, 0, 0),
+            block(5, 0x2000, 8, 1, 1),
+            block(6, 0x3000, 64, 1, 0),
+            block(7, 0x3020, 4096, 0, 0),
+        ];
+        let path = |thread| if thread == 0 { "0" } else { "0.1" };
+        let mut memory = Memory::build(&records, "0", path, &NoImages);
+        name_blocks(&records, "0", path, &mut memory, &Known);
+        let parts: Vec<_> = memory.objects[0]
+            .variables
+            .iter()
+            .map(|v| (v.name.as_str(), v.offset, v.size))
+            .collect();
+        assert_eq!(
+            parts,
+            [
+                ("malloc in main #0..2", 0x10, 0xe0 + 100),
+                ("malloc in make_grid, thread 0.1", 0x1000, 8),
+                ("malloc in main", 0x2020, 4096),
+            ]
+        );
+    }
+}
