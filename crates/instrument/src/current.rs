@@ -240,5 +240,6 @@ pub(crate) fn forget_parent() {
     TRACER.set(null_mut());
     expect();
     crate::sites::forget();
+    crate::memory::forget_files();
     ENGINE.store(null::<Engine>().cast_mut(), Ordering::Release);
 }

@@ -101,6 +101,13 @@ fn describe_files(engine: &Engine, parsed: &[(u64, u64, bool, &str)]) {
     }
 }
 
+/// In a forked child: its journal has no files yet.
+pub(crate) fn forget_files() {
+    if let Ok(mut told) = IMAGES.try_lock() {
+        told.clear();
+    }
+}
+
 /// Tells the file that holds a thread's start routine, if it came into memory after the start: the loader's own mappings are
 /// not seen.
 pub(crate) fn describe_file_of(routine: u64) {
