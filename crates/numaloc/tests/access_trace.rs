@@ -286,3 +286,108 @@ fn what_cannot_be_is_refused_in_one_line() {
     let said = fails(numaloc(&["show", "--trace"]).arg(&out), 1);
     assert!(said.contains("is not a numaloc access trace"), "{said}");
 }
+
+/// Works for seconds, then says so.
+const LONG: &str = r#"
+#include <stdio.h>
+static volatile long data[4 << 17];
+int main(void)
+{
+    for (int time = 0; time < 60; time++)
+        for (long at = time % 8; at < 4 << 17; at += 8)
+            data[at] += time;
+    puts("done");
+    return 0;
+}
+"#;
+
+#[test]
+fn a_killed_recorder_leaves_the_program_alone_and_a_trace_to_salvage() {
+    use std::io::Read;
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), LONG, false);
+    let profile = dir.path().join("p.numaloc");
+    let mut recorder = numaloc(&["record", "--quiet", "--trace", "-o"])
+        .arg(&profile)
+        .arg("--")
+        .arg(&program)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = recorder.stdout.take().unwrap();
+    // Until a few blocks are on disk.
+    let work = loop {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(recorder.try_wait().unwrap().is_none(), "it is over already");
+        let folder = std::fs::read_dir(dir.path())
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|path| path.join("1.trace").is_file());
+        if let Some(folder) = folder
+            && std::fs::metadata(folder.join("1.trace")).unwrap().len() > 2000
+        {
+            break folder;
+        }
+    };
+    recorder.kill().unwrap();
+    recorder.wait().unwrap();
+    let mut text = String::new();
+    said.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "done\n", "the program goes on to its end");
+
+    ok(numaloc(&["record", "--quiet", "--salvage"])
+        .arg(&work)
+        .arg("-o")
+        .arg(&profile));
+    let (trace, whole) = shown(&profile, &[]);
+    assert_eq!(trace["complete"], false);
+    assert!(trace["trace"]["records"].as_u64().unwrap() > 16_000);
+    assert!(trace["trace"]["accesses"].as_u64() < whole["threads"][0]["accesses"].as_u64());
+}
+
+/// The private caches hold and miss what cachegrind's of the same sizes do.
+#[test]
+fn misses_are_those_that_cachegrind_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    for arguments in [["transpose", "512", "2"], ["stencil2d", "512", "2"]] {
+        let program = support::workload(arguments[0]);
+        let profile = dir.path().join("p.numaloc");
+        ok(numaloc(&["record", "--quiet", "--force", "--trace", "-o"])
+            .arg(&profile)
+            .arg("--")
+            .arg(&program)
+            .args(&arguments[1..])
+            .env("OMP_NUM_THREADS", "1"));
+        let (trace, _) = shown(&profile, &[]);
+        let output = Command::new("valgrind")
+            .args(["--tool=cachegrind", "--cache-sim=yes", "--I1=32768,8,64"])
+            .args(["--D1=32768,8,64", "--LL=1048576,16,64"])
+            .arg("--cachegrind-out-file=/dev/null")
+            .arg(&program)
+            .args(&arguments[1..])
+            .env("OMP_NUM_THREADS", "1")
+            .output()
+            .expect("valgrind runs");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        // `==1== D1  misses:   1,280,547  (1,083,376 rd   +   197,171 wr)`
+        let counted = |what: &str| -> f64 {
+            let line = text.lines().find(|line| line.contains(what));
+            let number = line.and_then(|line| line.split(what).nth(1)?.split_whitespace().next());
+            let number = number.unwrap_or_else(|| panic!("no {what} in {text}"));
+            number.replace(',', "").parse().unwrap()
+        };
+        let of = |value: &Value| value.as_f64().unwrap();
+        let ours = &trace["trace"];
+        let first = of(&ours["accesses"]) - of(&ours["l1_hits"]);
+        let second = of(&trace["records"]["read"]) + of(&trace["records"]["write"]);
+        for (what, count) in [("D1  misses:", first), ("LLd misses:", second)] {
+            let theirs = counted(what);
+            // Their second level holds instructions too, and the loader chooses other functions for another processor.
+            assert!(
+                (count - theirs).abs() < 0.01 * theirs + 500.0,
+                "{arguments:?}: {what} {theirs}, ours {count}"
+            );
+        }
+    }
+}

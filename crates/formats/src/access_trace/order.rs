@@ -18,10 +18,12 @@ use crate::error::FormatError;
 #[derive(Debug)]
 pub struct Order<'a> {
     streams: Vec<Waiting<'a>>,
-    /// The streams' next events: time, whether it is an acquire, thread, stream.
-    next: BinaryHeap<Reverse<(u64, bool, ThreadIdx, usize)>>,
+    next: BinaryHeap<Place>,
     failed: bool,
 }
+
+/// Where a stream's next event belongs: time, whether it is an acquire, thread, stream.
+type Place = Reverse<(u64, bool, ThreadIdx, usize)>;
 
 /// A thread, its next event, and those after it.
 #[derive(Debug)]
@@ -53,23 +55,22 @@ impl<'a> Order<'a> {
                         event: None,
                         events: trace.events(at),
                     });
-                    order.advance(order.streams.len() - 1)?;
+                    let place = order.advance(order.streams.len() - 1)?;
+                    order.next.extend(place);
                 }
             }
         }
         Ok(order)
     }
 
-    /// Puts the next event of a stream into the queue.
-    fn advance(&mut self, stream: usize) -> Result<(), FormatError> {
+    /// Takes a stream's next event; its place in the order, if there is one.
+    fn advance(&mut self, stream: usize) -> Result<Option<Place>, FormatError> {
         let waiting = &mut self.streams[stream];
         waiting.event = waiting.events.next().transpose()?;
-        if let Some(event) = &waiting.event {
+        Ok(waiting.event.as_ref().map(|event| {
             let acquires = matches!(event.action, Action::Acquire(_));
-            let key = (event.time, acquires, waiting.thread, stream);
-            self.next.push(Reverse(key));
-        }
-        Ok(())
+            Reverse((event.time, acquires, waiting.thread, stream))
+        }))
     }
 }
 
@@ -80,11 +81,16 @@ impl Iterator for Order<'_> {
         if self.failed {
             return None;
         }
-        let Reverse((_, _, thread, stream)) = self.next.pop()?;
+        let &Reverse((_, _, thread, stream)) = self.next.peek()?;
         let event = self.streams[stream].event.take()?;
-        if let Err(error) = self.advance(stream) {
-            self.failed = true;
-            return Some(Err(error));
+        match self.advance(stream) {
+            // One step down the heap instead of a pop and a push.
+            Ok(Some(place)) => *self.next.peek_mut()? = place,
+            Ok(None) => drop(self.next.pop()),
+            Err(error) => {
+                self.failed = true;
+                return Some(Err(error));
+            }
         }
         Some(Ok((thread, event)))
     }

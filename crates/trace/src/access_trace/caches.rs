@@ -243,9 +243,11 @@ impl PrivateCaches {
         Some(line)
     }
 
-    /// Into the first level; what falls out leaves its state in the second, which holds it too.
+    /// Into the first level; what falls out and was written leaves its state in the second, which holds it too. The state of what was
+    /// only read is there already.
     fn promote(&mut self, line: Line) {
         if let Some(gone) = self.l1.insert(line)
+            && gone.is_dirty()
             && let Some(below) = self
                 .l2
                 .set(gone.number)
