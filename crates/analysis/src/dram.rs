@@ -192,6 +192,7 @@ impl DramModel {
             self.threads[thread.index()].transfers += 1;
         } else if self.caches[mine].find(line).is_some() {
             self.threads[thread.index()].llc_hits += 1;
+            return;
         } else if self.caches.iter_mut().enumerate().any(elsewhere) {
             self.threads[thread.index()].transfers += 1;
         } else {

@@ -218,9 +218,16 @@ impl Modelled {
         sum
     }
 
-    /// Writes the threads' DRAM bytes into a profile. Not where the trace was cut short: the rest would count as none.
+    /// Writes the threads' DRAM bytes into a profile. Not where the trace misses more than a hundredth of its accesses: they
+    /// would count as none.
     pub fn fill(&self, profile: &mut Profile, traces: &[AccessTrace]) {
-        if traces.iter().any(|trace| trace.cut.is_some()) {
+        let all: u64 = profile.threads.iter().map(|t| t.accesses).sum();
+        let traced = tally(traces).accesses;
+        if traced < all - all / 100 {
+            let share = 100.0 * traced as f64 / all as f64;
+            profile.meta.notes.push(format!(
+                "no DRAM bytes: the access trace holds {share:.1} % of the accesses"
+            ));
             return;
         }
         for (thread, requests) in profile.threads.iter_mut().zip(&self.found.threads) {

@@ -162,6 +162,24 @@ impl AccessTrace {
         })
     }
 
+    /// The same trace as that of the profile's `image`-th process image.
+    #[must_use]
+    pub fn with_image(self, image: u64) -> Self {
+        Self { image, ..self }
+    }
+
+    /// Which process image of the profile it is of.
+    #[must_use]
+    pub fn image(&self) -> u64 {
+        self.image
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Sums over all threads.
     #[must_use]
     pub fn tally(&self) -> Tally {

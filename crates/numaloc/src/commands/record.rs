@@ -11,6 +11,7 @@ mod trace;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use numaloc_formats::access_trace::AccessTrace;
 use numaloc_model::{Layer, Profile};
 use numaloc_perf::events::MemoryEvent;
 use numaloc_trace::common::Board;
@@ -130,7 +131,7 @@ pub struct Args {
 /// A profile, and the access traces of its process images.
 struct Assembled {
     profile: Profile,
-    traces: Vec<(u64, PathBuf)>,
+    traces: Vec<AccessTrace>,
 }
 
 impl Args {
@@ -347,7 +348,11 @@ impl Args {
         output: &Path,
     ) -> Result<(), CliError> {
         let Assembled { profile, traces } = assembled;
-        numaloc_formats::profile::write_with_traces(profile, traces, output, self.force)
+        let files: Vec<(u64, PathBuf)> = traces
+            .iter()
+            .map(|trace| (trace.image(), trace.path().to_owned()))
+            .collect();
+        numaloc_formats::profile::write_with_traces(profile, &files, output, self.force)
             .map_err(|error| CliError::from(error).status(self.failure()))?;
         let accesses: u64 = profile.threads.iter().map(|thread| thread.accesses).sum();
         let events: u64 = profile

@@ -1,6 +1,6 @@
 //! `numaloc record --trace`: the access trace, and the cache model that it feeds.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use numaloc_formats::access_trace::{AccessTrace, EXTENSION, Limit, Writer};
@@ -112,35 +112,24 @@ impl TraceArgs {
         if assembled.traces.is_empty() {
             return;
         }
-        let meta = &mut assembled.profile.meta;
-        let mut opened = Vec::new();
-        for (image, path) in &assembled.traces {
-            match AccessTrace::open(path, *image) {
-                Ok(trace) => {
-                    meta.notes.extend(crate::access_trace::incomplete(&trace));
-                    opened.push(trace);
-                }
-                Err(error) => meta
-                    .notes
-                    .push(format!("an access trace cannot be used: {error}")),
-            }
-        }
-        let tally = crate::access_trace::tally(&opened);
+        let Assembled { profile, traces } = assembled;
+        let notes = traces.iter().filter_map(crate::access_trace::incomplete);
+        profile.meta.notes.extend(notes);
+        let tally = crate::access_trace::tally(traces);
         ui.remark(format_args!(
             "access trace: {}",
             crate::access_trace::in_words(&tally)
         ));
         let model = CacheModel {
             llc: self.llc,
-            page_size: assembled.profile.pages.page_size(),
+            page_size: profile.pages.page_size(),
         };
-        match model.run(&opened, &assembled.profile.threads) {
-            Ok(found) => found.fill(&mut assembled.profile, &opened),
-            Err(error) => assembled
-                .profile
-                .meta
-                .notes
-                .push(format!("no cache model: {}", error.message)),
+        match model.run(traces, &profile.threads) {
+            Ok(found) => found.fill(profile, traces),
+            Err(error) => {
+                let note = format!("no cache model: {}", error.message);
+                profile.meta.notes.push(note);
+            }
         }
     }
 }
@@ -193,8 +182,8 @@ impl Recording {
 }
 
 /// The traces in a work folder, with the process images of the profile they belong to.
-pub fn find(folder: &Path, images: &[ProcessImage], ui: &Ui) -> Vec<(u64, PathBuf)> {
-    let mut found: Vec<(u64, PathBuf)> = Vec::new();
+pub fn find(folder: &Path, images: &[ProcessImage], ui: &Ui) -> Vec<AccessTrace> {
+    let mut found: Vec<AccessTrace> = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.extension().is_none_or(|e| e != EXTENSION) {
@@ -204,13 +193,13 @@ pub fn find(folder: &Path, images: &[ProcessImage], ui: &Ui) -> Vec<(u64, PathBu
             Ok(trace) => {
                 let of = (trace.head.pid, trace.head.image);
                 if let Some(image) = images.iter().position(|&image| image == of) {
-                    found.push((image as u64, path));
+                    found.push(trace.with_image(image as u64));
                 }
             }
             Err(error) => ui.remark(format_args!("an access trace is left out: {error}")),
         }
     }
-    found.sort();
-    found.dedup_by_key(|(image, _)| *image);
+    found.sort_by_key(AccessTrace::image);
+    found.dedup_by_key(|trace| trace.image());
     found
 }
