@@ -14,7 +14,7 @@ use crate::load::{MemoryLoad, memory_load};
 use crate::migrations::{Migrations, migrations};
 use crate::objects::{ObjectUse, object_use};
 use crate::pages::{PageMetrics, exclusivity, first_touch, inherent_exclusivity};
-use crate::pattern_phases::{message_window, pattern_phases};
+use crate::pattern_phases::{PatternRule, message_window, pattern_phases};
 use crate::phases::{PhaseRule, phases};
 use crate::sharing::{Sharing, sharing};
 use crate::timeline::{Timeline, timeline};
@@ -200,13 +200,27 @@ impl Talk {
         let slices = profile.slices.len();
         let messages = [Layer::Message, Layer::Collective];
         let (phases, pattern_phases) = if messages.contains(&layer) {
-            let found = pattern_phases(profile, &messages, message_window(slices));
+            let found = pattern_phases(
+                profile,
+                PatternRule {
+                    layers: &messages,
+                    window: message_window(slices),
+                    by_chance: false,
+                },
+            );
             (found.clone(), found)
         } else {
             let rule = PhaseRule::for_slices(slices);
             (
                 phases(&timeline.heterogeneity, rule),
-                pattern_phases(profile, &[layer], rule.window.max(2)),
+                pattern_phases(
+                    profile,
+                    PatternRule {
+                        layers: &[layer],
+                        window: rule.window.max(2),
+                        by_chance: true,
+                    },
+                ),
             )
         };
         Ok(Self {

@@ -11,6 +11,10 @@
 //!    of the window after: `1 - cos(a, b)` at least [`LEAST_CHANGE`] for the vectors of weights by layer,
 //!    sender and receiver, or amounts that differ by a factor of at least [`LEAST_FACTOR`].
 //!
+//! Where a window holds few samples of its pattern, two windows of the same pattern differ too. So for memory
+//! a change must exceed the median over its stretch by [`LEAST_CHANGE`]: most places are no border.
+//! Messages are few and all recorded; for them the change itself counts.
+//!
 //! A row weighs its bytes and 64 for each event, so that empty messages (barriers) count. Messages are looked at
 //! through a window of 0.5 % of the run ([`message_window`]), memory through that of OPT's rule: what alternates
 //! faster is one phase, what lasts less is not seen.
@@ -34,28 +38,40 @@ pub fn message_window(slices: usize) -> usize {
     (slices / 200).max(2)
 }
 
+/// What is looked at, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PatternRule<'a> {
+    /// Layers that count, together.
+    pub layers: &'a [Layer],
+    /// Slices per window.
+    pub window: usize,
+    /// Whether windows of the same pattern differ by chance.
+    pub by_chance: bool,
+}
+
 /// The phases of a run as ranges of slices: they cover it, in order. Rows must be sorted by slice.
 ///
 /// # Panics
 /// If the window is 0.
 #[must_use]
-pub fn pattern_phases(profile: &Profile, layers: &[Layer], window: usize) -> Vec<Range<usize>> {
+pub fn pattern_phases(profile: &Profile, rule: PatternRule<'_>) -> Vec<Range<usize>> {
+    let window = rule.window;
     assert!(window > 0, "a window has a slice");
     let slices = profile.slices.len();
     if slices == 0 {
         return Vec::new();
     }
-    let traffic = Traffic::new(profile, layers);
+    let traffic = Traffic::new(profile, rule.layers);
     let mut starts = vec![0];
     let mut from = 0;
     for silence in traffic.silences(window) {
-        split(&traffic, from..silence.start, window, &mut starts);
+        split(&traffic, from..silence.start, rule, &mut starts);
         if silence.start >= window {
             starts.push(silence.start);
         }
         from = silence.end;
     }
-    split(&traffic, from..slices, window, &mut starts);
+    split(&traffic, from..slices, rule, &mut starts);
     starts.dedup();
     let ends = starts[1..].iter().copied().chain([slices]);
     starts
@@ -68,7 +84,8 @@ pub fn pattern_phases(profile: &Profile, layers: &[Layer], window: usize) -> Vec
 
 /// Adds the starts of phases within a stretch of traffic, its own included. A stretch shorter than a
 /// window belongs to what comes before.
-fn split(traffic: &Traffic, stretch: Range<usize>, window: usize, starts: &mut Vec<usize>) {
+fn split(traffic: &Traffic, stretch: Range<usize>, rule: PatternRule<'_>, starts: &mut Vec<usize>) {
+    let window = rule.window;
     if stretch.len() < window {
         return;
     }
@@ -78,13 +95,20 @@ fn split(traffic: &Traffic, stretch: Range<usize>, window: usize, starts: &mut V
         return;
     };
     let changes = traffic.changes(first..last, window);
+    let usual = if rule.by_chance {
+        let mut sorted = changes.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted[sorted.len() / 2]
+    } else {
+        0.0
+    };
     for (at, &change) in changes.iter().enumerate() {
         // The largest change of its neighbourhood; of equal ones, the first.
         let near = at.saturating_sub(window)..(at + window + 1).min(changes.len());
         let largest = near
             .clone()
             .all(|other| changes[other] < change || (changes[other] == change && other >= at));
-        if change >= LEAST_CHANGE && largest {
+        if change - usual >= LEAST_CHANGE && largest {
             starts.push(first + at);
         }
     }
@@ -270,7 +294,14 @@ mod tests {
         for row in &mut profile.communication {
             row.layer = Layer::Message;
         }
-        pattern_phases(&profile, &[Layer::Message, Layer::Collective], 5)
+        let layers = &[Layer::Message, Layer::Collective];
+        let (window, by_chance) = (5, false);
+        let rule = PatternRule {
+            layers,
+            window,
+            by_chance,
+        };
+        pattern_phases(&profile, rule)
     }
 
     #[test]
@@ -314,11 +345,57 @@ mod tests {
         for row in &mut profile.communication[30..] {
             row.layer = Layer::SharedLine;
         }
-        let phases = |layers: &[Layer]| pattern_phases(&profile, layers, 5);
+        let phases = |layers: &[Layer]| {
+            let (window, by_chance) = (5, true);
+            pattern_phases(
+                &profile,
+                PatternRule {
+                    layers,
+                    window,
+                    by_chance,
+                },
+            )
+        };
         assert_eq!(phases(&[Layer::WriteRead]), [0..30, 30..60]);
         // Another layer is another pattern.
         assert_eq!(phases(&Layer::ALL), [0..30, 30..60]);
         assert_eq!(phases(&[Layer::LastTwo]), vec![0..60]);
+    }
+
+    #[test]
+    fn few_samples_of_a_pattern_are_no_change_of_it() {
+        // 64 threads; in every slice 6 of the 64 pairs of the pattern, drawn by a hash: two windows of 10 slices
+        // have many different pairs. Neighbours, from slice 200 on those 32 apart.
+        let rows: Vec<(u32, u32, u32, u64)> = (0..400u32)
+            .flat_map(|slice| {
+                (0..6u32).map(move |at| {
+                    let drawn = u64::from(slice * 6 + at).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                    let src =
+                        (drawn ^ drawn >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) as u32 >> 16 & 63;
+                    let dst = if slice < 200 {
+                        src ^ 1
+                    } else {
+                        (src + 32) % 64
+                    };
+                    (slice, src, dst, 10)
+                })
+            })
+            .collect();
+        let profile = profile_of(64, 400, &rows);
+        let layers = &[Layer::WriteRead];
+        let found = |by_chance| {
+            let window = 10;
+            pattern_phases(
+                &profile,
+                PatternRule {
+                    layers,
+                    window,
+                    by_chance,
+                },
+            )
+        };
+        assert_eq!(found(true), [0..200, 200..400]);
+        assert!(found(false).len() > 4, "{:?}", found(false));
     }
 
     proptest! {
@@ -329,7 +406,9 @@ mod tests {
             let mut rows: Vec<_> = rows.into_iter().map(|(s, a, d, e)| (s, a, (a + d) % 5, e)).collect();
             rows.sort_unstable();
             let of = |rows: &[(u32, u32, u32, u64)]| {
-                pattern_phases(&profile_of(5, 60, rows), &[Layer::WriteRead], 4)
+                let layers = &[Layer::WriteRead];
+                let (window, by_chance) = (4, true);
+                pattern_phases(&profile_of(5, 60, rows), PatternRule { layers, window, by_chance })
             };
             let found = of(&rows);
             prop_assert_eq!((found[0].start, found[found.len() - 1].end), (0, 60));

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 
 use numaloc_analysis::concurrency_groups;
-use numaloc_analysis::pattern_phases::pattern_phases;
+use numaloc_analysis::pattern_phases::{PatternRule, pattern_phases};
 use numaloc_analysis::phases::PhaseRule;
 use numaloc_model::profile::Amount;
 use numaloc_model::{Layer, Profile};
@@ -207,7 +207,12 @@ fn sixty_four_threads_on_a_loaded_host_have_the_time_of_two() {
     // apart, at the border or a slice beside it. The start, when the first thread creates the others, is a few hundred events.
     assert_eq!(concurrency_groups(&many, Layer::WriteRead).k, 1);
     let window = PhaseRule::for_slices(many.slices.len()).window.max(2);
-    let phases = pattern_phases(&many, &[Layer::WriteRead], window);
+    let rule = PatternRule {
+        layers: &[Layer::WriteRead],
+        window,
+        by_chance: true,
+    };
+    let phases = pattern_phases(&many, rule);
     let mut seen = [0, 0];
     for phase in &phases {
         let range = phase.start as u32..phase.end as u32;
