@@ -5,6 +5,12 @@
 //! events; [`crate::kmeans`] finds the optimal clusters for every `k`; the Bayesian information criterion
 //! picks `k`: see [`crate::bic`](mod@crate::bic).
 //!
+//! Timestamps do not tell between whom: a steady run whose pattern changes is one cluster of them, though pairs
+//! of the one pattern and of the other never communicate at the same time. So a cluster of shared memory is cut
+//! where the pattern changes within it ([`crate::pattern_phases`](mod@crate::pattern_phases)), where the matrices on
+//! either side differ by `1 - cos` of at least 0.3. DeLoc leaves such a cluster whole, and its plan then hangs on the
+//! order of pairs of like weight.
+//!
 //! The largest BIC over `1..=16` wins, the smaller `k` on a tie. Clusters see when there is
 //! communication, not between whom: for that see [`crate::pattern_phases`](mod@crate::pattern_phases).
 
@@ -13,6 +19,8 @@ use numaloc_model::{ClusterIdx, GroupPair, Layer, SliceIdx, TaskGroup, ThreadIdx
 
 use crate::bic::{bic, weighted_mean};
 use crate::kmeans;
+use crate::pattern_phases::{LEAST_CHANGE, PatternRule, pattern_phases};
+use crate::phases::PhaseRule;
 
 /// The most clusters that are tried.
 pub const K_MAX: usize = 16;
@@ -43,7 +51,7 @@ pub struct Concurrency {
     pub clusters: Vec<Cluster>,
     /// By cluster: the pairs that communicate in it.
     pub groups: Vec<TaskGroup>,
-    /// How many clusters; 0 when nothing communicates.
+    /// How many clusters, cuts between patterns included; 0 when nothing communicates.
     pub k: usize,
     /// BIC for 1, 2, ... clusters; larger is better.
     pub bic: Vec<f64>,
@@ -153,6 +161,7 @@ pub fn concurrency_groups(profile: &Profile, layer: Layer) -> Concurrency {
     } else {
         clusterings.starts(k)
     };
+    let starts = cut_by_pattern(profile, layer, starts, &slices_of);
     let clusters: Vec<Cluster> = starts
         .iter()
         .enumerate()
@@ -178,12 +187,80 @@ pub fn concurrency_groups(profile: &Profile, layer: Layer) -> Concurrency {
     };
     let groups = task_groups(&profile.communication, layer, amount, &clusters, threads);
     Concurrency {
+        k: clusters.len(),
         clusters,
         groups,
-        k,
         bic,
         amount,
     }
+}
+
+/// The starts of clusters (indexes of timestamps) and, between them, those of other patterns.
+fn cut_by_pattern(
+    profile: &Profile,
+    layer: Layer,
+    starts: Vec<usize>,
+    slices_of: &[(u32, u32)],
+) -> Vec<usize> {
+    if starts.is_empty() || matches!(layer, Layer::Message | Layer::Collective) {
+        return starts;
+    }
+    let rule = PatternRule {
+        layers: &[layer],
+        window: PhaseRule::for_slices(profile.slices.len()).window.max(2),
+        by_chance: true,
+    };
+    // Between any two borders, of a cluster or of a phase, there is one pattern.
+    let phases = pattern_phases(profile, rule);
+    let point = |slice: usize| slices_of.partition_point(|s| (s.0 as usize) < slice);
+    let mut borders: Vec<usize> = phases.iter().map(|phase| point(phase.start)).collect();
+    borders.extend(&starts);
+    borders.retain(|&at| at < slices_of.len());
+    borders.sort_unstable();
+    borders.dedup();
+    let mut kept = Vec::with_capacity(borders.len());
+    let mut before = Vec::new();
+    for (at, &from) in borders.iter().enumerate() {
+        let to = borders.get(at + 1).copied().unwrap_or(slices_of.len());
+        let here = pattern(profile, layer, slices_of[from].0, slices_of[to - 1].1);
+        if starts.contains(&from) || difference(&before, &here) >= LEAST_CHANGE {
+            kept.push(from);
+        }
+        before = here;
+    }
+    kept
+}
+
+/// Both directions of a pair's events, by pair.
+type Pattern = Vec<(u32, u32, f64, f64)>;
+
+/// Events by pair from one slice to another, both included.
+fn pattern(profile: &Profile, layer: Layer, first: u32, last: u32) -> Pattern {
+    let rows = &profile.communication;
+    let threads = profile.threads.len();
+    let from = rows.partition_point(|row| row.slice.0 < first);
+    let to = rows.partition_point(|row| row.slice.0 <= last);
+    let mut sums = PairSums::new(threads);
+    for row in rows[from..to].iter().filter(|row| row.layer == layer) {
+        if row.src.index() < threads && row.dst.index() < threads {
+            sums.add(row.src.0, row.dst.0, row.events as f64);
+        }
+    }
+    sums.into_pairs()
+}
+
+/// `1 - cos` of two patterns.
+fn difference(a: &Pattern, b: &Pattern) -> f64 {
+    let square = |p: &Pattern| p.iter().map(|p| p.2 * p.2 + p.3 * p.3).sum::<f64>();
+    let mut others = b.iter().peekable();
+    let mut product = 0.0;
+    for here in a {
+        while others.next_if(|p| (p.0, p.1) < (here.0, here.1)).is_some() {}
+        if let Some(there) = others.next_if(|p| (p.0, p.1) == (here.0, here.1)) {
+            product += here.2 * there.2 + here.3 * there.3;
+        }
+    }
+    1.0 - product / (square(a) * square(b)).sqrt().max(1.0)
 }
 
 /// DeLoc's `buildTaskGroups`: per cluster the pairs that communicate in it, by ascending `(a, b)`.
@@ -388,6 +465,33 @@ mod tests {
     }
 
     #[test]
+    fn steady_communication_is_cut_where_its_pattern_changes() {
+        // 60 slices of neighbours, then 40 of distant pairs, at the same rate: k-means sees one cluster.
+        let rows: Vec<_> = (0..100u32)
+            .flat_map(|slice| match slice < 60 {
+                true => [(slice, 0, 1, 5), (slice, 2, 3, 5)],
+                false => [(slice, 0, 2, 5), (slice, 1, 3, 5)],
+            })
+            .collect();
+        let found = concurrency_groups(&profile_of(4, 100, &rows), Layer::WriteRead);
+        let borders: Vec<(u32, u32)> = found
+            .clusters
+            .iter()
+            .map(|c| (c.first.0, c.last.0))
+            .collect();
+        assert_eq!(borders, [(0, 59), (60, 99)]);
+        let pairs = |group: &TaskGroup| {
+            group
+                .pairs
+                .iter()
+                .map(|p| (p.a.0, p.b.0))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(pairs(&found.groups[0]), [(0, 1), (2, 3)]);
+        assert_eq!(pairs(&found.groups[1]), [(0, 2), (1, 3)]);
+    }
+
+    #[test]
     fn silence_has_no_cluster() {
         let found = concurrency_groups(&profile_of(3, 10, &[]), Layer::WriteRead);
         assert_eq!(
@@ -428,7 +532,7 @@ mod tests {
                 concurrency_groups(&profile_of(5, 80, rows), Layer::WriteRead)
             };
             let found = of(&rows);
-            prop_assert!((1..=K_MAX).contains(&found.k) && found.k == found.clusters.len());
+            prop_assert!(found.k >= 1 && found.k == found.clusters.len());
             prop_assert!(found.clusters.windows(2).all(|w| w[0].last < w[1].first));
             let events: u64 = found.clusters.iter().map(|c| c.events).sum();
             prop_assert_eq!(events, rows.iter().map(|r| r.3).sum::<u64>());

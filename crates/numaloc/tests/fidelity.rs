@@ -8,8 +8,6 @@ use std::path::Path;
 use std::process::{Child, Command};
 
 use numaloc_analysis::concurrency_groups;
-use numaloc_analysis::pattern_phases::{PatternRule, pattern_phases};
-use numaloc_analysis::phases::PhaseRule;
 use numaloc_model::profile::Amount;
 use numaloc_model::{Layer, Profile};
 use support::{matrix, numaloc, ok, workload};
@@ -203,19 +201,12 @@ fn sixty_four_threads_on_a_loaded_host_have_the_time_of_two() {
     let mixed: Vec<usize> = (0..slices.len()).filter(mixed).collect();
     assert!(mixed.len() <= 1, "{mixed:?} of {slices:?}");
 
-    // Concurrency: communication is steady, so all of it happens at the same time; phases of the pattern tell the two
-    // apart, at the border or a slice beside it. The start, when the first thread creates the others, is a few hundred events.
-    assert_eq!(concurrency_groups(&many, Layer::WriteRead).k, 1);
-    let window = PhaseRule::for_slices(many.slices.len()).window.max(2);
-    let rule = PatternRule {
-        layers: &[Layer::WriteRead],
-        window,
-        by_chance: true,
-    };
-    let phases = pattern_phases(&many, rule);
+    // Concurrency: communication is steady, so only the pattern parts it: what happens at the same time is of one pattern.
+    // The start, when the first thread creates the others, is a few hundred events.
+    let clusters = concurrency_groups(&many, Layer::WriteRead).clusters;
     let mut seen = [0, 0];
-    for phase in &phases {
-        let range = phase.start as u32..phase.end as u32;
+    for cluster in &clusters {
+        let range = cluster.first.0..cluster.last.0 + 1;
         let found = many
             .matrix_of_slices(Layer::WriteRead, Amount::Events, range)
             .unwrap();
@@ -228,9 +219,9 @@ fn sixty_four_threads_on_a_loaded_host_have_the_time_of_two() {
         let (neighbours, distant) = (share(|i| i ^ 1), share(|i| (i + 32) % 64));
         assert!(
             neighbours.max(distant) > 0.9,
-            "slices {phase:?}: {neighbours} and {distant}"
+            "{cluster:?}: {neighbours} and {distant}"
         );
         seen[usize::from(distant > neighbours)] += 1;
     }
-    assert_eq!(seen, [1, 1], "{phases:?}, border {border}");
+    assert_eq!(seen, [1, 1], "{clusters:?}, border {border}");
 }
