@@ -31,6 +31,9 @@ int main(int argc, char **argv)
         perror("fork");
         return 1;
     }
+    /* Whoever is left alone sees the end of the pipe. */
+    close(child == 0 ? to_child[1] : to_child[0]);
+    close(child == 0 ? to_parent[0] : to_parent[1]);
     int me = child == 0, turn_in = me ? to_child[0] : to_parent[0], turn_out = me ? to_parent[1] : to_child[1];
     uint64_t *mine = shared + me * cells, *theirs = shared + (1 - me) * cells, sum = 0;
     long wrong = 0;
