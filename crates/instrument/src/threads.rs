@@ -5,11 +5,11 @@
 //! cancellation. Processes made by `vfork` or `posix_spawn` execute another program at once and are seen
 //! only if that program is instrumented too.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use numaloc_trace::Newborn;
+use numaloc_trace::{Newborn, Record};
 
 use crate::current;
 use crate::real::real;
@@ -133,6 +133,29 @@ pub unsafe extern "C" fn pthread_join(thread: libc::pthread_t, result: *mut *mut
     // SAFETY: the caller's promises.
     let status = unsafe { join(thread, result) };
     current::with(|tracer| tracer.acquire(thread));
+    status
+}
+
+/// Names a thread; the names that threads give themselves go into the profile.
+///
+/// # Safety
+/// As the real one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_setname_np(thread: libc::pthread_t, name: *const c_char) -> c_int {
+    let set = real!(pthread_setname_np: fn(libc::pthread_t, *const c_char) -> c_int);
+    // SAFETY: the caller's promises.
+    let status = unsafe { set(thread, name) };
+    // SAFETY: pthread_self cannot fail.
+    if status == 0 && thread == unsafe { libc::pthread_self() } {
+        // SAFETY: a C string, which the real function has read.
+        let name = unsafe { CStr::from_ptr(name) };
+        current::with(|tracer| {
+            tracer.record(&Record::ThreadName {
+                thread: tracer.number(),
+                name: name.to_string_lossy().into_owned(),
+            });
+        });
+    }
     status
 }
 

@@ -384,6 +384,103 @@ fn processes_made_in_every_way_are_recorded() {
     assert!(!of("0/1", "true:"));
 }
 
+/// Two threads that name themselves, one as a collector does; each reads what the other wrote.
+const NAMED: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+static _Alignas(64) volatile long cells[2][512];
+static pthread_barrier_t both;
+static void *work(void *argument)
+{
+    int me = argument != 0;
+    pthread_setname_np(pthread_self(), me ? "GC Thread#0" : "cruncher");
+    for (int i = 0; i < 512; i++) cells[me][i] = i;
+    pthread_barrier_wait(&both);
+    long sum = 0;
+    for (int i = 0; i < 512; i++) sum += cells[!me][i];
+    return (void *)sum;
+}
+int main(void)
+{
+    pthread_t threads[2];
+    pthread_barrier_init(&both, 0, 2);
+    for (long t = 0; t < 2; t++) pthread_create(&threads[t], 0, work, (void *)t);
+    for (int t = 0; t < 2; t++) pthread_join(threads[t], 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn helpers_of_a_run_time_system_are_labelled_and_can_be_left_out() {
+    let program = compile("named", Some(NAMED), &[]);
+    let source = folder().join("named.c");
+    let instrumented = folder().join("named-instrumented");
+    let built = numaloc(&["cc", "--", "gcc", "-O1", "-pthread", "-o"])
+        .args([&instrumented, &source])
+        .status();
+    assert!(built.unwrap().success());
+    for (program, output) in [
+        (program, "named-q.numaloc"),
+        (instrumented, "named-i.numaloc"),
+    ] {
+        let profile = profile_of(&program, output, &[]);
+        let labels: Vec<_> = profile.threads.iter().map(|t| t.label.as_deref()).collect();
+        assert_eq!(
+            labels[1..],
+            [Some("work"), Some("runtime helper (GC Thread#0)")]
+        );
+        assert!(matrix(&profile)[1][2] >= 64.0);
+        let shown = numaloc(&["show", "--exclude-helpers", "--matrix", "csv", output]).output();
+        let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
+        // What the helper read counts for the main thread, which created it.
+        let rows: Vec<Vec<f64>> = shown
+            .lines()
+            .map(|line| line.split(',').map(|cell| cell.parse().unwrap()).collect())
+            .collect();
+        assert_eq!(rows.len(), 2);
+        assert!(rows[1][0] >= 64.0, "{rows:?}");
+        let mapped = |flags: &[&str]| {
+            let mut words = vec![
+                "plan",
+                "--machine",
+                "numa4x4",
+                "--threads",
+                "scatter",
+                "--json",
+            ];
+            words.extend(flags);
+            words.push(output);
+            let planned = numaloc(&words).output().unwrap();
+            let planned: serde_json::Value = serde_json::from_slice(&planned.stdout).unwrap();
+            planned["policies"][0]["mapping"].as_array().unwrap().len()
+        };
+        assert_eq!((mapped(&[]), mapped(&["--exclude-helpers"])), (3, 2));
+    }
+}
+
+#[test]
+fn clone3_is_followed_where_the_emulator_has_it_and_refused_as_it_refuses_it() {
+    let program = compile(
+        "clone3",
+        Some(
+            "#define _GNU_SOURCE\n#include <errno.h>\n#include <signal.h>\n#include <stdint.h>\n#include <string.h>\n
+            #include <sys/syscall.h>\n#include <sys/wait.h>\n#include <unistd.h>\n
+            int main(void) { uint64_t arguments[8] = {0}; arguments[4] = SIGCHLD; volatile char block[8192];
+              long child = syscall(435, arguments, sizeof arguments);
+              if (child < 0 && errno == ENOSYS) child = fork();
+              if (child == 0) { memset((char *)block, 1, sizeof block); _exit(block[77]); }
+              int status; waitpid(child, &status, 0);
+              return WEXITSTATUS(status) != 1; }",
+        ),
+        &[],
+    );
+    let profile = profile_of(&program, "clone3.numaloc", &[]);
+    assert!(profile.meta.complete, "{:?}", profile.meta.notes);
+    let paths: Vec<&str> = profile.threads.iter().map(|t| &*t.path).collect();
+    assert_eq!(paths, ["0", "0/1"]);
+    assert!(profile.threads[1].write_bytes >= 8192);
+}
+
 #[test]
 fn scripts_run_with_their_interpreter() {
     let script = folder().join("script.sh");

@@ -26,6 +26,7 @@ const EXECVEAT: i64 = 322;
 const EXIT: i64 = 60;
 const KILL: i64 = 62;
 const TKILL: i64 = 200;
+const PRCTL: i64 = 157;
 const FUTEX: i64 = 202;
 const SET_TID_ADDRESS: i64 = 218;
 const TGKILL: i64 = 234;
@@ -71,6 +72,17 @@ pub unsafe extern "C" fn on_call(
         KILL | TKILL | TGKILL => thread.tracer.flush(),
         FUTEX => futex_call(thread, a1, a2, a5),
         SET_TID_ADDRESS => thread.tracer.clear_tid = a1,
+        PRCTL if a1 == libc::PR_SET_NAME as u64 => {
+            if let Some(name) = guest::text(a2) {
+                let mut name = name.to_string_lossy().into_owned();
+                name.truncate(name.floor_char_boundary(15));
+                let thread_number = thread.tracer.number();
+                thread.tracer.record(&Record::ThreadName {
+                    thread: thread_number,
+                    name,
+                });
+            }
+        }
         EXECVE => {
             if let Some(path) = guest::text(a1) {
                 exec::follow(thread, path, a2, a3);

@@ -17,6 +17,7 @@ use crate::bursts::{self, Bursts};
 use crate::code::Lines;
 use crate::engine::Config;
 use crate::errors;
+use crate::helpers;
 use crate::journal::{self, COMMON_NUMBER, Record, VERSION};
 use crate::objects::{Images, Memory, Section};
 use crate::paths;
@@ -100,6 +101,8 @@ struct Space {
     image: u32,
     program: String,
     threads: BTreeMap<u32, (String, u32, u64, u64)>,
+    /// The names that threads gave themselves, the first of each.
+    names: HashMap<u32, String>,
     totals: HashMap<u32, Totals>,
     bursts: Option<Bursts>,
     /// Millionths of the lines that were watched.
@@ -215,6 +218,7 @@ fn load(file: &Path, bytes: &[u8], meta: &mut Meta) -> Result<Option<Space>, Ass
                 program,
                 pid,
                 threads: BTreeMap::new(),
+                names: HashMap::new(),
                 totals: HashMap::new(),
                 bursts: Config {
                     share,
@@ -260,6 +264,9 @@ fn load(file: &Path, bytes: &[u8], meta: &mut Meta) -> Result<Option<Space>, Ass
                     write_bytes,
                 },
             );
+        }
+        (Record::ThreadName { thread, name }, Some(space)) => {
+            space.names.entry(thread).or_insert(name);
         }
         (Record::Note(text), Some(_)) => meta.notes.push(text),
         (Record::Reduced(text), Some(_)) => {
@@ -402,9 +409,12 @@ impl<'a> Assembly<'a> {
                     time: *start,
                     ..Totals::default()
                 });
-                let label = (*routine != 0)
-                    .then(|| self.routine(space, *routine))
-                    .flatten();
+                let routine = (*routine != 0).then(|| self.routine(space, *routine));
+                let name = space.names.get(number);
+                let label = name
+                    .and_then(|name| helpers::of_name(name))
+                    .or(routine.flatten())
+                    .or_else(|| name.cloned());
                 // The first thread of a process has a part in each image.
                 let thread = threads[self.index[path].index()].get_or_insert(Thread {
                     path: path.clone(),
@@ -447,14 +457,9 @@ impl<'a> Assembly<'a> {
             _ => None,
         })?;
         let name = file.rsplit('/').next().unwrap_or(file);
-        if HELPERS.iter().any(|helper| name.starts_with(helper)) {
-            return Some(format!("runtime helper ({name})"));
-        }
-        Some(
-            self.elf
-                .symbol(file, address - start)
-                .unwrap_or_else(|| name.to_owned()),
-        )
+        helpers::of_library(name)
+            .or_else(|| self.elf.symbol(file, address - start))
+            .or_else(|| Some(name.to_owned()))
     }
 
     fn slices(&self, end: u64) -> (Vec<Slice>, u64) {
@@ -900,19 +905,6 @@ struct Contents {
 
 /// Events and bytes of each slice, layer and pair.
 type Sums = BTreeMap<(SliceIdx, Layer, ThreadIdx, ThreadIdx), (u64, u64)>;
-
-/// Libraries whose threads serve a run-time system, not the program.
-const HELPERS: [&str; 9] = [
-    "libopen-pal",
-    "libopen-rte",
-    "libpmix",
-    "libevent",
-    "libucs",
-    "libuct",
-    "libfabric",
-    "libpsm2",
-    "libmpich",
-];
 
 /// A line of the recording.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -158,6 +158,13 @@ pub enum Record {
         /// Of the first byte in it.
         offset: u64,
     },
+    /// A thread gave itself a name.
+    ThreadName {
+        /// Which.
+        thread: u32,
+        /// As the kernel keeps it: 15 bytes at most.
+        name: String,
+    },
     /// A call stack from which memory was allocated; before the first `Block` that names it.
     Site {
         /// Number in this journal.
@@ -423,6 +430,10 @@ impl Record {
                 object,
                 offset,
             } => to.numbers(&[18, *sequence, *address, *length, (*object).into(), *offset]),
+            Self::ThreadName { thread, name } => {
+                to.numbers(&[32, (*thread).into()]);
+                to.text(name);
+            }
             Self::Site { site, frames } => {
                 to.numbers(&[30, (*site).into(), frames.len() as u64]);
                 to.numbers(frames);
@@ -621,6 +632,10 @@ impl Decoder<'_> {
                 thread: self.small()?,
                 number: self.small()?,
             },
+            32 => Record::ThreadName {
+                thread: self.small()?,
+                name: self.text()?,
+            },
             30 => Record::Site {
                 site: self.small()?,
                 frames: self.list(Decoder::number)?,
@@ -811,6 +826,10 @@ mod tests {
             Record::CommonNumber {
                 thread: 1,
                 number: 70000,
+            },
+            Record::ThreadName {
+                thread: 1,
+                name: "GC Thread#0".into(),
             },
             Record::Site {
                 site: 3,

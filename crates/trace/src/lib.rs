@@ -14,6 +14,7 @@ pub mod common;
 pub mod engine;
 mod errors;
 mod extra;
+pub mod helpers;
 pub mod journal;
 pub mod line;
 pub mod memory;

@@ -61,6 +61,10 @@ pub struct Args {
     /// Distance per branching level of the machine, root first, e.g. 10,2,1
     #[arg(long, value_name = "D,D,...", value_delimiter = ',')]
     distances: Vec<f64>,
+    /// Plan no place for threads of run-time systems (label `runtime helper`: collectors, compilers,
+    /// progress threads); what they did counts for their creators. Always so for ranks with their threads
+    #[arg(long)]
+    exclude_helpers: bool,
     /// With fewer threads than PUs: spread them over the whole machine
     #[arg(long, conflicts_with = "compact")]
     spread: bool,
@@ -149,6 +153,8 @@ impl Args {
         let hybrid = profile.is_hybrid();
         let profile = if hybrid {
             self.united(profile, ui)
+        } else if self.exclude_helpers {
+            profile.without_helpers()
         } else {
             profile
         };

@@ -62,6 +62,9 @@ pub struct Args {
     /// List every thread
     #[arg(long)]
     threads: bool,
+    /// Count what threads of run-time systems (label `runtime helper`) did for their creators
+    #[arg(long)]
+    exclude_helpers: bool,
     /// ASCII instead of block characters [default: ASCII unless the locale is UTF-8]
     #[arg(long)]
     ascii: bool,
@@ -81,7 +84,10 @@ enum MatrixAmount {
 impl Args {
     /// Prints the profile.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
-        let profile = SettingArgs::read(&self.profile, false)?;
+        let mut profile = SettingArgs::read(&self.profile, false)?;
+        if self.exclude_helpers {
+            profile = profile.without_helpers();
+        }
         if self.matrix.is_some() {
             let matrix = self.matrix(&profile)?;
             ui.result(|| csv(&matrix), || matrix_json(&matrix));

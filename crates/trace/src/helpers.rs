@@ -1,0 +1,84 @@
+//! Threads that serve a run-time system, not the program: recognised by the library of their start routine, or by the name that they
+//! give themselves.
+//!
+//! Their label begins with [`LABEL`], so that plans and tables can leave them out. Names are those of the kernel, 15 bytes at
+//! most.
+
+/// How the label of such a thread begins.
+pub const LABEL: &str = "runtime helper";
+
+/// Libraries whose threads serve a run-time system: progress threads of MPI, PMIx and their transports.
+const LIBRARIES: [&str; 9] = [
+    "libopen-pal",
+    "libopen-rte",
+    "libpmix",
+    "libevent",
+    "libucs",
+    "libuct",
+    "libfabric",
+    "libpsm2",
+    "libmpich",
+];
+
+/// How names of such threads begin: collectors, compilers and servants of the Java and .NET virtual machines, and V8's.
+const NAMES: [&str; 29] = [
+    "GC Thread#",
+    "ParGC Thread#",
+    "G1 Main Marker",
+    "G1 Conc#",
+    "G1 Refine#",
+    "G1 Service",
+    "G1 Young",
+    "ZDirector",
+    "ZDriver",
+    "ZStat",
+    "ZWorker",
+    "Shenandoah GC",
+    "VM Thread",
+    "VM Periodic Tas",
+    "C1 CompilerThre",
+    "C2 CompilerThre",
+    "Sweeper thread",
+    "Signal Dispatch",
+    "Service Thread",
+    "Monitor Deflati",
+    "Notification Th",
+    "Attach Listener",
+    "Reference Handl",
+    "Finalizer",
+    "Common-Cleaner",
+    ".NET Finalizer",
+    ".NET SigHandler",
+    ".NET EventPipe",
+    "V8 DefaultWorke",
+];
+
+/// The label of a thread whose start routine lies in `library`, if that is one of them.
+#[must_use]
+pub fn of_library(library: &str) -> Option<String> {
+    let serves = LIBRARIES.iter().any(|known| library.starts_with(known));
+    serves.then(|| format!("{LABEL} ({library})"))
+}
+
+/// The label of a thread of that name, if it is one of them.
+#[must_use]
+pub fn of_name(name: &str) -> Option<String> {
+    let serves = NAMES.iter().any(|known| name.starts_with(known));
+    serves.then(|| format!("{LABEL} ({name})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn helpers_are_known_by_library_and_by_name() {
+        let label = of_name("GC Thread#3").unwrap();
+        assert_eq!(label, "runtime helper (GC Thread#3)");
+        assert_eq!(of_name("worker-3"), None);
+        assert!(of_library("libopen-pal.so.40.30.2").is_some());
+        assert_eq!(of_library("libc.so.6"), None);
+        // The kernel cuts names to 15 bytes: a longer one would never be found.
+        assert!(NAMES.iter().all(|name| name.len() <= 15));
+    }
+}
