@@ -211,7 +211,7 @@ fn communication(c: &Characterisation) -> Vec<Metric> {
             symbol: "k",
             value: Some(c.concurrency.k as f64),
             unit: Unit::Count("clusters"),
-            range: "0..16",
+            range: "0..",
             source: "DeLoc eq. 1",
             meaning: "stretches of concurrent communication",
         },
