@@ -138,7 +138,7 @@ fn main() {
         }
         let columns: Vec<String> = columns.into_iter().map(shown).collect();
         println!(
-            "| {name} | {density:.2} | {size:.2} | {} |",
+            "| {name} | {density:.2} | {size:.3} | {} |",
             columns.join(" | ")
         );
     }
