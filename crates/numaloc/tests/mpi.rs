@@ -204,7 +204,7 @@ fn ranks_and_their_threads_are_one_profile_and_one_plan() {
         let read = numaloc_formats::profile::read(&profile).unwrap();
         assert!(read.meta.complete, "{:?}", read.meta.notes);
         assert_eq!(read.meta.frontend, "mpi+qemu");
-        check_hybrid(&read, library == "openmpi");
+        check_hybrid(&read, true);
     }
     // Twelve threads on four nodes: each rank's three stay together, helper threads need no place.
     let machine = "numa:4 core:3 pu:1";
