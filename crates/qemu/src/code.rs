@@ -2,9 +2,7 @@
 
 use std::sync::Mutex;
 
-use iced_x86::{
-    Decoder, DecoderOptions, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess,
-};
+use iced_x86::{Instruction, InstructionInfo, Mnemonic, OpAccess, UsedMemory};
 
 use crate::guest;
 
@@ -31,49 +29,48 @@ pub enum Use {
     Store(u8),
     /// One load and one store of as many, at the same address: `add %rax,(%rdi)`.
     Update(u8),
+    /// One load of 16 or 32 bytes.
+    WideLoad(u8),
+    /// One store of as many.
+    WideStore(u8),
     /// An atomic read-modify-write.
     Atomic,
     /// Anything else.
     Other,
 }
 
-/// Finds out how instructions use memory.
-pub struct UseDecoder(InstructionInfoFactory);
-
-impl UseDecoder {
-    /// Ready for any instruction.
-    pub fn new() -> Self {
-        Self(InstructionInfoFactory::new())
+/// How `instruction`, of which `info` is known, uses memory.
+pub fn memory_use(instruction: &Instruction, info: &InstructionInfo) -> Use {
+    if instruction.is_invalid() {
+        return Use::Other;
     }
-
-    /// How the instruction in `bytes` uses memory.
-    pub fn memory_use(&mut self, bytes: &[u8]) -> Use {
-        let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
-        if instruction.is_invalid() {
-            return Use::Other;
-        }
-        let options = InstructionInfoOptions::NO_REGISTER_USAGE;
-        let used = self.0.info_options(&instruction, options).used_memory();
-        let mut accesses = used
-            .iter()
-            .filter(|memory| !matches!(memory.access(), OpAccess::None | OpAccess::NoMemAccess));
-        let Some(first) = accesses.next() else {
-            return Use::None;
-        };
-        if instruction.has_lock_prefix() || instruction.mnemonic() == Mnemonic::Xchg {
-            return Use::Atomic;
-        }
-        let size = first.memory_size().size();
-        if accesses.next().is_some() || !matches!(size, 1 | 2 | 4 | 8) {
-            return Use::Other;
-        }
-        match first.access() {
-            OpAccess::Read => Use::Load(size as u8),
-            OpAccess::Write => Use::Store(size as u8),
-            OpAccess::ReadWrite if always_stores(instruction.mnemonic()) => Use::Update(size as u8),
-            _ => Use::Other,
-        }
+    let mut accesses = accesses(info);
+    let Some(first) = accesses.next() else {
+        return Use::None;
+    };
+    if instruction.has_lock_prefix() || instruction.mnemonic() == Mnemonic::Xchg {
+        return Use::Atomic;
     }
+    let size = first.memory_size().size();
+    if accesses.next().is_some() {
+        return Use::Other;
+    }
+    match (first.access(), size) {
+        (OpAccess::Read, 1 | 2 | 4 | 8) => Use::Load(size as u8),
+        (OpAccess::Write, 1 | 2 | 4 | 8) => Use::Store(size as u8),
+        (OpAccess::ReadWrite, 1 | 2 | 4 | 8) if always_stores(instruction.mnemonic()) => {
+            Use::Update(size as u8)
+        }
+        (OpAccess::Read, 16 | 32) => Use::WideLoad(size as u8),
+        (OpAccess::Write, 16 | 32) => Use::WideStore(size as u8),
+        _ => Use::Other,
+    }
+}
+
+/// What an instruction accesses.
+pub fn accesses(info: &InstructionInfo) -> impl Iterator<Item = &UsedMemory> {
+    let used = info.used_memory().iter();
+    used.filter(|memory| !matches!(memory.access(), OpAccess::None | OpAccess::NoMemAccess))
 }
 
 /// Instructions of general registers that store what they have loaded and changed, whatever it was.

@@ -1,6 +1,7 @@
 //! A TCG plugin: watches every load, store and system call of an unmodified program under qemu-user.
 //!
-//! [`code`] tells atomic and run-time library instructions apart when they are translated, [`syscalls`] follows threads,
+//! [`code`] tells atomic and run-time library instructions apart when they are translated, [`blocks`] finds the accesses that can be
+//! told with one call for a block, with addresses from [`affine`], [`syscalls`] follows threads,
 //! processes and mappings, [`exec`] follows `execve`; counting is `numaloc-trace`'s business.
 //!
 //! The plugin lives in the program's process. It leaves the program's files, signals and results alone, and stops recording
@@ -8,7 +9,9 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod affine;
 mod api;
+mod blocks;
 mod code;
 mod exec;
 mod guest;
@@ -22,6 +25,7 @@ use numaloc_trace::journal::Record;
 use numaloc_trace::{Engine, ThreadTracer};
 
 use crate::api::{Info, Insn, MemInfo, PluginId, TranslationBlock};
+use crate::blocks::{Grouping, Translation};
 use crate::code::Use;
 
 /// The API version we ask for; QEMU looks it up by name.
@@ -57,6 +61,8 @@ pub(crate) struct GuestThread {
     arguments: [u64; 6],
     /// Address of the atomic instruction whose load has been reported, but not its store.
     atomic_load: u64,
+    /// What the block it is in has foretold, while blocks are tried.
+    trial: blocks::Trial,
     /// Its last system call asked in vain for a higher break.
     break_refused: bool,
     /// The system call it is in maps what the break could not give.
@@ -125,6 +131,7 @@ pub(crate) fn adopt(vcpu: c_uint, tracer: ThreadTracer) -> &'static mut GuestThr
         tracer,
         arguments: [0; 6],
         atomic_load: 0,
+        trial: blocks::Trial::default(),
         break_refused: false,
         extends_heap: false,
     }));
@@ -193,6 +200,22 @@ extern "C" fn unplain(vcpu: c_uint, info: MemInfo, address: u64, data: *mut c_vo
     unsafe { on_access::<false>(vcpu, info, address, data) };
 }
 
+/// An access of 16 or 32 bytes, or a part of one.
+unsafe extern "C" fn on_wide(vcpu: c_uint, info: MemInfo, address: u64, data: *mut c_void) {
+    blocks::learn(data.addr(), api::access_kind(info) & !api::STORE);
+    // SAFETY: as QEMU calls it.
+    unsafe { on_access::<false>(vcpu, info, address, data) };
+}
+
+/// An access in a block that is tried.
+unsafe extern "C" fn on_tried(vcpu: c_uint, info: MemInfo, address: u64, data: *mut c_void) {
+    if let Some(thread) = thread(vcpu) {
+        blocks::compare(&thread.trial, data, address, info);
+    }
+    // SAFETY: as QEMU calls it.
+    unsafe { on_access::<false>(vcpu, info, address, data) };
+}
+
 /// An instruction that loads and then stores `1 << SHIFT` bytes; called for one of the two.
 unsafe extern "C" fn on_update<const SHIFT: u32>(
     vcpu: c_uint,
@@ -235,44 +258,56 @@ unsafe extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
     let floor = FLOOR.load(Ordering::Relaxed);
     // SAFETY: QEMU hands us the block it is translating.
     let count = unsafe { api::qemu_plugin_tb_n_insns(block) };
-    let mut decoder = code::UseDecoder::new();
-    let mut runtime = false;
-    for index in 0..count {
-        // SAFETY: `index` is below the block's count; the instruction lives as long as the block.
-        let insn: *mut Insn = unsafe { api::qemu_plugin_tb_get_insn(block, index) };
-        if index == 0 {
-            // SAFETY: as above.
-            let address = unsafe { api::qemu_plugin_insn_vaddr(insn) };
-            if !BEGUN.swap(true, Ordering::Relaxed) {
-                begin(address);
-            }
-            runtime = code::is_runtime(address);
-        }
+    // SAFETY: `index` is below the block's count; the instruction lives as long as the block.
+    let instruction = |index| unsafe { api::qemu_plugin_tb_get_insn(block, index) };
+    // SAFETY: as above; a block has at least one instruction.
+    let start = unsafe { api::qemu_plugin_insn_vaddr(instruction(0)) };
+    if !BEGUN.swap(true, Ordering::Relaxed) {
+        begin(start);
+    }
+    let runtime = code::is_runtime(start);
+    let code = (0..count).map(|index| {
+        let insn: *mut Insn = instruction(index);
         // SAFETY: as above.
         let (bytes, size) = unsafe { api::insn_bytes(insn, version) };
-        let usage = decoder.memory_use(&bytes[..size]);
+        (insn, bytes, size)
+    });
+    let translation = Translation::new(start, code);
+    let registration = translation.register(block, runtime);
+    for one in &translation.instructions {
         // QEMU runs many vector instructions as helper calls and sets the callback up around each: leaving it off where
         // no memory is used makes floating-point code much cheaper.
-        if usage == Use::None {
+        if one.usage == Use::None || registration.tells(one) {
             continue;
         }
-        let (callback, accesses) = callback(usage, runtime);
+        let (callback, accesses, data) = match registration.expectation(one) {
+            Some(expectation) => (
+                on_tried as api::MemCallback,
+                api::READ_AND_WRITE,
+                expectation,
+            ),
+            None => callback(one.usage, runtime),
+        };
         let callback = if floor { on_nothing } else { callback };
         // SAFETY: the callback is a function of this library, which QEMU does not unload.
         unsafe {
             api::qemu_plugin_register_vcpu_mem_cb(
-                insn,
+                one.insn,
                 callback,
                 api::NO_REGISTERS,
                 accesses,
-                std::ptr::null_mut(),
+                data,
             );
         }
     }
 }
 
 /// What is called for an instruction, and for which of its accesses.
-fn callback(usage: Use, runtime: bool) -> (api::MemCallback, c_int) {
+fn callback(usage: Use, runtime: bool) -> (api::MemCallback, c_int, *mut c_void) {
+    if !runtime && let Some(wide) = blocks::wide(usage) {
+        let data = std::ptr::without_provenance_mut(wide);
+        return (on_wide, api::READ_AND_WRITE, data);
+    }
     let plain = !runtime && PLAIN.load(Ordering::Relaxed);
     let callback: api::MemCallback = match usage {
         Use::Atomic if runtime => on_atomic::<true>,
@@ -284,7 +319,7 @@ fn callback(usage: Use, runtime: bool) -> (api::MemCallback, c_int) {
                 4 => on_update::<2>,
                 _ => on_update::<3>,
             };
-            return (callback, api::ONE_OF_TWO);
+            return (callback, api::ONE_OF_TWO, std::ptr::null_mut());
         }
         Use::Load(1) if plain => on_plain::<false, 0>,
         Use::Load(2) if plain => on_plain::<false, 1>,
@@ -297,7 +332,7 @@ fn callback(usage: Use, runtime: bool) -> (api::MemCallback, c_int) {
         _ if runtime => on_access::<true>,
         _ => on_access::<false>,
     };
-    (callback, api::READ_AND_WRITE)
+    (callback, api::READ_AND_WRITE, std::ptr::null_mut())
 }
 
 /// Just before the first instruction, which is at `entry`: what QEMU itself has put into the guest's memory.
@@ -332,6 +367,11 @@ unsafe extern "C" fn on_exit(_: PluginId, _: *mut c_void) {
             // SAFETY: from `adopt`; its own thread runs no callback any more.
             unsafe { (*thread).tracer.end(0) };
         }
+    }
+    if options::get().group == Grouping::Check {
+        let (right, wrong) = blocks::tried();
+        let found = format!("{right} accesses as foretold, {wrong} not");
+        engine().write(&Record::Note(found));
     }
     engine().finish();
 }
@@ -375,7 +415,13 @@ pub unsafe extern "C" fn qemu_plugin_install(
         }
     }
     PLAIN.store(api::info_is_plain(), Ordering::Relaxed);
-    FLOOR.store(options::get().floor, Ordering::Relaxed);
+    let options = options::get();
+    FLOOR.store(options.floor, Ordering::Relaxed);
+    blocks::start(if options.floor {
+        Grouping::Off
+    } else {
+        options.group
+    });
     // SAFETY: registration with our own id, of functions of this library.
     unsafe {
         api::qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);

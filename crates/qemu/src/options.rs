@@ -4,6 +4,8 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use numaloc_trace::{Config, Layer};
 
+use crate::blocks::Grouping;
+
 /// What the plugin itself needs to know beside the engine's [`Config`].
 #[derive(Clone, Default)]
 pub struct Options {
@@ -15,6 +17,8 @@ pub struct Options {
     pub config: Config,
     /// Watch every access and count none: what QEMU's callbacks cost by themselves (`make bench-trace`).
     pub floor: bool,
+    /// Whether accesses are told by the block.
+    pub group: Grouping,
 }
 
 static OPTIONS: RwLock<Option<Options>> = RwLock::new(None);
@@ -60,6 +64,10 @@ pub fn parse(arguments: &[String]) -> Result<(Config, String), String> {
                 config.layers = layers.ok_or_else(|| format!("unknown layer in {value}"))?;
             }
             "floor" => options.floor = number()? != 0,
+            "group" => {
+                let group = Grouping::from_name(&value);
+                options.group = group.ok_or_else(|| format!("unknown grouping {value}"))?;
+            }
             "engine" => config.take_passed_on(&value)?,
             "line" => config.line_shift = number()?.clamp(3, 12) as u32,
             _ => return Err(format!("unknown plugin argument {name}")),
@@ -97,6 +105,7 @@ pub fn encode(options: &Options) -> String {
                 .join("+"),
         ),
         ("line", config.line_shift.to_string()),
+        ("group", options.group.name().to_owned()),
         ("engine", config.passed_on()),
     ] {
         text += &format!(",{name}={}", escape(&value));

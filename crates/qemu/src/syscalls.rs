@@ -57,6 +57,7 @@ pub unsafe extern "C" fn on_call(
     _: u64,
 ) {
     let Some(thread) = thread(vcpu) else { return };
+    thread.tracer.settle();
     thread.arguments = [a1, a2, a3, a4, a5, a6];
     // glibc's malloc maps memory where the break cannot move, which under QEMU is soon: libraries lie above a program's break.
     // Natively the same blocks are in the heap.
@@ -104,6 +105,7 @@ pub unsafe extern "C" fn on_call(
 /// After the system call.
 pub unsafe extern "C" fn on_return(_: PluginId, vcpu: c_uint, number: i64, result: i64) {
     let Some(thread) = thread(vcpu) else { return };
+    thread.tracer.settle();
     let [a1, a2, a3, a4, a5, _] = thread.arguments;
     let failed = (-4095..0).contains(&result);
     match number {

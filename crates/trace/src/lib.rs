@@ -1,6 +1,6 @@
 //! The tracing engine, shared by all exact frontends, and the way from its journals to a profile.
 //!
-//! Inside the program under study: [`engine`] (what its threads share), [`thread`] (the hot path), [`shadow`], [`mod@line`],
+//! Inside the program under study: [`engine`] (what its threads share), [`thread`] (the hot path), [`block`], [`shadow`], [`mod@line`],
 //! [`readers`], [`pages`], [`common`] (memory that processes share), [`journal`], [`access_trace`], and in `extra` the layers for
 //! comparison. In the recorder: [`mod@assemble`] reads the journals, [`objects`], [`variables`] and [`sites`] name the memory.
 
@@ -8,6 +8,7 @@
 
 pub mod access_trace;
 pub mod assemble;
+pub mod block;
 pub mod bursts;
 pub mod code;
 pub mod common;

@@ -16,7 +16,7 @@
 use std::collections::HashMap;
 
 /// Events that wait for their verdict, by line.
-const PENDING: usize = 256;
+pub(crate) const PENDING: usize = 256;
 /// Lines that a thread counts.
 const LINES: usize = 1024;
 /// Lines that a process keeps.
@@ -120,6 +120,11 @@ impl Sharing {
         self.pending[place::<PENDING>(line)].line == line + 1
     }
 
+    /// Whether an event on any of the lines of a place waits for its verdict.
+    pub fn waits_at(&self, place: usize) -> bool {
+        self.pending[place].line != 0
+    }
+
     /// Whether any event waits, so that every read of a tracked line has to be looked at.
     #[inline(always)]
     pub fn any_waits(&self) -> bool {
@@ -197,7 +202,8 @@ impl Sharing {
     }
 }
 
-fn place<const SIZE: usize>(line: u64) -> usize {
+#[inline(always)]
+pub(crate) fn place<const SIZE: usize>(line: u64) -> usize {
     (line ^ line >> 10) as usize % SIZE
 }
 

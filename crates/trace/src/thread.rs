@@ -13,6 +13,8 @@
 //! So a thread that leaves a barrier, takes a lock or joins another is never earlier than what it waited for, whichever
 //! thread the host ran first. Creation hands the creator's clock to the new thread.
 
+mod blocks;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -60,7 +62,8 @@ pub struct ThreadTracer {
     owned: u64,
     /// This thread's bit in a line's word, 0 when it has none.
     bit: u64,
-    /// The fast path is for `left` above this: 1, or always less when every access is to be looked at.
+    /// The fast path is for `left` above this: 1, or always less when every access is to be looked at, and while a block's
+    /// accesses wait to be added up (`blocks`).
     floor: u64,
     /// The lines, if they have the usual size.
     quick: Fixed<QUICK_SHIFT>,
@@ -70,6 +73,10 @@ pub struct ThreadTracer {
     asleep: bool,
     /// The lines that are looked at.
     watched: Watched,
+    /// Blocks may be counted together.
+    together: bool,
+    /// The last block has left something to be done.
+    unsettled: bool,
     /// Fast reads: `word & read_mask == read_is`. Tracked lines are no fast reads while a verdict waits ([`Sharing`]).
     read_mask: u64,
     read_is: u64,
@@ -77,6 +84,11 @@ pub struct ThreadTracer {
     read_bytes: u64,
     write_bytes: u64,
     counters: PageCounters,
+    run: blocks::Run,
+    /// `floor` where no block waits.
+    usual_floor: u64,
+    /// Places of lines in which a verdict may wait.
+    waiting: [bool; sharing::PENDING],
     pub(crate) engine: &'static Engine,
     // Everything below is cold.
     number: u32,
@@ -144,21 +156,29 @@ impl ThreadTracer {
         let odd = engine.config.line_shift != QUICK_SHIFT;
         let outlet = engine.outlet.as_ref();
         let stream = outlet.and_then(|outlet| Stream::new(outlet, number, writer, &path, clock));
+        let usual_floor = if extra.is_some() || odd || stream.is_some() {
+            u64::MAX
+        } else {
+            1
+        };
+        let partial = engine.bursts.is_some() || engine.watched.is_some();
         let mut tracer = Self {
             left: 0,
             // Read to the letter, the writer's own read comes between its write and another's read.
             owned: line::owned(writer, if engine.config.consecutive { 0 } else { bit }),
             bit,
-            floor: if extra.is_some() || odd || stream.is_some() {
-                u64::MAX
-            } else {
-                1
-            },
+            floor: usual_floor,
+            usual_floor,
+            waiting: [false; sharing::PENDING],
             // With lines of another size this looks at some word and `floor` forbids to act on it.
             quick: if odd { engine.clocks } else { engine.lines }
                 .fixed()
                 .expect("both have enough words"),
-            partial: engine.bursts.is_some() || engine.watched.is_some(),
+            partial,
+            // To the letter, even a thread's reads of its own line change it.
+            together: !partial && usual_floor == 1 && !engine.config.consecutive,
+            unsettled: false,
+            run: blocks::Run::none(),
             asleep: false,
             watched: engine
                 .watched
@@ -242,7 +262,7 @@ impl ThreadTracer {
         let ours = if WRITE {
             word & !line::TRACKED == self.owned
         } else {
-            word & self.read_mask == self.read_is || word == 0
+            word & self.read_mask == self.read_is || word == 0 || self.rereads(word, address)
         };
         let amount = if WRITE { pages::WRITE } else { pages::READ };
         if ours && self.left > self.floor && self.count_quickly(address, size, amount) {
@@ -359,6 +379,9 @@ impl ThreadTracer {
         address: u64,
         size: u32,
     ) {
+        if self.unsettled && !self.run.ahead {
+            self.settle();
+        }
         self.left -= 1;
         if self.left == 0 {
             self.end_turn();
@@ -488,19 +511,32 @@ impl ThreadTracer {
             && sharing.waits(line)
         {
             sharing.acquit(line);
-            self.look_at_tracked();
+            self.look_at_tracked(line);
         }
     }
 
+    /// Whether a read, of a line that this thread has read since it was written, settles no verdict, because none waits there. Asked
+    /// when reads of tracked lines are no fast reads.
+    #[inline(always)]
+    fn rereads(&self, word: u64, address: u64) -> bool {
+        word & self.bit != 0
+            && !self.waiting[sharing::place::<{ sharing::PENDING }>(address >> QUICK_SHIFT)]
+    }
+
     /// Reads of tracked lines matter while one of this thread's events waits for its verdict.
-    fn look_at_tracked(&mut self) {
+    fn look_at_tracked(&mut self, line: u64) {
         let waits = self.sharing.as_ref().is_some_and(|s| s.any_waits());
         self.read_mask = self.bit | if waits { line::TRACKED } else { 0 };
+        let place = sharing::place::<{ sharing::PENDING }>(line);
+        self.waiting[place] = self.sharing.as_ref().is_some_and(|s| s.waits_at(place));
     }
 
     #[cold]
     #[inline(never)]
     fn read_line<const RUNTIME: bool>(&mut self, address: u64, mut word: u64, size: u32) {
+        if self.run.ahead && (word & line::SYNC != 0 || line::is_common(word)) {
+            self.remember(address, size);
+        }
         if line::is_common(word) {
             return self.read_common::<RUNTIME>(address, size);
         }
@@ -575,7 +611,7 @@ impl ThreadTracer {
         if sharing.crowded() {
             sharing.hand_over(&mut self.engine.shared_lines(), false);
         }
-        self.look_at_tracked();
+        self.look_at_tracked(line);
         if let Some(found) = found {
             self.hear_false(found);
         }
@@ -784,7 +820,8 @@ impl ThreadTracer {
         if self.stream.as_ref().is_some_and(|stream| stream.closed()) {
             self.stream = None;
             let short = self.extra.is_none() && self.lines.shift() == QUICK_SHIFT;
-            self.floor = if short { 1 } else { u64::MAX };
+            self.usual_floor = if short { 1 } else { u64::MAX };
+            self.floor = self.usual_floor;
         }
     }
 
@@ -897,6 +934,7 @@ impl ThreadTracer {
 
     /// Writes everything counted so far.
     pub fn flush(&mut self) {
+        self.settle();
         self.flush_comm();
         self.flush_groups();
         self.flush_pages();
@@ -911,6 +949,7 @@ impl ThreadTracer {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
+        self.settle();
         if clear_tid != 0 {
             self.mark_sync(clear_tid);
             self.release(clear_tid);

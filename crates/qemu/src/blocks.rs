@@ -1,0 +1,663 @@
+//! One call for the accesses of a block that the registers at its beginning tell ([`numaloc_trace::block`]).
+//!
+//! QEMU's interface tells a plugin no registers, but its code keeps the address of the guest's processor state, which begins with
+//! the general registers, in the host's frame pointer whenever it calls a plugin, and all registers are in that state when a block
+//! begins. We do not believe this before we have seen it: the first blocks of each process are *tried*, which means that their
+//! registers are read with a system call that cannot fault, and the addresses that follow are compared with those that QEMU
+//! reports for each access. One difference, and blocks stay uncounted for good: each access is reported as ever. `group=check` tries all blocks.
+//!
+//! # Which accesses
+//! Plain loads and stores of instructions that always make them ([`always_accesses`]), up to the first instruction that
+//! synchronises: what comes after it must not be told before it. An access that is not told with the block has its own call later,
+//! so after such a load only loads may be told with the block, after such a store nothing: no load overtakes a store, nor a store
+//! anything, and a thread's counts are what they are without grouping. Run-time libraries, which wait for each other by plain
+//! loads, are told access by access.
+//!
+//! When an instruction faults, those after it in its block have been counted and were not made.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{c_uint, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
+};
+use numaloc_trace::block::{Block, Kind, Piece, REGISTERS, Shape, Strides};
+
+use crate::affine::Registers;
+use crate::api::{self, Insn, MemInfo, TranslationBlock};
+use crate::code::{self, Use};
+use crate::{guest, known_thread, thread};
+
+/// How accesses are grouped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum Grouping {
+    /// Not at all.
+    Off,
+    /// By block, when it has been tried.
+    #[default]
+    On,
+    /// Not at all, but all blocks are tried.
+    Check,
+}
+
+impl Grouping {
+    const ALL: [(Self, &str); 3] = [(Self::Off, "off"), (Self::On, "on"), (Self::Check, "check")];
+
+    /// Its name as an argument.
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
+    /// From its name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|known| known.1 == name).map(|k| k.0)
+    }
+}
+
+/// Each access is reported by itself.
+const SINGLE: u8 = 0;
+/// Blocks are being tried.
+const TRYING: u8 = 1;
+/// Blocks are counted.
+const GROUPED: u8 = 2;
+static STATE: AtomicU8 = AtomicU8::new(SINGLE);
+/// Never leave [`TRYING`].
+static CHECK: AtomicBool = AtomicBool::new(false);
+
+/// Accesses that must have been as foretold before blocks are counted.
+const ENOUGH: u64 = 64;
+static RIGHT: AtomicU64 = AtomicU64::new(0);
+static WRONG: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes that QEMU reports at once of 16 and 32 bytes loaded and stored (see [`wide`]), 0 where not seen yet.
+static WIDE: [AtomicU8; 4] = [const { AtomicU8::new(0) }; 4];
+
+/// Blocks and addresses kept at most; what comes later is reported access by access.
+const KEPT: usize = 1 << 20;
+
+/// What is known of code, by address.
+#[derive(Default)]
+struct Known {
+    /// All blocks in use, so that code translated again and again costs no memory.
+    blocks: HashMap<(Vec<Piece>, Option<Strides>), &'static Block>,
+    /// Where repeating blocks are left.
+    exits: HashSet<u64>,
+    /// Beginnings of blocks that make no call there.
+    silent: HashSet<u64>,
+}
+
+static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+
+/// Chooses how to group, for this process.
+pub fn start(grouping: Grouping) {
+    let possible = cfg!(target_arch = "x86_64");
+    let state = if grouping == Grouping::Off || !possible {
+        SINGLE
+    } else {
+        TRYING
+    };
+    CHECK.store(grouping == Grouping::Check, Relaxed);
+    STATE.store(state, Relaxed);
+}
+
+/// Accesses that were tried and were as foretold, and those that were not.
+pub fn tried() -> (u64, u64) {
+    (RIGHT.load(Relaxed), WRONG.load(Relaxed))
+}
+
+/// An instruction of the block that is translated.
+pub struct Translated {
+    pub insn: *mut Insn,
+    pub usage: Use,
+    /// Its accesses are told with the block: which pieces.
+    pieces: Option<(usize, usize)>,
+}
+
+/// A block that is translated.
+pub struct Translation {
+    start: u64,
+    pub instructions: Vec<Translated>,
+    pieces: Vec<Piece>,
+    /// When it jumps back to its beginning: how an iteration changes the registers, and where it goes otherwise.
+    repeats: Option<(Strides, u64)>,
+}
+
+/// What may still be told at the block's beginning.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Told {
+    Nothing,
+    Loads,
+    All,
+}
+
+impl Translation {
+    /// Looks at the instructions of the block at `start`.
+    pub fn new(start: u64, code: impl Iterator<Item = (*mut Insn, [u8; 16], usize)>) -> Self {
+        let mut factory = InstructionInfoFactory::new();
+        let mut registers = Registers::first();
+        let mut told = Told::All;
+        let mut found = Self {
+            start,
+            instructions: Vec::new(),
+            pieces: Vec::new(),
+            repeats: None,
+        };
+        let mut address = start;
+        let mut last = Instruction::default();
+        for (insn, bytes, size) in code {
+            last = Decoder::with_ip(64, &bytes[..size], address, DecoderOptions::NONE).decode();
+            address += size as u64;
+            let info = factory.info(&last);
+            let usage = code::memory_use(&last, info);
+            let kind = usage.kind();
+            let place = kind
+                .filter(|&kind| told == Told::All || told == Told::Loads && kind == Kind::Read)
+                .filter(|_| always_accesses(last.mnemonic()))
+                .and_then(|_| registers.address(code::accesses(info).next()?));
+            let first = found.pieces.len();
+            if let (Some(kind), Some((form, displacement))) = (kind, place) {
+                let (size, part) = usage.size();
+                for at in (0..size).step_by(usize::from(part.max(1))) {
+                    if part > 0 {
+                        found.pieces.push(Piece {
+                            form,
+                            displacement: displacement.wrapping_add(u64::from(at)),
+                            size: part,
+                            kind,
+                        });
+                    }
+                }
+            }
+            let foretold = found.pieces.len() > first;
+            if !foretold {
+                told = told.min(match usage {
+                    Use::None if synchronises(&last) => Told::Nothing,
+                    Use::None => Told::All,
+                    Use::Load(_) | Use::WideLoad(_) => Told::Loads,
+                    _ => Told::Nothing,
+                });
+            }
+            found.instructions.push(Translated {
+                insn,
+                usage,
+                pieces: foretold.then_some((first, found.pieces.len())),
+            });
+            registers.step(&last, info);
+        }
+        let all = found
+            .instructions
+            .iter()
+            .all(|one| one.usage == Use::None || one.pieces.is_some());
+        let back = last.flow_control() == FlowControl::ConditionalBranch
+            && last.near_branch_target() == start;
+        found.repeats = (all && back).then(|| (registers.strides(), address));
+        found
+    }
+
+    /// Registers what is called when the block begins. `runtime`: its code is a threading run-time library's.
+    ///
+    /// Says how to register the accesses of its instructions.
+    pub fn register(&self, block: *mut TranslationBlock, runtime: bool) -> Registration {
+        let state = STATE.load(Relaxed);
+        if state == SINGLE {
+            return Registration::Single;
+        }
+        let mut guard = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = guard.get_or_insert_with(Known::default);
+        if runtime || self.pieces.is_empty() || known.blocks.len() >= KEPT {
+            self.no_block(known, block);
+            return Registration::Single;
+        }
+        let strides = self
+            .repeats
+            .filter(|(_, exit)| {
+                state == GROUPED && !known.silent.contains(exit) && known.silent.len() < KEPT
+            })
+            .map(|(strides, exit)| {
+                known.exits.insert(exit);
+                strides
+            });
+        let key = (self.pieces.clone(), strides);
+        let counted: &'static Block =
+            known
+                .blocks
+                .entry(key)
+                .or_insert_with_key(|(pieces, strides)| {
+                    Box::leak(Box::new(Block::new(pieces, strides.as_ref())))
+                });
+        let callback = if state == GROUPED {
+            counter(counted.shape())
+        } else {
+            self.no_block(known, block);
+            on_trial
+        };
+        // SAFETY: a callback of this library, and a block that is never freed.
+        unsafe {
+            api::qemu_plugin_register_vcpu_tb_exec_cb(
+                block,
+                callback,
+                api::NO_REGISTERS,
+                std::ptr::from_ref(counted).cast_mut().cast(),
+            );
+        }
+        if state == GROUPED {
+            Registration::Grouped
+        } else {
+            Registration::Tried(counted)
+        }
+    }
+
+    /// A block that is not counted when it begins; a run of iterations must end there nevertheless.
+    fn no_block(&self, known: &mut Known, block: *mut TranslationBlock) {
+        if known.exits.contains(&self.start) {
+            // SAFETY: a callback of this library.
+            unsafe {
+                api::qemu_plugin_register_vcpu_tb_exec_cb(
+                    block,
+                    on_exit_of_loop,
+                    api::NO_REGISTERS,
+                    std::ptr::null_mut(),
+                );
+            }
+        } else if known.silent.len() < KEPT {
+            known.silent.insert(self.start);
+        }
+    }
+}
+
+/// How the accesses of a block's instructions are told.
+pub enum Registration {
+    /// Each by itself.
+    Single,
+    /// Those in pieces by the block.
+    Grouped,
+    /// Each by itself, and those in pieces are compared with what the block foretells.
+    Tried(&'static Block),
+}
+
+impl Registration {
+    /// Whether the block tells an instruction's accesses.
+    pub fn tells(&self, one: &Translated) -> bool {
+        matches!(self, Self::Grouped) && one.pieces.is_some()
+    }
+
+    /// What to hand to the callback of an access for [`compare`], where an instruction's accesses are to be compared.
+    pub fn expectation(&self, one: &Translated) -> Option<*mut c_void> {
+        let (Self::Tried(block), Some(pieces)) = (self, one.pieces) else {
+            return None;
+        };
+        let expectation = Expectation { block, pieces };
+        Some(Box::into_raw(Box::new(expectation)).cast())
+    }
+}
+
+/// Of an instruction in a block that is tried.
+struct Expectation {
+    block: &'static Block,
+    pieces: (usize, usize),
+}
+
+/// What a block that is tried has foretold.
+#[derive(Default)]
+pub struct Trial {
+    block: Option<&'static Block>,
+    addresses: Vec<u64>,
+}
+
+impl Use {
+    /// What a plain access does, `None` for others.
+    fn kind(self) -> Option<Kind> {
+        match self {
+            Use::Load(_) | Use::WideLoad(_) => Some(Kind::Read),
+            Use::Store(_) | Use::WideStore(_) => Some(Kind::Write),
+            Use::Update(_) => Some(Kind::Update),
+            Use::None | Use::Atomic | Use::Other => None,
+        }
+    }
+
+    /// Bytes of a plain access, and how many of them are reported at once (0 where that is not known).
+    fn size(self) -> (u8, u8) {
+        match self {
+            Use::Load(size) | Use::Store(size) | Use::Update(size) => (size, size),
+            Use::WideLoad(size) | Use::WideStore(size) => {
+                let part = wide(self).map_or(0, |wide| WIDE[wide].load(Relaxed));
+                (
+                    size,
+                    if part > 0 && size % part == 0 {
+                        part
+                    } else {
+                        0
+                    },
+                )
+            }
+            Use::None | Use::Atomic | Use::Other => (0, 0),
+        }
+    }
+}
+
+/// Its place in [`WIDE`], for an access of more than 8 bytes.
+pub fn wide(usage: Use) -> Option<usize> {
+    match usage {
+        Use::WideLoad(size) => Some(usize::from(size == 32)),
+        Use::WideStore(size) => Some(2 + usize::from(size == 32)),
+        _ => None,
+    }
+}
+
+/// QEMU has reported `size` bytes of an access of kind `wide`.
+pub fn learn(wide: usize, size: u8) {
+    WIDE[wide].store(size, Relaxed);
+}
+
+/// An instruction that orders memory without using it.
+fn synchronises(instruction: &Instruction) -> bool {
+    use Mnemonic::{Cpuid, Lfence, Mfence, Pause, Sfence, Syscall};
+    matches!(
+        instruction.mnemonic(),
+        Mfence | Lfence | Sfence | Pause | Cpuid | Syscall
+    ) || instruction.is_invalid()
+}
+
+/// Instructions that access what their operand says, all of it, once, whatever it holds.
+fn always_accesses(mnemonic: Mnemonic) -> bool {
+    #[allow(clippy::enum_glob_use)]
+    use Mnemonic::*;
+    matches!(
+        mnemonic,
+        Mov | Movzx
+            | Movsx
+            | Movsxd
+            | Add
+            | Sub
+            | And
+            | Or
+            | Xor
+            | Cmp
+            | Test
+            | Inc
+            | Dec
+            | Neg
+            | Not
+            | Adc
+            | Sbb
+            | Imul
+            | Mul
+            | Div
+            | Idiv
+            | Shl
+            | Shr
+            | Sar
+            | Push
+            | Pop
+            | Call
+            | Ret
+            | Leave
+            | Jmp
+            | Movd
+            | Movq
+            | Movss
+            | Movsd
+            | Movaps
+            | Movapd
+            | Movups
+            | Movupd
+            | Movdqa
+            | Movdqu
+            | Movntps
+            | Movntpd
+            | Movntdq
+            | Movnti
+            | Movlps
+            | Movhps
+            | Movlpd
+            | Movhpd
+            | Addss
+            | Addsd
+            | Addps
+            | Addpd
+            | Subss
+            | Subsd
+            | Subps
+            | Subpd
+            | Mulss
+            | Mulsd
+            | Mulps
+            | Mulpd
+            | Divss
+            | Divsd
+            | Divps
+            | Divpd
+            | Minsd
+            | Maxsd
+            | Minss
+            | Maxss
+            | Minpd
+            | Maxpd
+            | Minps
+            | Maxps
+            | Sqrtss
+            | Sqrtsd
+            | Sqrtpd
+            | Sqrtps
+            | Ucomisd
+            | Ucomiss
+            | Comisd
+            | Comiss
+            | Cvtsi2sd
+            | Cvtsi2ss
+            | Cvttsd2si
+            | Cvttss2si
+            | Cvtsd2ss
+            | Cvtss2sd
+            | Andps
+            | Andpd
+            | Andnps
+            | Andnpd
+            | Orps
+            | Orpd
+            | Xorps
+            | Xorpd
+            | Paddb
+            | Paddw
+            | Paddd
+            | Paddq
+            | Psubb
+            | Psubw
+            | Psubd
+            | Psubq
+            | Pand
+            | Pandn
+            | Por
+            | Pxor
+            | Pcmpeqb
+            | Pcmpeqd
+            | Pcmpgtd
+            | Pminub
+            | Pmuludq
+            | Pshufd
+            | Unpcklpd
+            | Unpckhpd
+            | Shufpd
+            | Shufps
+            | Vmovd
+            | Vmovq
+            | Vmovss
+            | Vmovsd
+            | Vmovaps
+            | Vmovapd
+            | Vmovups
+            | Vmovupd
+            | Vmovdqa
+            | Vmovdqu
+            | Vmovntps
+            | Vmovntpd
+            | Vmovntdq
+            | Vaddss
+            | Vaddsd
+            | Vaddps
+            | Vaddpd
+            | Vsubss
+            | Vsubsd
+            | Vsubps
+            | Vsubpd
+            | Vmulss
+            | Vmulsd
+            | Vmulps
+            | Vmulpd
+            | Vdivss
+            | Vdivsd
+            | Vdivps
+            | Vdivpd
+            | Vfmadd132sd
+            | Vfmadd213sd
+            | Vfmadd231sd
+            | Vfmadd132pd
+            | Vfmadd213pd
+            | Vfmadd231pd
+            | Vpand
+            | Vpandn
+            | Vpor
+            | Vpxor
+            | Vpcmpeqb
+            | Vpcmpeqd
+            | Vpminub
+            | Vpaddd
+            | Vpaddq
+            | Vpsubd
+            | Vpsubq
+    )
+}
+
+/// Called when a block begins that is counted. Callbacks have two arguments; the third is what QEMU keeps in the frame pointer.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C" fn on_block<const N: usize, const WRITES: usize, const REPEATS: bool>(
+    vcpu: c_uint,
+    data: *mut c_void,
+) {
+    core::arch::naked_asm!("mov rdx, rbp", "jmp {}", sym count::<N, WRITES, REPEATS>)
+}
+
+/// Called when a block begins that is tried.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C" fn on_trial(vcpu: c_uint, data: *mut c_void) {
+    core::arch::naked_asm!("mov rdx, rbp", "jmp {}", sym foretell)
+}
+
+// Elsewhere `start` never lets a block be registered.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe extern "C" fn on_block<const N: usize, const WRITES: usize, const REPEATS: bool>(
+    _: c_uint,
+    _: *mut c_void,
+) {
+}
+#[cfg(not(target_arch = "x86_64"))]
+unsafe extern "C" fn on_trial(_: c_uint, _: *mut c_void) {}
+
+/// The code that counts blocks of a shape.
+fn counter(shape: Shape) -> api::BlockCallback {
+    macro_rules! one_of {
+        ($($n:literal: $($writes:literal)+;)+) => {
+            match (shape.groups, shape.writes, shape.repeats) {
+                $($(
+                    ($n, $writes, false) => on_block::<$n, $writes, false>,
+                    ($n, $writes, true) => on_block::<$n, $writes, true>,
+                )+)+
+                _ => on_block::<0, 0, false>,
+            }
+        };
+    }
+    one_of! {
+        1: 0 1;
+        2: 0 1 2 3;
+        3: 0 1 2 3 4 5 6 7;
+        4: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15;
+    }
+}
+
+unsafe extern "C" fn count<const N: usize, const WRITES: usize, const REPEATS: bool>(
+    vcpu: c_uint,
+    data: *mut c_void,
+    state: *const [u64; REGISTERS],
+) {
+    // SAFETY: `data` is the block that `register` handed over; `state` holds the registers, as enough trials have shown.
+    let (block, registers) = unsafe { (&*data.cast_const().cast::<Block>(), &*state) };
+    if let Some(thread) = known_thread(vcpu) {
+        thread.tracer.block::<N, WRITES, REPEATS>(block, registers);
+    } else {
+        first_block(vcpu, block, registers);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn first_block(vcpu: c_uint, block: &'static Block, registers: &[u64; REGISTERS]) {
+    if let Some(thread) = thread(vcpu) {
+        thread.tracer.block::<0, 0, false>(block, registers);
+    }
+}
+
+unsafe extern "C" fn on_exit_of_loop(vcpu: c_uint, _: *mut c_void) {
+    if let Some(thread) = known_thread(vcpu) {
+        thread.tracer.settle();
+    }
+}
+
+unsafe extern "C" fn foretell(vcpu: c_uint, data: *mut c_void, state: *const [u64; REGISTERS]) {
+    if STATE.load(Relaxed) != TRYING {
+        return;
+    }
+    let Some(thread) = thread(vcpu) else { return };
+    // SAFETY: `data` is the block that `register` handed over.
+    let block = unsafe { &*data.cast_const().cast::<Block>() };
+    let mut bytes = [0; 8 * REGISTERS];
+    if guest::read(state as u64, &mut bytes).is_none() {
+        differs();
+        return;
+    }
+    let mut registers = [0; REGISTERS];
+    for (register, bytes) in registers.iter_mut().zip(bytes.chunks_exact(8)) {
+        *register = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+    }
+    thread.trial.block = Some(block);
+    thread.trial.addresses = block.addresses(&registers);
+}
+
+/// Compares an access with what its block has foretold.
+pub fn compare(trial: &Trial, data: *mut c_void, address: u64, info: MemInfo) {
+    if STATE.load(Relaxed) != TRYING {
+        return;
+    }
+    // SAFETY: from `expectation`, never freed.
+    let Expectation { block, pieces } = unsafe { &*data.cast_const().cast::<Expectation>() };
+    let kind = api::access_kind(info);
+    let (size, stores) = (kind & !api::STORE, kind & api::STORE != 0);
+    let fits = |at: usize| {
+        let piece = &block.pieces[at];
+        let other = if stores { Kind::Read } else { Kind::Write };
+        piece.size == size && piece.kind != other && trial.addresses.get(at) == Some(&address)
+    };
+    let same = trial.block.is_some_and(|tried| std::ptr::eq(tried, *block));
+    let foretold = same && (pieces.0..pieces.1).any(fits);
+    if !foretold {
+        differs();
+    } else if RIGHT.fetch_add(1, Relaxed) >= ENOUGH
+        && !CHECK.load(Relaxed)
+        && WRONG.load(Relaxed) == 0
+    {
+        let _ = STATE.compare_exchange(TRYING, GROUPED, Relaxed, Relaxed);
+    }
+}
+
+/// An access was not as foretold: blocks are not counted in this process.
+#[cold]
+fn differs() {
+    WRONG.fetch_add(1, Relaxed);
+    if !CHECK.load(Relaxed) {
+        STATE.store(SINGLE, Relaxed);
+    }
+}

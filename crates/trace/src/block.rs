@@ -1,0 +1,514 @@
+//! Accesses that are told together: those of one basic block whose addresses follow from the registers it begins with.
+//!
+//! An emulator's call for each access costs as much as counting it. A frontend that can tell, when it sees a block's code, that
+//! an access is at `registers[base] + (registers[index] << shift) + displacement`, makes one call for the block instead
+//! ([`crate::ThreadTracer::block`]).
+//!
+//! Accesses of one [`Form`] lie at fixed distances; up to a line's length of them make a *group*, which mostly is in one line: one
+//! look at the line and one addition to the page's counter for all. A block that jumps back to itself and changes its registers by
+//! constants *repeats*: as long as each group stays in its line, an iteration is only counted, and all are added up at the end.
+//!
+//! Nothing of this changes what is counted. A group is added up only when no access of the block would change the state of a
+//! line; else the accesses are made one by one, in the program's order.
+
+/// Registers that addresses may be made of.
+pub const REGISTERS: usize = 16;
+/// Groups that are looked at together.
+pub(crate) const GROUPS: usize = 8;
+/// Bytes that a group may span: the usual line.
+const SPAN: u64 = 64;
+
+/// The part of an address that registers make: `registers[base] + (registers[index] << shift)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Form {
+    /// Register, `None` for nothing.
+    pub base: Option<u8>,
+    /// Register and shift, `None` for nothing.
+    pub index: Option<(u8, u8)>,
+}
+
+/// What is done at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A load.
+    Read,
+    /// A store.
+    Write,
+    /// A load and a store by one instruction, not atomic.
+    Update,
+}
+
+/// One access, or a load and a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Piece {
+    /// What registers make of the address.
+    pub form: Form,
+    /// What is added to that.
+    pub displacement: u64,
+    /// Bytes, at most 64.
+    pub size: u8,
+    /// Load, store or both.
+    pub kind: Kind,
+}
+
+/// A piece's place in its section.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member {
+    /// Index of its group.
+    pub group: u8,
+    /// Bytes from the group's first byte.
+    pub delta: u8,
+    pub size: u8,
+    pub kind: Kind,
+}
+
+/// Pieces of one form within [`SPAN`] bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    base: u8,
+    index: u8,
+    shift: u8,
+    /// Some piece only loads.
+    pub reads: bool,
+    /// Some piece stores.
+    pub writes: bool,
+    /// Bytes from the first to the last.
+    pub span: u8,
+    /// It moves down.
+    backward: bool,
+    /// Iterations in a line beside what `inverse` tells: it does not move at all.
+    stands: u8,
+    /// `ceil(2^16 / bytes that an iteration moves it)`, 0 where it leaves its line with each or does not move.
+    inverse: u32,
+    base_mask: u64,
+    index_mask: u64,
+    displacement: u64,
+    /// What the pieces add to a page's counter ([`crate::pages`]).
+    pub amount: u64,
+    /// Accesses, and bytes read and written.
+    pub accesses: u64,
+    pub read_bytes: u64,
+    pub write_bytes: u64,
+    /// The bytes stored, a bit for each from the first on.
+    pub written: u64,
+    /// Bytes that an iteration moves it, modulo 2^64, beside what a register holds.
+    stride: u64,
+    stride_register: u8,
+    stride_shift: u8,
+    stride_mask: u64,
+}
+
+impl Default for Group {
+    fn default() -> Self {
+        Self::new(
+            &[Piece {
+                form: Form::default(),
+                displacement: 0,
+                size: 1,
+                kind: Kind::Read,
+            }],
+            None,
+        )
+    }
+}
+
+impl Group {
+    fn new(pieces: &[Piece], strides: Option<&Strides>) -> Self {
+        let form = pieces[0].form;
+        // In ascending order, as `Section::new` sorted them.
+        let first = pieces[0].displacement;
+        let (stride, register) = strides
+            .and_then(|strides| stride(form, strides))
+            .unwrap_or((0, None));
+        let backward = stride > i64::MAX as u64;
+        let step = if backward {
+            stride.wrapping_neg()
+        } else {
+            stride
+        };
+        let mut group = Self {
+            base: form.base.unwrap_or(0),
+            index: form.index.map_or(0, |index| index.0),
+            shift: form.index.map_or(0, |index| index.1),
+            reads: false,
+            writes: false,
+            span: 0,
+            backward,
+            stands: if step == 0 && register.is_none() {
+                SPAN as u8
+            } else {
+                0
+            },
+            inverse: if (1..SPAN).contains(&step) && register.is_none() {
+                (1u32 << 16).div_ceil(step as u32)
+            } else {
+                0
+            },
+            base_mask: if form.base.is_some() { u64::MAX } else { 0 },
+            index_mask: if form.index.is_some() { u64::MAX } else { 0 },
+            displacement: first,
+            amount: 0,
+            accesses: 0,
+            read_bytes: 0,
+            write_bytes: 0,
+            written: 0,
+            stride,
+            stride_register: register.map_or(0, |register| register.0),
+            stride_shift: register.map_or(0, |register| register.1),
+            stride_mask: if register.is_some() { u64::MAX } else { 0 },
+        };
+        for piece in pieces {
+            let delta = piece.displacement.wrapping_sub(first);
+            group.span = group.span.max(delta as u8 + piece.size);
+            if piece.kind != Kind::Write {
+                group.accesses += 1;
+                group.read_bytes += u64::from(piece.size);
+                group.amount += crate::pages::READ;
+            }
+            if piece.kind != Kind::Read {
+                group.accesses += 1;
+                group.write_bytes += u64::from(piece.size);
+                group.amount += crate::pages::WRITE;
+                group.writes = true;
+                group.written |= (u64::MAX >> (64 - u32::from(piece.size))) << delta;
+            }
+            group.reads |= piece.kind == Kind::Read;
+        }
+        group
+    }
+
+    /// Address of its first byte.
+    #[inline(always)]
+    pub fn address(&self, registers: &[u64; REGISTERS]) -> u64 {
+        // Masks instead of tests: which registers a block uses is anybody's guess to a branch predictor.
+        let base = registers[usize::from(self.base & 15)] & self.base_mask;
+        let index = registers[usize::from(self.index & 15)] & self.index_mask;
+        base.wrapping_add(index << (self.shift & 3))
+            .wrapping_add(self.displacement)
+    }
+
+    /// Bytes that an iteration moves it, modulo 2^64.
+    #[inline(always)]
+    pub fn stride(&self, registers: &[u64; REGISTERS]) -> u64 {
+        let register = registers[usize::from(self.stride_register & 15)] & self.stride_mask;
+        self.stride
+            .wrapping_add(register << (self.stride_shift & 3))
+    }
+
+    /// Whether it lies in one line, of [`SPAN`] bytes, when it is at `address`.
+    #[inline(always)]
+    pub fn is_in_line(&self, address: u64) -> bool {
+        (address & (SPAN - 1)) + u64::from(self.span) <= SPAN
+    }
+
+    /// How many iterations it stays within its line after the one in which it is at `address`.
+    #[inline(always)]
+    pub fn stays(&self, address: u64) -> u64 {
+        let offset = (address & (SPAN - 1)) as u32;
+        // Nothing, where it crosses lines.
+        let room = if self.backward {
+            offset
+        } else {
+            (SPAN as u32).saturating_sub(u32::from(self.span) + offset)
+        };
+        // Exact: the error of the reciprocal, times a room below 64, is below 1/64.
+        u64::from(((room * self.inverse) >> 16) + u32::from(self.stands))
+    }
+}
+
+/// What an iteration adds to a register: a constant, and what a register holds that no iteration changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Step {
+    /// The constant, modulo 2^64.
+    pub constant: u64,
+    /// Register, `None` for nothing.
+    pub register: Option<u8>,
+}
+
+/// What an iteration adds to each register, `None` when that is not known.
+pub type Strides = [Option<Step>; REGISTERS];
+
+/// How an iteration moves a form: a constant and a register shifted; `None` when that cannot be said.
+fn stride(form: Form, strides: &Strides) -> Option<(u64, Option<(u8, u8)>)> {
+    let step = |register: Option<u8>| match register {
+        Some(register) => strides[usize::from(register)],
+        None => Some(Step::default()),
+    };
+    let (index, shift) = match form.index {
+        Some((index, shift)) => (Some(index), shift),
+        None => (None, 0),
+    };
+    let (base, index) = (step(form.base)?, step(index)?);
+    let register = match (base.register, index.register) {
+        (Some(_), Some(_)) => return None,
+        (register, None) => register.map(|register| (register, 0)),
+        (None, register) => register.map(|register| (register, shift)),
+    };
+    let constant = base.constant.wrapping_add(index.constant << shift);
+    Some((constant, register))
+}
+
+/// Pieces that follow each other in the program, in at most [`GROUPS`] groups.
+#[derive(Debug)]
+pub(crate) struct Section {
+    pub groups: Box<[Group]>,
+    /// In the program's order.
+    pub members: Box<[Member]>,
+    pub accesses: u64,
+    pub read_bytes: u64,
+    pub write_bytes: u64,
+}
+
+impl Section {
+    /// As many of `pieces` as fit, and how many those are.
+    fn new(pieces: &[Piece], strides: Option<&Strides>) -> (Self, usize) {
+        let mut count = pieces.len();
+        let mut clusters = clusters(pieces);
+        while clusters.len() > GROUPS {
+            count -= 1;
+            clusters = self::clusters(&pieces[..count]);
+        }
+        let mut members = vec![None; count];
+        let mut groups = Vec::new();
+        for (number, cluster) in clusters.iter().enumerate() {
+            let sorted: Vec<Piece> = cluster.iter().map(|&index| pieces[index]).collect();
+            groups.push(Group::new(&sorted, strides));
+            for &index in cluster {
+                let Piece {
+                    displacement,
+                    size,
+                    kind,
+                    ..
+                } = pieces[index];
+                members[index] = Some(Member {
+                    group: number as u8,
+                    delta: displacement.wrapping_sub(sorted[0].displacement) as u8,
+                    size,
+                    kind,
+                });
+            }
+        }
+        let sum = |part: fn(&Group) -> u64| groups.iter().map(part).sum();
+        let section = Self {
+            accesses: sum(|group| group.accesses),
+            read_bytes: sum(|group| group.read_bytes),
+            write_bytes: sum(|group| group.write_bytes),
+            groups: groups.into(),
+            members: members.into_iter().flatten().collect(),
+        };
+        (section, count)
+    }
+}
+
+/// Indices of `pieces` by group, each in ascending order of displacement.
+fn clusters(pieces: &[Piece]) -> Vec<Vec<usize>> {
+    let mut order: Vec<usize> = (0..pieces.len()).collect();
+    // As signed numbers, so that what lies before a register's address comes before what lies behind it.
+    order.sort_by_key(|&index| (pieces[index].form, pieces[index].displacement as i64));
+    let mut clusters: Vec<Vec<usize>> = Vec::new();
+    for index in order {
+        let piece = pieces[index];
+        match clusters.last_mut() {
+            Some(cluster)
+                if pieces[cluster[0]].form == piece.form
+                    && piece
+                        .displacement
+                        .wrapping_sub(pieces[cluster[0]].displacement)
+                        .saturating_add(u64::from(piece.size))
+                        <= SPAN =>
+            {
+                cluster.push(index);
+            }
+            _ => clusters.push(vec![index]),
+        }
+    }
+    clusters
+}
+
+/// The accesses of a basic block that its first registers tell.
+#[derive(Debug)]
+pub struct Block {
+    /// The groups of a block that has no more than [`QUICK`].
+    pub(crate) quick: [Group; QUICK],
+    pub(crate) accesses: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) write_bytes: u64,
+    shape: Shape,
+    pub(crate) sections: Box<[Section]>,
+    /// All pieces, in the program's order.
+    pub pieces: Box<[Piece]>,
+}
+
+/// Most groups of a block that has code of its own in the engine.
+pub const QUICK: usize = 4;
+
+/// What code a block is counted with: [`crate::ThreadTracer::block`]'s parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Number of groups; 0 when there are more than [`QUICK`].
+    pub groups: usize,
+    /// Which of them store, a bit for each.
+    pub writes: usize,
+    /// It jumps back to itself, these are all its accesses, and each of them moves by a constant.
+    pub repeats: bool,
+}
+
+impl Block {
+    /// A block with `pieces` in the program's order.
+    ///
+    /// `strides` is how one iteration changes the registers, for a block that jumps back to its beginning and has no other
+    /// accesses. Its frontend promises that whenever the block is left, the thread's next call is not this block's.
+    ///
+    /// # Panics
+    /// When a register's number is not below [`REGISTERS`], a shift above 3, or a size above 64 or zero.
+    #[must_use]
+    pub fn new(pieces: &[Piece], strides: Option<&Strides>) -> Self {
+        for piece in pieces {
+            let index = piece.form.index.unwrap_or((0, 0));
+            let base = piece.form.base.unwrap_or(0);
+            assert!(usize::from(base.max(index.0)) < REGISTERS && index.1 <= 3);
+            assert!((1..=64).contains(&piece.size));
+        }
+        let mut sections = Vec::new();
+        let mut rest = pieces;
+        while !rest.is_empty() {
+            let (section, count) = Section::new(rest, strides);
+            sections.push(section);
+            rest = &rest[count..];
+        }
+        let constant = strides.is_some_and(|strides| {
+            pieces
+                .iter()
+                .all(|piece| stride(piece.form, strides).is_some())
+        });
+        let mut block = Self {
+            quick: std::array::from_fn(|_| Group::default()),
+            accesses: 0,
+            read_bytes: 0,
+            write_bytes: 0,
+            shape: Shape {
+                groups: 0,
+                writes: 0,
+                repeats: false,
+            },
+            sections: sections.into(),
+            pieces: pieces.into(),
+        };
+        if let [section] = &*block.sections
+            && section.groups.len() <= QUICK
+        {
+            for (at, group) in section.groups.iter().enumerate() {
+                block.quick[at] = group.clone();
+                block.shape.writes |= usize::from(group.writes) << at;
+            }
+            block.accesses = section.accesses;
+            block.read_bytes = section.read_bytes;
+            block.write_bytes = section.write_bytes;
+            block.shape.groups = section.groups.len();
+            block.shape.repeats = constant;
+        }
+        block
+    }
+
+    /// Which code counts it.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Where each piece is, when the block begins with `registers`.
+    pub fn addresses(&self, registers: &[u64; REGISTERS]) -> Vec<u64> {
+        let of = |section: &Section| {
+            let member = |member: &Member| {
+                section.groups[usize::from(member.group)]
+                    .address(registers)
+                    .wrapping_add(u64::from(member.delta))
+            };
+            section.members.iter().map(member).collect::<Vec<_>>()
+        };
+        self.sections.iter().flat_map(of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(base: u8, displacement: i64, size: u8, kind: Kind) -> Piece {
+        Piece {
+            form: Form {
+                base: Some(base),
+                index: None,
+            },
+            displacement: displacement as u64,
+            size,
+            kind,
+        }
+    }
+
+    #[test]
+    fn pieces_within_a_line_of_each_other_make_a_group() {
+        let pieces = [
+            piece(1, 8, 8, Kind::Read),
+            piece(1, -8, 8, Kind::Read),
+            piece(2, 0, 4, Kind::Update),
+            piece(1, 4096, 8, Kind::Write),
+        ];
+        let block = Block::new(&pieces, None);
+        assert_eq!(block.sections.len(), 1);
+        let section = &block.sections[0];
+        let spans: Vec<_> = section.groups.iter().map(|group| group.span).collect();
+        assert_eq!(
+            block.shape(),
+            Shape {
+                groups: 3,
+                writes: 0b110,
+                repeats: false
+            }
+        );
+        assert_eq!(spans, [24, 8, 4]);
+        assert_eq!(
+            (section.accesses, section.read_bytes, section.write_bytes),
+            (5, 20, 12)
+        );
+        let mut registers = [0; REGISTERS];
+        (registers[1], registers[2]) = (0x1000, 0x2000);
+        assert_eq!(block.addresses(&registers), [0x1008, 0xff8, 0x2000, 0x2000]);
+    }
+
+    #[test]
+    fn many_groups_make_sections_in_order() {
+        let pieces: Vec<Piece> = (0..40)
+            .map(|at| piece(3, at * 4096, 8, Kind::Read))
+            .collect();
+        let block = Block::new(&pieces, Some(&[Some(Step::default()); REGISTERS]));
+        assert_eq!(block.sections.len(), 5);
+        assert_eq!(block.shape().groups, 0);
+        let registers = [0x10_0000; REGISTERS];
+        let expected: Vec<u64> = (0..40).map(|at| 0x10_0000 + at * 4096).collect();
+        assert_eq!(block.addresses(&registers), expected);
+    }
+
+    #[test]
+    fn a_group_stays_in_its_line_as_long_as_its_stride_allows() {
+        let step = |constant, register| Some(Step { constant, register });
+        let mut strides = [step(0, None); REGISTERS];
+        strides[4] = step(8, None);
+        strides[5] = step(8u64.wrapping_neg(), None);
+        strides[6] = None;
+        strides[8] = step(0, Some(9));
+        let group = |base| Block::new(&[piece(base, 0, 8, Kind::Read)], Some(&strides));
+        let stays = |block: &Block, address| block.quick[0].stays(address);
+        assert_eq!(stays(&group(4), 0x1000), 7);
+        assert_eq!(stays(&group(4), 0x1038), 0);
+        assert!(!group(4).quick[0].is_in_line(0x103c));
+        assert_eq!(stays(&group(4), 0x1031), 0);
+        assert_eq!(stays(&group(5), 0x1038), 7);
+        assert_eq!(stays(&group(5), 0x1000), 0);
+        assert_eq!(stays(&group(7), 0x1000), 64);
+        let registers = std::array::from_fn(|at| 1000 + at as u64);
+        assert_eq!(group(8).quick[0].stride(&registers), 1009);
+        assert_eq!(stays(&group(8), 0x1000), 0);
+        assert!(group(4).shape().repeats && !group(6).shape().repeats);
+    }
+}

@@ -1,0 +1,262 @@
+//! Accesses told by the block are counted as if each had been told by itself.
+
+use numaloc_model::{Layer, Profile};
+use numaloc_trace::assemble::{Options, assemble};
+use numaloc_trace::block::{Block, Form, Kind, Piece, REGISTERS, Step, Strides};
+use numaloc_trace::{Config, Engine, ThreadTracer};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+const DATA: u64 = 0x10_0000;
+const THREADS: usize = 3;
+
+/// `block` as its frontend would call it.
+fn told(tracer: &mut ThreadTracer, block: &'static Block, registers: &[u64; REGISTERS]) {
+    macro_rules! one_of {
+        ($($n:literal: $($writes:literal)+;)+) => {
+            match (block.shape().groups, block.shape().writes, block.shape().repeats) {
+                $($(
+                    ($n, $writes, false) => tracer.block::<$n, $writes, false>(block, registers),
+                    ($n, $writes, true) => tracer.block::<$n, $writes, true>(block, registers),
+                )+)+
+                _ => tracer.block::<0, 0, false>(block, registers),
+            }
+        };
+    }
+    one_of! {
+        1: 0 1;
+        2: 0 1 2 3;
+        3: 0 1 2 3 4 5 6 7;
+        4: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15;
+    }
+}
+
+/// The same accesses one by one.
+fn singly(tracer: &mut ThreadTracer, block: &Block, registers: &[u64; REGISTERS]) {
+    for (piece, address) in block.pieces.iter().zip(block.addresses(registers)) {
+        let size = u32::from(piece.size);
+        match piece.kind {
+            Kind::Read => tracer.access::<false, false>(address, size),
+            Kind::Write => tracer.access::<true, false>(address, size),
+            Kind::Update => tracer.update::<false>(address, size),
+        }
+    }
+}
+
+/// What a thread does: it runs a block so many times, the registers moving by the strides.
+#[derive(Clone, Debug)]
+struct Turn {
+    thread: usize,
+    block: usize,
+    times: u64,
+    registers: [u64; 3],
+}
+
+fn piece() -> impl Strategy<Value = Piece> {
+    let form = (0u8..3, prop::option::of((0u8..3, 0u8..4)));
+    let size = prop::sample::select(vec![1u8, 2, 4, 8, 16]);
+    let kind = prop::sample::select(vec![Kind::Read, Kind::Read, Kind::Write, Kind::Update]);
+    (form, 0u64..100, size, kind).prop_map(|((base, index), displacement, size, kind)| Piece {
+        form: Form {
+            // An index alone is small, so that all addresses are near each other.
+            base: Some(base),
+            index: index.map(|(register, shift)| (register + 3, shift)),
+        },
+        displacement,
+        size,
+        kind,
+    })
+}
+
+/// Pieces, and strides where the block repeats.
+type Code = (Vec<Piece>, Option<[i64; 6]>);
+
+fn block() -> impl Strategy<Value = Code> {
+    let stride = prop::sample::select(vec![0i64, 0, 8, 4, -8, 16, 64, 200, -3]);
+    let strides = prop::array::uniform6(stride);
+    (
+        prop::collection::vec(piece(), 1..7),
+        prop::option::of(strides),
+    )
+}
+
+fn turn(blocks: usize) -> impl Strategy<Value = Turn> {
+    let registers = prop::array::uniform3(0u64..300);
+    (0..THREADS, 0..blocks, 1u64..150, registers).prop_map(|(thread, block, times, registers)| {
+        Turn {
+            thread,
+            block,
+            times,
+            registers,
+        }
+    })
+}
+
+/// Recordings one after the other, with the same tables: address space is not endless.
+struct Recorder {
+    folder: tempfile::TempDir,
+    first: Engine,
+}
+
+impl Recorder {
+    fn new(config: Config) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config {
+            folder: folder.path().to_owned(),
+            ..config
+        };
+        let first = Engine::start(config, "test").unwrap();
+        Self { folder, first }
+    }
+
+    fn engine(&self) -> &'static Engine {
+        for file in std::fs::read_dir(self.folder.path()).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+        let engine = self.first.forked("0".to_owned(), 0, "test").unwrap();
+        Box::leak(Box::new(engine))
+    }
+}
+
+fn recorded(
+    blocks: &[(&'static Block, [i64; 6])],
+    turns: &[Turn],
+    recorder: &Recorder,
+    tell: impl Fn(&mut ThreadTracer, &'static Block, &[u64; REGISTERS]),
+) -> Profile {
+    let engine: &'static Engine = recorder.engine();
+    let mut threads = vec![engine.first_thread(1)];
+    for tid in 2..=THREADS as u32 {
+        let newborn = threads[0].newborn(0);
+        threads[0].threads_created += 1;
+        threads.push(engine.welcome(newborn, tid));
+    }
+    for turn in turns {
+        let thread = &mut threads[turn.thread];
+        let (block, strides) = blocks[turn.block];
+        let mut registers = [0; REGISTERS];
+        for at in 0..3 {
+            registers[at] = DATA + turn.registers[at];
+            registers[at + 3] = turn.registers[at];
+        }
+        for _ in 0..turn.times {
+            tell(thread, block, &registers);
+            for (register, stride) in registers.iter_mut().zip(strides) {
+                *register = register.wrapping_add_signed(stride);
+            }
+        }
+        // The next one may be another thread, whose accesses come later than all of these.
+        thread.settle();
+    }
+    for thread in &mut threads {
+        thread.end(0);
+    }
+    engine.finish();
+    let options = Options {
+        command: vec![],
+        page_size: 4096,
+        slices: 1000,
+    };
+    assemble(recorder.folder.path(), &options).unwrap()
+}
+
+fn check(blocks: Vec<Code>, turns: Vec<Turn>, recorder: &Recorder) -> Result<(), TestCaseError> {
+    let blocks: Vec<(&'static Block, [i64; 6])> = blocks
+        .into_iter()
+        .map(|(pieces, strides)| {
+            let known: Option<Strides> = strides.map(|strides| {
+                std::array::from_fn(|at| {
+                    Some(Step {
+                        constant: strides.get(at).copied().unwrap_or(0) as u64,
+                        register: None,
+                    })
+                })
+            });
+            let block: &'static Block = Box::leak(Box::new(Block::new(&pieces, known.as_ref())));
+            (block, strides.unwrap_or([0; 6]))
+        })
+        .collect();
+    let one = recorded(&blocks, &turns, recorder, |tracer, block, registers| {
+        singly(tracer, block, registers);
+    });
+    let other = recorded(&blocks, &turns, recorder, told);
+    prop_assert_eq!(format!("{:?}", one.threads), format!("{:?}", other.threads));
+    // Which of two waiting verdicts pushes the other out depends on their order, which is known to a run.
+    let rows = |profile: &Profile, layer| -> Vec<_> {
+        let rows = profile.communication.iter();
+        rows.filter(|row| row.layer == layer).cloned().collect()
+    };
+    let exact = |profile: &Profile| format!("{:?}", rows(profile, Layer::WriteRead));
+    prop_assert_eq!(exact(&one), exact(&other));
+    let disjoint = |profile: &Profile| -> f64 {
+        let rows = rows(profile, Layer::FalseSharing);
+        rows.iter().map(|row| row.events as f64).sum()
+    };
+    let (one_sum, other_sum) = (disjoint(&one), disjoint(&other));
+    let apart = (one_sum - other_sum).abs();
+    prop_assert!(apart <= 3.0 + one_sum / 10.0, "{one_sum} and {other_sum}");
+    // When a page was touched first is known to a run.
+    let pages = |profile: &Profile| {
+        let usage = &profile.pages;
+        let of = |page: &numaloc_model::pages::Page| {
+            let cells = usage.accesses(page).to_vec();
+            (page.number, page.first_touch, cells)
+        };
+        format!("{:?}", usage.pages().iter().map(of).collect::<Vec<_>>())
+    };
+    prop_assert_eq!(pages(&one), pages(&other));
+    Ok(())
+}
+
+/// Blocks and what threads do with them.
+fn runs() -> impl Strategy<Value = (Vec<Code>, Vec<Turn>)> {
+    prop::collection::vec(block(), 1..6).prop_flat_map(|blocks| {
+        let turns = prop::collection::vec(turn(blocks.len()), 1..40);
+        (Just(blocks), turns)
+    })
+}
+
+fn always(config: Config, cases: u32) {
+    let recorder = Recorder::new(config);
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
+    let checked = runner.run(&runs(), |(blocks, turns)| check(blocks, turns, &recorder));
+    if let Err(error) = checked {
+        panic!("{error}");
+    }
+}
+
+#[test]
+fn a_block_counts_as_its_accesses() {
+    always(Config::default(), 300);
+}
+
+#[test]
+fn in_short_slices_too() {
+    let config = Config {
+        slice: 100,
+        ..Config::default()
+    };
+    always(config, 100);
+}
+
+#[test]
+fn when_lines_are_sampled() {
+    let config = Config {
+        lines: 300_000,
+        ..Config::default()
+    };
+    always(config, 50);
+}
+
+#[test]
+fn read_to_the_letter() {
+    let config = Config {
+        consecutive: true,
+        ..Config::default()
+    };
+    always(config, 50);
+}
