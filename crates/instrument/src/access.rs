@@ -10,14 +10,38 @@ macro_rules! accesses {
         /// Called by instrumented code before the access.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(address: *const c_void) {
-            if current::doze(address as u64, const { [$($write),+].len() as u64 }) {
-                return;
+            const BOTH: bool = [$($write),+].len() == 2;
+            const WRITE: bool = [$($write),+][0];
+            if !quick::<$size, BOTH, WRITE>(address as u64) {
+                slow::<$size, BOTH, WRITE>(address as u64);
             }
-            current::with(|tracer| {
-                $(tracer.access::<$write, false>(address as u64, $size);)+
-            });
         }
     )*};
+}
+
+/// What an access mostly is, without a call.
+#[inline(always)]
+fn quick<const SIZE: u32, const BOTH: bool, const WRITE: bool>(address: u64) -> bool {
+    current::quickly(|tracer| {
+        if BOTH {
+            tracer.quick_update::<false>(address, SIZE) || tracer.doze(address, 2)
+        } else {
+            tracer.quick::<WRITE, false>(address, SIZE) || tracer.doze(address, 1)
+        }
+    })
+}
+
+/// Any access: a load and a store (`BOTH`), or one of them. Never unwinds, so that its callers need no landing pad.
+#[inline(never)]
+extern "C" fn slow<const SIZE: u32, const BOTH: bool, const WRITE: bool>(address: u64) {
+    current::with(|tracer| {
+        if BOTH {
+            tracer.access::<false, false>(address, SIZE);
+            tracer.access::<true, false>(address, SIZE);
+        } else {
+            tracer.access::<WRITE, false>(address, SIZE);
+        }
+    });
 }
 
 accesses! {

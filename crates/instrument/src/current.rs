@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use numaloc_trace::{Config, Engine, ThreadTracer};
 
+use crate::slot;
+
 /// Where the journals go; set by `numaloc record`, absent in a plain run.
 pub const JOURNAL: &str = "NUMALOC_JOURNAL";
 /// `virtual` or `wall`.
@@ -30,7 +32,6 @@ static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(null_mut());
 static ALIVE: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
 thread_local! {
-    static TRACER: Cell<*mut ThreadTracer> = const { Cell::new(null_mut()) };
     /// Whether this thread has (or had) a tracer: a taken one is not a missing one.
     static KNOWN: Cell<bool> = const { Cell::new(false) };
 }
@@ -45,30 +46,27 @@ pub(crate) fn engine() -> Option<&'static Engine> {
 /// itself, and in signal handlers that interrupt it.
 #[inline(always)]
 pub(crate) fn with(work: impl FnOnce(&mut ThreadTracer)) {
-    TRACER.with(|slot| {
-        let mut tracer = slot.replace(null_mut());
+    let mut tracer = slot::replace(null_mut());
+    if tracer.is_null() {
+        tracer = missing();
         if tracer.is_null() {
-            tracer = missing();
-            if tracer.is_null() {
-                return;
-            }
+            return;
         }
-        // SAFETY: the pointer came from Box::into_raw on this thread and was taken out of its only
-        // slot, so nothing else refers to it until it is put back.
-        work(unsafe { &mut *tracer });
-        slot.set(tracer);
-    });
+    }
+    // SAFETY: the pointer came from Box::into_raw on this thread and was taken out of its only
+    // slot, so nothing else refers to it until it is put back.
+    work(unsafe { &mut *tracer });
+    slot::set(tracer);
 }
 
-/// Counts `accesses` that are not looked at; says whether that was all there is to do.
+/// Lets `work` count an access with the calling thread's tracer where that is all there is to do; says whether it was.
+///
+/// The tracer stays in its slot: a signal handler that comes in between finds it, and one of the two may lose a count, not more.
 #[inline(always)]
-pub(crate) fn doze(address: u64, accesses: u64) -> bool {
-    TRACER.with(|slot| {
-        let tracer = slot.get();
-        // SAFETY: a tracer in its slot belongs to this thread and is in use by nobody; a signal handler that comes in between
-        // may lose a count, not more.
-        !tracer.is_null() && unsafe { &mut *tracer }.doze(address, accesses)
-    })
+pub(crate) fn quickly(work: impl FnOnce(&mut ThreadTracer) -> bool) -> bool {
+    // SAFETY: a tracer in its slot belongs to this thread and is in use by nobody but a `quickly` that a signal has interrupted,
+    // which leaves it fit for use at any moment; it is not freed while the thread can be in one (`end_on_signal`).
+    unsafe { slot::get().as_mut() }.is_some_and(work)
 }
 
 /// A thread without tracer: made by means we do not see, or no recording at all.
@@ -93,7 +91,7 @@ pub(crate) fn expect() {
 /// Gives the calling thread its tracer.
 pub(crate) fn install(tracer: Box<ThreadTracer>) {
     expect();
-    TRACER.set(Box::into_raw(tracer));
+    slot::set(Box::into_raw(tracer));
     register();
 }
 
@@ -111,15 +109,22 @@ pub(crate) fn tid() -> i32 {
 
 /// Ends the calling thread's tracer: its counts are written, later accesses are not counted.
 pub(crate) fn end_thread() {
-    let tracer = TRACER.replace(null_mut());
-    if !tracer.is_null() {
-        // SAFETY: as in `with`; the tracer is not put back, so this is its last use.
-        unsafe { Box::from_raw(tracer) }.end(0);
-        let me = tid();
-        if let Ok(mut alive) = ALIVE.lock() {
-            alive.retain(|&tid| tid != me);
-        }
+    if let Some(tracer) = ended_tracer() {
+        // SAFETY: it came from Box::into_raw, and was taken out of its slot for good.
+        drop(unsafe { Box::from_raw(tracer) });
     }
+}
+
+/// As [`end_thread`], without freeing the tracer.
+fn ended_tracer() -> Option<*mut ThreadTracer> {
+    let tracer = slot::replace(null_mut());
+    // SAFETY: as in `with`; the tracer is not put back.
+    unsafe { tracer.as_mut() }?.end(0);
+    let me = tid();
+    if let Ok(mut alive) = ALIVE.lock() {
+        alive.retain(|&tid| tid != me);
+    }
+    Some(tracer)
 }
 
 /// Writes what the calling thread has counted; it goes on counting.
@@ -131,7 +136,8 @@ extern "C" fn end_on_signal(_: libc::c_int) {
     // SAFETY: errno belongs to the interrupted thread and is put back.
     unsafe {
         let errno = *libc::__errno_location();
-        end_thread();
+        // What was interrupted may be counting an access: its tracer stays.
+        ended_tracer();
         *libc::__errno_location() = errno;
     }
 }
@@ -237,7 +243,7 @@ pub(crate) fn forget_parent() {
         alive.clear();
     }
     // The parent's tracer is leaked on purpose: it belongs to the parent's journal.
-    TRACER.set(null_mut());
+    slot::set(null_mut());
     expect();
     crate::sites::forget();
     crate::memory::forget_files();

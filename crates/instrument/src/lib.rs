@@ -34,6 +34,7 @@ pub mod gomp;
 pub mod memory;
 mod real;
 pub mod sites;
+mod slot;
 pub mod sync;
 pub mod threads;
 mod wide;

@@ -83,7 +83,7 @@ fn what_blocks_foretell_is_what_qemu_reports() {
         let right: u64 = right.parse().unwrap();
         assert_eq!(rest, "0 not", "{command:?}: {right} right");
         let all: u64 = profile.threads.iter().map(|thread| thread.accesses).sum();
-        assert!(right > all / 10, "{command:?}: {right} of {all}");
+        assert!(right > all / 50, "{command:?}: {right} of {all}");
     }
 }
 

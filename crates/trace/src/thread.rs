@@ -156,12 +156,12 @@ impl ThreadTracer {
         let odd = engine.config.line_shift != QUICK_SHIFT;
         let outlet = engine.outlet.as_ref();
         let stream = outlet.and_then(|outlet| Stream::new(outlet, number, writer, &path, clock));
-        let usual_floor = if extra.is_some() || odd || stream.is_some() {
+        let partial = engine.bursts.is_some() || engine.watched.is_some();
+        let usual_floor = if extra.is_some() || odd || stream.is_some() || partial {
             u64::MAX
         } else {
             1
         };
-        let partial = engine.bursts.is_some() || engine.watched.is_some();
         let mut tracer = Self {
             left: 0,
             // Read to the letter, the writer's own read comes between its write and another's read.
@@ -258,6 +258,25 @@ impl ThreadTracer {
             return;
         }
         // Everything ordinary is decided before anything is changed, so that the rest is one tail call.
+        if !self.quick::<WRITE, RUNTIME>(address, size) {
+            self.unusual::<WRITE, RUNTIME>(address, size);
+        }
+    }
+
+    /// Counts an access if it is an ordinary one, and says whether: a line that is mine to read or write, a page counted before, in
+    /// the middle of a turn. Never where not everything is looked at.
+    ///
+    /// Calls nothing, so that its caller needs no frame, and leaves nothing half done but a count: a signal handler may come in
+    /// between.
+    #[inline(always)]
+    pub fn quick<const WRITE: bool, const RUNTIME: bool>(
+        &mut self,
+        address: u64,
+        size: u32,
+    ) -> bool {
+        if self.left <= self.floor {
+            return false;
+        }
         let word = self.quick.word(address).load(Relaxed);
         let ours = if WRITE {
             word & !line::TRACKED == self.owned
@@ -265,19 +284,52 @@ impl ThreadTracer {
             word & self.read_mask == self.read_is || word == 0 || self.rereads(word, address)
         };
         let amount = if WRITE { pages::WRITE } else { pages::READ };
-        if ours && self.left > self.floor && self.count_quickly(address, size, amount) {
-            self.left -= 1;
-            if WRITE {
-                self.write_bytes += u64::from(size);
-                if !RUNTIME && word & line::TRACKED != 0 {
-                    self.track(address, size, false);
-                }
-            } else {
-                self.read_bytes += u64::from(size);
-            }
-            return;
+        if !ours || !self.count_quickly(address, size, amount) {
+            return false;
         }
-        self.unusual::<WRITE, RUNTIME>(address, size);
+        self.left -= 1;
+        if WRITE {
+            self.write_bytes += u64::from(size);
+            if !RUNTIME && word & line::TRACKED != 0 {
+                self.track_quickly(address, size);
+            }
+        } else {
+            self.read_bytes += u64::from(size);
+        }
+        true
+    }
+
+    /// A load and a store of `size` bytes at `address`, as [`ThreadTracer::quick`].
+    #[inline(always)]
+    pub fn quick_update<const RUNTIME: bool>(&mut self, address: u64, size: u32) -> bool {
+        let word = self.quick.word(address).load(Relaxed);
+        // Reading my own bytes settles no verdict: only another thread's writes make events of mine.
+        if word & !line::TRACKED != self.owned
+            || self.left <= self.floor.saturating_add(1)
+            || !self.count_quickly(address, size, pages::READ + pages::WRITE)
+        {
+            return false;
+        }
+        self.left -= 2;
+        self.read_bytes += u64::from(size);
+        self.write_bytes += u64::from(size);
+        if !RUNTIME && word & line::TRACKED != 0 {
+            self.track_quickly(address, size);
+        }
+        true
+    }
+
+    /// Keeps the bytes that were written to a line of the usual size, in which they lie.
+    #[inline(always)]
+    fn track_quickly(&mut self, address: u64, size: u32) {
+        if self.engine.budget.keeps(Detail::FalseSharing) {
+            let entry = self.engine.written.word(address);
+            let bytes = (u64::MAX >> (64 - size)) << (address & 63);
+            let before = entry.load(Relaxed);
+            if before | bytes != before {
+                entry.store(before | bytes, Relaxed);
+            }
+        }
     }
 
     /// One instruction that loads, changes and stores `size` bytes at `address`, not atomically.
@@ -288,22 +340,10 @@ impl ThreadTracer {
             self.doze_through::<true, RUNTIME>(address);
             return;
         }
-        let word = self.quick.word(address).load(Relaxed);
-        // Reading my own bytes settles no verdict: only another thread's writes make events of mine.
-        if word & !line::TRACKED == self.owned
-            && self.left.wrapping_sub(1) > self.floor
-            && self.count_quickly(address, size, pages::READ + pages::WRITE)
-        {
-            self.left -= 2;
-            self.read_bytes += u64::from(size);
-            self.write_bytes += u64::from(size);
-            if !RUNTIME && word & line::TRACKED != 0 {
-                self.track(address, size, false);
-            }
-            return;
+        if !self.quick_update::<RUNTIME>(address, size) {
+            self.unusual::<false, RUNTIME>(address, size);
+            self.unusual::<true, RUNTIME>(address, size);
         }
-        self.unusual::<false, RUNTIME>(address, size);
-        self.unusual::<true, RUNTIME>(address, size);
     }
 
     /// Adds to the counter of the page if that is all there is to do: within one line, and not the page's first count.
@@ -819,7 +859,7 @@ impl ThreadTracer {
         self.write_out();
         if self.stream.as_ref().is_some_and(|stream| stream.closed()) {
             self.stream = None;
-            let short = self.extra.is_none() && self.lines.shift() == QUICK_SHIFT;
+            let short = self.extra.is_none() && !self.partial && self.lines.shift() == QUICK_SHIFT;
             self.usual_floor = if short { 1 } else { u64::MAX };
             self.floor = self.usual_floor;
         }
