@@ -1,0 +1,167 @@
+//! A journal, decoded.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use numaloc_model::profile::{Clock, Meta};
+
+use super::AssembleError;
+use crate::bursts::{self, Bursts};
+use crate::engine::Config;
+use crate::journal::{self, Record, VERSION};
+
+/// All lines, in the unit of shares.
+pub(super) const MILLION: u32 = bursts::MILLION as u32;
+
+/// What a thread did, as far as its journal tells.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Totals {
+    pub(super) time: u64,
+    pub(super) accesses: u64,
+    pub(super) seen: u64,
+    pub(super) read_bytes: u64,
+    pub(super) write_bytes: u64,
+}
+
+impl Totals {
+    /// An amount counted in the part that was looked at, as an estimate for all: by lines where only `lines` millionths of
+    /// them were watched, else by accesses.
+    pub(super) fn scale(&self, lines: u32, amount: u64) -> u64 {
+        if lines < MILLION {
+            return (amount as f64 * (f64::from(MILLION) / f64::from(lines))).round() as u64;
+        }
+        if self.seen == self.accesses || self.seen == 0 {
+            return amount;
+        }
+        (amount as f64 * (self.accesses as f64 / self.seen as f64)).round() as u64
+    }
+}
+
+/// One journal, decoded.
+pub(super) struct Space {
+    pub(super) first: String,
+    pub(super) image: u32,
+    pub(super) program: String,
+    pub(super) threads: BTreeMap<u32, (String, u32, u64, u64)>,
+    /// The names that threads gave themselves, the first of each.
+    pub(super) names: HashMap<u32, String>,
+    pub(super) totals: HashMap<u32, Totals>,
+    pub(super) bursts: Option<Bursts>,
+    /// Millionths of the lines that were watched.
+    pub(super) lines: u32,
+    pub(super) records: Vec<Record>,
+    pub(super) pid: u32,
+    pub(super) complete: bool,
+}
+
+pub(super) fn load(
+    file: &Path,
+    bytes: &[u8],
+    meta: &mut Meta,
+) -> Result<Option<Space>, AssembleError> {
+    let mut space: Option<Space> = None;
+    let mut version = None;
+    let clean = journal::replay(bytes, |record| match (record, &mut space) {
+        (
+            Record::Process {
+                version: found,
+                pid,
+                path,
+                image,
+                frontend,
+                virtual_clock,
+                line_shift,
+                share,
+                lines,
+                program,
+            },
+            None,
+        ) => {
+            version = Some(found);
+            meta.frontend = frontend;
+            meta.line_size = 1 << line_shift;
+            meta.clock = if virtual_clock {
+                Clock::Virtual
+            } else {
+                Clock::Wall
+            };
+            space = Some(Space {
+                first: path,
+                image,
+                program,
+                pid,
+                threads: BTreeMap::new(),
+                names: HashMap::new(),
+                totals: HashMap::new(),
+                bursts: Config {
+                    share,
+                    virtual_clock,
+                    ..Config::default()
+                }
+                .bursts(),
+                lines,
+                records: Vec::new(),
+                complete: false,
+            });
+        }
+        (
+            Record::ThreadStart {
+                thread,
+                path,
+                tid,
+                time,
+                routine,
+            },
+            Some(space),
+        ) => {
+            space.threads.insert(thread, (path, tid, time, routine));
+        }
+        (
+            Record::ThreadTotals {
+                thread,
+                time,
+                accesses,
+                seen,
+                read_bytes,
+                write_bytes,
+            },
+            Some(space),
+        ) => {
+            space.totals.insert(
+                thread,
+                Totals {
+                    time,
+                    accesses,
+                    seen,
+                    read_bytes,
+                    write_bytes,
+                },
+            );
+        }
+        (Record::ThreadName { thread, name }, Some(space)) => {
+            space.names.entry(thread).or_insert(name);
+        }
+        (Record::Note(text), Some(_)) => meta.notes.push(text),
+        (Record::Reduced(text), Some(_)) => {
+            meta.notes.push(text);
+            meta.complete = false;
+        }
+        (Record::End, Some(space)) => space.complete = true,
+        (record, Some(space)) => {
+            // Something after the end: an execve that failed after all.
+            space.complete = false;
+            space.records.push(record);
+        }
+        (_, None) => {}
+    });
+    match version {
+        Some(found) if found != VERSION => Err(AssembleError::Version {
+            path: file.to_owned(),
+            found,
+        }),
+        _ => Ok(space.map(|mut space| {
+            space.complete &= clean;
+            space
+        })),
+    }
+}

@@ -1,0 +1,309 @@
+//! Objects, their pages, and the lines that threads share, of all processes.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use numaloc_model::ids::{ObjectIdx, PageNumber, SliceIdx, ThreadIdx};
+use numaloc_model::pages::PageHead;
+use numaloc_model::profile::{Object, PageSliceRow, SharedLine};
+use numaloc_model::{Layer, PageUsage, ThreadAccess};
+
+use super::load::Space;
+use super::{Assembly, SPACE_SHIFT, Sums};
+use crate::journal::Record;
+use crate::objects::Memory;
+
+impl Assembly<'_> {
+    /// `shared_line`: one event for each line and pair of threads that both accessed it in a slice.
+    pub(super) fn shared_lines(
+        &self,
+        memories: &[Memory],
+        slice_of: impl Fn(u64) -> SliceIdx,
+        sums: &mut Sums,
+    ) {
+        let line_size = self.meta.line_size;
+        let mut slices: BTreeMap<SliceIdx, Vec<(Line, ThreadIdx)>> = BTreeMap::new();
+        for (at, (space, memory)) in self.spaces.iter().zip(memories).enumerate() {
+            for record in &space.records {
+                if let Record::Lines {
+                    thread,
+                    start,
+                    lines,
+                    ..
+                } = record
+                    && let Some(thread) = self.thread(space, *thread)
+                {
+                    let touched = slices.entry(slice_of(*start)).or_default();
+                    let line_of = |line: u64| {
+                        let start = line.wrapping_mul(line_size);
+                        match memory.backing(start, start.saturating_add(line_size)) {
+                            Some((object, offset)) => Line::Common(object, offset / line_size),
+                            None => Line::Private(at, line),
+                        }
+                    };
+                    touched.extend(lines.iter().map(|&line| (line_of(line), thread)));
+                }
+            }
+        }
+        for (slice, mut touched) in slices {
+            touched.sort_unstable();
+            touched.dedup();
+            for same_line in touched.chunk_by(|a, b| a.0 == b.0) {
+                for (_, a) in same_line {
+                    for (_, b) in same_line.iter().filter(|(_, b)| a != b) {
+                        let sum = sums.entry((slice, Layer::SharedLine, *a, *b)).or_default();
+                        sum.0 += 1;
+                        sum.1 += line_size;
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn memory(
+        &self,
+        memories: &[Memory],
+        slice_of: impl Fn(u64) -> SliceIdx,
+    ) -> Contents {
+        let page_size = self.options.page_size;
+        let factor = page_size >> 12;
+        let mut objects = Vec::new();
+        let mut shared_lines = Vec::new();
+        let mut rows: Vec<(PageHead, Counted)> = Vec::new();
+        // What several processes map is one object, that of the first of them, and its pages are one row each.
+        let mut common_objects: HashMap<(u32, u64, u64), ObjectIdx> = HashMap::new();
+        let mut common_pages: HashMap<(u32, u64), usize> = HashMap::new();
+        for (at, (space, memory)) in self.spaces.iter().zip(memories).enumerate() {
+            let offset = ((at as u64) << SPACE_SHIFT) / factor;
+            let mut indexes = Vec::with_capacity(memory.objects.len());
+            for found in &memory.objects {
+                let common = found.backing.map(|(b, from)| (b, from, found.size));
+                let known = common.and_then(|common| common_objects.get(&common).copied());
+                indexes.push(known.unwrap_or_else(|| {
+                    objects.push(Object {
+                        kind: found.kind,
+                        name: found.name.clone(),
+                        size: found.size,
+                        order: found.order,
+                        thread: self.index.get(&found.creator).copied(),
+                        base: found.base,
+                        variables: found.variables.clone(),
+                    });
+                    let index = ObjectIdx::from_index(objects.len() - 1);
+                    common.map(|common| common_objects.insert(common, index));
+                    index
+                }));
+            }
+            shared_lines.extend(self.lines_of(space, at as u64, memory, &indexes));
+            for (page, counted) in self.pages(space, factor, &slice_of) {
+                let start = page * page_size;
+                let end = start.saturating_add(page_size);
+                if let Some((backing, from)) = memory.backing(start, end) {
+                    match common_pages.entry((backing, from / page_size)) {
+                        Entry::Occupied(row) => {
+                            rows[*row.get()].1.add(counted);
+                            continue;
+                        }
+                        Entry::Vacant(row) => {
+                            row.insert(rows.len());
+                        }
+                    }
+                }
+                let object = memory.object_at(start, end);
+                let base = object.map_or(0, |object| memory.origin(object, start));
+                let head = PageHead {
+                    number: PageNumber(offset + page),
+                    object: object.map(|object| indexes[object]),
+                    object_page: page.saturating_sub(base / page_size),
+                    first_touch: None,
+                    first_touch_time: 0,
+                };
+                rows.push((head, counted));
+            }
+        }
+        let mut usage = PageUsage::new(page_size);
+        let mut page_slices = Vec::new();
+        for (index, (head, counted)) in rows.into_iter().enumerate() {
+            let threads = counted.threads.into_iter();
+            usage.push(
+                PageHead {
+                    first_touch: counted.first.map(|first| first.1),
+                    first_touch_time: counted.first.map_or(0, |first| first.0),
+                    ..head
+                },
+                threads
+                    .map(|(thread, (reads, writes))| ThreadAccess {
+                        thread,
+                        reads,
+                        writes,
+                    })
+                    .collect(),
+            );
+            let slices = counted.slices.into_iter();
+            page_slices.extend(slices.map(|((slice, thread), accesses)| PageSliceRow {
+                slice,
+                page: index as u32,
+                thread,
+                accesses,
+            }));
+        }
+        page_slices.sort_by_key(|row| (row.slice, row.page, row.thread));
+        join_lines(&mut shared_lines, common_objects.values());
+        shared_lines.sort_by_key(|line| {
+            let most = std::cmp::Reverse((line.false_events, line.events));
+            (most, line.line)
+        });
+        Contents {
+            objects,
+            pages: usage,
+            page_slices,
+            shared_lines,
+        }
+    }
+
+    /// The lines that the threads of the `at`-th process image communicated through, with the objects they lie in.
+    fn lines_of(
+        &self,
+        space: &Space,
+        at: u64,
+        memory: &Memory,
+        indexes: &[ObjectIdx],
+    ) -> Vec<SharedLine> {
+        let size = self.meta.line_size;
+        let offset = ((at << SPACE_SHIFT) << 12) / size;
+        let lines = space.records.iter().filter_map(|record| match record {
+            Record::SharedLines(lines) => Some(lines),
+            _ => None,
+        });
+        lines
+            .flatten()
+            .map(|&(line, events, false_events)| {
+                let start = line.wrapping_mul(size);
+                let object = memory.object_at(start, start.saturating_add(size));
+                let base = object.map_or(start, |object| memory.objects[object].base);
+                SharedLine {
+                    line: offset.wrapping_add(line),
+                    object: object.map(|object| indexes[object]),
+                    object_offset: start.saturating_sub(base),
+                    events: events.max(false_events),
+                    false_events,
+                }
+            })
+            .collect()
+    }
+
+    fn pages(
+        &self,
+        space: &Space,
+        factor: u64,
+        slice_of: impl Fn(u64) -> SliceIdx,
+    ) -> BTreeMap<u64, Counted> {
+        let mut pages: BTreeMap<u64, Counted> = BTreeMap::new();
+        for record in &space.records {
+            match record {
+                Record::Pages {
+                    thread: number,
+                    start,
+                    cells,
+                    ..
+                } => {
+                    let Some(thread) = self.thread(space, *number) else {
+                        continue;
+                    };
+                    let slice = slice_of(*start);
+                    let totals = space.totals.get(number).copied().unwrap_or_default();
+                    for &(page, reads, writes) in cells {
+                        let (reads, writes) = (
+                            totals.scale(space.lines, reads),
+                            totals.scale(space.lines, writes),
+                        );
+                        let counted = pages.entry(page / factor).or_default();
+                        let sum = counted.threads.entry(thread).or_default();
+                        sum.0 += reads;
+                        sum.1 += writes;
+                        *counted.slices.entry((slice, thread)).or_default() += reads + writes;
+                    }
+                }
+                Record::FirstTouch { thread, cells } => {
+                    let Some(thread) = self.thread(space, *thread) else {
+                        continue;
+                    };
+                    for &(page, time) in cells {
+                        let first = &mut pages.entry(page / factor).or_default().first;
+                        if first.is_none_or(|earlier| (time, thread) < earlier) {
+                            *first = Some((time, thread));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        pages
+    }
+}
+
+/// What a profile says of memory.
+pub(super) struct Contents {
+    pub(super) objects: Vec<Object>,
+    pub(super) pages: PageUsage,
+    pub(super) page_slices: Vec<PageSliceRow>,
+    pub(super) shared_lines: Vec<SharedLine>,
+}
+
+/// A line of the recording.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Line {
+    /// Of a process image, by number.
+    Private(usize, u64),
+    /// Of memory that processes share: object and line in it.
+    Common(u32, u64),
+}
+
+/// Lines of objects that several processes map are listed once, with the events of all.
+fn join_lines<'a>(lines: &mut Vec<SharedLine>, common: impl Iterator<Item = &'a ObjectIdx>) {
+    let common: HashSet<ObjectIdx> = common.copied().collect();
+    let mut seen: HashMap<(ObjectIdx, u64), usize> = HashMap::new();
+    let mut joined: Vec<SharedLine> = Vec::with_capacity(lines.len());
+    for line in lines.drain(..) {
+        if let Some(object) = line.object.filter(|object| common.contains(object)) {
+            match seen.entry((object, line.object_offset)) {
+                Entry::Occupied(at) => {
+                    let known = &mut joined[*at.get()];
+                    known.events += line.events;
+                    known.false_events += line.false_events;
+                    continue;
+                }
+                Entry::Vacant(at) => {
+                    at.insert(joined.len());
+                }
+            }
+        }
+        joined.push(line);
+    }
+    *lines = joined;
+}
+
+#[derive(Default)]
+struct Counted {
+    threads: BTreeMap<ThreadIdx, (u64, u64)>,
+    slices: BTreeMap<(SliceIdx, ThreadIdx), u64>,
+    first: Option<(u64, ThreadIdx)>,
+}
+
+impl Counted {
+    /// Adds what another process did to the page.
+    fn add(&mut self, other: Self) {
+        for (thread, (reads, writes)) in other.threads {
+            let sum = self.threads.entry(thread).or_default();
+            sum.0 += reads;
+            sum.1 += writes;
+        }
+        for (key, accesses) in other.slices {
+            *self.slices.entry(key).or_default() += accesses;
+        }
+        self.first = match (self.first, other.first) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+}
