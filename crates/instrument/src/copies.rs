@@ -9,6 +9,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::access::range;
+use crate::current;
 use crate::real::{self, real};
 
 /// The C library's functions, 0 until they were looked up: looking up may copy.
@@ -37,16 +38,22 @@ pub(crate) fn announced(to: *const c_void, size: usize) {
     ANNOUNCED.set((to as usize, size));
 }
 
-/// Counts a copy, unless the compiler has announced it.
+/// Counts a copy, unless the compiler has announced it or it is ours.
 fn copied(to: *const c_void, from: *const c_void, size: usize) {
+    if current::is_ours() {
+        return;
+    }
     if ANNOUNCED.replace((0, 0)) != (to as usize, size) {
         range::<false>(from, size);
         range::<true>(to, size);
     }
 }
 
-/// Counts a fill, unless the compiler has announced it.
+/// Counts a fill, unless the compiler has announced it or it is ours.
 fn filled(to: *const c_void, size: usize) {
+    if current::is_ours() {
+        return;
+    }
     if ANNOUNCED.replace((0, 0)) != (to as usize, size) {
         range::<true>(to, size);
     }
@@ -163,7 +170,7 @@ pub unsafe extern "C" fn memcmp(a: *const c_void, b: *const c_void, size: usize)
     let real = real!(memcmp: fn(*const c_void, *const c_void, usize) -> c_int);
     // SAFETY: the caller's promises.
     let order = unsafe { real(a, b, size) };
-    if crate::current::engine().is_some() {
+    if current::engine().is_some() && !current::is_ours() {
         let mut read = size;
         if order != 0 {
             // SAFETY: they differ within `size` bytes, so no byte beyond is looked at.

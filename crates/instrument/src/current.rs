@@ -34,6 +34,8 @@ static ALIVE: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 thread_local! {
     /// Whether this thread has (or had) a tracer: a taken one is not a missing one.
     static KNOWN: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread is in [`ours`].
+    static OURS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The recording, if there is one.
@@ -57,6 +59,21 @@ pub(crate) fn with(work: impl FnOnce(&mut ThreadTracer)) {
     // slot, so nothing else refers to it until it is put back.
     work(unsafe { &mut *tracer });
     slot::set(tracer);
+}
+
+/// Runs `work` with the recording, if there is one, to tell what a wrapped call of the program has done. What it copies, allocates
+/// and maps meanwhile is not the program's and not told: it may happen while the engine's locks are held.
+pub(crate) fn ours(work: impl FnOnce(&'static Engine)) {
+    let Some(engine) = engine() else { return };
+    if !OURS.replace(true) {
+        work(engine);
+        OURS.set(false);
+    }
+}
+
+/// Whether the calling thread is in [`ours`].
+pub(crate) fn is_ours() -> bool {
+    OURS.get()
 }
 
 /// Lets `work` count an access with the calling thread's tracer where that is all there is to do; says whether it was.

@@ -111,24 +111,24 @@ pub(crate) fn forget_files() {
 /// Tells the file that holds a thread's start routine, if it came into memory after the start: the loader's own mappings are
 /// not seen.
 pub(crate) fn describe_file_of(routine: u64) {
-    let Some(engine) = current::engine() else {
-        return;
-    };
-    let known = IMAGES.try_lock().is_ok_and(|told| {
-        told.iter()
-            .any(|(_, start, end)| (*start..*end).contains(&routine))
+    current::ours(|engine| {
+        let known = IMAGES.try_lock().is_ok_and(|told| {
+            told.iter()
+                .any(|(_, start, end)| (*start..*end).contains(&routine))
+        });
+        if !known {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+            describe_files(engine, &parsed(&maps));
+        }
     });
-    if !known {
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        describe_files(engine, &parsed(&maps));
-    }
 }
 
 /// What is there before the program's first instruction: its files, its heap, its stack.
 pub(crate) fn describe_process() {
-    let Some(engine) = current::engine() else {
-        return;
-    };
+    current::ours(describe_to);
+}
+
+fn describe_to(engine: &Engine) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let parsed = parsed(&maps);
     describe_files(engine, &parsed);
@@ -169,26 +169,28 @@ pub(crate) fn describe_stack() {
             false
         }
     };
-    let Some(engine) = current::engine().filter(|_| found) else {
+    if !found {
         return;
-    };
-    // The mapping holds the guard below the stack.
-    let (start, length) = (address as u64 - guard as u64, (size + guard) as u64);
-    map(
-        start,
-        length,
-        3,
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK,
-        String::new(),
-        0,
-    );
-    current::with(|tracer| {
-        let record = Record::Stack {
-            sequence: engine.sequence(),
-            path: tracer.path().to_owned(),
-            pointer: start + length - 64,
-        };
-        tracer.record(&record);
+    }
+    current::ours(|engine| {
+        // The mapping holds the guard below the stack.
+        let (start, length) = (address as u64 - guard as u64, (size + guard) as u64);
+        map(
+            start,
+            length,
+            3,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK,
+            String::new(),
+            0,
+        );
+        current::with(|tracer| {
+            let record = Record::Stack {
+                sequence: engine.sequence(),
+                path: tracer.path().to_owned(),
+                pointer: start + length - 64,
+            };
+            tracer.record(&record);
+        });
     });
 }
 
@@ -211,11 +213,12 @@ unsafe fn own_mapping(block: *mut c_void) -> Option<(u64, u64)> {
 
 /// Tells of a new block of `asked` bytes: the mapping or arena that it lies in, and who asked for it.
 fn told(block: *mut c_void, asked: usize) -> *mut c_void {
-    if block.is_null() || current::engine().is_none() {
-        return block;
+    if !block.is_null() {
+        current::ours(|_| {
+            in_mapping(block);
+            sites::note(block as u64, asked as u64);
+        });
     }
-    in_mapping(block);
-    sites::note(block as u64, asked as u64);
     block
 }
 
@@ -272,12 +275,12 @@ unsafe fn gone(block: *mut c_void) {
     if block.is_null() {
         return;
     }
-    if let Some(engine) = current::engine() {
+    current::ours(|engine| {
         // SAFETY: the caller's promise.
         if let Some((start, length)) = unsafe { own_mapping(block) } {
             engine.forget(start / PAGE * PAGE, length);
         }
-    }
+    });
 }
 
 /// Allocates.
@@ -313,7 +316,7 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
     let new = unsafe { __libc_realloc(block, size) };
     if new == block {
         if !new.is_null() {
-            sites::note(new as u64, size as u64);
+            current::ours(|_| sites::note(new as u64, size as u64));
         }
         return new;
     }
@@ -404,29 +407,29 @@ pub unsafe extern "C" fn mmap(
             offset,
         )
     };
-    if found != -1
-        && let Some(engine) = current::engine()
-    {
-        let start = found as u64;
-        engine.forget(start, length as u64);
-        let name = if flags & libc::MAP_ANONYMOUS != 0 {
-            String::new()
-        } else {
-            std::fs::read_link(format!("/proc/self/fd/{file}")).map_or_else(
-                |_| "?".to_owned(),
-                |path| path.to_string_lossy().into_owned(),
-            )
-        };
-        map(start, length as u64, protection, flags, name, offset as u64);
-        sites::note(start, length as u64);
-        if flags & libc::MAP_SHARED != 0 {
-            let (backing, offset) = if flags & libc::MAP_ANONYMOUS != 0 {
-                (Backing::of_address(start), 0)
+    if found != -1 {
+        current::ours(|engine| {
+            let start = found as u64;
+            engine.forget(start, length as u64);
+            let name = if flags & libc::MAP_ANONYMOUS != 0 {
+                String::new()
             } else {
-                (Backing::of_file(file, start), offset as u64)
+                std::fs::read_link(format!("/proc/self/fd/{file}")).map_or_else(
+                    |_| "?".to_owned(),
+                    |path| path.to_string_lossy().into_owned(),
+                )
             };
-            engine.shared(backing, start, length as u64, offset);
-        }
+            map(start, length as u64, protection, flags, name, offset as u64);
+            sites::note(start, length as u64);
+            if flags & libc::MAP_SHARED != 0 {
+                let (backing, offset) = if flags & libc::MAP_ANONYMOUS != 0 {
+                    (Backing::of_address(start), 0)
+                } else {
+                    (Backing::of_file(file, start), offset as u64)
+                };
+                engine.shared(backing, start, length as u64, offset);
+            }
+        });
     }
     found as *mut c_void
 }
@@ -461,32 +464,33 @@ pub unsafe extern "C" fn mremap(
     flags: c_int,
     place: *mut c_void,
 ) -> *mut c_void {
-    let shared = current::engine().and_then(|engine| engine.shared_at(old as u64));
+    let mut shared = None;
+    current::ours(|engine| shared = engine.shared_at(old as u64));
     // SAFETY: the system call itself, with the caller's arguments.
     let found = unsafe { libc::syscall(libc::SYS_mremap, old, old_length, length, flags, place) };
-    if found != -1
-        && let Some(engine) = current::engine()
-    {
-        if found as u64 != old as u64 {
-            engine.forget(old as u64, old_length as u64);
-        }
-        current::with(|tracer| {
-            let record = Record::Map {
-                sequence: engine.sequence(),
-                thread: tracer.number(),
-                address: found as u64,
-                length: length as u64,
-                protection: 3,
-                flags: (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64,
-                file: String::new(),
-                offset: 0,
-                moved_from: old as u64,
-            };
-            tracer.record(&record);
+    if found != -1 {
+        current::ours(|engine| {
+            if found as u64 != old as u64 {
+                engine.forget(old as u64, old_length as u64);
+            }
+            current::with(|tracer| {
+                let record = Record::Map {
+                    sequence: engine.sequence(),
+                    thread: tracer.number(),
+                    address: found as u64,
+                    length: length as u64,
+                    protection: 3,
+                    flags: (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64,
+                    file: String::new(),
+                    offset: 0,
+                    moved_from: old as u64,
+                };
+                tracer.record(&record);
+            });
+            if let Some((object, offset)) = shared {
+                engine.map_shared(object, found as u64, length as u64, offset);
+            }
         });
-        if let Some((object, offset)) = shared {
-            engine.map_shared(object, found as u64, length as u64, offset);
-        }
     }
     found as *mut c_void
 }
@@ -499,14 +503,14 @@ pub unsafe extern "C" fn mremap(
 pub unsafe extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
     // SAFETY: the system call itself, with the caller's arguments.
     let status = unsafe { libc::syscall(libc::SYS_munmap, address, length) } as c_int;
-    if status == 0
-        && let Some(engine) = current::engine()
-    {
-        engine.forget(address as u64, length as u64);
-        engine.write(&Record::Unmap {
-            sequence: engine.sequence(),
-            address: address as u64,
-            length: length as u64,
+    if status == 0 {
+        current::ours(|engine| {
+            engine.forget(address as u64, length as u64);
+            engine.write(&Record::Unmap {
+                sequence: engine.sequence(),
+                address: address as u64,
+                length: length as u64,
+            });
         });
     }
     status
@@ -524,20 +528,20 @@ pub unsafe extern "C" fn shmat(
 ) -> *mut c_void {
     // SAFETY: the system call itself, with the caller's arguments.
     let found = unsafe { libc::syscall(libc::SYS_shmat, segment, address, flags) };
-    if found != -1
-        && let Some(engine) = current::engine()
-    {
-        let start = found as u64;
-        // SAFETY: the call fills the structure it is given.
-        let size = unsafe {
-            let mut about: libc::shmid_ds = std::mem::zeroed();
-            libc::shmctl(segment, libc::IPC_STAT, &raw mut about);
-            about.shm_segsz as u64
-        }
-        .next_multiple_of(PAGE);
-        engine.forget(start, size);
-        map(start, size, 3, libc::MAP_SHARED, "[shm]".to_owned(), 0);
-        engine.shared(Backing::of_address(start), start, size, 0);
+    if found != -1 {
+        current::ours(|engine| {
+            let start = found as u64;
+            // SAFETY: the call fills the structure it is given.
+            let size = unsafe {
+                let mut about: libc::shmid_ds = std::mem::zeroed();
+                libc::shmctl(segment, libc::IPC_STAT, &raw mut about);
+                about.shm_segsz as u64
+            }
+            .next_multiple_of(PAGE);
+            engine.forget(start, size);
+            map(start, size, 3, libc::MAP_SHARED, "[shm]".to_owned(), 0);
+            engine.shared(Backing::of_address(start), start, size, 0);
+        });
     }
     found as *mut c_void
 }
@@ -550,10 +554,10 @@ pub unsafe extern "C" fn shmat(
 pub unsafe extern "C" fn shmdt(address: *const c_void) -> c_int {
     // SAFETY: the system call itself, with the caller's arguments.
     let status = unsafe { libc::syscall(libc::SYS_shmdt, address) } as c_int;
-    if status == 0
-        && let Some(engine) = current::engine()
-    {
-        engine.detached(address as u64);
+    if status == 0 {
+        current::ours(|engine| {
+            engine.detached(address as u64);
+        });
     }
     status
 }
