@@ -56,7 +56,7 @@ fn traced_equals_dump(ranks: u32, argv: &[OsString]) -> Counts {
 
 #[test]
 fn every_workload_equals_the_dump() {
-    let cases: [(&str, u32, &[&str]); 12] = [
+    let cases: [(&str, u32, &[&str]); 13] = [
         ("halo2d", 12, &[]),
         ("ring", 5, &[]),
         ("transpose", 8, &[]),
@@ -66,6 +66,7 @@ fn every_workload_equals_the_dump() {
         ("pairs", 8, &[]),
         ("kinds", 4, &[]),
         ("pingpong", 2, &["500", "2"]),
+        ("hybrid", 4, &[]),
         ("ring_mpif", 4, &[]),
         ("halo_module", 4, &[]),
         ("transpose_f08", 4, &[]),
