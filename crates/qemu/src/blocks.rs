@@ -228,6 +228,10 @@ impl Translation {
                 .or_insert_with_key(|(pieces, strides)| {
                     Box::leak(Box::new(Block::new(pieces, strides.as_ref())))
                 });
+        if counted.strides() {
+            self.no_block(known, block);
+            return Registration::Single;
+        }
         let callback = if state == GROUPED {
             counter(counted.shape())
         } else {

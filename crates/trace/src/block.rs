@@ -335,6 +335,7 @@ pub struct Block {
     pub(crate) write_bytes: u64,
     shape: Shape,
     pub(crate) sections: Box<[Section]>,
+    strides: bool,
     /// All pieces, in the program's order.
     pub pieces: Box<[Piece]>,
 }
@@ -349,7 +350,8 @@ pub struct Shape {
     pub groups: usize,
     /// Which of them store, a bit for each.
     pub writes: usize,
-    /// It jumps back to itself, these are all its accesses, and each of them moves by a constant.
+    /// It jumps back to itself, these are all its accesses, and each of them moves by a constant below a
+    /// line's length.
     pub repeats: bool,
 }
 
@@ -391,6 +393,10 @@ impl Block {
                 writes: 0,
                 repeats: false,
             },
+            strides: sections
+                .iter()
+                .flat_map(|section| &section.groups)
+                .any(|group| group.inverse == 0 && group.stands == 0),
             sections: sections.into(),
             pieces: pieces.into(),
         };
@@ -405,7 +411,7 @@ impl Block {
             block.read_bytes = section.read_bytes;
             block.write_bytes = section.write_bytes;
             block.shape.groups = section.groups.len();
-            block.shape.repeats = constant;
+            block.shape.repeats = constant && !block.strides;
         }
         block
     }
@@ -414,6 +420,13 @@ impl Block {
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
+    }
+
+    /// Whether it jumps back to itself and some of its accesses are in another line each time, as those to a column of a
+    /// matrix: then its accesses are told faster one by one.
+    #[must_use]
+    pub fn strides(&self) -> bool {
+        self.strides
     }
 
     /// Where each piece is, when the block begins with `registers`.
@@ -497,7 +510,9 @@ mod tests {
         strides[5] = step(8u64.wrapping_neg(), None);
         strides[6] = None;
         strides[8] = step(0, Some(9));
-        let group = |base| Block::new(&[piece(base, 0, 8, Kind::Read)], Some(&strides));
+        let group_of =
+            |strides: &Strides, base| Block::new(&[piece(base, 0, 8, Kind::Read)], Some(strides));
+        let group = |base| group_of(&strides, base);
         let stays = |block: &Block, address| block.quick[0].stays(address);
         assert_eq!(stays(&group(4), 0x1000), 7);
         assert_eq!(stays(&group(4), 0x1038), 0);
@@ -510,5 +525,8 @@ mod tests {
         assert_eq!(group(8).quick[0].stride(&registers), 1009);
         assert_eq!(stays(&group(8), 0x1000), 0);
         assert!(group(4).shape().repeats && !group(6).shape().repeats);
+        strides[4] = step(64, None);
+        assert!(group_of(&strides, 4).strides() && !group_of(&strides, 4).shape().repeats);
+        assert!(!group_of(&strides, 5).strides());
     }
 }
