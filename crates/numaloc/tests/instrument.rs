@@ -416,9 +416,11 @@ fn layers_for_comparison_are_counted_in_instrumented_programs() {
     .args(["1024", "20"])
     .env("OMP_NUM_THREADS", "8"));
     let profile = numaloc_formats::profile::read(&folder).unwrap();
-    for layer in [
-        numaloc_model::Layer::SharedLine,
-        numaloc_model::Layer::LastTwo,
+    // Who accessed a line last depends on how the host interleaves the threads, so of `last_two` it is only asked that near
+    // threads have more than their share of the pairs, 16 of 28.
+    for (layer, least) in [
+        (numaloc_model::Layer::SharedLine, 0.8),
+        (numaloc_model::Layer::LastTwo, 16.0 / 28.0),
     ] {
         let matrix = profile
             .matrix(layer, numaloc_model::profile::Amount::Events)
@@ -431,7 +433,7 @@ fn layers_for_comparison_are_counted_in_instrumented_programs() {
             .map(|i| matrix.get(i, (i + 1) % 8) + matrix.get(i, (i + 2) % 8))
             .sum();
         assert!(
-            2.0 * near > 0.8 * matrix.total(),
+            2.0 * near > least * matrix.total(),
             "{layer:?}: {near} of {}",
             matrix.total()
         );
