@@ -159,8 +159,8 @@ extern "C" fn end_on_signal(_: libc::c_int) {
     }
 }
 
-/// The process ends: every thread writes its counts. Others are interrupted by a signal; one that sits in
-/// the tracer at that very moment keeps what it counted since its last slice.
+/// The process ends: every thread writes its counts. Others are interrupted by a signal, for a fifth of a second as often as it
+/// takes to find them outside the tracer.
 pub(crate) fn end_process() {
     if engine().is_none() {
         return;
@@ -176,13 +176,16 @@ pub(crate) fn end_process() {
             action.sa_sigaction = end_on_signal as *const () as usize;
             action.sa_flags = libc::SA_RESTART;
             libc::sigaction(signal, &raw const action, null_mut());
-            for tid in &others {
-                libc::syscall(libc::SYS_tgkill, libc::getpid(), *tid, signal);
-            }
         }
-        for _ in 0..200 {
-            if ALIVE.lock().is_ok_and(|alive| alive.is_empty()) {
+        for attempt in 0..200 {
+            let left = ALIVE.lock().map(|alive| alive.clone()).unwrap_or_default();
+            if left.is_empty() {
                 break;
+            }
+            // Again now and then: one that was in the tracer when asked has left it since.
+            for tid in left.iter().filter(|_| attempt % 10 == 0) {
+                // SAFETY: sends a signal that has a handler to a thread of this process, or to nobody.
+                unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), *tid, signal) };
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
