@@ -24,6 +24,7 @@ pub mod pages;
 pub mod paths;
 pub mod ranges;
 pub mod readers;
+mod reservation;
 pub mod shadow;
 pub mod sharing;
 pub mod sites;

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::shadow;
+use crate::reservation;
 
 /// What is given up, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,7 +71,7 @@ impl Budget {
             .store(total + (total / 16).max(1 << 20), Relaxed);
         let tables = of_tables(
             &std::fs::read_to_string("/proc/self/smaps").ok()?,
-            &shadow::reserved(),
+            &reservation::reserved(),
         )?;
         let program = total.saturating_sub(tables);
         let bound = allowed(program, threads, self.fixed);

@@ -8,28 +8,12 @@
 //! Addresses are folded to [`WINDOW_BITS`]; two live addresses that differ only above share a word. The address
 //! space that qemu-user gives a program is smaller than the window, so nothing folds there.
 
-use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
+
+use crate::reservation;
 
 /// Low bits of an address that a shadow table tells apart: 4 TiB.
 pub const WINDOW_BITS: u32 = 42;
-
-/// Where this process's tables are, as (start, end).
-static RESERVED: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
-
-/// The address ranges of all tables; empty if another thread is reserving one.
-pub(crate) fn reserved() -> Vec<(u64, u64)> {
-    RESERVED
-        .try_lock()
-        .map_or_else(|_| Vec::new(), |ranges| ranges.clone())
-}
-
-/// Adds a range to them.
-pub(crate) fn reserve_range(start: u64, end: u64) {
-    if let Ok(mut reserved) = RESERVED.try_lock() {
-        reserved.push((start, end));
-    }
-}
 
 /// One zero-initialised `AtomicU64` for each `1 << shift` bytes of the window.
 #[derive(Clone, Copy)]
@@ -80,25 +64,8 @@ impl Shadow {
     /// The system's error when the address space cannot be reserved (for example under `ulimit -v`).
     pub fn reserve(shift: u32) -> std::io::Result<Self> {
         let words = 1u64 << (WINDOW_BITS - shift);
-        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches nothing that exists.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                (words * 8) as usize,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error());
-        }
-        reserve_range(base as u64, base as u64 + words * 8);
-        // SAFETY: the range was just mapped; advice cannot make it invalid. Core dumps of the program stay small.
-        unsafe { libc::madvise(base, (words * 8) as usize, libc::MADV_DONTDUMP) };
         Ok(Self {
-            base: base.cast(),
+            base: reservation::reserve(words, None)?,
             shift,
             mask: words - 1,
         })

@@ -124,26 +124,11 @@ impl Table {
         if head != *[MAGIC.to_le_bytes(), place.nonce.to_le_bytes()].as_flattened() {
             return Err(std::io::Error::other("it is another file"));
         }
-        let bytes = Self::words(line_shift) * 8;
-        // SAFETY: a mapping at an address of the kernel's choice touches nothing that exists.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_NORESERVE,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error());
-        }
-        // SAFETY: the range was just mapped. Core dumps of the program stay small.
-        unsafe { libc::madvise(base, bytes, libc::MADV_DONTDUMP) };
-        crate::shadow::reserve_range(base as u64, base as u64 + bytes as u64);
         Ok(Self {
-            base: base.cast(),
+            base: crate::reservation::reserve(
+                Self::words(line_shift) as u64,
+                Some(file.as_raw_fd()),
+            )?,
             line_shift,
         })
     }
