@@ -23,12 +23,13 @@ use std::sync::{Mutex, PoisonError};
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
 };
+use numaloc_trace::ThreadTracer;
 use numaloc_trace::block::{Block, Kind, Piece, REGISTERS, Shape, Strides};
 
 use crate::affine::Registers;
 use crate::api::{self, Insn, MemInfo, TranslationBlock};
 use crate::code::{self, Use};
-use crate::{guest, known_thread, thread};
+use crate::{GuestThread, guest, known_thread, thread};
 
 /// How accesses are grouped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -538,11 +539,43 @@ fn always_accesses(mnemonic: Mnemonic) -> bool {
 /// Called when a block begins that is counted. Callbacks have two arguments; the third is what QEMU keeps in the frame pointer.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
-unsafe extern "C" fn on_block<const N: usize, const WRITES: usize, const REPEATS: bool>(
+unsafe extern "C" fn on_block<const N: usize, const WRITES: usize>(
     vcpu: c_uint,
     data: *mut c_void,
 ) {
-    core::arch::naked_asm!("mov rdx, rbp", "jmp {}", sym count::<N, WRITES, REPEATS>)
+    core::arch::naked_asm!("mov rdx, rbp", "jmp {}", sym count::<N, WRITES, false>)
+}
+
+/// As [`on_block`], for a block that repeats. Another iteration of the thread's run, but its last, is counted here: most of what
+/// loops cost is this call, and compiled code would first make room for what it might have to call.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C" fn on_iteration<const N: usize, const WRITES: usize>(
+    vcpu: c_uint,
+    data: *mut c_void,
+) {
+    core::arch::naked_asm!(
+        "cmp edi, {slots}",
+        "jae 2f",
+        "mov eax, edi",
+        "lea rcx, [rip + {threads}]",
+        "mov rax, [rcx + 8 * rax]",
+        "test rax, rax",
+        "jz 2f",
+        "cmp [rax + {block}], rsi",
+        "jne 2f",
+        "dec qword ptr [rax + {left}]",
+        "jz 3f",
+        "ret",
+        "3: mov qword ptr [rax + {left}], 1",
+        "2: mov rdx, rbp",
+        "jmp {otherwise}",
+        slots = const crate::SLOTS,
+        threads = sym crate::THREADS,
+        block = const std::mem::offset_of!(GuestThread, tracer) + ThreadTracer::RUN_BLOCK,
+        left = const std::mem::offset_of!(GuestThread, tracer) + ThreadTracer::RUN_LEFT,
+        otherwise = sym count::<N, WRITES, true>,
+    )
 }
 
 /// Called when a block begins that is tried.
@@ -554,11 +587,9 @@ unsafe extern "C" fn on_trial(vcpu: c_uint, data: *mut c_void) {
 
 // Elsewhere `start` never lets a block be registered.
 #[cfg(not(target_arch = "x86_64"))]
-unsafe extern "C" fn on_block<const N: usize, const WRITES: usize, const REPEATS: bool>(
-    _: c_uint,
-    _: *mut c_void,
-) {
-}
+unsafe extern "C" fn on_block<const N: usize, const WRITES: usize>(_: c_uint, _: *mut c_void) {}
+#[cfg(not(target_arch = "x86_64"))]
+unsafe extern "C" fn on_iteration<const N: usize, const WRITES: usize>(_: c_uint, _: *mut c_void) {}
 #[cfg(not(target_arch = "x86_64"))]
 unsafe extern "C" fn on_trial(_: c_uint, _: *mut c_void) {}
 
@@ -568,10 +599,10 @@ fn counter(shape: Shape) -> api::BlockCallback {
         ($($n:literal: $($writes:literal)+;)+) => {
             match (shape.groups, shape.writes, shape.repeats) {
                 $($(
-                    ($n, $writes, false) => on_block::<$n, $writes, false>,
-                    ($n, $writes, true) => on_block::<$n, $writes, true>,
+                    ($n, $writes, false) => on_block::<$n, $writes>,
+                    ($n, $writes, true) => on_iteration::<$n, $writes>,
                 )+)+
-                _ => on_block::<0, 0, false>,
+                _ => on_block::<0, 0>,
             }
         };
     }

@@ -68,6 +68,8 @@ pub(crate) struct Group {
     base: u8,
     index: u8,
     shift: u8,
+    /// The member that comes first in the program.
+    pub first: u16,
     /// Some piece only loads.
     pub reads: bool,
     /// Some piece stores.
@@ -130,6 +132,7 @@ impl Group {
             base: form.base.unwrap_or(0),
             index: form.index.map_or(0, |index| index.0),
             shift: form.index.map_or(0, |index| index.1),
+            first: 0,
             reads: false,
             writes: false,
             span: 0,
@@ -272,7 +275,9 @@ impl Section {
         let mut groups = Vec::new();
         for (number, cluster) in clusters.iter().enumerate() {
             let sorted: Vec<Piece> = cluster.iter().map(|&index| pieces[index]).collect();
-            groups.push(Group::new(&sorted, strides));
+            let mut group = Group::new(&sorted, strides);
+            group.first = cluster.iter().copied().min().unwrap_or(0) as u16;
+            groups.push(group);
             for &index in cluster {
                 let Piece {
                     displacement,

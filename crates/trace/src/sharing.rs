@@ -114,6 +114,18 @@ impl Sharing {
         self.found(before)
     }
 
+    /// Counts a true event on `line`, if that clears no place and fills no list; says whether.
+    #[inline(always)]
+    pub fn count_true(&mut self, line: u64) -> bool {
+        let slot = &mut self.lines[place::<LINES>(line)];
+        let plain = slot.line == line && self.pending[place::<PENDING>(line)].line == 0;
+        if plain {
+            slot.events += 1;
+            slot.credit = slot.credit.saturating_add(1).min(64);
+        }
+        plain
+    }
+
     /// Whether an event on `line` waits for its verdict.
     #[inline(always)]
     pub fn waits(&self, line: u64) -> bool {

@@ -647,6 +647,10 @@ impl ThreadTracer {
     ) {
         let line = address >> self.lines.shift();
         let sharing = self.sharing.get_or_insert_with(|| Box::new(Sharing::new()));
+        // What most events are: true, and none waits in the place that they would clear.
+        if overlaps == Some(true) && sharing.count_true(line) {
+            return;
+        }
         let found = sharing.event(line, writer, size, overlaps);
         if sharing.crowded() {
             sharing.hand_over(&mut self.engine.shared_lines(), false);

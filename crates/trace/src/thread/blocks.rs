@@ -11,6 +11,7 @@
 // `N` arrays side by side: loops over the number of a group read better than zipped ones.
 #![allow(clippy::needless_range_loop)]
 
+use std::mem::offset_of;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::ThreadTracer;
@@ -53,6 +54,12 @@ impl Run {
 }
 
 impl ThreadTracer {
+    /// Bytes from a tracer's address to that of the block whose iterations are being counted. Another iteration of it may be counted
+    /// by taking one from the number at [`ThreadTracer::RUN_LEFT`], as long as that leaves some.
+    pub const RUN_BLOCK: usize = offset_of!(Self, run) + offset_of!(Run, block);
+    /// Bytes to the number of iterations that may still begin, and one.
+    pub const RUN_LEFT: usize = offset_of!(Self, run) + offset_of!(Run, left);
+
     /// The accesses of `block`, which begins with `registers` and has not made them yet.
     ///
     /// `N`, `WRITES` and `REPEATS` are the block's [`crate::block::Shape`].
@@ -146,11 +153,9 @@ impl ThreadTracer {
         let mut tracked = 0;
         for (group, &address) in groups.iter().zip(at) {
             let word = self.quick.word(address).load(Relaxed);
-            let quiet = word & self.read_mask & line::TRACKED == 0 || self.rereads(word, address);
-            let ours = if group.writes {
-                word & !line::TRACKED == self.owned && (quiet || !group.reads)
-            } else {
-                word == 0 || quiet && word & self.bit != 0
+            let ours = match group.writes {
+                true => self.is_ours::<true>(group, word, address),
+                false => self.is_ours::<false>(group, word, address),
             };
             if !ours || self.counters.word(address).load(Relaxed) == 0 || !group.is_in_line(address)
             {
@@ -178,6 +183,17 @@ impl ThreadTracer {
             }
         }
         true
+    }
+
+    /// Whether the accesses of a group to the line at `address`, whose word is `word`, change nothing but counts and bytes written.
+    #[inline(always)]
+    fn is_ours<const WRITE: bool>(&self, group: &Group, word: u64, address: u64) -> bool {
+        let quiet = word & self.read_mask & line::TRACKED == 0 || self.rereads(word, address);
+        if WRITE {
+            word & !line::TRACKED == self.owned && (quiet || !group.reads)
+        } else {
+            word == 0 || quiet && word & self.bit != 0
+        }
     }
 
     /// Keeps the bytes written by a group, the first time at `address`.
@@ -287,15 +303,14 @@ impl ThreadTracer {
     ) {
         let (mut rest, mut quick) = (times, 0);
         while rest > 0 {
-            let word = self.quick.word(at).load(Relaxed);
+            let mut word = self.quick.word(at).load(Relaxed);
+            let mut ours = self.is_ours::<WRITE>(group, word, at);
+            if !ours && group.is_in_line(at) && self.take_line(block, group, at, word) {
+                word = self.quick.word(at).load(Relaxed);
+                ours = self.is_ours::<WRITE>(group, word, at);
+            }
             let counter = self.counters.word(at);
             let count = counter.load(Relaxed);
-            let quiet = word & self.read_mask & line::TRACKED == 0 || self.rereads(word, at);
-            let ours = if WRITE {
-                word & !line::TRACKED == self.owned && (quiet || !group.reads)
-            } else {
-                word == 0 || quiet && word & self.bit != 0
-            };
             let mut here = 1;
             if ours && count != 0 && group.is_in_line(at) {
                 here = rest.min(1 + group.stays(at));
@@ -313,6 +328,26 @@ impl ThreadTracer {
         }
         self.read_bytes += group.read_bytes * quick;
         self.write_bytes += group.write_bytes * quick;
+    }
+
+    /// Makes, without counting it, the first access of a group at `at` to a line in other hands, whose word is `word`: mostly the
+    /// others then find the line in this thread's hands. Says whether it did.
+    #[inline(never)]
+    fn take_line(&mut self, block: &Block, group: &Group, at: u64, word: u64) -> bool {
+        // Lines used for synchronisation are never in anybody's hands; a page's first access is looked at in full.
+        if word & line::SYNC != 0
+            || line::is_common(word)
+            || self.counters.word(at).load(Relaxed) == 0
+        {
+            return false;
+        }
+        let first = &block.sections[0].members[usize::from(group.first)];
+        let (address, size) = (at.wrapping_add(u64::from(first.delta)), first.size.into());
+        match first.kind {
+            Kind::Write => self.line::<true, false>(address, size),
+            Kind::Read | Kind::Update => self.line::<false, false>(address, size),
+        }
+        true
     }
 
     #[inline(never)]
