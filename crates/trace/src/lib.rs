@@ -1,8 +1,9 @@
 //! The tracing engine, shared by all exact frontends, and the way from its journals to a profile.
 //!
 //! Inside the program under study: [`engine`] (what its threads share), [`thread`] (the hot path), [`block`], [`shadow`], [`mod@line`],
-//! [`readers`], [`pages`], [`common`] (memory that processes share), [`journal`], [`access_trace`], and in `extra` the layers for
-//! comparison. In the recorder: [`mod@assemble`] reads the journals, [`objects`], [`variables`] and [`sites`] name the memory.
+//! [`readers`], [`pages`], [`reservation`] (where their tables lie), [`common`] (memory that processes share), [`journal`],
+//! [`access_trace`], and in `extra` the layers for comparison. In the recorder: [`mod@assemble`] reads the journals, [`objects`],
+//! [`variables`] and [`sites`] name the memory.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
