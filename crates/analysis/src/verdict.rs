@@ -8,7 +8,7 @@
 //! `cannot tell` is an answer: between the thresholds, or when what would decide was not observed.
 
 use numaloc_model::profile::{Amount, Profile};
-use numaloc_model::{CommError, CommMatrix, Layer, ThreadIdx};
+use numaloc_model::{CommError, CommMatrix, Layer, ThreadIdx, number};
 
 use crate::assignment::{Goal, NodeAssignment, assign};
 use crate::communication::{CommunicationMetrics, undirected};
@@ -215,9 +215,9 @@ fn lower_first(text: &str) -> String {
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent == 0.0 || percent >= 9.95 {
-        format!("{percent:.0} %")
+        number::fixed(percent, 0) + " %"
     } else if percent >= 0.095 {
-        format!("{percent:.1} %")
+        number::fixed(percent, 1) + " %"
     } else {
         "under 0.1 %".to_owned()
     }
@@ -269,8 +269,8 @@ fn thread_mapping(evidence: &Evidence<'_>, grouped: &Grouped) -> Verdict {
         _ if gain < REMOTE_GAIN_NEGLIGIBLE => verdict(
             Likelihood::Unlikely,
             format!(
-                "{groups}: everybody talks to everybody alike (heterogeneity {:.0})",
-                c.heterogeneity
+                "{groups}: everybody talks to everybody alike (heterogeneity {})",
+                number::fixed(c.heterogeneity, 0)
             ),
         ),
         Some(ratio) if ratio >= RATIO_WORTHWHILE && gain >= REMOTE_GAIN => Verdict {
@@ -323,8 +323,8 @@ fn congestion_aware(evidence: &Evidence<'_>, grouped: &Grouped) -> Verdict {
         )
     };
     let busiest = format!(
-        "with threads grouped by communication the busiest node has {:.2} times the mean load",
-        grouped.imbalance
+        "with threads grouped by communication the busiest node has {} times the mean load",
+        number::fixed(grouped.imbalance, 2)
     );
     match c.ratio {
         Some(ratio) if ratio < RATIO_NEGLIGIBLE && !is_message(c.layer) => verdict(
@@ -389,10 +389,10 @@ fn page_placement(evidence: &Evidence<'_>) -> Verdict {
     }
     let gain = best - local;
     let today = format!(
-        "first touch makes {} of the accesses local, the best node for every page {}; access balance {:.2}",
+        "first touch makes {} of the accesses local, the best node for every page {}; access balance {}",
         percent(local),
         percent(best),
-        balance
+        number::fixed(balance, 2)
     );
     if gain >= LOCAL_GAIN || balance < UNBALANCED {
         verdict(Likelihood::Likely, today, culprit(evidence))

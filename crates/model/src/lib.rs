@@ -13,6 +13,7 @@
 //! | [`hybrid`] | one amount for the messages and the shared memory of ranks with threads |
 //! | [`plan`] | mapping, placement, and the plan that carries both to another run |
 //! | [`trace`] | what the access trace tells of a thread |
+//! | [`number`] | numbers and sizes as people write them |
 //! | [`outcome`] | what a run or a simulation under a plan was measured to do |
 
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ pub mod comm;
 pub mod groups;
 pub mod hybrid;
 pub mod ids;
+pub mod number;
 pub mod outcome;
 pub mod pages;
 pub mod plan;

@@ -2,6 +2,8 @@
 
 use std::io::IsTerminal;
 
+use serde_json::Value;
+
 /// The user's wishes about output, and whether a person is watching.
 pub struct Ui {
     /// One JSON object on stdout instead of text.
@@ -29,14 +31,45 @@ impl Ui {
     }
 
     /// The command's result: `text` for people, `json` for scripts.
-    pub fn result(&self, text: impl FnOnce() -> String, json: impl FnOnce() -> serde_json::Value) {
+    pub fn result(&self, text: impl FnOnce() -> String, json: impl FnOnce() -> Value) {
         use std::io::Write;
         let shown = if self.json {
-            json().to_string() + "\n"
+            let mut value = json();
+            without_negative_zero(&mut value);
+            value.to_string() + "\n"
         } else {
             text()
         };
         // A reader that closed the pipe has seen enough: not an error.
         let _ = anstream::stdout().write_all(shown.as_bytes());
+    }
+}
+
+/// A sum of no numbers is -0, which scripts would print as such.
+fn without_negative_zero(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.as_f64() == Some(0.0) && number.is_f64() => {
+            *value = 0.0.into()
+        }
+        Value::Array(values) => values.iter_mut().for_each(without_negative_zero),
+        Value::Object(fields) => fields.values_mut().for_each(without_negative_zero),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn json_has_no_negative_zero() {
+        let mut value = json!({"sum": -0.0, "rows": [[-0.0, 0, -1.5]], "name": "-0.0"});
+        without_negative_zero(&mut value);
+        assert_eq!(
+            value.to_string(),
+            r#"{"name":"-0.0","rows":[[0.0,0,-1.5]],"sum":0.0}"#
+        );
     }
 }

@@ -110,6 +110,12 @@ fn show_prints_the_matrix_for_scripts_and_a_page_of_80_columns() {
         serde_json::Value::Null
     );
     assert!(json["nodes"].as_u64().is_some());
+    // On one node nothing is remote: sums of nothing, which are -0 in Rust.
+    for form in [&[][..], &["--json"]] {
+        let args = [&["show", "ring.numaloc", "--nodes", "1"], form].concat();
+        let text = stdout(&numaloc(dir.path(), &args));
+        assert!(!text.contains("-0"), "{text}");
+    }
     // On two nodes grouping helps: the sentence to act on, and a command for the program as it was called.
     let json: serde_json::Value = serde_json::from_str(&stdout(&numaloc(
         dir.path(),

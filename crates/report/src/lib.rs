@@ -10,7 +10,6 @@
 //! | [`metrics`] | every metric with name, value, unit, range and meaning: the one list all outputs share |
 //! | [`next`] | commands that follow from the verdict |
 //! | [`runs`] | several runs beside each other |
-//! | [`number`] | numbers and sizes as people write them |
 //! | [`text`] | the terminal page of `numaloc show` |
 //! | [`heatmap`] | a matrix in characters |
 //! | [`figures`] | SVG drawings |
@@ -27,8 +26,9 @@ pub mod html;
 pub mod markdown;
 pub mod metrics;
 pub mod next;
-pub mod number;
 pub mod plan;
 pub mod png;
 pub mod runs;
 pub mod text;
+
+use numaloc_model::number;

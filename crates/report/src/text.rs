@@ -182,16 +182,17 @@ fn objects(profile: &Profile, c: &Characterisation, style: Style) -> String {
         let kind = use_.object(profile).map_or("", |object| object.kind.name());
         let name = format!("{kind} {}", use_.label(profile)).trim().to_owned();
         let toucher = use_.first_toucher.map_or_else(String::new, |(thread, _)| {
-            format!(" ({thread} {:.0} %)", use_.first_touch_share() * 100.0)
+            let share = number::whole_percent(use_.first_touch_share());
+            format!(" ({thread} {share})")
         });
         let room = WIDTH.saturating_sub(42 + toucher.chars().count());
         out += &format!(
-            "  {:>8} {:>8} {:>8} {:>5.0}% {:>4.0}%  {}{toucher}\n",
+            "  {:>8} {:>8} {:>8} {:>5}% {:>4}%  {}{toucher}\n",
             number::count(use_.accesses() as f64),
             number::count(use_.pages as f64),
             use_.threads,
-            use_.local_share * 100.0,
-            use_.exclusivity * 100.0,
+            number::fixed(use_.local_share * 100.0, 0),
+            number::fixed(use_.exclusivity * 100.0, 0),
             middle_cut(&name, room),
         );
     }
@@ -209,9 +210,9 @@ fn sharing(profile: &Profile, c: &Characterisation, style: Style) -> String {
     out += "    events    false    lines  where\n";
     for memory in c.sharing.memory.iter().take(LISTED_OBJECTS) {
         out += &format!(
-            "  {:>8} {:>7.0}% {:>8}  {}\n",
+            "  {:>8} {:>7}% {:>8}  {}\n",
             number::count(memory.events as f64),
-            memory.false_share() * 100.0,
+            number::fixed(memory.false_share() * 100.0, 0),
             memory.lines,
             middle_cut(&memory.label(profile), WIDTH - 31),
         );

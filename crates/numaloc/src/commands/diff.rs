@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use numaloc_analysis::Characterisation;
 use numaloc_analysis::compare::{correlation, matched_threads, restricted};
 use numaloc_analysis::objects::ObjectUse;
-use numaloc_model::{CommMatrix, Profile};
+use numaloc_model::{CommMatrix, Profile, number};
 use numaloc_report::heatmap::{self, Style};
 use numaloc_report::metrics::{self, Metric};
-use numaloc_report::number;
 use numaloc_report::text::middle_cut;
 use serde_json::json;
 
@@ -127,7 +126,11 @@ impl Args {
             sides.only_b.len()
         );
         out += &match sides.correlation {
-            Some(r) => format!("matrices ({}) correlate at {r:.4}\n", a.layer.name()),
+            Some(r) => format!(
+                "matrices ({}) correlate at {}\n",
+                a.layer.name(),
+                number::fixed(r, 4)
+            ),
             None => "matrices cannot be correlated: one of them is empty or even\n".to_owned(),
         };
         for (section_a, section_b) in metrics::sections(a).into_iter().zip(metrics::sections(b)) {
@@ -163,14 +166,14 @@ fn change(a: &Metric, b: &Metric) -> String {
     match (a.value, b.value) {
         (Some(x), Some(y)) if x == y => "=".to_owned(),
         (Some(x), Some(y)) if a.unit == metrics::Unit::Share => {
-            format!("{:+.1} pp", (y - x) * 100.0)
+            number::signed((y - x) * 100.0, 1) + " pp"
         }
         (Some(x), Some(y)) if x != 0.0 => {
             let ratio = y / x;
             if ratio >= 10.0 {
                 format!("x{}", number::count(ratio.round()))
             } else {
-                format!("{:+.1} %", (ratio - 1.0) * 100.0)
+                number::signed((ratio - 1.0) * 100.0, 1) + " %"
             }
         }
         (None, None) => String::new(),
@@ -292,7 +295,7 @@ fn objects(sides: &[ObjectSides]) -> String {
         let local = |u: Option<Use>| {
             u.map_or_else(
                 || "-".to_owned(),
-                |u| format!("{:.0}%", u.local_share * 100.0),
+                |u| number::fixed(u.local_share * 100.0, 0) + "%",
             )
         };
         out += &format!(

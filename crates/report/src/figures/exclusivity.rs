@@ -21,9 +21,12 @@ pub fn distribution(c: &Characterisation, paint: Paint) -> String {
             share(p.exclusivity_pages[b], p.pages).max(share(p.exclusivity_accesses[b], p.accesses))
         })
         .fold(0.0, f64::max);
-    let axes = Axes::draw(&mut drawing, (48.0, 30.0, width - 60.0, 164.0), most, |v| {
-        format!("{:.0} %", v * 100.0)
-    });
+    let axes = Axes::draw(
+        &mut drawing,
+        (48.0, 30.0, width - 60.0, 164.0),
+        most,
+        number::whole_percent,
+    );
     let step = axes.width / (EXCLUSIVITY_BINS - first) as f64;
     for bin in first..EXCLUSIVITY_BINS {
         let x = axes.left + (bin - first) as f64 * step;
@@ -101,9 +104,12 @@ pub fn distribution(c: &Characterisation, paint: Paint) -> String {
 pub fn by_page_size(c: &Characterisation, paint: Paint) -> String {
     let (width, height) = (530.0, 250.0);
     let mut drawing = Drawing::new(width, height, paint);
-    let axes = Axes::draw(&mut drawing, (48.0, 30.0, width - 60.0, 164.0), 1.0, |v| {
-        format!("{:.0} %", v * 100.0)
-    });
+    let axes = Axes::draw(
+        &mut drawing,
+        (48.0, 30.0, width - 60.0, 164.0),
+        1.0,
+        number::whole_percent,
+    );
     let step = axes.width / c.exclusivity.len().max(1) as f64;
     for (at, e) in c.exclusivity.iter().enumerate() {
         let x = axes.left + at as f64 * step + step / 2.0;

@@ -13,9 +13,12 @@ pub fn migrations(found: &Migrations, paint: Paint) -> String {
     let all: u64 = found.pages.iter().sum();
     let share = |pages: u64| pages as f64 / all.max(1) as f64;
     let most = found.pages.iter().copied().map(share).fold(0.0, f64::max);
-    let axes = Axes::draw(&mut drawing, (48.0, 14.0, width - 60.0, 186.0), most, |v| {
-        format!("{:.0} %", v * 100.0)
-    });
+    let axes = Axes::draw(
+        &mut drawing,
+        (48.0, 14.0, width - 60.0, 186.0),
+        most,
+        number::whole_percent,
+    );
     let step = axes.width / found.pages.len().max(1) as f64;
     for (moves, &pages) in found.pages.iter().enumerate() {
         let x = axes.left + moves as f64 * step;

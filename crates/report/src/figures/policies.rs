@@ -51,7 +51,7 @@ fn grouped(
     let (width, height) = (530.0, 250.0);
     let mut drawing = Drawing::new(width, height, paint);
     let area = (48.0, 30.0, width - 60.0, 184.0);
-    let axes = Axes::draw(&mut drawing, area, 1.0, |v| format!("{:.0} %", v * 100.0));
+    let axes = Axes::draw(&mut drawing, area, 1.0, number::whole_percent);
     let colours = [paint.other, paint.accent];
     let group = axes.width / policies.len().max(1) as f64;
     let bar = (group * 0.36).min(40.0);

@@ -218,9 +218,9 @@ fn mappings(
             name,
             format!("{}: {}", plan.name, plan.policies),
             format!(
-                "{} of the communication is between nodes; busiest node {:.2} times the mean.{missing}",
+                "{} of the communication is between nodes; busiest node {} times the mean.{missing}",
                 number::percent(plan.remote_share),
-                plan.imbalance
+                number::fixed(plan.imbalance, 2)
             ),
             after,
         ));

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use numaloc_lab::{Job, Outcome, Sinks, balance};
+use numaloc_model::number;
 use serde_json::{Value, json};
 
 use super::topology::Buffer;
@@ -155,19 +156,23 @@ fn text(lab: &Lab, rows: &[Row]) -> String {
         let run = row.median();
         let counter = |name| run.guest.counters.get(name).copied().unwrap_or(0);
         out += &format!(
-            "{:<16} {:>6.1} % {:>10} {:>10} {:>8.3} {:>9.3} {:>11} {:>9}",
+            "{:<16} {:>6} % {:>10} {:>10} {:>8} {:>9} {:>11} {:>9}",
             row.name,
-            100.0 * run.accesses.remote_share(),
+            number::fixed(100.0 * run.accesses.remote_share(), 1),
             shown::short(run.accesses.remote()),
             shown::short(run.accesses.total()),
-            balance(&run.accesses.controllers()),
-            run.balance_over_time(),
+            number::fixed(balance(&run.accesses.controllers()), 3),
+            number::fixed(run.balance_over_time(), 3),
             shown::short(counter("numa_hint_faults")),
             shown::short(counter("numa_pages_migrated")),
         );
         let shares = row.remote_shares();
         if let ([first, .., last], true) = (shares.as_slice(), shares.len() > 1) {
-            out += &format!("  ({:.1} to {:.1} %)", 100.0 * first, 100.0 * last);
+            out += &format!(
+                "  ({} to {} %)",
+                number::fixed(100.0 * first, 1),
+                number::fixed(100.0 * last, 1)
+            );
         }
         out.push('\n');
     }

@@ -1,6 +1,7 @@
 //! A lab run as text and as JSON.
 
 use numaloc_lab::{Ended, Machine, Matrix, Outcome, balance};
+use numaloc_model::number;
 use serde_json::{Value, json};
 
 /// Version of the JSON object.
@@ -62,7 +63,7 @@ fn over_time(outcome: &Outcome) -> String {
         let total = sums.iter().sum::<u64>().max(1) as f64;
         let shares: Vec<String> = sums
             .iter()
-            .map(|&sum| format!("{:>4.0} %", 100.0 * sum as f64 / total))
+            .map(|&sum| format!("{:>6}", number::whole_percent(sum as f64 / total)))
             .collect();
         let end = chunk.last().map_or(0.0, |slice| slice.0);
         out += &format!("  {end:>6.1} s {}\n", shares.join(" "));
@@ -82,16 +83,16 @@ pub fn text(machine: &Machine, outcome: &Outcome) -> String {
         }
     );
     out += &format!(
-        "accesses: {} by the program, {} below the private caches, {:.1} % of those remote\n",
+        "accesses: {} by the program, {} below the private caches, {} % of those remote\n",
         short(outcome.all_accesses.total()),
         short(seen.total()),
-        100.0 * seen.remote_share()
+        number::fixed(100.0 * seen.remote_share(), 1)
     );
     out += &table(seen);
     out += &format!(
-        "balance of the controllers: {:.3} in all, {:.3} over time (1 even, 0 one has all)\n",
-        balance(&seen.controllers()),
-        outcome.balance_over_time()
+        "balance of the controllers: {} in all, {} over time (1 even, 0 one has all)\n",
+        number::fixed(balance(&seen.controllers()), 3),
+        number::fixed(outcome.balance_over_time(), 3)
     );
     out += &over_time(outcome);
     if let Some(pages) = outcome.last_pages() {

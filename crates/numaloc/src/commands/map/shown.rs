@@ -1,6 +1,7 @@
 //! What `map` prints.
 
 use numaloc_mapping::{Evaluation, Mapped};
+use numaloc_model::number;
 use numaloc_topology::Topology;
 use serde_json::{Value, json};
 
@@ -27,7 +28,7 @@ pub(super) fn text(machine: &Topology, tasks: usize, answers: &[Answer]) -> Stri
         .iter()
         .find_map(|a| Some(a.outcome.as_ref().ok()?.1.lower_bound));
     if let Some(bound) = bound {
-        out += &format!("lower bound  {bound:>16.0}\n");
+        out += &format!("lower bound  {:>16}\n", number::fixed(bound, 0));
     }
     out += "\ncost J: sum over pairs of amount x distance; x bound: J over a lower bound no mapping can\n\
             beat; remote: amount between NUMA nodes; Load_std, worst load: over the nodes' loads\n";
@@ -47,18 +48,19 @@ fn row(answer: &Answer, mapped: &Mapped, value: &Evaluation) -> String {
         0.0
     };
     let mut out = format!(
-        "{:<12} {:>16.0} {:>9.3} {:>16.0} {:>6.1} % {:>14.1} {:>14.0} {:>7.2} ms\n",
+        "{:<12} {:>16} {:>9} {:>16} {:>6} % {:>14} {:>14} {:>7.2} ms\n",
         answer.policy,
-        value.cost,
-        value.at_most_times_optimal(),
-        value.remote,
-        share,
-        value.load_std,
-        value.worst_load,
+        number::fixed(value.cost, 0),
+        number::fixed(value.at_most_times_optimal(), 3),
+        number::fixed(value.remote, 0),
+        number::fixed(share, 1),
+        number::fixed(value.load_std, 1),
+        number::fixed(value.worst_load, 0),
         answer.seconds * 1e3
     );
     if let Some(worst) = value.worst_concurrent {
-        out += &format!("{:<12} worst concurrent traffic on a node {worst:.0}\n", "");
+        let worst = number::fixed(worst, 0);
+        out += &format!("{:<12} worst concurrent traffic on a node {worst}\n", "");
     }
     if mapped.repaired > 0 {
         out += &format!(

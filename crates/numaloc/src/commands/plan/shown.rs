@@ -1,5 +1,6 @@
 //! What `plan` prints.
 
+use numaloc_model::number;
 use serde_json::{Value, json};
 
 use super::{Answer, plan};
@@ -7,8 +8,7 @@ use super::{Answer, plan};
 /// A share as a percentage with one decimal.
 fn percent(part: f64, whole: f64) -> String {
     if whole > 0.0 {
-        // Adding zero turns the -0 of an empty sum into 0.
-        format!("{:.1} %", 100.0 * part / whole + 0.0)
+        number::fixed(100.0 * part / whole, 1) + " %"
     } else {
         "-".to_owned()
     }
@@ -29,12 +29,12 @@ pub(super) fn text(answer: &Answer) -> String {
     for row in &answer.threads {
         let value = &row.value;
         out += &format!(
-            "  {:<12} {:>10} {:>14.0} {:>9.2} {:>9.2} x {:>6.1} ms\n",
+            "  {:<12} {:>10} {:>14} {:>9} {:>9} x {:>6.1} ms\n",
             row.policy,
             percent(value.remote, value.total),
-            value.cost,
-            value.at_most_times_optimal(),
-            value.node_imbalance,
+            number::fixed(value.cost, 0),
+            number::fixed(value.at_most_times_optimal(), 2),
+            number::fixed(value.node_imbalance, 2),
             row.seconds * 1e3
         );
     }

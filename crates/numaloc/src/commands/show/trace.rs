@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use numaloc_formats::access_trace::{AccessTrace, Tally};
-use numaloc_model::Profile;
-use numaloc_report::number;
+use numaloc_model::{Profile, number};
 use numaloc_report::text::wrapped;
 use serde_json::{Value, json};
 
@@ -93,11 +92,11 @@ fn text(
     let total = found.total();
     let row = |name: &str, tally: &Tally, requests: &numaloc_analysis::dram::Requests| {
         format!(
-            "{name:>6} {:>9} {:>8} {:>6.1}% {:>6.1}% {:>8} {:>9} {:>8} {:>8}\n",
+            "{name:>6} {:>9} {:>8} {:>6}% {:>6}% {:>8} {:>9} {:>8} {:>8}\n",
             number::count(tally.accesses as f64),
             number::count(tally.records as f64),
-            share(tally.l1_hits, tally.accesses),
-            share(tally.l2_hits, tally.accesses),
+            number::fixed(share(tally.l1_hits, tally.accesses), 1),
+            number::fixed(share(tally.l2_hits, tally.accesses), 1),
             number::count(requests.llc_hits as f64),
             number::count(requests.transfers as f64),
             number::count(requests.fetches as f64),

@@ -1,10 +1,32 @@
 //! Numbers as people write them: three digits that matter, and a unit.
+//!
+//! A sum of no floating-point numbers is -0 in Rust, and small losses round to it: what people read of a
+//! fraction goes through here, where nothing that reads as zero has a sign.
+
+/// `value` with so many digits after the point; what rounds to zero has no sign.
+#[must_use]
+pub fn fixed(value: f64, digits: usize) -> String {
+    without_sign_of_zero(format!("{value:.digits$}"))
+}
+
+/// A change: always with its sign, unless it rounds to zero.
+#[must_use]
+pub fn signed(value: f64, digits: usize) -> String {
+    without_sign_of_zero(format!("{value:+.digits$}"))
+}
+
+fn without_sign_of_zero(text: String) -> String {
+    match text.strip_prefix(['-', '+']) {
+        Some(digits) if digits.bytes().all(|b| b == b'0' || b == b'.') => digits.to_owned(),
+        _ => text,
+    }
+}
 
 /// `1234567` as `1.23 M`. Whole numbers below 10,000 stay as they are.
 #[must_use]
 pub fn count(value: f64) -> String {
     if value.abs() < 10_000.0 && value.fract() == 0.0 {
-        return format!("{value:.0}");
+        return fixed(value, 0);
     }
     scaled(value, 1000.0, &["", " k", " M", " G", " T", " P", " E"])
 }
@@ -13,7 +35,7 @@ pub fn count(value: f64) -> String {
 #[must_use]
 pub fn bytes(value: f64) -> String {
     if value.abs() < 1024.0 {
-        return format!("{value:.0} B");
+        return fixed(value, 0) + " B";
     }
     scaled(
         value,
@@ -40,7 +62,13 @@ pub fn percent(share: f64) -> String {
     if percent > 0.0 && percent < 0.05 {
         return "<0.1 %".to_owned();
     }
-    format!("{percent:.1} %")
+    fixed(percent, 1) + " %"
+}
+
+/// A share (0..=1) as `12 %`.
+#[must_use]
+pub fn whole_percent(share: f64) -> String {
+    fixed(share * 100.0, 0) + " %"
 }
 
 /// Three digits that matter.
@@ -49,11 +77,11 @@ pub fn plain(value: f64) -> String {
     if value == 0.0 {
         "0".to_owned()
     } else if value.abs() >= 100.0 {
-        format!("{value:.0}")
+        fixed(value, 0)
     } else if value.abs() >= 10.0 {
-        format!("{value:.1}")
+        fixed(value, 1)
     } else if value.abs() >= 0.1 {
-        format!("{value:.3}")
+        fixed(value, 3)
     } else {
         format!("{value:.2e}")
     }
@@ -72,12 +100,39 @@ fn scaled(value: f64, base: f64, units: &[&str]) -> String {
         s if s >= 9.995 => 1,
         _ => 2,
     };
-    format!("{scaled:.digits$}{}", units[unit])
+    fixed(scaled, digits) + units[unit]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn zero_has_no_sign() {
+        let nothing = std::iter::empty::<f64>().sum::<f64>();
+        assert!(nothing.is_sign_negative(), "what this is about");
+        assert_eq!(fixed(nothing, 3), "0.000");
+        assert_eq!(
+            (fixed(-0.04, 1), fixed(-0.06, 1)),
+            ("0.0".into(), "-0.1".into())
+        );
+        assert_eq!(
+            (signed(-0.04, 1), signed(0.04, 1)),
+            ("0.0".into(), "0.0".into())
+        );
+        assert_eq!(
+            (signed(2.0, 0), signed(-10.0, 0)),
+            ("+2".into(), "-10".into())
+        );
+        assert_eq!(
+            (percent(nothing), whole_percent(nothing)),
+            ("0.0 %".into(), "0 %".into())
+        );
+        assert_eq!(
+            (count(nothing), bytes(nothing), plain(nothing)),
+            ("0".into(), "0 B".into(), "0".into())
+        );
+    }
 
     #[test]
     fn numbers_read_well() {
