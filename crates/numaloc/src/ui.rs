@@ -23,6 +23,18 @@ impl Ui {
         !self.quiet && std::io::stderr().is_terminal()
     }
 
+    /// Columns of the terminal that results go to; `usize::MAX` where they go elsewhere, so that nothing need be cut.
+    pub fn columns(&self) -> usize {
+        let size = rustix::termios::tcgetwinsize(std::io::stdout());
+        let columns = size.map_or(0, |size| size.ws_col);
+        // Some terminals do not know how wide they are.
+        match columns {
+            0 if std::io::stdout().is_terminal() => 80,
+            0 => usize::MAX,
+            known => known.into(),
+        }
+    }
+
     /// A remark for people, on stderr.
     pub fn remark(&self, text: impl std::fmt::Display) {
         if !self.quiet {

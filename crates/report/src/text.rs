@@ -1,4 +1,5 @@
-//! The terminal page of `numaloc show`: 80 columns, the answer first.
+//! The terminal page of `numaloc show`: the answer first; 80 columns, but for commands, which are never cut, and names of
+//! memory, which have what room there is.
 
 use numaloc_analysis::Characterisation;
 use numaloc_analysis::verdict::Likelihood;
@@ -12,12 +13,18 @@ use crate::number;
 const WIDTH: usize = 80;
 /// Threads and objects listed before the rest is summed up.
 const LISTED_OBJECTS: usize = 6;
+/// Characters that a name of memory has at least.
+const NAME: usize = 24;
+/// Of them, those of its beginning where the place in the source that ends it is long.
+const NAME_BEGIN: usize = 8;
 
 /// What else a reader asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detail {
     /// Threads listed at most.
     pub threads: usize,
+    /// Columns for lines that name memory; `usize::MAX` where nothing need be cut.
+    pub columns: usize,
 }
 
 /// The whole page.
@@ -81,8 +88,8 @@ pub fn page(
             ));
         }
     }
-    out += &objects(profile, c, style);
-    out += &sharing(profile, c, style);
+    out += &objects(profile, c, detail, style);
+    out += &sharing(profile, c, detail, style);
     out += &threads(profile, detail, style);
     out
 }
@@ -172,7 +179,7 @@ fn broken(command: &str) -> String {
     out + &line + "\n"
 }
 
-fn objects(profile: &Profile, c: &Characterisation, style: Style) -> String {
+fn objects(profile: &Profile, c: &Characterisation, detail: Detail, style: Style) -> String {
     if c.objects.is_empty() {
         return String::new();
     }
@@ -185,7 +192,7 @@ fn objects(profile: &Profile, c: &Characterisation, style: Style) -> String {
             let share = number::whole_percent(use_.first_touch_share());
             format!(" ({thread} {share})")
         });
-        let room = WIDTH.saturating_sub(42 + toucher.chars().count());
+        let room = detail.columns.saturating_sub(43 + toucher.chars().count());
         out += &format!(
             "  {:>8} {:>8} {:>8} {:>5}% {:>4}%  {}{toucher}\n",
             number::count(use_.accesses() as f64),
@@ -193,7 +200,7 @@ fn objects(profile: &Profile, c: &Characterisation, style: Style) -> String {
             use_.threads,
             number::fixed(use_.local_share * 100.0, 0),
             number::fixed(use_.exclusivity * 100.0, 0),
-            middle_cut(&name, room),
+            cut_name(&name, room),
         );
     }
     if c.objects.len() > LISTED_OBJECTS {
@@ -202,7 +209,7 @@ fn objects(profile: &Profile, c: &Characterisation, style: Style) -> String {
     out
 }
 
-fn sharing(profile: &Profile, c: &Characterisation, style: Style) -> String {
+fn sharing(profile: &Profile, c: &Characterisation, detail: Detail, style: Style) -> String {
     if c.sharing.memory.is_empty() {
         return String::new();
     }
@@ -214,7 +221,7 @@ fn sharing(profile: &Profile, c: &Characterisation, style: Style) -> String {
             number::count(memory.events as f64),
             number::fixed(memory.false_share() * 100.0, 0),
             memory.lines,
-            middle_cut(&memory.label(profile), WIDTH - 31),
+            cut_name(&memory.label(profile), detail.columns.saturating_sub(30)),
         );
     }
     if c.sharing.memory.len() > LISTED_OBJECTS {
@@ -270,16 +277,31 @@ fn clipped(line: &str) -> String {
     format!("{kept}...\n")
 }
 
-/// The text with its middle left out where it is longer than `room`.
+/// The name of memory in `room` characters, but 24 at least. What is left out is before the place in the source that ends it:
+/// `malloc in make_g... (stencil.c:41)`.
 #[must_use]
-pub fn middle_cut(text: &str, room: usize) -> String {
+pub fn cut_name(name: &str, room: usize) -> String {
+    let room = room.max(NAME);
+    let place = match name.rfind(" (") {
+        Some(at) if name.ends_with(')') => name[at..].chars().count(),
+        _ => return middle_cut(name, room),
+    };
+    cut_before(name, room, place.min(room - NAME_BEGIN - 3))
+}
+
+/// The text with its middle left out where it is longer than `room`.
+fn middle_cut(text: &str, room: usize) -> String {
+    let room = room.max(5);
+    cut_before(text, room, (room - 3).div_ceil(2))
+}
+
+/// The text in `room` characters where it is longer: its last `back` ones, and of its first ones what there is room for.
+fn cut_before(text: &str, room: usize, back: usize) -> String {
     let length = text.chars().count();
     if length <= room {
         return text.to_owned();
     }
-    let room = room.max(5) - 3;
-    let (front, back) = (room / 2, room - room / 2);
-    let head: String = text.chars().take(front).collect();
+    let head: String = text.chars().take(room - 3 - back).collect();
     let tail: String = text.chars().skip(length - back).collect();
     format!("{head}...{tail}")
 }
@@ -317,6 +339,27 @@ pub fn wrapped(text: &str, indent: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cut_name_keeps_its_begin_and_the_place_in_the_source() {
+        let name = "aligned_alloc in make_grid < main (workload.h:29)";
+        assert_eq!(cut_name(name, usize::MAX), name);
+        assert_eq!(cut_name(name, 49), name);
+        assert_eq!(
+            cut_name(name, 48),
+            "aligned_alloc in make_grid < ... (workload.h:29)"
+        );
+        assert_eq!(cut_name(name, 30), "aligned_all... (workload.h:29)");
+        // A terminal too narrow: 24 characters, and 8 of them are the begin.
+        assert_eq!(cut_name(name, 9), "aligned_...orkload.h:29)");
+        assert_eq!(cut_name("grid (g.c:1)", 9), "grid (g.c:1)");
+        // No place in the source: the middle.
+        assert_eq!(
+            cut_name("libexample.so.6:.data.rel.ro", 24),
+            "libexample...data.rel.ro"
+        );
+        assert_eq!(cut_name("ä".repeat(40).as_str(), 30).chars().count(), 30);
+    }
 
     #[test]
     fn lines_are_cut_and_wrapped_at_80() {

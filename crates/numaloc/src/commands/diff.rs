@@ -9,7 +9,7 @@ use numaloc_analysis::objects::ObjectUse;
 use numaloc_model::{CommMatrix, Profile, number};
 use numaloc_report::heatmap::{self, Style};
 use numaloc_report::metrics::{self, Metric};
-use numaloc_report::text::middle_cut;
+use numaloc_report::text::cut_name;
 use serde_json::json;
 
 use crate::commands::show::{locale_is_utf8, metrics_json};
@@ -81,7 +81,7 @@ impl Args {
                     unicode: !self.ascii && locale_is_utf8(),
                     colour: true,
                 };
-                self.text(&found_a, &found_b, &sides, &resolved.assumed, style)
+                self.text(&found_a, &found_b, &sides, &resolved.assumed, style, ui.columns())
             },
             || {
                 let (metrics_a, units) = metrics_json(&found_a);
@@ -113,6 +113,7 @@ impl Args {
         sides: &Sides,
         assumed: &str,
         style: Style,
+        columns: usize,
     ) -> String {
         let mut out = format!(
             "a: {}\nb: {}\n{assumed}\n",
@@ -149,7 +150,7 @@ impl Args {
             }
         }
         out += &nodes(a, b);
-        out += &objects(&sides.objects);
+        out += &objects(&sides.objects, columns);
         if sides.a.threads() > 0 {
             out += "\nCommunication: a left, b right (rows produce, columns consume)\n";
             out += &heatmap::side_by_side(&sides.a, &sides.b, style);
@@ -281,12 +282,12 @@ fn nodes(a: &Characterisation, b: &Characterisation) -> String {
     out
 }
 
-fn objects(sides: &[ObjectSides]) -> String {
+fn objects(sides: &[ObjectSides], columns: usize) -> String {
     if sides.is_empty() {
         return String::new();
     }
     let mut out =
-        "\nMemory by object\n  accesses a        b   pages a        b  local a      b  object\n"
+        "\nMemory by object\n  accesses a       b   pages a       b  local a      b  object\n"
             .to_owned();
     for side in sides.iter().take(LISTED) {
         let count = |u: Option<Use>, value: fn(Use) -> u64| {
@@ -299,14 +300,14 @@ fn objects(sides: &[ObjectSides]) -> String {
             )
         };
         out += &format!(
-            "  {:>10} {:>8} {:>9} {:>8} {:>8} {:>6}  {}\n",
+            "  {:>10} {:>7} {:>9} {:>7} {:>8} {:>6}  {}\n",
             count(side.a, |u| u.accesses),
             count(side.b, |u| u.accesses),
             count(side.a, |u| u.pages),
             count(side.b, |u| u.pages),
             local(side.a),
             local(side.b),
-            middle_cut(&side.label, 23)
+            cut_name(&side.label, columns.saturating_sub(56))
         );
     }
     if sides.len() > LISTED {

@@ -103,6 +103,7 @@ impl Args {
         };
         let detail = Detail {
             threads: if self.threads { usize::MAX } else { 16 },
+            columns: ui.columns(),
         };
         let next = resolved.next(&self.profile, &profile, &found, &[]);
         ui.result(
