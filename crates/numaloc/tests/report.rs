@@ -204,6 +204,15 @@ fn a_matrix_survives_export_and_import() {
             "{format}"
         );
     }
+    // No ending, or one that --format overrules.
+    for args in [&["-o", "matrix"][..], &["-o", "m.dat", "--format", "csv"]] {
+        stdout(&numaloc(
+            dir.path(),
+            &[&["export", "ring.numaloc"], args].concat(),
+        ));
+        let csv = std::fs::read_to_string(dir.path().join(args[1])).unwrap();
+        assert_eq!(csv, "0,100,0,0\n0,0,100,0\n0,0,0,100\n100,0,0,0\n");
+    }
     // EagerMap: without direction, last thread first.
     stdout(&numaloc(
         dir.path(),
@@ -347,6 +356,16 @@ fn bad_input_is_one_clear_line() {
             "eagermap",
         ),
         (&["export", "ring.numaloc", "-o", "bad.csv"], 1, "--force"),
+        (
+            &["export", "ring.numaloc", "-o", "x.parquet"],
+            2,
+            "ending .parquet\n  expected: .csv, .npy, .mtx, .mm, .edges, .edgelist, .el, or no ending for CSV\n  try: --format",
+        ),
+        (
+            &["export", "ring.numaloc", "--pages", "-o", "x.npy"],
+            2,
+            "ending .npy\n  expected: .csv, or no ending for CSV\n",
+        ),
     ] {
         let output = numaloc(dir.path(), args);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -354,5 +373,7 @@ fn bad_input_is_one_clear_line() {
         assert!(error.contains(words), "{args:?}: {error}");
         assert_eq!(error.matches("error:").count(), 1, "{error}");
     }
-    assert!(!dir.path().join("x.numaloc").exists());
+    for name in ["x.numaloc", "x.parquet", "x.npy"] {
+        assert!(!dir.path().join(name).exists(), "{name}");
+    }
 }

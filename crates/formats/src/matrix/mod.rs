@@ -67,16 +67,27 @@ impl MatrixFormat {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// The format a file name suggests; CSV where it suggests none.
+    /// Endings of file names, in lower case, the usual one first.
     #[must_use]
-    pub fn of_path(path: &Path) -> Self {
-        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
-        match extension.to_ascii_lowercase().as_str() {
-            "npy" => Self::Npy,
-            "mtx" | "mm" => Self::MatrixMarket,
-            "edges" | "edgelist" | "el" => Self::Edges,
-            _ => Self::Csv,
+    pub fn endings(self) -> &'static [&'static str] {
+        match self {
+            Self::Csv => &["csv"],
+            Self::Npy => &["npy"],
+            Self::MatrixMarket => &["mtx", "mm"],
+            Self::Edges => &["edges", "edgelist", "el"],
         }
+    }
+
+    /// The format that a file name's ending stands for, CSV where it has none; `None` for an ending that stands for none.
+    #[must_use]
+    pub fn of_path(path: &Path) -> Option<Self> {
+        let Some(ending) = path.extension() else {
+            return Some(Self::Csv);
+        };
+        let ending = ending.to_str()?.to_ascii_lowercase();
+        Self::ALL
+            .into_iter()
+            .find(|format| format.endings().contains(&&*ending))
     }
 }
 
@@ -254,6 +265,24 @@ mod tests {
 
     fn read(text: &str, format: MatrixFormat) -> Result<CommMatrix, Fault> {
         read_matrix_from(text.as_bytes(), format, false)
+    }
+
+    #[test]
+    fn a_file_name_stands_for_a_format_or_for_none() {
+        let of = |name: &str| MatrixFormat::of_path(Path::new(name));
+        for format in MatrixFormat::ALL {
+            assert_eq!(format.endings()[0], format.name());
+            for ending in format.endings() {
+                assert_eq!(of(&format!("a.b/m.{ending}")), Some(format));
+                assert_eq!(of(&format!("m.{}", ending.to_uppercase())), Some(format));
+            }
+        }
+        for name in ["m", ".m", "/dev/stdout", "-"] {
+            assert_eq!(of(name), Some(MatrixFormat::Csv), "{name}");
+        }
+        for name in ["m.txt", "m.csv.gz", "m."] {
+            assert_eq!(of(name), None, "{name}");
+        }
     }
 
     #[test]

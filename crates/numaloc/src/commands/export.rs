@@ -6,8 +6,8 @@ use numaloc_analysis::characterise::default_layer;
 use numaloc_analysis::communication::undirected;
 use numaloc_formats::matrix::{MatrixFormat, write_matrix_to};
 use numaloc_formats::{numalize_pages, write_file};
-use numaloc_model::CommMatrix;
-use numaloc_model::profile::Amount;
+use numaloc_model::profile::{Amount, Profile};
+use numaloc_model::{CommMatrix, Layer};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -24,14 +24,15 @@ Examples:
   numaloc export app.numaloc --pages -o pages.csv
 
 eagermap is CSV without direction, rows from the last thread to the first, as numalize writes and
-EagerMap reads it. --pages writes numalize's columns.")]
+EagerMap reads it. --pages writes numalize's columns, which are CSV.")]
 pub struct Args {
     /// Profile folder
     profile: PathBuf,
     /// Where it goes
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// csv, eagermap, npy, mtx (MatrixMarket) or edges [default: by the file's ending]
+    /// csv, eagermap, npy, mtx (MatrixMarket) or edges [default: by the file's ending, csv
+    /// where it has none]
     #[arg(long, value_name = "FORMAT", conflicts_with = "pages")]
     format: Option<String>,
     /// Communication layer [default: write_read where the profile has it]
@@ -48,6 +49,17 @@ pub struct Args {
     force: bool,
 }
 
+/// What is written, and how.
+#[derive(Clone, Copy)]
+enum Content {
+    /// The page table in numalize's columns.
+    Pages,
+    /// The matrix without direction, last row first, as CSV.
+    EagerMap,
+    /// The matrix.
+    Matrix(MatrixFormat),
+}
+
 /// The same rows, last thread first.
 fn reversed_rows(matrix: &CommMatrix) -> String {
     let n = matrix.threads();
@@ -62,6 +74,46 @@ fn reversed_rows(matrix: &CommMatrix) -> String {
 }
 
 impl Args {
+    /// What --format names, or the file's ending.
+    fn content(&self) -> Result<Content, CliError> {
+        match self.format.as_deref() {
+            Some("eagermap" | "numalize") => Ok(Content::EagerMap),
+            Some(name) => MatrixFormat::from_name(name)
+                .map(Content::Matrix)
+                .ok_or_else(|| {
+                    CliError::usage(format!("there is no matrix format {name:?}"))
+                        .expected("csv, eagermap, npy, mtx or edges")
+                }),
+            None => match MatrixFormat::of_path(&self.output) {
+                Some(MatrixFormat::Csv) if self.pages => Ok(Content::Pages),
+                Some(format) if !self.pages => Ok(Content::Matrix(format)),
+                _ => Err(self.unknown_ending()),
+            },
+        }
+    }
+
+    fn unknown_ending(&self) -> CliError {
+        let (what, formats, hint): (_, &[MatrixFormat], _) = if self.pages {
+            let hint = "-o with the ending .csv: the page table has one format";
+            ("the page table", &[MatrixFormat::Csv], hint)
+        } else {
+            let hint = "--format FORMAT, with which the file may have any name";
+            ("a matrix", &MatrixFormat::ALL, hint)
+        };
+        let endings: Vec<String> = formats
+            .iter()
+            .flat_map(|format| format.endings())
+            .map(|ending| format!(".{ending}"))
+            .collect();
+        CliError::usage(format!(
+            "cannot export {what} to {}: no format for it has the ending .{}",
+            self.output.display(),
+            self.output.extension().unwrap_or_default().display()
+        ))
+        .expected(format!("{}, or no ending for CSV", endings.join(", ")))
+        .hint(hint)
+    }
+
     /// Writes the file.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
         if !self.force && self.output.symlink_metadata().is_ok() {
@@ -71,47 +123,44 @@ impl Args {
             ))
             .hint("--force to replace it"));
         }
+        let content = self.content()?;
         let profile = SettingArgs::read(&self.profile, false)?;
-        let content = if self.pages {
-            numalize_pages::to_csv(&profile).into_bytes()
-        } else {
-            let asked = SettingArgs {
-                layer: self.layer.clone(),
-                machine: None,
-                nodes: None,
-            };
-            let layer = asked
-                .layer(&profile)?
-                .unwrap_or_else(|| default_layer(&profile));
-            let amount = if self.bytes {
-                Amount::Bytes
-            } else {
-                Amount::Events
-            };
-            let matrix = profile.matrix(layer, amount).map_err(CliError::tool)?;
-            match self.format.as_deref() {
-                Some("eagermap" | "numalize") => {
-                    reversed_rows(&undirected(&matrix, layer)).into_bytes()
-                }
-                named => {
-                    let format = match named {
-                        None => MatrixFormat::of_path(&self.output),
-                        Some(name) => MatrixFormat::from_name(name).ok_or_else(|| {
-                            CliError::usage(format!("there is no matrix format {name:?}"))
-                                .expected("csv, eagermap, npy, mtx or edges")
-                        })?,
-                    };
-                    let mut bytes = Vec::new();
-                    write_matrix_to(&mut bytes, &matrix, format).map_err(CliError::tool)?;
-                    bytes
-                }
+        let bytes = match content {
+            Content::Pages => numalize_pages::to_csv(&profile).into_bytes(),
+            Content::EagerMap => {
+                let (matrix, layer) = self.matrix(&profile)?;
+                reversed_rows(&undirected(&matrix, layer)).into_bytes()
+            }
+            Content::Matrix(format) => {
+                let mut bytes = Vec::new();
+                write_matrix_to(&mut bytes, &self.matrix(&profile)?.0, format)
+                    .map_err(CliError::tool)?;
+                bytes
             }
         };
-        write_file(&self.output, &content)?;
+        write_file(&self.output, &bytes)?;
         ui.result(
             || format!("{}\n", self.output.display()),
-            || json!({"version": 1, "file": self.output, "size_bytes": content.len()}),
+            || json!({"version": 1, "file": self.output, "size_bytes": bytes.len()}),
         );
         Ok(0)
+    }
+
+    fn matrix(&self, profile: &Profile) -> Result<(CommMatrix, Layer), CliError> {
+        let asked = SettingArgs {
+            layer: self.layer.clone(),
+            machine: None,
+            nodes: None,
+        };
+        let layer = asked
+            .layer(profile)?
+            .unwrap_or_else(|| default_layer(profile));
+        let amount = if self.bytes {
+            Amount::Bytes
+        } else {
+            Amount::Events
+        };
+        let matrix = profile.matrix(layer, amount).map_err(CliError::tool)?;
+        Ok((matrix, layer))
     }
 }

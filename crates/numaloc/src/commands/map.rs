@@ -189,7 +189,8 @@ impl Args {
     fn matrix(&self, ui: &Ui) -> Result<CommMatrix, CliError> {
         let format = self
             .format
-            .unwrap_or_else(|| MatrixFormat::of_path(&self.matrix));
+            .or_else(|| MatrixFormat::of_path(&self.matrix))
+            .unwrap_or(MatrixFormat::Csv);
         let matrix = read_matrix(&self.matrix, format, self.reversed)?;
         if self.symmetric {
             refuse_asymmetric(&self.matrix, &matrix)?;
