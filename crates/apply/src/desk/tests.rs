@@ -1,7 +1,8 @@
 //! The desk against an actuator that only takes notes.
 
 use super::*;
-use numaloc_model::plan::{PagePlan, Plan, ThreadPlan};
+use crate::identity::MapCall;
+use numaloc_model::plan::{ObjectKey, PagePlan, Plan, ThreadPlan};
 use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
 
 #[derive(Default)]

@@ -1,0 +1,280 @@
+//! Memory that appears, grows, moves and goes away, and which object of the plan it is.
+
+use numaloc_model::plan::ObjectKey;
+use numaloc_model::profile::ObjectKind;
+use std::collections::HashSet;
+
+use super::{Actuator, Desk};
+use crate::identity::{Born, MAIN_STACK_BYTES, MapCall, mapped};
+use crate::image::Loaded;
+
+impl Desk {
+    /// Whether a call that maps memory can still make a planned object in a thread's process.
+    pub fn awaits_mappings(&self, tid: i32) -> bool {
+        self.process_of(tid)
+            .and_then(|tgid| self.processes.get(&tgid))
+            .is_some_and(|process| process.awaited > 0)
+    }
+
+    pub(super) fn found_stack(
+        &mut self,
+        tgid: i32,
+        path: &str,
+        pointer: u64,
+        act: &mut dyn Actuator,
+    ) {
+        let Some(process) = self.processes.get_mut(&tgid) else {
+            return;
+        };
+        let Some(at) = process
+            .stacks
+            .iter()
+            .position(|&(start, end)| (start..=end).contains(&pointer))
+        else {
+            return;
+        };
+        let (start, end) = process.stacks.swap_remove(at);
+        let born = Born {
+            kind: ObjectKind::Stack,
+            name: "[stack]".to_owned(),
+            size: end - start,
+            base: start,
+        };
+        let key = process.orders.name(&born, path);
+        if let Some(object) = self.book.object(&key) {
+            self.settle(tgid, &[(object, start, (start, end))], true, act);
+        }
+    }
+
+    /// A successful `mmap` returned `address`. Files that are loaded ELF images are not reported here.
+    pub fn mapped(&mut self, tid: i32, call: &MapCall, address: u64, act: &mut dyn Actuator) {
+        let Some(born) = mapped(call, address) else {
+            return;
+        };
+        if call.file.is_none() && self.stack_sizes.contains(&born.size) {
+            let tgid = self.threads.get(&tid).map_or(0, |thread| thread.tgid);
+            if let Some(process) = self.processes.get_mut(&tgid) {
+                process.stacks.push((born.base, born.base + born.size));
+            }
+        }
+        self.born(tid, &born, act);
+    }
+
+    /// System V memory was attached.
+    pub fn attached(&mut self, tid: i32, size: u64, address: u64, act: &mut dyn Actuator) {
+        let born = Born {
+            kind: ObjectKind::Shared,
+            name: "[shm]".to_owned(),
+            size: size.next_multiple_of(4096),
+            base: address,
+        };
+        self.born(tid, &born, act);
+    }
+
+    fn born(&mut self, tid: i32, born: &Born, act: &mut dyn Actuator) {
+        let Some(thread) = self.threads.get(&tid) else {
+            return;
+        };
+        let tgid = thread.tgid;
+        let Some(process) = self.processes.get_mut(&tgid) else {
+            return;
+        };
+        let key = process.orders.name(born, thread.creator.path());
+        if let Some(object) = self.book.object(&key) {
+            // Shared memory may have been touched by another process already.
+            let existing = born.kind == ObjectKind::Shared;
+            let span = (born.base, born.base + born.size);
+            self.settle(tgid, &[(object, born.base, span)], existing, act);
+        }
+    }
+
+    /// The break is at `end` now.
+    pub fn broke(&mut self, tid: i32, end: u64, act: &mut dyn Actuator) {
+        let Some(tgid) = self.process_of(tid) else {
+            return;
+        };
+        let Some(process) = self.processes.get_mut(&tgid) else {
+            return;
+        };
+        let Some((object, base, bound)) = &mut process.heap else {
+            return;
+        };
+        let (object, base, from) = (*object, *base, *bound);
+        *bound = end.max(base);
+        if end > from {
+            self.settle(tgid, &[(object, base, (from, end))], false, act);
+        } else {
+            self.cut(tgid, end, from, act);
+        }
+    }
+
+    /// Everything the process has loaded, its break's start and its first stack. While the linker is at work,
+    /// `writable` has the ranges that are, and statics elsewhere are still to be mapped.
+    pub fn loaded(
+        &mut self,
+        tid: i32,
+        images: &[Loaded],
+        writable: Option<&[(u64, u64)]>,
+        heap: Option<(u64, u64)>,
+        stack: Option<(u64, u64)>,
+        act: &mut dyn Actuator,
+    ) {
+        let Some(tgid) = self.process_of(tid) else {
+            return;
+        };
+        let Some(process) = self.processes.get(&tgid) else {
+            return;
+        };
+        let known: HashSet<usize> = process.live.iter().map(|live| live.object).collect();
+        let creator = Some(process.first.clone());
+        let key = |kind, name: String, size| ObjectKey {
+            kind,
+            name,
+            creator: creator.clone(),
+            size,
+            order: 0,
+        };
+        let mut found = Vec::new();
+        for loaded in images {
+            let image = &loaded.image;
+            for (section, name) in image
+                .sections
+                .iter()
+                .flat_map(|s| image.names.iter().map(move |name| (s, name)))
+            {
+                let full = format!("{name}:{}", section.name);
+                if let Some(object) = self
+                    .book
+                    .object(&key(ObjectKind::Static, full, section.size))
+                {
+                    let base = loaded.bias.wrapping_add(section.base);
+                    let end = base.saturating_add(section.size);
+                    let inside = |&(s, e): &(u64, u64)| s <= base && base < e;
+                    if writable.is_none_or(|ranges| ranges.iter().any(inside)) {
+                        found.push((object, base, (base, end)));
+                    }
+                }
+            }
+        }
+        if let Some((start, end)) = stack {
+            let stack = key(ObjectKind::Stack, "[stack]".to_owned(), MAIN_STACK_BYTES);
+            if let Some(object) = self.book.object(&stack) {
+                found.push((object, end - MAIN_STACK_BYTES, (start, end)));
+            }
+        }
+        found.retain(|(object, ..)| !known.contains(object));
+        for (_, _, (start, end)) in &mut found {
+            // Whole pages: a section shares its first and last page with its neighbours.
+            *start -= *start % 4096;
+            *end = end.next_multiple_of(4096);
+        }
+        let heap_key = key(ObjectKind::Heap, "[heap]".to_owned(), 0);
+        let heap = heap.zip(self.book.object(&heap_key));
+        let texts = self.book.objects().filter(|(_, key)| {
+            let named = |loaded: &Loaded| loaded.image.names.contains(&key.name);
+            key.kind == ObjectKind::Mapping && images.iter().any(named)
+        });
+        let texts: Vec<usize> = texts.map(|(object, _)| object).collect();
+        let Some(process) = self.processes.get_mut(&tgid) else {
+            return;
+        };
+        if let Some(((start, end), object)) = heap
+            && process.heap.is_none()
+        {
+            let base = start.next_multiple_of(4096);
+            process.heap = Some((object, base, end.max(base)));
+            found.push((object, base, (base, end.max(base))));
+        }
+        for object in texts {
+            if process.found.insert(object) {
+                process.awaited = process.awaited.saturating_sub(1);
+            }
+            self.tally.text(object);
+        }
+        self.settle(tgid, &found, true, act);
+    }
+
+    /// Whether the plan has pages of objects of these kinds.
+    pub fn plans(&self, kinds: &[ObjectKind]) -> bool {
+        self.book
+            .objects()
+            .any(|(_, key)| kinds.contains(&key.kind))
+    }
+
+    /// Where the planned part of the heap of a thread's process ends.
+    pub fn planned_heap_end(&self, tid: i32) -> Option<u64> {
+        let process = self.processes.get(&self.process_of(tid)?)?;
+        let (object, base, _) = process.heap?;
+        let pages = self.book.runs(object).last()?.end;
+        Some(base.saturating_add(pages.saturating_mul(self.book.page_size())))
+    }
+
+    /// Whether statics of the plan have not been seen yet in a process (a library may come later).
+    pub fn lacks_statics(&self) -> bool {
+        self.book
+            .objects()
+            .any(|(at, key)| key.kind == ObjectKind::Static && !self.tally.found(at))
+    }
+
+    /// `mremap` moved or resized memory.
+    pub fn remapped(&mut self, tid: i32, old: (u64, u64), new: (u64, u64), act: &mut dyn Actuator) {
+        let Some(tgid) = self.process_of(tid) else {
+            return;
+        };
+        let Some(process) = self.processes.get_mut(&tgid) else {
+            return;
+        };
+        let Some(live) = process.live.iter_mut().find(|live| live.start == old.0) else {
+            return;
+        };
+        // Moved pages keep their policy; what was added needs one.
+        live.base = live.base.wrapping_sub(old.0).wrapping_add(new.0);
+        (live.start, live.end) = new;
+        let (object, base) = (live.object, live.base);
+        if new.1 - new.0 > old.1 - old.0 {
+            let added = (new.0 + (old.1 - old.0), new.1);
+            self.settle(tgid, &[(object, base, added)], false, act);
+        }
+    }
+
+    /// Whether unmapping `start..end` takes planned pages away that are to be verified first.
+    pub fn cares_about(&self, tid: i32, start: u64, end: u64) -> bool {
+        self.wishes.verify
+            && self
+                .process_of(tid)
+                .and_then(|tgid| self.processes.get(&tgid))
+                .is_some_and(|p| p.live.iter().any(|l| l.start < end && start < l.end))
+    }
+
+    /// Memory `start..end` is about to go away.
+    pub fn unmapping(&mut self, tid: i32, start: u64, end: u64, act: &mut dyn Actuator) {
+        if let Some(tgid) = self.process_of(tid) {
+            self.cut(tgid, start, end, act);
+        }
+    }
+
+    fn cut(&mut self, tgid: i32, start: u64, end: u64, act: &mut dyn Actuator) {
+        let Some(process) = self.processes.get_mut(&tgid) else {
+            return;
+        };
+        let mut gone = Vec::new();
+        process.live.retain_mut(|live| {
+            let lost = (live.start.max(start), live.end.min(end));
+            if lost.0 >= lost.1 {
+                return true;
+            }
+            gone.push((*live, lost));
+            if lost.1 == live.end {
+                live.end = lost.0;
+            } else if lost.0 == live.start {
+                live.start = lost.1;
+            }
+            // A hole in the middle stays part of it: its pages will be found absent.
+            live.start < live.end
+        });
+        process.stacks.retain(|&(s, e)| e <= start || end <= s);
+        for (live, lost) in gone {
+            self.check(tgid, live, lost, act);
+        }
+    }
+}
