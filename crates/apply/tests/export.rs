@@ -1,11 +1,14 @@
 //! Exported plans, read back by the tools they are for: each runs a program that says where it is.
 
+mod support;
+
 use numaloc_apply::export::{TARGETS, export, target};
-use numaloc_model::plan::{ObjectKey, PagePlan, Plan, ThreadPlan};
+use numaloc_model::plan::{PagePlan, Plan, ThreadPlan};
 use numaloc_model::profile::ObjectKind;
 use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
 use std::path::Path;
 use std::process::Command;
+use support::key;
 
 fn plan(pus: &[u32]) -> Plan {
     let path = |t: usize| {
@@ -25,13 +28,7 @@ fn plan(pus: &[u32]) -> Plan {
                 os_pu: OsPu(pu),
             })
             .collect(),
-        objects: vec![ObjectKey {
-            kind: ObjectKind::Heap,
-            name: "[heap]".to_owned(),
-            creator: Some("0".to_owned()),
-            size: 0,
-            order: 0,
-        }],
+        objects: vec![key(ObjectKind::Heap, "[heap]", "0", 0)],
         pages: vec![PagePlan {
             object: 0,
             first_page: 0,

@@ -4,26 +4,11 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use support::{fails, numaloc, ok};
-
-fn compile(dir: &Path, text: &str, instrumented: bool) -> PathBuf {
-    let (source, program) = (dir.join("program.c"), dir.join("program"));
-    std::fs::write(&source, text).unwrap();
-    let mut command = if instrumented {
-        numaloc(&["cc", "--", "gcc"])
-    } else {
-        Command::new("gcc")
-    };
-    ok(command
-        .args(["-O1", "-pthread", "-o"])
-        .arg(&program)
-        .arg(&source));
-    program
-}
+use support::{compile, fails, numaloc, ok};
 
 fn json(command: &mut Command) -> Value {
     serde_json::from_str(&ok(command)).unwrap()
@@ -71,7 +56,7 @@ int main(void)
 fn a_stream_is_fetched_once_or_every_time_as_the_last_level_cache_decides() {
     let dir = tempfile::tempdir().unwrap();
     for instrumented in [false, true] {
-        let program = compile(dir.path(), STREAMS, instrumented);
+        let program = compile(dir.path(), "streams", STREAMS, instrumented);
         let profile = dir.path().join("p.numaloc");
         ok(numaloc(&["record", "--quiet", "--force", "--trace", "-o"])
             .arg(&profile)
@@ -153,7 +138,7 @@ int main(void)
 fn threads_locks_barriers_and_joins_are_told() {
     let dir = tempfile::tempdir().unwrap();
     for instrumented in [false, true] {
-        let program = compile(dir.path(), LOCKED, instrumented);
+        let program = compile(dir.path(), "locked", LOCKED, instrumented);
         let profile = dir.path().join("p.numaloc");
         let said = ok(numaloc(&["record", "--quiet", "--force", "--trace", "-o"])
             .arg(&profile)
@@ -173,7 +158,7 @@ fn threads_locks_barriers_and_joins_are_told() {
 #[test]
 fn the_limit_cuts_the_trace_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
-    let program = compile(dir.path(), STREAMS, false);
+    let program = compile(dir.path(), "streams", STREAMS, false);
     let profile = dir.path().join("p.numaloc");
     let mut record = numaloc(&["record", "--quiet", "--trace", "--trace-limit", "2K", "-o"]);
     ok(record.arg(&profile).arg("--").arg(&program));
@@ -223,7 +208,7 @@ int main(void)
 #[test]
 fn each_process_has_a_trace_and_one_that_is_killed_has_what_it_sent() {
     let dir = tempfile::tempdir().unwrap();
-    let program = compile(dir.path(), KILLED, false);
+    let program = compile(dir.path(), "killed", KILLED, false);
     let profile = dir.path().join("p.numaloc");
     let mut record = numaloc(&["record", "--quiet", "--trace", "-o"]);
     let status = record
@@ -305,7 +290,7 @@ int main(void)
 fn a_killed_recorder_leaves_the_program_alone_and_a_trace_to_salvage() {
     use std::io::Read;
     let dir = tempfile::tempdir().unwrap();
-    let program = compile(dir.path(), LONG, false);
+    let program = compile(dir.path(), "long", LONG, false);
     let profile = dir.path().join("p.numaloc");
     let mut recorder = numaloc(&["record", "--quiet", "--trace", "-o"])
         .arg(&profile)

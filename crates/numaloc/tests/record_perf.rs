@@ -1,29 +1,31 @@
 //! `numaloc record --frontend perf`: on a machine with memory events it records, on any other it says in one line
 //! what is missing and what to use instead, and the program has not run.
 
+use std::path::Path;
+use std::process::Output;
+
 use assert_cmd::Command;
+
+/// Records `program` in `folder` into `t.numaloc`.
+fn record(folder: &Path, options: &[&str], program: &[&str]) -> Output {
+    Command::cargo_bin("numaloc")
+        .unwrap()
+        .args(["record", "--frontend", "perf", "-o", "t.numaloc"])
+        .args(options)
+        .arg("--")
+        .args(program)
+        .current_dir(folder)
+        .output()
+        .unwrap()
+}
 
 #[test]
 fn sampled_or_told_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
-    let output = Command::cargo_bin("numaloc")
-        .unwrap()
-        .args([
-            "record",
-            "--frontend",
-            "perf",
-            "-o",
-            "t.numaloc",
-            "--",
-            "touch",
-            "ran",
-        ])
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
+    let output = record(folder.path(), &[], &["touch", "ran"]);
     let message = String::from_utf8_lossy(&output.stderr);
     let ran = folder.path().join("ran").exists();
-    match numaloc_perf::events::discover(std::path::Path::new(numaloc_perf::events::SYSFS)) {
+    match numaloc_perf::events::discover(Path::new(numaloc_perf::events::SYSFS)) {
         Ok(_) => assert!(ran || message.contains("perf_event_paranoid"), "{message}"),
         Err(missing) => {
             assert_eq!(output.status.code(), Some(125));
@@ -47,22 +49,8 @@ fn first_touches_are_recorded_on_any_machine_and_the_status_passes_through() {
         def work(): b = bytearray(1 << 20); b[::4096] = bytes(256)\n\
         t = threading.Thread(target=work); t.start(); t.join()\n\
         print('done'); sys.exit(7)\n";
-    let output = Command::cargo_bin("numaloc")
-        .unwrap()
-        .args([
-            "record",
-            "--frontend",
-            "perf",
-            "--event",
-            "page-faults",
-            "-o",
-            "t.numaloc",
-            "--",
-        ])
-        .args(["/usr/bin/python3", "-c", program])
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
+    let command = ["/usr/bin/python3", "-c", program];
+    let output = record(folder.path(), &["--event", "page-faults"], &command);
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(output.stdout, b"done\n");
     let profile = numaloc_formats::profile::read(&folder.path().join("t.numaloc")).unwrap();
@@ -79,22 +67,8 @@ fn first_touches_are_recorded_on_any_machine_and_the_status_passes_through() {
 #[test]
 fn a_killed_program_leaves_a_profile_that_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    let output = Command::cargo_bin("numaloc")
-        .unwrap()
-        .args([
-            "record",
-            "--frontend",
-            "perf",
-            "--event",
-            "page-faults",
-            "-o",
-            "t.numaloc",
-            "--",
-        ])
-        .args(["sh", "-c", "kill -9 $$"])
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
+    let command = ["sh", "-c", "kill -9 $$"];
+    let output = record(folder.path(), &["--event", "page-faults"], &command);
     assert_eq!(output.status.code(), Some(137));
     let profile = numaloc_formats::profile::read(&folder.path().join("t.numaloc")).unwrap();
     assert!(!profile.meta.complete);

@@ -4,27 +4,11 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use numaloc_model::profile::{Amount, ObjectKind};
 use numaloc_model::{Layer, Profile};
-use support::{correlation, matrix, numaloc, ok, workload};
-
-fn compile(dir: &Path, name: &str, text: &str, instrumented: bool) -> PathBuf {
-    let (source, program) = (dir.join(format!("{name}.c")), dir.join(name));
-    std::fs::write(&source, text).unwrap();
-    let mut command = if instrumented {
-        numaloc(&["cc", "--", "gcc"])
-    } else {
-        Command::new("gcc")
-    };
-    ok(command
-        .args(["-O1", "-pthread", "-o"])
-        .arg(&program)
-        .arg(&source));
-    program
-}
+use support::{compile, correlation, matrix, numaloc, ok, workload};
 
 fn recorded(folder: &Path, options: &[&str], command: &[&str]) -> Profile {
     let mut recorder = numaloc(&["record", "--quiet", "--force", "-o"]);

@@ -29,6 +29,22 @@ pub fn workload(name: &str) -> PathBuf {
     path
 }
 
+/// A C program with POSIX threads, built in `folder` from its text: by `numaloc cc` if `instrumented`, else by the bare compiler.
+pub fn compile(folder: &Path, name: &str, text: &str, instrumented: bool) -> PathBuf {
+    let (source, program) = (folder.join(format!("{name}.c")), folder.join(name));
+    std::fs::write(&source, text).expect("the folder takes a file");
+    let mut command = if instrumented {
+        numaloc(&["cc", "--", "gcc"])
+    } else {
+        Command::new("gcc")
+    };
+    ok(command
+        .args(["-O1", "-pthread", "-o"])
+        .arg(&program)
+        .arg(&source));
+    program
+}
+
 /// `numaloc` with arguments.
 pub fn numaloc(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_numaloc"));
