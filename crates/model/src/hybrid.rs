@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::comm::Layer;
 use crate::ids::ThreadIdx;
 use crate::pages::{PageHead, PageUsage, ThreadAccess};
-use crate::profile::{CommRow, PageSliceRow, Profile};
+use crate::profile::{CommRow, CommSums, PageSliceRow, Profile};
 
 /// Begins the label of threads that serve a run-time system, not the program.
 const HELPER: &str = "runtime helper";
@@ -50,7 +50,7 @@ impl Profile {
                 views.entry(pair).or_default()[usize::from(is_message(row))] += lines;
             }
         }
-        let mut cells: BTreeMap<_, (u64, u64)> = BTreeMap::new();
+        let mut sums = CommSums::default();
         for row in &self.communication {
             let Some(lines) = lines(row) else { continue };
             let stands = pair(row).is_none_or(|pair| {
@@ -58,22 +58,14 @@ impl Profile {
                 is_message(row) == (messages > memory)
             });
             if stands {
-                let cell = cells.entry((row.slice, row.src, row.dst)).or_default();
-                cell.0 += lines;
-                cell.1 += row.bytes;
+                sums.add(CommRow {
+                    layer: Layer::WriteRead,
+                    events: lines,
+                    ..*row
+                });
             }
         }
-        cells
-            .into_iter()
-            .map(|((slice, src, dst), (events, bytes))| CommRow {
-                slice,
-                src,
-                dst,
-                layer: Layer::WriteRead,
-                events,
-                bytes,
-            })
-            .collect()
+        sums.into_rows().collect()
     }
 
     /// The profile with what threads of run-time systems did counted for the threads that created them. No plan

@@ -2,6 +2,8 @@
 //!
 //! The column meanings are those of `docs/formats/profile.md`; a reader fills this, analysis reads it.
 
+use std::collections::BTreeMap;
+
 use crate::comm::{CommError, CommMatrix, Layer};
 use crate::ids::{ObjectIdx, SliceIdx, ThreadIdx};
 use crate::pages::PageUsage;
@@ -107,6 +109,46 @@ pub struct CommRow {
     pub events: u64,
     /// Their size together.
     pub bytes: u64,
+}
+
+/// Communication added up: one row for each slice, layer and pair.
+#[derive(Clone, Debug, Default)]
+pub struct CommSums(BTreeMap<(SliceIdx, Layer, ThreadIdx, ThreadIdx), (u64, u64)>);
+
+impl CommSums {
+    /// Adds a row; sums stay at the largest number.
+    pub fn add(&mut self, row: CommRow) {
+        let key = (row.slice, row.layer, row.src, row.dst);
+        let (events, bytes) = self.0.entry(key).or_default();
+        *events = events.saturating_add(row.events);
+        *bytes = bytes.saturating_add(row.bytes);
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The rows, by slice, layer, source and destination.
+    pub fn into_rows(self) -> impl Iterator<Item = CommRow> {
+        self.0
+            .into_iter()
+            .map(|((slice, layer, src, dst), (events, bytes))| CommRow {
+                slice,
+                src,
+                dst,
+                layer,
+                events,
+                bytes,
+            })
+    }
 }
 
 /// What kind of memory an object is.

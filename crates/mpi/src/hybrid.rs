@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use numaloc_model::profile::{CommRow, Profile, Slice};
+use numaloc_model::profile::{CommRow, CommSums, Profile, Slice};
 use numaloc_model::{SliceIdx, ThreadIdx};
 
 use crate::rank_map::rank_of_path;
@@ -59,30 +59,22 @@ pub fn join(messages: Profile, mut memory: Profile) -> Profile {
         })
         .collect();
 
-    let mut cells: BTreeMap<_, (u64, u64)> = BTreeMap::new();
-    let mut add = |slice: SliceIdx, src: ThreadIdx, dst: ThreadIdx, row: &CommRow| {
-        let cell = cells.entry((slice, row.layer, src, dst)).or_default();
-        cell.0 += row.events;
-        cell.1 += row.bytes;
-    };
+    let mut sums = CommSums::default();
     for row in &memory.communication {
-        add(of_memory[row.slice.index()], row.src, row.dst, row);
+        sums.add(CommRow {
+            slice: of_memory[row.slice.index()],
+            ..*row
+        });
     }
     for row in &messages.communication {
-        let (src, dst) = (thread_of[row.src.index()], thread_of[row.dst.index()]);
-        add(of_messages[row.slice.index()], src, dst, row);
+        sums.add(CommRow {
+            slice: of_messages[row.slice.index()],
+            src: thread_of[row.src.index()],
+            dst: thread_of[row.dst.index()],
+            ..*row
+        });
     }
-    memory.communication = cells
-        .into_iter()
-        .map(|((slice, layer, src, dst), (events, bytes))| CommRow {
-            slice,
-            src,
-            dst,
-            layer,
-            events,
-            bytes,
-        })
-        .collect();
+    memory.communication = sums.into_rows().collect();
     let mut counts: BTreeMap<_, u64> = BTreeMap::new();
     for row in &memory.page_slices {
         let slice = of_memory[row.slice.index()];

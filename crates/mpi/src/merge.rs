@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 use numaloc_model::comm::Layer;
 use numaloc_model::pages::PageUsage;
-use numaloc_model::profile::{Clock, CommRow, Meta, Profile, Slice, Thread};
+use numaloc_model::profile::{Clock, CommRow, CommSums, Meta, Profile, Slice, Thread};
 use numaloc_model::{SliceIdx, ThreadIdx};
 
 use crate::rank_file::{Block, Header, Kind, RankFile, RankFileError, Source, Tail};
@@ -107,9 +107,6 @@ struct Seen {
     last_ns: u64,
 }
 
-/// A cell while it is being summed: slice, layer, src, dst.
-type Key = (u32, Layer, u32, u32);
-
 /// Merges rank files into a profile of `command`.
 ///
 /// # Errors
@@ -185,7 +182,7 @@ pub fn merge(
 
     let mut threads: Vec<Thread> = (0..size).map(thread).collect();
     let mut sites = vec![None; size as usize];
-    let mut cells: BTreeMap<Key, (u64, u64)> = BTreeMap::new();
+    let mut sums = CommSums::default();
     let mut modelled = false;
     for s in &seen {
         let rank = s.header.rank;
@@ -232,13 +229,17 @@ pub fn merge(
                 if src == dst {
                     continue;
                 }
-                let slice = (start_ns / slice_ns) as u32;
-                let cell = cells.entry((slice, layer, src, dst)).or_default();
-                cell.0 = cell.0.saturating_add(entry.events);
-                cell.1 = cell.1.saturating_add(entry.bytes);
+                sums.add(CommRow {
+                    slice: SliceIdx((start_ns / slice_ns) as u32),
+                    src: ThreadIdx(src),
+                    dst: ThreadIdx(dst),
+                    layer,
+                    events: entry.events,
+                    bytes: entry.bytes,
+                });
             }
-            while cells.len() > options.rows && end > slice_ns {
-                cells = halve(cells);
+            while sums.len() > options.rows && end > slice_ns {
+                sums = halve(sums);
                 slice_ns *= 2;
             }
         }
@@ -279,17 +280,7 @@ pub fn merge(
             end: (k + 1).saturating_mul(slice_ns).min(end),
         })
         .collect();
-    let communication = cells
-        .into_iter()
-        .map(|((slice, layer, src, dst), (events, bytes))| CommRow {
-            slice: SliceIdx(slice),
-            src: ThreadIdx(src),
-            dst: ThreadIdx(dst),
-            layer,
-            events,
-            bytes,
-        })
-        .collect();
+    let communication = sums.into_rows().collect();
     let profile = Profile {
         meta: Meta {
             command: command.to_vec(),
@@ -355,12 +346,13 @@ fn thread(rank: u32) -> Thread {
 }
 
 /// Puts each two neighbouring slices together.
-fn halve(cells: BTreeMap<Key, (u64, u64)>) -> BTreeMap<Key, (u64, u64)> {
-    let mut halved: BTreeMap<Key, (u64, u64)> = BTreeMap::new();
-    for ((slice, layer, src, dst), (events, bytes)) in cells {
-        let cell = halved.entry((slice / 2, layer, src, dst)).or_default();
-        cell.0 = cell.0.saturating_add(events);
-        cell.1 = cell.1.saturating_add(bytes);
+fn halve(sums: CommSums) -> CommSums {
+    let mut halved = CommSums::default();
+    for row in sums.into_rows() {
+        halved.add(CommRow {
+            slice: SliceIdx(row.slice.0 / 2),
+            ..row
+        });
     }
     halved
 }

@@ -5,11 +5,11 @@ mod load;
 mod memory;
 mod sampling;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use numaloc_model::ids::{SliceIdx, ThreadIdx};
-use numaloc_model::profile::{Clock, CommRow, Meta, Slice, Thread};
+use numaloc_model::profile::{Clock, CommRow, CommSums, Meta, Slice, Thread};
 use numaloc_model::{Layer, Profile};
 
 use crate::code::Lines;
@@ -337,57 +337,85 @@ impl<'a> Assembly<'a> {
         memories: &[Memory],
         slice_of: impl Fn(u64) -> SliceIdx,
     ) -> Vec<CommRow> {
-        let mut sums = Sums::new();
+        let mut sums = CommSums::default();
         for space in &self.spaces {
-            for record in &space.records {
-                let Record::Comm {
-                    thread,
-                    layer,
-                    start,
-                    cells,
-                    ..
-                } = record
-                else {
-                    continue;
-                };
-                let Some(&layer) = Layer::ALL.get(*layer as usize) else {
-                    continue;
-                };
-                let Some(dst) = self.thread(space, *thread) else {
-                    continue;
-                };
-                let totals = space.totals.get(thread).copied().unwrap_or_default();
-                for &(src, events, bytes) in cells {
-                    if let Some(src) = self.thread(space, src)
-                        && src != dst
-                    {
+            for received in self.received(space) {
+                let Received { dst, layer, .. } = received;
+                let slice = slice_of(received.start);
+                let totals = space.totals.get(&received.number);
+                let totals = totals.copied().unwrap_or_default();
+                for (src, events, bytes) in self.cells(space, &received) {
+                    let row = CommRow {
+                        slice,
+                        src,
+                        dst,
+                        layer,
+                        events: totals.scale(space.lines, events),
+                        bytes: totals.scale(space.lines, bytes),
+                    };
+                    sums.add(row);
+                    if !layer.is_directed() {
                         // Undirected layers hold a pair's amount in both cells.
-                        let mirrored = (!layer.is_directed()).then_some((dst, src));
-                        for (src, dst) in [(src, dst)].into_iter().chain(mirrored) {
-                            let sum = sums.entry((slice_of(*start), layer, src, dst)).or_default();
-                            sum.0 += totals.scale(space.lines, events);
-                            sum.1 += totals.scale(space.lines, bytes);
-                        }
+                        sums.add(CommRow {
+                            src: dst,
+                            dst: src,
+                            ..row
+                        });
                     }
                 }
             }
         }
         self.shared_lines(memories, &slice_of, &mut sums);
-        sums.into_iter()
-            .map(|((slice, layer, src, dst), (events, bytes))| CommRow {
-                slice,
-                src,
-                dst,
+        sums.into_rows().collect()
+    }
+
+    /// The communication records of a space, but for threads that are not in the profile.
+    fn received<'s>(&'s self, space: &'s Space) -> impl Iterator<Item = Received<'s>> {
+        space.records.iter().filter_map(|record| match record {
+            Record::Comm {
+                thread,
                 layer,
-                events,
-                bytes,
+                start,
+                cells,
+                ..
+            } => Some(Received {
+                number: *thread,
+                dst: self.thread(space, *thread)?,
+                layer: *Layer::ALL.get(usize::from(*layer))?,
+                start: *start,
+                cells,
+            }),
+            _ => None,
+        })
+    }
+
+    /// Source, events and bytes of each cell of such a record.
+    fn cells<'s>(
+        &'s self,
+        space: &'s Space,
+        received: &Received<'s>,
+    ) -> impl Iterator<Item = (ThreadIdx, u64, u64)> {
+        let dst = received.dst;
+        received
+            .cells
+            .iter()
+            .filter_map(move |&(src, events, bytes)| {
+                let src = self.thread(space, src).filter(|&src| src != dst)?;
+                Some((src, events, bytes))
             })
-            .collect()
     }
 }
 
-/// Events and bytes of each slice, layer and pair.
-type Sums = BTreeMap<(SliceIdx, Layer, ThreadIdx, ThreadIdx), (u64, u64)>;
+/// A [`Record::Comm`].
+struct Received<'a> {
+    /// The reader's number in the journal.
+    number: u32,
+    /// The reader.
+    dst: ThreadIdx,
+    layer: Layer,
+    start: u64,
+    cells: &'a [(u32, u64, u64)],
+}
 
 #[cfg(test)]
 mod tests {

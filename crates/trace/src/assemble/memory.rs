@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use numaloc_model::ids::{ObjectIdx, PageNumber, SliceIdx, ThreadIdx};
 use numaloc_model::pages::PageHead;
-use numaloc_model::profile::{Object, PageSliceRow, SharedLine};
+use numaloc_model::profile::{CommRow, CommSums, Object, PageSliceRow, SharedLine};
 use numaloc_model::{Layer, PageUsage, ThreadAccess};
 
 use super::load::Space;
-use super::{Assembly, SPACE_SHIFT, Sums};
+use super::{Assembly, SPACE_SHIFT};
 use crate::journal::Record;
 use crate::objects::Memory;
 
@@ -19,7 +19,7 @@ impl Assembly<'_> {
         &self,
         memories: &[Memory],
         slice_of: impl Fn(u64) -> SliceIdx,
-        sums: &mut Sums,
+        sums: &mut CommSums,
     ) {
         let line_size = self.meta.line_size;
         let mut slices: BTreeMap<SliceIdx, Vec<(Line, ThreadIdx)>> = BTreeMap::new();
@@ -51,9 +51,14 @@ impl Assembly<'_> {
             for same_line in touched.chunk_by(|a, b| a.0 == b.0) {
                 for (_, a) in same_line {
                     for (_, b) in same_line.iter().filter(|(_, b)| a != b) {
-                        let sum = sums.entry((slice, Layer::SharedLine, *a, *b)).or_default();
-                        sum.0 += 1;
-                        sum.1 += line_size;
+                        sums.add(CommRow {
+                            slice,
+                            src: *a,
+                            dst: *b,
+                            layer: Layer::SharedLine,
+                            events: 1,
+                            bytes: line_size,
+                        });
                     }
                 }
             }

@@ -20,28 +20,10 @@ impl Assembly<'_> {
         for space in &self.spaces {
             let Some(bursts) = space.bursts else { continue };
             schedule = Some(bursts);
-            for record in &space.records {
-                let Record::Comm {
-                    thread,
-                    layer,
-                    start,
-                    cells,
-                    ..
-                } = record
-                else {
-                    continue;
-                };
-                let layer = Layer::ALL.get(*layer as usize).copied();
-                let (Some(layer), Some(dst)) = (layer, self.thread(space, *thread)) else {
-                    continue;
-                };
-                for &(src, events, _) in cells {
-                    if let Some(src) = self.thread(space, src)
-                        && src != dst
-                    {
-                        let cell = seen.entry((layer, src, dst)).or_default();
-                        *cell.entry(*start).or_default() += events;
-                    }
+            for received in self.received(space) {
+                for (src, events, _) in self.cells(space, &received) {
+                    let cell = seen.entry((received.layer, src, received.dst)).or_default();
+                    *cell.entry(received.start).or_default() += events;
                 }
             }
         }
