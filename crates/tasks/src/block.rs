@@ -149,13 +149,7 @@ pub fn exists(w: &Worker, guid: Guid) -> bool {
 /// EINVAL: no such block (any more).
 #[inline]
 pub fn find(w: &Worker, guid: Guid) -> Result<*mut Block> {
-    let block: *mut Block = w.rt.object(guid)?.cast();
-    // SAFETY: memory of objects is always readable as a header.
-    if unsafe { (*block).header.is(Kind::Block, guid) } {
-        Ok(block)
-    } else {
-        Err(Errno::EINVAL)
-    }
+    Ok(w.rt.live(guid, Kind::Block, Errno::EINVAL)?.cast())
 }
 
 fn merged(a: u32, b: u32) -> u32 {

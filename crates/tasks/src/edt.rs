@@ -165,13 +165,7 @@ pub fn create_template(
 /// EINVAL: no such template (any more).
 pub fn template(w: &Worker, guid: Guid) -> Result<*mut Template> {
     let guid = label::resolve(w, guid)?;
-    let template: *mut Template = w.rt.object(guid)?.cast();
-    // SAFETY: memory of objects is always readable as a header.
-    if unsafe { (*template).header.is(Kind::Template, guid) } {
-        Ok(template)
-    } else {
-        Err(Errno::EINVAL)
-    }
+    Ok(w.rt.live(guid, Kind::Template, Errno::EINVAL)?.cast())
 }
 
 /// Parameters of tasks made from a template, if it says.
@@ -349,13 +343,7 @@ pub unsafe fn start(w: &mut Worker, edt: *mut Edt, guid: Guid, sources: *const G
 
 /// The live task behind a GUID. ENOENT: it is no task, or gone.
 fn find(w: &Worker, guid: Guid) -> Result<*mut Edt> {
-    let edt: *mut Edt = w.rt.object(guid)?.cast();
-    // SAFETY: memory of objects is always readable as a header.
-    if unsafe { (*edt).header.is(Kind::Edt, guid) } {
-        Ok(edt)
-    } else {
-        Err(Errno::ENOENT)
-    }
+    Ok(w.rt.live(guid, Kind::Edt, Errno::ENOENT)?.cast())
 }
 
 /// Whether the GUID is that of a live task, and its node.

@@ -63,13 +63,7 @@ pub fn create_range(w: &mut Worker, count: u64) -> Result<Guid> {
 }
 
 fn live_range(w: &Worker, guid: Guid) -> Result<*mut Range> {
-    let range: *mut Range = w.rt.object(guid)?.cast();
-    // SAFETY: memory of objects is always readable as a header.
-    if unsafe { (*range).header.is(Kind::Range, guid) } {
-        Ok(range)
-    } else {
-        Err(Errno::EINVAL)
-    }
+    Ok(w.rt.live(guid, Kind::Range, Errno::EINVAL)?.cast())
 }
 
 /// Destroys a range; what was created under its labels stays.

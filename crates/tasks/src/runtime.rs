@@ -15,7 +15,7 @@ use crate::edt::{self, Edt};
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::names::Names;
-use crate::object::{Header, Tag, place_of};
+use crate::object::{Header, Kind, Tag, place_of};
 use crate::plan::FlatPlan;
 use crate::record::Recorder;
 use crate::scheduler::{self, Simulation};
@@ -184,9 +184,17 @@ impl Runtime {
         }
     }
 
+    /// The object of that kind behind a GUID; `gone` where it is of another kind, or of another life.
+    #[inline]
+    pub(crate) fn live(&self, guid: Guid, kind: Kind, gone: Errno) -> Result<*mut Header> {
+        let object = self.object(guid)?;
+        // SAFETY: memory of objects is always readable as a header.
+        let alive = unsafe { (*object).is(kind, guid) };
+        alive.then_some(object).ok_or(gone)
+    }
+
     /// Whether a GUID leads to something alive.
     pub(crate) fn is_alive(&self, guid: Guid) -> bool {
-        use crate::object::Kind;
         self.object(guid).is_ok_and(|header| {
             // SAFETY: memory of objects is always readable as a header.
             let header = unsafe { &*header };
