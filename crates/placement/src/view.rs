@@ -98,6 +98,21 @@ impl<'a> View<'a> {
             .by_node(page, |thread| self.node_of(thread).index(), counts);
     }
 
+    /// A wish for every page that depends on nothing but the page and its accesses by node.
+    pub fn page_by_page(
+        &self,
+        wish: impl Fn(&Page, &[u64]) -> Option<LogicalNode>,
+    ) -> Vec<Option<LogicalNode>> {
+        let mut counts = self.counts();
+        let pages = self.usage().pages().iter();
+        pages
+            .map(|page| {
+                self.by_node(page, &mut counts);
+                wish(page, &counts)
+            })
+            .collect()
+    }
+
     /// Room for [`Self::by_node`].
     #[must_use]
     pub fn counts(&self) -> Vec<u64> {

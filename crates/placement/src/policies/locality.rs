@@ -21,14 +21,7 @@ impl PlacementPolicy for Locality {
     }
 
     fn wish(&self, view: &View) -> Vec<Option<LogicalNode>> {
-        let mut counts = view.counts();
-        let pages = view.usage().pages().iter();
-        pages
-            .map(|page| {
-                view.by_node(page, &mut counts);
-                view.max_node(page, &counts)
-            })
-            .collect()
+        view.page_by_page(|page, counts| view.max_node(page, counts))
     }
 }
 

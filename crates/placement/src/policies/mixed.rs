@@ -22,20 +22,15 @@ impl PlacementPolicy for Mixed {
     }
 
     fn wish(&self, view: &View) -> Vec<Option<LogicalNode>> {
-        let mut counts = view.counts();
-        let pages = view.usage().pages().iter();
-        pages
-            .map(|page| {
-                view.by_node(page, &mut counts);
-                let most = counts.iter().copied().max().unwrap_or(0);
-                let total: u64 = counts.iter().sum();
-                if most as f64 > view.min_exclusivity() * total as f64 {
-                    view.max_node(page, &counts)
-                } else {
-                    Some(view.interleaved(page))
-                }
-            })
-            .collect()
+        view.page_by_page(|page, counts| {
+            let most = counts.iter().copied().max().unwrap_or(0);
+            let total: u64 = counts.iter().sum();
+            if most as f64 > view.min_exclusivity() * total as f64 {
+                view.max_node(page, counts)
+            } else {
+                Some(view.interleaved(page))
+            }
+        })
     }
 }
 
