@@ -62,35 +62,14 @@ pub fn distribution(c: &Characterisation, paint: Paint) -> String {
         }
         if (EXCLUSIVITY_BINS - bin).is_multiple_of(2) {
             let label = format!("{}", bin * 5);
-            drawing.text(
-                x,
-                axes.bottom() + 16.0,
-                Anchor::Middle,
-                paint.muted,
-                11.0,
-                &label,
-            );
+            drawing.label(x, axes.bottom() + 16.0, &label);
         }
     }
     let end = axes.left + axes.width;
-    drawing.text(
-        end,
-        axes.bottom() + 16.0,
-        Anchor::Middle,
-        paint.muted,
-        11.0,
-        "100",
-    );
+    drawing.label(end, axes.bottom() + 16.0, "100");
     let middle = axes.left + axes.width / 2.0;
     let label = "page exclusivity, % of accesses from the main node";
-    drawing.text(
-        middle,
-        height - 10.0,
-        Anchor::Middle,
-        paint.muted,
-        11.0,
-        label,
-    );
+    drawing.label(middle, height - 10.0, label);
     legend(
         &mut drawing,
         axes.left,
@@ -154,14 +133,7 @@ pub fn by_page_size(c: &Characterisation, paint: Paint) -> String {
             &number::percent(e.assigned),
         );
         let label = number::page_size(e.page_size);
-        drawing.text(
-            x,
-            axes.bottom() + 17.0,
-            Anchor::Middle,
-            paint.muted,
-            11.0,
-            &label,
-        );
+        drawing.label(x, axes.bottom() + 17.0, &label);
     }
     let floor = axes.y(1.0 / c.assignment.nodes as f64);
     drawing.line(axes.left, floor, axes.left + axes.width, floor, paint.muted);
@@ -173,14 +145,7 @@ pub fn by_page_size(c: &Characterisation, paint: Paint) -> String {
         10.0,
         "1/N: every node alike",
     );
-    drawing.text(
-        axes.left + axes.width / 2.0,
-        height - 10.0,
-        Anchor::Middle,
-        paint.muted,
-        11.0,
-        "page size",
-    );
+    drawing.label(axes.left + axes.width / 2.0, height - 10.0, "page size");
     legend(
         &mut drawing,
         axes.left,

@@ -2,7 +2,7 @@
 
 use numaloc_analysis::load::MemoryLoad;
 
-use super::{Anchor, Axes, Drawing, Paint, slice_axis};
+use super::{Axes, Drawing, Paint, slice_axis};
 use crate::number;
 
 /// Points of the line at most; more slices are averaged.
@@ -36,13 +36,6 @@ pub fn load(found: &MemoryLoad, paint: Paint) -> Option<String> {
     drawing.polyline(&points, paint.accent, 1.6);
     let label = "slice (top 5 % of the values smoothed away; lines part the access phases)";
     let middle = axes.left + axes.width / 2.0;
-    drawing.text(
-        middle,
-        height - 6.0,
-        Anchor::Middle,
-        paint.muted,
-        11.0,
-        label,
-    );
+    drawing.label(middle, height - 6.0, label);
     Some(drawing.finish("memory accesses over time"))
 }

@@ -22,14 +22,7 @@ pub fn matrix(matrix: &CommMatrix, show: fn(f64) -> String, paint: Paint) -> Str
     for bin in (0..bins).step_by(step) {
         let label = (bin * threads).div_ceil(bins).to_string();
         let middle = (bin as f64 + 0.5) * cell;
-        drawing.text(
-            left + middle,
-            top - 7.0,
-            Anchor::Middle,
-            paint.muted,
-            11.0,
-            &label,
-        );
+        drawing.label(left + middle, top - 7.0, &label);
         drawing.text(
             left - 7.0,
             top + middle + 4.0,
@@ -39,12 +32,9 @@ pub fn matrix(matrix: &CommMatrix, show: fn(f64) -> String, paint: Paint) -> Str
             &label,
         );
     }
-    drawing.text(
+    drawing.label(
         left + side / 2.0,
         top + side + 22.0,
-        Anchor::Middle,
-        paint.muted,
-        11.0,
         &format!("rows produce, columns consume; darkest cell {}", show(max)),
     );
     drawing.finish("communication matrix")

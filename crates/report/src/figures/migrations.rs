@@ -2,7 +2,7 @@
 
 use numaloc_analysis::migrations::Migrations;
 
-use super::{Anchor, Axes, Drawing, Paint};
+use super::{Axes, Drawing, Paint};
 use crate::number;
 
 /// Share of the pages by the number of moves that keep them with their main user.
@@ -47,23 +47,9 @@ pub fn migrations(found: &Migrations, paint: Paint) -> String {
                 &tip,
             );
         }
-        drawing.text(
-            x + step / 2.0,
-            axes.bottom() + 17.0,
-            Anchor::Middle,
-            paint.muted,
-            11.0,
-            &label,
-        );
+        drawing.label(x + step / 2.0, axes.bottom() + 17.0, &label);
     }
     let middle = axes.left + axes.width / 2.0;
-    drawing.text(
-        middle,
-        height - 10.0,
-        Anchor::Middle,
-        paint.muted,
-        11.0,
-        "moves per page in the run",
-    );
+    drawing.label(middle, height - 10.0, "moves per page in the run");
     drawing.finish("pages by number of migrations")
 }

@@ -215,6 +215,11 @@ impl Drawing {
         );
     }
 
+    /// What an axis or a mark on it means, around `x`.
+    pub(crate) fn label(&mut self, x: f64, y: f64, label: &str) {
+        self.text(x, y, Anchor::Middle, self.paint.muted, 11.0, label);
+    }
+
     pub(crate) fn text(
         &mut self,
         x: f64,

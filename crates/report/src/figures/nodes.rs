@@ -1,7 +1,7 @@
 //! Pages and accesses on every node (data mapping Figs. 2 and 3).
 
 use super::exclusivity::legend;
-use super::{Anchor, Axes, Drawing, Paint, SERIES};
+use super::{Axes, Drawing, Paint, SERIES};
 use crate::number;
 
 /// What one placement puts on every node.
@@ -66,14 +66,7 @@ pub fn per_node(series: &[NodeSeries], word: &str, paint: Paint) -> String {
             } else {
                 node.to_string()
             };
-            drawing.text(
-                middle,
-                axes.bottom() + 17.0,
-                Anchor::Middle,
-                paint.muted,
-                11.0,
-                &label,
-            );
+            drawing.label(middle, axes.bottom() + 17.0, &label);
         }
     }
     let entries: Vec<(&str, &str)> = series

@@ -38,13 +38,6 @@ pub fn page_behaviour(found: &Migrations, paint: Paint) -> String {
         }
     }
     let middle = 62.0 + (width - 76.0) / 2.0;
-    drawing.text(
-        middle,
-        height - 6.0,
-        Anchor::Middle,
-        paint.muted,
-        11.0,
-        "slice",
-    );
+    drawing.label(middle, height - 6.0, "slice");
     drawing.finish("page migrations and exclusivity of every slice")
 }

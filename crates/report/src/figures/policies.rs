@@ -3,7 +3,7 @@
 use numaloc_analysis::PageMetrics;
 
 use super::exclusivity::legend;
-use super::{Anchor, Axes, Drawing, Paint};
+use super::{Axes, Drawing, Paint};
 use crate::number;
 
 /// A page policy's outcome for the threads of the setting.
@@ -68,7 +68,7 @@ fn grouped(
             drawing.rounded(x, y, bar - 2.0, tall, 1.5, colour, "none", &tip);
         }
         let y = axes.bottom() + 17.0;
-        drawing.text(middle, y, Anchor::Middle, paint.muted, 11.0, &policy.name);
+        drawing.label(middle, y, &policy.name);
     }
     let entries = [(colours[0], values[0].0), (colours[1], values[1].0)];
     legend(&mut drawing, axes.left, &entries);

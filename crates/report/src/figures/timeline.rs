@@ -79,13 +79,6 @@ pub fn timeline(profile: &Profile, c: &Characterisation, paint: Paint) -> String
         }
     }
     let clock = format!("time ({} clock)", profile.meta.clock.name());
-    drawing.text(
-        axes.left + axes.width / 2.0,
-        height - 8.0,
-        Anchor::Middle,
-        paint.muted,
-        11.0,
-        &clock,
-    );
+    drawing.label(axes.left + axes.width / 2.0, height - 8.0, &clock);
     drawing.finish("communication events over time, coloured by cluster")
 }
