@@ -8,61 +8,37 @@ pub struct Machine {
     pub name: &'static str,
     pub spec: &'static str,
     pub distances: &'static [f64],
-    pub pus: usize,
 }
 
+/// Distances of hosts with NUMA nodes.
+const CLUSTER: &[f64] = &[40.0, 10.0, 2.0];
+
 pub const MACHINES: &[Machine] = &[
-    Machine {
-        name: "4x16",
-        spec: "numa:4 core:16 pu:1",
-        distances: &[10.0, 2.0],
-        pus: 64,
-    },
-    Machine {
-        name: "4x8x2",
-        spec: "numa:4 core:8 pu:2",
-        distances: &[10.0, 2.0, 1.0],
-        pus: 64,
-    },
-    Machine {
-        name: "8x8x2",
-        spec: "numa:8 core:8 pu:2",
-        distances: &[10.0, 2.0, 1.0],
-        pus: 128,
-    },
-    Machine {
-        name: "2x4x8",
-        spec: "package:2 numa:4 core:8 pu:1",
-        distances: &[20.0, 10.0, 2.0],
-        pus: 64,
-    },
-    Machine {
-        name: "4n 4x16",
-        spec: "group:4 numa:4 core:16 pu:1",
-        distances: &[40.0, 10.0, 2.0],
-        pus: 256,
-    },
-    Machine {
-        name: "16n 4x16",
-        spec: "group:16 numa:4 core:16 pu:1",
-        distances: &[40.0, 10.0, 2.0],
-        pus: 1024,
-    },
-    Machine {
-        name: "64n 4x16",
-        spec: "group:64 numa:4 core:16 pu:1",
-        distances: &[40.0, 10.0, 2.0],
-        pus: 4096,
-    },
-    Machine {
-        name: "1024n 4x16",
-        spec: "group:1024 numa:4 core:16 pu:1",
-        distances: &[40.0, 10.0, 2.0],
-        pus: 65_536,
-    },
+    Machine::of("4x16", "numa:4 core:16 pu:1", &[10.0, 2.0]),
+    Machine::of("4x8x2", "numa:4 core:8 pu:2", &[10.0, 2.0, 1.0]),
+    Machine::of("8x8x2", "numa:8 core:8 pu:2", &[10.0, 2.0, 1.0]),
+    Machine::of("2x4x8", "package:2 numa:4 core:8 pu:1", &[20.0, 10.0, 2.0]),
+    Machine::of("4n 4x16", "group:4 numa:4 core:16 pu:1", CLUSTER),
+    Machine::of("16n 4x16", "group:16 numa:4 core:16 pu:1", CLUSTER),
+    Machine::of("64n 4x16", "group:64 numa:4 core:16 pu:1", CLUSTER),
+    Machine::of("1024n 4x16", "group:1024 numa:4 core:16 pu:1", CLUSTER),
 ];
 
 impl Machine {
+    const fn of(name: &'static str, spec: &'static str, distances: &'static [f64]) -> Self {
+        Self {
+            name,
+            spec,
+            distances,
+        }
+    }
+
+    /// Product of the numbers in the synthetic string.
+    pub fn pus(&self) -> usize {
+        let numbers = self.spec.split([' ', ':']);
+        numbers.filter_map(|n| n.parse::<usize>().ok()).product()
+    }
+
     pub fn topology(&self) -> Topology {
         resolve(self.spec)
             .map(|t| {
@@ -86,12 +62,13 @@ pub struct Case {
 pub fn cases(largest: usize) -> Vec<Case> {
     let mut all = Vec::new();
     for machine in MACHINES {
+        let pus = machine.pus();
         for tasks in [64, 256, 1024, 4096, 65_536] {
-            let fits = tasks == machine.pus
-                || (machine.pus == 128 && tasks == 256)
-                || (machine.pus == 64 && tasks == 256 && machine.distances.len() == 3)
-                || (machine.pus == 256 && tasks == 1024)
-                || (machine.pus == 1024 && tasks == 4096);
+            let fits = tasks == pus
+                || (pus == 128 && tasks == 256)
+                || (pus == 64 && tasks == 256 && machine.distances.len() == 3)
+                || (pus == 256 && tasks == 1024)
+                || (pus == 1024 && tasks == 4096);
             if !fits || tasks > largest {
                 continue;
             }

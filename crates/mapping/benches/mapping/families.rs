@@ -69,15 +69,8 @@ impl Family {
         };
         match self {
             Self::Grid2 => {
-                let [x, y] = sides2(n);
-                for t in 0..n {
-                    let (i, j) = (t / y, t % y);
-                    if i + 1 < x {
-                        add(t, t + y, 100.0);
-                    }
-                    if j + 1 < y {
-                        add(t, t + 1, 100.0);
-                    }
+                for (a, b) in neighbours2(n) {
+                    add(a, b, 100.0);
                 }
             }
             Self::Grid3 => {
@@ -146,15 +139,12 @@ impl Family {
                 }
             }
             Self::Mixture => {
+                for (a, b) in neighbours2(n) {
+                    add(a, b, 100.0);
+                }
                 let [x, y] = sides2(n);
                 for t in 0..n {
                     let (i, j) = (t / y, t % y);
-                    if i + 1 < x {
-                        add(t, t + y, 100.0);
-                    }
-                    if j + 1 < y {
-                        add(t, t + 1, 100.0);
-                    }
                     // Transpose where the grid is square, butterfly partners near and far.
                     if i < y && j < x && i * y + j < j * y + i && j * y + i < n {
                         add(t, j * y + i, 50.0);
@@ -175,6 +165,16 @@ impl Family {
         )
         .expect("generated cells are valid")
     }
+}
+
+/// Pairs of neighbours in a grid of `n` with two sides.
+fn neighbours2(n: usize) -> impl Iterator<Item = (usize, usize)> {
+    let [x, y] = sides2(n);
+    (0..n).flat_map(move |t| {
+        let below = (t / y + 1 < x).then_some((t, t + y));
+        let beside = (t % y + 1 < y).then_some((t, t + 1));
+        below.into_iter().chain(beside)
+    })
 }
 
 /// Two factors of `n`, as equal as they get.

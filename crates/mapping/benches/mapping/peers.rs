@@ -25,7 +25,7 @@ pub fn metis(case: Case, input: &MapInput, folder: &Path) -> Answer {
         text.push('\n');
     }
     std::fs::write(&file, text).ok()?;
-    let parts = case.machine.pus.to_string();
+    let parts = case.machine.pus().to_string();
     let output = Command::new("gpmetis")
         .args(["-ptype=rb", "-ufactor=1"])
         .arg(&file)
@@ -48,7 +48,7 @@ pub fn metis(case: Case, input: &MapInput, folder: &Path) -> Answer {
 pub fn mtkahypar(case: Case, input: &MapInput, folder: &Path) -> Answer {
     let python = std::env::var_os("NUMALOC_MTKAHYPAR_PYTHON")?;
     // A complete target graph has P (P - 1) / 2 edges: beyond this it neither fits nor ends.
-    if case.machine.pus > 64 || case.tasks > 256 || case.family.is_dense() {
+    if case.machine.pus() > 64 || case.tasks > 256 || case.family.is_dense() {
         return None;
     }
     let write = |name: &str, n: usize, edges: &[(usize, usize, u64)]| {
@@ -66,7 +66,7 @@ pub fn mtkahypar(case: Case, input: &MapInput, folder: &Path) -> Answer {
         .map(|(a, b, w)| (a, b, w.round().max(1.0) as u64))
         .collect();
     write("tasks", input.tasks(), &edges).ok()?;
-    let pus = case.machine.pus;
+    let pus = case.machine.pus();
     let all = (0..pus).flat_map(|a| (a + 1..pus).map(move |b| (a, b)));
     let target: Vec<_> = all
         .map(|(a, b)| (a, b, input.distances().get(a, b) as u64))
