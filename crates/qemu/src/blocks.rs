@@ -229,7 +229,7 @@ impl Translation {
                 .or_insert_with_key(|(pieces, strides)| {
                     Box::leak(Box::new(Block::new(pieces, strides.as_ref())))
                 });
-        if counted.strides() {
+        if state == GROUPED && !counted.pays() {
             self.no_block(known, block);
             return Registration::Single;
         }

@@ -15,6 +15,8 @@
 pub const REGISTERS: usize = 16;
 /// Groups that are looked at together.
 pub(crate) const GROUPS: usize = 8;
+/// Accesses to a group, on average, from which on a block pays that does not repeat.
+const PAYING: usize = 4;
 /// Bytes that a group may span: the usual line.
 const SPAN: u64 = 64;
 
@@ -427,11 +429,13 @@ impl Block {
         self.shape
     }
 
-    /// Whether it jumps back to itself and some of its accesses are in another line each time, as those to a column of a
-    /// matrix: then its accesses are told faster one by one.
+    /// Whether one call for all its accesses costs less than one for each. An iteration of a loop costs next to nothing, unless
+    /// it is in another line each time, as in a column of a matrix. Of other blocks each group has to be looked up, which has to
+    /// serve several accesses.
     #[must_use]
-    pub fn strides(&self) -> bool {
-        self.strides
+    pub fn pays(&self) -> bool {
+        let groups: usize = self.sections.iter().map(|one| one.groups.len()).sum();
+        self.shape.repeats || !self.strides && self.pieces.len() >= PAYING * groups
     }
 
     /// Where each piece is, when the block begins with `registers`.
@@ -531,7 +535,19 @@ mod tests {
         assert_eq!(stays(&group(8), 0x1000), 0);
         assert!(group(4).shape().repeats && !group(6).shape().repeats);
         strides[4] = step(64, None);
-        assert!(group_of(&strides, 4).strides() && !group_of(&strides, 4).shape().repeats);
-        assert!(!group_of(&strides, 5).strides());
+        assert!(!group_of(&strides, 4).shape().repeats && !group_of(&strides, 4).pays());
+        assert!(group_of(&strides, 5).pays());
+        // Without repeating, four accesses to a group are enough and three are not.
+        let piece = |at: u64| Piece {
+            form: Form {
+                base: Some(4),
+                index: None,
+            },
+            displacement: 8 * at,
+            size: 8,
+            kind: Kind::Write,
+        };
+        let of = |count| Block::new(&(0..count).map(piece).collect::<Vec<_>>(), None);
+        assert!(of(4).pays() && !of(3).pays());
     }
 }

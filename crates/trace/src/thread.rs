@@ -253,12 +253,20 @@ impl ThreadTracer {
     /// but are no communication of the program.
     #[inline(always)]
     pub fn access<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
-        if self.partial && self.ignores(address) {
-            self.doze_through::<WRITE, RUNTIME>(address);
-            return;
-        }
         // Everything ordinary is decided before anything is changed, so that the rest is one tail call.
         if !self.quick::<WRITE, RUNTIME>(address, size) {
+            self.slow::<WRITE, RUNTIME>(address, size);
+        }
+    }
+
+    /// An access that is not quick: one that is not looked at, or unusual.
+    ///
+    /// `extern "C"`, as `unusual`.
+    #[inline(never)]
+    extern "C" fn slow<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+        if self.partial && self.ignores(address) {
+            self.doze_through::<WRITE, RUNTIME>(address);
+        } else {
             self.unusual::<WRITE, RUNTIME>(address, size);
         }
     }
@@ -335,14 +343,9 @@ impl ThreadTracer {
     /// One instruction that loads, changes and stores `size` bytes at `address`, not atomically.
     #[inline(always)]
     pub fn update<const RUNTIME: bool>(&mut self, address: u64, size: u32) {
-        if self.partial && self.ignores(address) {
-            self.doze_through::<false, RUNTIME>(address);
-            self.doze_through::<true, RUNTIME>(address);
-            return;
-        }
         if !self.quick_update::<RUNTIME>(address, size) {
-            self.unusual::<false, RUNTIME>(address, size);
-            self.unusual::<true, RUNTIME>(address, size);
+            self.slow::<false, RUNTIME>(address, size);
+            self.slow::<true, RUNTIME>(address, size);
         }
     }
 

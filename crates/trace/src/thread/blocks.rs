@@ -231,12 +231,8 @@ impl ThreadTracer {
             self.settle();
         }
         let at: [u64; N] = std::array::from_fn(|group| block.quick[group].address(registers));
-        let words = at.map(|address| self.quick.word(address).load(Relaxed));
-        let synchronises = words
-            .iter()
-            .any(|&word| word & line::SYNC != 0 || line::is_common(word));
-        // What synchronises, or may do so with another process, is told when it happens.
-        if synchronises || !self.together || self.unsettled || self.floor != 1 {
+        // What synchronises is told when it happens.
+        if self.any_synchronises(&at) || !self.together || self.unsettled || self.floor != 1 {
             self.small_block::<N>(block, registers);
             return;
         }
@@ -249,6 +245,15 @@ impl ThreadTracer {
         self.run.settle = Self::end_run::<N, WRITES>;
         self.floor = u64::MAX;
         self.unsettled = true;
+    }
+
+    /// Whether any of the lines at `addresses` is used for synchronisation, or may be so with another process.
+    #[inline(always)]
+    fn any_synchronises(&self, addresses: &[u64]) -> bool {
+        addresses.iter().any(|&address| {
+            let word = self.quick.word(address).load(Relaxed);
+            word & line::SYNC != 0 || line::is_common(word)
+        })
     }
 
     /// Adds up the run of `block`.
@@ -266,9 +271,9 @@ impl ThreadTracer {
             for group in 0..N {
                 let part = &groups[group];
                 if WRITES >> group & 1 == 1 {
-                    self.end_group::<true>(block, group, part, at[group], strides[group], times);
+                    self.add_group::<true>(block, group, part, at[group], strides[group], times);
                 } else {
-                    self.end_group::<false>(block, group, part, at[group], strides[group], times);
+                    self.add_group::<false>(block, group, part, at[group], strides[group], times);
                 }
             }
             return;
@@ -290,9 +295,9 @@ impl ThreadTracer {
         }
     }
 
-    /// Adds up one group of a run, whose other groups use other lines; the turn does not end in it.
+    /// Adds up one group, `times` times, while no other group uses its lines and the turn does not end.
     #[inline(always)]
-    fn end_group<const WRITE: bool>(
+    fn add_group<const WRITE: bool>(
         &mut self,
         block: &Block,
         number: usize,
@@ -388,11 +393,25 @@ impl ThreadTracer {
         let groups: &[Group; N] = block.quick[..N].try_into().expect("no more than QUICK");
         let at: [u64; N] = std::array::from_fn(|group| groups[group].address(registers));
         let amounts = [block.accesses, block.read_bytes, block.write_bytes];
-        if !self.count_quick(groups, amounts, &at, &[0; N], 1) {
-            self.run.ahead = true;
-            self.one_by_one(&block.sections[0], &at);
-            self.run.ahead = false;
+        if self.count_quick(groups, amounts, &at, &[0; N], 1) {
+            return;
         }
+        let apart = self.together
+            && self.left > self.floor.saturating_add(block.accesses)
+            && !self.any_synchronises(&at)
+            && are_apart(groups, &at, &[0; N], 1);
+        self.run.ahead = true;
+        if apart {
+            for (group, part) in groups.iter().enumerate() {
+                match part.writes {
+                    true => self.add_group::<true>(block, group, part, at[group], 0, 1),
+                    false => self.add_group::<false>(block, group, part, at[group], 0, 1),
+                }
+            }
+        } else {
+            self.one_by_one(&block.sections[0], &at);
+        }
+        self.run.ahead = false;
     }
 
     #[inline(never)]
