@@ -1,0 +1,173 @@
+//! Time: the clocks that threads leave at synchronisation lines, turns, slices and bursts.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{LONGEST_TURN, QUICK_SHIFT, ThreadTracer, WALL_TURN};
+use crate::bursts::Watch;
+use crate::line;
+use crate::memory::Detail;
+use crate::pages::PageCounters;
+
+impl ThreadTracer {
+    /// Marks the line at `address` as used for synchronisation.
+    pub fn mark_sync(&mut self, address: u64) {
+        if line::is_common(self.lines.word(address).load(Relaxed)) {
+            self.mark_common_sync(address);
+        }
+        let entry = self.lines.word(address);
+        let mut word = entry.load(Relaxed);
+        while word & line::SYNC == 0 {
+            // Reader bits go: those who have read the present value will be counted at most once more.
+            let new = u64::from(line::writer(word)) | word & line::TRACKED | line::SYNC;
+            match entry.compare_exchange_weak(word, new, Relaxed, Relaxed) {
+                Ok(_) => return,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Takes the clock that was left at a synchronisation line, if it is later.
+    pub fn acquire(&mut self, address: u64) {
+        if self.engine.config.virtual_clock {
+            let clock = self.clock(address).load(Relaxed);
+            if clock > 0
+                && let Some(stream) = &mut self.stream
+            {
+                stream.acquire(address, clock.saturating_sub(self.turn_end - self.left));
+            }
+            if clock > self.time() {
+                self.advance(clock);
+            }
+        }
+    }
+
+    /// Leaves this thread's clock at a synchronisation line, if it is later.
+    pub fn release(&mut self, address: u64) {
+        if self.engine.config.virtual_clock {
+            let word = self.clock(address);
+            let now = self.time();
+            if let Some(stream) = &mut self.stream {
+                stream.release(address);
+            }
+            if word.load(Relaxed) < now {
+                word.fetch_max(now, Relaxed);
+            }
+        }
+    }
+
+    /// The clock that was left at a synchronisation line.
+    pub(super) fn clock(&mut self, address: u64) -> &'static AtomicU64 {
+        let common = match line::is_common(self.lines.word(address).load(Relaxed)) {
+            true => self.common_clock(address),
+            false => None,
+        };
+        common.unwrap_or_else(|| self.engine.clock(address))
+    }
+
+    /// Now, in the profile's clock.
+    #[must_use]
+    pub fn time(&self) -> u64 {
+        if self.engine.config.virtual_clock {
+            self.turn_end - self.left
+        } else {
+            self.wall
+        }
+    }
+
+    pub(super) fn spent(&self) -> u64 {
+        self.turn - self.left
+    }
+
+    /// Accesses in bursts so far; all where there are none.
+    pub(super) fn seen(&self) -> u64 {
+        self.seen + if self.asleep { 0 } else { self.spent() }
+    }
+
+    /// Moves the virtual clock forward without work.
+    pub(super) fn advance(&mut self, clock: u64) {
+        self.seen = self.seen();
+        self.accesses += self.spent();
+        self.turn = self.left;
+        self.turn_end = clock + self.left;
+        if clock >= self.slice_start + self.slice_length {
+            self.change_slice(clock);
+        } else {
+            self.begin_turn(clock);
+        }
+    }
+
+    /// The turn is used up: the slice may have ended.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn end_turn(&mut self) {
+        self.seen = self.seen();
+        self.accesses += self.turn;
+        self.turn = 0;
+        self.wall = self.engine.wall();
+        let now = self.time();
+        if now >= self.slice_start + self.slice_length {
+            self.change_slice(now);
+        } else {
+            self.begin_turn(now);
+        }
+    }
+
+    pub(super) fn begin_turn(&mut self, now: u64) {
+        self.turn = if self.engine.config.virtual_clock {
+            (self.slice_start + self.slice_length - now).min(LONGEST_TURN)
+        } else {
+            WALL_TURN
+        };
+        if let Some(bursts) = self.engine.bursts {
+            self.follow(bursts.at(now), now);
+        }
+        self.left = self.turn;
+        self.turn_end = now + self.turn;
+    }
+
+    /// Falls asleep or wakes as the schedule says.
+    pub(super) fn follow(&mut self, watch: Watch, now: u64) {
+        // Each burst is a sample of its own: errors are estimated from how they differ.
+        if !self.asleep && (!watch.awake || watch.burst != self.burst) {
+            self.flush_comm();
+        }
+        self.asleep = !watch.awake;
+        self.burst = watch.burst;
+        if self.engine.config.virtual_clock {
+            self.turn = self.turn.min(watch.until - now);
+        }
+    }
+
+    pub(super) fn begin_slice(&mut self, now: u64) {
+        self.slice_length = self.engine.slice_length(now);
+        self.slice_start = now / self.slice_length * self.slice_length;
+        self.begin_turn(now);
+    }
+
+    pub(super) fn change_slice(&mut self, now: u64) {
+        if self.engine.bursts.is_none() {
+            self.flush_comm();
+        }
+        // Counters hold 2^32 accesses to a page.
+        let crowded = self.accesses - self.reported > LONGEST_TURN / 2;
+        let over = !self.engine.budget.keeps(Detail::Pages);
+        if over && self.counters.counts() {
+            self.flush_pages();
+            self.counters = PageCounters::spoiling(&self.engine.touched);
+        }
+        if now >= self.span_start + self.span_length || crowded {
+            self.flush_pages();
+            self.span_length = self.engine.span_length();
+            self.span_start = now / self.span_length * self.span_length;
+        }
+        self.begin_slice(now);
+        self.write_out();
+        if self.stream.as_ref().is_some_and(|stream| stream.closed()) {
+            self.stream = None;
+            let short = self.extra.is_none() && !self.partial && self.lines.shift() == QUICK_SHIFT;
+            self.usual_floor = if short { 1 } else { u64::MAX };
+            self.floor = self.usual_floor;
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Lines that change hands: who has written one, who reads it, and whether they use the same bytes.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use numaloc_model::Layer;
+
+use super::{Heard, NEAR, QUICK_SHIFT, ThreadTracer};
+use crate::extra::layer_index;
+use crate::line;
+use crate::memory::Detail;
+use crate::sharing::{self, Sharing};
+
+impl ThreadTracer {
+    #[inline(always)]
+    pub(super) fn line<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+        let word = self.lines.word(address).load(Relaxed);
+        if WRITE {
+            if word == self.owned | line::TRACKED {
+                if !RUNTIME {
+                    self.track(address, size, false);
+                }
+            } else if word != self.owned {
+                self.write_line::<RUNTIME>(address, word, size);
+            }
+        } else if word & self.bit == 0 && word != 0 {
+            self.read_line::<RUNTIME>(address, word, size);
+        } else if word & line::TRACKED != 0 {
+            self.reread(address, size);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn write_line<const RUNTIME: bool>(&mut self, address: u64, word: u64, size: u32) {
+        if self.first_store == 0 {
+            self.first_store = address;
+        }
+        if line::is_common(word) {
+            return self.write_common::<RUNTIME>(address, size);
+        }
+        if word & line::SYNC != 0 {
+            self.release(address);
+        }
+        if RUNTIME {
+            return;
+        }
+        if word & (line::SYNC | line::EXTENDED) == 0 {
+            // A flag that another thread sets at this very moment may be lost; the next use of the line sets it again.
+            let tracked = word & line::TRACKED;
+            self.lines
+                .word(address)
+                .store(self.owned | tracked, Relaxed);
+            if tracked != 0 {
+                self.track(address, size, true);
+            }
+            return;
+        }
+        if word & line::EXTENDED != 0 {
+            self.engine.readers.reset(address);
+        }
+        // Lines used for synchronisation hold no reader bits, so that every read comes here.
+        let new = if word & line::SYNC != 0 {
+            u64::from(line::writer(self.owned)) | line::SYNC | word & line::TRACKED
+        } else {
+            self.owned | word & line::TRACKED
+        };
+        if word != new {
+            self.lines.word(address).store(new, Relaxed);
+        }
+        if new & line::TRACKED != 0 {
+            self.track(address, size, word != new);
+        }
+    }
+
+    /// Keeps the bytes written; the first write of a turn forgets those of the turn before.
+    #[inline(never)]
+    pub(super) fn track(&mut self, address: u64, size: u32, first: bool) {
+        if !self.engine.budget.keeps(Detail::FalseSharing) {
+            return;
+        }
+        let entry = self.engine.written.word(address);
+        let bytes = sharing::bytes(address, size, self.lines.shift());
+        let before = if first { 0 } else { entry.load(Relaxed) };
+        if first || before | bytes != before {
+            entry.store(before | bytes, Relaxed);
+        }
+    }
+
+    /// Whether a read uses bytes that were written in the line's present turn.
+    pub(super) fn overlaps(&self, address: u64, size: u32) -> bool {
+        let bytes = sharing::bytes(address, size, self.lines.shift());
+        self.engine.written.word(address).load(Relaxed) & bytes != 0
+    }
+
+    /// Another read of a line since it was written: the event that the first one made may turn out to be true sharing.
+    #[inline(always)]
+    pub(super) fn reread(&mut self, address: u64, size: u32) {
+        let line = address >> self.lines.shift();
+        if self.sharing.as_ref().is_some_and(|s| s.waits(line)) && self.overlaps(address, size) {
+            self.acquit(address);
+        }
+    }
+
+    /// This thread has used bytes of the line at `address` that were written in its present turn.
+    pub(crate) fn acquit(&mut self, address: u64) {
+        let line = address >> self.lines.shift();
+        if let Some(sharing) = &mut self.sharing
+            && sharing.waits(line)
+        {
+            sharing.acquit(line);
+            self.look_at_tracked(line);
+        }
+    }
+
+    /// Whether a read, of a line that this thread has read since it was written, settles no verdict, because none waits there. Asked
+    /// when reads of tracked lines are no fast reads.
+    #[inline(always)]
+    pub(super) fn rereads(&self, word: u64, address: u64) -> bool {
+        word & self.bit != 0
+            && !self.waiting[sharing::place::<{ sharing::PENDING }>(address >> QUICK_SHIFT)]
+    }
+
+    /// Reads of tracked lines matter while one of this thread's events waits for its verdict.
+    pub(super) fn look_at_tracked(&mut self, line: u64) {
+        let waits = self.sharing.as_ref().is_some_and(|s| s.any_waits());
+        self.read_mask = self.bit | if waits { line::TRACKED } else { 0 };
+        let place = sharing::place::<{ sharing::PENDING }>(line);
+        self.waiting[place] = self.sharing.as_ref().is_some_and(|s| s.waits_at(place));
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn read_line<const RUNTIME: bool>(
+        &mut self,
+        address: u64,
+        mut word: u64,
+        size: u32,
+    ) {
+        if self.run.ahead && (word & line::SYNC != 0 || line::is_common(word)) {
+            self.remember(address, size);
+        }
+        if line::is_common(word) {
+            return self.read_common::<RUNTIME>(address, size);
+        }
+        if word & line::SYNC != 0 {
+            self.acquire(address);
+        }
+        let me = line::writer(self.owned);
+        let consecutive = self.engine.config.consecutive;
+        if RUNTIME || line::writer(word) == 0 || line::writer(word) == me && !consecutive {
+            return;
+        }
+        let entry = self.lines.word(address);
+        loop {
+            let writer = line::writer(word);
+            if writer == 0 || word & self.bit != 0 || writer == me && !consecutive {
+                return;
+            }
+            let track = if self.engine.budget.keeps(Detail::FalseSharing) {
+                line::TRACKED
+            } else {
+                0
+            };
+            let in_word = self.bit != 0 && word & line::SYNC == 0;
+            if !in_word && !self.engine.budget.keeps(Detail::Readers) {
+                return;
+            }
+            let new = word | track | if in_word { self.bit } else { line::EXTENDED };
+            if new != word
+                && let Err(now) = entry.compare_exchange_weak(word, new, Relaxed, Relaxed)
+            {
+                word = now;
+                continue;
+            }
+            let first = if consecutive {
+                word & (line::ALL_READERS | line::EXTENDED) == 0 && writer != me
+            } else {
+                in_word || self.engine.readers.mark(address, self.reader)
+            };
+            if first {
+                self.hear(writer, address, size);
+                if track != 0 {
+                    let tracked = word & line::TRACKED != 0;
+                    let overlaps = tracked.then(|| self.overlaps(address, size));
+                    self.classify(writer, address, size, overlaps);
+                }
+            } else if word & line::TRACKED != 0 {
+                self.reread(address, size);
+            }
+            return;
+        }
+    }
+
+    /// Counts one event: this thread read what `writer` had written.
+    pub(crate) fn hear(&mut self, writer: u32, address: u64, size: u32) {
+        let cell = self.heard(writer);
+        cell.events += 1;
+        cell.bytes += u64::from(size);
+        self.group(Layer::WriteRead, writer, address);
+    }
+
+    /// Tells true from false sharing, as far as this event lets know.
+    pub(crate) fn classify(
+        &mut self,
+        writer: u32,
+        address: u64,
+        size: u32,
+        overlaps: Option<bool>,
+    ) {
+        let line = address >> self.lines.shift();
+        let sharing = self.sharing.get_or_insert_with(|| Box::new(Sharing::new()));
+        // What most events are: true, and none waits in the place that they would clear.
+        if overlaps == Some(true) && sharing.count_true(line) {
+            return;
+        }
+        let found = sharing.event(line, writer, size, overlaps);
+        if sharing.crowded() {
+            sharing.hand_over(&mut self.engine.shared_lines(), false);
+        }
+        self.look_at_tracked(line);
+        if let Some(found) = found {
+            self.hear_false(found);
+        }
+    }
+
+    pub(super) fn hear_false(&mut self, found: sharing::False) {
+        let sharing::False { line, writer, size } = found;
+        let cell = self.heard(writer);
+        cell.false_events += 1;
+        cell.false_bytes += u64::from(size);
+        self.group(Layer::FalseSharing, writer, line << self.lines.shift());
+    }
+
+    pub(super) fn heard(&mut self, writer: u32) -> &mut Heard {
+        let index = writer as usize;
+        let cell = if index < NEAR {
+            if index >= self.heard.len() {
+                self.heard.resize(index + 1, Heard::default());
+            }
+            &mut self.heard[index]
+        } else {
+            self.heard_far.entry(writer).or_default()
+        };
+        if cell.events + cell.false_events == 0 {
+            self.heard_from.push(writer);
+        }
+        cell
+    }
+
+    /// Which part of the lines watched an event belongs to.
+    pub(super) fn group(&mut self, layer: Layer, writer: u32, address: u64) {
+        if self.engine.watched.is_some() {
+            let sums = self.groups.entry((layer_index(layer), writer)).or_default();
+            sums[self.watched.group(address)] += 1;
+        }
+    }
+}

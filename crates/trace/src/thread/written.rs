@@ -1,0 +1,152 @@
+//! What a thread writes down: communication at the end of a slice, page counts at the end of a span, the rest when it ends.
+
+use numaloc_model::Layer;
+
+use super::{Heard, ThreadTracer};
+use crate::extra::layer_index;
+use crate::journal::Record;
+use crate::memory::Detail;
+
+impl ThreadTracer {
+    pub(super) fn flush_comm(&mut self) {
+        if let Some(extra) = &mut self.extra {
+            extra.flush(
+                self.number,
+                self.slice_start,
+                self.slice_length,
+                &mut self.out,
+            );
+        }
+        if self.heard_from.is_empty() {
+            return;
+        }
+        let start = match self.engine.bursts {
+            Some(_) => self.burst,
+            None => self.slice_start,
+        };
+        let (heard, far) = (&mut self.heard, &mut self.heard_far);
+        self.heard_from.sort_unstable();
+        let heard: Vec<(u32, Heard)> = self
+            .heard_from
+            .drain(..)
+            .map(|writer| {
+                let cell = match heard.get_mut(writer as usize) {
+                    Some(cell) => std::mem::take(cell),
+                    None => far.remove(&writer).unwrap_or_default(),
+                };
+                (writer - 1, cell)
+            })
+            .collect();
+        let all = heard.iter().map(|(w, h)| (*w, h.events, h.bytes));
+        let disjoint = heard
+            .iter()
+            .map(|(w, h)| (*w, h.false_events, h.false_bytes));
+        for (layer, cells) in [
+            (Layer::WriteRead, all.collect::<Vec<_>>()),
+            (Layer::FalseSharing, disjoint.collect()),
+        ] {
+            let cells: Vec<_> = cells.into_iter().filter(|cell| cell.1 > 0).collect();
+            if cells.is_empty() {
+                continue;
+            }
+            Record::Comm {
+                thread: self.number,
+                layer: layer_index(layer),
+                start,
+                length: self.slice_length,
+                cells,
+            }
+            .encode(&mut self.out);
+        }
+    }
+
+    /// Counts of the parts of the lines watched.
+    pub(super) fn flush_groups(&mut self) {
+        for ((layer, writer), counts) in std::mem::take(&mut self.groups) {
+            Record::Groups {
+                thread: self.number,
+                layer,
+                src: writer - 1,
+                counts: counts.to_vec(),
+            }
+            .encode(&mut self.out);
+        }
+    }
+
+    pub(super) fn flush_pages(&mut self) {
+        let before = self.out.len();
+        if !self.counters.counts() {
+            self.first_touched.clear();
+            return;
+        }
+        let cells = self.counters.take();
+        if !cells.is_empty() {
+            Record::Pages {
+                thread: self.number,
+                start: self.span_start,
+                length: self.span_length,
+                cells,
+            }
+            .encode(&mut self.out);
+        }
+        if !self.first_touched.is_empty() {
+            Record::FirstTouch {
+                thread: self.number,
+                cells: std::mem::take(&mut self.first_touched),
+            }
+            .encode(&mut self.out);
+        }
+        self.engine.account_pages((self.out.len() - before) as u64);
+    }
+
+    pub(super) fn write_out(&mut self) {
+        let accesses = self.accesses + self.spent();
+        Record::ThreadTotals {
+            thread: self.number,
+            time: self.time(),
+            accesses,
+            seen: self.seen() - self.unwatched,
+            read_bytes: self.read_bytes,
+            write_bytes: self.write_bytes,
+        }
+        .encode(&mut self.out);
+        self.engine.journal.append(&mut self.out);
+        self.engine.report_progress(accesses - self.reported);
+        self.reported = accesses;
+    }
+
+    /// Writes everything counted so far.
+    pub fn flush(&mut self) {
+        self.settle();
+        self.flush_comm();
+        self.flush_groups();
+        self.flush_pages();
+        self.write_out();
+        if let Some(stream) = &mut self.stream {
+            stream.flush();
+        }
+    }
+
+    /// The thread ends: writes what it counted. `clear_tid` is the address the kernel will clear and wake, or 0.
+    pub fn end(&mut self, clear_tid: u64) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        self.settle();
+        if clear_tid != 0 {
+            self.mark_sync(clear_tid);
+            self.release(clear_tid);
+        }
+        if let Some(mut sharing) = self.sharing.take() {
+            // Without masks there are no verdicts.
+            if self.engine.budget.keeps(Detail::FalseSharing) {
+                for found in sharing.conclude() {
+                    self.hear_false(found);
+                }
+            }
+            sharing.hand_over(&mut self.engine.shared_lines(), true);
+        }
+        self.flush();
+        self.engine.ended(self.reader);
+    }
+}
