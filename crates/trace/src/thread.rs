@@ -254,7 +254,8 @@ impl ThreadTracer {
     #[inline(always)]
     pub fn access<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         // Everything ordinary is decided before anything is changed, so that the rest is one tail call.
-        if !self.quick::<WRITE, RUNTIME>(address, size) {
+        let told = self.quick::<WRITE, RUNTIME>(address, size) || !RUNTIME && self.doze(address, 1);
+        if !told {
             self.slow::<WRITE, RUNTIME>(address, size);
         }
     }

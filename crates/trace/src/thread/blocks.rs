@@ -339,8 +339,10 @@ impl ThreadTracer {
     /// others then find the line in this thread's hands. Says whether it did.
     #[inline(never)]
     fn take_line(&mut self, block: &Block, group: &Group, at: u64, word: u64) -> bool {
-        // Lines used for synchronisation are never in anybody's hands; a page's first access is looked at in full.
-        if word & line::SYNC != 0
+        // In this thread's hands already, but an event waits for its verdict, which an update of the thread's own bytes must not
+        // settle; used for synchronisation and so never in anybody's hands; a page's first access, looked at in full.
+        if word & !line::TRACKED == self.owned
+            || word & line::SYNC != 0
             || line::is_common(word)
             || self.counters.word(at).load(Relaxed) == 0
         {
