@@ -75,6 +75,7 @@ impl ThreadTracer {
         }
     }
 
+    /// Accesses of this turn so far.
     pub(super) fn spent(&self) -> u64 {
         self.turn - self.left
     }
@@ -113,6 +114,7 @@ impl ThreadTracer {
         }
     }
 
+    /// Lets so many accesses go by until the clock is looked at again.
     pub(super) fn begin_turn(&mut self, now: u64) {
         self.turn = if self.engine.config.virtual_clock {
             (self.slice_start + self.slice_length - now).min(LONGEST_TURN)
@@ -139,12 +141,14 @@ impl ThreadTracer {
         }
     }
 
+    /// A slice begins at the multiple of its length that `now` lies in.
     pub(super) fn begin_slice(&mut self, now: u64) {
         self.slice_length = self.engine.slice_length(now);
         self.slice_start = now / self.slice_length * self.slice_length;
         self.begin_turn(now);
     }
 
+    /// Writes down what belongs to the slice that has ended.
     pub(super) fn change_slice(&mut self, now: u64) {
         if self.engine.bursts.is_none() {
             self.flush_comm();

@@ -11,6 +11,7 @@ use crate::memory::Detail;
 use crate::sharing::{self, Sharing};
 
 impl ThreadTracer {
+    /// What an access of `size` bytes at `address`, within one line, does to that line's word.
     #[inline(always)]
     pub(super) fn line<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         let word = self.lines.word(address).load(Relaxed);
@@ -29,6 +30,7 @@ impl ThreadTracer {
         }
     }
 
+    /// A store to a line that is not simply this thread's.
     #[cold]
     #[inline(never)]
     pub(super) fn write_line<const RUNTIME: bool>(&mut self, address: u64, word: u64, size: u32) {
@@ -128,6 +130,7 @@ impl ThreadTracer {
         self.waiting[place] = self.sharing.as_ref().is_some_and(|s| s.waits_at(place));
     }
 
+    /// A load from a line that this thread has not read since it was written.
     #[cold]
     #[inline(never)]
     pub(super) fn read_line<const RUNTIME: bool>(
@@ -223,6 +226,7 @@ impl ThreadTracer {
         }
     }
 
+    /// An event was false sharing.
     pub(super) fn hear_false(&mut self, found: sharing::False) {
         let sharing::False { line, writer, size } = found;
         let cell = self.heard(writer);
@@ -231,6 +235,7 @@ impl ThreadTracer {
         self.group(Layer::FalseSharing, writer, line << self.lines.shift());
     }
 
+    /// The counts of what was heard from `writer`.
     pub(super) fn heard(&mut self, writer: u32) -> &mut Heard {
         let index = writer as usize;
         let cell = if index < NEAR {

@@ -8,6 +8,7 @@ use crate::journal::Record;
 use crate::memory::Detail;
 
 impl ThreadTracer {
+    /// Writes what the thread has heard from others in this slice or burst, by layer.
     pub(super) fn flush_comm(&mut self) {
         if let Some(extra) = &mut self.extra {
             extra.flush(
@@ -73,6 +74,7 @@ impl ThreadTracer {
         }
     }
 
+    /// Writes the page counts of this span, and the pages touched first.
     pub(super) fn flush_pages(&mut self) {
         let before = self.out.len();
         if !self.counters.counts() {
@@ -99,6 +101,7 @@ impl ThreadTracer {
         self.engine.account_pages((self.out.len() - before) as u64);
     }
 
+    /// Writes the thread's totals, and hands all that is written to the journal.
     pub(super) fn write_out(&mut self) {
         let accesses = self.accesses + self.spent();
         Record::ThreadTotals {
