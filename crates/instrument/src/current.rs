@@ -166,8 +166,7 @@ pub(crate) fn end_process() {
         return;
     }
     end_thread();
-    let others = ALIVE.lock().map(|alive| alive.clone()).unwrap_or_default();
-    if !others.is_empty() {
+    if ALIVE.lock().is_ok_and(|alive| !alive.is_empty()) {
         let signal = libc::SIGRTMAX() - 3;
         // SAFETY: the handler is async-signal-tolerant here: it runs only where the thread is outside
         // the tracer, at the end of the process; sigaction gets a zeroed, then filled structure.

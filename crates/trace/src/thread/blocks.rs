@@ -76,7 +76,7 @@ impl ThreadTracer {
                     return;
                 }
             }
-            self.begin::<N, WRITES>(block, registers);
+            self.begin::<N>(block, registers);
             return;
         }
         if N > 0 && !self.unsettled {
@@ -218,7 +218,7 @@ impl ThreadTracer {
     ///
     /// `extern "C"`, as what follows: it never unwinds, so that callers from C need no landing pad around it.
     #[inline(never)]
-    extern "C" fn begin<const N: usize, const WRITES: usize>(
+    extern "C" fn begin<const N: usize>(
         &mut self,
         block: &'static Block,
         registers: &[u64; REGISTERS],
@@ -226,7 +226,7 @@ impl ThreadTracer {
         if self.run_block() == std::ptr::from_ref(block) {
             // This iteration is no part of the run.
             self.run.left = 1;
-            self.end_run::<N, WRITES>(block);
+            self.end_run::<N>(block);
         } else {
             self.settle();
         }
@@ -242,7 +242,7 @@ impl ThreadTracer {
         self.run.block = Some(block);
         self.run.left = LONGEST;
         self.run.at[..N].copy_from_slice(&at);
-        self.run.settle = Self::end_run::<N, WRITES>;
+        self.run.settle = Self::end_run::<N>;
         self.floor = u64::MAX;
         self.unsettled = true;
     }
@@ -257,7 +257,7 @@ impl ThreadTracer {
     }
 
     /// Adds up the run of `block`.
-    fn end_run<const N: usize, const WRITES: usize>(&mut self, block: &'static Block) {
+    fn end_run<const N: usize>(&mut self, block: &'static Block) {
         self.unsettled = false;
         self.floor = self.usual_floor;
         self.run.block = None;
@@ -266,16 +266,7 @@ impl ThreadTracer {
         let mut at: [u64; N] = std::array::from_fn(|group| self.run.at[group]);
         let strides = self.run.strides;
         let times = LONGEST + 1 - self.run.left;
-        let enough = self.left > self.floor.saturating_add(block.accesses * times);
-        if self.together && enough && are_apart(groups, &at, &strides, times) {
-            for group in 0..N {
-                let part = &groups[group];
-                if WRITES >> group & 1 == 1 {
-                    self.add_group::<true>(block, group, part, at[group], strides[group], times);
-                } else {
-                    self.add_group::<false>(block, group, part, at[group], strides[group], times);
-                }
-            }
+        if self.add_apart(block, groups, &at, &strides, times) {
             return;
         }
         let mut rest = times;
@@ -293,6 +284,31 @@ impl ThreadTracer {
             }
             rest -= here;
         }
+    }
+
+    /// Adds up the groups of `times` iterations one after the other, if they share no line and the turn does not end; says whether.
+    #[inline(always)]
+    fn add_apart<const N: usize>(
+        &mut self,
+        block: &Block,
+        groups: &[Group; N],
+        at: &[u64; N],
+        strides: &[u64],
+        times: u64,
+    ) -> bool {
+        let apart = self.together
+            && self.left > self.floor.saturating_add(block.accesses * times)
+            && are_apart(groups, at, strides, times);
+        if apart {
+            for (number, group) in groups.iter().enumerate() {
+                let (at, stride) = (at[number], strides[number]);
+                match group.writes {
+                    true => self.add_group::<true>(block, number, group, at, stride, times),
+                    false => self.add_group::<false>(block, number, group, at, stride, times),
+                }
+            }
+        }
+        apart
     }
 
     /// Adds up one group, `times` times, while no other group uses its lines and the turn does not end.
@@ -398,19 +414,8 @@ impl ThreadTracer {
         if self.count_quick(groups, amounts, &at, &[0; N], 1) {
             return;
         }
-        let apart = self.together
-            && self.left > self.floor.saturating_add(block.accesses)
-            && !self.any_synchronises(&at)
-            && are_apart(groups, &at, &[0; N], 1);
         self.run.ahead = true;
-        if apart {
-            for (group, part) in groups.iter().enumerate() {
-                match part.writes {
-                    true => self.add_group::<true>(block, group, part, at[group], 0, 1),
-                    false => self.add_group::<false>(block, group, part, at[group], 0, 1),
-                }
-            }
-        } else {
+        if self.any_synchronises(&at) || !self.add_apart(block, groups, &at, &[0; N], 1) {
             self.one_by_one(&block.sections[0], &at);
         }
         self.run.ahead = false;
