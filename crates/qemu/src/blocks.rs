@@ -23,13 +23,13 @@ use std::sync::{Mutex, PoisonError};
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
 };
-use numaloc_trace::ThreadTracer;
 use numaloc_trace::block::{Block, Kind, Piece, REGISTERS, Shape, Strides};
+use numaloc_trace::thread::Pace;
 
 use crate::affine::Registers;
 use crate::api::{self, Insn, MemInfo, TranslationBlock};
 use crate::code::{self, Use};
-use crate::{GuestThread, guest, known_thread, thread};
+use crate::{guest, known_thread, thread};
 
 /// How accesses are grouped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -558,22 +558,21 @@ unsafe extern "C" fn on_iteration<const N: usize, const WRITES: usize>(
         "cmp edi, {slots}",
         "jae 2f",
         "mov eax, edi",
-        "lea rcx, [rip + {threads}]",
-        "mov rax, [rcx + 8 * rax]",
-        "test rax, rax",
-        "jz 2f",
-        "cmp [rax + {block}], rsi",
+        "shl rax, {shift}",
+        "lea rcx, [rip + {paces}]",
+        "cmp [rax + rcx + {block}], rsi",
         "jne 2f",
-        "dec qword ptr [rax + {left}]",
+        "dec qword ptr [rax + rcx + {left}]",
         "jz 3f",
         "ret",
-        "3: mov qword ptr [rax + {left}], 1",
+        "3: mov qword ptr [rax + rcx + {left}], 1",
         "2: mov rdx, rbp",
         "jmp {otherwise}",
         slots = const crate::SLOTS,
-        threads = sym crate::THREADS,
-        block = const std::mem::offset_of!(GuestThread, tracer) + ThreadTracer::RUN_BLOCK,
-        left = const std::mem::offset_of!(GuestThread, tracer) + ThreadTracer::RUN_LEFT,
+        paces = sym crate::PACES,
+        shift = const size_of::<Pace>().ilog2(),
+        block = const std::mem::offset_of!(Pace, block),
+        left = const std::mem::offset_of!(Pace, left),
         otherwise = sym count::<N, WRITES, true>,
     )
 }

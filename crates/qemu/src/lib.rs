@@ -22,6 +22,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 use numaloc_trace::journal::Record;
+use numaloc_trace::thread::Pace;
 use numaloc_trace::{Engine, ThreadTracer};
 
 use crate::api::{Info, Insn, MemInfo, PluginId, TranslationBlock};
@@ -74,6 +75,8 @@ const SLOTS: usize = 1 << 15;
 /// The guest thread that runs on each vCPU.
 static THREADS: [AtomicPtr<GuestThread>; SLOTS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS];
+/// Its run.
+static PACES: [Pace; SLOTS] = [const { Pace::new() }; SLOTS];
 static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(std::ptr::null_mut());
 static VERSION: AtomicI32 = AtomicI32::new(1);
 /// See [`api::info_is_plain`].
@@ -135,7 +138,8 @@ pub(crate) fn adopt(vcpu: c_uint, tracer: ThreadTracer) -> &'static mut GuestThr
         break_refused: false,
         extends_heap: false,
     }));
-    if let Some(slot) = THREADS.get(vcpu as usize) {
+    if let (Some(slot), Some(pace)) = (THREADS.get(vcpu as usize), PACES.get(vcpu as usize)) {
+        thread.tracer.set_pace(pace);
         slot.store(thread, Ordering::Relaxed);
     }
     thread

@@ -78,12 +78,18 @@ pub(crate) struct Group {
     pub writes: bool,
     /// Bytes from the first to the last.
     pub span: u8,
+    /// Bytes of its first access.
+    pub first_size: u8,
     /// It moves down.
-    backward: bool,
-    /// Iterations in a line beside what `inverse` tells: it does not move at all.
-    stands: u8,
-    /// `ceil(2^16 / bytes that an iteration moves it)`, 0 where it leaves its line with each or does not move.
-    inverse: u32,
+    pub backward: bool,
+    /// It does not move at all.
+    stands: bool,
+    /// Iterations together use all bytes from the first to the last.
+    pub dense: bool,
+    /// At an address of which these bits are 0 no access of any iteration crosses lines; `u64::MAX` when that cannot be said.
+    grain: u64,
+    /// `ceil(2^32 / bytes that an iteration moves it)`, 0 where it leaves its line with each or does not move.
+    inverse: u64,
     base_mask: u64,
     index_mask: u64,
     displacement: u64,
@@ -96,7 +102,7 @@ pub(crate) struct Group {
     /// The bytes stored, a bit for each from the first on.
     pub written: u64,
     /// Bytes that an iteration moves it, modulo 2^64, beside what a register holds.
-    stride: u64,
+    pub stride: u64,
     stride_register: u8,
     stride_shift: u8,
     stride_mask: u64,
@@ -137,15 +143,14 @@ impl Group {
             first: 0,
             reads: false,
             writes: false,
+            first_size: 0,
             span: 0,
             backward,
-            stands: if step == 0 && register.is_none() {
-                SPAN as u8
-            } else {
-                0
-            },
+            stands: step == 0 && register.is_none(),
+            dense: false,
+            grain: u64::MAX,
             inverse: if (1..SPAN).contains(&step) && register.is_none() {
-                (1u32 << 16).div_ceil(step as u32)
+                (1u64 << 32).div_ceil(step)
             } else {
                 0
             },
@@ -162,8 +167,13 @@ impl Group {
             stride_shift: register.map_or(0, |register| register.1),
             stride_mask: if register.is_some() { u64::MAX } else { 0 },
         };
+        let (mut used, mut even) = (0, 0);
+        let mut largest = 1;
         for piece in pieces {
             let delta = piece.displacement.wrapping_sub(first);
+            used |= (u64::MAX >> (64 - u32::from(piece.size))) << delta;
+            largest = largest.max(u64::from(piece.size));
+            even |= delta % u64::from(piece.size).next_power_of_two();
             group.span = group.span.max(delta as u8 + piece.size);
             if piece.kind != Kind::Write {
                 group.accesses += 1;
@@ -178,6 +188,12 @@ impl Group {
                 group.written |= (u64::MAX >> (64 - u32::from(piece.size))) << delta;
             }
             group.reads |= piece.kind == Kind::Read;
+        }
+        let span = u32::from(group.span);
+        group.dense = used == u64::MAX >> (64 - span) && u64::from(span) >= step;
+        let grain = largest.next_power_of_two();
+        if even == 0 && step % grain == 0 {
+            group.grain = grain - 1;
         }
         group
     }
@@ -206,18 +222,47 @@ impl Group {
         (address & (SPAN - 1)) + u64::from(self.span) <= SPAN
     }
 
-    /// How many iterations it stays within its line after the one in which it is at `address`.
+    /// Whether no access crosses lines in the iterations that begin at `address`.
     #[inline(always)]
-    pub fn stays(&self, address: u64) -> u64 {
-        let offset = (address & (SPAN - 1)) as u32;
-        // Nothing, where it crosses lines.
-        let room = if self.backward {
-            offset
-        } else {
-            (SPAN as u32).saturating_sub(u32::from(self.span) + offset)
+    pub fn is_even(&self, address: u64) -> bool {
+        address & self.grain == 0 && self.grain != u64::MAX
+    }
+
+    /// How many iterations, from that at `address` on, lie in the block of `size` bytes, a power of two, that holds `address`; 0 when
+    /// that one crosses its end.
+    #[inline(always)]
+    pub fn stays(&self, address: u64, size: u64) -> u64 {
+        let before = address & (size - 1);
+        self.stays_within(before, size - before)
+    }
+
+    /// How many iterations use no byte but those `before` the first one's address, and those `behind` it.
+    #[inline(always)]
+    pub fn stays_within(&self, before: u64, behind: u64) -> u64 {
+        let Some(room) = behind.checked_sub(u64::from(self.span)) else {
+            return 0;
         };
-        // Exact: the error of the reciprocal, times a room below 64, is below 1/64.
-        u64::from(((room * self.inverse) >> 16) + u32::from(self.stands))
+        let room = if self.backward { before } else { room };
+        if self.stands {
+            return u64::MAX;
+        }
+        // Exact: the error of the reciprocal, times a room of some pages, is below 1/64.
+        1 + ((room * self.inverse) >> 32)
+    }
+
+    /// Whether it leaves its line with each iteration.
+    #[inline(always)]
+    pub fn leaps(&self) -> bool {
+        self.inverse == 0 && !self.stands
+    }
+
+    /// Bytes that an iteration moves it, up or down, unless it leaps.
+    #[inline(always)]
+    pub fn step(&self) -> u64 {
+        match self.backward {
+            true => self.stride.wrapping_neg(),
+            false => self.stride,
+        }
     }
 }
 
@@ -278,7 +323,9 @@ impl Section {
         for (number, cluster) in clusters.iter().enumerate() {
             let sorted: Vec<Piece> = cluster.iter().map(|&index| pieces[index]).collect();
             let mut group = Group::new(&sorted, strides);
-            group.first = cluster.iter().copied().min().unwrap_or(0) as u16;
+            let first = cluster.iter().copied().min().unwrap_or(0);
+            group.first = first as u16;
+            group.first_size = pieces[first].size;
             groups.push(group);
             for &index in cluster {
                 let Piece {
@@ -342,7 +389,6 @@ pub struct Block {
     pub(crate) write_bytes: u64,
     shape: Shape,
     pub(crate) sections: Box<[Section]>,
-    strides: bool,
     /// All pieces, in the program's order.
     pub pieces: Box<[Piece]>,
 }
@@ -400,10 +446,6 @@ impl Block {
                 writes: 0,
                 repeats: false,
             },
-            strides: sections
-                .iter()
-                .flat_map(|section| &section.groups)
-                .any(|group| group.inverse == 0 && group.stands == 0),
             sections: sections.into(),
             pieces: pieces.into(),
         };
@@ -418,7 +460,7 @@ impl Block {
             block.read_bytes = section.read_bytes;
             block.write_bytes = section.write_bytes;
             block.shape.groups = section.groups.len();
-            block.shape.repeats = constant && !block.strides;
+            block.shape.repeats = constant;
         }
         block
     }
@@ -429,13 +471,12 @@ impl Block {
         self.shape
     }
 
-    /// Whether one call for all its accesses costs less than one for each. An iteration of a loop costs next to nothing, unless
-    /// it is in another line each time, as in a column of a matrix. Of other blocks each group has to be looked up, which has to
-    /// serve several accesses.
+    /// Whether one call for all its accesses costs less than one for each. An iteration of a loop costs next to nothing. Of other
+    /// blocks each group has to be looked up, which has to serve several accesses.
     #[must_use]
     pub fn pays(&self) -> bool {
         let groups: usize = self.sections.iter().map(|one| one.groups.len()).sum();
-        self.shape.repeats || !self.strides && self.pieces.len() >= PAYING * groups
+        self.shape.repeats || self.pieces.len() >= PAYING * groups
     }
 
     /// Where each piece is, when the block begins with `registers`.
@@ -522,20 +563,23 @@ mod tests {
         let group_of =
             |strides: &Strides, base| Block::new(&[piece(base, 0, 8, Kind::Read)], Some(strides));
         let group = |base| group_of(&strides, base);
-        let stays = |block: &Block, address| block.quick[0].stays(address);
-        assert_eq!(stays(&group(4), 0x1000), 7);
-        assert_eq!(stays(&group(4), 0x1038), 0);
+        let stays = |block: &Block, address| block.quick[0].stays(address, SPAN);
+        assert_eq!(stays(&group(4), 0x1000), 8);
+        assert_eq!(stays(&group(4), 0x1038), 1);
         assert!(!group(4).quick[0].is_in_line(0x103c));
-        assert_eq!(stays(&group(4), 0x1031), 0);
-        assert_eq!(stays(&group(5), 0x1038), 7);
-        assert_eq!(stays(&group(5), 0x1000), 0);
-        assert_eq!(stays(&group(7), 0x1000), 64);
+        assert_eq!(stays(&group(4), 0x103c), 0);
+        assert_eq!(stays(&group(4), 0x1031), 1);
+        assert_eq!(stays(&group(5), 0x1038), 8);
+        assert_eq!(stays(&group(5), 0x1000), 1);
+        assert_eq!(stays(&group(7), 0x1000), u64::MAX);
+        assert_eq!(group(4).quick[0].stays(0x1010, 4096), 510);
+        assert_eq!(group(5).quick[0].stays(0x1010, 4096), 3);
         let registers = std::array::from_fn(|at| 1000 + at as u64);
         assert_eq!(group(8).quick[0].stride(&registers), 1009);
-        assert_eq!(stays(&group(8), 0x1000), 0);
+        assert!(group(8).quick[0].leaps() && group(8).shape().repeats);
         assert!(group(4).shape().repeats && !group(6).shape().repeats);
         strides[4] = step(64, None);
-        assert!(!group_of(&strides, 4).shape().repeats && !group_of(&strides, 4).pays());
+        assert!(group_of(&strides, 4).quick[0].leaps());
         assert!(group_of(&strides, 5).pays());
         // Without repeating, four accesses to a group are enough and three are not.
         let piece = |at: u64| Piece {

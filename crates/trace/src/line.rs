@@ -6,14 +6,15 @@
 //! | 20 | *sync*: an atomic instruction or a futex used the line; its clock is kept, every access takes the slow path |
 //! | 21 | *extended*: reader bits beyond the word are in use (see [`crate::readers`]) |
 //! | 22 | *tracked*: threads have communicated through the line, the bytes written are kept ([`crate::sharing`]) |
-//! | 23..64 | readers since that write, one bit for each of the first [`READERS`] reader numbers |
+//! | 23 | *full*: tracked, and all its bytes were written since; nothing is kept of them elsewhere |
+//! | 24..64 | readers since that write, one bit for each of the first [`READERS`] reader numbers |
 //!
 //! An event of the `write_read` layer is the first read by a thread since the last write by another thread
 //! (DeLoc II-B2: "a write then a read by different threads", each reader of a written value counted once). The reader
 //! bits make "once" exact, and make the common case one load and one test.
 
 /// Reader numbers that fit the word.
-pub const READERS: u32 = 41;
+pub const READERS: u32 = 40;
 /// Highest writer id.
 pub const MAX_WRITER: u32 = 0xf_fffe;
 /// In place of a writer: the line lies in memory that other processes may map, and what is known of it is in their common table
@@ -27,9 +28,13 @@ pub const SYNC: u64 = 1 << 20;
 pub const EXTENDED: u64 = 1 << 21;
 /// The bytes written are kept.
 pub const TRACKED: u64 = 1 << 22;
+/// All bytes of a tracked line were written since its writer took it.
+pub const FULL: u64 = 1 << 23;
+/// What a word says of the bytes written.
+pub const BYTES: u64 = TRACKED | FULL;
 
 /// The bits of all reader numbers that fit the word.
-pub const ALL_READERS: u64 = !0 << 23;
+pub const ALL_READERS: u64 = !0 << 24;
 
 /// The writer id in a word, 0 for none.
 #[inline(always)]
@@ -49,7 +54,7 @@ pub fn is_common(word: u64) -> bool {
 #[must_use]
 pub fn reader_bit(number: u32) -> u64 {
     if number < READERS {
-        1 << (23 + number)
+        1 << (24 + number)
     } else {
         0
     }

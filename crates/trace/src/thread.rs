@@ -17,6 +17,7 @@
 mod blocks;
 mod clock;
 mod lines;
+mod runs;
 mod written;
 
 use std::collections::{BTreeMap, HashMap};
@@ -33,6 +34,8 @@ use crate::pages::{self, PAGE_SHIFT, PageCounters};
 use crate::shadow::{Fixed, Shadow};
 use crate::sharing::{self, Sharing};
 use crate::watch::{GROUPS, Watched};
+
+pub use runs::Pace;
 
 /// log2 of the usual line size: lines of another size take the longer way.
 const QUICK_SHIFT: u32 = 6;
@@ -84,7 +87,11 @@ pub struct ThreadTracer {
     read_bytes: u64,
     write_bytes: u64,
     counters: PageCounters,
-    run: blocks::Run,
+    run: runs::Run,
+    /// Loads that were told before they were made, from lines used for synchronisation.
+    early: Vec<(u64, u32)>,
+    /// Loads are being told before they are made.
+    ahead: bool,
     /// `floor` where no block waits.
     usual_floor: u64,
     /// Places of lines in which a verdict may wait.
@@ -178,7 +185,9 @@ impl ThreadTracer {
             // To the letter, even a thread's reads of its own line change it.
             together: !partial && usual_floor == 1 && !engine.config.consecutive,
             unsettled: false,
-            run: blocks::Run::none(),
+            run: runs::Run::none(),
+            early: Vec::new(),
+            ahead: false,
             asleep: false,
             watched: engine
                 .watched
@@ -288,7 +297,7 @@ impl ThreadTracer {
         }
         let word = self.quick.word(address).load(Relaxed);
         let ours = if WRITE {
-            word & !line::TRACKED == self.owned
+            word & !line::BYTES == self.owned
         } else {
             word & self.read_mask == self.read_is || word == 0 || self.rereads(word, address)
         };
@@ -299,7 +308,7 @@ impl ThreadTracer {
         self.left -= 1;
         if WRITE {
             self.write_bytes += u64::from(size);
-            if !RUNTIME && word & line::TRACKED != 0 {
+            if !RUNTIME && word & line::BYTES == line::TRACKED {
                 self.track_quickly(address, size);
             }
         } else {
@@ -313,7 +322,7 @@ impl ThreadTracer {
     pub fn quick_update<const RUNTIME: bool>(&mut self, address: u64, size: u32) -> bool {
         let word = self.quick.word(address).load(Relaxed);
         // Reading my own bytes settles no verdict: only another thread's writes make events of mine.
-        if word & !line::TRACKED != self.owned
+        if word & !line::BYTES != self.owned
             || self.left <= self.floor.saturating_add(1)
             || !self.count_quickly(address, size, pages::READ + pages::WRITE)
         {
@@ -322,7 +331,7 @@ impl ThreadTracer {
         self.left -= 2;
         self.read_bytes += u64::from(size);
         self.write_bytes += u64::from(size);
-        if !RUNTIME && word & line::TRACKED != 0 {
+        if !RUNTIME && word & line::BYTES == line::TRACKED {
             self.track_quickly(address, size);
         }
         true
@@ -423,7 +432,7 @@ impl ThreadTracer {
         address: u64,
         size: u32,
     ) {
-        if self.unsettled && !self.run.ahead {
+        if self.unsettled && !self.ahead {
             self.settle();
         }
         self.left -= 1;

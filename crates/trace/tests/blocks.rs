@@ -82,13 +82,13 @@ fn block() -> impl Strategy<Value = Code> {
 
 fn turn(blocks: usize) -> impl Strategy<Value = Turn> {
     let registers = prop::array::uniform3(0u64..300);
-    (0..THREADS, 0..blocks, 1u64..150, registers).prop_map(|(thread, block, times, registers)| {
-        Turn {
-            thread,
-            block,
-            times,
-            registers,
-        }
+    // Mostly short, and sometimes longer than a run can be.
+    let times = prop_oneof![9 => 1u64..150, 1 => 150u64..1500];
+    (0..THREADS, 0..blocks, times, registers).prop_map(|(thread, block, times, registers)| Turn {
+        thread,
+        block,
+        times,
+        registers,
     })
 }
 
@@ -130,6 +130,9 @@ fn recorded(
         let newborn = threads[0].newborn(0);
         threads[0].threads_created += 1;
         threads.push(engine.welcome(newborn, tid));
+    }
+    for thread in &mut threads {
+        thread.set_pace(Box::leak(Box::default()));
     }
     for turn in turns {
         let thread = &mut threads[turn.thread];

@@ -19,7 +19,7 @@ impl ThreadTracer {
         let mut word = entry.load(Relaxed);
         while word & line::SYNC == 0 {
             // Reader bits go: those who have read the present value will be counted at most once more.
-            let new = u64::from(line::writer(word)) | word & line::TRACKED | line::SYNC;
+            let new = u64::from(line::writer(word)) | word & line::BYTES | line::SYNC;
             match entry.compare_exchange_weak(word, new, Relaxed, Relaxed) {
                 Ok(_) => return,
                 Err(now) => word = now,

@@ -16,11 +16,11 @@ impl ThreadTracer {
     pub(super) fn line<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         let word = self.lines.word(address).load(Relaxed);
         if WRITE {
-            if word == self.owned | line::TRACKED {
-                if !RUNTIME {
+            if word & !line::BYTES == self.owned {
+                if !RUNTIME && word & line::BYTES == line::TRACKED {
                     self.track(address, size, false);
                 }
-            } else if word != self.owned {
+            } else {
                 self.write_line::<RUNTIME>(address, word, size);
             }
         } else if word & self.bit == 0 && word != 0 {
@@ -91,7 +91,8 @@ impl ThreadTracer {
     /// Whether a read uses bytes that were written in the line's present turn.
     pub(super) fn overlaps(&self, address: u64, size: u32) -> bool {
         let bytes = sharing::bytes(address, size, self.lines.shift());
-        self.engine.written.word(address).load(Relaxed) & bytes != 0
+        self.lines.word(address).load(Relaxed) & line::FULL != 0
+            || self.engine.written.word(address).load(Relaxed) & bytes != 0
     }
 
     /// Another read of a line since it was written: the event that the first one made may turn out to be true sharing.
@@ -139,7 +140,7 @@ impl ThreadTracer {
         mut word: u64,
         size: u32,
     ) {
-        if self.run.ahead && (word & line::SYNC != 0 || line::is_common(word)) {
+        if self.ahead && (word & line::SYNC != 0 || line::is_common(word)) {
             self.remember(address, size);
         }
         if line::is_common(word) {
@@ -233,6 +234,13 @@ impl ThreadTracer {
         cell.false_events += 1;
         cell.false_bytes += u64::from(size);
         self.group(Layer::FalseSharing, writer, line << self.lines.shift());
+    }
+
+    /// Adds to what was heard from `writer`, of whom no lines are watched apart.
+    pub(super) fn add_heard(&mut self, writer: u32, more: Heard) {
+        let cell = self.heard(writer);
+        cell.events += more.events;
+        cell.bytes += more.bytes;
     }
 
     /// The counts of what was heard from `writer`.

@@ -1,0 +1,508 @@
+//! Runs: iterations of a repeating block that are only counted at first, [`LONGEST`] of them at most. Whatever the thread does next,
+//! the run is *settled*: its accesses are added up, by page where they go through memory in order and by line elsewhere. While a run is
+//! on, `floor` forbids the fast path, so that no access overtakes it. Groups of a run that share no line are added up one after the
+//! other: the times of first touches and the order of events may be off by a run.
+//!
+//! Within a line, what a run reads is one: if any of it was written by the thread that wrote the line last, the event is true sharing.
+
+// `N` arrays side by side: loops over the number of a group read better than zipped ones.
+#![allow(clippy::needless_range_loop)]
+
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicPtr, AtomicU64};
+
+use super::{Heard, ThreadTracer};
+use crate::block::{Block, Group, Kind, QUICK, REGISTERS};
+use crate::line;
+use crate::memory::Detail;
+use crate::pages::PAGE_SHIFT;
+use crate::sharing;
+
+/// Most iterations in a run: a page of words.
+const LONGEST: u64 = 512;
+/// As many, where a turn ends sooner.
+const SHORT: u64 = 32;
+/// Iterations of a run that are added up at once where groups of the whole run share lines.
+const PART: u64 = 64;
+const PAGE: u64 = 1 << PAGE_SHIFT;
+const LINE: u64 = 64;
+
+/// A thread's run, as far as its frontend may look at it: another iteration of `block` is counted by taking one from `left`, as long as
+/// that leaves some. In the frontend's hands, so that it finds it with the least instructions.
+#[derive(Default)]
+#[repr(C, align(64))]
+pub struct Pace {
+    /// The block whose iterations are being counted, null for none.
+    pub block: AtomicPtr<Block>,
+    /// Iterations that may still begin, and one that ends the run.
+    pub left: AtomicU64,
+}
+
+impl Pace {
+    /// Of a thread that has no run.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            block: AtomicPtr::new(null_mut()),
+            left: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Iterations of a repeating block whose accesses are not counted yet.
+pub(super) struct Run {
+    block: Option<&'static Block>,
+    /// `None`: there are no runs.
+    pace: Option<&'static Pace>,
+    /// `left` when it began.
+    longest: u64,
+    /// Where the groups were in the first iteration.
+    at: [u64; QUICK],
+    /// Bytes that an iteration moves them, modulo 2^64.
+    strides: [u64; QUICK],
+    /// Adds them up.
+    settle: fn(&mut ThreadTracer, &'static Block),
+}
+
+impl Run {
+    pub(super) fn none() -> Self {
+        Self {
+            block: None,
+            pace: None,
+            longest: 0,
+            at: [0; QUICK],
+            strides: [0; QUICK],
+            settle: |_, _| {},
+        }
+    }
+}
+
+impl ThreadTracer {
+    /// Lets this thread have runs, `pace` being its own from now on.
+    pub fn set_pace(&mut self, pace: &'static Pace) {
+        pace.block.store(null_mut(), Relaxed);
+        self.run.pace = Some(pace);
+    }
+
+    /// Counts an iteration of `block`, if it is of the run and not its last; says whether.
+    #[inline(always)]
+    pub(super) fn goes_on(&mut self, block: &'static Block) -> bool {
+        let same = self.run.block.is_some_and(|one| std::ptr::eq(one, block));
+        let Some(pace) = self.run.pace.filter(|_| same) else {
+            return false;
+        };
+        let left = pace.left.load(Relaxed);
+        if left > 1 {
+            pace.left.store(left - 1, Relaxed);
+        }
+        left > 1
+    }
+
+    /// Adds up the run, if there is one.
+    pub(super) fn settle_run(&mut self) {
+        if let (Some(block), Some(pace)) = (self.run.block.take(), self.run.pace) {
+            pace.block.store(null_mut(), Relaxed);
+            (self.run.settle)(self, block);
+        }
+    }
+
+    /// An iteration that is not of the run: begins another one, if it can.
+    ///
+    /// `extern "C"`, as what follows: it never unwinds, so that callers from C need no landing pad around it.
+    #[inline(never)]
+    pub(super) extern "C" fn begin<const N: usize>(
+        &mut self,
+        block: &'static Block,
+        registers: &[u64; REGISTERS],
+    ) {
+        self.settle();
+        let at: [u64; N] = std::array::from_fn(|group| block.quick[group].address(registers));
+        let fits = |longest: &u64| self.left > self.usual_floor + block.accesses * longest;
+        let longest = [LONGEST, SHORT].into_iter().find(fits);
+        // What synchronises is told when it happens.
+        let Some((longest, pace)) = longest.zip(self.run.pace).filter(|_| {
+            !self.any_synchronises(&at) && self.together && !self.unsettled && self.floor == 1
+        }) else {
+            self.small_block::<N>(block, registers);
+            return;
+        };
+        self.run.block = Some(block);
+        pace.block
+            .store(std::ptr::from_ref(block).cast_mut(), Relaxed);
+        pace.left.store(longest, Relaxed);
+        self.run.longest = longest;
+        for (group, stride) in block.quick[..N].iter().zip(&mut self.run.strides) {
+            *stride = group.stride(registers);
+        }
+        self.run.at[..N].copy_from_slice(&at);
+        self.run.settle = Self::end_run::<N>;
+        self.floor = u64::MAX;
+        self.unsettled = true;
+    }
+
+    /// Adds up the run of `block`.
+    fn end_run<const N: usize>(&mut self, block: &'static Block) {
+        let groups: &[Group; N] = block.quick[..N].try_into().expect("no more than QUICK");
+        let mut at: [u64; N] = std::array::from_fn(|group| self.run.at[group]);
+        let strides: [u64; N] = std::array::from_fn(|group| self.run.strides[group]);
+        let left = self.run.pace.map_or(1, |pace| pace.left.load(Relaxed));
+        let mut rest = self.run.longest + 1 - left;
+        let mut times = rest;
+        while rest > 0 {
+            if !self.add_apart(block, groups, &at, &strides, times) {
+                if times > PART {
+                    times = PART;
+                    continue;
+                }
+                self.add_mixed(block, groups, at, &strides, times);
+            }
+            for group in 0..N {
+                at[group] = at[group].wrapping_add(strides[group].wrapping_mul(times));
+            }
+            rest -= times;
+            times = rest.min(PART);
+        }
+    }
+
+    /// Adds up `times` iterations of groups that share lines, in the order of the iterations.
+    fn add_mixed<const N: usize>(
+        &mut self,
+        block: &Block,
+        groups: &[Group; N],
+        mut at: [u64; N],
+        strides: &[u64; N],
+        times: u64,
+    ) {
+        let amounts = [block.accesses, block.read_bytes, block.write_bytes];
+        let mut rest = times;
+        while rest > 0 {
+            let mut here = rest;
+            for group in 0..N {
+                here = here.min(groups[group].stays(at[group], LINE).max(1));
+            }
+            if !self.count_quick(groups, amounts, &at, here) {
+                self.one_by_one(&block.sections[0], &at);
+                here = 1;
+            }
+            for group in 0..N {
+                at[group] = at[group].wrapping_add(strides[group].wrapping_mul(here));
+            }
+            rest -= here;
+        }
+    }
+
+    /// Adds up the groups of `times` iterations one after the other, if they share no line and the turn does not end; says whether.
+    #[inline(always)]
+    pub(super) fn add_apart<const N: usize>(
+        &mut self,
+        block: &Block,
+        groups: &[Group; N],
+        at: &[u64; N],
+        strides: &[u64; N],
+        times: u64,
+    ) -> bool {
+        let apart = self.together
+            && self.left > self.floor.saturating_add(block.accesses * times)
+            && are_apart(groups, at, strides, times);
+        if apart {
+            for (number, group) in groups.iter().enumerate() {
+                let (at, stride) = (at[number], strides[number]);
+                match group.writes {
+                    true => self.add_group::<true>(block, number, group, at, stride, times),
+                    false => self.add_group::<false>(block, number, group, at, stride, times),
+                }
+            }
+        }
+        apart
+    }
+
+    /// Adds up one group, `times` times, while no other group uses its lines and the turn does not end.
+    #[inline(always)]
+    fn add_group<const WRITE: bool>(
+        &mut self,
+        block: &Block,
+        number: usize,
+        group: &Group,
+        mut at: u64,
+        stride: u64,
+        times: u64,
+    ) {
+        if group.leaps() && group.accesses == 1 {
+            return self.add_leaps::<WRITE>(group, at, stride, times);
+        }
+        let (mut rest, mut told) = (times, 0);
+        let even = group.is_even(at) && !group.leaps();
+        while rest > 0 {
+            let mut here = 0;
+            if even {
+                here = self.add_in_page::<WRITE>(group, at, rest);
+            }
+            if here == 0 {
+                here = self.add_in_line::<WRITE>(block, group, at, rest);
+            }
+            told += here;
+            if here == 0 {
+                self.group_one_by_one(block, number, at);
+                here = 1;
+            }
+            at = at.wrapping_add(stride.wrapping_mul(here));
+            rest -= here;
+        }
+        self.left -= group.accesses * told;
+        self.read_bytes += group.read_bytes * told;
+        self.write_bytes += group.write_bytes * told;
+    }
+
+    /// Adds up a group of one access that is in another line each time, as down a column of a matrix.
+    #[inline(always)]
+    fn add_leaps<const WRITE: bool>(
+        &mut self,
+        group: &Group,
+        mut at: u64,
+        stride: u64,
+        times: u64,
+    ) {
+        for _ in 0..times {
+            self.access::<WRITE, false>(at, u32::from(group.first_size));
+            at = at.wrapping_add(stride);
+        }
+    }
+
+    /// Adds up as many iterations as it can, at most `most`, of a group whose accesses cross no lines, and says how many.
+    #[inline(always)]
+    fn add_in_page<const WRITE: bool>(&mut self, group: &Group, at: u64, most: u64) -> u64 {
+        let mut times = most.min(group.stays(at, PAGE));
+        if times == 0 {
+            return 0;
+        }
+        let moved = group.step() * (times - 1);
+        let low = if group.backward { at - moved } else { at };
+        let end = low + moved + u64::from(group.span);
+        let one_kind = !WRITE || group.read_bytes == 0;
+        if group.dense && one_kind && self.bit != 0 {
+            if self.counters.add(at, group.amount * times) == 0 {
+                self.touch(at);
+            }
+            self.sweep::<WRITE>(low, end, u32::from(group.first_size));
+            return times;
+        }
+        let counter = self.counters.word(at);
+        let count = counter.load(Relaxed);
+        if count == 0 {
+            return 0;
+        }
+        let mine = self.plain_until::<WRITE>(group, low, end);
+        if mine < end {
+            times = match group.backward {
+                true => 0,
+                false => times.min(group.stays_within(0, mine.saturating_sub(low))),
+            };
+        }
+        counter.store(count.wrapping_add(group.amount * times), Relaxed);
+        times
+    }
+
+    /// The first of the lines from that of `low` on, before `end`, for which accesses of `group` are more than a count; `end` if none is.
+    #[inline(always)]
+    fn plain_until<const WRITE: bool>(&self, group: &Group, low: u64, end: u64) -> u64 {
+        let mut line = low & !(LINE - 1);
+        while line < end {
+            let word = self.quick.word(line).load(Relaxed);
+            let tracked = WRITE && word & line::BYTES == line::TRACKED;
+            if tracked || !self.is_ours::<WRITE>(group, word, line) {
+                return line;
+            }
+            line += LINE;
+        }
+        end
+    }
+
+    /// Adds up as many iterations of a group, at most `most`, as it stays in one line, if that is in this thread's hands or can be taken.
+    #[inline(always)]
+    fn add_in_line<const WRITE: bool>(
+        &mut self,
+        block: &Block,
+        group: &Group,
+        at: u64,
+        most: u64,
+    ) -> u64 {
+        let times = most.min(group.stays(at, LINE));
+        if times == 0 {
+            return 0;
+        }
+        let mut word = self.quick.word(at).load(Relaxed);
+        if !self.is_ours::<WRITE>(group, word, at) {
+            if !self.take_line(block, group, at, word) {
+                return 0;
+            }
+            word = self.quick.word(at).load(Relaxed);
+            if !self.is_ours::<WRITE>(group, word, at) {
+                return 0;
+            }
+        }
+        let counter = self.counters.word(at);
+        let count = counter.load(Relaxed);
+        if count == 0 {
+            return 0;
+        }
+        counter.store(count.wrapping_add(group.amount * times), Relaxed);
+        if WRITE && word & line::BYTES == line::TRACKED {
+            self.track_group(group, at, times);
+        }
+        times
+    }
+
+    /// Makes, without counting it, the first access of a group at `at` to a line in other hands, whose word is `word`: mostly the
+    /// others then find the line in this thread's hands. Says whether it did.
+    #[inline(never)]
+    fn take_line(&mut self, block: &Block, group: &Group, at: u64, word: u64) -> bool {
+        // In this thread's hands already, but an event waits for its verdict, which an update of the thread's own bytes must not
+        // settle; used for synchronisation and so never in anybody's hands; a page's first access, looked at in full.
+        if word & !line::BYTES == self.owned
+            || word & line::SYNC != 0
+            || line::is_common(word)
+            || self.counters.word(at).load(Relaxed) == 0
+        {
+            return false;
+        }
+        let first = &block.sections[0].members[usize::from(group.first)];
+        let (address, size) = (at.wrapping_add(u64::from(first.delta)), first.size.into());
+        match first.kind {
+            Kind::Write => self.line::<true, false>(address, size),
+            Kind::Read | Kind::Update => self.line::<false, false>(address, size),
+        }
+        true
+    }
+
+    /// What loads (`WRITE` false) or stores of all bytes from `low` to `end`, the first of `size` bytes, do to the lines they are in.
+    #[inline(always)]
+    fn sweep<const WRITE: bool>(&mut self, low: u64, end: u64, size: u32) {
+        let mut heard = (0, Heard::default());
+        let mut line = low & !(LINE - 1);
+        while line < end {
+            let word = self.quick.word(line).load(Relaxed);
+            if !self.is_plain_word::<WRITE>(word) {
+                let (first, last) = (line.max(low), end.min(line + LINE));
+                match WRITE {
+                    true => self.sweep_written(word, first, last, size),
+                    false => self.sweep_read(word, first, last, size, &mut heard),
+                }
+            }
+            line += LINE;
+        }
+        if !WRITE && heard.0 != 0 {
+            self.add_heard(heard.0, heard.1);
+        }
+    }
+
+    /// Whether loads, or stores, change nothing of a line whose word this is.
+    #[inline(always)]
+    fn is_plain_word<const WRITE: bool>(&self, word: u64) -> bool {
+        match WRITE {
+            true => word == self.owned || word == self.owned | line::BYTES,
+            false => word == 0 || word & self.read_mask == self.read_is,
+        }
+    }
+
+    /// Stores of the bytes from `first` to `last`, within a line whose word is `word`.
+    #[inline(always)]
+    fn sweep_written(&mut self, word: u64, first: u64, last: u64, size: u32) {
+        let mine = word & !line::BYTES == self.owned;
+        let odd = word & (line::SYNC | line::EXTENDED) != 0 || line::is_common(word);
+        let bytes = sharing::bytes(first, (last - first) as u32, 6);
+        let tracked = word & line::TRACKED;
+        if odd || self.first_store == 0 {
+            self.line::<true, false>(first, size.min((last - first) as u32));
+        } else if !mine {
+            // As in `write_line`.
+            let full = bytes == u64::MAX && tracked != 0;
+            let now = self.owned | if full { line::BYTES } else { tracked };
+            self.quick.word(first).store(now, Relaxed);
+            if full {
+                return;
+            }
+        }
+        if tracked != 0 && self.engine.budget.keeps(Detail::FalseSharing) {
+            let entry = self.engine.written.word(first);
+            let before = if mine || odd { entry.load(Relaxed) } else { 0 };
+            entry.store(before | bytes, Relaxed);
+        }
+    }
+
+    /// Loads of the bytes from `first` to `last`, within a line whose word is `word`. What is heard from one writer is gathered.
+    #[inline(always)]
+    fn sweep_read(
+        &mut self,
+        word: u64,
+        first: u64,
+        last: u64,
+        size: u32,
+        gathered: &mut (u32, Heard),
+    ) {
+        let bytes = sharing::bytes(first, (last - first) as u32, 6);
+        let uses_written = |this: &Self, word: u64| {
+            word & line::FULL != 0 || this.engine.written.word(first).load(Relaxed) & bytes != 0
+        };
+        let writer = line::writer(word);
+        let odd = word & (self.bit | line::SYNC | line::EXTENDED) != 0
+            || writer == 0
+            || writer == line::writer(self.owned)
+            || line::is_common(word);
+        let number = first / LINE;
+        let size = size.min((last - first) as u32);
+        if !odd
+            && self.engine.budget.keeps(Detail::FalseSharing)
+            && self
+                .quick
+                .word(first)
+                .compare_exchange(word, word | self.bit | line::TRACKED, Relaxed, Relaxed)
+                .is_ok()
+        {
+            if gathered.0 != writer {
+                let (from, heard) = std::mem::replace(gathered, (writer, Heard::default()));
+                if from != 0 {
+                    self.add_heard(from, heard);
+                }
+            }
+            gathered.1.events += 1;
+            gathered.1.bytes += u64::from(size);
+            let overlaps = (word & line::TRACKED != 0).then(|| uses_written(self, word));
+            let sharing = self.sharing.as_mut();
+            if overlaps != Some(true) || !sharing.is_some_and(|one| one.count_true(number)) {
+                self.classify(writer, first, size, overlaps);
+            }
+            return;
+        }
+        self.line::<false, false>(first, size);
+        if uses_written(self, self.quick.word(first).load(Relaxed)) {
+            self.acquit(first);
+        }
+    }
+}
+
+/// Whether no two groups use the same line in `times` iterations.
+#[inline(always)]
+fn are_apart<const N: usize>(
+    groups: &[Group; N],
+    at: &[u64; N],
+    strides: &[u64; N],
+    times: u64,
+) -> bool {
+    // First and last line of each; a range that wraps around is taken as one that meets all.
+    let ranges: [(u64, u64); N] = std::array::from_fn(|group| {
+        let moved = strides[group].wrapping_mul(times - 1) as i64;
+        let (first, last) = (
+            at[group],
+            at[group].wrapping_add(u64::from(groups[group].span)),
+        );
+        if moved < 0 {
+            (first.saturating_add_signed(moved) & !63, last | 63)
+        } else {
+            (first & !63, last.saturating_add_signed(moved) | 63)
+        }
+    });
+    (0..N).all(|one| {
+        (0..one).all(|other| ranges[one].1 < ranges[other].0 || ranges[other].1 < ranges[one].0)
+    })
+}
