@@ -66,14 +66,14 @@ pub struct ThreadTracer {
     /// This thread's bit in a line's word, 0 when it has none.
     bit: u64,
     /// The fast path is for `left` above this: 1, or always less when every access is to be looked at, and while a block's
-    /// accesses wait to be added up (`blocks`).
+    /// accesses wait to be added up (`runs`).
     floor: u64,
     /// The lines, if they have the usual size.
     quick: Fixed<QUICK_SHIFT>,
-    /// Not everything is looked at: see `asleep` and `watched`.
+    /// Not everything is looked at: see `sleep_floor` and `watched`.
     partial: bool,
-    /// Between two bursts: accesses are counted, nothing else.
-    asleep: bool,
+    /// 0 between two bursts, when accesses are counted and nothing else; else more than `left` ever is.
+    sleep_floor: u64,
     /// The lines that are looked at.
     watched: Watched,
     /// Blocks may be counted together.
@@ -164,18 +164,13 @@ impl ThreadTracer {
         let outlet = engine.outlet.as_ref();
         let stream = outlet.and_then(|outlet| Stream::new(outlet, number, writer, &path, clock));
         let partial = engine.bursts.is_some() || engine.watched.is_some();
-        let usual_floor = if extra.is_some() || odd || stream.is_some() || partial {
-            u64::MAX
-        } else {
-            1
-        };
         let mut tracer = Self {
             left: 0,
             // Read to the letter, the writer's own read comes between its write and another's read.
             owned: line::owned(writer, if engine.config.consecutive { 0 } else { bit }),
             bit,
-            floor: usual_floor,
-            usual_floor,
+            floor: u64::MAX,
+            usual_floor: u64::MAX,
             waiting: [false; sharing::PENDING],
             // With lines of another size this looks at some word and `floor` forbids to act on it.
             quick: if odd { engine.clocks } else { engine.lines }
@@ -183,12 +178,16 @@ impl ThreadTracer {
                 .expect("both have enough words"),
             partial,
             // To the letter, even a thread's reads of its own line change it.
-            together: !partial && usual_floor == 1 && !engine.config.consecutive,
+            together: !partial
+                && !odd
+                && extra.is_none()
+                && stream.is_none()
+                && !engine.config.consecutive,
             unsettled: false,
             run: runs::Run::none(),
             early: Vec::new(),
             ahead: false,
-            asleep: false,
+            sleep_floor: u64::MAX,
             watched: engine
                 .watched
                 .unwrap_or(Watched::new(1_000_000, engine.config.line_shift)),
@@ -231,6 +230,7 @@ impl ThreadTracer {
             first_store: 0,
             ended: false,
         };
+        tracer.choose_way();
         let now = tracer.time();
         tracer.span_length = engine.span_length();
         tracer.span_start = now / tracer.span_length * tracer.span_length;
@@ -372,19 +372,39 @@ impl ThreadTracer {
         quick
     }
 
+    /// Chooses between the short way, by [`ThreadTracer::quick`], and the longer one that looks at every access.
+    fn choose_way(&mut self) {
+        let all = self.extra.is_none() && self.stream.is_none() && self.engine.watched.is_none();
+        let short = all && !self.asleep() && self.lines.shift() == QUICK_SHIFT;
+        self.usual_floor = if short { 1 } else { u64::MAX };
+        if !self.unsettled {
+            self.floor = self.usual_floor;
+        }
+    }
+
+    /// Whether this is between two bursts.
+    #[inline(always)]
+    fn asleep(&self) -> bool {
+        self.sleep_floor == 0
+    }
+
     /// Whether accesses to `address` are counted only.
     #[inline(always)]
     fn ignores(&self, address: u64) -> bool {
-        self.asleep || !self.watched.has(address)
+        self.asleep() || !self.watched.has(address)
     }
 
     /// Counts `accesses` ordinary ones at `address` if nothing else is to be done with them; says whether.
     #[inline(always)]
     pub fn doze(&mut self, address: u64, accesses: u64) -> bool {
+        if self.left > self.sleep_floor | accesses {
+            self.left -= accesses;
+            return true;
+        }
         let dozing = self.partial && self.left > accesses && self.ignores(address);
         if dozing {
             self.left -= accesses;
-            self.unwatched += u64::from(!self.asleep) * accesses;
+            self.unwatched += accesses;
         }
         dozing
     }
@@ -393,7 +413,7 @@ impl ThreadTracer {
     /// accesses carry clocks even then.
     #[inline(always)]
     fn doze_through<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64) {
-        self.unwatched += u64::from(!self.asleep);
+        self.unwatched += u64::from(!self.asleep());
         self.left -= 1;
         if self.left == 0 {
             self.end_turn();

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{LONGEST_TURN, QUICK_SHIFT, ThreadTracer, WALL_TURN};
+use super::{LONGEST_TURN, ThreadTracer, WALL_TURN};
 use crate::bursts::Watch;
 use crate::line;
 use crate::memory::Detail;
@@ -82,7 +82,7 @@ impl ThreadTracer {
 
     /// Accesses in bursts so far; all where there are none.
     pub(super) fn seen(&self) -> u64 {
-        self.seen + if self.asleep { 0 } else { self.spent() }
+        self.seen + if self.asleep() { 0 } else { self.spent() }
     }
 
     /// Moves the virtual clock forward without work.
@@ -131,10 +131,11 @@ impl ThreadTracer {
     /// Falls asleep or wakes as the schedule says.
     pub(super) fn follow(&mut self, watch: Watch, now: u64) {
         // Each burst is a sample of its own: errors are estimated from how they differ.
-        if !self.asleep && (!watch.awake || watch.burst != self.burst) {
+        if !self.asleep() && (!watch.awake || watch.burst != self.burst) {
             self.flush_comm();
         }
-        self.asleep = !watch.awake;
+        self.sleep_floor = if watch.awake { u64::MAX } else { 0 };
+        self.choose_way();
         self.burst = watch.burst;
         if self.engine.config.virtual_clock {
             self.turn = self.turn.min(watch.until - now);
@@ -169,9 +170,7 @@ impl ThreadTracer {
         self.write_out();
         if self.stream.as_ref().is_some_and(|stream| stream.closed()) {
             self.stream = None;
-            let short = self.extra.is_none() && !self.partial && self.lines.shift() == QUICK_SHIFT;
-            self.usual_floor = if short { 1 } else { u64::MAX };
-            self.floor = self.usual_floor;
+            self.choose_way();
         }
     }
 }
