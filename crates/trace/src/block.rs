@@ -6,10 +6,10 @@
 //!
 //! Accesses of one [`Form`] lie at fixed distances; up to a line's length of them make a *group*, which mostly is in one line: one
 //! look at the line and one addition to the page's counter for all. A block that jumps back to itself and changes its registers by
-//! constants *repeats*: as long as each group stays in its line, an iteration is only counted, and all are added up at the end.
+//! constants, or by a register that it does not change, *repeats*: an iteration is only counted, and many are added up at once.
 //!
-//! Nothing of this changes what is counted. A group is added up only when no access of the block would change the state of a
-//! line; else the accesses are made one by one, in the program's order.
+//! Nothing of this changes what is counted. Groups that share no line are added up one after the other; where groups share lines,
+//! accesses that would change the state of one are made one by one, in the program's order.
 
 /// Registers that addresses may be made of.
 pub const REGISTERS: usize = 16;

@@ -3,7 +3,8 @@
 //! An event of layer `write_read` is *false sharing* when its reader, until the line is written again, uses none of the bytes
 //! written since (as in Dubois et al., ISCA'93, for a cache without capacity misses). So the first event on a line marks it
 //! ([`crate::line::TRACKED`]); from then on a mask of the bytes written in its present turn is kept beside it, one bit for
-//! each 64th of the line by every write. Reads come here:
+//! each 64th of the line by every write; a line of which all was written says so in its word ([`crate::line::FULL`]) and needs no mask.
+//! Reads come here:
 //!
 //! * the read that makes the event overlaps the mask: true;
 //! * it does not: the event waits among [`PENDING`] of the thread. A later read of the same turn that overlaps makes it true,

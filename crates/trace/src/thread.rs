@@ -6,7 +6,8 @@
 //! 3. one load of the line's word, and a test: a line that I wrote last, or have read since it was written, needs nothing.
 //!
 //! No atomic read-modify-write unless a line changes hands. Everything else is in the cold functions: `lines` for lines that change
-//! hands, `clock` for turns and slices, `written` for what goes to the journal, `blocks` for accesses that are told together.
+//! hands, `clock` for turns and slices, `written` for what goes to the journal, `blocks` and `runs` for accesses that are told
+//! together.
 //!
 //! # The virtual clock
 //! A thread's clock counts its accesses. Where threads synchronise, the later one passes its time on: an atomic instruction or
@@ -18,6 +19,7 @@ mod blocks;
 mod clock;
 mod lines;
 mod runs;
+mod sweeps;
 mod written;
 
 use std::collections::{BTreeMap, HashMap};
@@ -56,8 +58,8 @@ struct Heard {
     false_bytes: u64,
 }
 
-/// One traced thread. Used by that thread alone.
-#[repr(C)]
+/// One traced thread. Used by that thread alone. What every access needs comes first, in two lines.
+#[repr(C, align(64))]
 pub struct ThreadTracer {
     /// Accesses left until [`ThreadTracer::turn`].
     left: u64,
@@ -68,25 +70,25 @@ pub struct ThreadTracer {
     /// The fast path is for `left` above this: 1, or always less when every access is to be looked at, and while a block's
     /// accesses wait to be added up (`runs`).
     floor: u64,
-    /// The lines, if they have the usual size.
-    quick: Fixed<QUICK_SHIFT>,
-    /// Not everything is looked at: see `sleep_floor` and `watched`.
-    partial: bool,
     /// 0 between two bursts, when accesses are counted and nothing else; else more than `left` ever is.
     sleep_floor: u64,
+    /// The lines, if they have the usual size.
+    quick: Fixed<QUICK_SHIFT>,
+    /// Fast reads: `word & read_mask == read_is`. Tracked lines are no fast reads while a verdict waits ([`Sharing`]).
+    read_mask: u64,
+    read_is: u64,
+    counters: PageCounters,
+    read_bytes: u64,
+    write_bytes: u64,
+    /// Not everything is looked at: see `sleep_floor` and `watched`.
+    partial: bool,
     /// The lines that are looked at.
     watched: Watched,
     /// Blocks may be counted together.
     together: bool,
     /// The last block has left something to be done.
     unsettled: bool,
-    /// Fast reads: `word & read_mask == read_is`. Tracked lines are no fast reads while a verdict waits ([`Sharing`]).
-    read_mask: u64,
-    read_is: u64,
     lines: Shadow,
-    read_bytes: u64,
-    write_bytes: u64,
-    counters: PageCounters,
     run: runs::Run,
     /// Loads that were told before they were made, from lines used for synchronisation.
     early: Vec<(u64, u32)>,

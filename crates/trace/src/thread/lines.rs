@@ -236,11 +236,13 @@ impl ThreadTracer {
         self.group(Layer::FalseSharing, writer, line << self.lines.shift());
     }
 
-    /// Adds to what was heard from `writer`, of whom no lines are watched apart.
-    pub(super) fn add_heard(&mut self, writer: u32, more: Heard) {
-        let cell = self.heard(writer);
-        cell.events += more.events;
-        cell.bytes += more.bytes;
+    /// Adds what was heard from one writer, 0 for nobody, while no lines are watched apart.
+    pub(super) fn add_heard(&mut self, (writer, more): (u32, Heard)) {
+        if writer != 0 {
+            let cell = self.heard(writer);
+            cell.events += more.events;
+            cell.bytes += more.bytes;
+        }
     }
 
     /// The counts of what was heard from `writer`.

@@ -1,0 +1,115 @@
+//! Sweeps: loads or stores of all bytes of a range, each line of which is looked at once.
+//!
+//! What a sweep reads of a line is one: if any of it was written by the thread that wrote the line last, the event is true sharing.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Heard, ThreadTracer};
+use crate::line;
+use crate::memory::Detail;
+use crate::sharing;
+
+const LINE: u64 = 64;
+
+impl ThreadTracer {
+    /// What loads (`WRITE` false) or stores of all bytes from `low` to `end`, the first of `size` bytes, do to the lines they are in.
+    #[inline(always)]
+    pub(super) fn sweep<const WRITE: bool>(&mut self, low: u64, end: u64, size: u32) {
+        let mut heard = (0, Heard::default());
+        let mut line = low & !(LINE - 1);
+        while line < end {
+            let word = self.quick.word(line).load(Relaxed);
+            if !self.is_plain_word::<WRITE>(word) {
+                let (first, last) = (line.max(low), end.min(line + LINE));
+                match WRITE {
+                    true => self.sweep_written(word, first, last, size),
+                    false => self.sweep_read(word, first, last, size, &mut heard),
+                }
+            }
+            line += LINE;
+        }
+        self.add_heard(heard);
+    }
+
+    /// Whether loads, or stores, change nothing of a line whose word this is.
+    #[inline(always)]
+    fn is_plain_word<const WRITE: bool>(&self, word: u64) -> bool {
+        match WRITE {
+            true => word == self.owned || word == self.owned | line::BYTES,
+            false => word == 0 || word & self.read_mask == self.read_is,
+        }
+    }
+
+    /// Stores of the bytes from `first` to `last`, within a line whose word is `word`.
+    #[inline(always)]
+    fn sweep_written(&mut self, word: u64, first: u64, last: u64, size: u32) {
+        let mine = word & !line::BYTES == self.owned;
+        let odd = word & (line::SYNC | line::EXTENDED) != 0 || line::is_common(word);
+        let bytes = sharing::bytes(first, (last - first) as u32, 6);
+        let tracked = word & line::TRACKED;
+        if odd || self.first_store == 0 {
+            self.line::<true, false>(first, size.min((last - first) as u32));
+        } else if !mine {
+            // As in `write_line`.
+            let full = bytes == u64::MAX && tracked != 0;
+            let now = self.owned | if full { line::BYTES } else { tracked };
+            self.quick.word(first).store(now, Relaxed);
+            if full {
+                return;
+            }
+        }
+        if tracked != 0 && self.engine.budget.keeps(Detail::FalseSharing) {
+            let entry = self.engine.written.word(first);
+            let before = if mine || odd { entry.load(Relaxed) } else { 0 };
+            entry.store(before | bytes, Relaxed);
+        }
+    }
+
+    /// Loads of the bytes from `first` to `last`, within a line whose word is `word`. What is heard from one writer is gathered.
+    #[inline(always)]
+    fn sweep_read(
+        &mut self,
+        word: u64,
+        first: u64,
+        last: u64,
+        size: u32,
+        gathered: &mut (u32, Heard),
+    ) {
+        let bytes = sharing::bytes(first, (last - first) as u32, 6);
+        let uses_written = |this: &Self, word: u64| {
+            word & line::FULL != 0 || this.engine.written.word(first).load(Relaxed) & bytes != 0
+        };
+        let writer = line::writer(word);
+        let odd = word & (self.bit | line::SYNC | line::EXTENDED) != 0
+            || writer == 0
+            || writer == line::writer(self.owned)
+            || line::is_common(word);
+        let number = first / LINE;
+        let size = size.min((last - first) as u32);
+        if !odd
+            && self.engine.budget.keeps(Detail::FalseSharing)
+            && self
+                .quick
+                .word(first)
+                .compare_exchange(word, word | self.bit | line::TRACKED, Relaxed, Relaxed)
+                .is_ok()
+        {
+            if gathered.0 != writer {
+                let before = std::mem::replace(gathered, (writer, Heard::default()));
+                self.add_heard(before);
+            }
+            gathered.1.events += 1;
+            gathered.1.bytes += u64::from(size);
+            let overlaps = (word & line::TRACKED != 0).then(|| uses_written(self, word));
+            let sharing = self.sharing.as_mut();
+            if overlaps != Some(true) || !sharing.is_some_and(|one| one.count_true(number)) {
+                self.classify(writer, first, size, overlaps);
+            }
+            return;
+        }
+        self.line::<false, false>(first, size);
+        if uses_written(self, self.quick.word(first).load(Relaxed)) {
+            self.acquit(first);
+        }
+    }
+}
