@@ -296,3 +296,95 @@ fn own_bytes_settle_no_verdict() {
     let recorder = Recorder::new(Config::default());
     check(vec![(code, None)], turns, &recorder).unwrap();
 }
+
+/// Loops that write and read whole lines, halves of lines, and what others have written, by hand.
+#[test]
+fn runs_tell_true_from_false_sharing() {
+    const LINES: u64 = 16;
+    let word = |kind| {
+        let form = Form {
+            base: Some(0),
+            index: None,
+        };
+        let piece = Piece {
+            form,
+            displacement: 0,
+            size: 8,
+            kind,
+        };
+        let mut strides: Strides = [Some(Step::default()); REGISTERS];
+        strides[0] = Some(Step {
+            constant: 8,
+            register: None,
+        });
+        let block: &'static Block = Box::leak(Box::new(Block::new(&[piece], Some(&strides))));
+        assert!(block.shape().repeats);
+        (block, [8, 0, 0, 0, 0, 0])
+    };
+    let blocks = [word(Kind::Write), word(Kind::Read)];
+    let (write, read) = (0, 1);
+    let turn = |thread, block, offset, times| Turn {
+        thread,
+        block,
+        times,
+        registers: [offset, 0, 0],
+    };
+    let all = |thread, block| vec![turn(thread, block, 0, 8 * LINES)];
+    // Words 4 and on of each line, or those before.
+    let halves = |thread, block, second: bool| -> Vec<Turn> {
+        let half = |line| turn(thread, block, 64 * line + 32 * u64::from(second), 4);
+        (0..LINES).map(half).collect()
+    };
+    // What is done, events, and how many of them are false sharing.
+    let cases = [
+        // The first event on a line is not told apart.
+        (vec![all(0, write), all(1, read)], 1, 0),
+        (vec![all(0, write), all(1, read)], 1, 0),
+        (vec![all(0, write), halves(1, read, true)], 1, 0),
+        (vec![halves(0, write, false), halves(1, read, true)], 1, 1),
+        (vec![halves(0, write, false), all(1, read)], 1, 0),
+        (
+            vec![
+                halves(0, write, true),
+                halves(1, read, false),
+                halves(1, read, true),
+            ],
+            1,
+            0,
+        ),
+        // Written in full by one thread, then in half by another.
+        (
+            vec![
+                all(0, write),
+                halves(1, write, false),
+                halves(0, read, true),
+            ],
+            1,
+            1,
+        ),
+        // Nobody reads another's.
+        (vec![all(0, write), all(0, read), all(0, write)], 0, 0),
+    ];
+    let (mut events, mut disjoint, mut turns) = (0, 0, Vec::new());
+    for (done, some, false_ones) in cases {
+        turns.extend(done.into_iter().flatten());
+        events += LINES * some;
+        disjoint += LINES * false_ones;
+    }
+    let recorder = Recorder::new(Config::default());
+    let sums = |profile: &Profile| {
+        let sum = |layer| -> u64 {
+            let rows = profile.communication.iter();
+            rows.filter(|row| row.layer == layer)
+                .map(|row| row.events)
+                .sum()
+        };
+        (sum(Layer::WriteRead), sum(Layer::FalseSharing))
+    };
+    let runs = recorded(&blocks, &turns, &recorder, told);
+    assert_eq!(sums(&runs), (events, disjoint));
+    let single = recorded(&blocks, &turns, &recorder, |tracer, block, registers| {
+        singly(tracer, block, registers);
+    });
+    assert_eq!(sums(&single), (events, disjoint));
+}

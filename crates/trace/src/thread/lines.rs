@@ -26,7 +26,7 @@ impl ThreadTracer {
         } else if word & self.bit == 0 && word != 0 {
             self.read_line::<RUNTIME>(address, word, size);
         } else if word & line::TRACKED != 0 {
-            self.reread(address, size);
+            self.reread(word, address, size);
         }
     }
 
@@ -95,11 +95,15 @@ impl ThreadTracer {
             || self.engine.written.word(address).load(Relaxed) & bytes != 0
     }
 
-    /// Another read of a line since it was written: the event that the first one made may turn out to be true sharing.
+    /// Another read of a line, whose word is `word`, since it was written: the event that the first one made may turn out to be true
+    /// sharing. Not if the thread has written the line itself since.
     #[inline(always)]
-    pub(super) fn reread(&mut self, address: u64, size: u32) {
+    fn reread(&mut self, word: u64, address: u64, size: u32) {
         let line = address >> self.lines.shift();
-        if self.sharing.as_ref().is_some_and(|s| s.waits(line)) && self.overlaps(address, size) {
+        if line::writer(word) != line::writer(self.owned)
+            && self.sharing.as_ref().is_some_and(|s| s.waits(line))
+            && self.overlaps(address, size)
+        {
             self.acquit(address);
         }
     }
@@ -189,7 +193,7 @@ impl ThreadTracer {
                     self.classify(writer, address, size, overlaps);
                 }
             } else if word & line::TRACKED != 0 {
-                self.reread(address, size);
+                self.reread(word, address, size);
             }
             return;
         }

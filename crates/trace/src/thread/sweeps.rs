@@ -108,7 +108,8 @@ impl ThreadTracer {
             return;
         }
         self.line::<false, false>(first, size);
-        if uses_written(self, self.quick.word(first).load(Relaxed)) {
+        let now = self.quick.word(first).load(Relaxed);
+        if line::writer(now) != line::writer(self.owned) && uses_written(self, now) {
             self.acquit(first);
         }
     }
