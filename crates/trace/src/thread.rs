@@ -180,7 +180,7 @@ impl ThreadTracer {
                 .expect("both have enough words"),
             partial,
             // To the letter, even a thread's reads of its own line change it.
-            together: !partial
+            together: engine.watched.is_none()
                 && !odd
                 && extra.is_none()
                 && stream.is_none()
@@ -396,11 +396,20 @@ impl ThreadTracer {
         self.asleep() || !self.watched.has(address)
     }
 
+    /// Counts `accesses` if this is between two bursts, and for at least one more; says whether.
+    #[inline(always)]
+    fn sleeps_through(&mut self, accesses: u64) -> bool {
+        let sleeps = self.left > self.sleep_floor | accesses;
+        if sleeps {
+            self.left -= accesses;
+        }
+        sleeps
+    }
+
     /// Counts `accesses` ordinary ones at `address` if nothing else is to be done with them; says whether.
     #[inline(always)]
     pub fn doze(&mut self, address: u64, accesses: u64) -> bool {
-        if self.left > self.sleep_floor | accesses {
-            self.left -= accesses;
+        if self.sleeps_through(accesses) {
             return true;
         }
         let dozing = self.partial && self.left > accesses && self.ignores(address);

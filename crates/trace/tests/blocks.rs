@@ -259,6 +259,15 @@ fn when_lines_are_sampled() {
 }
 
 #[test]
+fn when_bursts_are_sampled() {
+    let config = Config {
+        share: 300_000,
+        ..Config::default()
+    };
+    always(config, 50);
+}
+
+#[test]
 fn read_to_the_letter() {
     let config = Config {
         consecutive: true,

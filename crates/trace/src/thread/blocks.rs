@@ -190,6 +190,9 @@ impl ThreadTracer {
         self.settle();
         self.ahead = true;
         for section in &block.sections {
+            if self.sleeps_through(section.accesses) {
+                continue;
+            }
             let mut at = [0; GROUPS];
             for (group, at) in section.groups.iter().zip(&mut at) {
                 *at = group.address(registers);
@@ -210,6 +213,9 @@ impl ThreadTracer {
         registers: &[u64; REGISTERS],
     ) {
         self.settle();
+        if self.sleeps_through(block.accesses) {
+            return;
+        }
         let groups: &[Group; N] = block.quick[..N].try_into().expect("no more than QUICK");
         let at: [u64; N] = std::array::from_fn(|group| groups[group].address(registers));
         let amounts = [block.accesses, block.read_bytes, block.write_bytes];

@@ -114,12 +114,15 @@ impl ThreadTracer {
     ) {
         self.settle();
         let at: [u64; N] = std::array::from_fn(|group| block.quick[group].address(registers));
-        let fits = |longest: &u64| self.left > self.floor.saturating_add(block.accesses * longest);
+        let asleep = self.asleep();
+        let floor = if asleep { 0 } else { self.floor };
+        let fits = |longest: &u64| self.left > floor.saturating_add(block.accesses * longest);
         let longest = [LONGEST, SHORT].into_iter().find(fits);
+        let ordinary = self.together && !self.unsettled;
         // What synchronises is told when it happens.
         let Some((longest, pace)) = longest
             .zip(self.run.pace)
-            .filter(|_| self.together && !self.unsettled && !self.any_synchronises(&at))
+            .filter(|_| ordinary && (asleep || !self.any_synchronises(&at)))
         else {
             self.small_block::<N>(block, registers);
             return;
@@ -133,9 +136,23 @@ impl ThreadTracer {
             *stride = group.stride(registers);
         }
         self.run.at[..N].copy_from_slice(&at);
-        self.run.settle = Self::end_run::<N>;
+        self.run.settle = match asleep {
+            true => Self::end_asleep,
+            false => Self::end_run::<N>,
+        };
         self.floor = u64::MAX;
         self.unsettled = true;
+    }
+
+    /// Iterations of the run so far.
+    fn run_length(&self) -> u64 {
+        let left = self.run.pace.map_or(1, |pace| pace.left.load(Relaxed));
+        self.run.longest + 1 - left
+    }
+
+    /// Adds up the run of `block`, between two bursts.
+    fn end_asleep(&mut self, block: &'static Block) {
+        self.left -= block.accesses * self.run_length();
     }
 
     /// Adds up the run of `block`.
@@ -143,8 +160,7 @@ impl ThreadTracer {
         let groups: &[Group; N] = block.quick[..N].try_into().expect("no more than QUICK");
         let mut at: [u64; N] = std::array::from_fn(|group| self.run.at[group]);
         let strides: [u64; N] = std::array::from_fn(|group| self.run.strides[group]);
-        let left = self.run.pace.map_or(1, |pace| pace.left.load(Relaxed));
-        let mut rest = self.run.longest + 1 - left;
+        let mut rest = self.run_length();
         let mut times = rest;
         while rest > 0 {
             if !self.add_apart(block, groups, &at, &strides, times) {
