@@ -80,7 +80,7 @@ pub struct ThreadTracer {
     counters: PageCounters,
     read_bytes: u64,
     write_bytes: u64,
-    /// Not everything is looked at: see `sleep_floor` and `watched`.
+    /// Not all lines are looked at: see `watched`.
     partial: bool,
     /// The lines that are looked at.
     watched: Watched,
@@ -165,7 +165,7 @@ impl ThreadTracer {
         let odd = engine.config.line_shift != QUICK_SHIFT;
         let outlet = engine.outlet.as_ref();
         let stream = outlet.and_then(|outlet| Stream::new(outlet, number, writer, &path, clock));
-        let partial = engine.bursts.is_some() || engine.watched.is_some();
+        let partial = engine.watched.is_some();
         let mut tracer = Self {
             left: 0,
             // Read to the letter, the writer's own read comes between its write and another's read.
@@ -180,11 +180,7 @@ impl ThreadTracer {
                 .expect("both have enough words"),
             partial,
             // To the letter, even a thread's reads of its own line change it.
-            together: engine.watched.is_none()
-                && !odd
-                && extra.is_none()
-                && stream.is_none()
-                && !engine.config.consecutive,
+            together: !odd && extra.is_none() && stream.is_none() && !engine.config.consecutive,
             unsettled: false,
             run: runs::Run::none(),
             early: Vec::new(),
@@ -276,7 +272,7 @@ impl ThreadTracer {
     /// `extern "C"`, as `unusual`.
     #[inline(never)]
     extern "C" fn slow<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
-        if self.partial && self.ignores(address) {
+        if self.ignores(address) {
             self.doze_through::<WRITE, RUNTIME>(address);
         } else {
             self.unusual::<WRITE, RUNTIME>(address, size);
@@ -393,7 +389,7 @@ impl ThreadTracer {
     /// Whether accesses to `address` are counted only.
     #[inline(always)]
     fn ignores(&self, address: u64) -> bool {
-        self.asleep() || !self.watched.has(address)
+        self.asleep() || self.partial && !self.watched.has(address)
     }
 
     /// Counts `accesses` if this is between two bursts, and for at least one more; says whether.
@@ -412,7 +408,7 @@ impl ThreadTracer {
         if self.sleeps_through(accesses) {
             return true;
         }
-        let dozing = self.partial && self.left > accesses && self.ignores(address);
+        let dozing = self.partial && self.left > accesses && !self.watched.has(address);
         if dozing {
             self.left -= accesses;
             self.unwatched += accesses;
@@ -447,7 +443,7 @@ impl ThreadTracer {
     /// An atomic load or store: marks the word as used for synchronisation, and is an access like any other.
     pub fn synchronise<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         self.mark_sync(address);
-        if self.partial && self.ignores(address) {
+        if self.ignores(address) {
             self.doze_through::<WRITE, true>(address);
         } else {
             self.access::<WRITE, RUNTIME>(address, size);

@@ -93,7 +93,7 @@ impl ThreadTracer {
         times: u64,
     ) -> bool {
         let [accesses, read_bytes, write_bytes] = amounts;
-        if !self.together || self.left <= self.floor.saturating_add(accesses * times) {
+        if self.partial || !self.has_room(accesses * times) {
             return false;
         }
         let mut tracked = 0;
@@ -164,6 +164,12 @@ impl ThreadTracer {
         if before | bytes != before {
             entry.store(before | bytes, Relaxed);
         }
+    }
+
+    /// Whether `accesses` may be added up now: no run waits, and they do not end the turn.
+    #[inline(always)]
+    pub(super) fn has_room(&self, accesses: u64) -> bool {
+        self.together && !self.unsettled && self.left > accesses + 1
     }
 
     /// Whether any of the lines at `addresses` is used for synchronisation, or may be so with another process.

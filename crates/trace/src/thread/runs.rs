@@ -115,14 +115,12 @@ impl ThreadTracer {
         self.settle();
         let at: [u64; N] = std::array::from_fn(|group| block.quick[group].address(registers));
         let asleep = self.asleep();
-        let floor = if asleep { 0 } else { self.floor };
-        let fits = |longest: &u64| self.left > floor.saturating_add(block.accesses * longest);
+        let fits = |longest: &u64| self.has_room(block.accesses * longest);
         let longest = [LONGEST, SHORT].into_iter().find(fits);
-        let ordinary = self.together && !self.unsettled;
         // What synchronises is told when it happens.
         let Some((longest, pace)) = longest
             .zip(self.run.pace)
-            .filter(|_| ordinary && (asleep || !self.any_synchronises(&at)))
+            .filter(|_| asleep || !self.any_synchronises(&at))
         else {
             self.small_block::<N>(block, registers);
             return;
@@ -215,9 +213,7 @@ impl ThreadTracer {
         strides: &[u64; N],
         times: u64,
     ) -> bool {
-        let apart = self.together
-            && self.left > self.floor.saturating_add(block.accesses * times)
-            && are_apart(groups, at, strides, times);
+        let apart = self.has_room(block.accesses * times) && are_apart(groups, at, strides, times);
         if apart {
             for (number, group) in groups.iter().enumerate() {
                 let (at, stride) = (at[number], strides[number]);
@@ -245,9 +241,19 @@ impl ThreadTracer {
             return self.add_leaps::<WRITE>(group, at, stride, times);
         }
         let (mut rest, mut told) = (times, 0);
-        let even = group.is_even(at) && !group.leaps();
+        let even = group.is_even(at) && !group.leaps() && !self.partial;
         while rest > 0 {
             let mut here = 0;
+            if self.partial && !self.watched.has(at) {
+                here = rest.min(group.stays(at, LINE));
+                if here > 0 {
+                    self.left -= group.accesses * here;
+                    self.unwatched += group.accesses * here;
+                    at = at.wrapping_add(stride.wrapping_mul(here));
+                    rest -= here;
+                    continue;
+                }
+            }
             if even {
                 here = self.add_in_page::<WRITE>(group, at, rest);
             }
