@@ -15,8 +15,8 @@ bench-access: ## what one access costs the engine, in CPU nanoseconds: same line
 	@$(CARGO) bench -q -p numaloc-trace --bench access
 
 .PHONY: bench-sample
-bench-sample: workloads ## what --sample saves: instrumented programs exactly and at 5 %, over native CPU time (release, 1 minute)
-	@$(CARGO) build -q --release -p numaloc -p numaloc-instrument
+bench-sample: workloads ## what --sample saves: instrumented and emulated programs exactly and at 5 % (release, 3 minutes)
+	@$(CARGO) build -q --release -p numaloc -p numaloc-instrument -p numaloc-qemu
 	@python3 make/bench-sample target/release $(or $(REPEATS),5)
 
 .PHONY: bench-fidelity
