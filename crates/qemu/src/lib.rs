@@ -75,7 +75,7 @@ const SLOTS: usize = 1 << 15;
 /// The guest thread that runs on each vCPU.
 static THREADS: [AtomicPtr<GuestThread>; SLOTS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS];
-/// Its run.
+/// Its run, where `blocks::on_iteration` looks at it.
 static PACES: [Pace; SLOTS] = [const { Pace::new() }; SLOTS];
 static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(std::ptr::null_mut());
 static VERSION: AtomicI32 = AtomicI32::new(1);

@@ -36,6 +36,13 @@ pub const BYTES: u64 = TRACKED | FULL;
 /// The bits of all reader numbers that fit the word.
 pub const ALL_READERS: u64 = !0 << 24;
 
+/// Whether the bytes written are kept beside the word: of a tracked line of which not all were written.
+#[inline(always)]
+#[must_use]
+pub fn keeps_bytes(word: u64) -> bool {
+    word & BYTES == TRACKED
+}
+
 /// The writer id in a word, 0 for none.
 #[inline(always)]
 #[must_use]

@@ -41,6 +41,8 @@ pub use runs::Pace;
 
 /// log2 of the usual line size: lines of another size take the longer way.
 const QUICK_SHIFT: u32 = 6;
+/// Bytes of a line of the usual size.
+const LINE: u64 = 1 << QUICK_SHIFT;
 /// Most accesses between two looks at the clock: keeps page counters and wall slices honest.
 const LONGEST_TURN: u64 = 1 << 31;
 /// Accesses between two looks at the wall clock.
@@ -295,7 +297,7 @@ impl ThreadTracer {
         }
         let word = self.quick.word(address).load(Relaxed);
         let ours = if WRITE {
-            word & !line::BYTES == self.owned
+            self.owns(word)
         } else {
             word & self.read_mask == self.read_is || word == 0 || self.rereads(word, address)
         };
@@ -306,7 +308,7 @@ impl ThreadTracer {
         self.left -= 1;
         if WRITE {
             self.write_bytes += u64::from(size);
-            if !RUNTIME && word & line::BYTES == line::TRACKED {
+            if !RUNTIME && line::keeps_bytes(word) {
                 self.track_quickly(address, size);
             }
         } else {
@@ -320,7 +322,7 @@ impl ThreadTracer {
     pub fn quick_update<const RUNTIME: bool>(&mut self, address: u64, size: u32) -> bool {
         let word = self.quick.word(address).load(Relaxed);
         // Reading my own bytes settles no verdict: only another thread's writes make events of mine.
-        if word & !line::BYTES != self.owned
+        if !self.owns(word)
             || self.left <= self.floor.saturating_add(1)
             || !self.count_quickly(address, size, pages::READ + pages::WRITE)
         {
@@ -329,7 +331,7 @@ impl ThreadTracer {
         self.left -= 2;
         self.read_bytes += u64::from(size);
         self.write_bytes += u64::from(size);
-        if !RUNTIME && word & line::BYTES == line::TRACKED {
+        if !RUNTIME && line::keeps_bytes(word) {
             self.track_quickly(address, size);
         }
         true
@@ -360,7 +362,6 @@ impl ThreadTracer {
     /// Adds to the counter of the page if that is all there is to do: within one line, and not the page's first count.
     #[inline(always)]
     fn count_quickly(&mut self, address: u64, size: u32, amount: u64) -> bool {
-        const LINE: u64 = 1 << QUICK_SHIFT;
         let counter = self.counters.word(address);
         let count = counter.load(Relaxed);
         let quick = (address & (LINE - 1)) + u64::from(size) <= LINE && count != 0;

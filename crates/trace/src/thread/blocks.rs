@@ -69,10 +69,9 @@ impl ThreadTracer {
         for group in 0..N {
             let (address, part) = (at[group], &block.quick[group]);
             let word = self.quick.word(address).load(Relaxed);
-            let ours = if WRITES >> group & 1 == 1 {
-                word == self.owned
-            } else {
-                word & self.read_mask == self.read_is || word == 0
+            let ours = match WRITES >> group & 1 {
+                1 => self.is_plain_word::<true>(word),
+                _ => self.is_plain_word::<false>(word),
             };
             if !ours || self.counters.word(address).load(Relaxed) == 0 || !part.is_in_line(address)
             {
@@ -96,7 +95,7 @@ impl ThreadTracer {
         if self.partial || !self.has_room(accesses * times) {
             return false;
         }
-        let mut tracked = 0;
+        let mut kept = false;
         for (group, &address) in groups.iter().zip(at) {
             let word = self.quick.word(address).load(Relaxed);
             let ours = match group.writes {
@@ -107,11 +106,7 @@ impl ThreadTracer {
             {
                 return false;
             }
-            tracked |= if group.writes {
-                u64::from(word & line::BYTES == line::TRACKED)
-            } else {
-                0
-            };
+            kept |= group.writes && line::keeps_bytes(word);
         }
         self.left -= accesses * times;
         self.read_bytes += read_bytes * times;
@@ -121,10 +116,10 @@ impl ThreadTracer {
             let count = counter.load(Relaxed).wrapping_add(group.amount * times);
             counter.store(count, Relaxed);
         }
-        if tracked != 0 {
+        if kept {
             for (group, &address) in groups.iter().zip(at) {
                 let word = self.quick.word(address).load(Relaxed);
-                if group.writes && word & line::BYTES == line::TRACKED {
+                if group.writes && line::keeps_bytes(word) {
                     self.track_group(group, address, times);
                 }
             }
@@ -142,7 +137,7 @@ impl ThreadTracer {
     ) -> bool {
         let quiet = word & self.read_mask & line::TRACKED == 0 || self.rereads(word, address);
         if WRITE {
-            word & !line::BYTES == self.owned && (quiet || !group.reads)
+            self.owns(word) && (quiet || !group.reads)
         } else {
             word == 0 || quiet && word & self.bit != 0
         }

@@ -11,13 +11,28 @@ use crate::memory::Detail;
 use crate::sharing::{self, Sharing};
 
 impl ThreadTracer {
+    /// Whether this thread wrote the line last whose word this is, and nobody has read it since.
+    #[inline(always)]
+    pub(super) fn owns(&self, word: u64) -> bool {
+        word & !line::BYTES == self.owned
+    }
+
+    /// Whether loads, or stores, change nothing that is known of a line whose word this is.
+    #[inline(always)]
+    pub(super) fn is_plain_word<const WRITE: bool>(&self, word: u64) -> bool {
+        match WRITE {
+            true => word == self.owned || word == self.owned | line::BYTES,
+            false => word == 0 || word & self.read_mask == self.read_is,
+        }
+    }
+
     /// What an access of `size` bytes at `address`, within one line, does to that line's word.
     #[inline(always)]
     pub(super) fn line<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         let word = self.lines.word(address).load(Relaxed);
         if WRITE {
-            if word & !line::BYTES == self.owned {
-                if !RUNTIME && word & line::BYTES == line::TRACKED {
+            if self.owns(word) {
+                if !RUNTIME && line::keeps_bytes(word) {
                     self.track(address, size, false);
                 }
             } else {
@@ -88,21 +103,20 @@ impl ThreadTracer {
         }
     }
 
-    /// Whether a read uses bytes that were written in the line's present turn.
-    pub(super) fn overlaps(&self, address: u64, size: u32) -> bool {
+    /// Whether a read uses bytes that were written in the present turn of the line, whose word is `word`.
+    pub(super) fn overlaps(&self, word: u64, address: u64, size: u32) -> bool {
         let bytes = sharing::bytes(address, size, self.lines.shift());
-        self.lines.word(address).load(Relaxed) & line::FULL != 0
-            || self.engine.written.word(address).load(Relaxed) & bytes != 0
+        word & line::FULL != 0 || self.engine.written.word(address).load(Relaxed) & bytes != 0
     }
 
     /// Another read of a line, whose word is `word`, since it was written: the event that the first one made may turn out to be true
     /// sharing. Not if the thread has written the line itself since.
     #[inline(always)]
-    fn reread(&mut self, word: u64, address: u64, size: u32) {
+    pub(super) fn reread(&mut self, word: u64, address: u64, size: u32) {
         let line = address >> self.lines.shift();
         if line::writer(word) != line::writer(self.owned)
             && self.sharing.as_ref().is_some_and(|s| s.waits(line))
-            && self.overlaps(address, size)
+            && self.overlaps(word, address, size)
         {
             self.acquit(address);
         }
@@ -189,7 +203,7 @@ impl ThreadTracer {
                 self.hear(writer, address, size);
                 if track != 0 {
                     let tracked = word & line::TRACKED != 0;
-                    let overlaps = tracked.then(|| self.overlaps(address, size));
+                    let overlaps = tracked.then(|| self.overlaps(word, address, size));
                     self.classify(writer, address, size, overlaps);
                 }
             } else if word & line::TRACKED != 0 {

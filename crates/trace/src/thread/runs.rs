@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
-use super::ThreadTracer;
+use super::{LINE, ThreadTracer};
 use crate::block::{Block, Group, Kind, QUICK, REGISTERS};
 use crate::line;
 use crate::pages::PAGE_SHIFT;
@@ -22,7 +22,6 @@ const SHORT: u64 = 32;
 /// Iterations of a run that are added up at once where groups of the whole run share lines.
 const PART: u64 = 64;
 const PAGE: u64 = 1 << PAGE_SHIFT;
-const LINE: u64 = 64;
 
 /// A thread's run, as far as its frontend may look at it: another iteration of `block` is counted by taking one from `left`, as long as
 /// that leaves some. In the frontend's hands, so that it finds it with the least instructions.
@@ -243,24 +242,16 @@ impl ThreadTracer {
         let (mut rest, mut told) = (times, 0);
         let even = group.is_even(at) && !group.leaps() && !self.partial;
         while rest > 0 {
-            let mut here = 0;
-            if self.partial && !self.watched.has(at) {
-                here = rest.min(group.stays(at, LINE));
-                if here > 0 {
-                    self.left -= group.accesses * here;
-                    self.unwatched += group.accesses * here;
-                    at = at.wrapping_add(stride.wrapping_mul(here));
-                    rest -= here;
-                    continue;
-                }
-            }
-            if even {
-                here = self.add_in_page::<WRITE>(group, at, rest);
-            }
+            let mut here = self.pass_by(group, at, rest);
             if here == 0 {
-                here = self.add_in_line::<WRITE>(block, group, at, rest);
+                if even {
+                    here = self.add_in_page::<WRITE>(group, at, rest);
+                }
+                if here == 0 {
+                    here = self.add_in_line::<WRITE>(block, group, at, rest);
+                }
+                told += here;
             }
-            told += here;
             if here == 0 {
                 self.group_one_by_one(block, number, at);
                 here = 1;
@@ -271,6 +262,18 @@ impl ThreadTracer {
         self.left -= group.accesses * told;
         self.read_bytes += group.read_bytes * told;
         self.write_bytes += group.write_bytes * told;
+    }
+
+    /// Counts as many iterations of a group, at most `most`, as it stays in one line, if that is not watched.
+    #[inline(always)]
+    fn pass_by(&mut self, group: &Group, at: u64, most: u64) -> u64 {
+        if !self.partial || self.watched.has(at) {
+            return 0;
+        }
+        let times = most.min(group.stays(at, LINE));
+        self.left -= group.accesses * times;
+        self.unwatched += group.accesses * times;
+        times
     }
 
     /// Adds up a group of one access that is in another line each time, as down a column of a matrix.
@@ -328,7 +331,7 @@ impl ThreadTracer {
         let mut line = low & !(LINE - 1);
         while line < end {
             let word = self.quick.word(line).load(Relaxed);
-            let tracked = WRITE && word & line::BYTES == line::TRACKED;
+            let tracked = WRITE && line::keeps_bytes(word);
             if tracked || !self.is_ours::<WRITE>(group, word, line) {
                 return line;
             }
@@ -366,7 +369,7 @@ impl ThreadTracer {
             return 0;
         }
         counter.store(count.wrapping_add(group.amount * times), Relaxed);
-        if WRITE && word & line::BYTES == line::TRACKED {
+        if WRITE && line::keeps_bytes(word) {
             self.track_group(group, at, times);
         }
         times
@@ -378,7 +381,7 @@ impl ThreadTracer {
     fn take_line(&mut self, block: &Block, group: &Group, at: u64, word: u64) -> bool {
         // In this thread's hands already, but an event waits for its verdict, which an update of the thread's own bytes must not
         // settle; used for synchronisation and so never in anybody's hands; a page's first access, looked at in full.
-        if word & !line::BYTES == self.owned
+        if self.owns(word)
             || word & line::SYNC != 0
             || line::is_common(word)
             || self.counters.word(at).load(Relaxed) == 0

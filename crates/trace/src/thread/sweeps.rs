@@ -4,12 +4,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Heard, ThreadTracer};
+use super::{Heard, LINE, QUICK_SHIFT, ThreadTracer};
 use crate::line;
 use crate::memory::Detail;
 use crate::sharing;
-
-const LINE: u64 = 64;
 
 impl ThreadTracer {
     /// What loads (`WRITE` false) or stores of all bytes from `low` to `end`, the first of `size` bytes, do to the lines they are in.
@@ -31,24 +29,16 @@ impl ThreadTracer {
         self.add_heard(heard);
     }
 
-    /// Whether loads, or stores, change nothing of a line whose word this is.
-    #[inline(always)]
-    fn is_plain_word<const WRITE: bool>(&self, word: u64) -> bool {
-        match WRITE {
-            true => word == self.owned || word == self.owned | line::BYTES,
-            false => word == 0 || word & self.read_mask == self.read_is,
-        }
-    }
-
     /// Stores of the bytes from `first` to `last`, within a line whose word is `word`.
     #[inline(always)]
     fn sweep_written(&mut self, word: u64, first: u64, last: u64, size: u32) {
-        let mine = word & !line::BYTES == self.owned;
+        let mine = self.owns(word);
         let odd = word & (line::SYNC | line::EXTENDED) != 0 || line::is_common(word);
-        let bytes = sharing::bytes(first, (last - first) as u32, 6);
+        let length = (last - first) as u32;
+        let bytes = sharing::bytes(first, length, QUICK_SHIFT);
         let tracked = word & line::TRACKED;
         if odd || self.first_store == 0 {
-            self.line::<true, false>(first, size.min((last - first) as u32));
+            self.line::<true, false>(first, size.min(length));
         } else if !mine {
             // As in `write_line`.
             let full = bytes == u64::MAX && tracked != 0;
@@ -75,17 +65,13 @@ impl ThreadTracer {
         size: u32,
         gathered: &mut (u32, Heard),
     ) {
-        let bytes = sharing::bytes(first, (last - first) as u32, 6);
-        let uses_written = |this: &Self, word: u64| {
-            word & line::FULL != 0 || this.engine.written.word(first).load(Relaxed) & bytes != 0
-        };
         let writer = line::writer(word);
         let odd = word & (self.bit | line::SYNC | line::EXTENDED) != 0
             || writer == 0
             || writer == line::writer(self.owned)
             || line::is_common(word);
-        let number = first / LINE;
-        let size = size.min((last - first) as u32);
+        let length = (last - first) as u32;
+        let size = size.min(length);
         if !odd
             && self.engine.budget.keeps(Detail::FalseSharing)
             && self
@@ -100,17 +86,15 @@ impl ThreadTracer {
             }
             gathered.1.events += 1;
             gathered.1.bytes += u64::from(size);
-            let overlaps = (word & line::TRACKED != 0).then(|| uses_written(self, word));
+            let tracked = word & line::TRACKED != 0;
+            let overlaps = tracked.then(|| self.overlaps(word, first, length));
             let sharing = self.sharing.as_mut();
-            if overlaps != Some(true) || !sharing.is_some_and(|one| one.count_true(number)) {
+            if overlaps != Some(true) || !sharing.is_some_and(|one| one.count_true(first / LINE)) {
                 self.classify(writer, first, size, overlaps);
             }
             return;
         }
         self.line::<false, false>(first, size);
-        let now = self.quick.word(first).load(Relaxed);
-        if line::writer(now) != line::writer(self.owned) && uses_written(self, now) {
-            self.acquit(first);
-        }
+        self.reread(self.quick.word(first).load(Relaxed), first, length);
     }
 }
