@@ -104,6 +104,7 @@ impl ThreadTracer {
     }
 
     /// Whether a read uses bytes that were written in the present turn of the line, whose word is `word`.
+    #[inline(always)]
     pub(super) fn overlaps(&self, word: u64, address: u64, size: u32) -> bool {
         let bytes = sharing::bytes(address, size, self.lines.shift());
         word & line::FULL != 0 || self.engine.written.word(address).load(Relaxed) & bytes != 0
