@@ -10,7 +10,8 @@
 //! together.
 //!
 //! # The virtual clock
-//! A thread's clock counts its accesses. Where threads synchronise, the later one passes its time on: an atomic instruction or
+//! A thread's clock counts its accesses, but for those of run-time libraries that run threads: how many they make depends on how long
+//! the host lets a thread wait. Where threads synchronise, the later one passes its time on: an atomic instruction or
 //! a futex marks its line ([`line::SYNC`]); a write to a word of such a line leaves the writer's clock there if it is later, a read takes it.
 //! So a thread that leaves a barrier, takes a lock or joins another is never earlier than what it waited for, whichever
 //! thread the host ran first. Creation hands the creator's clock to the new thread.
@@ -306,6 +307,7 @@ impl ThreadTracer {
             return false;
         }
         self.left -= 1;
+        self.stop_clock::<RUNTIME>();
         if WRITE {
             self.write_bytes += u64::from(size);
             if !RUNTIME && line::keeps_bytes(word) {
@@ -329,6 +331,8 @@ impl ThreadTracer {
             return false;
         }
         self.left -= 2;
+        self.stop_clock::<RUNTIME>();
+        self.stop_clock::<RUNTIME>();
         self.read_bytes += u64::from(size);
         self.write_bytes += u64::from(size);
         if !RUNTIME && line::keeps_bytes(word) {
@@ -423,6 +427,7 @@ impl ThreadTracer {
     fn doze_through<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64) {
         self.unwatched += u64::from(!self.asleep());
         self.left -= 1;
+        self.stop_clock::<RUNTIME>();
         if self.left == 0 {
             self.end_turn();
         }
@@ -445,7 +450,10 @@ impl ThreadTracer {
     pub fn synchronise<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         self.mark_sync(address);
         if self.ignores(address) {
-            self.doze_through::<WRITE, true>(address);
+            self.doze_through::<WRITE, RUNTIME>(address);
+            if !RUNTIME {
+                self.pass_clock::<WRITE>(address);
+            }
         } else {
             self.access::<WRITE, RUNTIME>(address, size);
         }
@@ -464,6 +472,7 @@ impl ThreadTracer {
             self.settle();
         }
         self.left -= 1;
+        self.stop_clock::<RUNTIME>();
         if self.left == 0 {
             self.end_turn();
         }

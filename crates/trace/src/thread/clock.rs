@@ -75,6 +75,15 @@ impl ThreadTracer {
         }
     }
 
+    /// The access of a threading run-time library that was just counted takes no time. In an access trace it does, whose records tell
+    /// work and time with one number.
+    #[inline(always)]
+    pub(super) fn stop_clock<const RUNTIME: bool>(&mut self) {
+        if RUNTIME && self.stream.is_none() {
+            self.turn_end -= 1;
+        }
+    }
+
     /// Accesses of this turn so far.
     pub(super) fn spent(&self) -> u64 {
         self.turn - self.left
