@@ -1,66 +1,39 @@
 //! libgomp's entry points: regions, barriers and locks of OpenMP, told to the virtual clock.
 //!
-//! A region's function runs through [`region`], which takes the clock the master left at the start and
-//! leaves its own at the end. Explicit tasks run wherever libgomp puts them; their accesses count for
-//! the thread that runs them, and their start is not joined to their creator.
+//! A region's function runs through [`region`]. Tasks are in [`crate::gomp_tasks`]; [`crate::kmpc`] has libomp's entry points, and
+//! the locks here are those of both.
 
-use std::cell::Cell;
 use std::ffi::{c_int, c_long, c_uint, c_void};
-use std::ptr::null;
 
 use crate::real::real;
 use crate::sync::{acquire, release};
+use crate::team::{self, Region, at};
 
-type Body = unsafe extern "C-unwind" fn(*mut c_void);
+pub(crate) type Body = unsafe extern "C-unwind" fn(*mut c_void);
 
-/// One parallel region; its clocks lie in the table's entries of four lines of their own.
-#[repr(C, align(64))]
-struct Region {
-    start: [u8; 64],
-    barrier: [[u8; 64]; 2],
-    end: [u8; 64],
+/// A parallel region and the program's function for it.
+struct Call {
+    region: Region,
     body: Body,
     data: *mut c_void,
 }
 
-impl Region {
-    fn new(body: Body, data: *mut c_void) -> Self {
-        Self {
-            start: [0; 64],
-            barrier: [[0; 64]; 2],
-            end: [0; 64],
-            body,
-            data,
-        }
-    }
-}
-
-thread_local! {
-    /// The region this thread works in, and how many barriers it has passed there.
-    static TEAM: Cell<(*const Region, usize)> = const { Cell::new((null(), 0)) };
-}
-
-fn at<T>(token: &T) -> u64 {
-    std::ptr::from_ref(token) as u64
-}
-
 unsafe extern "C-unwind" fn region(argument: *mut c_void) {
-    // SAFETY: `enter` passes a Region that outlives the real call, which returns only when all are done.
-    let region = unsafe { &*argument.cast::<Region>() };
-    let outer = TEAM.replace((region, 0));
-    acquire(at(&region.start));
+    // SAFETY: `enter` passes a Call that outlives the real call, which returns only when all are done.
+    let call = unsafe { &*argument.cast::<Call>() };
     // SAFETY: the program's own function and data.
-    unsafe { (region.body)(region.data) };
-    release(at(&region.end));
-    TEAM.set(outer);
+    call.region.work(|| unsafe { (call.body)(call.data) });
 }
 
 /// Runs `call` with a region around the program's function.
 fn enter(body: Body, data: *mut c_void, call: impl FnOnce(Body, *mut c_void)) {
-    let team = Region::new(body, data);
-    release(at(&team.start));
-    call(region, std::ptr::from_ref(&team).cast_mut().cast());
-    acquire(at(&team.end));
+    let ours = Call {
+        region: Region::new(),
+        body,
+        data,
+    };
+    ours.region
+        .enter(|| call(region, std::ptr::from_ref(&ours).cast_mut().cast()));
 }
 
 /// Entry points that run a region: function and data first, then what only libgomp reads.
@@ -92,40 +65,79 @@ regions! {
     GOMP_parallel_loop_maybe_nonmonotonic_runtime(threads: c_uint, start: c_long, end: c_long, step: c_long, flags: c_uint);
 }
 
-/// Runs `wait` as a barrier of the calling thread's team.
-fn barrier(wait: impl FnOnce()) {
-    let (team, passed) = TEAM.get();
-    // SAFETY: a thread leaves its region before the Region does.
-    let Some(region) = (unsafe { team.as_ref() }) else {
-        return wait();
-    };
-    TEAM.set((team, passed + 1));
-    // Alternate tokens: a fast thread's next arrival is not taken for this one.
-    let token = at(&region.barrier[passed % 2]);
-    release(token);
-    wait();
-    acquire(token);
-}
-
 macro_rules! barriers {
-    ($($name:ident;)*) => {$(
+    ($($name:ident $(-> $result:ty)?;)*) => {$(
         /// Waits for the team.
         ///
         /// # Safety
         /// As libgomp's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C-unwind" fn $name() {
-            let real = real!($name: fn());
+        pub unsafe extern "C-unwind" fn $name() $(-> $result)? {
+            let real = real!($name: fn() $(-> $result)?);
             // SAFETY: the caller's promises.
-            barrier(|| unsafe { real() });
+            team::barrier(|| unsafe { real() })
         }
     )*};
 }
 
 barriers! {
     GOMP_barrier;
+    GOMP_barrier_cancel -> bool;
     GOMP_loop_end;
+    GOMP_loop_end_cancel -> bool;
     GOMP_sections_end;
+    GOMP_sections_end_cancel -> bool;
+}
+
+/// Asks whether the calling thread does what one does for all; the others wait here for what it hands them.
+///
+/// # Safety
+/// As libgomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_single_copy_start() -> *mut c_void {
+    let real = real!(GOMP_single_copy_start: fn() -> *mut c_void);
+    team::arrive();
+    // SAFETY: the caller's promises.
+    let handed = unsafe { real() };
+    if !handed.is_null() {
+        team::leave();
+    }
+    handed
+}
+
+/// Hands it to them.
+///
+/// # Safety
+/// As libgomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_single_copy_end(data: *mut c_void) {
+    let real = real!(GOMP_single_copy_end: fn(*mut c_void));
+    // SAFETY: the caller's promises.
+    team::barrier(|| unsafe { real(data) });
+}
+
+/// Waits for its turn in the order of the loop.
+///
+/// # Safety
+/// As libgomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_ordered_start() {
+    let real = real!(GOMP_ordered_start: fn());
+    // SAFETY: the caller's promises.
+    unsafe { real() };
+    team::begin_ordered();
+}
+
+/// Gives the turn to the next.
+///
+/// # Safety
+/// As libgomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_ordered_end() {
+    let real = real!(GOMP_ordered_end: fn());
+    team::end_ordered();
+    // SAFETY: the caller's promises.
+    unsafe { real() };
 }
 
 /// One address for all unnamed critical sections, one for all fallback atomics.
@@ -196,19 +208,32 @@ locks! {
     GOMP_critical_name_start, GOMP_critical_name_end;
     omp_set_lock, omp_unset_lock;
     omp_set_nest_lock, omp_unset_nest_lock;
+    omp_set_lock_, omp_unset_lock_;
+    omp_set_nest_lock_, omp_unset_nest_lock_;
 }
 
-/// Tries a lock.
-///
-/// # Safety
-/// As libgomp's.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn omp_test_lock(lock: *mut c_void) -> c_int {
-    let real = real!(omp_test_lock: fn(*mut c_void) -> c_int);
-    // SAFETY: the caller's promises.
-    let taken = unsafe { real(lock) };
-    if taken != 0 {
-        acquire(lock as u64);
-    }
-    taken
+macro_rules! tried_locks {
+    ($($name:ident;)*) => {$(
+        /// Tries a lock.
+        ///
+        /// # Safety
+        /// As the real one.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name(lock: *mut c_void) -> c_int {
+            let real = real!($name: fn(*mut c_void) -> c_int);
+            // SAFETY: the caller's promises.
+            let taken = unsafe { real(lock) };
+            if taken != 0 {
+                acquire(lock as u64);
+            }
+            taken
+        }
+    )*};
+}
+
+tried_locks! {
+    omp_test_lock;
+    omp_test_nest_lock;
+    omp_test_lock_;
+    omp_test_nest_lock_;
 }

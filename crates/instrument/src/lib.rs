@@ -13,7 +13,8 @@
 //! | [`atomics`] | `__tsan_atomic32_fetch_add` and its kind: done for real, and marked as synchronisation |
 //! | [`threads`] | `pthread_create`, `fork`, `_exit`: whose accesses they are |
 //! | [`sync`] | mutexes, condition variables, barriers, semaphores: the virtual clock |
-//! | [`gomp`] | libgomp's entry points: the same for OpenMP |
+//! | [`gomp`], [`gomp_tasks`] | libgomp's entry points: the same for OpenMP, as [`team`] and [`tasks`] have it |
+//! | [`kmpc`], [`kmpc_tasks`] | libomp's |
 //! | [`memory`] | `malloc` and `mmap`: which object a page belongs to |
 //! | [`sites`] | who asked for a block: the call stack of its allocation |
 //!
@@ -31,10 +32,15 @@ pub mod atomics;
 pub mod copies;
 pub mod current;
 pub mod gomp;
+pub mod gomp_tasks;
+pub mod kmpc;
+pub mod kmpc_tasks;
 pub mod memory;
 mod real;
 pub mod sites;
 mod slot;
 pub mod sync;
+pub mod tasks;
+pub mod team;
 pub mod threads;
 mod wide;

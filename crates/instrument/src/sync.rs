@@ -2,7 +2,8 @@
 //!
 //! Who unlocks, signals, posts or arrives leaves the clock at the object's address; who locks, wakes or
 //! leaves takes it. A thread is therefore never earlier than what it waited for, whichever the host ran
-//! first. The object's own memory is the C library's business and counts as no communication.
+//! first. The object's own memory is the C library's business and counts as no communication. What libomp
+//! does with objects of its own is not told: its entry points are ([`crate::kmpc`]).
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_int, c_void};
@@ -10,6 +11,7 @@ use std::sync::atomic::AtomicUsize;
 
 use crate::current;
 use crate::real::{self, real};
+use crate::team;
 
 /// Leaves the calling thread's clock at `object`.
 pub(crate) fn release(object: u64) {
@@ -37,13 +39,15 @@ macro_rules! wrap {
     (@acquires $real:ident, $object:ident) => {{
         // SAFETY: the caller's promises.
         let status = unsafe { $real($object) };
-        if status == 0 {
+        if status == 0 && !team::is_inside() {
             acquire($object as u64);
         }
         status
     }};
     (@releases $real:ident, $object:ident) => {{
-        release($object as u64);
+        if !team::is_inside() {
+            release($object as u64);
+        }
         // SAFETY: the caller's promises.
         unsafe { $real($object) }
     }};
@@ -94,10 +98,11 @@ macro_rules! conditions {
             let real = unsafe {
                 std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> c_int>(address)
             };
-            $before
+            let ours = !team::is_inside();
+            if ours $before
             // SAFETY: the caller's promises.
             let status = unsafe { real($($argument),*) };
-            $after
+            if ours $after
             status
         }
     )*};

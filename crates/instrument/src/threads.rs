@@ -13,6 +13,7 @@ use numaloc_trace::{Newborn, Record};
 
 use crate::current;
 use crate::real::real;
+use crate::team;
 
 type Routine = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
@@ -21,6 +22,8 @@ struct Birth {
     routine: Routine,
     argument: *mut c_void,
     newborn: Newborn,
+    /// A run-time library makes it, for itself.
+    inside: bool,
 }
 
 /// Key whose destructor ends a thread's tracer.
@@ -74,6 +77,7 @@ unsafe extern "C-unwind" fn begin(birth: *mut c_void) -> *mut c_void {
         routine,
         argument,
         newborn,
+        inside,
     } = *unsafe { Box::from_raw(birth.cast::<Birth>()) };
     if let Some(engine) = current::engine() {
         current::install(engine.welcome(newborn, current::tid() as u32));
@@ -83,6 +87,9 @@ unsafe extern "C-unwind" fn begin(birth: *mut c_void) -> *mut c_void {
             // SAFETY: the key was created and is never deleted; any non-null value arms its destructor.
             unsafe { libc::pthread_setspecific(key, std::ptr::without_provenance(1)) };
         }
+    }
+    if inside {
+        team::begin_inside();
     }
     // SAFETY: the program's own routine and argument.
     unsafe { routine(argument) }
@@ -111,6 +118,7 @@ pub unsafe extern "C" fn pthread_create(
         routine,
         argument,
         newborn,
+        inside: team::is_inside(),
     }));
     // SAFETY: the caller's promises; `begin` takes the Birth.
     let status = unsafe { create(thread, attributes, begin, birth.cast()) };

@@ -5,36 +5,12 @@
 mod support;
 
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Command;
 
 use numaloc_analysis::concurrency_groups;
 use numaloc_model::profile::Amount;
 use numaloc_model::{Layer, Profile};
-use support::{matrix, numaloc, ok, workload};
-
-/// Busy processes beside the test, two for each core; they end with it.
-struct Load(Vec<Child>);
-
-impl Load {
-    fn start() -> Self {
-        let cores = std::thread::available_parallelism().unwrap().get();
-        let spin = || {
-            Command::new("sh")
-                .args(["-c", "while :; do :; done"])
-                .spawn()
-        };
-        Self((0..2 * cores).map(|_| spin().unwrap()).collect())
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
+use support::{Load, by_slice, matrix, numaloc, ok, workload};
 
 /// Records a workload, on one core if `pinned`.
 fn recorded(folder: &Path, threads: u32, pinned: bool, name: &str, arguments: [&str; 2]) {
@@ -94,27 +70,6 @@ fn load_and_pinning_do_not_show_in_a_matrix() {
     }
 }
 
-/// Events of each slice: all, between neighbours, between distant pairs.
-fn by_slice(profile: &Profile) -> Vec<[f64; 3]> {
-    let threads = profile.threads.len();
-    let mut slices = vec![[0.0; 3]; profile.slices.len()];
-    for row in &profile.communication {
-        let (i, j) = (row.src.index(), row.dst.index());
-        if row.layer == Layer::WriteRead {
-            let events = row.events as f64;
-            let slice = &mut slices[row.slice.index()];
-            slice[0] += events;
-            slice[1] += if i ^ 1 == j { events } else { 0.0 };
-            slice[2] += if i.abs_diff(j) == threads / 2 {
-                events
-            } else {
-                0.0
-            };
-        }
-    }
-    slices
-}
-
 /// When all threads had begun, and when the last one ended.
 fn parallel_part(profile: &Profile) -> (f64, f64) {
     let start = profile.threads.iter().map(|thread| thread.start).max();
@@ -156,8 +111,7 @@ fn sixty_four_threads_on_a_loaded_host_have_the_time_of_two() {
     drop(busy);
     assert_eq!((two.threads.len(), many.threads.len()), (2, 64));
 
-    // Barriers: every thread ends when the others do, and the run is as long as that of two, but for what 64 arrivals
-    // at one barrier counter cost, where one atomic instruction of two accesses, sometimes repeated, comes after the other.
+    // Barriers: every thread ends when the others do, and the run is as long as that of two.
     let ends: Vec<u64> = many.threads.iter().map(|thread| thread.end).collect();
     let length = |profile| {
         let (start, end) = parallel_part(profile);
@@ -166,9 +120,8 @@ fn sixty_four_threads_on_a_loaded_host_have_the_time_of_two() {
     let (short, long) = (length(&two), length(&many));
     let apart = ends.iter().max().unwrap() - ends.iter().min().unwrap();
     assert!((apart as f64) < 0.02 * long, "{ends:?}");
-    let arrivals = 120.0 * 64.0 * 4.0;
     assert!(
-        (0.98 * short..1.02 * short + arrivals).contains(&long),
+        (0.98 * short..1.02 * short).contains(&long),
         "{short} and {long}"
     );
 

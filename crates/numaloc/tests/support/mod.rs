@@ -4,7 +4,9 @@
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
+
+use numaloc_model::{Layer, Profile};
 
 /// The repository's root.
 pub fn root() -> PathBuf {
@@ -135,4 +137,49 @@ pub fn correlation(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     let covariance: f64 = x.iter().zip(&y).map(|(p, q)| (p - mx) * (q - my)).sum();
     let spread = |v: &[f64], m: f64| v.iter().map(|p| (p - m).powi(2)).sum::<f64>().sqrt();
     covariance / (spread(&x, mx) * spread(&y, my))
+}
+
+/// Busy processes beside the test, two for each core; they end with it.
+pub struct Load(Vec<Child>);
+
+impl Load {
+    pub fn start() -> Self {
+        let cores = std::thread::available_parallelism().unwrap().get();
+        let spin = || {
+            Command::new("sh")
+                .args(["-c", "while :; do :; done"])
+                .spawn()
+        };
+        Self((0..2 * cores).map(|_| spin().unwrap()).collect())
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// `write_read` events of each slice: all, between neighbours, between distant pairs.
+pub fn by_slice(profile: &Profile) -> Vec<[f64; 3]> {
+    let threads = profile.threads.len();
+    let mut slices = vec![[0.0; 3]; profile.slices.len()];
+    for row in &profile.communication {
+        let (i, j) = (row.src.index(), row.dst.index());
+        if row.layer == Layer::WriteRead {
+            let events = row.events as f64;
+            let slice = &mut slices[row.slice.index()];
+            slice[0] += events;
+            slice[1] += if i ^ 1 == j { events } else { 0.0 };
+            slice[2] += if i.abs_diff(j) == threads / 2 {
+                events
+            } else {
+                0.0
+            };
+        }
+    }
+    slices
 }

@@ -1,0 +1,304 @@
+//! libgomp's tasks.
+//!
+//! libgomp copies a task's data and hands the copy to its function. We hand it a [`Block`]: our [`Task`] first, the program's data
+//! after it; [`run`] calls the program's function with the latter. A task with a `detach` clause goes unseen: libgomp writes its
+//! event into data and frame of the program.
+
+use std::alloc::Layout;
+use std::ffi::{c_int, c_long, c_uint, c_ulong, c_ulonglong, c_void};
+
+use crate::gomp::Body;
+use crate::real::real;
+use crate::tasks::{self, Dependence, Task};
+use crate::team;
+
+/// Copies a task's data where a bitwise copy will not do.
+type Copy = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
+
+// Flags of GOMP_task and GOMP_taskloop that we look at (libgomp's ABI, `gomp-constants.h`).
+const DEPEND: c_uint = 1 << 3;
+const NOGROUP: c_uint = 1 << 11;
+const DETACH: c_uint = 1 << 13;
+
+/// What libgomp has of a task. It writes the bounds of a loop's part to the first two words of what it copies, and reads the third for
+/// task reductions: there the program's data lies too.
+#[repr(C)]
+struct Block {
+    words: [u64; 3],
+    body: Body,
+    copy: Option<Copy>,
+    task: Task,
+    is_loop: bool,
+    /// The program's data lies so many bytes after the beginning.
+    offset: usize,
+    /// The program's own data, for `copy`.
+    data: *mut c_void,
+}
+
+/// Runs a task, or a part of a task loop.
+unsafe extern "C-unwind" fn run(argument: *mut c_void) {
+    // SAFETY: `create` made a Block, and libgomp a copy of it for this task alone.
+    let block = unsafe { &mut *argument.cast::<Block>() };
+    let (body, offset, bounds) = (block.body, block.offset, block.words);
+    // SAFETY: the program's data follows in the same memory.
+    let data = unsafe { argument.byte_add(offset) };
+    if block.is_loop {
+        // SAFETY: the data of a loop's task begins with its bounds.
+        unsafe { data.cast::<[u64; 2]>().write([bounds[0], bounds[1]]) };
+    }
+    // SAFETY: the program's own function, with what it expects.
+    block.task.run(|| unsafe { body(data) });
+}
+
+/// Copies a Block whose data the program copies itself.
+unsafe extern "C-unwind" fn copy(to: *mut c_void, from: *mut c_void) {
+    // SAFETY: libgomp passes what `create` gave it, and memory of the size and alignment it asked for.
+    unsafe {
+        let block = from.cast::<Block>();
+        to.cast::<Block>().copy_from_nonoverlapping(block, 1);
+        let (offset, data) = ((*block).offset, (*block).data);
+        if let Some(copy) = (*block).copy {
+            copy(to.byte_add(offset), data);
+        }
+    }
+}
+
+/// What the program asks for.
+struct Wanted {
+    body: Body,
+    data: *mut c_void,
+    copy: Option<Copy>,
+    size: c_long,
+    align: c_long,
+    is_loop: bool,
+}
+
+impl Wanted {
+    /// Hands `create` what libgomp is to be given instead: data, how to copy it, size, alignment.
+    ///
+    /// # Safety
+    /// As libgomp's.
+    unsafe fn with(
+        self,
+        task: Task,
+        create: impl FnOnce(*mut c_void, Option<Copy>, c_long, c_long),
+    ) {
+        let align = (self.align.max(1) as usize).max(align_of::<Block>());
+        let size = self.size.max(0) as usize;
+        let offset = size_of::<Block>().next_multiple_of(align);
+        let Ok(layout) = Layout::from_size_align(offset + size, align) else {
+            std::process::abort();
+        };
+        let mut near = Near([0; NEAR]);
+        let far = layout.size() > NEAR || layout.align() > align_of::<Near>();
+        let at: *mut u8 = if far {
+            // SAFETY: the size is not 0.
+            unsafe { std::alloc::alloc(layout) }
+        } else {
+            near.0.as_mut_ptr()
+        };
+        if at.is_null() {
+            std::process::abort();
+        }
+        // SAFETY: `at` has `layout`, room for the Block and the data after it; the data is the caller's, and of this size. Where a
+        // task loop has three words or more, the third is libgomp's to read.
+        unsafe {
+            let mut words = [0; 3];
+            if self.is_loop && size >= size_of_val(&words) {
+                words = self.data.cast::<[u64; 3]>().read_unaligned();
+            }
+            at.cast::<Block>().write(Block {
+                words,
+                body: self.body,
+                copy: self.copy,
+                task,
+                is_loop: self.is_loop,
+                offset,
+                data: self.data,
+            });
+            if self.copy.is_none() && size > 0 {
+                at.add(offset)
+                    .copy_from_nonoverlapping(self.data.cast(), size);
+            }
+        }
+        let copies = self.copy.map(|_| copy as Copy);
+        create(at.cast(), copies, layout.size() as c_long, align as c_long);
+        if far {
+            // SAFETY: allocated above; libgomp has copied it, or run the task.
+            unsafe { std::alloc::dealloc(at, layout) };
+        }
+    }
+}
+
+/// Blocks of this size lie on the stack.
+const NEAR: usize = 512;
+#[repr(C, align(64))]
+struct Near([u8; NEAR]);
+
+/// Reads libgomp's list of what a task depends on.
+///
+/// # Safety
+/// The list is the compiler's.
+unsafe fn dependences(list: *const *mut c_void) -> Vec<Dependence> {
+    // SAFETY: the first word is how many there are and the second how many of them write; where the first is 0, four words
+    // follow it (all, out, mutexinoutset, in) before the addresses, after which come objects that each hold an address and a kind.
+    let word = |index: usize| unsafe { *list.add(index) } as u64;
+    if word(0) != 0 {
+        let (all, out) = (word(0) as usize, word(1) as usize);
+        return (0..all).map(|i| (word(2 + i), i < out)).collect();
+    }
+    let [all, out, mutex, read] = [1, 2, 3, 4].map(|index| word(index) as usize);
+    let plain = out + mutex + read;
+    let named = (0..plain.min(all)).map(|i| (word(5 + i), i < out + mutex));
+    let objects = (plain..all).map(|i| {
+        const READS: u64 = 1;
+        let object = word(5 + i) as *const u64;
+        // SAFETY: a depend object: address, kind.
+        let (address, kind) = unsafe { (*object, *object.add(1)) };
+        (address, kind != READS)
+    });
+    named.chain(objects).collect()
+}
+
+/// Creates a task.
+///
+/// # Safety
+/// As libgomp's.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments)]
+pub unsafe extern "C-unwind" fn GOMP_task(
+    body: Body,
+    data: *mut c_void,
+    copy: Option<Copy>,
+    size: c_long,
+    align: c_long,
+    deferred: bool,
+    flags: c_uint,
+    depend: *mut *mut c_void,
+    priority: c_int,
+    detach: *mut c_void,
+) {
+    let real = real!(GOMP_task: fn(Body, *mut c_void, Option<Copy>, c_long, c_long, bool, c_uint, *mut *mut c_void, c_int, *mut c_void));
+    if flags & DETACH != 0 {
+        // SAFETY: the caller's promises.
+        return unsafe {
+            real(
+                body, data, copy, size, align, deferred, flags, depend, priority, detach,
+            )
+        };
+    }
+    let mut task = Task::new();
+    if flags & DEPEND != 0 {
+        // SAFETY: with this flag there is a list.
+        task.depend(unsafe { dependences(depend) });
+    }
+    task.ready();
+    let wanted = Wanted {
+        body,
+        data,
+        copy,
+        size,
+        align,
+        is_loop: false,
+    };
+    // SAFETY: the caller's promises, with our function and data in front of the program's.
+    unsafe {
+        wanted.with(task, |data, copy, size, align| {
+            real(
+                run, data, copy, size, align, deferred, flags, depend, priority, detach,
+            );
+        });
+    }
+}
+
+macro_rules! loops {
+    ($($name:ident: $bound:ty;)*) => {$(
+        /// Creates the tasks of a loop, and waits for them unless told not to.
+        ///
+        /// # Safety
+        /// As libgomp's.
+        #[unsafe(no_mangle)]
+        #[allow(clippy::too_many_arguments)]
+        pub unsafe extern "C-unwind" fn $name(
+            body: Body,
+            data: *mut c_void,
+            copy: Option<Copy>,
+            size: c_long,
+            align: c_long,
+            flags: c_uint,
+            tasks: c_ulong,
+            priority: c_int,
+            start: $bound,
+            end: $bound,
+            step: $bound,
+        ) {
+            let real = real!($name: fn(Body, *mut c_void, Option<Copy>, c_long, c_long, c_uint, c_ulong, c_int, $bound, $bound, $bound));
+            let waits = flags & NOGROUP == 0;
+            if waits {
+                team::begin_group();
+            }
+            let task = Task::new();
+            task.ready();
+            let wanted = Wanted {
+                body,
+                data,
+                copy,
+                size,
+                align,
+                is_loop: true,
+            };
+            // SAFETY: the caller's promises, with our function and data in front of the program's.
+            unsafe {
+                wanted.with(task, |data, copy, size, align| {
+                    real(run, data, copy, size, align, flags, tasks, priority, start, end, step);
+                });
+            }
+            if waits {
+                team::end_group();
+            }
+        }
+    )*};
+}
+
+loops! {
+    GOMP_taskloop: c_long;
+    GOMP_taskloop_ull: c_ulonglong;
+}
+
+macro_rules! wrap {
+    ($($(#[$about:meta])* $name:ident, then $then:path;)*) => {$(
+        $(#[$about])*
+        ///
+        /// # Safety
+        /// As libgomp's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name() {
+            let real = real!($name: fn());
+            // SAFETY: the caller's promises.
+            unsafe { real() };
+            $then();
+        }
+    )*};
+}
+
+wrap! {
+    /// Waits for the tasks that the calling task has created.
+    GOMP_taskwait, then tasks::wait_for_children;
+    /// Begins a taskgroup.
+    GOMP_taskgroup_start, then team::begin_group;
+    /// Waits for all tasks that were created in the taskgroup.
+    GOMP_taskgroup_end, then team::end_group;
+}
+
+/// Waits for those of them that use the same data.
+///
+/// # Safety
+/// As libgomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_taskwait_depend(depend: *mut *mut c_void) {
+    let real = real!(GOMP_taskwait_depend: fn(*mut *mut c_void));
+    // SAFETY: the caller's promises.
+    unsafe { real(depend) };
+    // SAFETY: the list is the compiler's.
+    tasks::wait_for(&unsafe { dependences(depend) });
+}

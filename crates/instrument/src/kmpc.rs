@@ -1,0 +1,316 @@
+//! libomp's entry points (LLVM's, which Intel's compilers use too), told to the virtual clock: what clang, flang and icx call for
+//! OpenMP's regions, barriers, reductions and locks. Tasks are in [`crate::kmpc_tasks`].
+//!
+//! `__kmpc_fork_call` takes any number of arguments and hands them to the program's function in each thread. We hand libomp one, a
+//! [`Call`], and [`region`] hands the program's function its own, which stay where the caller put them until the call returns.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_uint, c_void};
+
+use crate::real::{address, real};
+use crate::sync::{acquire, release};
+use crate::team::{self, Region};
+
+/// Where the compiler says a construct is in the source.
+pub(crate) type Ident = *mut c_void;
+/// A region's function: pointers to the thread's numbers, then whatever it was called with.
+type Micro = unsafe extern "C-unwind" fn(*mut c_int, *mut c_int, ...);
+/// Combines what one thread has of a reduction with what another has.
+type Combine = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
+
+/// Registers that hold arguments of `__kmpc_fork_call` after its first three.
+const IN_REGISTERS: usize = 3;
+
+/// A parallel region and the program's function for it, with arguments.
+struct Call {
+    region: Region,
+    micro: Micro,
+    count: usize,
+    /// The first of them, then the others.
+    first: *const [usize; IN_REGISTERS],
+    rest: *const usize,
+}
+
+unsafe extern "C-unwind" fn region(thread: *mut c_int, bound: *mut c_int, call: *const Call) {
+    // SAFETY: `enter` passes a Call that outlives the real call, which returns only when all are done.
+    let call = unsafe { &*call };
+    // SAFETY: the program's own function and arguments.
+    call.region.work(|| unsafe {
+        pass_on(call.micro, thread, bound, call.first, call.rest, call.count);
+    });
+}
+
+/// Calls `micro` with `thread`, `bound`, and `count` arguments: three at `first`, the others at `rest`.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn pass_on(
+    micro: Micro,
+    thread: *mut c_int,
+    bound: *mut c_int,
+    first: *const [usize; IN_REGISTERS],
+    rest: *const usize,
+    count: usize,
+) {
+    // Six arguments go in registers, the others on the stack, which is a multiple of 16 bytes at a call.
+    std::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov r11, rdi",
+        "mov r10, rcx",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rax, r9",
+        "sub rax, 4",
+        "jle 3f",
+        "test al, 1",
+        "jz 2f",
+        "push rax",
+        "2:",
+        "push qword ptr [r8 + rax * 8]",
+        "dec rax",
+        "jnz 2b",
+        "3:",
+        "cmp r9, 4",
+        "jl 4f",
+        "mov r9, qword ptr [r8]",
+        "4:",
+        "mov rdx, qword ptr [r10]",
+        "mov rcx, qword ptr [r10 + 8]",
+        "mov r8, qword ptr [r10 + 16]",
+        "xor eax, eax",
+        "call r11",
+        "leave",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// `pub fn $name(place, count, micro, ...)`: puts down the arguments that came in registers, so that all lie in memory, and goes on in
+/// `$enter`.
+macro_rules! forks {
+    ($($name:ident: $enter:ident;)*) => {$(
+        /// Runs a function with the arguments that follow it in each thread of a team.
+        ///
+        /// # Safety
+        /// As libomp's.
+        #[cfg(target_arch = "x86_64")]
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name(ident: Ident, count: c_int, micro: Micro) {
+            std::arch::naked_asm!(
+                ".cfi_startproc",
+                "push rbp",
+                ".cfi_def_cfa_offset 16",
+                ".cfi_offset rbp, -16",
+                "mov rbp, rsp",
+                ".cfi_def_cfa_register rbp",
+                "sub rsp, 32",
+                "mov qword ptr [rsp], rcx",
+                "mov qword ptr [rsp + 8], r8",
+                "mov qword ptr [rsp + 16], r9",
+                "mov rcx, rsp",
+                "lea r8, [rbp + 16]",
+                "call {enter}",
+                "leave",
+                ".cfi_def_cfa rsp, 8",
+                "ret",
+                ".cfi_endproc",
+                enter = sym $enter,
+            )
+        }
+
+        unsafe extern "C-unwind" fn $enter(
+            ident: Ident,
+            count: c_int,
+            micro: Micro,
+            first: *const [usize; IN_REGISTERS],
+            rest: *const usize,
+        ) {
+            type Fork = unsafe extern "C-unwind" fn(Ident, c_int, Micro, ...);
+            static CACHE: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+            let name = concat!(stringify!($name), "\0");
+            let name = std::ffi::CStr::from_bytes_with_nul(name.as_bytes()).expect("ends in NUL");
+            let found = address(&CACHE, name);
+            if found == 0 {
+                std::process::abort();
+            }
+            let call = Call {
+                region: Region::new(),
+                micro,
+                count: count.max(0) as usize,
+                first,
+                rest,
+            };
+            // SAFETY: libomp's function of that name; `region` is called with the two numbers and the one argument given here.
+            unsafe {
+                let real = std::mem::transmute::<usize, Fork>(found);
+                type Fixed = unsafe extern "C-unwind" fn(*mut c_int, *mut c_int, *const Call);
+                let ours = std::mem::transmute::<Fixed, Micro>(region);
+                call.region.enter(|| real(ident, 1, ours, &raw const call));
+            }
+        }
+    )*};
+}
+
+forks! {
+    __kmpc_fork_call: enter;
+    __kmpc_fork_teams: enter_teams;
+}
+
+macro_rules! wrap {
+    ($($(#[$about:meta])* $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?: $how:expr;)*) => {$(
+        $(#[$about])*
+        ///
+        /// # Safety
+        /// As libomp's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name($($argument: $type),*) $(-> $result)? {
+            let real = real!($name: fn($($type),*) $(-> $result)?);
+            // SAFETY: the caller's promises.
+            let real = || team::inside(|| unsafe { real($($argument),*) });
+            let how: fn(&dyn Fn() $(-> $result)?, &[u64]) $(-> $result)? = $how;
+            how(&real, &[$($argument as u64),*])
+        }
+    )*};
+}
+
+wrap! {
+    /// Begins a region of one thread.
+    __kmpc_serialized_parallel(ident: Ident, thread: c_int): |real, _| {
+        team::begin_alone();
+        real();
+    };
+    /// Ends it.
+    __kmpc_end_serialized_parallel(ident: Ident, thread: c_int): |real, _| {
+        real();
+        team::end_alone();
+    };
+    /// Waits for the team.
+    __kmpc_barrier(ident: Ident, thread: c_int): |real, _| team::barrier(real);
+    /// Waits for the team, or until the region is cancelled.
+    __kmpc_cancel_barrier(ident: Ident, thread: c_int) -> c_int: |real, _| team::barrier(real);
+    /// Hands the team what one of it has done.
+    __kmpc_copyprivate(ident: Ident, thread: c_int, size: usize, data: *mut c_void, copy: *mut c_void, did: c_int):
+        |real, _| team::barrier(real);
+    /// Waits for its turn in the order of the loop.
+    __kmpc_ordered(ident: Ident, thread: c_int): |real, _| {
+        real();
+        team::begin_ordered();
+    };
+    /// Gives the turn to the next.
+    __kmpc_end_ordered(ident: Ident, thread: c_int): |real, _| {
+        team::end_ordered();
+        real();
+    };
+    /// Enters a critical section.
+    __kmpc_critical(ident: Ident, thread: c_int, name: *mut c_void): takes;
+    /// Enters one, with a hint.
+    __kmpc_critical_with_hint(ident: Ident, thread: c_int, name: *mut c_void, hint: c_uint): takes;
+    /// Leaves it.
+    __kmpc_end_critical(ident: Ident, thread: c_int, name: *mut c_void): gives;
+    /// Takes a lock.
+    __kmpc_set_lock(ident: Ident, thread: c_int, lock: *mut c_void): takes;
+    /// Takes a lock, perhaps again.
+    __kmpc_set_nest_lock(ident: Ident, thread: c_int, lock: *mut c_void): takes;
+    /// Gives it back.
+    __kmpc_unset_lock(ident: Ident, thread: c_int, lock: *mut c_void): gives;
+    /// Gives it back, perhaps not for the last time.
+    __kmpc_unset_nest_lock(ident: Ident, thread: c_int, lock: *mut c_void): gives;
+    /// Tries a lock.
+    __kmpc_test_lock(ident: Ident, thread: c_int, lock: *mut c_void) -> c_int: tries;
+    /// Tries a lock, perhaps again.
+    __kmpc_test_nest_lock(ident: Ident, thread: c_int, lock: *mut c_void) -> c_int: tries;
+    /// Ends a reduction that nobody waits for.
+    __kmpc_end_reduce_nowait(ident: Ident, thread: c_int, lock: *mut c_void): gives;
+    /// Ends a reduction: all wait for it.
+    __kmpc_end_reduce(ident: Ident, thread: c_int, lock: *mut c_void): |real, arguments| {
+        release(arguments[2]);
+        team::barrier(real);
+    };
+}
+
+/// After `real`, the third argument is the calling thread's.
+fn takes(real: &dyn Fn(), arguments: &[u64]) {
+    real();
+    acquire(arguments[2]);
+}
+
+/// `real` gives the third argument back.
+fn gives(real: &dyn Fn(), arguments: &[u64]) {
+    release(arguments[2]);
+    real();
+}
+
+/// `real` says whether the third argument is the calling thread's.
+fn tries(real: &dyn Fn() -> c_int, arguments: &[u64]) -> c_int {
+    let taken = real();
+    if taken != 0 {
+        acquire(arguments[2]);
+    }
+    taken
+}
+
+thread_local! {
+    /// What combines the parts of the reduction that the calling thread is in.
+    static COMBINE: Cell<Option<Combine>> = const { Cell::new(None) };
+}
+
+/// Combines the calling thread's part with one that another has left.
+unsafe extern "C-unwind" fn combine(ours: *mut c_void, theirs: *mut c_void) {
+    acquire(theirs as u64);
+    if let Some(combine) = COMBINE.get() {
+        // SAFETY: the program's own function, with what libomp calls it for.
+        team::outside(|| unsafe { combine(ours, theirs) });
+    }
+    release(ours as u64);
+}
+
+macro_rules! reductions {
+    ($($(#[$about:meta])* $name:ident: $waits:literal;)*) => {$(
+        $(#[$about])*
+        ///
+        /// # Safety
+        /// As libomp's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name(
+            ident: Ident,
+            thread: c_int,
+            count: c_int,
+            size: usize,
+            data: *mut c_void,
+            function: Option<Combine>,
+            lock: *mut c_void,
+        ) -> c_int {
+            let real = real!($name: fn(Ident, c_int, c_int, usize, *mut c_void, Option<Combine>, *mut c_void) -> c_int);
+            release(data as u64);
+            if $waits {
+                team::arrive();
+            }
+            let outer = COMBINE.replace(function);
+            // SAFETY: the caller's promises, with our function in front of the program's.
+            let how = team::inside(|| unsafe { real(ident, thread, count, size, data, function.map(|_| combine as Combine), lock) });
+            COMBINE.set(outer);
+            match how {
+                // Another has combined all, and the calling thread has waited for it if it is to wait.
+                0 if $waits => team::leave(),
+                // It is to add its part to the result, holding the lock, or the parts of all.
+                1 => acquire(lock as u64),
+                // It is to add its part by atomic instructions.
+                _ => {}
+            }
+            how
+        }
+    )*};
+}
+
+reductions! {
+    /// Begins a reduction: says what the calling thread is to do with its part.
+    __kmpc_reduce: true;
+    /// Begins one that nobody waits for.
+    __kmpc_reduce_nowait: false;
+}

@@ -1,0 +1,301 @@
+//! libomp's tasks.
+//!
+//! The compiler has libomp allocate a task (its function, room for what it shares with others and for its own data), fills it, and
+//! hands it over to be run. We ask for more room and keep a [`Tail`] in front of what is shared, and have [`run`] called instead of the
+//! task's function. Where libomp copies a task, for the parts of a loop, it copies that too.
+
+use std::ffi::{c_int, c_longlong, c_ulonglong, c_void};
+
+use crate::kmpc::Ident;
+use crate::real::real;
+use crate::tasks::{self, Dependence, Task};
+use crate::team;
+
+/// A task's function: the thread's number, the task.
+type Entry = unsafe extern "C-unwind" fn(c_int, *mut Allocated) -> c_int;
+
+/// What the compilers and libomp know of a task (`kmp_task_t`), as far as we look at it.
+#[repr(C)]
+pub struct Allocated {
+    shared: *mut c_void,
+    entry: Option<Entry>,
+}
+
+/// What we keep with a task.
+#[repr(C)]
+struct Tail {
+    entry: Entry,
+    task: Task,
+    /// Where the thread was that runs it without [`run`].
+    outer: team::Place,
+}
+
+/// `kmp_depend_info_t`.
+#[repr(C)]
+pub struct Depend {
+    address: u64,
+    length: usize,
+    flags: u8,
+}
+
+/// What we keep with a task that we allocated.
+///
+/// # Safety
+/// The task has not ended.
+unsafe fn tail<'a>(task: *mut Allocated) -> Option<&'a mut Tail> {
+    // SAFETY: a task that libomp allocated; with our entry, a Tail precedes what is shared.
+    unsafe {
+        let ours = (*task)
+            .entry
+            .is_some_and(|entry| entry as usize == run as *const () as usize);
+        ours.then(|| &mut *(*task).shared.cast::<Tail>().sub(1))
+    }
+}
+
+/// Runs a task, or the next part of one that is not tied to a thread.
+unsafe extern "C-unwind" fn run(thread: c_int, task: *mut Allocated) -> c_int {
+    // SAFETY: libomp calls this for tasks that have it as their entry, before they end.
+    let Some(tail) = (unsafe { tail(task) }) else {
+        return 0;
+    };
+    let entry = tail.entry;
+    let mut result = 0;
+    // SAFETY: the program's own function.
+    tail.task.run(|| result = unsafe { entry(thread, task) });
+    result
+}
+
+/// Allocates a task.
+///
+/// # Safety
+/// As libomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __kmpc_omp_task_alloc(
+    ident: Ident,
+    thread: c_int,
+    flags: c_int,
+    size: usize,
+    shared: usize,
+    entry: Entry,
+) -> *mut Allocated {
+    let real = real!(__kmpc_omp_task_alloc: fn(Ident, c_int, c_int, usize, usize, Entry) -> *mut Allocated);
+    let room = size_of::<Tail>() + shared;
+    // SAFETY: the caller's promises, with our function and more room.
+    let task = team::inside(|| unsafe { real(ident, thread, flags, size, room, run) });
+    // SAFETY: `room` bytes from `shared` on, which is a multiple of 8, are ours to use until the task ends.
+    unsafe {
+        let ours = (*task).shared.cast::<Tail>();
+        ours.write(Tail {
+            entry,
+            task: Task::new(),
+            outer: team::place(),
+        });
+        (*task).shared = ours.add(1).cast();
+    }
+    task
+}
+
+/// Reads lists of what a task depends on.
+///
+/// # Safety
+/// The lists have so many entries.
+unsafe fn dependences(lists: [(c_int, *const Depend); 2]) -> Vec<Dependence> {
+    const WRITES: u8 = !1;
+    let list = |(count, list): (c_int, *const Depend)| {
+        // SAFETY: the caller's promise.
+        (0..count.max(0) as usize).map(move |index| unsafe { &*list.add(index) })
+    };
+    let all = lists.into_iter().flat_map(list);
+    all.map(|depend| (depend.address, depend.flags & WRITES != 0))
+        .collect()
+}
+
+/// Hands a task over.
+///
+/// # Safety
+/// As libomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __kmpc_omp_task(
+    ident: Ident,
+    thread: c_int,
+    task: *mut Allocated,
+) -> c_int {
+    let real = real!(__kmpc_omp_task: fn(Ident, c_int, *mut Allocated) -> c_int);
+    // SAFETY: the caller's promises; the task has not begun.
+    unsafe {
+        if let Some(tail) = tail(task) {
+            tail.task.ready();
+        }
+        team::inside(|| real(ident, thread, task))
+    }
+}
+
+/// Hands a task over that begins after others.
+///
+/// # Safety
+/// As libomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __kmpc_omp_task_with_deps(
+    ident: Ident,
+    thread: c_int,
+    task: *mut Allocated,
+    count: c_int,
+    list: *mut Depend,
+    more: c_int,
+    more_list: *mut Depend,
+) -> c_int {
+    let real = real!(__kmpc_omp_task_with_deps: fn(Ident, c_int, *mut Allocated, c_int, *mut Depend, c_int, *mut Depend) -> c_int);
+    // SAFETY: the caller's promises; the task has not begun.
+    unsafe {
+        if let Some(tail) = tail(task) {
+            tail.task
+                .depend(dependences([(count, list), (more, more_list)]));
+            tail.task.ready();
+        }
+        team::inside(|| real(ident, thread, task, count, list, more, more_list))
+    }
+}
+
+/// Waits for the tasks that a task depends on which the calling thread runs at once.
+///
+/// # Safety
+/// As libomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __kmpc_omp_wait_deps(
+    ident: Ident,
+    thread: c_int,
+    count: c_int,
+    list: *mut Depend,
+    more: c_int,
+    more_list: *mut Depend,
+) {
+    let real =
+        real!(__kmpc_omp_wait_deps: fn(Ident, c_int, c_int, *mut Depend, c_int, *mut Depend));
+    // SAFETY: the caller's promises.
+    unsafe {
+        team::inside(|| real(ident, thread, count, list, more, more_list));
+        tasks::wait_for(&dependences([(count, list), (more, more_list)]));
+    }
+}
+
+/// Begins a task that the calling thread runs at once.
+///
+/// # Safety
+/// As libomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __kmpc_omp_task_begin_if0(
+    ident: Ident,
+    thread: c_int,
+    task: *mut Allocated,
+) {
+    let real = real!(__kmpc_omp_task_begin_if0: fn(Ident, c_int, *mut Allocated));
+    // SAFETY: the caller's promises; the task has not begun.
+    unsafe {
+        team::inside(|| real(ident, thread, task));
+        if let Some(tail) = tail(task) {
+            tail.outer = tail.task.begin();
+        }
+    }
+}
+
+/// Ends it.
+///
+/// # Safety
+/// As libomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __kmpc_omp_task_complete_if0(
+    ident: Ident,
+    thread: c_int,
+    task: *mut Allocated,
+) {
+    let real = real!(__kmpc_omp_task_complete_if0: fn(Ident, c_int, *mut Allocated));
+    // SAFETY: the caller's promises; the task ends here.
+    unsafe {
+        if let Some(tail) = tail(task) {
+            tail.task.end(tail.outer);
+        }
+        team::inside(|| real(ident, thread, task));
+    }
+}
+
+macro_rules! loops {
+    ($($name:ident($($more:ident: $type:ty),*);)*) => {$(
+        /// Makes tasks of the parts of a loop, and waits for them unless told not to.
+        ///
+        /// # Safety
+        /// As libomp's.
+        #[unsafe(no_mangle)]
+        #[allow(clippy::too_many_arguments)]
+        pub unsafe extern "C-unwind" fn $name(
+            ident: Ident,
+            thread: c_int,
+            task: *mut Allocated,
+            deferred: c_int,
+            lower: *mut c_ulonglong,
+            upper: *mut c_ulonglong,
+            step: c_longlong,
+            nogroup: c_int,
+            schedule: c_int,
+            grain: c_ulonglong,
+            $($more: $type),*
+        ) {
+            let real = real!($name: fn(Ident, c_int, *mut Allocated, c_int, *mut c_ulonglong, *mut c_ulonglong, c_longlong, c_int, c_int, c_ulonglong, $($type),*));
+            if nogroup == 0 {
+                team::begin_group();
+            }
+            // SAFETY: the caller's promises; no part of the loop has begun.
+            unsafe {
+                if let Some(tail) = tail(task) {
+                    tail.task.join_group();
+                    tail.task.ready();
+                }
+                team::inside(|| real(ident, thread, task, deferred, lower, upper, step, nogroup, schedule, grain, $($more),*));
+            }
+            if nogroup == 0 {
+                team::end_group();
+            }
+        }
+    )*};
+}
+
+loops! {
+    __kmpc_taskloop(copy: *mut c_void);
+    __kmpc_taskloop_5(modifier: c_int, copy: *mut c_void);
+}
+
+/// Waits for the tasks that the calling task has created.
+///
+/// # Safety
+/// As libomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __kmpc_omp_taskwait(ident: Ident, thread: c_int) -> c_int {
+    let real = real!(__kmpc_omp_taskwait: fn(Ident, c_int) -> c_int);
+    // SAFETY: the caller's promises.
+    let status = team::inside(|| unsafe { real(ident, thread) });
+    tasks::wait_for_children();
+    status
+}
+
+/// Begins a taskgroup.
+///
+/// # Safety
+/// As libomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __kmpc_taskgroup(ident: Ident, thread: c_int) {
+    let real = real!(__kmpc_taskgroup: fn(Ident, c_int));
+    // SAFETY: the caller's promises.
+    team::inside(|| unsafe { real(ident, thread) });
+    team::begin_group();
+}
+
+/// Waits for all tasks that were created in the taskgroup.
+///
+/// # Safety
+/// As libomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __kmpc_end_taskgroup(ident: Ident, thread: c_int) {
+    let real = real!(__kmpc_end_taskgroup: fn(Ident, c_int));
+    // SAFETY: the caller's promises.
+    team::inside(|| unsafe { real(ident, thread) });
+    team::end_group();
+}

@@ -1,0 +1,174 @@
+//! OpenMP's constructs in virtual time, whichever run-time library has them: GCC's libgomp, LLVM's libomp.
+//!
+//! Needs clang and libomp beside gcc, qemu-x86_64 and the plugin (`cargo build --workspace` first).
+
+mod support;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use numaloc_model::Profile;
+use support::{Load, by_slice, matrix, numaloc, ok, root, share};
+
+/// Builds a program with OpenMP, for the instrumentation frontend or as users do.
+fn build(folder: &Path, compiler: &str, instrumented: bool, source: &Path) -> PathBuf {
+    let stem = source.file_stem().unwrap().to_str().unwrap();
+    let program = folder.join(format!("{stem}.{compiler}.{instrumented}"));
+    let mut command = if instrumented {
+        numaloc(&["cc", "--", compiler])
+    } else {
+        Command::new(compiler)
+    };
+    ok(command
+        .args(["-O1", "-fopenmp", "-o"])
+        .arg(&program)
+        .arg(source));
+    program
+}
+
+/// Records it.
+fn recorded(program: &Path, threads: u32, arguments: &[&str]) -> Profile {
+    let folder = program.with_extension(format!("{threads}.numaloc"));
+    ok(numaloc(&["record", "--quiet", "--force", "-o"])
+        .arg(&folder)
+        .arg("--")
+        .arg(program)
+        .args(arguments)
+        .env("OMP_NUM_THREADS", threads.to_string()));
+    numaloc_formats::profile::read(&folder).unwrap()
+}
+
+fn source(name: &str) -> PathBuf {
+    root().join("crates/numaloc/tests/openmp").join(name)
+}
+
+/// Times from the first to the last first touch of each 64 pages of the variable `stretch`.
+fn stretches(profile: &Profile) -> Vec<Range<u64>> {
+    const PAGES: u64 = 64;
+    let mut found = Vec::new();
+    for (index, object) in profile.objects.iter().enumerate() {
+        let Some(variable) = object.variables.iter().find(|v| v.name == "stretch") else {
+            continue;
+        };
+        let count = variable.size / (PAGES * 4096);
+        found = vec![(u64::MAX, 0); count as usize];
+        for page in profile.pages.pages() {
+            let at = page.object_page * 4096;
+            let inside = variable.offset..variable.offset + variable.size;
+            if page.object.is_some_and(|o| o.index() == index) && inside.contains(&at) {
+                let stretch = &mut found[((at - variable.offset) / (PAGES * 4096)) as usize];
+                stretch.0 = stretch.0.min(page.first_touch_time);
+                stretch.1 = stretch.1.max(page.first_touch_time);
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no variable of that name");
+    found.into_iter().map(|(first, last)| first..last).collect()
+}
+
+/// Accesses to a page of a stretch.
+const PAGE: u64 = 512;
+
+#[test]
+fn tasks_run_after_their_creation_and_before_those_who_wait_for_them_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    for compiler in ["gcc", "clang"] {
+        let program = build(dir.path(), compiler, true, &source("tasks.c"));
+        // The other thread is to run the tasks of the first part, which a host may be too busy for.
+        let ran = (0..5).any(|_| ok(&mut Command::new(&program)) == "1 1 1\n");
+        assert!(ran, "{compiler}");
+        let when = stretches(&recorded(&program, 2, &[]));
+        // Each stretch begins when that before it has ended, but for what is done in between; 6 and 7 at the same time.
+        let order = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (5, 7)];
+        for (first, then) in order.into_iter().chain([(6, 8), (7, 8), (8, 9)]) {
+            let end = when[first].end + PAGE;
+            assert!(
+                (end..end + 4 * PAGE).contains(&when[then].start),
+                "{compiler}: {then} begins at {}, {first} ends at {end}: {when:?}",
+                when[then].start
+            );
+        }
+        for pair in when[10..].chunks(2) {
+            let end = pair[0].end + PAGE;
+            assert!(when[9].end < pair[0].start, "{compiler}: {when:?}");
+            assert!(end <= pair[1].start, "{compiler}: {pair:?} of {when:?}");
+        }
+    }
+}
+
+#[test]
+fn regions_get_their_arguments_however_many() {
+    let dir = tempfile::tempdir().unwrap();
+    let order = (0..40).fold(0, |order, n| order * 31 % 1009 + n);
+    let sum = 4 * (1 + 3 + 6 + 10 + 15) + 8 * (56 + 66 + 1);
+    let expected = format!("{sum} {order} {} 8 8.5\n", 40 + 8);
+    for compiler in ["gcc", "clang"] {
+        let program = build(dir.path(), compiler, true, &source("arguments.c"));
+        assert_eq!(ok(&mut Command::new(&program)), expected, "{compiler}");
+        let folder = dir.path().join(compiler);
+        let mut record = numaloc(&["record", "--quiet", "-o"]);
+        let printed = ok(record.arg(&folder).arg("--").arg(&program));
+        assert_eq!(printed, expected, "{compiler}");
+    }
+}
+
+/// Slices from the first to the last that hold more than 1 % of the events.
+fn busy(slices: &[[f64; 3]]) -> Range<usize> {
+    let total: f64 = slices.iter().map(|slice| slice[0]).sum();
+    let busy = |slice: &[f64; 3]| slice[0] > 0.01 * total;
+    let first = slices.iter().position(busy).unwrap();
+    first..slices.iter().rposition(busy).unwrap() + 1
+}
+
+#[test]
+fn two_phases_have_the_time_of_two_threads_with_sixty_four_on_a_loaded_host() {
+    let dir = tempfile::tempdir().unwrap();
+    let two_phase = root().join("workloads/two_phase.c");
+    for instrumented in [false, true] {
+        let program = build(dir.path(), "clang", instrumented, &two_phase);
+        let arguments = ["512", "120"];
+        let two = recorded(&program, 2, &arguments);
+        let load = Load::start();
+        let many = recorded(&program, 64, &arguments);
+        drop(load);
+        let paths = many.threads.iter().map(|thread| thread.path.clone());
+        let expected = std::iter::once("0".to_owned()).chain((1..64).map(|n| format!("0.{n}")));
+        assert!(paths.eq(expected), "instrumented: {instrumented}");
+
+        // What the run-time library writes and reads is no communication.
+        let (few_slices, slices) = (by_slice(&two), by_slice(&many));
+        let total = |slices: &[[f64; 3]]| -> f64 { slices.iter().map(|slice| slice[0]).sum() };
+        let ratio = total(&slices) / total(&few_slices);
+        assert!(
+            (31.5..32.8).contains(&ratio),
+            "instrumented: {instrumented}, {ratio}"
+        );
+        let near = |i: usize, j: usize| i ^ 1 == j || (i + 32) % 64 == j;
+        let near = share(&matrix(&program.with_extension("64.numaloc")), near);
+        assert!(near > 0.98, "instrumented: {instrumented}, {near}");
+
+        // As long as two threads take, but for a slice at each end.
+        let length = |profile: &Profile, at: &Range<usize>| {
+            (profile.slices[at.end - 1].end - profile.slices[at.start].start) as f64
+        };
+        let (few, at) = (busy(&few_slices), busy(&slices));
+        let (short, long) = (length(&two, &few), length(&many, &at));
+        let slice = (many.slices[0].end - many.slices[0].start) as f64;
+        assert!(
+            (long - short).abs() <= 2.0 * slice,
+            "instrumented: {instrumented}, {short} and {long}"
+        );
+
+        // Neighbours, then distant pairs from the middle on, and one slice at most that has both.
+        let border = at
+            .clone()
+            .find(|&at| slices[at][2] > slices[at][1])
+            .unwrap();
+        let middle = (at.start + at.end) / 2;
+        assert!(border.abs_diff(middle) <= 1, "{border} of {at:?}");
+        let wrong = |at: usize| slices[at][if at < border { 2 } else { 1 }] / slices[at][0];
+        let mixed: Vec<usize> = at.filter(|&at| wrong(at) > 0.02).collect();
+        assert!(mixed.len() <= 1, "{mixed:?} of {slices:?}");
+    }
+}
