@@ -71,9 +71,9 @@ pub(crate) fn ours(work: impl FnOnce(&'static Engine)) {
     }
 }
 
-/// Whether the calling thread is in [`ours`].
+/// Whether what the calling thread does is ours: it is in [`ours`], or in its tracer.
 pub(crate) fn is_ours() -> bool {
-    OURS.get()
+    OURS.get() || KNOWN.get() && slot::get().is_null()
 }
 
 /// Lets `work` count an access with the calling thread's tracer where that is all there is to do; says whether it was.

@@ -267,6 +267,18 @@ fn in_mapping(block: *mut c_void) {
     }
 }
 
+/// Memory was unmapped or replaced.
+fn forget(engine: &Engine, address: u64, length: u64) {
+    let mut told = false;
+    current::with(|tracer| {
+        tracer.forget(address, length);
+        told = true;
+    });
+    if !told {
+        engine.forget(address, length);
+    }
+}
+
 /// A block goes: what was mapped on its own is nobody's memory any more.
 ///
 /// # Safety
@@ -278,7 +290,7 @@ unsafe fn gone(block: *mut c_void) {
     current::ours(|engine| {
         // SAFETY: the caller's promise.
         if let Some((start, length)) = unsafe { own_mapping(block) } {
-            engine.forget(start / PAGE * PAGE, length);
+            forget(engine, start / PAGE * PAGE, length);
         }
     });
 }
@@ -410,7 +422,7 @@ pub unsafe extern "C" fn mmap(
     if found != -1 {
         current::ours(|engine| {
             let start = found as u64;
-            engine.forget(start, length as u64);
+            forget(engine, start, length as u64);
             let name = if flags & libc::MAP_ANONYMOUS != 0 {
                 String::new()
             } else {
@@ -471,7 +483,7 @@ pub unsafe extern "C" fn mremap(
     if found != -1 {
         current::ours(|engine| {
             if found as u64 != old as u64 {
-                engine.forget(old as u64, old_length as u64);
+                forget(engine, old as u64, old_length as u64);
             }
             current::with(|tracer| {
                 let record = Record::Map {
@@ -505,7 +517,7 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
     let status = unsafe { libc::syscall(libc::SYS_munmap, address, length) } as c_int;
     if status == 0 {
         current::ours(|engine| {
-            engine.forget(address as u64, length as u64);
+            forget(engine, address as u64, length as u64);
             engine.write(&Record::Unmap {
                 sequence: engine.sequence(),
                 address: address as u64,
@@ -538,7 +550,7 @@ pub unsafe extern "C" fn shmat(
                 about.shm_segsz as u64
             }
             .next_multiple_of(PAGE);
-            engine.forget(start, size);
+            forget(engine, start, size);
             map(start, size, 3, libc::MAP_SHARED, "[shm]".to_owned(), 0);
             engine.shared(Backing::of_address(start), start, size, 0);
         });

@@ -24,12 +24,11 @@ use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
 };
 use numaloc_trace::block::{Block, Kind, Piece, REGISTERS, Shape, Strides};
-use numaloc_trace::thread::Pace;
 
 use crate::affine::Registers;
 use crate::api::{self, Insn, MemInfo, TranslationBlock};
 use crate::code::{self, Use};
-use crate::{guest, known_thread, thread};
+use crate::{WORD, guest, known_thread, paces, thread};
 
 /// How accesses are grouped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -40,12 +39,19 @@ pub enum Grouping {
     /// By block, when it has been tried.
     #[default]
     On,
+    /// By block, with a call for each iteration of a loop even where QEMU could count it.
+    Called,
     /// Not at all, but all blocks are tried.
     Check,
 }
 
 impl Grouping {
-    const ALL: [(Self, &str); 3] = [(Self::Off, "off"), (Self::On, "on"), (Self::Check, "check")];
+    const ALL: [(Self, &str); 4] = [
+        (Self::Off, "off"),
+        (Self::On, "on"),
+        (Self::Called, "called"),
+        (Self::Check, "check"),
+    ];
 
     /// Its name as an argument.
     pub fn name(self) -> &'static str {
@@ -73,7 +79,7 @@ const ENOUGH: u64 = 64;
 static RIGHT: AtomicU64 = AtomicU64::new(0);
 static WRONG: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes that QEMU reports at once of 16 and 32 bytes loaded and stored (see [`wide`]), 0 where not seen yet.
+/// Bytes that count as one access, of 16 and 32 bytes loaded and stored (see [`wide`]), 0 where not seen yet.
 static WIDE: [AtomicU8; 4] = [const { AtomicU8::new(0) }; 4];
 
 /// Blocks and addresses kept at most; what comes later is reported access by access.
@@ -100,6 +106,7 @@ pub fn start(grouping: Grouping) {
     } else {
         TRYING
     };
+    paces::start(grouping == Grouping::On);
     CHECK.store(grouping == Grouping::Check, Relaxed);
     STATE.store(state, Relaxed);
 }
@@ -227,11 +234,19 @@ impl Translation {
                 .blocks
                 .entry(key)
                 .or_insert_with_key(|(pieces, strides)| {
-                    Box::leak(Box::new(Block::new(pieces, strides.as_ref())))
+                    let mut counted = Block::new(pieces, strides.as_ref());
+                    if counted.shape().repeats {
+                        counted.counter = paces::counter();
+                    }
+                    Box::leak(Box::new(counted))
                 });
         if state == GROUPED && !counted.pays() {
             self.no_block(known, block);
             return Registration::Single;
+        }
+        if state == GROUPED && counted.shape().repeats {
+            paces::register(block, counted);
+            return Registration::Grouped;
         }
         let callback = if state == GROUPED {
             counter(counted.shape())
@@ -352,7 +367,7 @@ pub fn wide(usage: Use) -> Option<usize> {
     }
 }
 
-/// QEMU has reported `size` bytes of an access of kind `wide`.
+/// Of an access of kind `wide`, `size` bytes have been counted as one.
 pub fn learn(wide: usize, size: u8) {
     WIDE[wide].store(size, Relaxed);
 }
@@ -543,38 +558,7 @@ unsafe extern "C" fn on_block<const N: usize, const WRITES: usize>(
     vcpu: c_uint,
     data: *mut c_void,
 ) {
-    core::arch::naked_asm!("mov rdx, rbp", "jmp {}", sym count::<N, WRITES, false>)
-}
-
-/// As [`on_block`], for a block that repeats. Another iteration of the thread's run, but its last, is counted here: most of what
-/// loops cost is this call, and compiled code would first make room for what it might have to call.
-#[cfg(target_arch = "x86_64")]
-#[unsafe(naked)]
-unsafe extern "C" fn on_iteration<const N: usize, const WRITES: usize>(
-    vcpu: c_uint,
-    data: *mut c_void,
-) {
-    core::arch::naked_asm!(
-        "cmp edi, {slots}",
-        "jae 2f",
-        "mov eax, edi",
-        "shl rax, {shift}",
-        "lea rcx, [rip + {paces}]",
-        "cmp [rax + rcx + {block}], rsi",
-        "jne 2f",
-        "dec qword ptr [rax + rcx + {left}]",
-        "jz 3f",
-        "ret",
-        "3: mov qword ptr [rax + rcx + {left}], 1",
-        "2: mov rdx, rbp",
-        "jmp {otherwise}",
-        slots = const crate::SLOTS,
-        paces = sym crate::PACES,
-        shift = const size_of::<Pace>().ilog2(),
-        block = const std::mem::offset_of!(Pace, block),
-        left = const std::mem::offset_of!(Pace, left),
-        otherwise = sym count::<N, WRITES, true>,
-    )
+    core::arch::naked_asm!("mov rdx, rbp", "jmp {}", sym count::<N, WRITES>)
 }
 
 /// Called when a block begins that is tried.
@@ -588,19 +572,14 @@ unsafe extern "C" fn on_trial(vcpu: c_uint, data: *mut c_void) {
 #[cfg(not(target_arch = "x86_64"))]
 unsafe extern "C" fn on_block<const N: usize, const WRITES: usize>(_: c_uint, _: *mut c_void) {}
 #[cfg(not(target_arch = "x86_64"))]
-unsafe extern "C" fn on_iteration<const N: usize, const WRITES: usize>(_: c_uint, _: *mut c_void) {}
-#[cfg(not(target_arch = "x86_64"))]
 unsafe extern "C" fn on_trial(_: c_uint, _: *mut c_void) {}
 
-/// The code that counts blocks of a shape.
+/// The code that counts a block that does not repeat.
 fn counter(shape: Shape) -> api::BlockCallback {
     macro_rules! one_of {
         ($($n:literal: $($writes:literal)+;)+) => {
-            match (shape.groups, shape.writes, shape.repeats) {
-                $($(
-                    ($n, $writes, false) => on_block::<$n, $writes>,
-                    ($n, $writes, true) => on_iteration::<$n, $writes>,
-                )+)+
+            match (shape.groups, shape.writes) {
+                $($(($n, $writes) => on_block::<$n, $writes>,)+)+
                 _ => on_block::<0, 0>,
             }
         };
@@ -613,7 +592,7 @@ fn counter(shape: Shape) -> api::BlockCallback {
     }
 }
 
-unsafe extern "C" fn count<const N: usize, const WRITES: usize, const REPEATS: bool>(
+unsafe extern "C" fn count<const N: usize, const WRITES: usize>(
     vcpu: c_uint,
     data: *mut c_void,
     state: *const [u64; REGISTERS],
@@ -621,7 +600,7 @@ unsafe extern "C" fn count<const N: usize, const WRITES: usize, const REPEATS: b
     // SAFETY: `data` is the block that `register` handed over; `state` holds the registers, as enough trials have shown.
     let (block, registers) = unsafe { (&*data.cast_const().cast::<Block>(), &*state) };
     if let Some(thread) = known_thread(vcpu) {
-        thread.tracer.block::<N, WRITES, REPEATS>(block, registers);
+        thread.tracer.block::<N, WRITES>(block, registers);
     } else {
         first_block(vcpu, block, registers);
     }
@@ -631,7 +610,7 @@ unsafe extern "C" fn count<const N: usize, const WRITES: usize, const REPEATS: b
 #[inline(never)]
 fn first_block(vcpu: c_uint, block: &'static Block, registers: &[u64; REGISTERS]) {
     if let Some(thread) = thread(vcpu) {
-        thread.tracer.block::<0, 0, false>(block, registers);
+        thread.tracer.block::<0, 0>(block, registers);
     }
 }
 
@@ -670,13 +649,17 @@ pub fn compare(trial: &Trial, data: *mut c_void, address: u64, info: MemInfo) {
     let Expectation { block, pieces } = unsafe { &*data.cast_const().cast::<Expectation>() };
     let kind = api::access_kind(info);
     let (size, stores) = (kind & !api::STORE, kind & api::STORE != 0);
-    let fits = |at: usize| {
+    let fits = |at: usize, part: u8| {
         let piece = &block.pieces[at];
         let other = if stores { Kind::Read } else { Kind::Write };
-        piece.size == size && piece.kind != other && trial.addresses.get(at) == Some(&address)
+        let address = address.wrapping_add(part.into());
+        piece.size == size.min(WORD)
+            && piece.kind != other
+            && trial.addresses.get(at) == Some(&address)
     };
+    let mut parts = (0..size).step_by(WORD.into());
     let same = trial.block.is_some_and(|tried| std::ptr::eq(tried, *block));
-    let foretold = same && (pieces.0..pieces.1).any(fits);
+    let foretold = same && parts.all(|part| (pieces.0..pieces.1).any(|at| fits(at, part)));
     if !foretold {
         differs();
     } else if RIGHT.fetch_add(1, Relaxed) >= ENOUGH

@@ -86,6 +86,21 @@ pub fn mappings() -> Vec<Mapped> {
         .collect()
 }
 
+/// Bytes of the stack that QEMU gives the first thread: the limit set for it, but no less than 8 MiB.
+pub fn stack_size() -> u64 {
+    const LEAST: u64 = 8 << 20;
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is valid for writing.
+    unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) };
+    match limit.rlim_cur {
+        libc::RLIM_INFINITY => LEAST,
+        bytes => bytes.max(LEAST),
+    }
+}
+
 /// The file behind a descriptor of the guest.
 pub fn file_of(descriptor: u64) -> String {
     std::fs::read_link(format!("/proc/self/fd/{}", descriptor as i32))

@@ -16,18 +16,20 @@ mod code;
 mod exec;
 mod guest;
 mod options;
+mod paces;
+mod scoreboard;
 mod syscalls;
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 
 use numaloc_trace::journal::Record;
-use numaloc_trace::thread::Pace;
 use numaloc_trace::{Engine, ThreadTracer};
 
 use crate::api::{Info, Insn, MemInfo, PluginId, TranslationBlock};
 use crate::blocks::{Grouping, Translation};
 use crate::code::Use;
+use crate::paces::VcpuPace;
 
 /// The API version we ask for; QEMU looks it up by name.
 ///
@@ -70,13 +72,14 @@ pub(crate) struct GuestThread {
     extends_heap: bool,
 }
 
+/// Most bytes of an access that counts as one.
+const WORD: u8 = 8;
+
 /// vCPU numbers that have a slot; more threads at once than this are not counted.
 const SLOTS: usize = 1 << 15;
 /// The guest thread that runs on each vCPU.
 static THREADS: [AtomicPtr<GuestThread>; SLOTS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS];
-/// Its run, where `blocks::on_iteration` looks at it.
-static PACES: [Pace; SLOTS] = [const { Pace::new() }; SLOTS];
 static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(std::ptr::null_mut());
 static VERSION: AtomicI32 = AtomicI32::new(1);
 /// See [`api::info_is_plain`].
@@ -84,6 +87,8 @@ static PLAIN: AtomicBool = AtomicBool::new(false);
 /// See [`options::Options::floor`].
 static FLOOR: AtomicBool = AtomicBool::new(false);
 static BEGUN: AtomicBool = AtomicBool::new(false);
+/// Threads that have a vCPU.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
 
 /// The engine of this process; there is one from a successful [`qemu_plugin_install`] on.
 pub(crate) fn engine() -> &'static Engine {
@@ -138,9 +143,10 @@ pub(crate) fn adopt(vcpu: c_uint, tracer: ThreadTracer) -> &'static mut GuestThr
         break_refused: false,
         extends_heap: false,
     }));
-    if let (Some(slot), Some(pace)) = (THREADS.get(vcpu as usize), PACES.get(vcpu as usize)) {
-        thread.tracer.set_pace(pace);
+    if let Some(slot) = THREADS.get(vcpu as usize) {
+        thread.tracer.set_pace(Box::new(VcpuPace::new(vcpu)));
         slot.store(thread, Ordering::Relaxed);
+        LIVE.fetch_add(1, Ordering::Relaxed);
     }
     thread
 }
@@ -150,6 +156,7 @@ pub(crate) fn leave(vcpu: c_uint) {
     if let Some(slot) = THREADS.get(vcpu as usize) {
         let thread = slot.swap(std::ptr::null_mut(), Ordering::Relaxed);
         if !thread.is_null() {
+            LIVE.fetch_sub(1, Ordering::Relaxed);
             // SAFETY: it came from `adopt`, and nobody else looks at it.
             drop(unsafe { Box::from_raw(thread) });
         }
@@ -161,6 +168,8 @@ pub(crate) fn forget_threads() {
     for slot in &THREADS {
         slot.store(std::ptr::null_mut(), Ordering::Relaxed);
     }
+    LIVE.store(0, Ordering::Relaxed);
+    paces::forget();
 }
 
 unsafe extern "C" fn on_access<const RUNTIME: bool>(
@@ -171,11 +180,15 @@ unsafe extern "C" fn on_access<const RUNTIME: bool>(
 ) {
     let Some(thread) = thread(vcpu) else { return };
     let kind = api::access_kind(info);
-    let size = u32::from(kind & !api::STORE);
-    if kind & api::STORE == 0 {
-        thread.tracer.access::<false, RUNTIME>(address, size);
-    } else {
-        thread.tracer.access::<true, RUNTIME>(address, size);
+    let size = u64::from(kind & !api::STORE);
+    // Some versions report more at once; a count is of words in all.
+    for at in (0..size).step_by(WORD.into()) {
+        let (address, size) = (address.wrapping_add(at), size.min(WORD.into()) as u32);
+        if kind & api::STORE == 0 {
+            thread.tracer.access::<false, RUNTIME>(address, size);
+        } else {
+            thread.tracer.access::<true, RUNTIME>(address, size);
+        }
     }
 }
 
@@ -206,7 +219,7 @@ extern "C" fn unplain(vcpu: c_uint, info: MemInfo, address: u64, data: *mut c_vo
 
 /// An access of 16 or 32 bytes, or a part of one.
 unsafe extern "C" fn on_wide(vcpu: c_uint, info: MemInfo, address: u64, data: *mut c_void) {
-    blocks::learn(data.addr(), api::access_kind(info) & !api::STORE);
+    blocks::learn(data.addr(), WORD.min(api::access_kind(info) & !api::STORE));
     // SAFETY: as QEMU calls it.
     unsafe { on_access::<false>(vcpu, info, address, data) };
 }
@@ -364,7 +377,8 @@ fn begin(entry: u64) {
 }
 
 unsafe extern "C" fn on_exit(_: PluginId, _: *mut c_void) {
-    // QEMU has stopped all vCPUs and taken our callbacks off.
+    // QEMU has stopped all vCPUs and taken our callbacks off. Newer versions come here when a signal kills the program, too.
+    let killed = !syscalls::ending() && LIVE.load(Ordering::Relaxed) > 0;
     for slot in &THREADS {
         let thread = slot.swap(std::ptr::null_mut(), Ordering::Relaxed);
         if !thread.is_null() {
@@ -377,7 +391,11 @@ unsafe extern "C" fn on_exit(_: PluginId, _: *mut c_void) {
         let found = format!("{right} accesses as foretold, {wrong} not");
         engine().write(&Record::Note(found));
     }
-    engine().finish();
+    if killed {
+        engine().break_off();
+    } else {
+        engine().finish();
+    }
 }
 
 /// Called by QEMU when it loads the plugin; 0 lets the program start.

@@ -24,6 +24,7 @@ const VFORK: i64 = 58;
 const EXECVE: i64 = 59;
 const EXECVEAT: i64 = 322;
 const EXIT: i64 = 60;
+const EXIT_GROUP: i64 = 231;
 const KILL: i64 = 62;
 const TKILL: i64 = 200;
 const PRCTL: i64 = 157;
@@ -41,6 +42,12 @@ const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
 
 static STACK_KNOWN: AtomicBool = AtomicBool::new(false);
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program has asked for its end.
+pub fn ending() -> bool {
+    ENDING.load(Ordering::Relaxed)
+}
 
 /// Before the system call.
 pub unsafe extern "C" fn on_call(
@@ -94,6 +101,7 @@ pub unsafe extern "C" fn on_call(
                 exec::follow(thread, path, a3, a4);
             }
         }
+        EXIT_GROUP => ENDING.store(true, Ordering::Relaxed),
         EXIT => {
             thread.tracer.end(thread.tracer.clear_tid);
             leave(vcpu);
@@ -113,7 +121,7 @@ pub unsafe extern "C" fn on_return(_: PluginId, vcpu: c_uint, number: i64, resul
         _ if failed => {}
         MMAP => {
             if a4 & MAP_FIXED != 0 {
-                engine().forget(result as u64, a2);
+                thread.tracer.forget(result as u64, a2);
                 code::forget_ranges();
             }
             let file = if thread.extends_heap {
@@ -137,7 +145,7 @@ pub unsafe extern "C" fn on_return(_: PluginId, vcpu: c_uint, number: i64, resul
         MREMAP => {
             let shared = engine().shared_at(a1);
             if result as u64 != a1 {
-                engine().forget(a1, a2);
+                thread.tracer.forget(a1, a2);
             }
             mapped(thread, result as u64, a3, 3, 0x22, String::new(), 0, a1);
             if let Some((object, offset)) = shared {
@@ -146,13 +154,13 @@ pub unsafe extern "C" fn on_return(_: PluginId, vcpu: c_uint, number: i64, resul
         }
         SHMAT => {
             let size = segment_size(result as u64);
-            engine().forget(result as u64, size);
+            thread.tracer.forget(result as u64, size);
             mapped(thread, result as u64, size, 3, 1, "[shm]".to_owned(), 0, 0);
             engine().shared(Backing::of_address(result as u64), result as u64, size, 0);
         }
         SHMDT => engine().detached(a1),
         MUNMAP => {
-            engine().forget(a1, a2);
+            thread.tracer.forget(a1, a2);
             code::forget_ranges();
             let sequence = engine().sequence();
             thread.tracer.record(&Record::Unmap {
@@ -219,7 +227,8 @@ fn note_stack(thread: &mut GuestThread) {
         .iter()
         .find(|mapped| (mapped.start..mapped.end).contains(&at))
     {
-        let length = stack.end - stack.start;
+        // A page below it keeps it apart; above, what QEMU has mapped for itself may follow.
+        let length = (stack.end - stack.start).min(guest::stack_size());
         mapped(
             thread,
             stack.start,

@@ -391,12 +391,14 @@ pub struct Block {
     pub(crate) sections: Box<[Section]>,
     /// All pieces, in the program's order.
     pub pieces: Box<[Piece]>,
+    /// For its frontend's own use: which of its counters counts the block's iterations.
+    pub counter: Option<u32>,
 }
 
 /// Most groups of a block that has code of its own in the engine.
 pub const QUICK: usize = 4;
 
-/// What code a block is counted with: [`crate::ThreadTracer::block`]'s parameters.
+/// What code a block is counted with: [`crate::ThreadTracer::block`]'s parameters, or [`crate::ThreadTracer::iteration`]'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Number of groups; 0 when there are more than [`QUICK`].
@@ -448,6 +450,7 @@ impl Block {
             },
             sections: sections.into(),
             pieces: pieces.into(),
+            counter: None,
         };
         if let [section] = &*block.sections
             && section.groups.len() <= QUICK

@@ -540,16 +540,21 @@ impl Engine {
         &self.config
     }
 
-    /// All threads have ended: says so in the journal.
+    /// All threads have ended, and the process by itself: says so in the journal.
     pub fn finish(&self) {
+        self.break_off();
+        self.write(&Record::End);
+        if let Some(outlet) = &self.outlet {
+            outlet.finish();
+        }
+    }
+
+    /// All threads have ended because the process is killed: its journal stays open.
+    pub fn break_off(&self) {
         self.write_status(self.accesses.load(Relaxed));
         let lines = self.shared_lines().first(sharing::LISTED);
         if !lines.is_empty() {
             self.write(&Record::SharedLines(lines));
-        }
-        self.write(&Record::End);
-        if let Some(outlet) = &self.outlet {
-            outlet.finish();
         }
     }
 

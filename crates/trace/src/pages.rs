@@ -5,6 +5,7 @@
 //! with no search. A thread that ends leaves its table, emptied, to the next one.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -98,16 +99,32 @@ impl PageCounters {
     pub fn take(&mut self) -> Vec<(u64, u64, u64)> {
         let mut cells = Vec::new();
         for block in std::mem::take(&mut self.blocks) {
-            for page in block << BLOCK_SHIFT..(block + 1) << BLOCK_SHIFT {
-                let counter = self.word(page << PAGE_SHIFT);
-                let count = counter.load(Relaxed);
-                if count != 0 {
-                    cells.push((page, count & 0xffff_ffff, count >> 32));
-                    counter.store(0, Relaxed);
-                }
-            }
+            self.take_pages(block << BLOCK_SHIFT..(block + 1) << BLOCK_SHIFT, &mut cells);
         }
         cells
+    }
+
+    /// As [`PageCounters::take`], of the pages in a range only.
+    pub fn take_some(&mut self, pages: Range<u64>) -> Vec<(u64, u64, u64)> {
+        let mut cells = Vec::new();
+        let blocks = pages.start >> BLOCK_SHIFT..pages.end.div_ceil(1 << BLOCK_SHIFT);
+        for &block in self.blocks.range(blocks) {
+            let (start, end) = (block << BLOCK_SHIFT, (block + 1) << BLOCK_SHIFT);
+            let some = start.max(pages.start)..end.min(pages.end);
+            self.take_pages(some, &mut cells);
+        }
+        cells
+    }
+
+    fn take_pages(&self, pages: Range<u64>, cells: &mut Vec<(u64, u64, u64)>) {
+        for page in pages {
+            let counter = self.word(page << PAGE_SHIFT);
+            let count = counter.load(Relaxed);
+            if count != 0 {
+                cells.push((page, count & 0xffff_ffff, count >> 32));
+                counter.store(0, Relaxed);
+            }
+        }
     }
 }
 
@@ -135,9 +152,21 @@ mod tests {
         let far = 7 + 64 * 512;
         counters.add(far << 12, WRITE);
         counters.add(7 << 12, READ);
+        assert_eq!(counters.take_some(8..far), []);
         assert_eq!(counters.take(), [(7, 2, 1), (far, 0, 1)]);
         assert_eq!(counters.take(), []);
         assert_eq!(counters.add(7 << 12, READ), 0);
+    }
+
+    #[test]
+    fn a_range_is_taken_and_the_rest_stays() {
+        let mut counters = PageCounters::new().unwrap();
+        for page in [511, 512, 513, 1024] {
+            counters.add(page << 12, WRITE);
+        }
+        assert_eq!(counters.take_some(512..1024), [(512, 0, 1), (513, 0, 1)]);
+        assert_eq!(counters.add(513 << 12, READ), 0);
+        assert_eq!(counters.take(), [(511, 0, 1), (513, 1, 0), (1024, 0, 1)]);
     }
 
     #[test]

@@ -1,8 +1,17 @@
 //! The tables' address space: large mappings that the program under study neither sees nor is charged with.
+//!
+//! They lie where Linux puts nothing by itself, between 32 and 80 TiB, as long as there is room. At addresses of the kernel's choice,
+//! below what is mapped so far, they would drive apart what the program maps before and after, by terabytes: its addresses would not
+//! be those of a run alone, and a shadow table's window would fold them onto its heap.
 
 use std::os::fd::RawFd;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Where the next table should be.
+static NEXT: AtomicU64 = AtomicU64::new(32 << 40);
+/// Programs begin above (position-independent ones at 85.3 TiB).
+const END: u64 = 80 << 40;
 
 /// Where this process's tables are, as (start, end).
 static RESERVED: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
@@ -28,11 +37,15 @@ pub(crate) fn reserve(words: u64, file: Option<RawFd>) -> std::io::Result<*mut A
         Some(_) => libc::MAP_SHARED,
         None => libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
     };
-    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+    // Of whole huge pages, and one that keeps tables apart.
+    let room = (bytes as u64).next_multiple_of(2 << 20) + (2 << 20);
+    let place = NEXT.fetch_add(room, Relaxed);
+    let wish = if place + room <= END { place } else { 0 };
+    // SAFETY: a new mapping that replaces none: the kernel takes another place where ours is not free.
     let base = unsafe {
         libc::syscall(
             libc::SYS_mmap,
-            0usize,
+            wish,
             bytes,
             libc::PROT_READ | libc::PROT_WRITE,
             kind | libc::MAP_NORESERVE,

@@ -1,8 +1,13 @@
 //! Accesses told by the block are counted as if each had been told by itself.
 
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicPtr, AtomicU64};
+
 use numaloc_model::{Layer, Profile};
 use numaloc_trace::assemble::{Options, assemble};
 use numaloc_trace::block::{Block, Form, Kind, Piece, REGISTERS, Step, Strides};
+use numaloc_trace::thread::Pace;
 use numaloc_trace::{Config, Engine, ThreadTracer};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
@@ -11,15 +16,19 @@ const DATA: u64 = 0x10_0000;
 const THREADS: usize = 3;
 
 /// `block` as its frontend would call it.
-fn told(tracer: &mut ThreadTracer, block: &'static Block, registers: &[u64; REGISTERS]) {
+fn told(thread: &mut Thread, block: &'static Block, registers: &[u64; REGISTERS]) {
+    let (tracer, shape) = (&mut thread.tracer, block.shape());
+    if shape.repeats && thread.counted.goes_on(block) {
+        return;
+    }
     macro_rules! one_of {
         ($($n:literal: $($writes:literal)+;)+) => {
-            match (block.shape().groups, block.shape().writes, block.shape().repeats) {
-                $($(
-                    ($n, $writes, false) => tracer.block::<$n, $writes, false>(block, registers),
-                    ($n, $writes, true) => tracer.block::<$n, $writes, true>(block, registers),
-                )+)+
-                _ => tracer.block::<0, 0, false>(block, registers),
+            match (shape.groups, shape.writes) {
+                $(
+                    ($n, _) if shape.repeats => tracer.iteration::<$n>(block, registers),
+                    $(($n, $writes) => tracer.block::<$n, $writes>(block, registers),)+
+                )+
+                _ => tracer.block::<0, 0>(block, registers),
             }
         };
     }
@@ -28,6 +37,41 @@ fn told(tracer: &mut ThreadTracer, block: &'static Block, registers: &[u64; REGI
         2: 0 1 2 3;
         3: 0 1 2 3 4 5 6 7;
         4: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15;
+    }
+}
+
+/// A thread, and what its frontend counts its runs with.
+struct Thread {
+    tracer: Box<ThreadTracer>,
+    counted: &'static Counted,
+}
+
+#[derive(Default)]
+struct Counted {
+    block: AtomicPtr<Block>,
+    more: AtomicU64,
+}
+
+impl Counted {
+    /// Counts an iteration of `block`, if it may follow those before.
+    fn goes_on(&self, block: &'static Block) -> bool {
+        let (of, more) = (self.block.load(Relaxed), self.more.load(Relaxed));
+        let counts = std::ptr::eq(of, block) && more > 0;
+        self.more.store(more - u64::from(counts), Relaxed);
+        counts
+    }
+}
+
+impl Pace for &'static Counted {
+    fn begin(&mut self, block: &'static Block, more: u64) {
+        self.block
+            .store(std::ptr::from_ref(block).cast_mut(), Relaxed);
+        self.more.store(more, Relaxed);
+    }
+
+    fn end(&mut self, _: &'static Block) -> u64 {
+        self.block.store(null_mut(), Relaxed);
+        self.more.load(Relaxed)
     }
 }
 
@@ -122,7 +166,7 @@ fn recorded(
     blocks: &[(&'static Block, [i64; 6])],
     turns: &[Turn],
     recorder: &Recorder,
-    tell: impl Fn(&mut ThreadTracer, &'static Block, &[u64; REGISTERS]),
+    tell: impl Fn(&mut Thread, &'static Block, &[u64; REGISTERS]),
 ) -> Profile {
     let engine: &'static Engine = recorder.engine();
     let mut threads = vec![engine.first_thread(1)];
@@ -131,9 +175,12 @@ fn recorded(
         threads[0].threads_created += 1;
         threads.push(engine.welcome(newborn, tid));
     }
-    for thread in &mut threads {
-        thread.set_pace(Box::leak(Box::default()));
-    }
+    let paced = |mut tracer: Box<ThreadTracer>| {
+        let counted: &'static Counted = Box::leak(Box::default());
+        tracer.set_pace(Box::new(counted));
+        Thread { tracer, counted }
+    };
+    let mut threads: Vec<Thread> = threads.into_iter().map(paced).collect();
     for turn in turns {
         let thread = &mut threads[turn.thread];
         let (block, strides) = blocks[turn.block];
@@ -149,10 +196,10 @@ fn recorded(
             }
         }
         // The next one may be another thread, whose accesses come later than all of these.
-        thread.settle();
+        thread.tracer.settle();
     }
     for thread in &mut threads {
-        thread.end(0);
+        thread.tracer.end(0);
     }
     engine.finish();
     let options = Options {
@@ -179,8 +226,8 @@ fn check(blocks: Vec<Code>, turns: Vec<Turn>, recorder: &Recorder) -> Result<(),
             (block, strides.unwrap_or([0; 6]))
         })
         .collect();
-    let one = recorded(&blocks, &turns, recorder, |tracer, block, registers| {
-        singly(tracer, block, registers);
+    let one = recorded(&blocks, &turns, recorder, |thread, block, registers| {
+        singly(&mut thread.tracer, block, registers);
     });
     let other = recorded(&blocks, &turns, recorder, told);
     prop_assert_eq!(format!("{:?}", one.threads), format!("{:?}", other.threads));
@@ -392,8 +439,8 @@ fn runs_tell_true_from_false_sharing() {
     };
     let runs = recorded(&blocks, &turns, &recorder, told);
     assert_eq!(sums(&runs), (events, disjoint));
-    let single = recorded(&blocks, &turns, &recorder, |tracer, block, registers| {
-        singly(tracer, block, registers);
+    let single = recorded(&blocks, &turns, &recorder, |thread, block, registers| {
+        singly(&mut thread.tracer, block, registers);
     });
     assert_eq!(sums(&single), (events, disjoint));
 }

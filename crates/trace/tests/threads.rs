@@ -1,4 +1,4 @@
-//! Many threads: 4,096 at once, and a hundred thousand one after the other, keep their identities.
+//! Identities last: of 4,096 threads at once, of a hundred thousand one after the other, and of pages mapped anew.
 
 use numaloc_model::profile::Amount;
 use numaloc_model::{Layer, Profile};
@@ -124,4 +124,27 @@ fn a_hundred_thousand_threads_one_after_the_other_are_not_mixed_up() {
         assert_eq!(events(4 + round * 1000, reader), 1.0);
         assert_eq!(events(5 + round * 1000, reader), 0.0);
     }
+}
+
+#[test]
+fn pages_mapped_anew_are_touched_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, mut first) = started(folder.path());
+    // One is then used by the same thread, one by another.
+    for page in 0..2 {
+        first.access::<false, false>(DATA + page * 4096, 8);
+    }
+    first.forget(DATA, 2 * 4096);
+    let mut other = child(engine, &mut first, 2);
+    first.access::<true, false>(DATA, 8);
+    for page in 0..2 {
+        other.access::<true, false>(DATA + page * 4096, 8);
+    }
+    other.end(0);
+    first.end(0);
+    engine.finish();
+    let profile = assembled(folder.path());
+    let pages = profile.pages.pages().iter();
+    let touched: Vec<_> = pages.map(|page| page.first_touch.unwrap().0).collect();
+    assert_eq!(touched, [0, 1]);
 }

@@ -204,6 +204,9 @@ impl Assembly<'_> {
         slice_of: impl Fn(u64) -> SliceIdx,
     ) -> BTreeMap<u64, Counted> {
         let mut pages: BTreeMap<u64, Counted> = BTreeMap::new();
+        // An address is touched for the first time once more when something else has been mapped there: the last time is that of
+        // what is there in the end.
+        let mut touches: BTreeMap<u64, (u64, ThreadIdx)> = BTreeMap::new();
         for record in &space.records {
             match record {
                 Record::Pages {
@@ -234,14 +237,16 @@ impl Assembly<'_> {
                         continue;
                     };
                     for &(page, time) in cells {
-                        let first = &mut pages.entry(page / factor).or_default().first;
-                        if first.is_none_or(|earlier| (time, thread) < earlier) {
-                            *first = Some((time, thread));
-                        }
+                        let touch = touches.entry(page).or_insert((time, thread));
+                        *touch = (time, thread).max(*touch);
                     }
                 }
                 _ => {}
             }
+        }
+        for (page, touch) in touches {
+            let first = &mut pages.entry(page / factor).or_default().first;
+            *first = Some(first.map_or(touch, |earlier| earlier.min(touch)));
         }
         pages
     }

@@ -18,19 +18,14 @@ use crate::memory::Detail;
 impl ThreadTracer {
     /// The accesses of `block`, which begins with `registers` and has not made them yet.
     ///
-    /// `N`, `WRITES` and `REPEATS` are the block's [`crate::block::Shape`].
+    /// `N` and `WRITES` are the block's [`crate::block::Shape`]. Iterations of a block that repeats have their own
+    /// [`ThreadTracer::iteration`].
     #[inline(always)]
-    pub fn block<const N: usize, const WRITES: usize, const REPEATS: bool>(
+    pub fn block<const N: usize, const WRITES: usize>(
         &mut self,
         block: &'static Block,
         registers: &[u64; REGISTERS],
     ) {
-        if REPEATS {
-            if !self.goes_on(block) {
-                self.begin::<N>(block, registers);
-            }
-            return;
-        }
         if N > 0 && !self.unsettled {
             let at: [u64; N] = std::array::from_fn(|group| block.quick[group].address(registers));
             if self.is_plain::<N, WRITES>(block, &at) {

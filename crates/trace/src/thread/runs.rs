@@ -6,9 +6,7 @@
 // `N` arrays side by side: loops over the number of a group read better than zipped ones.
 #![allow(clippy::needless_range_loop)]
 
-use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicPtr, AtomicU64};
 
 use super::{LINE, ThreadTracer};
 use crate::block::{Block, Group, Kind, QUICK, REGISTERS};
@@ -23,35 +21,26 @@ const SHORT: u64 = 32;
 const PART: u64 = 64;
 const PAGE: u64 = 1 << PAGE_SHIFT;
 
-/// A thread's run, as far as its frontend may look at it: another iteration of `block` is counted by taking one from `left`, as long as
-/// that leaves some. In the frontend's hands, so that it finds it with the least instructions.
-#[derive(Default)]
-#[repr(C, align(64))]
-pub struct Pace {
-    /// The block whose iterations are being counted, null for none.
-    pub block: AtomicPtr<Block>,
-    /// Iterations that may still begin, and one that ends the run.
-    pub left: AtomicU64,
-}
-
-impl Pace {
-    /// Of a thread that has no run.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            block: AtomicPtr::new(null_mut()),
-            left: AtomicU64::new(0),
-        }
-    }
+/// What a thread's frontend counts the iterations of a run with, so that it can do so with the least instructions: in machine code
+/// that calls nothing, or in the emulated program itself.
+///
+/// All of it is called by the thread itself; a run is over before the next one begins.
+pub trait Pace: Send {
+    /// A run of `block` begins: `more` iterations may follow of which this thread's tracer is not told.
+    fn begin(&mut self, block: &'static Block, more: u64);
+    /// The run of `block` is over: how many of them did not come.
+    fn end(&mut self, block: &'static Block) -> u64;
 }
 
 /// Iterations of a repeating block whose accesses are not counted yet.
 pub(super) struct Run {
     block: Option<&'static Block>,
     /// `None`: there are no runs.
-    pace: Option<&'static Pace>,
-    /// `left` when it began.
+    pace: Option<Box<dyn Pace>>,
+    /// Iterations that it may have.
     longest: u64,
+    /// Iterations that it has had, from its end on.
+    times: u64,
     /// Where the groups were in the first iteration.
     at: [u64; QUICK],
     /// Bytes that an iteration moves them, modulo 2^64.
@@ -66,6 +55,7 @@ impl Run {
             block: None,
             pace: None,
             longest: 0,
+            times: 0,
             at: [0; QUICK],
             strides: [0; QUICK],
             settle: |_, _| {},
@@ -74,39 +64,27 @@ impl Run {
 }
 
 impl ThreadTracer {
-    /// Lets this thread have runs, `pace` being its own from now on.
-    pub fn set_pace(&mut self, pace: &'static Pace) {
-        pace.block.store(null_mut(), Relaxed);
+    /// Lets this thread have runs, counted with `pace`.
+    pub fn set_pace(&mut self, pace: Box<dyn Pace>) {
         self.run.pace = Some(pace);
-    }
-
-    /// Counts an iteration of `block`, if it is of the run and not its last; says whether.
-    #[inline(always)]
-    pub(super) fn goes_on(&mut self, block: &'static Block) -> bool {
-        let same = self.run.block.is_some_and(|one| std::ptr::eq(one, block));
-        let Some(pace) = self.run.pace.filter(|_| same) else {
-            return false;
-        };
-        let left = pace.left.load(Relaxed);
-        if left > 1 {
-            pace.left.store(left - 1, Relaxed);
-        }
-        left > 1
     }
 
     /// Adds up the run, if there is one.
     pub(super) fn settle_run(&mut self) {
-        if let (Some(block), Some(pace)) = (self.run.block.take(), self.run.pace) {
-            pace.block.store(null_mut(), Relaxed);
+        if let (Some(block), Some(pace)) = (self.run.block.take(), &mut self.run.pace) {
+            self.run.times = self.run.longest - pace.end(block);
             (self.run.settle)(self, block);
         }
     }
 
-    /// An iteration that is not of the run: begins another one, if it can.
+    /// An iteration of `block`, which repeats, that [`Pace`] does not count: begins another run, if it can. The iteration begins with
+    /// `registers` and has not made its accesses yet.
+    ///
+    /// `N` is the number of groups of the block's [`crate::block::Shape`].
     ///
     /// `extern "C"`, as what follows: it never unwinds, so that callers from C need no landing pad around it.
     #[inline(never)]
-    pub(super) extern "C" fn begin<const N: usize>(
+    pub extern "C" fn iteration<const N: usize>(
         &mut self,
         block: &'static Block,
         registers: &[u64; REGISTERS],
@@ -117,17 +95,13 @@ impl ThreadTracer {
         let fits = |longest: &u64| self.has_room(block.accesses * longest);
         let longest = [LONGEST, SHORT].into_iter().find(fits);
         // What synchronises is told when it happens.
-        let Some((longest, pace)) = longest
-            .zip(self.run.pace)
-            .filter(|_| asleep || !self.any_synchronises(&at))
-        else {
+        let longest = longest.filter(|_| asleep || !self.any_synchronises(&at));
+        let (Some(longest), Some(pace)) = (longest, &mut self.run.pace) else {
             self.small_block::<N>(block, registers);
             return;
         };
+        pace.begin(block, longest - 1);
         self.run.block = Some(block);
-        pace.block
-            .store(std::ptr::from_ref(block).cast_mut(), Relaxed);
-        pace.left.store(longest, Relaxed);
         self.run.longest = longest;
         for (group, stride) in block.quick[..N].iter().zip(&mut self.run.strides) {
             *stride = group.stride(registers);
@@ -141,15 +115,9 @@ impl ThreadTracer {
         self.unsettled = true;
     }
 
-    /// Iterations of the run so far.
-    fn run_length(&self) -> u64 {
-        let left = self.run.pace.map_or(1, |pace| pace.left.load(Relaxed));
-        self.run.longest + 1 - left
-    }
-
     /// Adds up the run of `block`, between two bursts.
     fn end_asleep(&mut self, block: &'static Block) {
-        self.left -= block.accesses * self.run_length();
+        self.left -= block.accesses * self.run.times;
     }
 
     /// Adds up the run of `block`.
@@ -157,7 +125,7 @@ impl ThreadTracer {
         let groups: &[Group; N] = block.quick[..N].try_into().expect("no more than QUICK");
         let mut at: [u64; N] = std::array::from_fn(|group| self.run.at[group]);
         let strides: [u64; N] = std::array::from_fn(|group| self.run.strides[group]);
-        let mut rest = self.run_length();
+        let mut rest = self.run.times;
         let mut times = rest;
         while rest > 0 {
             if !self.add_apart(block, groups, &at, &strides, times) {

@@ -6,6 +6,7 @@ use super::{Heard, ThreadTracer};
 use crate::extra::layer_index;
 use crate::journal::Record;
 use crate::memory::Detail;
+use crate::pages::PAGE_SHIFT;
 
 impl ThreadTracer {
     /// Writes what the thread has heard from others in this slice or burst, by layer.
@@ -82,6 +83,18 @@ impl ThreadTracer {
             return;
         }
         let cells = self.counters.take();
+        self.write_pages(cells);
+        if !self.first_touched.is_empty() {
+            Record::FirstTouch {
+                thread: self.number,
+                cells: std::mem::take(&mut self.first_touched),
+            }
+            .encode(&mut self.out);
+        }
+        self.engine.account_pages((self.out.len() - before) as u64);
+    }
+
+    fn write_pages(&mut self, cells: Vec<(u64, u64, u64)>) {
         if !cells.is_empty() {
             Record::Pages {
                 thread: self.number,
@@ -91,14 +104,20 @@ impl ThreadTracer {
             }
             .encode(&mut self.out);
         }
-        if !self.first_touched.is_empty() {
-            Record::FirstTouch {
-                thread: self.number,
-                cells: std::mem::take(&mut self.first_touched),
-            }
-            .encode(&mut self.out);
+    }
+
+    /// Memory was unmapped or replaced: nobody has written or touched it since. This thread's next access to one of the pages is a
+    /// first one.
+    pub fn forget(&mut self, address: u64, length: u64) {
+        let end = address.saturating_add(length);
+        let pages = address >> PAGE_SHIFT..end.div_ceil(1 << PAGE_SHIFT);
+        let cells = self.counters.take_some(pages);
+        if self.counters.counts() {
+            let before = self.out.len();
+            self.write_pages(cells);
+            self.engine.account_pages((self.out.len() - before) as u64);
         }
-        self.engine.account_pages((self.out.len() - before) as u64);
+        self.engine.forget(address, length);
     }
 
     /// Writes the thread's totals, and hands all that is written to the journal.

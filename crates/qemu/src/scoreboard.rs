@@ -1,0 +1,137 @@
+//! QEMU's scoreboard: counters of each vCPU that translated code changes and tests without a call (QEMU 9.1 on; QEMU
+//! documentation, "TCG plugins").
+//!
+//! These functions are looked up by name, because a plugin that needs them could not be loaded into an older QEMU.
+
+use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::api::{BlockCallback, NO_REGISTERS, TranslationBlock};
+
+/// QEMU's own.
+enum Opaque {}
+
+/// A counter of every vCPU, as QEMU's functions take it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Entry {
+    scoreboard: *mut Opaque,
+    /// Bytes from the beginning of a vCPU's row.
+    offset: usize,
+}
+
+type New = unsafe extern "C" fn(usize) -> *mut Opaque;
+type Find = unsafe extern "C" fn(*mut Opaque, c_uint) -> *mut c_void;
+type CallIf = unsafe extern "C" fn(
+    *mut TranslationBlock,
+    BlockCallback,
+    c_int,
+    c_int,
+    Entry,
+    u64,
+    *mut c_void,
+);
+type Change = unsafe extern "C" fn(*mut TranslationBlock, c_int, Entry, u64);
+type Count = unsafe extern "C" fn() -> c_int;
+
+const ADD: c_int = 0;
+const GREATER_OR_EQUAL: c_int = 7;
+
+/// A row of counters for each vCPU, zero at first.
+pub struct Scoreboard {
+    scoreboard: *mut Opaque,
+    find: Find,
+    call_if: CallIf,
+    change: Change,
+    vcpus: Count,
+}
+
+// SAFETY: QEMU's functions may be called by any thread; the pointer is only handed to them.
+unsafe impl Send for Scoreboard {}
+// SAFETY: as above.
+unsafe impl Sync for Scoreboard {}
+
+impl Scoreboard {
+    /// One of `counters` for each vCPU; `None` if the running QEMU has none, or calls unconditionally.
+    pub fn new(counters: usize) -> Option<Self> {
+        // SAFETY: the types are those of QEMU's documentation; these functions never changed since they came.
+        unsafe {
+            let new: New = symbol(c"qemu_plugin_scoreboard_new")?;
+            Some(Self {
+                find: symbol(c"qemu_plugin_scoreboard_find")?,
+                call_if: symbol(c"qemu_plugin_register_vcpu_tb_exec_cond_cb")?,
+                change: symbol(c"qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu")?,
+                vcpus: symbol(c"qemu_plugin_num_vcpus")?,
+                scoreboard: new(counters * size_of::<AtomicU64>()),
+            })
+        }
+    }
+
+    fn entry(&self, counter: u32) -> Entry {
+        Entry {
+            scoreboard: self.scoreboard,
+            offset: counter as usize * size_of::<AtomicU64>(),
+        }
+    }
+
+    /// Whenever `block` begins, one is taken from `counter`, and `callback` called with `data` if it was zero or below.
+    ///
+    /// # Safety
+    /// `block` is being translated; `callback` takes `data`.
+    pub unsafe fn count_down(
+        &self,
+        block: *mut TranslationBlock,
+        counter: u32,
+        callback: BlockCallback,
+        data: *mut c_void,
+    ) {
+        // No counter is set so high, and small enough for an instruction.
+        const BELOW_ZERO: u64 = 1 << 30;
+        let entry = self.entry(counter);
+        // SAFETY: as the caller promises; QEMU makes the code in this order. It compares without sign.
+        unsafe {
+            (self.change)(block, ADD, entry, u64::MAX);
+            (self.call_if)(
+                block,
+                callback,
+                NO_REGISTERS,
+                GREATER_OR_EQUAL,
+                entry,
+                BELOW_ZERO,
+                data,
+            );
+        }
+    }
+
+    /// A counter of a vCPU that runs, for use in one of its callbacks.
+    pub fn counter(&self, vcpu: c_uint, counter: u32) -> &AtomicU64 {
+        // SAFETY: the row of a vCPU that runs is in the scoreboard, and as long as it was made. QEMU moves it only while no vCPU is
+        // in a callback of its code.
+        unsafe {
+            let row: *mut AtomicU64 = (self.find)(self.scoreboard, vcpu).cast();
+            &*row.add(counter as usize)
+        }
+    }
+
+    /// Sets a counter to zero for all vCPUs, none of which runs but the caller's.
+    pub fn clear(&self, counter: u32) {
+        // SAFETY: no precondition.
+        let vcpus = unsafe { (self.vcpus)() };
+        for vcpu in 0..c_uint::try_from(vcpus).unwrap_or(0) {
+            self.counter(vcpu, counter).store(0, Relaxed);
+        }
+    }
+}
+
+/// A function of QEMU's.
+///
+/// # Safety
+/// `F` is the type of that function's address.
+unsafe fn symbol<F>(name: &CStr) -> Option<F> {
+    // SAFETY: a constant name.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    assert_eq!(size_of::<F>(), size_of::<*mut c_void>());
+    // SAFETY: as the caller promises; both are an address.
+    (!found.is_null()).then(|| unsafe { std::mem::transmute_copy(&found) })
+}
