@@ -10,7 +10,7 @@ use std::process::Command;
 use numaloc_analysis::concurrency_groups;
 use numaloc_model::profile::Amount;
 use numaloc_model::{Layer, Profile};
-use support::{Load, by_slice, matrix, numaloc, ok, workload};
+use support::{Load, by_slice, compile, matrix, numaloc, ok, record, stretches, workload};
 
 /// Records a workload, on one core if `pinned`.
 fn recorded(folder: &Path, threads: u32, pinned: bool, name: &str, arguments: [&str; 2]) {
@@ -177,4 +177,45 @@ fn sixty_four_threads_on_a_loaded_host_have_the_time_of_two() {
         seen[usize::from(distant > neighbours)] += 1;
     }
     assert_eq!(seen, [1, 1], "{clusters:?}, border {border}");
+}
+
+/// A thread that is late binds functions; then one that is early binds others. Each works through 64 pages, one before, one after.
+const BINDING: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+enum { CELLS = 64 * 512 };
+long stretch[2][CELLS] __attribute__((aligned(4096)));
+static __attribute__((noinline)) void work(int number)
+{
+    for (long i = 0; i < CELLS; i++) stretch[number][i] = i;
+}
+static void *late(void *argument)
+{
+    work(0);
+    stretch[0][1] += atol("12");
+    return argument;
+}
+int main(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, 0, late, 0);
+    usleep(300000);
+    unsigned seed = 3;
+    stretch[0][2] += rand_r(&seed) + strtoul("7", 0, 10);
+    work(1);
+    pthread_join(thread, 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn who_binds_a_function_first_does_not_show_in_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "binding", BINDING, false);
+    let folder = dir.path().join("p.numaloc");
+    record(&folder, 2, &[program.to_str().unwrap()]);
+    let profile = numaloc_formats::profile::read(&folder).unwrap();
+    let when = stretches(&profile);
+    assert!(when[1].start < when[0].start + 4096, "{when:?}");
 }

@@ -6,8 +6,8 @@
 //! 3. one load of the line's word, and a test: a line that I wrote last, or have read since it was written, needs nothing.
 //!
 //! No atomic read-modify-write unless a line changes hands. Everything else is in the cold functions: `lines` for lines that change
-//! hands, `clock` for turns and slices, `written` for what goes to the journal, `blocks` and `runs` for accesses that are told
-//! together.
+//! hands, `clock` for turns and slices, `written` for what goes to the journal, `values` for what libgomp writes and reads,
+//! `blocks` and `runs` for accesses that are told together.
 //!
 //! # The virtual clock
 //! A thread's clock counts its accesses, but for those of run-time libraries that run threads: how many they make depends on how long
@@ -21,6 +21,7 @@ mod clock;
 mod lines;
 mod runs;
 mod sweeps;
+mod values;
 mod written;
 
 use std::collections::{BTreeMap, HashMap};
@@ -39,6 +40,7 @@ use crate::sharing::{self, Sharing};
 use crate::watch::{GROUPS, Watched};
 
 pub use runs::Pace;
+pub use values::{follow_values, loader_lies};
 
 /// log2 of the usual line size: lines of another size take the longer way.
 const QUICK_SHIFT: u32 = 6;
@@ -283,7 +285,7 @@ impl ThreadTracer {
     }
 
     /// Counts an access if it is an ordinary one, and says whether: a line that is mine to read or write, a page counted before, in
-    /// the middle of a turn. Never where not everything is looked at.
+    /// the middle of a turn. Never where not everything is looked at, nor for run-time libraries, whose accesses carry clocks.
     ///
     /// Calls nothing, so that its caller needs no frame, and leaves nothing half done but a count: a signal handler may come in
     /// between.
@@ -293,7 +295,7 @@ impl ThreadTracer {
         address: u64,
         size: u32,
     ) -> bool {
-        if self.left <= self.floor {
+        if RUNTIME || self.left <= self.floor {
             return false;
         }
         let word = self.quick.word(address).load(Relaxed);
@@ -307,10 +309,9 @@ impl ThreadTracer {
             return false;
         }
         self.left -= 1;
-        self.stop_clock::<RUNTIME>();
         if WRITE {
             self.write_bytes += u64::from(size);
-            if !RUNTIME && line::keeps_bytes(word) {
+            if line::keeps_bytes(word) {
                 self.track_quickly(address, size);
             }
         } else {
@@ -324,18 +325,17 @@ impl ThreadTracer {
     pub fn quick_update<const RUNTIME: bool>(&mut self, address: u64, size: u32) -> bool {
         let word = self.quick.word(address).load(Relaxed);
         // Reading my own bytes settles no verdict: only another thread's writes make events of mine.
-        if !self.owns(word)
+        if RUNTIME
+            || !self.owns(word)
             || self.left <= self.floor.saturating_add(1)
             || !self.count_quickly(address, size, pages::READ + pages::WRITE)
         {
             return false;
         }
         self.left -= 2;
-        self.stop_clock::<RUNTIME>();
-        self.stop_clock::<RUNTIME>();
         self.read_bytes += u64::from(size);
         self.write_bytes += u64::from(size);
-        if !RUNTIME && line::keeps_bytes(word) {
+        if line::keeps_bytes(word) {
             self.track_quickly(address, size);
         }
         true
@@ -433,6 +433,8 @@ impl ThreadTracer {
         }
         if RUNTIME && self.lines.word(address).load(Relaxed) & line::SYNC != 0 {
             self.pass_clock::<WRITE>(address);
+        } else if RUNTIME {
+            self.follow_value::<WRITE>(address);
         }
     }
 
@@ -489,7 +491,9 @@ impl ThreadTracer {
         if let Some(stream) = &mut self.stream {
             stream.access::<WRITE>(address, size);
         }
-        if !RUNTIME && let Some(extra) = &mut self.extra {
+        if RUNTIME {
+            self.follow_value::<WRITE>(address);
+        } else if let Some(extra) = &mut self.extra {
             extra.access(self.engine, line::writer(self.owned), address, size);
         }
         // Line by line, of which there is one almost always.

@@ -3,6 +3,7 @@
 
 #![allow(dead_code)]
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 
@@ -182,4 +183,28 @@ pub fn by_slice(profile: &Profile) -> Vec<[f64; 3]> {
         }
     }
     slices
+}
+
+/// Times from the first to the last first touch of each 64 pages of the variable `stretch`.
+pub fn stretches(profile: &Profile) -> Vec<Range<u64>> {
+    const PAGES: u64 = 64;
+    let mut found = Vec::new();
+    for (index, object) in profile.objects.iter().enumerate() {
+        let Some(variable) = object.variables.iter().find(|v| v.name == "stretch") else {
+            continue;
+        };
+        let count = variable.size / (PAGES * 4096);
+        found = vec![(u64::MAX, 0); count as usize];
+        for page in profile.pages.pages() {
+            let at = page.object_page * 4096;
+            let inside = variable.offset..variable.offset + variable.size;
+            if page.object.is_some_and(|o| o.index() == index) && inside.contains(&at) {
+                let stretch = &mut found[((at - variable.offset) / (PAGES * 4096)) as usize];
+                stretch.0 = stretch.0.min(page.first_touch_time);
+                stretch.1 = stretch.1.max(page.first_touch_time);
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no variable of that name");
+    found.into_iter().map(|(first, last)| first..last).collect()
 }

@@ -5,11 +5,15 @@
 //! one of them: the first thread to call a function binds it for all, and which thread that is, the host decides.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Mutex;
 
+use numaloc_trace::thread::{follow_values, loader_lies};
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
 
 use crate::guest;
+
+const LOADER: &str = "ld-linux";
 
 /// Base names of libraries that are nothing else. `libomp-` is LLVM's with its version.
 const RUNTIMES: [&str; 8] = [
@@ -20,7 +24,7 @@ const RUNTIMES: [&str; 8] = [
     "libiomp5.",
     "libtbb.",
     "libpthread",
-    "ld-linux",
+    LOADER,
 ];
 
 /// The C library, where it has the functions of POSIX threads (glibc from 2.34 on).
@@ -87,12 +91,34 @@ pub fn is_runtime(address: u64) -> bool {
     if let Some(runtime) = find(&ranges) {
         return runtime;
     }
+    *ranges = look(address);
+    match find(&ranges) {
+        Some(runtime) => runtime,
+        None => {
+            // Generated code: remember its page, so that the next block there costs no look at the mappings.
+            ranges.push((address & !4095, (address | 4095) + 1, false));
+            false
+        }
+    }
+}
+
+/// Tells of the loader that lies at `loader`, if the code at `address` belongs to it.
+fn note_loader(loader: &Range<u64>, address: u64) {
+    if loader.contains(&address) {
+        loader_lies(loader.start, loader.end);
+    }
+}
+
+/// Looks at what is mapped, because of the code at `address`.
+fn look(address: u64) -> Vec<(u64, u64, bool)> {
     // Guest code need not be executable in the host, so take every file mapping.
     let mut found = Vec::new();
     let mut libraries = C_LIBRARIES
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut before = String::new();
+    let mut loader = 0..0;
+    let (mut libgomp, mut libomp) = (false, false);
     for mapped in guest::mappings() {
         let name = mapped.file.rsplit('/').next().unwrap_or("");
         if name.starts_with(C_LIBRARY) && mapped.file != before {
@@ -107,21 +133,25 @@ pub fn is_runtime(address: u64) -> bool {
                     .map(|&(start, end)| (at(start), at(end), true)),
             );
         }
+        // QEMU's own is there too; the program's is where code of it is translated. What follows the file are its last variables.
+        if name.starts_with(LOADER) && loader.end != mapped.start {
+            note_loader(&loader, address);
+            loader = mapped.start..mapped.end;
+        } else if loader.end == mapped.start && (name.starts_with(LOADER) || mapped.file.is_empty())
+        {
+            loader.end = mapped.end;
+        }
         if mapped.file.starts_with('/') {
             let runtime = RUNTIMES.iter().any(|runtime| name.starts_with(runtime));
             found.push((mapped.start, mapped.end, runtime));
+            libgomp |= name.starts_with("libgomp.");
+            libomp |= name.starts_with("libomp") || name.starts_with("libiomp");
         }
         before = mapped.file;
     }
-    *ranges = found;
-    match find(&ranges) {
-        Some(runtime) => runtime,
-        None => {
-            // Generated code: remember its page, so that the next block there costs no look at the mappings.
-            ranges.push((address & !4095, (address | 4095) + 1, false));
-            false
-        }
-    }
+    note_loader(&loader, address);
+    follow_values(libgomp && !libomp);
+    found
 }
 
 /// Whether `address` lies in a mapped file, as far as code has been seen.

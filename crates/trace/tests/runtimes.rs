@@ -1,0 +1,89 @@
+//! What the code of run-time libraries does to the clock.
+
+use numaloc_model::Profile;
+use numaloc_trace::assemble::{Options, assemble};
+use numaloc_trace::thread::follow_values;
+use numaloc_trace::{Config, Engine, ThreadTracer};
+
+const DATA: u64 = 0x4000_0000;
+const FLAG: u64 = 0x5000_0000;
+
+/// Two threads, the second created when the first had done nothing but a store to its stack.
+fn two(
+    folder: &std::path::Path,
+    share: u32,
+) -> (&'static Engine, Box<ThreadTracer>, Box<ThreadTracer>) {
+    let config = Config {
+        folder: folder.to_owned(),
+        frontend: "test".to_owned(),
+        lines: share,
+        ..Config::default()
+    };
+    let engine: &'static Engine = Box::leak(Box::new(Engine::start(config, "test").unwrap()));
+    let mut first = engine.first_thread(1);
+    first.access::<true, false>(0x7000_0000, 8);
+    let newborn = first.newborn(0);
+    first.threads_created += 1;
+    let mut second = engine.welcome(newborn, 2);
+    second.access::<true, false>(0x7800_0000, 8);
+    (engine, first, second)
+}
+
+fn assembled(folder: &std::path::Path) -> Profile {
+    let options = Options {
+        command: vec![],
+        page_size: 4096,
+        slices: 1000,
+    };
+    assemble(folder, &options).unwrap()
+}
+
+#[test]
+fn their_accesses_are_counted_and_take_no_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, mut first, mut second) = two(folder.path(), 1_000_000);
+    let before = first.time();
+    for round in 0..100_000 {
+        first.access::<false, true>(DATA + round % 64 * 8, 8);
+    }
+    for _ in 0..1000 {
+        first.synchronise::<true, true>(DATA, 4);
+    }
+    assert_eq!(first.time(), before);
+    for cell in 0..100 {
+        first.access::<true, false>(DATA + 4096 + cell * 8, 8);
+    }
+    assert_eq!(first.time(), before + 100);
+    second.end(0);
+    first.end(0);
+    engine.finish();
+    let profile = assembled(folder.path());
+    assert_eq!(profile.threads[0].accesses, 1 + 100_000 + 1000 + 100);
+    let pages: u64 = profile.pages.total();
+    assert_eq!(pages, 2 + 100_000 + 1000 + 100);
+    assert_eq!(profile.threads[0].end, before + 100);
+}
+
+#[test]
+fn who_reads_a_value_there_is_no_earlier_than_who_wrote_it_last() {
+    follow_values(true);
+    // With and without looking at the line: clocks are kept up where lines are sampled too.
+    for share in [1_000_000, 1] {
+        let folder = tempfile::tempdir().unwrap();
+        let (_, mut first, mut second) = two(folder.path(), share);
+        for cell in 0..5000 {
+            first.access::<true, false>(DATA + cell * 8, 8);
+        }
+        // The program's own values say nothing.
+        second.access::<false, false>(DATA, 8);
+        first.access::<true, true>(FLAG, 8);
+        first.access::<true, true>(FLAG + 8, 8);
+        assert_eq!(second.time(), 3);
+        second.access::<true, true>(FLAG + 8, 8);
+        second.access::<false, true>(FLAG + 8, 8);
+        assert_eq!(second.time(), 3, "it has written that itself since");
+        second.access::<false, true>(FLAG, 8);
+        assert_eq!(second.time(), first.time());
+        assert_eq!(first.time(), 5001);
+    }
+}
