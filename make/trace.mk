@@ -1,9 +1,12 @@
 # The recorder's benchmark: native, bare QEMU, QEMU with an empty callback and with the plugin, instrumented, in one run.
 
+# QEMU=FOLDER: measure with that folder's qemu-x86_64 (`make newer-qemu` builds one in target/qemu).
+WITH_QEMU = $(if $(QEMU),PATH="$(abspath $(QEMU)):$$PATH")
+
 .PHONY: bench-trace
 bench-trace: workloads ## what recording costs: native, QEMU bare, with an empty callback, with the plugin; instrumented (release)
 	@$(CARGO) build -q -p numaloc && $(CARGO) build -q --release -p numaloc-qemu -p numaloc-instrument
-	@python3 make/bench-trace target/release $(or $(REPEATS),5)
+	@$(WITH_QEMU) python3 make/bench-trace target/release $(or $(REPEATS),5)
 
 .PHONY: sample-accuracy
 sample-accuracy: workloads ## how well --sample 5% estimates the matrix of each OpenMP workload (about 2 minutes)
@@ -17,13 +20,13 @@ bench-access: ## what one access costs the engine, in CPU nanoseconds: same line
 .PHONY: bench-sample
 bench-sample: workloads ## what --sample saves: instrumented and emulated programs exactly and at 5 % (release, 3 minutes)
 	@$(CARGO) build -q --release -p numaloc -p numaloc-instrument -p numaloc-qemu
-	@python3 make/bench-sample target/release $(or $(REPEATS),5)
+	@$(WITH_QEMU) python3 make/bench-sample target/release $(or $(REPEATS),5)
 
 .PHONY: bench-fidelity
 bench-fidelity: workloads ## what the host's load and pinning change in each workload's matrix, 16 and 64 threads (release, 2 minutes)
 	@$(CARGO) build -q --release -p numaloc -p numaloc-qemu
-	@python3 make/fidelity target/release/numaloc 16 qemu
-	@python3 make/fidelity target/release/numaloc 64 qemu
+	@$(WITH_QEMU) python3 make/fidelity target/release/numaloc 16 qemu
+	@$(WITH_QEMU) python3 make/fidelity target/release/numaloc 64 qemu
 
 .PHONY: bench-trace-writer
 bench-trace-writer: ## records of the access trace a second: filter, socket, compression, disk, and reading back (release, 2 minutes)

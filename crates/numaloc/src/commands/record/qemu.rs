@@ -10,6 +10,8 @@ use super::{Args, OWN_FAILURE};
 use crate::error::CliError;
 
 const EMULATOR: &str = "qemu-x86_64";
+/// Names the emulator's file.
+const CHOSEN: &str = "NUMALOC_QEMU";
 const PLUGIN: &str = "libnumaloc_qemu.so";
 
 /// The emulator's `-plugin` option, without the program.
@@ -73,17 +75,44 @@ fn escape(value: &str) -> String {
         .replace('=', "%3D")
 }
 
-/// Where it is.
+/// Where it is: what `NUMALOC_QEMU` names, or the first on `PATH`.
 pub fn emulator() -> Result<PathBuf, CliError> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(EMULATOR))
-        .find(|candidate| candidate.is_file())
-        .ok_or_else(|| {
-            CliError::tool(format!("cannot record: {EMULATOR} is not on PATH"))
-                .hint("apt-get install qemu-user (Debian 12: QEMU 7.2)")
-                .status(OWN_FAILURE)
-        })
+    let found = match std::env::var_os(CHOSEN) {
+        Some(file) => Some(PathBuf::from(file)),
+        None => {
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            let mut places = std::env::split_paths(&path).map(|folder| folder.join(EMULATOR));
+            places.find(|candidate| candidate.is_file())
+        }
+    };
+    let found = found.ok_or_else(|| {
+        CliError::tool(format!("cannot record: {EMULATOR} is not on PATH"))
+            .hint(format!(
+                "apt-get install qemu-user (Debian 12: QEMU 7.2), or set {CHOSEN} to its file"
+            ))
+            .status(OWN_FAILURE)
+    })?;
+    // Debian 13 links qemu-user statically, so it can load no plugin.
+    let help = Command::new(&found).arg("-help").output();
+    let help = help.map_err(|error| {
+        CliError::tool(format!(
+            "cannot record: running {}: {error}",
+            found.display()
+        ))
+        .hint(format!("it is what {CHOSEN} or PATH names"))
+        .status(OWN_FAILURE)
+    })?;
+    if !String::from_utf8_lossy(&help.stdout).contains("-plugin") {
+        return Err(CliError::tool(format!(
+            "cannot record: {} was built without TCG plugins (its -help names no -plugin)",
+            found.display()
+        ))
+        .hint(format!(
+            "Debian 12's qemu-user has them; `make newer-qemu` builds one that has; set {CHOSEN} to its file"
+        ))
+        .status(OWN_FAILURE));
+    }
+    Ok(found)
 }
 
 /// The plugin lies next to this executable, or where `NUMALOC_PLUGIN_DIR` says.
