@@ -189,7 +189,10 @@ pub(crate) fn end_process() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }
-    if let Some(engine) = engine() {
+    // What destructors do from here on (libomp's unmap memory) is not told: nothing may follow the journal's end.
+    let ended = ENGINE.swap(null_mut(), Ordering::AcqRel);
+    // SAFETY: as in `engine`.
+    if let Some(engine) = unsafe { ended.cast_const().as_ref() } {
         engine.finish();
     }
 }

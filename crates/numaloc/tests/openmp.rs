@@ -36,7 +36,9 @@ fn recorded(program: &Path, threads: u32, arguments: &[&str]) -> Profile {
         .arg(program)
         .args(arguments)
         .env("OMP_NUM_THREADS", threads.to_string()));
-    numaloc_formats::profile::read(&folder).unwrap()
+    let profile = numaloc_formats::profile::read(&folder).unwrap();
+    assert!(profile.meta.complete, "{:?}", profile.meta.notes);
+    profile
 }
 
 fn source(name: &str) -> PathBuf {
