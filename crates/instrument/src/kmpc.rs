@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
+use std::ptr::null;
 
 use crate::real::{address, real};
 use crate::sync::{acquire, release};
@@ -15,6 +16,8 @@ use crate::team::{self, Region};
 pub(crate) type Ident = *mut c_void;
 /// A region's function: pointers to the thread's numbers, then whatever it was called with.
 type Micro = unsafe extern "C-unwind" fn(*mut c_int, *mut c_int, ...);
+/// Ours.
+type Fixed = unsafe extern "C-unwind" fn(*mut c_int, *mut c_int, *const Call);
 /// Combines what one thread has of a reduction with what another has.
 type Combine = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
 
@@ -149,7 +152,6 @@ macro_rules! forks {
             // SAFETY: libomp's function of that name; `region` is called with the two numbers and the one argument given here.
             unsafe {
                 let real = std::mem::transmute::<usize, Fork>(found);
-                type Fixed = unsafe extern "C-unwind" fn(*mut c_int, *mut c_int, *const Call);
                 let ours = std::mem::transmute::<Fixed, Micro>(region);
                 call.region.enter(|| real(ident, 1, ours, &raw const call));
             }
@@ -160,6 +162,33 @@ macro_rules! forks {
 forks! {
     __kmpc_fork_call: enter;
     __kmpc_fork_teams: enter_teams;
+}
+
+/// Runs a function in each thread of a team, with one argument unless it is null; in the calling thread alone if `condition` is 0.
+/// libomp has it from LLVM 16 on.
+///
+/// # Safety
+/// As libomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __kmpc_fork_call_if(
+    ident: Ident,
+    _count: c_int,
+    micro: Micro,
+    condition: c_int,
+    argument: *mut c_void,
+) {
+    let real = real!(__kmpc_fork_call_if: fn(Ident, c_int, Fixed, c_int, *const Call));
+    let first = [argument as usize, 0, 0];
+    let call = Call {
+        region: Region::new(),
+        micro,
+        count: usize::from(!argument.is_null()),
+        first: &raw const first,
+        rest: null(),
+    };
+    // SAFETY: the caller's promises; `region` is called with the two numbers and the one argument given here.
+    call.region
+        .enter(|| unsafe { real(ident, 1, region, condition, &raw const call) });
 }
 
 macro_rules! wrap {

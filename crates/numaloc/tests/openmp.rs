@@ -79,6 +79,88 @@ fn tasks_run_after_their_creation_and_before_those_who_wait_for_them_go_on() {
     }
 }
 
+/// What libomp has from LLVM 16 on, made of what it has now.
+const NEWER_LIBOMP: &str = r#"
+#include <dlfcn.h>
+typedef void micro(int *, int *, ...);
+void __kmpc_serialized_parallel(void *, int);
+void __kmpc_end_serialized_parallel(void *, int);
+int __kmpc_global_thread_num(void *);
+void __kmpc_fork_call_if(void *ident, int count, micro *function, int condition, void *argument)
+{
+    int thread = __kmpc_global_thread_num(ident), none = 0;
+    if (condition) {
+        /* libomp's own calls do not leave it. */
+        void *libomp = dlopen("libomp.so.5", RTLD_NOW | RTLD_NOLOAD);
+        void (*fork)(void *, int, micro *, ...) = (void (*)(void *, int, micro *, ...))dlsym(libomp, "__kmpc_fork_call");
+        fork(ident, count, function, argument);
+    } else {
+        __kmpc_serialized_parallel(ident, thread);
+        function(&thread, &none, argument);
+        __kmpc_end_serialized_parallel(ident, thread);
+    }
+}
+"#;
+
+/// Stretch 0 before a region, 1 in its second thread, 2 after a barrier of it, 3 after the region, 4 in one of one thread.
+const CONDITIONAL: &str = r#"
+#include <omp.h>
+enum { CELLS = 64 * 512 };
+long stretch[5][CELLS] __attribute__((aligned(4096)));
+static struct { int reserved, flags, more[2]; const char *source; } ident = {0, 2, {0, 0}, ";a;b;0;0;;"};
+void __kmpc_fork_call_if(void *, int, void (*)(int *, int *, ...), int, void *);
+void __kmpc_barrier(void *, int);
+static __attribute__((noinline)) void work(int number)
+{
+    for (long i = 0; i < CELLS; i++) stretch[number][i] = i;
+}
+static void region(int *thread, int *bound, int *first)
+{
+    (void)bound;
+    if (*first == 1 && omp_get_thread_num() == 1) work(1);
+    __kmpc_barrier(&ident, *thread);
+    if (omp_get_thread_num() == 0) work(*first == 1 ? 2 : 4);
+}
+int main(void)
+{
+    int first = 1;
+    omp_set_num_threads(2);
+#pragma omp parallel
+    omp_get_thread_num();
+    work(0);
+    __kmpc_fork_call_if(&ident, 1, (void (*)(int *, int *, ...))region, 1, &first);
+    work(3);
+    first = 4;
+    __kmpc_fork_call_if(&ident, 1, (void (*)(int *, int *, ...))region, 0, &first);
+    return 0;
+}
+"#;
+
+#[test]
+fn conditional_regions_of_newer_libraries_are_joined() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let library = dir.path().join("libnewer.so");
+    ok(Command::new("clang")
+        .args(["-shared", "-fPIC", "-fopenmp", "-o"])
+        .arg(&library)
+        .arg(write("newer.c", NEWER_LIBOMP)));
+    let program = dir.path().join("conditional");
+    ok(numaloc(&["cc", "--", "clang", "-O1", "-fopenmp", "-o"])
+        .arg(&program)
+        .arg(write("conditional.c", CONDITIONAL))
+        .arg(&library));
+    let when = stretches(&recorded(&program, 2, &[]));
+    for (first, then) in when.iter().zip(&when[1..]) {
+        let end = first.end + PAGE;
+        assert!((end..end + 8 * PAGE).contains(&then.start), "{when:?}");
+    }
+}
+
 #[test]
 fn tasks_of_every_kind_do_what_they_did() {
     let dir = tempfile::tempdir().unwrap();
