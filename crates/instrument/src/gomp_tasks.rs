@@ -6,6 +6,7 @@
 
 use std::alloc::Layout;
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_ulonglong, c_void};
+use std::mem::MaybeUninit;
 
 use crate::gomp::Body;
 use crate::real::real;
@@ -13,7 +14,7 @@ use crate::tasks::{self, Dependence, Task};
 use crate::team;
 
 /// Copies a task's data where a bitwise copy will not do.
-type Copy = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
+type CopyData = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
 
 // Flags of GOMP_task and GOMP_taskloop that we look at (libgomp's ABI, `gomp-constants.h`).
 const DEPEND: c_uint = 1 << 3;
@@ -22,16 +23,18 @@ const DETACH: c_uint = 1 << 13;
 
 /// What libgomp has of a task. It writes the bounds of a loop's part to the first two words of what it copies, and reads the third for
 /// task reductions: there the program's data lies too.
+#[derive(Clone, Copy)]
 #[repr(C)]
 struct Block {
     words: [u64; 3],
     body: Body,
-    copy: Option<Copy>,
+    copy: Option<CopyData>,
     task: Task,
     is_loop: bool,
     /// The program's data lies so many bytes after the beginning.
     offset: usize,
-    /// The program's own data, for `copy`.
+    /// Where this Block was made, and the program's own data.
+    origin: *const c_void,
     data: *mut c_void,
 }
 
@@ -52,13 +55,19 @@ unsafe extern "C-unwind" fn run(argument: *mut c_void) {
 
 /// Copies a Block whose data the program copies itself.
 unsafe extern "C-unwind" fn copy(to: *mut c_void, from: *mut c_void) {
-    // SAFETY: libgomp passes what `create` gave it, and memory of the size and alignment it asked for.
+    // SAFETY: libgomp passes what `create` gave it, and memory of the size and alignment it asked for. libomp in its place passes a bitwise
+    // copy, perhaps when the program's own data is gone, and has written the bounds that are to stay.
     unsafe {
-        let block = from.cast::<Block>();
-        to.cast::<Block>().copy_from_nonoverlapping(block, 1);
-        let (offset, data) = ((*block).offset, (*block).data);
-        if let Some(copy) = (*block).copy {
-            copy(to.byte_add(offset), data);
+        let (block, copied) = (from.cast::<Block>().read(), to.cast::<Block>());
+        let bounds = copied.cast::<MaybeUninit<[u64; 2]>>().read();
+        copied.write(block);
+        copied.cast::<MaybeUninit<[u64; 2]>>().write(bounds);
+        let data = match block.origin == from {
+            true => block.data,
+            false => from.byte_add(block.offset),
+        };
+        if let Some(copy) = block.copy {
+            copy(to.byte_add(block.offset), data);
         }
     }
 }
@@ -67,7 +76,7 @@ unsafe extern "C-unwind" fn copy(to: *mut c_void, from: *mut c_void) {
 struct Wanted {
     body: Body,
     data: *mut c_void,
-    copy: Option<Copy>,
+    copy: Option<CopyData>,
     size: c_long,
     align: c_long,
     is_loop: bool,
@@ -81,7 +90,7 @@ impl Wanted {
     unsafe fn with(
         self,
         task: Task,
-        create: impl FnOnce(*mut c_void, Option<Copy>, c_long, c_long),
+        create: impl FnOnce(*mut c_void, Option<CopyData>, c_long, c_long),
     ) {
         let align = (self.align.max(1) as usize).max(align_of::<Block>());
         let size = self.size.max(0) as usize;
@@ -114,14 +123,15 @@ impl Wanted {
                 task,
                 is_loop: self.is_loop,
                 offset,
+                origin: at.cast(),
                 data: self.data,
             });
-            if self.copy.is_none() && size > 0 {
+            if size > 0 {
                 at.add(offset)
                     .copy_from_nonoverlapping(self.data.cast(), size);
             }
         }
-        let copies = self.copy.map(|_| copy as Copy);
+        let copies = self.copy.map(|_| copy as CopyData);
         create(at.cast(), copies, layout.size() as c_long, align as c_long);
         if far {
             // SAFETY: allocated above; libgomp has copied it, or run the task.
@@ -169,7 +179,7 @@ unsafe fn dependences(list: *const *mut c_void) -> Vec<Dependence> {
 pub unsafe extern "C-unwind" fn GOMP_task(
     body: Body,
     data: *mut c_void,
-    copy: Option<Copy>,
+    copy: Option<CopyData>,
     size: c_long,
     align: c_long,
     deferred: bool,
@@ -178,7 +188,7 @@ pub unsafe extern "C-unwind" fn GOMP_task(
     priority: c_int,
     detach: *mut c_void,
 ) {
-    let real = real!(GOMP_task: fn(Body, *mut c_void, Option<Copy>, c_long, c_long, bool, c_uint, *mut *mut c_void, c_int, *mut c_void));
+    let real = real!(GOMP_task: fn(Body, *mut c_void, Option<CopyData>, c_long, c_long, bool, c_uint, *mut *mut c_void, c_int, *mut c_void));
     if flags & DETACH != 0 {
         // SAFETY: the caller's promises.
         return unsafe {
@@ -222,7 +232,7 @@ macro_rules! loops {
         pub unsafe extern "C-unwind" fn $name(
             body: Body,
             data: *mut c_void,
-            copy: Option<Copy>,
+            copy: Option<CopyData>,
             size: c_long,
             align: c_long,
             flags: c_uint,
@@ -232,7 +242,7 @@ macro_rules! loops {
             end: $bound,
             step: $bound,
         ) {
-            let real = real!($name: fn(Body, *mut c_void, Option<Copy>, c_long, c_long, c_uint, c_ulong, c_int, $bound, $bound, $bound));
+            let real = real!($name: fn(Body, *mut c_void, Option<CopyData>, c_long, c_long, c_uint, c_ulong, c_int, $bound, $bound, $bound));
             let waits = flags & NOGROUP == 0;
             if waits {
                 team::begin_group();

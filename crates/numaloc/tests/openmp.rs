@@ -175,6 +175,11 @@ fn tasks_of_every_kind_do_what_they_did() {
         });
         let expected = ok(&mut Command::new(bare));
         assert_eq!(ok(&mut Command::new(&program)), expected, "{compiler}");
+        // libomp has libgomp's entry points too.
+        let libomp = ok(Command::new("clang").arg("-print-file-name=libomp.so.5"));
+        let mut under_libomp = Command::new(&program);
+        let printed = ok(under_libomp.env("LD_PRELOAD", libomp.trim()));
+        assert_eq!(printed, expected, "{compiler}");
         for threads in ["1", "6"] {
             let folder = dir.path().join(format!("{compiler}.{threads}"));
             let mut record = numaloc(&["record", "--quiet", "-o"]);
