@@ -105,7 +105,13 @@ impl Args {
         if is_clang(compiler) {
             // Loads that a store to the same place follows are accesses too; they come as one call.
             command.args(["-mllvm", "-tsan-compound-read-before-write=1"]);
+            // Nobody asks which function a thread is in; without these calls small functions stay small.
+            command.args(["-mllvm", "-tsan-instrument-func-entry-exit=0"]);
+            command.args(["-mllvm", "-tsan-handle-cxx-exceptions=0"]);
         } else {
+            if version_of_gcc(compiler) >= Some(11) {
+                command.arg("--param=tsan-instrument-func-entry-exit=0");
+            }
             // Copies and fills of known size as calls, which we see, rather than inline, which the compiler does not announce.
             command.args([
                 "-mmemcpy-strategy=libcall:-1:noalign",
@@ -140,6 +146,13 @@ impl Args {
 /// Whether the compiler takes clang's options.
 fn is_clang(compiler: &OsStr) -> bool {
     compiler.to_string_lossy().contains("clang")
+}
+
+/// The first number of a gcc's version, or of what a wrapper such as `mpicc` calls.
+fn version_of_gcc(compiler: &OsStr) -> Option<u32> {
+    let answer = Command::new(compiler).arg("-dumpversion").output().ok()?;
+    let version = String::from_utf8(answer.stdout).ok()?;
+    version.trim().split('.').next()?.parse().ok()
 }
 
 /// Keeps the sanitizer's own library out of the link.
