@@ -1,6 +1,6 @@
 //! How many records of an access trace a second two program threads and the recorder handle, and how fast they are read back.
 //!
-//! `make bench-trace-writer`. Each case runs the accesses of two threads through the private-cache filter, their blocks over the
+//! `make bench-trace-writer`; after the folder, a part of a case's name leaves out the others. Each case runs the accesses of two threads through the private-cache filter, their blocks over the
 //! socket, the recorder's thread compressing them and writing them to a file in the folder given (default: the system's for temporary files),
 //! then reads the file back, thread by thread and in the order of clocks. Rates are per second of wall time and, because a busy machine
 //! gives us less than two cores, per two seconds of CPU time: what two cores of our own would do.
@@ -84,15 +84,19 @@ const CASES: [(&str, Pattern); 4] = [
 ];
 
 fn main() {
-    let parent = std::env::args()
-        .skip(1)
-        .find(|argument| !argument.starts_with('-'))
+    let mut arguments = std::env::args().skip(1).filter(|a| !a.starts_with('-'));
+    let parent = arguments
+        .next()
         .unwrap_or_else(|| std::env::temp_dir().display().to_string());
+    let wanted = arguments.next().unwrap_or_default();
     println!(
         "| accesses of each of {THREADS} threads | records an access | bytes a record | written, M records/s | at two cores | \
          M accesses/s at two cores | read, M records/s of CPU time | in order |\n|---|---|---|---|---|---|---|---|"
     );
     for (name, pattern) in CASES {
+        if !name.contains(&wanted) {
+            continue;
+        }
         let mut columns: [Vec<f64>; 5] = Default::default();
         let (mut density, mut size) = (0.0, 0.0);
         for _ in 0..ROUNDS {

@@ -13,96 +13,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use numaloc_access_trace::Kind;
 use numaloc_access_trace::message::CacheSize;
 
+use super::level::{Level, State};
 use crate::shadow::Shadow;
 
 /// Low bits of a directory word: the writer, 0 for none or deposed. The version is above.
 const WRITER_BITS: u32 = 20;
-
-/// A cached line.
-#[derive(Clone, Copy)]
-struct Line {
-    number: u64,
-    /// Version in the directory when it was fetched or written, above a bit that says whether it was written.
-    state: u64,
-}
-
-const DIRTY: u64 = 1;
-const EMPTY: Line = Line {
-    number: u64::MAX,
-    state: 0,
-};
-
-impl Line {
-    fn version(self) -> u64 {
-        self.state >> 1
-    }
-
-    fn is_dirty(self) -> bool {
-        self.state & DIRTY != 0
-    }
-}
-
-/// One level: sets one after the other, in each the most recent line first.
-struct Level {
-    lines: Vec<Line>,
-    ways: usize,
-    /// Sets less one, which is a mask, or 0 with another number of sets.
-    mask: u64,
-    sets: u64,
-}
-
-impl Level {
-    fn new(size: CacheSize, line: u64) -> Self {
-        let sets = size.sets(line).max(1);
-        Self {
-            lines: vec![EMPTY; sets as usize * size.ways as usize],
-            ways: size.ways as usize,
-            mask: if sets.is_power_of_two() { sets - 1 } else { 0 },
-            sets,
-        }
-    }
-
-    #[inline(always)]
-    fn set(&mut self, number: u64) -> &mut [Line] {
-        let set = if self.mask != 0 {
-            number & self.mask
-        } else {
-            number % self.sets
-        };
-        let start = set as usize * self.ways;
-        &mut self.lines[start..start + self.ways]
-    }
-
-    /// The line, which is the most recent of its set from now on.
-    #[inline(always)]
-    fn find(&mut self, number: u64) -> Option<&mut Line> {
-        let set = self.set(number);
-        if set[0].number != number {
-            let at = set.iter().position(|line| line.number == number)?;
-            set[..=at].rotate_right(1);
-        }
-        Some(&mut set[0])
-    }
-
-    /// Takes the line out, wherever it is in its set.
-    fn remove(&mut self, number: u64) -> Option<Line> {
-        let set = self.set(number);
-        let at = set.iter().position(|line| line.number == number)?;
-        let line = set[at];
-        set[at..].rotate_left(1);
-        set[set.len() - 1] = EMPTY;
-        Some(line)
-    }
-
-    /// Puts a line that is not there in front; the least recent one leaves.
-    fn insert(&mut self, line: Line) -> Option<Line> {
-        let set = self.set(line.number);
-        let gone = set[set.len() - 1];
-        set.rotate_right(1);
-        set[0] = line;
-        (gone.number != u64::MAX).then_some(gone)
-    }
-}
 
 /// Who answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,116 +70,121 @@ impl PrivateCaches {
         let word = self.word(number);
         let now = word.load(Relaxed);
         let version = now >> WRITER_BITS;
+        let place = self.l1.place(number);
+        let above = self.l1.newest(place).or_else(|| self.l1.find(place));
         // What most accesses are: the line is there, and if it is written it is mine and known to be written.
-        if let Some(line) = self.l1.find(number)
-            && line.version() == version
-            && (!WRITE || line.is_dirty() && now & ((1 << WRITER_BITS) - 1) == self.me)
-        {
-            self.counts.l1_hits += 1;
-            return true;
+        if let Some(slot) = above {
+            let state = self.l1.slots[slot].state;
+            if state.version() == version
+                && (!WRITE || state.is_dirty() && now & ((1 << WRITER_BITS) - 1) == self.me)
+            {
+                self.counts.l1_hits += 1;
+                return true;
+            }
         }
-        self.further::<WRITE>(number, word, now, &mut tell)
+        self.further::<WRITE>(number, above, word, now, &mut tell)
     }
 
+    /// `above` is where the first level has the line.
     #[inline(never)]
     fn further<const WRITE: bool>(
         &mut self,
         number: u64,
+        above: Option<usize>,
         word: &AtomicU64,
         mut now: u64,
         tell: &mut impl FnMut(Kind, u64),
     ) -> bool {
-        let found = self.look(number, now >> WRITER_BITS);
-        // Becomes the writer, or deposes another.
+        let place = self.l2.place(number);
+        let below = match above {
+            Some(slot) => Some(self.l1.slots[slot].below as usize),
+            None => self.l2.find(place),
+        };
+        let before = now;
+        let taken = self.take::<WRITE>(word, &mut now);
+        let Some(below) = below else {
+            let state = State::new(now >> WRITER_BITS, WRITE);
+            tell(if WRITE { Kind::Write } else { Kind::Read }, number);
+            let (slot, gone) = self.l2.insert(place, state, 0);
+            if let Some(gone) = gone {
+                self.leave(gone.number, gone.state, tell);
+            }
+            self.promote(number, state, slot);
+            return false;
+        };
+        let known = match above {
+            Some(slot) => self.l1.slots[slot].state,
+            None => self.l2.slots[below].state,
+        };
+        let held = known.version() == before >> WRITER_BITS;
+        let was_dirty = held && known.is_dirty();
+        let state = State::new(now >> WRITER_BITS, WRITE || was_dirty);
+        if held {
+            match above {
+                Some(_) => self.counts.l1_hits += 1,
+                None => self.counts.l2_hits += 1,
+            }
+            if WRITE && (taken || !was_dirty) {
+                tell(Kind::Own, number);
+            }
+        } else {
+            // It is fetched again, to where it was.
+            self.counts.coherence_misses += 1;
+            tell(if WRITE { Kind::Write } else { Kind::Read }, number);
+            self.l2.renew(place, below);
+            self.l2.slots[below].state = state;
+        }
+        match above {
+            Some(slot) => self.l1.slots[slot].state = state,
+            None => self.promote(number, state, below),
+        }
+        held
+    }
+
+    /// Becomes the writer, or deposes another; whether that changed anything.
+    #[inline(always)]
+    fn take<const WRITE: bool>(&self, word: &AtomicU64, now: &mut u64) -> bool {
         let others = |word: u64| {
             let writer = word & ((1 << WRITER_BITS) - 1);
             writer != self.me && (WRITE || writer != 0)
         };
-        let mut taken = false;
-        while others(now) {
+        while others(*now) {
             let new = if WRITE {
-                ((now >> WRITER_BITS) + 1) << WRITER_BITS | self.me
+                ((*now >> WRITER_BITS) + 1) << WRITER_BITS | self.me
             } else {
-                now >> WRITER_BITS << WRITER_BITS
+                *now >> WRITER_BITS << WRITER_BITS
             };
-            match word.compare_exchange_weak(now, new, Relaxed, Relaxed) {
+            match word.compare_exchange_weak(*now, new, Relaxed, Relaxed) {
                 Ok(_) => {
-                    taken = true;
-                    now = new;
+                    *now = new;
+                    return true;
                 }
-                Err(other) => now = other,
+                Err(other) => *now = other,
             }
         }
-        let version = now >> WRITER_BITS;
-        let dirty = found.is_some_and(Line::is_dirty) || WRITE;
-        let line = Line {
-            number,
-            state: version << 1 | u64::from(dirty),
-        };
-        match found {
-            Some(before) => {
-                if WRITE && (taken || !before.is_dirty()) {
-                    tell(Kind::Own, number);
-                }
-                // `look` has made it the most recent of the first level.
-                self.l1.set(number)[0] = line;
-            }
-            None => {
-                tell(if WRITE { Kind::Write } else { Kind::Read }, number);
-                if let Some(gone) = self.l2.insert(line) {
-                    self.leave(gone, tell);
-                }
-                self.promote(line);
-            }
-        }
-        found.is_some()
-    }
-
-    /// Finds a line whose version is the directory's, and brings it into the first level.
-    fn look(&mut self, number: u64, version: u64) -> Option<Line> {
-        if let Some(line) = self.l1.find(number).map(|line| *line) {
-            if line.version() == version {
-                self.counts.l1_hits += 1;
-                return Some(line);
-            }
-            self.l1.remove(number);
-            self.l2.remove(number);
-            self.counts.coherence_misses += 1;
-            return None;
-        }
-        let line = *self.l2.find(number)?;
-        if line.version() != version {
-            self.l2.remove(number);
-            self.counts.coherence_misses += 1;
-            return None;
-        }
-        self.counts.l2_hits += 1;
-        self.promote(line);
-        Some(line)
+        false
     }
 
     /// Into the first level; what falls out and was written leaves its state in the second, which holds it too. The state of what was
     /// only read is there already.
-    fn promote(&mut self, line: Line) {
-        if let Some(gone) = self.l1.insert(line)
-            && gone.is_dirty()
-            && let Some(below) = self
-                .l2
-                .set(gone.number)
-                .iter_mut()
-                .find(|below| below.number == gone.number)
+    #[inline(always)]
+    fn promote(&mut self, number: u64, state: State, below: usize) {
+        let place = self.l1.place(number);
+        if let (_, Some(gone)) = self.l1.insert(place, state, below as u32)
+            && gone.state.is_dirty()
         {
-            below.state = gone.state;
+            self.l2.slots[gone.below as usize].state = gone.state;
         }
     }
 
-    /// A line leaves the second level, and with it the first.
-    fn leave(&mut self, gone: Line, tell: &mut impl FnMut(Kind, u64)) {
-        let gone = self.l1.remove(gone.number).unwrap_or(gone);
+    /// A line leaves the second level, and with it the first, where its state may be a later one.
+    #[inline(always)]
+    fn leave(&mut self, number: u64, state: State, tell: &mut impl FnMut(Kind, u64)) {
+        let state = self.l1.remove(number).unwrap_or(state);
         // A line that another thread has read or written since was written back then.
-        let mine = gone.version() << WRITER_BITS | self.me;
-        if gone.is_dirty() && self.word(gone.number).load(Relaxed) == mine {
-            tell(Kind::WriteBack, gone.number);
+        let mine = state.version() << WRITER_BITS | self.me;
+        if state.is_dirty() && self.word(number).load(Relaxed) == mine {
+            tell(Kind::WriteBack, number);
         }
     }
 }

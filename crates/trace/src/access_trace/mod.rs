@@ -6,13 +6,15 @@
 //! The socket's buffer (some 200 KiB a process) is all that waits; when the recorder is slower than the program, the
 //! program's threads wait for it.
 //!
-//! Memory: 8 bytes for each line touched (one more shadow table), and for each thread the filter's tags
-//! (16 bytes a line of both caches, 264 KiB with the default sizes) and a block of 256 KiB.
+//! Memory: 8 bytes for each line touched (one more shadow table), and for each thread the filter's lines
+//! (some 25 bytes for each of both caches, 420 KiB with the default sizes) and a block of 256 KiB.
 
 pub mod caches;
+mod level;
 pub mod receive;
 mod socket;
 pub mod stream;
+mod tags;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
