@@ -14,10 +14,11 @@ use numaloc_access_trace::Kind;
 use numaloc_access_trace::message::CacheSize;
 
 use super::level::{Level, State};
-use crate::shadow::Shadow;
+use crate::shadow::{Shadow, prefetch};
 
 /// Low bits of a directory word: the writer, 0 for none or deposed. The version is above.
 const WRITER_BITS: u32 = 20;
+const WRITER: u64 = (1 << WRITER_BITS) - 1;
 
 /// Who answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +50,7 @@ impl PrivateCaches {
             l1: Level::new(l1, line),
             l2: Level::new(l2, line),
             directory,
-            me: u64::from(me) & ((1 << WRITER_BITS) - 1),
+            me: u64::from(me) & WRITER,
             counts: Counts::default(),
         }
     }
@@ -68,91 +69,112 @@ impl PrivateCaches {
         mut tell: impl FnMut(Kind, u64),
     ) -> bool {
         let word = self.word(number);
-        let now = word.load(Relaxed);
-        let version = now >> WRITER_BITS;
         let place = self.l1.place(number);
-        let above = self.l1.newest(place).or_else(|| self.l1.find(place));
+        let Some(slot) = self.l1.newest(place).or_else(|| self.l1.find(place)) else {
+            return self.further::<WRITE>(number, word, &mut tell);
+        };
+        let state = self.l1.slots[slot].state;
+        let now = word.load(Relaxed);
         // What most accesses are: the line is there, and if it is written it is mine and known to be written.
-        if let Some(slot) = above {
-            let state = self.l1.slots[slot].state;
-            if state.version() == version
-                && (!WRITE || state.is_dirty() && now & ((1 << WRITER_BITS) - 1) == self.me)
-            {
-                self.counts.l1_hits += 1;
-                return true;
-            }
+        if state.version() == now >> WRITER_BITS
+            && (!WRITE || state.is_dirty() && now & WRITER == self.me)
+        {
+            self.counts.l1_hits += 1;
+            return true;
         }
-        self.further::<WRITE>(number, above, word, now, &mut tell)
+        let held = self.again::<WRITE>(number, slot, word, &mut tell);
+        self.counts.l1_hits += u64::from(held);
+        held
     }
 
-    /// `above` is where the first level has the line.
+    /// The first level does not have the line.
     #[inline(never)]
     fn further<const WRITE: bool>(
         &mut self,
         number: u64,
-        above: Option<usize>,
         word: &AtomicU64,
-        mut now: u64,
         tell: &mut impl FnMut(Kind, u64),
     ) -> bool {
+        // It is far away often, and needed last.
+        prefetch(word);
         let place = self.l2.place(number);
-        let below = match above {
-            Some(slot) => Some(self.l1.slots[slot].below as usize),
-            None => self.l2.find(place),
-        };
-        let before = now;
+        if let Some(below) = self.l2.find(place) {
+            let slot = self.promote(number, below);
+            self.l1.slots[slot].state = self.l2.slots[below].state;
+            let held = self.again::<WRITE>(number, slot, word, tell);
+            self.counts.l2_hits += u64::from(held);
+            return held;
+        }
+        tell(if WRITE { Kind::Write } else { Kind::Read }, number);
+        let (below, gone) = self.l2.insert(place);
+        // What leaves the second level leaves the first too, where its state may be a later one.
+        let gone = gone.map(|gone| {
+            let state = self.l1.remove(gone.number).unwrap_or(gone.state);
+            (gone.number, state)
+        });
+        let written = gone.filter(|(_, state)| state.is_dirty());
+        if let Some((gone, _)) = written {
+            prefetch(self.word(gone));
+        }
+        let slot = self.promote(number, below);
+        let mut now = word.load(Relaxed);
+        self.take::<WRITE>(word, &mut now);
+        let state = State::new(now >> WRITER_BITS, WRITE);
+        self.l1.slots[slot].state = state;
+        self.l2.slots[below].state = state;
+        if let Some((gone, state)) = written {
+            // If another thread has read or written it since, it was written back then.
+            let mine = state.version() << WRITER_BITS | self.me;
+            if self.word(gone).load(Relaxed) == mine {
+                tell(Kind::WriteBack, gone);
+            }
+        }
+        false
+    }
+
+    /// A line that the first level has, but perhaps not as it is now or not to write to; whether it was held.
+    #[inline(never)]
+    fn again<const WRITE: bool>(
+        &mut self,
+        number: u64,
+        slot: usize,
+        word: &AtomicU64,
+        tell: &mut impl FnMut(Kind, u64),
+    ) -> bool {
+        let state = self.l1.slots[slot].state;
+        let mut now = word.load(Relaxed);
+        let held = state.version() == now >> WRITER_BITS;
+        let was_dirty = held && state.is_dirty();
         let taken = self.take::<WRITE>(word, &mut now);
-        let Some(below) = below else {
-            let state = State::new(now >> WRITER_BITS, WRITE);
-            tell(if WRITE { Kind::Write } else { Kind::Read }, number);
-            let (slot, gone) = self.l2.insert(place, state, 0);
-            if let Some(gone) = gone {
-                self.leave(gone.number, gone.state, tell);
-            }
-            self.promote(number, state, slot);
-            return false;
-        };
-        let known = match above {
-            Some(slot) => self.l1.slots[slot].state,
-            None => self.l2.slots[below].state,
-        };
-        let held = known.version() == before >> WRITER_BITS;
-        let was_dirty = held && known.is_dirty();
         let state = State::new(now >> WRITER_BITS, WRITE || was_dirty);
+        self.l1.slots[slot].state = state;
         if held {
-            match above {
-                Some(_) => self.counts.l1_hits += 1,
-                None => self.counts.l2_hits += 1,
-            }
             if WRITE && (taken || !was_dirty) {
                 tell(Kind::Own, number);
             }
-        } else {
-            // It is fetched again, to where it was.
-            self.counts.coherence_misses += 1;
-            tell(if WRITE { Kind::Write } else { Kind::Read }, number);
-            self.l2.renew(place, below);
-            self.l2.slots[below].state = state;
+            return true;
         }
-        match above {
-            Some(slot) => self.l1.slots[slot].state = state,
-            None => self.promote(number, state, below),
-        }
-        held
+        // It is fetched again, to where it was.
+        self.counts.coherence_misses += 1;
+        tell(if WRITE { Kind::Write } else { Kind::Read }, number);
+        let below = self.l1.slots[slot].below as usize;
+        self.l2.renew(self.l2.place(number), below);
+        self.l2.slots[below].state = state;
+        false
     }
 
     /// Becomes the writer, or deposes another; whether that changed anything.
     #[inline(always)]
     fn take<const WRITE: bool>(&self, word: &AtomicU64, now: &mut u64) -> bool {
-        let others = |word: u64| {
-            let writer = word & ((1 << WRITER_BITS) - 1);
-            writer != self.me && (WRITE || writer != 0)
-        };
-        while others(*now) {
+        loop {
+            let writer = *now & WRITER;
+            if writer == self.me || (!WRITE && writer == 0) {
+                return false;
+            }
             let new = if WRITE {
                 ((*now >> WRITER_BITS) + 1) << WRITER_BITS | self.me
             } else {
-                *now >> WRITER_BITS << WRITER_BITS
+                *now & !WRITER
             };
             match word.compare_exchange_weak(*now, new, Relaxed, Relaxed) {
                 Ok(_) => {
@@ -162,30 +184,20 @@ impl PrivateCaches {
                 Err(other) => *now = other,
             }
         }
-        false
     }
 
-    /// Into the first level; what falls out and was written leaves its state in the second, which holds it too. The state of what was
-    /// only read is there already.
+    /// Makes room in the first level for a line that the second has; the caller says in what state. What falls out and was written
+    /// leaves its state in the second, which holds it too. The state of what was only read is there already.
     #[inline(always)]
-    fn promote(&mut self, number: u64, state: State, below: usize) {
-        let place = self.l1.place(number);
-        if let (_, Some(gone)) = self.l1.insert(place, state, below as u32)
+    fn promote(&mut self, number: u64, below: usize) -> usize {
+        let (slot, gone) = self.l1.insert(self.l1.place(number));
+        self.l1.slots[slot].below = below as u32;
+        if let Some(gone) = gone
             && gone.state.is_dirty()
         {
             self.l2.slots[gone.below as usize].state = gone.state;
         }
-    }
-
-    /// A line leaves the second level, and with it the first, where its state may be a later one.
-    #[inline(always)]
-    fn leave(&mut self, number: u64, state: State, tell: &mut impl FnMut(Kind, u64)) {
-        let state = self.l1.remove(number).unwrap_or(state);
-        // A line that another thread has read or written since was written back then.
-        let mine = state.version() << WRITER_BITS | self.me;
-        if state.is_dirty() && self.word(number).load(Relaxed) == mine {
-            tell(Kind::WriteBack, number);
-        }
+        slot
     }
 }
 

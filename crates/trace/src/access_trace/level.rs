@@ -155,9 +155,10 @@ impl Level {
         Some(slot)
     }
 
-    /// Puts a line that is not there into the oldest slot of its set, which is the newest from now on. The slot, and what was in it.
+    /// Puts a line that is not there into the oldest slot of its set, which is the newest from now on. The slot, and what was in it;
+    /// that line's state is there until the caller says the new one's.
     #[inline(always)]
-    pub fn insert(&mut self, place: Place, state: State, below: u32) -> (usize, Option<Slot>) {
+    pub fn insert(&mut self, place: Place) -> (usize, Option<Slot>) {
         let ends = &mut self.ends[place.set];
         let way = ends.oldest as usize;
         let slot = &mut self.slots[place.first + way];
@@ -166,7 +167,7 @@ impl Level {
             newest: ends.oldest,
             oldest: gone.newer,
         };
-        (slot.number, slot.state, slot.below) = (place.number, state, below);
+        slot.number = place.number;
         self.tags[place.set * self.groups + way / TAGS].set(way % TAGS, place.number);
         (place.first + way, (gone.number != NOBODY).then_some(gone))
     }
@@ -245,8 +246,8 @@ mod tests {
                 if let Some(at) = at {
                     list.remove(at);
                 } else {
-                    let (slot, gone) = level.insert(place, State::new(line, false), 7);
-                    prop_assert_eq!((level.slots[slot].number, level.slots[slot].below), (line, 7));
+                    let (slot, gone) = level.insert(place);
+                    level.slots[slot].state = State::new(line, false);
                     let oldest = if list.len() == ways { list.pop() } else { None };
                     prop_assert_eq!(gone.map(|gone| gone.number), oldest);
                 }
