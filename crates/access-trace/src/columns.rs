@@ -3,11 +3,11 @@
 //! Values of one kind are near each other, so each is written as its difference from the last of its sort: lines that were
 //! asked for, lines that were written back, synchronisation words. Differences start from 0 in each block, which can therefore be read alone.
 
-use crate::numbers::{put, take, unzigzag, zigzag};
+use crate::numbers::{put_all, take, unzigzag, zigzag};
 use crate::{BLOCK_BYTES, BLOCK_RECORDS, Kind, Record};
 
 /// The last value of each sort.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Last([u64; 3]);
 
 impl Last {
@@ -23,26 +23,59 @@ impl Last {
     }
 }
 
+/// The columns of a block that records are still added to.
+#[derive(Clone, Debug, Default)]
+pub struct Packer {
+    kinds: Vec<u8>,
+    work: Vec<u8>,
+    values: Vec<u8>,
+    count: usize,
+    last: Last,
+}
+
+impl Packer {
+    /// How many records there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Adds records, of which a block has at most [`BLOCK_RECORDS`].
+    pub fn extend(&mut self, records: &[Record]) {
+        let (second, pairs) = records.split_at(records.len().min(self.count % 2));
+        if let (Some(record), Some(pair)) = (second.first(), self.kinds.last_mut()) {
+            *pair |= (record.kind() as u8) << 4;
+        }
+        self.kinds.extend(pairs.chunks(2).map(|pair| {
+            let high = pair.get(1).map_or(0, |record| record.kind() as u8);
+            pair[0].kind() as u8 | high << 4
+        }));
+        self.count += records.len();
+        put_all(&mut self.work, records.iter().map(|record| record.work));
+        let values = records.iter().map(|record| {
+            let value = record.value();
+            match self.last.of(record.kind()) {
+                Some(before) => zigzag(std::mem::replace(before, value), value),
+                None => value,
+            }
+        });
+        put_all(&mut self.values, values);
+    }
+
+    /// Appends the columns to `out`, and begins those of the next block.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        for column in [&mut self.kinds, &mut self.work, &mut self.values] {
+            out.append(column);
+        }
+        (self.count, self.last) = (0, Last::default());
+    }
+}
+
 /// Appends the columns of `records`, at most [`BLOCK_RECORDS`].
 pub fn encode(records: &[Record], out: &mut Vec<u8>) {
-    for pair in records.chunks(2) {
-        let high = pair.get(1).map_or(0, |record| record.kind() as u8);
-        out.push(pair[0].kind() as u8 | high << 4);
-    }
-    for record in records {
-        put(out, record.work);
-    }
-    let mut last = Last::default();
-    for record in records {
-        let value = record.value();
-        match last.of(record.kind()) {
-            Some(before) => {
-                put(out, zigzag(*before, value));
-                *before = value;
-            }
-            None => put(out, value),
-        }
-    }
+    let mut packer = Packer::default();
+    packer.extend(records);
+    packer.finish(out);
 }
 
 /// Reads the records of a block one after the other. Ends early where the bytes are none that [`encode`] writes: see [`Columns::done`].
@@ -145,6 +178,25 @@ pub(crate) mod tests {
             let read: Vec<Record> = columns.by_ref().collect();
             prop_assert_eq!(read, records);
             prop_assert!(columns.done());
+        }
+
+        #[test]
+        fn records_may_be_added_in_parts(
+            records in proptest::collection::vec(any_record(), 0..100),
+            cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 0..5),
+        ) {
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(records.len() + 1)).collect();
+            cuts.extend([0, records.len()]);
+            cuts.sort();
+            let (mut packer, mut bytes) = (Packer::default(), Vec::new());
+            // Twice: nothing of a block is left for the next.
+            for _ in 0..2 {
+                cuts.windows(2).for_each(|cut| packer.extend(&records[cut[0]..cut[1]]));
+                prop_assert_eq!(packer.count(), records.len());
+                bytes.clear();
+                packer.finish(&mut bytes);
+                prop_assert_eq!(&bytes, &encoded(&records));
+            }
         }
 
         /// Whatever the bytes, reading ends, and says whether it got to the end.

@@ -10,6 +10,44 @@ pub fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+/// Appends numbers as [`put`] does, for columns of them.
+#[inline(always)]
+pub fn put_all(out: &mut Vec<u8>, values: impl Iterator<Item = u64>) {
+    let mut ready = [0; 512];
+    let mut length = 0;
+    for value in values {
+        if value < 0x80 {
+            ready[length] = value as u8;
+            length += 1;
+        } else if value >> 56 == 0 {
+            let (bytes, used) = spread(value);
+            ready[length..length + 8].copy_from_slice(&bytes);
+            length += used;
+        } else {
+            out.extend_from_slice(&ready[..length]);
+            length = 0;
+            put(out, value);
+        }
+        if length > ready.len() - 8 {
+            out.extend_from_slice(&ready[..length]);
+            length = 0;
+        }
+    }
+    out.extend_from_slice(&ready[..length]);
+}
+
+/// A number of at most 56 bits as [`put`] writes it, and how many of the bytes it takes. Without a branch: lengths are hard to foresee.
+#[inline(always)]
+fn spread(value: u64) -> ([u8; 8], usize) {
+    // Halves of four groups of seven bits come to lie four bytes apart, quarters two, single groups one.
+    let halves = value & 0x0fff_ffff | (value & 0x0fff_ffff << 28) << 4;
+    let quarters = halves & 0x3fff_0000_3fff | (halves & 0x3fff_0000_3fff << 14) << 2;
+    let groups = quarters & 0x7f_007f_007f_007f | (quarters & 0x7f_007f_007f_007f << 7) << 1;
+    let length = (70 - (value | 1).leading_zeros()) / 7;
+    let more = 0x8080_8080_8080_8080 & ((1 << (8 * (length - 1))) - 1);
+    ((groups | more).to_le_bytes(), length as usize)
+}
+
 /// Takes a number off the front; `None` at the end or for more than 64 bits.
 #[inline(always)]
 pub fn take(bytes: &mut &[u8]) -> Option<u64> {
@@ -62,6 +100,15 @@ mod tests {
                 prop_assert_eq!(unzigzag(from, take(&mut rest).unwrap()), value);
             }
             prop_assert_eq!(take(&mut rest), None);
+        }
+
+        #[test]
+        fn many_are_written_as_one_by_one(values in proptest::collection::vec((any::<u64>(), 0u32..64), 0..300)) {
+            let values = values.iter().map(|(value, shift)| value >> shift);
+            let (mut one_by_one, mut together) = (Vec::new(), Vec::new());
+            values.clone().for_each(|value| put(&mut one_by_one, value));
+            put_all(&mut together, values);
+            prop_assert_eq!(together, one_by_one);
         }
 
         #[test]

@@ -144,6 +144,23 @@ fn a_long_trace_comes_in_blocks_without_gaps() {
 }
 
 #[test]
+fn one_access_to_more_lines_than_a_block_has_records_takes_several() {
+    let folder = tempfile::tempdir().unwrap();
+    let (receiver, kept) = recorder(folder.path(), usize::MAX);
+    let (engine, mut one) = started(folder.path());
+    one.access::<true, false>(0x10_0000, 4 << 20);
+    one.end(0);
+    engine.finish();
+    receiver.finish();
+    let (records, accesses) = records(&kept, 0);
+    let count = |kind| records.iter().filter(|r| r.kind() == kind).count();
+    let lines = (4 << 20) / 64;
+    assert_eq!(count(Kind::Write), lines);
+    assert_eq!(count(Kind::WriteBack), lines - (1 << 20) / 64);
+    assert_eq!(accesses, 1);
+}
+
+#[test]
 fn a_recorder_that_has_enough_is_left_alone_and_the_rest_is_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let (receiver, kept) = recorder(folder.path(), 3);

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 const NAME: &str = "accesses.socket";
 
 /// Bytes that a socket is asked to hold: the most that the system allows without privileges where nobody has changed it.
-static BUFFER: libc::c_int = 212_992;
+const BUFFER: libc::c_int = 212_992;
 
 /// The address of the socket in `folder`, which must stay open while it is used: names of sockets are short, those of folders need not be.
 pub(super) fn address(folder: &File) -> (libc::sockaddr_un, libc::socklen_t) {
@@ -35,18 +35,22 @@ pub(super) fn socket() -> std::io::Result<OwnedFd> {
     }
     // SAFETY: a new descriptor that nobody else owns.
     let made = unsafe { OwnedFd::from_raw_fd(made) };
-    // Less is slower, not wrong.
+    hold(made.as_raw_fd(), BUFFER);
+    Ok(made)
+}
+
+/// Asks that a socket hold so many bytes. Less is slower, not wrong.
+fn hold(socket: RawFd, bytes: libc::c_int) {
     // SAFETY: the option's value is the integer pointed to.
     unsafe {
         libc::setsockopt(
-            made.as_raw_fd(),
+            socket,
             libc::SOL_SOCKET,
             libc::SO_SNDBUF,
-            (&raw const BUFFER).cast(),
+            (&raw const bytes).cast(),
             size_of::<libc::c_int>() as libc::socklen_t,
         );
     }
-    Ok(made)
 }
 
 /// A connection to the recorder.
@@ -98,6 +102,12 @@ impl Socket {
                 return Err(error);
             }
         }
+    }
+
+    /// As on a system that lets it hold less.
+    #[cfg(test)]
+    pub fn hold(&self, bytes: libc::c_int) {
+        hold(self.descriptor.load(Relaxed), bytes);
     }
 
     /// Closes this process's descriptor.

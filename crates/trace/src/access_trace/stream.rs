@@ -1,7 +1,8 @@
 //! A thread's trace: from its accesses to blocks of records on their way to the recorder.
 
+use numaloc_access_trace::columns::{self, Columns, Packer};
 use numaloc_access_trace::message::{Block, Message, Thread};
-use numaloc_access_trace::{BLOCK_RECORDS, Kind, Record, columns};
+use numaloc_access_trace::{BLOCK_RECORDS, Kind, Record};
 
 use super::Outlet;
 use super::caches::PrivateCaches;
@@ -11,18 +12,32 @@ const WORD_SHIFT: u32 = 2;
 /// A thread that releases a word again within so many accesses, with nothing to tell in between, does not tell of it again.
 const SAME_RELEASE: u64 = 64;
 
+/// Records that are packed together: few enough to be in the processor's nearest cache still.
+const BATCH: usize = 512;
+/// A line tells of two things at most: that it came, and which one left.
+const MARGIN: usize = 2;
+
 /// What one thread has not sent yet.
 pub struct Stream {
     outlet: &'static Outlet,
     caches: PrivateCaches,
     shift: u32,
     thread: u32,
+    /// Not packed yet.
     records: Vec<Record>,
+    /// When there are more, they are packed.
+    full: usize,
+    packed: Packer,
+    /// The last of those.
+    last_packed: Option<Record>,
     /// Accesses since the last record.
     work: u64,
     /// The line of the last access, and whether the private caches held it.
     last: (u64, bool),
-    /// Clock, number and accesses of the next block's first record.
+    /// Accesses of what is packed, and how far it moves the clock.
+    accesses: u64,
+    elapsed: u64,
+    /// Clock before the next block's first record, and its number.
     clock: u64,
     first: u64,
     bytes: Vec<u8>,
@@ -52,9 +67,14 @@ impl Stream {
             caches: PrivateCaches::new(filter.l1, filter.l2, outlet.directory, writer),
             shift: outlet.directory.shift(),
             thread,
-            records: Vec::with_capacity(BLOCK_RECORDS),
+            records: Vec::with_capacity(BATCH),
+            full: BATCH - MARGIN,
+            packed: Packer::default(),
+            last_packed: None,
             work: 0,
             last: (u64::MAX, false),
+            accesses: 0,
+            elapsed: 0,
             clock,
             first: 0,
             bytes: Vec::new(),
@@ -66,23 +86,27 @@ impl Stream {
     pub fn access<const WRITE: bool>(&mut self, address: u64, size: u32) {
         self.work += 1;
         let last = address.saturating_add(u64::from(size.max(1)) - 1) >> self.shift;
-        for line in address >> self.shift..=last {
+        let mut line = address >> self.shift;
+        loop {
             let (records, work) = (&mut self.records, &mut self.work);
             let tell = |kind, line| records.push(Record::new(kind, line, std::mem::take(work)));
             let held = self.caches.access::<WRITE>(line, tell);
             self.last = (line, held);
-        }
-        // An access tells of four things at most: two lines, and two that leave.
-        if self.records.len() > BLOCK_RECORDS - 8 {
-            self.send();
+            if self.records.len() > self.full {
+                self.pack();
+            }
+            if line == last {
+                break;
+            }
+            line += 1;
         }
     }
 
     fn push(&mut self, kind: Kind, value: u64) {
         self.records
             .push(Record::new(kind, value, std::mem::take(&mut self.work)));
-        if self.records.len() > BLOCK_RECORDS - 8 {
-            self.send();
+        if self.records.len() > self.full {
+            self.pack();
         }
     }
 
@@ -105,6 +129,7 @@ impl Stream {
             && self
                 .records
                 .last()
+                .or(self.last_packed.as_ref())
                 .is_some_and(|last| last.kind() == Kind::Release && last.value() == value)
         {
             return;
@@ -128,33 +153,65 @@ impl Stream {
         if self.work > 0 {
             self.push(Kind::Clock, 0);
         }
-        if !self.records.is_empty() {
+        self.pack();
+        if self.packed.count() > 0 {
             self.send();
         }
     }
 
+    /// Packs the records, and sends the block if it is full.
     #[cold]
     #[inline(never)]
+    fn pack(&mut self) {
+        self.packed.extend(&self.records);
+        self.accesses += accesses(&self.records);
+        self.elapsed += elapsed(&self.records);
+        self.last_packed = self.records.last().copied().or(self.last_packed);
+        self.records.clear();
+        if self.packed.count() > BLOCK_RECORDS - MARGIN {
+            self.send();
+        }
+        self.full = BATCH.min(BLOCK_RECORDS - self.packed.count()) - MARGIN;
+    }
+
+    /// Sends what is packed.
     fn send(&mut self) {
         let counts = std::mem::take(&mut self.caches.counts);
-        let mut block = Block {
+        let block = Block {
             thread: self.thread,
             first: self.first,
-            count: 0,
+            count: self.packed.count() as u32,
             clock: self.clock,
-            accesses: 0,
+            accesses: std::mem::take(&mut self.accesses),
             l1_hits: counts.l1_hits,
             l2_hits: counts.l2_hits,
             coherence_misses: counts.coherence_misses,
         };
-        let records = std::mem::take(&mut self.records);
-        // Where the system holds less than the longest block, it goes in parts.
-        let mut part = records.len();
-        let mut rest = &records[..];
-        while !rest.is_empty() && !self.outlet.closed() {
-            let (now, later) = rest.split_at(part.min(rest.len()));
-            block.count = now.len() as u32;
-            block.accesses = now.iter().map(|record| record.work).sum();
+        self.bytes.clear();
+        Message::Block(block, &[]).encode(&mut self.bytes);
+        let head = self.bytes.len();
+        self.packed.finish(&mut self.bytes);
+        self.last_packed = None;
+        self.first += u64::from(block.count);
+        self.clock += std::mem::take(&mut self.elapsed);
+        match self.outlet.send_bytes(&self.bytes) {
+            Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {
+                let columns = self.bytes.split_off(head);
+                let records = Columns::new(columns, block.count as usize);
+                self.send_parts(block, &records.into_iter().flatten().collect::<Vec<_>>());
+            }
+            Err(_) => self.outlet.stop(),
+            Ok(()) => {}
+        }
+    }
+
+    /// Sends a block in parts, because the system holds less.
+    #[cold]
+    fn send_parts(&mut self, mut block: Block, mut records: &[Record]) {
+        let mut part = records.len().div_ceil(2);
+        while !records.is_empty() && !self.outlet.closed() {
+            let (now, later) = records.split_at(part.min(records.len()));
+            (block.count, block.accesses) = (now.len() as u32, accesses(now));
             self.bytes.clear();
             Message::Block(block, &[]).encode(&mut self.bytes);
             columns::encode(now, &mut self.bytes);
@@ -163,16 +220,17 @@ impl Stream {
                     block.first += u64::from(block.count);
                     block.clock += elapsed(now);
                     (block.l1_hits, block.l2_hits, block.coherence_misses) = (0, 0, 0);
-                    rest = later;
+                    records = later;
                 }
                 Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) && part > 1 => part /= 2,
                 Err(_) => self.outlet.stop(),
             }
         }
-        (self.first, self.clock) = (block.first, block.clock);
-        self.records = records;
-        self.records.clear();
     }
+}
+
+fn accesses(records: &[Record]) -> u64 {
+    records.iter().map(|record| record.work).sum()
 }
 
 /// How far a clock moves through these records.
@@ -184,4 +242,58 @@ fn elapsed(records: &[Record]) -> u64 {
             _ => record.work,
         })
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::access_trace::Filter;
+    use crate::access_trace::receive::{Receiver, Sink};
+
+    /// Lines that were read, and how many blocks told of them.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<(Vec<u64>, usize)>>);
+
+    impl Sink for Lines {
+        fn take(&self, message: &[u8]) -> bool {
+            if let Ok(Message::Block(block, columns)) = Message::decode(message) {
+                let (lines, blocks) = &mut *self.0.lock().unwrap();
+                assert_eq!(
+                    (block.first, block.clock),
+                    (lines.len() as u64, lines.len() as u64)
+                );
+                assert_eq!(block.accesses, u64::from(block.count));
+                let columns = Columns::new(columns.to_vec(), block.count as usize).unwrap();
+                lines.extend(columns.map(Record::value));
+                *blocks += 1;
+            }
+            true
+        }
+    }
+
+    #[test]
+    fn what_the_system_does_not_hold_at_once_is_sent_in_parts() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = Lines::default();
+        let sink = told.clone();
+        let receiver = Receiver::listen(folder.path(), 1, move || sink.clone()).unwrap();
+        let image = (0, "0");
+        let outlet = Outlet::open(Filter::default(), folder.path(), 6, image).unwrap();
+        let outlet: &'static Outlet = Box::leak(Box::new(outlet));
+        outlet.socket.hold(8 << 10);
+        let mut stream = Stream::new(outlet, 0, 1, "0", 0).unwrap();
+        // Distances that no byte holds: some 80 KiB.
+        let lines: Vec<u64> = (0..BLOCK_RECORDS as u64).map(|at| at * at * 1000).collect();
+        for line in &lines {
+            stream.access::<false>(line << 6, 8);
+        }
+        stream.flush();
+        outlet.close();
+        receiver.finish();
+        let (read, blocks) = &*told.0.lock().unwrap();
+        assert!(*read == lines);
+        assert!(*blocks > 4, "{blocks}");
+    }
 }
