@@ -11,15 +11,16 @@ use crate::{BLOCK_BYTES, BLOCK_RECORDS, Kind, Record};
 struct Last([u64; 3]);
 
 impl Last {
-    /// The value that the next one of `kind` is compared with; `None` for kinds that stand for themselves.
+    /// Which of them a value of `kind` is compared with; there is none for kinds that stand for themselves.
     #[inline(always)]
     fn of(&mut self, kind: Kind) -> Option<&mut u64> {
-        match kind {
-            Kind::Read | Kind::Write | Kind::Own => Some(&mut self.0[0]),
-            Kind::WriteBack => Some(&mut self.0[1]),
-            Kind::Acquire | Kind::Release => Some(&mut self.0[2]),
-            Kind::Create | Kind::Clock => None,
-        }
+        let sort = match kind {
+            Kind::Read | Kind::Write | Kind::Own => 0,
+            Kind::WriteBack => 1,
+            Kind::Acquire | Kind::Release => 2,
+            Kind::Create | Kind::Clock => 3,
+        };
+        self.0.get_mut(sort)
     }
 }
 
@@ -87,7 +88,7 @@ pub struct Columns {
     /// Where the next work and the next value are.
     work: usize,
     value: usize,
-    last: [u64; 3],
+    last: Last,
 }
 
 impl Columns {
@@ -109,7 +110,7 @@ impl Columns {
             next: 0,
             work,
             value,
-            last: [0; 3],
+            last: Last::default(),
         })
     }
 
@@ -135,8 +136,7 @@ impl Iterator for Columns {
         self.work = self.bytes.len() - rest.len();
         let mut rest = &self.bytes[self.value..];
         let coded = take(&mut rest)?;
-        let mut last = Last(self.last);
-        let value = match last.of(kind) {
+        let value = match self.last.of(kind) {
             Some(before) => {
                 *before = unzigzag(*before, coded);
                 *before
@@ -146,7 +146,6 @@ impl Iterator for Columns {
         if value >> 61 != 0 {
             return None;
         }
-        self.last = last.0;
         self.value = self.bytes.len() - rest.len();
         self.next += 1;
         Some(Record::new(kind, value, work))
