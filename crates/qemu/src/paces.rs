@@ -160,7 +160,7 @@ fn on_last(groups: usize) -> api::BlockCallback {
 }
 
 /// Counts another iteration of the thread's run, if it may have one more. Callbacks have two arguments; the third is what QEMU keeps
-/// in the frame pointer (see [`blocks`]).
+/// in the frame pointer (see [`crate::blocks`]).
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn on_iteration<const N: usize>(vcpu: c_uint, data: *mut c_void) {
