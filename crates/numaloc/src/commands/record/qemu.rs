@@ -4,12 +4,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use numaloc_trace::common::Board;
+use object::{Object as _, ObjectSymbol as _};
 
 use super::program::Program;
 use super::{Args, OWN_FAILURE};
 use crate::error::CliError;
 
 const EMULATOR: &str = "qemu-x86_64";
+/// One of those that every plugin needs.
+const PLUGIN_FUNCTION: &str = "qemu_plugin_register_vcpu_tb_trans_cb";
 /// Names the emulator's file.
 const CHOSEN: &str = "NUMALOC_QEMU";
 const PLUGIN: &str = "libnumaloc_qemu.so";
@@ -93,18 +96,9 @@ pub fn emulator() -> Result<PathBuf, CliError> {
             .status(OWN_FAILURE)
     })?;
     // Debian 13 links qemu-user statically, so it can load no plugin.
-    let help = Command::new(&found).arg("-help").output();
-    let help = help.map_err(|error| {
-        CliError::tool(format!(
-            "cannot record: running {}: {error}",
-            found.display()
-        ))
-        .hint(format!("it is what {CHOSEN} or PATH names"))
-        .status(OWN_FAILURE)
-    })?;
-    if !String::from_utf8_lossy(&help.stdout).contains("-plugin") {
+    if takes_plugins(&found) == Some(false) {
         return Err(CliError::tool(format!(
-            "cannot record: {} was built without TCG plugins (its -help names no -plugin)",
+            "cannot record: {} was built without TCG plugins (it exports no {PLUGIN_FUNCTION})",
             found.display()
         ))
         .hint(format!(
@@ -113,6 +107,14 @@ pub fn emulator() -> Result<PathBuf, CliError> {
         .status(OWN_FAILURE));
     }
     Ok(found)
+}
+
+/// Whether an emulator can load plugins; `None` for a file that does not tell, such as a script that calls one.
+fn takes_plugins(emulator: &Path) -> Option<bool> {
+    let bytes = std::fs::read(emulator).ok()?;
+    let program = object::File::parse(&*bytes).ok()?;
+    let mut exported = program.dynamic_symbols();
+    Some(exported.any(|symbol| symbol.name() == Ok(PLUGIN_FUNCTION)))
 }
 
 /// The plugin lies next to this executable, or where `NUMALOC_PLUGIN_DIR` says.
