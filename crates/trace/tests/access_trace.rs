@@ -1,5 +1,7 @@
 //! Threads of an engine, the socket, and a recorder that keeps what it is sent.
 
+mod support;
+
 use std::sync::{Arc, Mutex};
 
 use numaloc_access_trace::columns::Columns;
@@ -8,6 +10,7 @@ use numaloc_access_trace::{Kind, Record};
 use numaloc_trace::access_trace::Filter;
 use numaloc_trace::access_trace::receive::{Receiver, Sink};
 use numaloc_trace::{Config, Engine, ThreadTracer};
+use support::assembled;
 
 /// Messages, up to a number of them.
 #[derive(Clone)]
@@ -172,12 +175,7 @@ fn a_recorder_that_has_enough_is_left_alone_and_the_rest_is_recorded() {
     engine.finish();
     receiver.finish();
     assert_eq!(kept.0.lock().unwrap().len(), 3);
-    let options = numaloc_trace::assemble::Options {
-        command: vec![],
-        page_size: 4096,
-        slices: 1000,
-    };
-    let profile = numaloc_trace::assemble(folder.path(), &options).unwrap();
+    let profile = assembled(folder.path());
     assert_eq!(profile.threads[0].accesses, 1 << 20);
     assert!(profile.meta.complete);
 }
@@ -189,12 +187,7 @@ fn without_a_recorder_there_is_a_profile_and_a_note() {
     one.access::<true, false>(0x10_0000, 8);
     one.end(0);
     engine.finish();
-    let options = numaloc_trace::assemble::Options {
-        command: vec![],
-        page_size: 4096,
-        slices: 1000,
-    };
-    let profile = numaloc_trace::assemble(folder.path(), &options).unwrap();
+    let profile = assembled(folder.path());
     let notes = &profile.meta.notes;
     assert!(
         notes.len() == 1 && notes[0].starts_with("no access trace of process 0: "),

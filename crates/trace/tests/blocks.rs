@@ -1,16 +1,18 @@
 //! Accesses told by the block are counted as if each had been told by itself.
 
+mod support;
+
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
 use numaloc_model::{Layer, Profile};
-use numaloc_trace::assemble::{Options, assemble};
 use numaloc_trace::block::{Block, Form, Kind, Piece, REGISTERS, Step, Strides};
 use numaloc_trace::thread::Pace;
 use numaloc_trace::{Config, Engine, ThreadTracer};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
+use support::assembled;
 
 const DATA: u64 = 0x10_0000;
 const THREADS: usize = 3;
@@ -202,12 +204,7 @@ fn recorded(
         thread.tracer.end(0);
     }
     engine.finish();
-    let options = Options {
-        command: vec![],
-        page_size: 4096,
-        slices: 1000,
-    };
-    assemble(recorder.folder.path(), &options).unwrap()
+    assembled(recorder.folder.path())
 }
 
 fn check(blocks: Vec<Code>, turns: Vec<Turn>, recorder: &Recorder) -> Result<(), TestCaseError> {

@@ -1,14 +1,16 @@
 //! Memory that processes share: two engines on one common table stand for two processes. (An engine reserves 9 TiB of address space
 //! and keeps it, so there is room for fourteen here.)
 
+mod support;
+
 use std::os::fd::AsRawFd;
 
 use numaloc_model::profile::Amount;
 use numaloc_model::{Layer, Profile};
-use numaloc_trace::assemble::{Options, assemble};
 use numaloc_trace::common::{Backing, Board};
 use numaloc_trace::journal::Record;
 use numaloc_trace::{Config, Engine, ThreadTracer};
+use support::assembled;
 
 /// Where the processes map the same three pages; the second one leaves out the first page.
 const HERE: u64 = 0x10_0000;
@@ -83,12 +85,7 @@ impl Processes {
             thread.end(0);
             engine.finish();
         }
-        let options = Options {
-            command: vec![],
-            page_size: 4096,
-            slices: 1000,
-        };
-        assemble(self.folder.path(), &options).unwrap()
+        assembled(self.folder.path())
     }
 }
 

@@ -1,9 +1,10 @@
 //! What the code of run-time libraries does to the clock.
 
-use numaloc_model::Profile;
-use numaloc_trace::assemble::{Options, assemble};
+mod support;
+
 use numaloc_trace::thread::follow_values;
 use numaloc_trace::{Config, Engine, ThreadTracer};
+use support::assembled;
 
 const DATA: u64 = 0x4000_0000;
 const FLAG: u64 = 0x5000_0000;
@@ -27,15 +28,6 @@ fn two(
     let mut second = engine.welcome(newborn, 2);
     second.access::<true, false>(0x7800_0000, 8);
     (engine, first, second)
-}
-
-fn assembled(folder: &std::path::Path) -> Profile {
-    let options = Options {
-        command: vec![],
-        page_size: 4096,
-        slices: 1000,
-    };
-    assemble(folder, &options).unwrap()
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Identities last: of 4,096 threads at once, of a hundred thousand one after the other, and of pages mapped anew.
 
+mod support;
+
 use numaloc_model::profile::Amount;
 use numaloc_model::{Layer, Profile};
-use numaloc_trace::assemble::{Options, assemble};
 use numaloc_trace::{Config, Engine, ThreadTracer};
+use support::assembled;
 
 const DATA: u64 = 0x10_0000;
 
@@ -21,15 +23,6 @@ fn child(engine: &'static Engine, parent: &mut ThreadTracer, tid: u32) -> Box<Th
     let newborn = parent.newborn(0);
     parent.threads_created += 1;
     engine.welcome(newborn, tid)
-}
-
-fn assembled(folder: &std::path::Path) -> Profile {
-    let options = Options {
-        command: vec![],
-        page_size: 4096,
-        slices: 1000,
-    };
-    assemble(folder, &options).unwrap()
 }
 
 fn events(profile: &Profile) -> impl Fn(usize, usize) -> f64 {
