@@ -12,7 +12,7 @@ macro_rules! accesses {
         pub extern "C" fn $name(address: *const c_void) {
             const BOTH: bool = [$($write),+].len() == 2;
             const WRITE: bool = [$($write),+][0];
-            if !quick::<$size, BOTH, WRITE>(address as u64) && current::records() {
+            if !quick::<$size, BOTH, WRITE>(address as u64) && current::engine().is_some() {
                 slow::<$size, BOTH, WRITE>(address as u64);
             }
         }

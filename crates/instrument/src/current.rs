@@ -44,12 +44,6 @@ pub(crate) fn engine() -> Option<&'static Engine> {
     unsafe { ENGINE.load(Ordering::Acquire).cast_const().as_ref() }
 }
 
-/// Whether there is a recording.
-#[inline(always)]
-pub(crate) fn records() -> bool {
-    !ENGINE.load(Ordering::Relaxed).is_null()
-}
-
 /// Runs `work` with the calling thread's tracer; does nothing without a recording, inside the tracer
 /// itself, and in signal handlers that interrupt it.
 #[inline(always)]

@@ -64,15 +64,10 @@ pub fn register(block: *mut TranslationBlock, counted: &'static Block) {
     }
 }
 
-/// In a forked child, which has one thread: no other has a run.
+/// In a forked child, which has one thread: no other has a run. A slot forgets when a thread comes to its vCPU.
 pub fn forget() {
-    for slot in &SLOTS_OF_VCPUS {
-        slot.block.store(null_mut(), Relaxed);
-    }
     if let Some(scoreboard) = scoreboard() {
-        for counter in 0..COUNTERS_USED.load(Relaxed) {
-            scoreboard.clear(counter);
-        }
+        scoreboard.clear(COUNTERS_USED.load(Relaxed));
     }
 }
 

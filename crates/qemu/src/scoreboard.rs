@@ -41,6 +41,8 @@ const GREATER_OR_EQUAL: c_int = 7;
 /// A row of counters for each vCPU, zero at first.
 pub struct Scoreboard {
     scoreboard: *mut Opaque,
+    /// How many there are for each.
+    counters: usize,
     find: Find,
     call_if: CallIf,
     change: Change,
@@ -59,6 +61,7 @@ impl Scoreboard {
         unsafe {
             let new: New = symbol(c"qemu_plugin_scoreboard_new")?;
             Some(Self {
+                counters,
                 find: symbol(c"qemu_plugin_scoreboard_find")?,
                 call_if: symbol(c"qemu_plugin_register_vcpu_tb_exec_cond_cb")?,
                 change: symbol(c"qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu")?,
@@ -104,22 +107,28 @@ impl Scoreboard {
         }
     }
 
-    /// A counter of a vCPU that runs, for use in one of its callbacks.
-    pub fn counter(&self, vcpu: c_uint, counter: u32) -> &AtomicU64 {
+    /// The counters of a vCPU that runs, for use in one of its callbacks.
+    fn row(&self, vcpu: c_uint) -> &[AtomicU64] {
         // SAFETY: the row of a vCPU that runs is in the scoreboard, and as long as it was made. QEMU moves it only while no vCPU is
         // in a callback of its code.
         unsafe {
-            let row: *mut AtomicU64 = (self.find)(self.scoreboard, vcpu).cast();
-            &*row.add(counter as usize)
+            std::slice::from_raw_parts((self.find)(self.scoreboard, vcpu).cast(), self.counters)
         }
     }
 
-    /// Sets a counter to zero for all vCPUs, none of which runs but the caller's.
-    pub fn clear(&self, counter: u32) {
+    /// A counter of a vCPU that runs, for use in one of its callbacks.
+    pub fn counter(&self, vcpu: c_uint, counter: u32) -> &AtomicU64 {
+        &self.row(vcpu)[counter as usize]
+    }
+
+    /// Sets the first `counters` to zero for all vCPUs, none of which runs but the caller's.
+    pub fn clear(&self, counters: u32) {
         // SAFETY: no precondition.
         let vcpus = unsafe { (self.vcpus)() };
         for vcpu in 0..c_uint::try_from(vcpus).unwrap_or(0) {
-            self.counter(vcpu, counter).store(0, Relaxed);
+            for counter in &self.row(vcpu)[..counters as usize] {
+                counter.store(0, Relaxed);
+            }
         }
     }
 }

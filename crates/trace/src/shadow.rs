@@ -5,8 +5,8 @@
 //! and a look-up is a shift, a mask and an addition. A hash scatters neighbouring lines and measured 2 to 5 times
 //! slower.
 //!
-//! Addresses are folded to [`WINDOW_BITS`]; two live addresses that differ only above share a word. QEMU before version 9 gives a
-//! program less space than the window. Else, on x86-64, the heap is folded to a place between 1.3 and 2.3 TiB, and stacks and mappings
+//! Addresses are folded to [`WINDOW_BITS`]; two live addresses that differ only above share a word. QEMU 7.2 gives a program
+//! less space than the window. Else, on x86-64, the heap is folded to a place between 1.3 and 2.3 TiB, and stacks and mappings
 //! to one that ends between 3 and 4 TiB and grows down, so nothing meets while the program maps no more than 680 GiB; the tables
 //! themselves lie elsewhere ([`reservation`]).
 

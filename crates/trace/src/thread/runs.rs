@@ -39,14 +39,12 @@ pub(super) struct Run {
     pace: Option<Box<dyn Pace>>,
     /// Iterations that it may have.
     longest: u64,
-    /// Iterations that it has had, from its end on.
-    times: u64,
     /// Where the groups were in the first iteration.
     at: [u64; QUICK],
     /// Bytes that an iteration moves them, modulo 2^64.
     strides: [u64; QUICK],
-    /// Adds them up.
-    settle: fn(&mut ThreadTracer, &'static Block),
+    /// Adds up as many as it has had.
+    settle: fn(&mut ThreadTracer, &'static Block, u64),
 }
 
 impl Run {
@@ -55,10 +53,9 @@ impl Run {
             block: None,
             pace: None,
             longest: 0,
-            times: 0,
             at: [0; QUICK],
             strides: [0; QUICK],
-            settle: |_, _| {},
+            settle: |_, _, _| {},
         }
     }
 }
@@ -72,8 +69,8 @@ impl ThreadTracer {
     /// Adds up the run, if there is one.
     pub(super) fn settle_run(&mut self) {
         if let (Some(block), Some(pace)) = (self.run.block.take(), &mut self.run.pace) {
-            self.run.times = self.run.longest - pace.end(block);
-            (self.run.settle)(self, block);
+            let times = self.run.longest - pace.end(block);
+            (self.run.settle)(self, block, times);
         }
     }
 
@@ -115,18 +112,17 @@ impl ThreadTracer {
         self.unsettled = true;
     }
 
-    /// Adds up the run of `block`, between two bursts.
-    fn end_asleep(&mut self, block: &'static Block) {
-        self.left -= block.accesses * self.run.times;
+    /// Adds up the run of `block`, `times` iterations, between two bursts.
+    fn end_asleep(&mut self, block: &'static Block, times: u64) {
+        self.left -= block.accesses * times;
     }
 
-    /// Adds up the run of `block`.
-    fn end_run<const N: usize>(&mut self, block: &'static Block) {
+    /// Adds up the run of `block`, `times` iterations.
+    fn end_run<const N: usize>(&mut self, block: &'static Block, mut times: u64) {
         let groups: &[Group; N] = block.quick[..N].try_into().expect("no more than QUICK");
         let mut at: [u64; N] = std::array::from_fn(|group| self.run.at[group]);
         let strides: [u64; N] = std::array::from_fn(|group| self.run.strides[group]);
-        let mut rest = self.run.times;
-        let mut times = rest;
+        let mut rest = times;
         while rest > 0 {
             if !self.add_apart(block, groups, &at, &strides, times) {
                 if times > PART {

@@ -111,8 +111,8 @@ pub fn emulator() -> Result<PathBuf, CliError> {
 
 /// Whether an emulator can load plugins; `None` for a file that does not tell, such as a script that calls one.
 fn takes_plugins(emulator: &Path) -> Option<bool> {
-    let bytes = std::fs::read(emulator).ok()?;
-    let program = object::File::parse(&*bytes).ok()?;
+    let file = object::ReadCache::new(std::fs::File::open(emulator).ok()?);
+    let program = object::File::parse(&file).ok()?;
     let mut exported = program.dynamic_symbols();
     Some(exported.any(|symbol| symbol.name() == Ok(PLUGIN_FUNCTION)))
 }
