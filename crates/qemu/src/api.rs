@@ -32,7 +32,7 @@ pub const READ_AND_WRITE: c_int = 3;
 pub const ONE_OF_TWO: c_int = 1;
 
 pub type MemCallback = unsafe extern "C" fn(c_uint, MemInfo, u64, *mut c_void);
-pub type BlockCallback = unsafe extern "C" fn(c_uint, *mut c_void);
+pub type ExecutionCallback = unsafe extern "C" fn(c_uint, *mut c_void);
 pub type SyscallCallback =
     unsafe extern "C" fn(PluginId, c_uint, i64, u64, u64, u64, u64, u64, u64, u64, u64);
 pub type SyscallReturnCallback = unsafe extern "C" fn(PluginId, c_uint, i64, i64);
@@ -49,9 +49,15 @@ unsafe extern "C" {
         accesses: c_int,
         data: *mut c_void,
     );
+    pub fn qemu_plugin_register_vcpu_insn_exec_cb(
+        insn: *mut Insn,
+        callback: ExecutionCallback,
+        flags: c_int,
+        data: *mut c_void,
+    );
     pub fn qemu_plugin_register_vcpu_tb_exec_cb(
         block: *mut TranslationBlock,
-        callback: BlockCallback,
+        callback: ExecutionCallback,
         flags: c_int,
         data: *mut c_void,
     );

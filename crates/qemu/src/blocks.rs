@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, Register,
 };
 use numaloc_trace::block::{Block, Kind, Piece, REGISTERS, Shape, Strides};
 
@@ -120,6 +120,8 @@ pub fn tried() -> (u64, u64) {
 pub struct Translated {
     pub insn: *mut Insn,
     pub usage: Use,
+    /// It stores elsewhere than on the stack.
+    pub stores: bool,
     /// Its accesses are told with the block: which pieces.
     pieces: Option<(usize, usize)>,
 }
@@ -191,6 +193,8 @@ impl Translation {
             found.instructions.push(Translated {
                 insn,
                 usage,
+                stores: matches!(usage, Use::Store(_) | Use::Update(_))
+                    && last.memory_base() != Register::RSP,
                 pieces: foretold.then_some((first, found.pieces.len())),
             });
             registers.step(&last, info);
@@ -575,7 +579,7 @@ unsafe extern "C" fn on_block<const N: usize, const WRITES: usize>(_: c_uint, _:
 unsafe extern "C" fn on_trial(_: c_uint, _: *mut c_void) {}
 
 /// The code that counts a block that does not repeat.
-fn counter(shape: Shape) -> api::BlockCallback {
+fn counter(shape: Shape) -> api::ExecutionCallback {
     macro_rules! one_of {
         ($($n:literal: $($writes:literal)+;)+) => {
             match (shape.groups, shape.writes) {

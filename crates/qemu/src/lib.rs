@@ -188,6 +188,9 @@ unsafe extern "C" fn on_access<const RUNTIME: bool>(
             thread.tracer.access::<false, RUNTIME>(address, size);
         } else {
             thread.tracer.access::<true, RUNTIME>(address, size);
+            if RUNTIME {
+                thread.tracer.told();
+            }
         }
     }
 }
@@ -258,7 +261,9 @@ unsafe extern "C" fn on_atomic<const RUNTIME: bool>(
     if let Some(thread) = thread(vcpu) {
         let kind = api::access_kind(info);
         let size = u32::from(kind & !api::STORE);
-        if kind & api::STORE == 0 {
+        if kind & api::STORE != 0 {
+            thread.tracer.hand_over(address);
+        } else {
             thread.tracer.synchronise::<false, RUNTIME>(address, size);
             thread.atomic_load = address;
             return;
@@ -267,6 +272,15 @@ unsafe extern "C" fn on_atomic<const RUNTIME: bool>(
             thread.tracer.synchronise::<false, RUNTIME>(address, size);
         }
         thread.tracer.synchronise::<true, RUNTIME>(address, size);
+    }
+}
+
+/// Before an instruction that stores where other threads may look at once: an atomic one, or any of a run-time library.
+unsafe extern "C" fn before_store(vcpu: c_uint, _: *mut c_void) {
+    if LIVE.load(Ordering::Relaxed) > 1
+        && let Some(thread) = known_thread(vcpu)
+    {
+        thread.tracer.announce();
     }
 }
 
@@ -306,6 +320,17 @@ unsafe extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
             None => callback(one.usage, runtime),
         };
         let callback = if floor { on_nothing } else { callback };
+        if !floor && (one.usage == Use::Atomic || runtime && one.stores) {
+            // SAFETY: as below.
+            unsafe {
+                api::qemu_plugin_register_vcpu_insn_exec_cb(
+                    one.insn,
+                    before_store,
+                    api::NO_REGISTERS,
+                    std::ptr::null_mut(),
+                );
+            }
+        }
         // SAFETY: the callback is a function of this library, which QEMU does not unload.
         unsafe {
             api::qemu_plugin_register_vcpu_mem_cb(

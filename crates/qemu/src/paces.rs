@@ -135,7 +135,7 @@ impl Pace for VcpuPace {
 }
 
 /// What counts each iteration of a block of so many groups.
-fn on_each(groups: usize) -> api::BlockCallback {
+fn on_each(groups: usize) -> api::ExecutionCallback {
     match groups {
         1 => on_iteration::<1>,
         2 => on_iteration::<2>,
@@ -145,7 +145,7 @@ fn on_each(groups: usize) -> api::BlockCallback {
 }
 
 /// What is called for an iteration that is not counted by the block's code.
-fn on_last(groups: usize) -> api::BlockCallback {
+fn on_last(groups: usize) -> api::ExecutionCallback {
     match groups {
         1 => on_uncounted::<1>,
         2 => on_uncounted::<2>,

@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::api::{BlockCallback, NO_REGISTERS, TranslationBlock};
+use crate::api::{ExecutionCallback, NO_REGISTERS, TranslationBlock};
 
 /// QEMU's own.
 enum Opaque {}
@@ -25,7 +25,7 @@ type New = unsafe extern "C" fn(usize) -> *mut Opaque;
 type Find = unsafe extern "C" fn(*mut Opaque, c_uint) -> *mut c_void;
 type CallIf = unsafe extern "C" fn(
     *mut TranslationBlock,
-    BlockCallback,
+    ExecutionCallback,
     c_int,
     c_int,
     Entry,
@@ -86,7 +86,7 @@ impl Scoreboard {
         &self,
         block: *mut TranslationBlock,
         counter: u32,
-        callback: BlockCallback,
+        callback: ExecutionCallback,
         data: *mut c_void,
     ) {
         // No counter is set so high, and small enough for an instruction.

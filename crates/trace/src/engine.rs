@@ -22,6 +22,7 @@ use crate::readers::{Readers, Slots};
 use crate::shadow::Shadow;
 use crate::sharing::{self, Lines};
 use crate::thread::ThreadTracer;
+use crate::underway::Underway;
 use crate::watch::Watched;
 
 /// What a recording is told.
@@ -226,6 +227,8 @@ pub struct Engine {
     /// Latest clock at which a word was released; words, because a barrier's counters share a line and a thread that leaves late
     /// must not take the clocks of those who have arrived at the next one.
     pub(crate) clocks: Shadow,
+    /// Stores whose clocks are not there yet.
+    pub(crate) underway: Underway,
     /// The last two accessors of a line, where that layer is wanted.
     pub(crate) last_two: Option<Shadow>,
     /// When to watch, where that is not always.
@@ -312,6 +315,7 @@ impl Engine {
             readers: Readers::new(config.line_shift),
             touched,
             clocks,
+            underway: Underway::new(),
             last_two,
             bursts: config.bursts(),
             watched: (u64::from(config.lines) < bursts::MILLION)

@@ -30,6 +30,7 @@ pub mod shadow;
 pub mod sharing;
 pub mod sites;
 pub mod thread;
+mod underway;
 pub mod variables;
 pub mod watch;
 

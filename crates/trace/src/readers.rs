@@ -14,6 +14,8 @@ use crate::shadow::Shadow;
 const GROUPS: usize = 66;
 /// Readers in a group.
 const SIZE: u32 = 64;
+/// Reader numbers are below.
+pub(crate) const NUMBERS: usize = GROUPS * SIZE as usize;
 
 /// Gives reader numbers to threads.
 pub struct Slots {

@@ -14,7 +14,7 @@
 //! the host lets a thread wait. Where threads synchronise, the later one passes its time on: an atomic instruction or
 //! a futex marks its line ([`line::SYNC`]); a write to a word of such a line leaves the writer's clock there if it is later, a read takes it.
 //! So a thread that leaves a barrier, takes a lock or joins another is never earlier than what it waited for, whichever
-//! thread the host ran first. Creation hands the creator's clock to the new thread.
+//! thread the host ran first (`underway`: even where a store is told only after others may have seen it). Creation hands the creator's clock to the new thread.
 
 mod blocks;
 mod clock;
@@ -40,7 +40,7 @@ use crate::sharing::{self, Sharing};
 use crate::watch::{GROUPS, Watched};
 
 pub use runs::Pace;
-pub use values::{follow_values, loader_lies};
+pub use values::{Values, follow_values, loader_lies};
 
 /// log2 of the usual line size: lines of another size take the longer way.
 const QUICK_SHIFT: u32 = 6;
@@ -150,6 +150,11 @@ pub struct ThreadTracer {
     pub clear_tid: u64,
     /// Address of the thread's first store, 0 before it.
     first_store: u64,
+    /// Stores that were announced, and whether the last of them has not been told.
+    announced: u64,
+    underway: bool,
+    /// The word that it changed last by an atomic instruction of a run-time library.
+    lock: u64,
     ended: bool,
 }
 
@@ -231,6 +236,9 @@ impl ThreadTracer {
             processes_created: 0,
             clear_tid: 0,
             first_store: 0,
+            announced: 0,
+            underway: false,
+            lock: 0,
             ended: false,
         };
         tracer.choose_way();
@@ -278,7 +286,7 @@ impl ThreadTracer {
     #[inline(never)]
     extern "C" fn slow<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         if self.ignores(address) {
-            self.doze_through::<WRITE, RUNTIME>(address);
+            self.doze_through::<WRITE, RUNTIME>(address, size);
         } else {
             self.unusual::<WRITE, RUNTIME>(address, size);
         }
@@ -424,7 +432,7 @@ impl ThreadTracer {
     /// An access that is not looked at. The code of a threading run-time library is where threads wait for each other, so its
     /// accesses carry clocks even then.
     #[inline(always)]
-    fn doze_through<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64) {
+    fn doze_through<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         self.unwatched += u64::from(!self.asleep());
         self.left -= 1;
         self.stop_clock::<RUNTIME>();
@@ -434,7 +442,7 @@ impl ThreadTracer {
         if RUNTIME && self.lines.word(address).load(Relaxed) & line::SYNC != 0 {
             self.pass_clock::<WRITE>(address);
         } else if RUNTIME {
-            self.follow_value::<WRITE>(address);
+            self.follow_value::<WRITE>(address, size);
         }
     }
 
@@ -451,8 +459,11 @@ impl ThreadTracer {
     /// An atomic load or store: marks the word as used for synchronisation, and is an access like any other.
     pub fn synchronise<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         self.mark_sync(address);
+        if RUNTIME {
+            self.lock = address;
+        }
         if self.ignores(address) {
-            self.doze_through::<WRITE, RUNTIME>(address);
+            self.doze_through::<WRITE, RUNTIME>(address, size);
             if !RUNTIME {
                 self.pass_clock::<WRITE>(address);
             }
@@ -492,7 +503,7 @@ impl ThreadTracer {
             stream.access::<WRITE>(address, size);
         }
         if RUNTIME {
-            self.follow_value::<WRITE>(address);
+            self.follow_value::<WRITE>(address, size);
         } else if let Some(extra) = &mut self.extra {
             extra.access(self.engine, line::writer(self.owned), address, size);
         }

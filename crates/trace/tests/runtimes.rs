@@ -2,12 +2,17 @@
 
 mod support;
 
-use numaloc_trace::thread::follow_values;
+use std::sync::{Mutex, PoisonError};
+
+use numaloc_trace::thread::{Values, follow_values};
 use numaloc_trace::{Config, Engine, ThreadTracer};
 use support::assembled;
 
 const DATA: u64 = 0x4000_0000;
 const FLAG: u64 = 0x5000_0000;
+
+/// Which values are followed, one test at a time says.
+static VALUES: Mutex<()> = Mutex::new(());
 
 /// Two threads, the second created when the first had done nothing but a store to its stack.
 fn two(
@@ -58,7 +63,8 @@ fn their_accesses_are_counted_and_take_no_time() {
 
 #[test]
 fn who_reads_a_value_there_is_no_earlier_than_who_wrote_it_last() {
-    follow_values(true);
+    let _alone = VALUES.lock().unwrap_or_else(PoisonError::into_inner);
+    follow_values(Values::All);
     // With and without looking at the line: clocks are kept up where lines are sampled too.
     for share in [1_000_000, 1] {
         let folder = tempfile::tempdir().unwrap();
@@ -78,4 +84,47 @@ fn who_reads_a_value_there_is_no_earlier_than_who_wrote_it_last() {
         assert_eq!(second.time(), first.time());
         assert_eq!(first.time(), 5001);
     }
+}
+
+#[test]
+fn beside_locks_only_pointers_are_followed_where_only_guarded_values_are() {
+    let _alone = VALUES.lock().unwrap_or_else(PoisonError::into_inner);
+    follow_values(Values::Guarded);
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut first, mut second) = two(folder.path(), 1_000_000);
+    let lock = FLAG + 64;
+    first.access::<true, false>(DATA, 8);
+    first.access::<true, false>(DATA, 8);
+    first.access::<true, true>(FLAG, 8);
+    second.access::<false, true>(FLAG, 8);
+    assert_eq!(second.time(), 2, "no lock was near");
+    first.synchronise::<true, true>(lock, 4);
+    first.access::<true, true>(FLAG + 8, 4);
+    second.access::<false, true>(FLAG + 8, 4);
+    assert_eq!(second.time(), 2, "no pointer");
+    first.access::<true, true>(FLAG, 8);
+    second.access::<false, true>(FLAG, 8);
+    assert_eq!(second.time(), first.time());
+    assert_eq!(first.time(), 3);
+}
+
+#[test]
+fn a_clock_is_handed_over_before_that_of_others_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut first, mut second) = two(folder.path(), 1_000_000);
+    for cell in 0..100 {
+        first.access::<true, false>(DATA + cell * 8, 8);
+    }
+    first.announce();
+    first.hand_over(FLAG);
+    second.announce();
+    second.hand_over(FLAG);
+    second.synchronise::<false, true>(FLAG, 4);
+    assert_eq!(second.time(), first.time());
+    first.synchronise::<false, true>(FLAG, 4);
+    assert_eq!(second.time(), first.time(), "nothing later was there");
+    // Nobody waits for who says that it has nothing to hand over.
+    first.announce();
+    first.told();
+    second.synchronise::<false, true>(FLAG, 4);
 }

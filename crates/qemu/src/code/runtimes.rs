@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Mutex;
 
-use numaloc_trace::thread::{follow_values, loader_lies};
+use numaloc_trace::thread::{Values, follow_values, loader_lies};
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
 
 use crate::guest;
@@ -150,7 +150,11 @@ fn look(address: u64) -> Vec<(u64, u64, bool)> {
         before = mapped.file;
     }
     note_loader(&loader, address);
-    follow_values(libgomp && !libomp);
+    follow_values(match (libgomp, libomp) {
+        (_, true) => Values::Guarded,
+        (true, false) => Values::All,
+        (false, false) => Values::None,
+    });
     found
 }
 

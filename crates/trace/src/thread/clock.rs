@@ -27,9 +27,43 @@ impl ThreadTracer {
         }
     }
 
+    /// The thread is about to store where others may look at once, by an instruction that is told when it was done. Those who take a
+    /// clock wait until this thread has left its own ([`ThreadTracer::hand_over`], [`ThreadTracer::release`]), says that it has
+    /// ([`ThreadTracer::told`]), or takes one.
+    pub fn announce(&mut self) {
+        self.announced += 1;
+        self.underway = true;
+        self.engine.underway.begin(self.reader, self.announced);
+    }
+
+    /// What was announced was told.
+    #[inline(always)]
+    pub fn told(&mut self) {
+        if std::mem::take(&mut self.underway) {
+            self.engine.underway.end(self.reader);
+        }
+    }
+
+    /// Leaves this thread's clock at a word that it has loaded and stored, before it takes that of the load: who finds the one finds
+    /// the other.
+    pub fn hand_over(&mut self, address: u64) {
+        if self.underway {
+            self.settle();
+            self.mark_sync(address);
+            if self.engine.config.virtual_clock {
+                let now = self.time();
+                self.clock(address).fetch_max(now, Relaxed);
+            }
+            self.told();
+        }
+    }
+
     /// Takes the clock that was left at a synchronisation line, if it is later.
     pub fn acquire(&mut self, address: u64) {
+        // Nobody waits for who waits.
+        self.told();
         if self.engine.config.virtual_clock {
+            self.engine.underway.wait();
             let clock = self.clock(address).load(Relaxed);
             if clock > 0
                 && let Some(stream) = &mut self.stream
@@ -54,6 +88,7 @@ impl ThreadTracer {
                 word.fetch_max(now, Relaxed);
             }
         }
+        self.told();
     }
 
     /// The clock that was left at a synchronisation line.

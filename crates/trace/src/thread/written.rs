@@ -159,6 +159,7 @@ impl ThreadTracer {
             self.mark_sync(clear_tid);
             self.release(clear_tid);
         }
+        self.told();
         if let Some(mut sharing) = self.sharing.take() {
             // Without masks there are no verdicts.
             if self.engine.budget.keeps(Detail::FalseSharing) {
