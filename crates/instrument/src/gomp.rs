@@ -12,7 +12,10 @@ use crate::team::{self, Region, at};
 pub(crate) type Body = unsafe extern "C-unwind" fn(*mut c_void);
 
 /// A parallel region and the program's function for it.
+#[repr(C)]
 struct Call {
+    /// What tells the reductions, for libgomp to read: the first word of the data of a region that has such tasks.
+    reductions: usize,
     region: Region,
     body: Body,
     data: *mut c_void,
@@ -26,8 +29,9 @@ unsafe extern "C-unwind" fn region(argument: *mut c_void) {
 }
 
 /// Runs `call` with a region around the program's function.
-fn enter(body: Body, data: *mut c_void, call: impl FnOnce(Body, *mut c_void)) {
+fn enter(body: Body, data: *mut c_void, reductions: usize, call: impl FnOnce(Body, *mut c_void)) {
     let ours = Call {
+        reductions,
         region: Region::new(),
         body,
         data,
@@ -47,7 +51,7 @@ macro_rules! regions {
         pub unsafe extern "C-unwind" fn $name(body: Body, data: *mut c_void, $($argument: $type),*) {
             let real = real!($name: fn(Body, *mut c_void, $($type),*));
             // SAFETY: the caller's promises, with our function in front of the program's.
-            enter(body, data, |body, data| unsafe { real(body, data, $($argument),*) });
+            enter(body, data, 0, |body, data| unsafe { real(body, data, $($argument),*) });
         }
     )*};
 }
@@ -63,6 +67,41 @@ regions! {
     GOMP_parallel_loop_runtime(threads: c_uint, start: c_long, end: c_long, step: c_long, flags: c_uint);
     GOMP_parallel_loop_nonmonotonic_runtime(threads: c_uint, start: c_long, end: c_long, step: c_long, flags: c_uint);
     GOMP_parallel_loop_maybe_nonmonotonic_runtime(threads: c_uint, start: c_long, end: c_long, step: c_long, flags: c_uint);
+}
+
+/// Runs a parallel region with task reductions.
+///
+/// # Safety
+/// As libgomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_parallel_reductions(
+    body: Body,
+    data: *mut c_void,
+    threads: c_uint,
+    flags: c_uint,
+) -> c_uint {
+    let real = real!(GOMP_parallel_reductions: fn(Body, *mut c_void, c_uint, c_uint) -> c_uint);
+    let mut team = 0;
+    // SAFETY: the caller's promises, with our function in front of the program's; the data begins with the address of what tells the
+    // reductions, which libgomp reads.
+    unsafe {
+        let reductions = data.cast::<usize>().read();
+        enter(body, data, reductions, |body, data| {
+            team = real(body, data, threads, flags);
+        });
+    }
+    team
+}
+
+/// Ends a construct's task reductions: waits for the team unless it was cancelled.
+///
+/// # Safety
+/// As libgomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn GOMP_workshare_task_reduction_unregister(cancelled: bool) {
+    let real = real!(GOMP_workshare_task_reduction_unregister: fn(bool));
+    // SAFETY: the caller's promises.
+    team::barrier(|| unsafe { real(cancelled) });
 }
 
 macro_rules! barriers {

@@ -1,8 +1,7 @@
 //! libgomp's tasks.
 //!
 //! libgomp copies a task's data and hands the copy to its function. We hand it a [`Block`]: our [`Task`] first, the program's data
-//! after it; [`run`] calls the program's function with the latter. A task with a `detach` clause goes unseen: libgomp writes its
-//! event into data and frame of the program.
+//! after it; [`run`] calls the program's function with the latter.
 
 use std::alloc::Layout;
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_ulonglong, c_void};
@@ -21,8 +20,8 @@ const DEPEND: c_uint = 1 << 3;
 const NOGROUP: c_uint = 1 << 11;
 const DETACH: c_uint = 1 << 13;
 
-/// What libgomp has of a task. It writes the bounds of a loop's part to the first two words of what it copies, and reads the third for
-/// task reductions: there the program's data lies too.
+/// What libgomp has of a task. It writes the bounds of a loop's part to the first two words of what it copies, the event of a detached task
+/// to the first, and reads the third for task reductions: there the program's data lies too.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Block {
@@ -30,7 +29,7 @@ struct Block {
     body: Body,
     copy: Option<CopyData>,
     task: Task,
-    is_loop: bool,
+    given: Given,
     /// The program's data lies so many bytes after the beginning.
     offset: usize,
     /// Where this Block was made, and the program's own data.
@@ -38,16 +37,31 @@ struct Block {
     data: *mut c_void,
 }
 
+/// What libgomp writes at the beginning of a task's data.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Given {
+    Nothing,
+    Bounds,
+    Event,
+}
+
 /// Runs a task, or a part of a task loop.
 unsafe extern "C-unwind" fn run(argument: *mut c_void) {
     // SAFETY: `create` made a Block, and libgomp a copy of it for this task alone.
     let block = unsafe { &mut *argument.cast::<Block>() };
-    let (body, offset, bounds) = (block.body, block.offset, block.words);
+    let (body, offset, words) = (block.body, block.offset, block.words);
     // SAFETY: the program's data follows in the same memory.
     let data = unsafe { argument.byte_add(offset) };
-    if block.is_loop {
+    match block.given {
+        Given::Nothing => {}
         // SAFETY: the data of a loop's task begins with its bounds.
-        unsafe { data.cast::<[u64; 2]>().write([bounds[0], bounds[1]]) };
+        Given::Bounds => unsafe { data.cast::<[u64; 2]>().write([words[0], words[1]]) },
+        Given::Event => {
+            // SAFETY: that of a detached task begins with its event.
+            unsafe { data.cast::<u64>().write(words[0]) };
+            let task = &block.task;
+            task.detach(words[0] as usize, task.dependences());
+        }
     }
     // SAFETY: the program's own function, with what it expects.
     block.task.run(|| unsafe { body(data) });
@@ -61,7 +75,9 @@ unsafe extern "C-unwind" fn copy(to: *mut c_void, from: *mut c_void) {
         let (block, copied) = (from.cast::<Block>().read(), to.cast::<Block>());
         let bounds = copied.cast::<MaybeUninit<[u64; 2]>>().read();
         copied.write(block);
-        copied.cast::<MaybeUninit<[u64; 2]>>().write(bounds);
+        if block.given == Given::Bounds {
+            copied.cast::<MaybeUninit<[u64; 2]>>().write(bounds);
+        }
         let data = match block.origin == from {
             true => block.data,
             false => from.byte_add(block.offset),
@@ -79,7 +95,7 @@ struct Wanted {
     copy: Option<CopyData>,
     size: c_long,
     align: c_long,
-    is_loop: bool,
+    given: Given,
 }
 
 impl Wanted {
@@ -113,7 +129,7 @@ impl Wanted {
         // task loop has three words or more, the third is libgomp's to read.
         unsafe {
             let mut words = [0; 3];
-            if self.is_loop && size >= size_of_val(&words) {
+            if self.given == Given::Bounds && size >= size_of_val(&words) {
                 words = self.data.cast::<[u64; 3]>().read_unaligned();
             }
             at.cast::<Block>().write(Block {
@@ -121,7 +137,7 @@ impl Wanted {
                 body: self.body,
                 copy: self.copy,
                 task,
-                is_loop: self.is_loop,
+                given: self.given,
                 offset,
                 origin: at.cast(),
                 data: self.data,
@@ -189,18 +205,13 @@ pub unsafe extern "C-unwind" fn GOMP_task(
     detach: *mut c_void,
 ) {
     let real = real!(GOMP_task: fn(Body, *mut c_void, Option<CopyData>, c_long, c_long, bool, c_uint, *mut *mut c_void, c_int, *mut c_void));
-    if flags & DETACH != 0 {
-        // SAFETY: the caller's promises.
-        return unsafe {
-            real(
-                body, data, copy, size, align, deferred, flags, depend, priority, detach,
-            )
-        };
-    }
+    let detaches = flags & DETACH != 0;
     let mut task = Task::new();
+    let mut depends = Vec::new();
     if flags & DEPEND != 0 {
         // SAFETY: with this flag there is a list.
-        task.depend(unsafe { dependences(depend) });
+        depends = unsafe { dependences(depend) };
+        task.depend(depends.clone());
     }
     task.ready();
     let wanted = Wanted {
@@ -209,7 +220,11 @@ pub unsafe extern "C-unwind" fn GOMP_task(
         copy,
         size,
         align,
-        is_loop: false,
+        given: if detaches && !data.is_null() {
+            Given::Event
+        } else {
+            Given::Nothing
+        },
     };
     // SAFETY: the caller's promises, with our function and data in front of the program's.
     unsafe {
@@ -218,6 +233,10 @@ pub unsafe extern "C-unwind" fn GOMP_task(
                 run, data, copy, size, align, deferred, flags, depend, priority, detach,
             );
         });
+        // The body may have told it already, or may not have begun.
+        if detaches {
+            task.detach(*detach.cast::<usize>(), &depends);
+        }
     }
 }
 
@@ -255,7 +274,7 @@ macro_rules! loops {
                 copy,
                 size,
                 align,
-                is_loop: true,
+                given: Given::Bounds,
             };
             // SAFETY: the caller's promises, with our function and data in front of the program's.
             unsafe {

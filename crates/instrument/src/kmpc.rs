@@ -15,7 +15,7 @@ use crate::team::{self, Region};
 /// Where the compiler says a construct is in the source.
 pub(crate) type Ident = *mut c_void;
 /// A region's function: pointers to the thread's numbers, then whatever it was called with.
-type Micro = unsafe extern "C-unwind" fn(*mut c_int, *mut c_int, ...);
+pub(crate) type Micro = unsafe extern "C-unwind" fn(*mut c_int, *mut c_int, ...);
 /// Ours.
 type Fixed = unsafe extern "C-unwind" fn(*mut c_int, *mut c_int, *const Call);
 /// Combines what one thread has of a reduction with what another has.
@@ -46,7 +46,7 @@ unsafe extern "C-unwind" fn region(thread: *mut c_int, bound: *mut c_int, call: 
 /// Calls `micro` with `thread`, `bound`, and `count` arguments: three at `first`, the others at `rest`.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
-unsafe extern "C-unwind" fn pass_on(
+pub(crate) unsafe extern "C-unwind" fn pass_on(
     micro: Micro,
     thread: *mut c_int,
     bound: *mut c_int,

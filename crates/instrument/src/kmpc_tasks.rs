@@ -28,6 +28,8 @@ struct Tail {
     task: Task,
     /// Where the thread was that runs it without [`run`].
     outer: team::Place,
+    /// What it waits for when it is detached, else 0.
+    event: usize,
 }
 
 /// `kmp_depend_info_t`.
@@ -89,10 +91,33 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task_alloc(
             entry,
             task: Task::new(),
             outer: team::place(),
+            event: 0,
         });
         (*task).shared = ours.add(1).cast();
     }
     task
+}
+
+/// Detaches a task: makes the event that it waits for beside the end of its body.
+///
+/// # Safety
+/// As libomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __kmpc_task_allow_completion_event(
+    ident: Ident,
+    thread: c_int,
+    task: *mut Allocated,
+) -> usize {
+    let real = real!(__kmpc_task_allow_completion_event: fn(Ident, c_int, *mut Allocated) -> usize);
+    // SAFETY: the caller's promises; the task has not begun.
+    unsafe {
+        let event = team::inside(|| real(ident, thread, task));
+        if let Some(tail) = tail(task) {
+            tail.event = event;
+            tail.task.detach(event, &[]);
+        }
+        event
+    }
 }
 
 /// Reads lists of what a task depends on.
@@ -148,8 +173,11 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task_with_deps(
     // SAFETY: the caller's promises; the task has not begun.
     unsafe {
         if let Some(tail) = tail(task) {
-            tail.task
-                .depend(dependences([(count, list), (more, more_list)]));
+            let depends = dependences([(count, list), (more, more_list)]);
+            if tail.event != 0 {
+                tail.task.detach(tail.event, &depends);
+            }
+            tail.task.depend(depends);
             tail.task.ready();
         }
         team::inside(|| real(ident, thread, task, count, list, more, more_list))
@@ -297,5 +325,49 @@ pub unsafe extern "C-unwind" fn __kmpc_end_taskgroup(ident: Ident, thread: c_int
     let real = real!(__kmpc_end_taskgroup: fn(Ident, c_int));
     // SAFETY: the caller's promises.
     team::inside(|| unsafe { real(ident, thread) });
+    team::end_group();
+}
+
+macro_rules! reductions {
+    ($($name:ident;)*) => {$(
+        /// Begins a construct with task reductions, which is a taskgroup.
+        ///
+        /// # Safety
+        /// As libomp's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name(
+            ident: Ident,
+            thread: c_int,
+            of_loop: c_int,
+            count: c_int,
+            data: *mut c_void,
+        ) -> *mut c_void {
+            let real = real!($name: fn(Ident, c_int, c_int, c_int, *mut c_void) -> *mut c_void);
+            // SAFETY: the caller's promises.
+            let reductions = team::inside(|| unsafe { real(ident, thread, of_loop, count, data) });
+            team::begin_group();
+            reductions
+        }
+    )*};
+}
+
+reductions! {
+    __kmpc_taskred_modifier_init;
+    __kmpc_task_reduction_modifier_init;
+}
+
+/// Ends it: waits for the tasks.
+///
+/// # Safety
+/// As libomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __kmpc_task_reduction_modifier_fini(
+    ident: Ident,
+    thread: c_int,
+    of_loop: c_int,
+) {
+    let real = real!(__kmpc_task_reduction_modifier_fini: fn(Ident, c_int, c_int));
+    // SAFETY: the caller's promises.
+    team::inside(|| unsafe { real(ident, thread, of_loop) });
     team::end_group();
 }

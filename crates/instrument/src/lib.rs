@@ -31,6 +31,7 @@ pub mod annotations;
 pub mod atomics;
 pub mod copies;
 pub mod current;
+pub mod doacross;
 pub mod gomp;
 pub mod gomp_tasks;
 pub mod kmpc;

@@ -1,8 +1,12 @@
 //! OpenMP's explicit tasks: a task begins no earlier than its creator made it and than the tasks it depends on ended; who waits
 //! for tasks goes on no earlier than they ended. Its accesses count for the thread that runs it.
 
+use std::collections::BTreeMap;
 use std::ptr::null_mut;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::doacross::OrderedLoop;
+use crate::real::real;
 use crate::sync::{acquire, release};
 use crate::team::{self, Place, Region, tokens_of};
 
@@ -69,9 +73,13 @@ impl Task {
         let outer = self.begin();
         team::outside(body);
         self.end(outer);
-        for (address, writes) in depends {
-            release(tokens_of(address)[usize::from(!writes)]);
-        }
+        tokens_after(&depends).for_each(release);
+    }
+
+    /// What it depends on, while it has not begun.
+    pub(crate) fn dependences(&self) -> &[Dependence] {
+        // SAFETY: from `depend`, and not taken yet.
+        unsafe { self.depends.as_ref() }.map_or(&[], Vec::as_slice)
     }
 
     fn depends(&mut self) -> Vec<Dependence> {
@@ -90,6 +98,7 @@ impl Task {
             passed: self.passed,
             children: self.children,
             group: self.group,
+            ordered_loop: OrderedLoop::NONE,
         })
     }
 
@@ -99,16 +108,63 @@ impl Task {
         // Another thread may run the next part.
         self.children = place.children;
         self.group = place.group;
-        release(self.siblings);
-        if self.group != 0 {
-            release(self.group);
-        }
-        // SAFETY: the region does not end before its tasks.
-        if let Some(region) = unsafe { self.region.as_ref() } {
-            release(region.barrier(self.passed));
-            release(region.end());
-        }
+        self.tokens().for_each(release);
     }
+
+    /// Where those who wait for the task look for its clock.
+    fn tokens(&self) -> impl Iterator<Item = u64> + use<> {
+        // SAFETY: the region does not end before its tasks.
+        let region = unsafe { self.region.as_ref() };
+        let region = region.map(|region| [region.barrier(self.passed), region.end()]);
+        let group = (self.group != 0).then_some(self.group);
+        let all = std::iter::once(self.siblings).chain(group);
+        all.chain(region.into_iter().flatten())
+    }
+
+    /// The task, of which this is known too, is done when its body has ended and `event` was fulfilled.
+    pub(crate) fn detach(&self, event: usize, depends: &[Dependence]) {
+        crate::current::ours(|_| {
+            let tokens = self.tokens().chain(tokens_after(depends)).collect();
+            detached().insert(event, tokens);
+        });
+    }
+}
+
+/// Where whoever fulfils an event leaves the clock: tokens of the detached tasks that have not been completed, by event.
+static DETACHED: Mutex<BTreeMap<usize, Vec<u64>>> = Mutex::new(BTreeMap::new());
+
+fn detached() -> MutexGuard<'static, BTreeMap<usize, Vec<u64>>> {
+    DETACHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Completes a detached task: those who wait for it wait for the calling thread too.
+///
+/// # Safety
+/// As the run-time library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn omp_fulfill_event(event: usize) {
+    let real = real!(omp_fulfill_event: fn(usize));
+    let mut tokens = None;
+    crate::current::ours(|_| tokens = detached().remove(&event));
+    tokens.into_iter().flatten().for_each(release);
+    // SAFETY: the caller's promises.
+    team::inside(|| unsafe { real(event) });
+}
+
+/// Completes a detached task, for Fortran.
+///
+/// # Safety
+/// As the run-time library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn omp_fulfill_event_(event: *const usize) {
+    // SAFETY: the caller's promises.
+    unsafe { omp_fulfill_event(*event) };
+}
+
+/// Where those who have used the data leave their clocks.
+fn tokens_after(depends: &[Dependence]) -> impl Iterator<Item = u64> {
+    let token = |&(address, writes): &Dependence| tokens_of(address)[usize::from(!writes)];
+    depends.iter().map(token)
 }
 
 /// The calling thread has waited for all tasks that those who depend on this have to wait for.

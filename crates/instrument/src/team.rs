@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 
+use crate::doacross::OrderedLoop;
 use crate::sync::{acquire, release};
 
 /// One parallel region; its clocks lie in the table's entries of lines of their own.
@@ -32,6 +33,7 @@ pub(crate) struct Place {
     pub(crate) children: u64,
     /// Token of the innermost taskgroup, 0 outside.
     pub(crate) group: u64,
+    pub(crate) ordered_loop: OrderedLoop,
 }
 
 impl Place {
@@ -40,6 +42,7 @@ impl Place {
         passed: 0,
         children: 0,
         group: 0,
+        ordered_loop: OrderedLoop::NONE,
     };
 }
 

@@ -79,6 +79,57 @@ fn tasks_run_after_their_creation_and_before_those_who_wait_for_them_go_on() {
     }
 }
 
+#[test]
+fn iterations_and_detached_tasks_are_waited_for() {
+    const ROWS: usize = 4;
+    const GRID: usize = 6;
+    const EVENTS: usize = GRID + ROWS * ROWS;
+    const REDUCTION: usize = EVENTS + 9;
+    let dir = tempfile::tempdir().unwrap();
+    for compiler in ["gcc", "clang"] {
+        let program = build(dir.path(), compiler, true, &source("waits.c"));
+        assert_eq!(
+            ok(&mut Command::new(&program)),
+            "10 3 282769\n",
+            "{compiler}"
+        );
+        let when = stretches(&recorded(&program, 2, &[]));
+        // Each begins when the last of those that it waits for has ended, but for what is done in between.
+        let begins = |then: usize, after: &[usize]| {
+            let end = after.iter().map(|&first| when[first].end + PAGE).max();
+            let due = end.unwrap()..end.unwrap() + 8 * PAGE;
+            assert!(
+                due.contains(&when[then].start),
+                "{compiler}: {then} begins at {}, not in {due:?}: {when:?}",
+                when[then].start
+            );
+        };
+        for iteration in 1..GRID {
+            begins(iteration, &[iteration - 1]);
+        }
+        // Two threads take turns with the rows.
+        for (row, column) in (0..ROWS * ROWS).map(|cell| (cell / ROWS, cell % ROWS)) {
+            let cell = GRID + row * ROWS + column;
+            let above = (row > 0).then(|| cell - ROWS);
+            let before = match (column, row) {
+                (0, 2..) => Some(cell - ROWS - 1),
+                (1.., _) => Some(cell - 1),
+                _ => None,
+            };
+            let after: Vec<usize> = above.into_iter().chain(before).collect();
+            if !after.is_empty() {
+                begins(cell, &after);
+            }
+        }
+        begins(EVENTS + 3, &[EVENTS, EVENTS + 2]);
+        begins(EVENTS + 7, &[EVENTS + 4, EVENTS + 6]);
+        begins(EVENTS + 8, &[EVENTS + 7]);
+        for stretch in REDUCTION..REDUCTION + 3 {
+            begins(stretch + 1, &[stretch]);
+        }
+    }
+}
+
 /// What libomp has from LLVM 16 on, made of what it has now.
 const NEWER_LIBOMP: &str = r#"
 #include <dlfcn.h>
@@ -164,24 +215,22 @@ fn conditional_regions_of_newer_libraries_are_joined() {
 #[test]
 fn tasks_of_every_kind_do_what_they_did() {
     let dir = tempfile::tempdir().unwrap();
-    for compiler in ["g++", "clang++"] {
-        let [bare, program] = [false, true].map(|instrumented| {
-            build(
-                dir.path(),
-                compiler,
-                instrumented,
-                &source("constructs.cpp"),
-            )
-        });
+    let cases = ["g++", "clang++"]
+        .map(|compiler| ["constructs.cpp", "detached.cpp"].map(|name| (compiler, name)));
+    for (compiler, name) in cases.into_iter().flatten() {
+        let [bare, program] = [false, true]
+            .map(|instrumented| build(dir.path(), compiler, instrumented, &source(name)));
         let expected = ok(&mut Command::new(bare));
         assert_eq!(ok(&mut Command::new(&program)), expected, "{compiler}");
-        // libomp has libgomp's entry points too.
-        let libomp = ok(Command::new("clang").arg("-print-file-name=libomp.so.5"));
-        let mut under_libomp = Command::new(&program);
-        let printed = ok(under_libomp.env("LD_PRELOAD", libomp.trim()));
-        assert_eq!(printed, expected, "{compiler}");
+        // libomp has libgomp's entry points too, but knows no events there.
+        if name == "constructs.cpp" {
+            let libomp = ok(Command::new("clang").arg("-print-file-name=libomp.so.5"));
+            let mut under_libomp = Command::new(&program);
+            let printed = ok(under_libomp.env("LD_PRELOAD", libomp.trim()));
+            assert_eq!(printed, expected, "{compiler}");
+        }
         for threads in ["1", "6"] {
-            let folder = dir.path().join(format!("{compiler}.{threads}"));
+            let folder = dir.path().join(format!("{name}.{compiler}.{threads}"));
             let mut record = numaloc(&["record", "--quiet", "-o"]);
             record.arg(&folder).arg("--").arg(&program);
             let printed = ok(record.env("OMP_NUM_THREADS", threads));
@@ -191,9 +240,14 @@ fn tasks_of_every_kind_do_what_they_did() {
 }
 
 /// Entry points by which no thread waits for another, or that only say which thread does something.
-const UNJOINED: [&str; 24] = [
+const UNJOINED: [&str; 32] = [
+    "GOMP_loop_end_nowait",
+    "GOMP_loop_guided_next",
     "GOMP_loop_ordered_dynamic_next",
     "GOMP_loop_ordered_dynamic_start",
+    "GOMP_loop_start",
+    "GOMP_loop_static_next",
+    "GOMP_loop_ull_dynamic_next",
     "GOMP_single_start",
     "GOMP_task_reduction_remap",
     "GOMP_taskgroup_reduction_register",
@@ -201,7 +255,10 @@ const UNJOINED: [&str; 24] = [
     "GOMP_taskyield",
     "__kmpc_dispatch_fini_4",
     "__kmpc_dispatch_init_4",
+    "__kmpc_dispatch_init_8u",
     "__kmpc_dispatch_next_4",
+    "__kmpc_dispatch_next_8u",
+    "__kmpc_doacross_fini",
     "__kmpc_end_masked",
     "__kmpc_end_master",
     "__kmpc_end_single",
@@ -235,8 +292,11 @@ fn every_call_of_the_compilers_is_told_or_lets_nobody_wait() {
     for (compiler, file) in [
         ("gcc", "arguments.c"),
         ("clang", "arguments.c"),
+        ("gcc", "waits.c"),
+        ("clang", "waits.c"),
         ("g++", "constructs.cpp"),
         ("clang++", "constructs.cpp"),
+        ("clang++", "detached.cpp"),
     ] {
         let program = build(dir.path(), compiler, false, &source(file));
         for name in names(&["-u"], &program) {

@@ -1,0 +1,280 @@
+//! Loops with `ordered(n)`, whose iterations wait for others by `depend(sink)`: entry points of libgomp and libomp, told to the
+//! virtual clock.
+//!
+//! An iteration that has come to its `depend(source)` leaves the clock at a token of its own, found by a hash of region, loop
+//! and iteration, and those that wait for it take it from there. Should two iterations share a token, one may go on later than
+//! is due.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::slice;
+
+use crate::kmpc::{Ident, Micro, pass_on};
+use crate::real::{address, real};
+use crate::sync::{acquire, release};
+use crate::team::{self, tokens_of};
+
+/// No program has as many loops within each other.
+const MOST: usize = 256;
+
+/// Which of its region's loops with `ordered(n)` a thread is in.
+#[derive(Clone, Copy)]
+pub(crate) struct OrderedLoop {
+    /// Such loops that it has begun in the region.
+    number: u32,
+    /// Loops that this one names: numbers of an iteration.
+    depth: u32,
+}
+
+impl OrderedLoop {
+    pub(crate) const NONE: Self = Self {
+        number: 0,
+        depth: 0,
+    };
+}
+
+/// The calling thread begins a loop of so many numbers.
+fn begin(depth: u32) {
+    let mut place = team::place();
+    place.ordered_loop.number += 1;
+    place.ordered_loop.depth = depth;
+    team::go_to(place);
+}
+
+/// How many numbers an iteration has, where that is known.
+fn depth() -> Option<usize> {
+    let depth = team::place().ordered_loop.depth as usize;
+    (1..=MOST).contains(&depth).then_some(depth)
+}
+
+/// Where the calling thread's loop keeps the clock of an iteration.
+fn token(iteration: &[u64]) -> u64 {
+    let place = team::place();
+    let first = (place.region as u64).wrapping_add(u64::from(place.ordered_loop.number));
+    let mix = |hash: u64, number: &u64| {
+        (hash ^ number)
+            .wrapping_mul(0xff51_afd7_ed55_8ccd)
+            .rotate_left(29)
+    };
+    tokens_of(iteration.iter().fold(first, mix))[0]
+}
+
+/// # Safety
+/// At `numbers` lie those of an iteration of the calling thread's loop.
+unsafe fn token_at(numbers: *const u64) -> Option<u64> {
+    // SAFETY: the caller's promise.
+    depth().map(|depth| token(unsafe { slice::from_raw_parts(numbers, depth) }))
+}
+
+/// The iteration with these numbers has come to its source.
+///
+/// # Safety
+/// As `token_at`.
+unsafe fn post(numbers: *const u64) {
+    // SAFETY: the caller's promise.
+    if let Some(token) = unsafe { token_at(numbers) } {
+        release(token);
+    }
+}
+
+/// The calling thread has waited for the iteration with these numbers.
+///
+/// # Safety
+/// As `token_at`.
+unsafe fn waited(numbers: *const u64) {
+    // SAFETY: the caller's promise.
+    if let Some(token) = unsafe { token_at(numbers) } {
+        acquire(token);
+    }
+}
+
+macro_rules! starts {
+    ($($name:ident($($argument:ident),*);)*) => {$(
+        /// Begins a loop, and says whether the calling thread has a part of it.
+        ///
+        /// # Safety
+        /// As libgomp's.
+        #[unsafe(no_mangle)]
+        #[allow(clippy::too_many_arguments)]
+        pub unsafe extern "C-unwind" fn $name(depth: c_uint, $($argument: usize),*) -> bool {
+            let real = real!($name: fn(c_uint, $(starts!(@word $argument)),*) -> bool);
+            begin(depth);
+            // SAFETY: the caller's promises; all further arguments are words.
+            unsafe { real(depth, $($argument),*) }
+        }
+    )*};
+    (@word $argument:ident) => { usize };
+}
+
+starts! {
+    GOMP_loop_doacross_start(counts, schedule, chunk, start, end, reductions, memory);
+    GOMP_loop_doacross_static_start(counts, chunk, start, end);
+    GOMP_loop_doacross_dynamic_start(counts, chunk, start, end);
+    GOMP_loop_doacross_guided_start(counts, chunk, start, end);
+    GOMP_loop_doacross_runtime_start(counts, start, end);
+    GOMP_loop_ull_doacross_start(counts, schedule, chunk, start, end, reductions, memory);
+    GOMP_loop_ull_doacross_static_start(counts, chunk, start, end);
+    GOMP_loop_ull_doacross_dynamic_start(counts, chunk, start, end);
+    GOMP_loop_ull_doacross_guided_start(counts, chunk, start, end);
+    GOMP_loop_ull_doacross_runtime_start(counts, start, end);
+}
+
+macro_rules! posts {
+    ($($name:ident;)*) => {$(
+        /// An iteration has come to its source.
+        ///
+        /// # Safety
+        /// As libgomp's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name(numbers: *const u64) {
+            let real = real!($name: fn(*const u64));
+            // SAFETY: the caller's promises.
+            unsafe {
+                post(numbers);
+                real(numbers);
+            }
+        }
+    )*};
+}
+
+posts! {
+    GOMP_doacross_post;
+    GOMP_doacross_ull_post;
+}
+
+/// Registers that hold arguments.
+const IN_REGISTERS: usize = 6;
+
+/// Waits for an iteration, whose numbers lie at `first` and from the seventh on at `rest`, by calling `real` with them.
+unsafe fn wait(real: usize, first: *const [u64; IN_REGISTERS], rest: *const u64) {
+    if real == 0 {
+        std::process::abort();
+    }
+    let depth = depth().unwrap_or(IN_REGISTERS);
+    let mut numbers = [0; MOST];
+    // SAFETY: so many numbers were passed; the function takes them as words, and any that it does not look at.
+    unsafe {
+        numbers[..IN_REGISTERS].copy_from_slice(&*first);
+        for (index, number) in numbers
+            .iter_mut()
+            .enumerate()
+            .take(depth)
+            .skip(IN_REGISTERS)
+        {
+            *number = *rest.add(index - IN_REGISTERS);
+        }
+        let at = |index: usize| numbers.as_ptr().add(index);
+        pass_on(
+            std::mem::transmute::<usize, Micro>(real),
+            numbers[0] as *mut c_int,
+            numbers[1] as *mut c_int,
+            at(2).cast(),
+            at(5).cast(),
+            depth.saturating_sub(2),
+        );
+        waited(numbers.as_ptr());
+    }
+}
+
+/// `pub fn $name(number, ...)`: puts down the arguments that came in registers and goes on in `$enter`.
+macro_rules! waits {
+    ($($name:ident: $enter:ident;)*) => {$(
+        /// Waits until an iteration has come to its source.
+        ///
+        /// # Safety
+        /// As libgomp's.
+        #[cfg(target_arch = "x86_64")]
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name(number: u64) {
+            std::arch::naked_asm!(
+                ".cfi_startproc",
+                "push rbp",
+                ".cfi_def_cfa_offset 16",
+                ".cfi_offset rbp, -16",
+                "mov rbp, rsp",
+                ".cfi_def_cfa_register rbp",
+                "sub rsp, 48",
+                "mov qword ptr [rsp], rdi",
+                "mov qword ptr [rsp + 8], rsi",
+                "mov qword ptr [rsp + 16], rdx",
+                "mov qword ptr [rsp + 24], rcx",
+                "mov qword ptr [rsp + 32], r8",
+                "mov qword ptr [rsp + 40], r9",
+                "mov rdi, rsp",
+                "lea rsi, [rbp + 16]",
+                "call {enter}",
+                "leave",
+                ".cfi_def_cfa rsp, 8",
+                "ret",
+                ".cfi_endproc",
+                enter = sym $enter,
+            )
+        }
+
+        unsafe extern "C-unwind" fn $enter(first: *const [u64; IN_REGISTERS], rest: *const u64) {
+            static CACHE: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+            let name = concat!(stringify!($name), "\0");
+            let name = std::ffi::CStr::from_bytes_with_nul(name.as_bytes()).expect("ends in NUL");
+            // SAFETY: libgomp's function of that name, and the arguments of its caller.
+            unsafe { wait(address(&CACHE, name), first, rest) };
+        }
+    )*};
+}
+
+waits! {
+    GOMP_doacross_wait: enter_wait;
+    GOMP_doacross_ull_wait: enter_ull_wait;
+}
+
+/// Begins a loop.
+///
+/// # Safety
+/// As libomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __kmpc_doacross_init(
+    ident: Ident,
+    thread: c_int,
+    depth: c_int,
+    bounds: *const c_void,
+) {
+    let real = real!(__kmpc_doacross_init: fn(Ident, c_int, c_int, *const c_void));
+    begin(depth.max(0) as u32);
+    // SAFETY: the caller's promises.
+    team::inside(|| unsafe { real(ident, thread, depth, bounds) });
+}
+
+/// An iteration has come to its source.
+///
+/// # Safety
+/// As libomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __kmpc_doacross_post(
+    ident: Ident,
+    thread: c_int,
+    numbers: *const u64,
+) {
+    let real = real!(__kmpc_doacross_post: fn(Ident, c_int, *const u64));
+    // SAFETY: the caller's promises.
+    unsafe {
+        post(numbers);
+        team::inside(|| real(ident, thread, numbers));
+    }
+}
+
+/// Waits until an iteration has come to its source.
+///
+/// # Safety
+/// As libomp's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __kmpc_doacross_wait(
+    ident: Ident,
+    thread: c_int,
+    numbers: *const u64,
+) {
+    let real = real!(__kmpc_doacross_wait: fn(Ident, c_int, *const u64));
+    // SAFETY: the caller's promises.
+    unsafe {
+        team::inside(|| real(ident, thread, numbers));
+        waited(numbers);
+    }
+}
