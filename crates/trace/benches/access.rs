@@ -3,6 +3,8 @@
 //! `cargo bench -p numaloc-trace`, or `make bench-access`. Each case runs one thread; what two threads cost each other is seen in
 //! `make bench-trace` only.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use numaloc_trace::common::{Backing, Board};
 use numaloc_trace::{Config, Engine, ThreadTracer};
 
@@ -55,10 +57,35 @@ fn random(at: u64) -> u64 {
     BASE + (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % (MEMORY / 8) * 8
 }
 
+/// What no exact tracer can be without: a word for the line that is loaded, compared and stored; and a count for the page.
+fn least(name: &str, tracer: &mut ThreadTracer, counts_pages: bool) {
+    let table =
+        |size: u64| -> Vec<AtomicU64> { (0..MEMORY / size).map(|_| AtomicU64::new(1)).collect() };
+    let (lines, pages) = (table(64), table(4096));
+    let mut changed = 0;
+    measure(name, tracer, |_, at| {
+        let offset = at * 8 % MEMORY;
+        let line = &lines[(offset / 64) as usize];
+        changed += u64::from(line.load(Relaxed) != 1);
+        line.store(1, Relaxed);
+        if counts_pages {
+            let page = &pages[(offset / 4096) as usize];
+            page.store(page.load(Relaxed) + 1, Relaxed);
+        }
+    });
+    assert_eq!(changed, 0);
+}
+
 fn main() {
     let folders: Vec<_> = (0..4).map(|_| tempfile::tempdir().unwrap()).collect();
     println!("| access | ns, median | spread |\n|---|---|---|");
     let (engine, mut one) = started(folders[0].path(), Config::default());
+    least(
+        "the least: a line's word loaded, compared and stored, 64 MiB in order",
+        &mut one,
+        false,
+    );
+    least("the least: the same and a page's count", &mut one, true);
     measure("read, same line", &mut one, |t, at| {
         t.access::<false, false>(BASE + at % 8 * 8, 8);
     });
