@@ -20,15 +20,15 @@ const PAUSE: Duration = Duration::from_micros(200);
 /// What each thread is about to do, by reader number.
 pub(crate) struct Underway {
     /// 0, or the number of the store that the thread is about to do.
-    seats: [AtomicU64; NUMBERS],
+    seats: Box<[AtomicU64]>,
     /// Seats from here on have never been taken.
     used: AtomicU32,
 }
 
 impl Underway {
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
-            seats: [const { AtomicU64::new(0) }; NUMBERS],
+            seats: (0..NUMBERS).map(|_| AtomicU64::new(0)).collect(),
             used: AtomicU32::new(0),
         }
     }

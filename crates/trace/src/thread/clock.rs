@@ -31,9 +31,12 @@ impl ThreadTracer {
     /// clock wait until this thread has left its own ([`ThreadTracer::hand_over`], [`ThreadTracer::release`]), says that it has
     /// ([`ThreadTracer::told`]), or takes one.
     pub fn announce(&mut self) {
-        self.announced += 1;
-        self.underway = true;
-        self.engine.underway.begin(self.reader, self.announced);
+        self.settle();
+        if self.engine.config.virtual_clock {
+            self.announced += 1;
+            self.underway = true;
+            self.engine.underway.begin(self.reader, self.announced);
+        }
     }
 
     /// What was announced was told.
@@ -48,12 +51,9 @@ impl ThreadTracer {
     /// the other.
     pub fn hand_over(&mut self, address: u64) {
         if self.underway {
-            self.settle();
             self.mark_sync(address);
-            if self.engine.config.virtual_clock {
-                let now = self.time();
-                self.clock(address).fetch_max(now, Relaxed);
-            }
+            let now = self.time();
+            self.clock(address).fetch_max(now, Relaxed);
             self.told();
         }
     }
