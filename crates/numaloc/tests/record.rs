@@ -523,16 +523,15 @@ fn a_crash_and_ctrl_c_leave_a_profile_that_says_so() {
         Some("int main(void) { volatile long a = 0; for (;;) a++; }"),
         &[],
     );
-    let recorder = numaloc(&[
-        "record",
-        "-o",
-        "endless.numaloc",
-        "--",
-        program.to_str().unwrap(),
-    ])
-    .stderr(Stdio::null())
-    .spawn()
-    .unwrap();
+    // A shell in whose background the tests run has it ignored.
+    let recorder = Command::new("env")
+        .args(["--default-signal=INT", env!("CARGO_BIN_EXE_numaloc")])
+        .current_dir(folder())
+        .args(["record", "-o", "endless.numaloc", "--"])
+        .arg(&program)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     std::thread::sleep(Duration::from_millis(1500));
     // As `kill -INT` of the recorder: it passes the signal on.
     let pid = recorder.id().to_string();
