@@ -35,7 +35,7 @@ impl OrderedLoop {
 /// The calling thread begins a loop of so many numbers.
 fn begin(depth: u32) {
     let mut place = team::place();
-    place.ordered_loop.number += 1;
+    place.ordered_loop.number = place.ordered_loop.number.wrapping_add(1);
     place.ordered_loop.depth = depth;
     team::go_to(place);
 }
@@ -150,28 +150,26 @@ unsafe fn wait(real: usize, first: *const [u64; IN_REGISTERS], rest: *const u64)
         std::process::abort();
     }
     let depth = depth().unwrap_or(IN_REGISTERS);
-    let mut numbers = [0; MOST];
-    // SAFETY: so many numbers were passed; the function takes them as words, and any that it does not look at.
+    let mut all;
+    let mut numbers: *const u64 = first.cast();
+    // SAFETY: so many numbers were passed; the function takes them as words, and does not look at more.
     unsafe {
-        numbers[..IN_REGISTERS].copy_from_slice(&*first);
-        for (index, number) in numbers
-            .iter_mut()
-            .enumerate()
-            .take(depth)
-            .skip(IN_REGISTERS)
-        {
-            *number = *rest.add(index - IN_REGISTERS);
+        if depth > IN_REGISTERS {
+            let on_stack = slice::from_raw_parts(rest, depth - IN_REGISTERS);
+            all = [0; MOST];
+            all[..IN_REGISTERS].copy_from_slice(&*first);
+            all[IN_REGISTERS..depth].copy_from_slice(on_stack);
+            numbers = all.as_ptr();
         }
-        let at = |index: usize| numbers.as_ptr().add(index);
         pass_on(
             std::mem::transmute::<usize, Micro>(real),
-            numbers[0] as *mut c_int,
-            numbers[1] as *mut c_int,
-            at(2).cast(),
-            at(5).cast(),
+            *numbers as *mut c_int,
+            *numbers.add(1) as *mut c_int,
+            numbers.add(2).cast(),
+            numbers.add(5).cast(),
             depth.saturating_sub(2),
         );
-        waited(numbers.as_ptr());
+        waited(numbers);
     }
 }
 

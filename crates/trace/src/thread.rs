@@ -14,7 +14,8 @@
 //! the host lets a thread wait. Where threads synchronise, the later one passes its time on: an atomic instruction or
 //! a futex marks its line ([`line::SYNC`]); a write to a word of such a line leaves the writer's clock there if it is later, a read takes it.
 //! So a thread that leaves a barrier, takes a lock or joins another is never earlier than what it waited for, whichever
-//! thread the host ran first (`underway`: even where a store is told only after others may have seen it). Creation hands the creator's clock to the new thread.
+//! thread the host ran first, and even where a store is told only after others may have seen it (`underway`). Creation hands the
+//! creator's clock to the new thread.
 
 mod blocks;
 mod clock;
