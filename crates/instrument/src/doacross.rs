@@ -1,17 +1,17 @@
-//! Loops with `ordered(n)`, whose iterations wait for others by `depend(sink)`: entry points of libgomp and libomp, told to the
-//! virtual clock.
+//! Loops with `ordered(n)`, whose iterations wait for others by `depend(sink)`, in virtual time; and libgomp's entry points for them.
+//! [`crate::kmpc`] has libomp's.
 //!
 //! An iteration that has come to its `depend(source)` leaves the clock at a token of its own, found by a hash of region, loop
 //! and iteration, and those that wait for it take it from there. Should two iterations share a token, one may go on later than
 //! is due.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 use std::slice;
 
-use crate::kmpc::{Ident, Micro, pass_on};
-use crate::real::{address, real};
+use crate::real::{real, real_address};
 use crate::sync::{acquire, release};
 use crate::team::{self, tokens_of};
+use crate::variadic::{Function, begin_frame, end_frame, pass_on};
 
 /// No program has as many loops within each other.
 const MOST: usize = 256;
@@ -33,7 +33,7 @@ impl OrderedLoop {
 }
 
 /// The calling thread begins a loop of so many numbers.
-fn begin(depth: u32) {
+pub(crate) fn begin(depth: u32) {
     let mut place = team::place();
     place.ordered_loop.number = place.ordered_loop.number.wrapping_add(1);
     place.ordered_loop.depth = depth;
@@ -69,7 +69,7 @@ unsafe fn token_at(numbers: *const u64) -> Option<u64> {
 ///
 /// # Safety
 /// As `token_at`.
-unsafe fn post(numbers: *const u64) {
+pub(crate) unsafe fn post(numbers: *const u64) {
     // SAFETY: the caller's promise.
     if let Some(token) = unsafe { token_at(numbers) } {
         release(token);
@@ -80,7 +80,7 @@ unsafe fn post(numbers: *const u64) {
 ///
 /// # Safety
 /// As `token_at`.
-unsafe fn waited(numbers: *const u64) {
+pub(crate) unsafe fn waited(numbers: *const u64) {
     // SAFETY: the caller's promise.
     if let Some(token) = unsafe { token_at(numbers) } {
         acquire(token);
@@ -146,9 +146,6 @@ const IN_REGISTERS: usize = 6;
 
 /// Waits for an iteration, whose numbers lie at `first` and from the seventh on at `rest`, by calling `real` with them.
 unsafe fn wait(real: usize, first: *const [u64; IN_REGISTERS], rest: *const u64) {
-    if real == 0 {
-        std::process::abort();
-    }
     let depth = depth().unwrap_or(IN_REGISTERS);
     let mut all;
     let mut numbers: *const u64 = first.cast();
@@ -162,7 +159,7 @@ unsafe fn wait(real: usize, first: *const [u64; IN_REGISTERS], rest: *const u64)
             numbers = all.as_ptr();
         }
         pass_on(
-            std::mem::transmute::<usize, Micro>(real),
+            std::mem::transmute::<usize, Function>(real),
             *numbers as *mut c_int,
             *numbers.add(1) as *mut c_int,
             numbers.add(2).cast(),
@@ -185,12 +182,7 @@ macro_rules! waits {
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(number: u64) {
             std::arch::naked_asm!(
-                ".cfi_startproc",
-                "push rbp",
-                ".cfi_def_cfa_offset 16",
-                ".cfi_offset rbp, -16",
-                "mov rbp, rsp",
-                ".cfi_def_cfa_register rbp",
+                begin_frame!(),
                 "sub rsp, 48",
                 "mov qword ptr [rsp], rdi",
                 "mov qword ptr [rsp + 8], rsi",
@@ -201,20 +193,14 @@ macro_rules! waits {
                 "mov rdi, rsp",
                 "lea rsi, [rbp + 16]",
                 "call {enter}",
-                "leave",
-                ".cfi_def_cfa rsp, 8",
-                "ret",
-                ".cfi_endproc",
+                end_frame!(),
                 enter = sym $enter,
             )
         }
 
         unsafe extern "C-unwind" fn $enter(first: *const [u64; IN_REGISTERS], rest: *const u64) {
-            static CACHE: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-            let name = concat!(stringify!($name), "\0");
-            let name = std::ffi::CStr::from_bytes_with_nul(name.as_bytes()).expect("ends in NUL");
             // SAFETY: libgomp's function of that name, and the arguments of its caller.
-            unsafe { wait(address(&CACHE, name), first, rest) };
+            unsafe { wait(real_address!($name), first, rest) };
         }
     )*};
 }
@@ -222,57 +208,4 @@ macro_rules! waits {
 waits! {
     GOMP_doacross_wait: enter_wait;
     GOMP_doacross_ull_wait: enter_ull_wait;
-}
-
-/// Begins a loop.
-///
-/// # Safety
-/// As libomp's.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn __kmpc_doacross_init(
-    ident: Ident,
-    thread: c_int,
-    depth: c_int,
-    bounds: *const c_void,
-) {
-    let real = real!(__kmpc_doacross_init: fn(Ident, c_int, c_int, *const c_void));
-    begin(depth.max(0) as u32);
-    // SAFETY: the caller's promises.
-    team::inside(|| unsafe { real(ident, thread, depth, bounds) });
-}
-
-/// An iteration has come to its source.
-///
-/// # Safety
-/// As libomp's.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn __kmpc_doacross_post(
-    ident: Ident,
-    thread: c_int,
-    numbers: *const u64,
-) {
-    let real = real!(__kmpc_doacross_post: fn(Ident, c_int, *const u64));
-    // SAFETY: the caller's promises.
-    unsafe {
-        post(numbers);
-        team::inside(|| real(ident, thread, numbers));
-    }
-}
-
-/// Waits until an iteration has come to its source.
-///
-/// # Safety
-/// As libomp's.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn __kmpc_doacross_wait(
-    ident: Ident,
-    thread: c_int,
-    numbers: *const u64,
-) {
-    let real = real!(__kmpc_doacross_wait: fn(Ident, c_int, *const u64));
-    // SAFETY: the caller's promises.
-    unsafe {
-        team::inside(|| real(ident, thread, numbers));
-        waited(numbers);
-    }
 }

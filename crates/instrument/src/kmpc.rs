@@ -8,14 +8,16 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null;
 
-use crate::real::{address, real};
+use crate::doacross;
+use crate::real::{real, real_address};
 use crate::sync::{acquire, release};
 use crate::team::{self, Region};
+use crate::variadic::{self, begin_frame, end_frame, pass_on};
 
 /// Where the compiler says a construct is in the source.
 pub(crate) type Ident = *mut c_void;
 /// A region's function: pointers to the thread's numbers, then whatever it was called with.
-pub(crate) type Micro = unsafe extern "C-unwind" fn(*mut c_int, *mut c_int, ...);
+type Micro = variadic::Function;
 /// Ours.
 type Fixed = unsafe extern "C-unwind" fn(*mut c_int, *mut c_int, *const Call);
 /// Combines what one thread has of a reduction with what another has.
@@ -43,56 +45,6 @@ unsafe extern "C-unwind" fn region(thread: *mut c_int, bound: *mut c_int, call: 
     });
 }
 
-/// Calls `micro` with `thread`, `bound`, and `count` arguments: three at `first`, the others at `rest`.
-#[cfg(target_arch = "x86_64")]
-#[unsafe(naked)]
-pub(crate) unsafe extern "C-unwind" fn pass_on(
-    micro: Micro,
-    thread: *mut c_int,
-    bound: *mut c_int,
-    first: *const [usize; IN_REGISTERS],
-    rest: *const usize,
-    count: usize,
-) {
-    // Six arguments go in registers, the others on the stack, which is a multiple of 16 bytes at a call.
-    std::arch::naked_asm!(
-        ".cfi_startproc",
-        "push rbp",
-        ".cfi_def_cfa_offset 16",
-        ".cfi_offset rbp, -16",
-        "mov rbp, rsp",
-        ".cfi_def_cfa_register rbp",
-        "mov r11, rdi",
-        "mov r10, rcx",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov rax, r9",
-        "sub rax, 4",
-        "jle 3f",
-        "test al, 1",
-        "jz 2f",
-        "push rax",
-        "2:",
-        "push qword ptr [r8 + rax * 8]",
-        "dec rax",
-        "jnz 2b",
-        "3:",
-        "cmp r9, 4",
-        "jl 4f",
-        "mov r9, qword ptr [r8]",
-        "4:",
-        "mov rdx, qword ptr [r10]",
-        "mov rcx, qword ptr [r10 + 8]",
-        "mov r8, qword ptr [r10 + 16]",
-        "xor eax, eax",
-        "call r11",
-        "leave",
-        ".cfi_def_cfa rsp, 8",
-        "ret",
-        ".cfi_endproc",
-    )
-}
-
 /// `pub fn $name(place, count, micro, ...)`: puts down the arguments that came in registers, so that all lie in memory, and goes on in
 /// `$enter`.
 macro_rules! forks {
@@ -106,12 +58,7 @@ macro_rules! forks {
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(ident: Ident, count: c_int, micro: Micro) {
             std::arch::naked_asm!(
-                ".cfi_startproc",
-                "push rbp",
-                ".cfi_def_cfa_offset 16",
-                ".cfi_offset rbp, -16",
-                "mov rbp, rsp",
-                ".cfi_def_cfa_register rbp",
+                begin_frame!(),
                 "sub rsp, 32",
                 "mov qword ptr [rsp], rcx",
                 "mov qword ptr [rsp + 8], r8",
@@ -119,10 +66,7 @@ macro_rules! forks {
                 "mov rcx, rsp",
                 "lea r8, [rbp + 16]",
                 "call {enter}",
-                "leave",
-                ".cfi_def_cfa rsp, 8",
-                "ret",
-                ".cfi_endproc",
+                end_frame!(),
                 enter = sym $enter,
             )
         }
@@ -135,13 +79,7 @@ macro_rules! forks {
             rest: *const usize,
         ) {
             type Fork = unsafe extern "C-unwind" fn(Ident, c_int, Micro, ...);
-            static CACHE: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-            let name = concat!(stringify!($name), "\0");
-            let name = std::ffi::CStr::from_bytes_with_nul(name.as_bytes()).expect("ends in NUL");
-            let found = address(&CACHE, name);
-            if found == 0 {
-                std::process::abort();
-            }
+            let found = real_address!($name);
             let call = Call {
                 region: Region::new(),
                 micro,
@@ -235,6 +173,23 @@ wrap! {
     __kmpc_end_ordered(ident: Ident, thread: c_int): |real, _| {
         team::end_ordered();
         real();
+    };
+    /// Begins a loop whose iterations wait for others.
+    __kmpc_doacross_init(ident: Ident, thread: c_int, depth: c_int, bounds: *const c_void): |real, arguments| {
+        doacross::begin(arguments[2] as u32);
+        real();
+    };
+    /// An iteration has come to its source.
+    __kmpc_doacross_post(ident: Ident, thread: c_int, numbers: *const u64): |real, arguments| {
+        // SAFETY: the caller's promises.
+        unsafe { doacross::post(arguments[2] as *const u64) };
+        real();
+    };
+    /// Waits until an iteration has come to its source.
+    __kmpc_doacross_wait(ident: Ident, thread: c_int, numbers: *const u64): |real, arguments| {
+        real();
+        // SAFETY: the caller's promises.
+        unsafe { doacross::waited(arguments[2] as *const u64) };
     };
     /// Enters a critical section.
     __kmpc_critical(ident: Ident, thread: c_int, name: *mut c_void): takes;

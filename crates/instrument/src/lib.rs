@@ -13,7 +13,7 @@
 //! | [`atomics`] | `__tsan_atomic32_fetch_add` and its kind: done for real, and marked as synchronisation |
 //! | [`threads`] | `pthread_create`, `fork`, `_exit`: whose accesses they are |
 //! | [`sync`] | mutexes, condition variables, barriers, semaphores: the virtual clock |
-//! | [`gomp`], [`gomp_tasks`] | libgomp's entry points: the same for OpenMP, as [`team`] and [`tasks`] have it |
+//! | [`gomp`], [`gomp_tasks`], [`doacross`] | libgomp's entry points: the same for OpenMP, as [`team`] and [`tasks`] have it |
 //! | [`kmpc`], [`kmpc_tasks`] | libomp's |
 //! | [`memory`] | `malloc` and `mmap`: which object a page belongs to |
 //! | [`sites`] | who asked for a block: the call stack of its allocation |
@@ -44,4 +44,5 @@ pub mod sync;
 pub mod tasks;
 pub mod team;
 pub mod threads;
+mod variadic;
 mod wide;

@@ -15,10 +15,10 @@ pub(crate) fn address(cache: &AtomicUsize, name: &CStr) -> usize {
     found
 }
 
-/// `real!(name: fn(types) -> type)`: the real function of that name, as a function pointer.
-/// Aborts the program if the C library does not have it, which cannot be: the program called it.
-macro_rules! real {
-    ($name:ident: fn($($type:ty),*) $(-> $result:ty)?) => {{
+/// `real_address!(name)`: the address of the real function of that name.
+/// Aborts the program if no library has it, which cannot be: the program called it.
+macro_rules! real_address {
+    ($name:ident) => {{
         static CACHE: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
         let name = concat!(stringify!($name), "\0");
         let name = std::ffi::CStr::from_bytes_with_nul(name.as_bytes()).expect("ends in NUL");
@@ -26,6 +26,15 @@ macro_rules! real {
         if address == 0 {
             std::process::abort();
         }
+        address
+    }};
+}
+pub(crate) use real_address;
+
+/// `real!(name: fn(types) -> type)`: the same, as a function pointer.
+macro_rules! real {
+    ($name:ident: fn($($type:ty),*) $(-> $result:ty)?) => {{
+        let address = $crate::real::real_address!($name);
         // SAFETY: the address is that of the C function `name`, whose type this is.
         unsafe { std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) $(-> $result)?>(address) }
     }};
