@@ -4,9 +4,10 @@
 mod support;
 
 use std::io::Write as _;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use numaloc_mpi::export::slurm;
@@ -24,8 +25,33 @@ struct Slurm {
     daemons: Vec<Child>,
 }
 
+/// First of three neighbouring ports that nobody uses: below those that the kernel gives to outgoing
+/// connections, and never the same twice in this process.
+fn free_ports() -> u16 {
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let ours = std::process::id() as u16 % 4_000 * 3;
+    for _ in 0..4_000 {
+        let first = 20_000 + (ours + TAKEN.fetch_add(3, Ordering::Relaxed)) % 12_000;
+        if (first..first + 3).all(|port| TcpListener::bind(("0.0.0.0", port)).is_ok()) {
+            return first;
+        }
+    }
+    panic!("three neighbouring ports of 20000 to 32000 are free");
+}
+
 impl Slurm {
+    /// Starts the daemons; with other ports when somebody was faster in taking one of these.
     fn start() -> Self {
+        for _ in 0..5 {
+            if let Some(slurm) = Self::start_at(free_ports()) {
+                return slurm;
+            }
+        }
+        panic!("the daemons run; the last words of the first that did not are above");
+    }
+
+    /// Nothing when a daemon ended on its own.
+    fn start_at(port: u16) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let here = folder.path().display();
         for name in ["state", "spool.n1", "spool.n2"] {
@@ -34,10 +60,6 @@ impl Slurm {
         let pus = std::thread::available_parallelism().map_or(1, usize::from);
         let user = Command::new("id").arg("-un").output().expect("id runs");
         let user = String::from_utf8_lossy(&user.stdout).trim().to_owned();
-        // Ports of this process's own, away from a Slurm that may be installed here.
-        static STARTED: AtomicU32 = AtomicU32::new(0);
-        let here_before = STARTED.fetch_add(1, Ordering::Relaxed);
-        let port = 20_000 + (std::process::id() % 5_000 * 2 + here_before) * 3;
         // Both nodes are this machine; no munge daemon is needed among processes of one user.
         let conf = format!(
             "ClusterName=numaloctest\nSlurmctldHost=localhost\nSlurmctldPort={port}\n\
@@ -78,7 +100,12 @@ impl Slurm {
                 .output();
             let idle = idle.expect("sinfo runs");
             if String::from_utf8_lossy(&idle.stdout).trim() == "2" {
-                return slurm;
+                return Some(slurm);
+            }
+            let ended = |daemon: &mut Child| !matches!(daemon.try_wait(), Ok(None));
+            if slurm.daemons.iter_mut().any(ended) {
+                eprintln!("a daemon ended: {}", slurm.logs());
+                return None;
             }
             assert!(
                 begun.elapsed() < Duration::from_secs(60),
