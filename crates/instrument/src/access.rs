@@ -2,9 +2,29 @@
 
 use std::ffi::c_void;
 
-use crate::current;
+use numaloc_trace::{ThreadTracer, Watched};
 
-/// `pub extern "C" fn $name(address)`: one access of `$size` bytes, or a load and a store.
+use crate::{current, slot};
+
+/// `fn $name(address)`, called by instrumented code before an access of `$size` bytes, or a load and a store.
+#[cfg(target_arch = "x86_64")]
+macro_rules! accesses {
+    ($($name:ident: $($write:literal)+, $size:literal;)*) => {$(
+        std::arch::global_asm!(
+            slot::entry!($name),
+            awake = sym awake::<$size, { [$($write),+].len() == 2 }, { [$($write),+][0] }>,
+            told = sym told::<$size, { [$($write),+].len() == 2 }, { [$($write),+][0] }>,
+            accesses = const [$($write),+].len(),
+            left = const slot::LEFT,
+            sight = const slot::SIGHT,
+            shift = const Watched::USUAL_SHIFT,
+            turn = const Watched::TURN,
+        );
+    )*};
+}
+
+/// The same where [`slot::entry`] is not written out.
+#[cfg(not(target_arch = "x86_64"))]
 macro_rules! accesses {
     ($($name:ident: $($write:literal)+, $size:literal;)*) => {$(
         /// Called by instrumented code before the access.
@@ -12,34 +32,57 @@ macro_rules! accesses {
         pub extern "C" fn $name(address: *const c_void) {
             const BOTH: bool = [$($write),+].len() == 2;
             const WRITE: bool = [$($write),+][0];
-            if !quick::<$size, BOTH, WRITE>(address as u64) && current::engine().is_some() {
-                slow::<$size, BOTH, WRITE>(address as u64);
+            let awake = slot::awake();
+            if !awake.is_null() {
+                awake::<$size, BOTH, WRITE>(address as u64, awake);
+            } else if !slot::doze(address as u64, 1 + u64::from(BOTH)) {
+                told::<$size, BOTH, WRITE>(address as u64);
             }
         }
     )*};
 }
 
-/// What an access mostly is, without a call.
-#[inline(always)]
-fn quick<const SIZE: u32, const BOTH: bool, const WRITE: bool>(address: u64) -> bool {
-    current::quickly(|tracer| {
-        if BOTH {
-            tracer.quick_update::<false>(address, SIZE) || tracer.doze(address, 2)
-        } else {
-            tracer.quick::<WRITE, false>(address, SIZE) || tracer.doze(address, 1)
-        }
-    })
+/// An access with the calling thread's tracer, which looks at every one: what it mostly is, without a call.
+extern "C" fn awake<const SIZE: u32, const BOTH: bool, const WRITE: bool>(
+    address: u64,
+    tracer: *mut ThreadTracer,
+) {
+    // SAFETY: a tracer in its slot belongs to this thread and is in use by nobody but an `awake` that a signal has interrupted,
+    // which leaves it fit for use at any moment; it is not freed while the thread can be in one (`end_on_signal`).
+    let tracer = unsafe { &mut *tracer };
+    let counted = if BOTH {
+        tracer.quick_update::<false>(address, SIZE)
+    } else {
+        tracer.quick::<WRITE, false>(address, SIZE)
+    };
+    if !counted && current::engine().is_some() {
+        slow::<SIZE, BOTH, WRITE>(address);
+    }
 }
 
-/// Any access: a load and a store (`BOTH`), or one of them. Never unwinds, so that its callers need no landing pad.
+/// An access while the calling thread's tracer looks at some only, and at this one; or while there is none, or it is in use.
+extern "C" fn told<const SIZE: u32, const BOTH: bool, const WRITE: bool>(address: u64) {
+    let counted = slot::glimpse(|tracer| {
+        if BOTH {
+            tracer.glimpse_update(address, SIZE)
+        } else {
+            tracer.glimpse::<WRITE>(address, SIZE)
+        }
+    });
+    if !counted && current::engine().is_some() {
+        slow::<SIZE, BOTH, WRITE>(address);
+    }
+}
+
+/// Any other access: a load and a store (`BOTH`), or one of them. Never unwinds, so that its callers need no landing pad.
 #[inline(never)]
 extern "C" fn slow<const SIZE: u32, const BOTH: bool, const WRITE: bool>(address: u64) {
     current::with(|tracer| {
         if BOTH {
-            tracer.access::<false, false>(address, SIZE);
-            tracer.access::<true, false>(address, SIZE);
+            tracer.slow::<false, false>(address, SIZE);
+            tracer.slow::<true, false>(address, SIZE);
         } else {
-            tracer.access::<WRITE, false>(address, SIZE);
+            tracer.slow::<WRITE, false>(address, SIZE);
         }
     });
 }

@@ -48,17 +48,18 @@ pub(crate) fn engine() -> Option<&'static Engine> {
 /// itself, and in signal handlers that interrupt it.
 #[inline(always)]
 pub(crate) fn with(work: impl FnOnce(&mut ThreadTracer)) {
-    let mut tracer = slot::replace(null_mut());
+    let mut tracer = slot::take();
     if tracer.is_null() {
         tracer = missing();
         if tracer.is_null() {
             return;
         }
     }
-    // SAFETY: the pointer came from Box::into_raw on this thread and was taken out of its only
+    // SAFETY: the pointer came from a Box on this thread and was taken out of its only
     // slot, so nothing else refers to it until it is put back.
-    work(unsafe { &mut *tracer });
-    slot::set(tracer);
+    let tracer = unsafe { &mut *tracer };
+    work(tracer);
+    slot::put(tracer);
 }
 
 /// Runs `work` with the recording, if there is one, to tell what a wrapped call of the program has done. What it copies, allocates
@@ -73,17 +74,7 @@ pub(crate) fn ours(work: impl FnOnce(&'static Engine)) {
 
 /// Whether what the calling thread does is ours: it is in [`ours`], or in its tracer.
 pub(crate) fn is_ours() -> bool {
-    OURS.get() || KNOWN.get() && slot::get().is_null()
-}
-
-/// Lets `work` count an access with the calling thread's tracer where that is all there is to do; says whether it was.
-///
-/// The tracer stays in its slot: a signal handler that comes in between finds it, and one of the two may lose a count, not more.
-#[inline(always)]
-pub(crate) fn quickly(work: impl FnOnce(&mut ThreadTracer) -> bool) -> bool {
-    // SAFETY: a tracer in its slot belongs to this thread and is in use by nobody but a `quickly` that a signal has interrupted,
-    // which leaves it fit for use at any moment; it is not freed while the thread can be in one (`end_on_signal`).
-    unsafe { slot::get().as_mut() }.is_some_and(work)
+    OURS.get() || KNOWN.get() && slot::is_empty()
 }
 
 /// A thread without tracer: made by means we do not see, or no recording at all.
@@ -108,7 +99,7 @@ pub(crate) fn expect() {
 /// Gives the calling thread its tracer.
 pub(crate) fn install(tracer: Box<ThreadTracer>) {
     expect();
-    slot::set(Box::into_raw(tracer));
+    slot::put(Box::leak(tracer));
     register();
 }
 
@@ -127,14 +118,14 @@ pub(crate) fn tid() -> i32 {
 /// Ends the calling thread's tracer: its counts are written, later accesses are not counted.
 pub(crate) fn end_thread() {
     if let Some(tracer) = ended_tracer() {
-        // SAFETY: it came from Box::into_raw, and was taken out of its slot for good.
+        // SAFETY: it came from a Box, and was taken out of its slot for good.
         drop(unsafe { Box::from_raw(tracer) });
     }
 }
 
 /// As [`end_thread`], without freeing the tracer.
 fn ended_tracer() -> Option<*mut ThreadTracer> {
-    let tracer = slot::replace(null_mut());
+    let tracer = slot::take();
     // SAFETY: as in `with`; the tracer is not put back.
     unsafe { tracer.as_mut() }?.end(0);
     let me = tid();
@@ -265,7 +256,7 @@ pub(crate) fn forget_parent() {
         alive.clear();
     }
     // The parent's tracer is leaked on purpose: it belongs to the parent's journal.
-    slot::set(null_mut());
+    slot::forget();
     expect();
     crate::sites::forget();
     crate::memory::forget_files();

@@ -1,52 +1,81 @@
-//! Where a thread keeps its tracer: one pointer of thread-local memory, read with two instructions.
+//! Where a thread keeps its tracer: a few words of thread-local memory, each read with two instructions.
 //!
 //! Rust reaches a `thread_local!` of a library through a call, which the linker takes out again when the library goes into a program,
-//! but the compiler has saved its registers around it by then: a third of what an access costs. Here the variable is defined
-//! and read as the initial-exec model has it (Drepper, *ELF Handling for Thread-Local Storage*, section 4.3): its offset
+//! but the compiler has saved its registers around it by then: a third of what an access costs. Here the words are defined
+//! and read as the initial-exec model has it (Drepper, *ELF Handling for Thread-Local Storage*, section 4.3): their offset
 //! from the thread pointer is a constant of the process.
+//!
+//! A tracer that looks at every access lies in [`AWAKE`]. One that looks at some of them only, because of `--sample`, lies in
+//! [`DROWSY`], and what of it the others need is copied beside it: they are counted in a dozen instructions.
+
+use std::ptr::null_mut;
 
 use numaloc_trace::ThreadTracer;
 
+/// The tracer that looks at every access.
+const AWAKE: usize = 0;
+/// The tracer that looks at some only.
+const DROWSY: usize = 8;
+/// Accesses that may be counted here before the tracer is asked, and one more; 0 while there is none in [`DROWSY`].
+pub(crate) const LEFT: usize = 16;
+/// Accesses to lines whose place is above this are counted here.
+pub(crate) const SIGHT: usize = 24;
+
 #[cfg(target_arch = "x86_64")]
 mod place {
-    use numaloc_trace::ThreadTracer;
-
     std::arch::global_asm!(
         ".pushsection .tbss.numaloc_tracer,\"awT\",@nobits",
-        ".balign 8",
+        ".balign 32",
         ".hidden numaloc_tracer",
         ".globl numaloc_tracer",
         ".type numaloc_tracer, @object",
-        ".size numaloc_tracer, 8",
+        ".size numaloc_tracer, 32",
         "numaloc_tracer:",
-        ".zero 8",
+        ".zero 32",
         ".popsection",
     );
 
+    /// The words' offset from the thread pointer.
     #[inline(always)]
-    pub(super) fn get() -> *mut ThreadTracer {
-        let tracer: *mut ThreadTracer;
-        // SAFETY: reads 8 bytes that every thread has, at its thread pointer plus the variable's offset.
+    fn base() -> u64 {
+        let base: u64;
+        // SAFETY: reads a constant of the process.
         unsafe {
             std::arch::asm!(
                 "mov {0}, qword ptr [rip + numaloc_tracer@GOTTPOFF]",
-                "mov {0}, qword ptr fs:[{0}]",
-                out(reg) tracer,
+                out(reg) base,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        base
+    }
+
+    /// The word `WORD` bytes into the thread's own.
+    #[inline(always)]
+    pub(super) fn get<const WORD: usize>() -> u64 {
+        let word: u64;
+        // SAFETY: reads 8 of the 32 bytes that every thread has at its thread pointer plus the variable's offset.
+        unsafe {
+            std::arch::asm!(
+                "mov {0}, qword ptr fs:[{1} + {2}]",
+                out(reg) word,
+                in(reg) base(),
+                const WORD,
                 options(pure, readonly, nostack, preserves_flags),
             );
         }
-        tracer
+        word
     }
 
     #[inline(always)]
-    pub(super) fn set(tracer: *mut ThreadTracer) {
+    pub(super) fn set<const WORD: usize>(word: u64) {
         // SAFETY: writes 8 bytes that only this module uses, as above.
         unsafe {
             std::arch::asm!(
-                "mov {0}, qword ptr [rip + numaloc_tracer@GOTTPOFF]",
-                "mov qword ptr fs:[{0}], {1}",
-                out(reg) _,
-                in(reg) tracer,
+                "mov qword ptr fs:[{0} + {1}], {2}",
+                in(reg) base(),
+                const WORD,
+                in(reg) word,
                 options(nostack, preserves_flags),
             );
         }
@@ -56,39 +85,146 @@ mod place {
 #[cfg(not(target_arch = "x86_64"))]
 mod place {
     use std::cell::Cell;
-    use std::ptr::null_mut;
-
-    use numaloc_trace::ThreadTracer;
 
     thread_local! {
-        static TRACER: Cell<*mut ThreadTracer> = const { Cell::new(null_mut()) };
+        static WORDS: [Cell<u64>; 4] = const { [const { Cell::new(0) }; 4] };
     }
 
-    pub(super) fn get() -> *mut ThreadTracer {
-        TRACER.get()
+    pub(super) fn get<const WORD: usize>() -> u64 {
+        WORDS.with(|words| words[WORD / 8].get())
     }
 
-    pub(super) fn set(tracer: *mut ThreadTracer) {
-        TRACER.set(tracer);
+    pub(super) fn set<const WORD: usize>(word: u64) {
+        WORDS.with(|words| words[WORD / 8].set(word));
     }
 }
 
-/// The calling thread's tracer, null when it has none or it is in use.
-#[inline(always)]
-pub(crate) fn get() -> *mut ThreadTracer {
-    place::get()
+fn tracer<const WORD: usize>() -> *mut ThreadTracer {
+    place::get::<WORD>() as *mut ThreadTracer
 }
 
-/// Puts a tracer into the calling thread's slot.
+/// The calling thread's tracer if it looks at every access; null when not, when the thread has none, and when it is in use.
 #[inline(always)]
-pub(crate) fn set(tracer: *mut ThreadTracer) {
-    place::set(tracer);
+pub(crate) fn awake() -> *mut ThreadTracer {
+    place::get::<AWAKE>() as *mut ThreadTracer
 }
 
-/// Takes the tracer out of the slot, and puts another one there.
+/// Whether the calling thread has no tracer, or it is in use.
+pub(crate) fn is_empty() -> bool {
+    awake().is_null() && tracer::<DROWSY>().is_null()
+}
+
+/// The function `$name` for `{accesses}` accesses at the address in `rdi`. Goes on at `{awake}`, with the tracer in `rsi`, when that looks
+/// at every access; else counts them and returns if it does not look at this line, or goes on at `{told}`.
+///
+/// In assembly, because an access that is not looked at costs as much as it has instructions, and up to half more when they do not begin
+/// with a line of the cache. One branch stands for two questions: nothing is above what is in sight when nothing is left.
+/// A signal handler may come in between: one of the two may lose a count, not more.
+#[cfg(target_arch = "x86_64")]
+macro_rules! entry {
+    ($name:ident) => {
+        concat!(
+            ".pushsection .text.",
+            stringify!($name),
+            ",\"ax\",@progbits\n.balign 64\n.globl ",
+            stringify!($name),
+            "\n.type ",
+            stringify!($name),
+            ", @function\n",
+            stringify!($name),
+            ":
+            .cfi_startproc
+            mov rcx, qword ptr [rip + numaloc_tracer@GOTTPOFF]
+            mov rsi, qword ptr fs:[rcx]
+            test rsi, rsi
+            jne {awake}
+            mov rax, rdi
+            shr rax, {shift}
+            movabs r8, {turn}
+            imul rax, r8
+            mov rdx, qword ptr fs:[rcx + {left}]
+            sub rdx, {accesses}
+            cmovbe rax, rsi
+            cmp rax, qword ptr fs:[rcx + {sight}]
+            jbe {told}
+            mov qword ptr fs:[rcx + {left}], rdx
+            ret
+            .cfi_endproc
+            .popsection"
+        )
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(crate) use entry;
+
+/// What [`entry`] does for a tracer that looks at some accesses only: counts `accesses` at `address` if it does not look at them; says
+/// whether.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn doze(address: u64, accesses: u64) -> bool {
+    let left = place::get::<LEFT>();
+    let dozes =
+        left > accesses && numaloc_trace::Watched::usual_place(address) > place::get::<SIGHT>();
+    if dozes {
+        place::set::<LEFT>(left - accesses);
+    }
+    dozes
+}
+
+/// Lets `work` count an access with the calling thread's tracer, if it looks at some only; says whether it did.
 #[inline(always)]
-pub(crate) fn replace(tracer: *mut ThreadTracer) -> *mut ThreadTracer {
-    let before = get();
-    set(tracer);
-    before
+pub(crate) fn glimpse(work: impl FnOnce(&mut ThreadTracer) -> bool) -> bool {
+    // SAFETY: as for a tracer that is awake (`access`).
+    let Some(tracer) = (unsafe { tracer::<DROWSY>().as_mut() }) else {
+        return false;
+    };
+    tracer.dozed(place::get::<LEFT>());
+    let told = work(tracer);
+    place::set::<LEFT>(tracer.left());
+    told
+}
+
+/// Takes the calling thread's tracer; null when there is none, or it is in use.
+///
+/// A signal handler that comes in between takes it and puts it back, in one place or the other: both are emptied before it is used,
+/// and neither when it was found in none.
+#[inline(always)]
+pub(crate) fn take() -> *mut ThreadTracer {
+    let mut taken = awake();
+    if taken.is_null() {
+        taken = tracer::<DROWSY>();
+        if taken.is_null() {
+            return null_mut();
+        }
+    }
+    place::set::<AWAKE>(0);
+    if place::get::<DROWSY>() != 0 {
+        place::set::<DROWSY>(0);
+        let left = place::get::<LEFT>();
+        place::set::<LEFT>(0);
+        // SAFETY: the tracer came from a Box on this thread and was taken out of where it lay; it is not freed while the
+        // thread can be here (`end_on_signal`).
+        unsafe { (*taken).dozed(left) };
+    }
+    taken
+}
+
+/// Gives the calling thread its tracer, or gives it back.
+#[inline(always)]
+pub(crate) fn put(tracer: &mut ThreadTracer) {
+    let place = std::ptr::from_mut(tracer) as u64;
+    match tracer.sight() {
+        None => place::set::<AWAKE>(place),
+        Some(sight) => {
+            place::set::<SIGHT>(sight);
+            place::set::<LEFT>(tracer.left());
+            place::set::<DROWSY>(place);
+        }
+    }
+}
+
+/// Forgets the calling thread's tracer, without ending it.
+pub(crate) fn forget() {
+    place::set::<AWAKE>(0);
+    place::set::<LEFT>(0);
+    place::set::<DROWSY>(0);
 }

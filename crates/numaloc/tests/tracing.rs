@@ -163,6 +163,49 @@ fn bursts_look_at_their_share() {
     assert!(!profile.cell_errors.is_empty());
 }
 
+/// One thread: fills a table, and adds it up again and again, now and then into an atomic sum.
+const TABLE: &str = r#"
+#include <stdatomic.h>
+#include <stdio.h>
+static volatile long table[1 << 16];
+static atomic_long sum;
+int main(void)
+{
+    for (int round = 0; round < 40; round++)
+        for (long i = 0; i < 1 << 16; i++) {
+            table[i] += i;
+            if (i % 1024 == 0)
+                sum += table[i];
+        }
+    printf("%ld\n", sum);
+    return 0;
+}
+"#;
+
+#[test]
+fn sampling_an_instrumented_program_still_counts_every_access() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "table", TABLE, true);
+    let recorded = |options: &[&str]| {
+        let folder = dir.path().join("t.numaloc");
+        let profile = recorded(&folder, options, &[program.to_str().unwrap()]);
+        let pages = profile.pages.pages().iter();
+        let on_pages = pages.flat_map(|page| profile.pages.accesses(page));
+        let on_pages: u64 = on_pages.map(|access| access.reads + access.writes).sum();
+        (profile.threads[0].accesses, on_pages, profile.meta.sampled)
+    };
+    let (accesses, on_pages, all) = recorded(&[]);
+    assert_eq!((accesses, all), (on_pages, 1.0));
+    assert!(accesses > 40 * 2 << 16);
+    for way in ["lines", "bursts"] {
+        let (counted, estimated, share) = recorded(&["--sample", "5%", "--sample-by", way]);
+        assert_eq!(counted, accesses, "{way}");
+        assert!((0.045..0.055).contains(&share), "{way}: {share}");
+        let off = estimated as f64 / on_pages as f64 - 1.0;
+        assert!(off.abs() < 0.02, "{way}: {off}");
+    }
+}
+
 /// Thread 0 writes 64 lines, then threads 1 and 2 read them one after the other.
 const READERS: &str = r#"
 #include <pthread.h>

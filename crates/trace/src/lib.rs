@@ -39,3 +39,4 @@ pub use engine::{Config, Engine, Newborn};
 pub use journal::Record;
 pub use numaloc_model::Layer;
 pub use thread::ThreadTracer;
+pub use watch::Watched;

@@ -44,7 +44,7 @@ pub use runs::Pace;
 pub use values::{Values, follow_values, loader_lies};
 
 /// log2 of the usual line size: lines of another size take the longer way.
-const QUICK_SHIFT: u32 = 6;
+pub(crate) const QUICK_SHIFT: u32 = 6;
 /// Bytes of a line of the usual size.
 const LINE: u64 = 1 << QUICK_SHIFT;
 /// Most accesses between two looks at the clock: keeps page counters and wall slices honest.
@@ -76,8 +76,9 @@ pub struct ThreadTracer {
     /// The fast path is for `left` above this: 1, or always less when every access is to be looked at, and while a block's
     /// accesses wait to be added up (`runs`).
     floor: u64,
-    /// 0 between two bursts, when accesses are counted and nothing else; else more than `left` ever is.
-    sleep_floor: u64,
+    /// Accesses to lines whose place ([`Watched::place`]) is above this are counted, nothing else: 0 between two bursts, and never any
+    /// where all lines are looked at.
+    sight: u64,
     /// The lines, if they have the usual size.
     quick: Fixed<QUICK_SHIFT>,
     /// Fast reads: `word & read_mask == read_is`. Tracked lines are no fast reads while a verdict waits ([`Sharing`]).
@@ -100,8 +101,9 @@ pub struct ThreadTracer {
     early: Vec<(u64, u32)>,
     /// Loads are being told before they are made.
     ahead: bool,
-    /// `floor` where no block waits.
+    /// `floor` where no block waits, and what it is for lines that are watched where others are not.
     usual_floor: u64,
+    watched_floor: u64,
     /// Places of lines in which a verdict may wait.
     waiting: [bool; sharing::PENDING],
     pub(crate) engine: &'static Engine,
@@ -118,8 +120,8 @@ pub struct ThreadTracer {
     accesses: u64,
     /// Those of them in bursts.
     seen: u64,
-    /// Accesses to lines that are not watched.
-    unwatched: u64,
+    /// Accesses to lines that are watched, where not all are.
+    looked_at: u64,
     /// First instant of the burst that is watched, where not all is.
     burst: u64,
     /// Time, in the profile's clock, at the start of the turn; wall clock only.
@@ -184,6 +186,7 @@ impl ThreadTracer {
             bit,
             floor: u64::MAX,
             usual_floor: u64::MAX,
+            watched_floor: u64::MAX,
             waiting: [false; sharing::PENDING],
             // With lines of another size this looks at some word and `floor` forbids to act on it.
             quick: if odd { engine.clocks } else { engine.lines }
@@ -196,7 +199,7 @@ impl ThreadTracer {
             run: runs::Run::none(),
             early: Vec::new(),
             ahead: false,
-            sleep_floor: u64::MAX,
+            sight: u64::MAX,
             watched: engine
                 .watched
                 .unwrap_or(Watched::new(1_000_000, engine.config.line_shift)),
@@ -215,7 +218,7 @@ impl ThreadTracer {
             turn: 0,
             accesses: 0,
             seen: 0,
-            unwatched: 0,
+            looked_at: 0,
             burst: 0,
             wall: engine.wall(),
             slice_start: 0,
@@ -242,7 +245,7 @@ impl ThreadTracer {
             lock: 0,
             ended: false,
         };
-        tracer.choose_way();
+        tracer.look(true);
         let now = tracer.time();
         tracer.span_length = engine.span_length();
         tracer.span_start = now / tracer.span_length * tracer.span_length;
@@ -281,14 +284,22 @@ impl ThreadTracer {
         }
     }
 
-    /// An access that is not quick: one that is not looked at, or unusual.
+    /// An access that is neither [`ThreadTracer::quick`] nor to be dozed through: to a line that is watched where others are not, or
+    /// unusual.
     ///
     /// `extern "C"`, as `unusual`.
     #[inline(never)]
-    extern "C" fn slow<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+    pub extern "C" fn slow<const WRITE: bool, const RUNTIME: bool>(
+        &mut self,
+        address: u64,
+        size: u32,
+    ) {
         if self.ignores(address) {
-            self.doze_through::<WRITE, RUNTIME>(address, size);
-        } else {
+            return self.doze_through::<WRITE, RUNTIME>(address, size);
+        }
+        let apart = self.partial && !self.unsettled && !RUNTIME;
+        if !apart || !self.glimpse::<WRITE>(address, size) {
+            self.looked_at += 1;
             self.unusual::<WRITE, RUNTIME>(address, size);
         }
     }
@@ -304,7 +315,18 @@ impl ThreadTracer {
         address: u64,
         size: u32,
     ) -> bool {
-        if RUNTIME || self.left <= self.floor {
+        self.quick_above::<WRITE, RUNTIME>(self.floor, address, size)
+    }
+
+    /// [`ThreadTracer::quick`] for another `floor`.
+    #[inline(always)]
+    fn quick_above<const WRITE: bool, const RUNTIME: bool>(
+        &mut self,
+        floor: u64,
+        address: u64,
+        size: u32,
+    ) -> bool {
+        if RUNTIME || self.left <= floor {
             return false;
         }
         let word = self.quick.word(address).load(Relaxed);
@@ -332,13 +354,18 @@ impl ThreadTracer {
     /// A load and a store of `size` bytes at `address`, as [`ThreadTracer::quick`].
     #[inline(always)]
     pub fn quick_update<const RUNTIME: bool>(&mut self, address: u64, size: u32) -> bool {
+        !RUNTIME && self.quick_update_above(self.floor, address, size)
+    }
+
+    /// [`ThreadTracer::quick_update`] for another `floor`.
+    #[inline(always)]
+    fn quick_update_above(&mut self, floor: u64, address: u64, size: u32) -> bool {
+        if self.left <= floor.saturating_add(1) {
+            return false;
+        }
         let word = self.quick.word(address).load(Relaxed);
         // Reading my own bytes settles no verdict: only another thread's writes make events of mine.
-        if RUNTIME
-            || !self.owns(word)
-            || self.left <= self.floor.saturating_add(1)
-            || !self.count_quickly(address, size, pages::READ + pages::WRITE)
-        {
+        if !self.owns(word) || !self.count_quickly(address, size, pages::READ + pages::WRITE) {
             return false;
         }
         self.left -= 2;
@@ -348,6 +375,22 @@ impl ThreadTracer {
             self.track_quickly(address, size);
         }
         true
+    }
+
+    /// [`ThreadTracer::quick`] for a line that is watched where others are not.
+    #[inline(always)]
+    pub fn glimpse<const WRITE: bool>(&mut self, address: u64, size: u32) -> bool {
+        let told = self.quick_above::<WRITE, false>(self.watched_floor, address, size);
+        self.looked_at += u64::from(told);
+        told
+    }
+
+    /// [`ThreadTracer::quick_update`] for such a line.
+    #[inline(always)]
+    pub fn glimpse_update(&mut self, address: u64, size: u32) -> bool {
+        let told = self.quick_update_above(self.watched_floor, address, size);
+        self.looked_at += 2 * u64::from(told);
+        told
     }
 
     /// Keeps the bytes that were written to a line of the usual size, in which they lie.
@@ -386,18 +429,34 @@ impl ThreadTracer {
 
     /// Chooses between the short way, by [`ThreadTracer::quick`], and the longer one that looks at every access.
     fn choose_way(&mut self) {
-        let all = self.extra.is_none() && self.stream.is_none() && self.engine.watched.is_none();
+        let all = self.extra.is_none() && self.stream.is_none();
         let short = all && !self.asleep() && self.lines.shift() == QUICK_SHIFT;
-        self.usual_floor = if short { 1 } else { u64::MAX };
+        self.watched_floor = if short { 1 } else { u64::MAX };
+        self.usual_floor = if self.partial {
+            u64::MAX
+        } else {
+            self.watched_floor
+        };
         if !self.unsettled {
             self.floor = self.usual_floor;
         }
     }
 
+    /// Looks at nothing, or at the lines that are watched.
+    fn look(&mut self, awake: bool) {
+        self.sight = match awake {
+            false => 0,
+            // Places of lines of another size are not where `doze` looks for them.
+            true if self.lines.shift() != QUICK_SHIFT => u64::MAX,
+            true => self.watched.last(),
+        };
+        self.choose_way();
+    }
+
     /// Whether this is between two bursts.
     #[inline(always)]
     fn asleep(&self) -> bool {
-        self.sleep_floor == 0
+        self.sight == 0
     }
 
     /// Whether accesses to `address` are counted only.
@@ -409,7 +468,7 @@ impl ThreadTracer {
     /// Counts `accesses` if this is between two bursts, and for at least one more; says whether.
     #[inline(always)]
     fn sleeps_through(&mut self, accesses: u64) -> bool {
-        let sleeps = self.left > self.sleep_floor | accesses;
+        let sleeps = self.asleep() && self.left > accesses;
         if sleeps {
             self.left -= accesses;
         }
@@ -419,22 +478,38 @@ impl ThreadTracer {
     /// Counts `accesses` ordinary ones at `address` if nothing else is to be done with them; says whether.
     #[inline(always)]
     pub fn doze(&mut self, address: u64, accesses: u64) -> bool {
-        if self.sleeps_through(accesses) {
-            return true;
-        }
-        let dozing = self.partial && self.left > accesses && !self.watched.has(address);
-        if dozing {
+        let dozes = self.left > accesses && Watched::usual_place(address) > self.sight;
+        if dozes {
             self.left -= accesses;
-            self.unwatched += accesses;
         }
-        dozing
+        dozes
+    }
+
+    /// For frontends that count accesses that are not looked at themselves: those to lines whose [`Watched::usual_place`] is above this.
+    /// Nothing where all accesses are to be told.
+    #[inline(always)]
+    #[must_use]
+    pub fn sight(&self) -> Option<u64> {
+        (self.sight != u64::MAX).then_some(self.sight)
+    }
+
+    /// So many accesses such a frontend may count but one.
+    #[inline(always)]
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Such a frontend has counted all but `left` of them.
+    #[inline(always)]
+    pub fn dozed(&mut self, left: u64) {
+        self.left = left;
     }
 
     /// An access that is not looked at. The code of a threading run-time library is where threads wait for each other, so its
     /// accesses carry clocks even then.
     #[inline(always)]
     fn doze_through<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
-        self.unwatched += u64::from(!self.asleep());
         self.left -= 1;
         self.stop_clock::<RUNTIME>();
         if self.left == 0 {

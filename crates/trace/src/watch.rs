@@ -7,6 +7,8 @@
 //! better than those of a random choice, which [`GROUPS`] make visible: the share is cut into equal parts, each of them a small
 //! sample of the same kind, and how their counts differ tells the error.
 
+use crate::thread::QUICK_SHIFT;
+
 /// Parts of the sample, for estimates of its error.
 pub const GROUPS: usize = 16;
 
@@ -19,6 +21,11 @@ pub struct Watched {
 }
 
 impl Watched {
+    /// log2 of the usual line size.
+    pub const USUAL_SHIFT: u32 = QUICK_SHIFT;
+    /// How far one line's place is from the next one's.
+    pub const TURN: u64 = 0x9e37_79b9_7f4a_7c15;
+
     /// `share` millionths of the lines of `1 << shift` bytes.
     #[must_use]
     pub fn new(share: u32, shift: u32) -> Self {
@@ -29,24 +36,38 @@ impl Watched {
         }
     }
 
-    /// The line's place on the circle.
+    /// Place on the circle of the line of `1 << shift` bytes at `address`; 0 for the first line of all alone.
     #[inline(always)]
-    fn place(self, address: u64) -> u64 {
-        (address >> self.shift).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    #[must_use]
+    pub fn place(address: u64, shift: u32) -> u64 {
+        (address >> shift).wrapping_mul(Self::TURN)
+    }
+
+    /// [`Watched::place`] of a line of the usual size.
+    #[inline(always)]
+    #[must_use]
+    pub fn usual_place(address: u64) -> u64 {
+        Self::place(address, Self::USUAL_SHIFT)
+    }
+
+    /// The last place that is watched.
+    #[must_use]
+    pub fn last(self) -> u64 {
+        self.last
     }
 
     /// Whether the line at `address` is watched.
     #[inline(always)]
     #[must_use]
     pub fn has(self, address: u64) -> bool {
-        self.place(address) <= self.last
+        Self::place(address, self.shift) <= self.last
     }
 
     /// The part of the sample that a watched line belongs to, below [`GROUPS`].
     #[must_use]
     pub fn group(self, address: u64) -> usize {
         let part = self.last / GROUPS as u64 + 1;
-        (self.place(address) / part) as usize
+        (Self::place(address, self.shift) / part) as usize
     }
 }
 

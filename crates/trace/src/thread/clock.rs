@@ -178,8 +178,7 @@ impl ThreadTracer {
         if !self.asleep() && (!watch.awake || watch.burst != self.burst) {
             self.flush_comm();
         }
-        self.sleep_floor = if watch.awake { u64::MAX } else { 0 };
-        self.choose_way();
+        self.look(watch.awake);
         self.burst = watch.burst;
         if self.engine.config.virtual_clock {
             self.turn = self.turn.min(watch.until - now);

@@ -224,6 +224,7 @@ impl ThreadTracer {
             rest -= here;
         }
         self.left -= group.accesses * told;
+        self.looked_at += group.accesses * told;
         self.read_bytes += group.read_bytes * told;
         self.write_bytes += group.write_bytes * told;
     }
@@ -236,7 +237,6 @@ impl ThreadTracer {
         }
         let times = most.min(group.stays(at, LINE));
         self.left -= group.accesses * times;
-        self.unwatched += group.accesses * times;
         times
     }
 

@@ -127,7 +127,11 @@ impl ThreadTracer {
             thread: self.number,
             time: self.time(),
             accesses,
-            seen: self.seen() - self.unwatched,
+            seen: if self.partial {
+                self.looked_at
+            } else {
+                self.seen()
+            },
             read_bytes: self.read_bytes,
             write_bytes: self.write_bytes,
         }
