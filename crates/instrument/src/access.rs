@@ -6,13 +6,14 @@ use numaloc_trace::{ThreadTracer, Watched};
 
 use crate::{current, slot};
 
-/// `fn $name(address)`, called by instrumented code before an access of `$size` bytes, or a load and a store.
+/// `fn $name(address)`, called by instrumented code before an access of `$size` bytes, or a load and a store, which the compiler takes for
+/// aligned or not.
 #[cfg(target_arch = "x86_64")]
 macro_rules! accesses {
-    ($($name:ident: $($write:literal)+, $size:literal;)*) => {$(
+    (aligned $aligned:literal; $($name:ident: $($write:literal)+, $size:literal;)*) => {$(
         std::arch::global_asm!(
             slot::entry!($name),
-            awake = sym awake::<$size, { [$($write),+].len() == 2 }, { [$($write),+][0] }>,
+            awake = sym awake::<$size, { [$($write),+].len() == 2 }, { [$($write),+][0] }, $aligned>,
             told = sym told::<$size, { [$($write),+].len() == 2 }, { [$($write),+][0] }>,
             accesses = const [$($write),+].len(),
             left = const slot::LEFT,
@@ -26,7 +27,7 @@ macro_rules! accesses {
 /// The same where [`slot::entry`] is not written out.
 #[cfg(not(target_arch = "x86_64"))]
 macro_rules! accesses {
-    ($($name:ident: $($write:literal)+, $size:literal;)*) => {$(
+    (aligned $aligned:literal; $($name:ident: $($write:literal)+, $size:literal;)*) => {$(
         /// Called by instrumented code before the access.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(address: *const c_void) {
@@ -34,7 +35,7 @@ macro_rules! accesses {
             const WRITE: bool = [$($write),+][0];
             let awake = slot::awake();
             if !awake.is_null() {
-                awake::<$size, BOTH, WRITE>(address as u64, awake);
+                awake::<$size, BOTH, WRITE, $aligned>(address as u64, awake);
             } else if !slot::doze(address as u64, 1 + u64::from(BOTH)) {
                 told::<$size, BOTH, WRITE>(address as u64);
             }
@@ -43,7 +44,7 @@ macro_rules! accesses {
 }
 
 /// An access with the calling thread's tracer, which looks at every one: what it mostly is, without a call.
-extern "C" fn awake<const SIZE: u32, const BOTH: bool, const WRITE: bool>(
+extern "C" fn awake<const SIZE: u32, const BOTH: bool, const WRITE: bool, const ALIGNED: bool>(
     address: u64,
     tracer: *mut ThreadTracer,
 ) {
@@ -51,9 +52,9 @@ extern "C" fn awake<const SIZE: u32, const BOTH: bool, const WRITE: bool>(
     // which leaves it fit for use at any moment; it is not freed while the thread can be in one (`end_on_signal`).
     let tracer = unsafe { &mut *tracer };
     let counted = if BOTH {
-        tracer.quick_update::<false>(address, SIZE)
+        tracer.quick_update::<ALIGNED>(address, SIZE)
     } else {
-        tracer.quick::<WRITE, false>(address, SIZE)
+        tracer.quick::<WRITE, ALIGNED>(address, SIZE)
     };
     if !counted && current::engine().is_some() {
         slow::<SIZE, BOTH, WRITE>(address);
@@ -88,6 +89,7 @@ extern "C" fn slow<const SIZE: u32, const BOTH: bool, const WRITE: bool>(address
 }
 
 accesses! {
+    aligned true;
     __tsan_read1: false, 1;
     __tsan_read2: false, 2;
     __tsan_read4: false, 4;
@@ -103,6 +105,21 @@ accesses! {
     __tsan_read_write4: false true, 4;
     __tsan_read_write8: false true, 8;
     __tsan_read_write16: false true, 16;
+    __tsan_volatile_read1: false, 1;
+    __tsan_volatile_read2: false, 2;
+    __tsan_volatile_read4: false, 4;
+    __tsan_volatile_read8: false, 8;
+    __tsan_volatile_read16: false, 16;
+    __tsan_volatile_write1: true, 1;
+    __tsan_volatile_write2: true, 2;
+    __tsan_volatile_write4: true, 4;
+    __tsan_volatile_write8: true, 8;
+    __tsan_volatile_write16: true, 16;
+    __tsan_vptr_read: false, 8;
+}
+
+accesses! {
+    aligned false;
     __tsan_unaligned_read2: false, 2;
     __tsan_unaligned_read4: false, 4;
     __tsan_unaligned_read8: false, 8;
@@ -115,16 +132,6 @@ accesses! {
     __tsan_unaligned_read_write4: false true, 4;
     __tsan_unaligned_read_write8: false true, 8;
     __tsan_unaligned_read_write16: false true, 16;
-    __tsan_volatile_read1: false, 1;
-    __tsan_volatile_read2: false, 2;
-    __tsan_volatile_read4: false, 4;
-    __tsan_volatile_read8: false, 8;
-    __tsan_volatile_read16: false, 16;
-    __tsan_volatile_write1: true, 1;
-    __tsan_volatile_write2: true, 2;
-    __tsan_volatile_write4: true, 4;
-    __tsan_volatile_write8: true, 8;
-    __tsan_volatile_write16: true, 16;
     __tsan_unaligned_volatile_read2: false, 2;
     __tsan_unaligned_volatile_read4: false, 4;
     __tsan_unaligned_volatile_read8: false, 8;
@@ -133,7 +140,6 @@ accesses! {
     __tsan_unaligned_volatile_write4: true, 4;
     __tsan_unaligned_volatile_write8: true, 8;
     __tsan_unaligned_volatile_write16: true, 16;
-    __tsan_vptr_read: false, 8;
 }
 
 /// A constructor or destructor sets an object's vtable pointer.

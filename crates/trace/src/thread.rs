@@ -278,7 +278,7 @@ impl ThreadTracer {
     #[inline(always)]
     pub fn access<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         // Everything ordinary is decided before anything is changed, so that the rest is one tail call.
-        let told = self.quick::<WRITE, RUNTIME>(address, size) || !RUNTIME && self.doze(address, 1);
+        let told = !RUNTIME && (self.quick::<WRITE, false>(address, size) || self.doze(address, 1));
         if !told {
             self.slow::<WRITE, RUNTIME>(address, size);
         }
@@ -309,34 +309,36 @@ impl ThreadTracer {
     ///
     /// Calls nothing, so that its caller needs no frame, and leaves nothing half done but a count: a signal handler may come in
     /// between.
+    ///
+    /// `ALIGNED` where the address is a multiple of the size, a power of two: asked with fewer instructions, others are not quick.
     #[inline(always)]
-    pub fn quick<const WRITE: bool, const RUNTIME: bool>(
+    pub fn quick<const WRITE: bool, const ALIGNED: bool>(
         &mut self,
         address: u64,
         size: u32,
     ) -> bool {
-        self.quick_above::<WRITE, RUNTIME>(self.floor, address, size)
+        self.quick_above::<WRITE, ALIGNED>(self.floor, address, size)
     }
 
     /// [`ThreadTracer::quick`] for another `floor`.
     #[inline(always)]
-    fn quick_above<const WRITE: bool, const RUNTIME: bool>(
+    fn quick_above<const WRITE: bool, const ALIGNED: bool>(
         &mut self,
         floor: u64,
         address: u64,
         size: u32,
     ) -> bool {
-        if RUNTIME || self.left <= floor {
+        if self.left <= floor {
             return false;
         }
         let word = self.quick.word(address).load(Relaxed);
         let ours = if WRITE {
             self.owns(word)
         } else {
-            word & self.read_mask == self.read_is || word == 0 || self.rereads(word, address)
+            word & self.read_mask == self.read_is || self.is_new_or_reread(word, address)
         };
         let amount = if WRITE { pages::WRITE } else { pages::READ };
-        if !ours || !self.count_quickly(address, size, amount) {
+        if !ours || !self.count_quickly::<ALIGNED>(address, size, amount) {
             return false;
         }
         self.left -= 1;
@@ -351,21 +353,36 @@ impl ThreadTracer {
         true
     }
 
+    /// Whether a line, whose word is `word`, was never written, or is read again ([`ThreadTracer::rereads`]).
+    #[inline(always)]
+    fn is_new_or_reread(&self, word: u64, address: u64) -> bool {
+        // Asked last: most lines that a program reads somebody has written.
+        std::hint::cold_path();
+        word == 0 || self.rereads(word, address)
+    }
+
     /// A load and a store of `size` bytes at `address`, as [`ThreadTracer::quick`].
     #[inline(always)]
-    pub fn quick_update<const RUNTIME: bool>(&mut self, address: u64, size: u32) -> bool {
-        !RUNTIME && self.quick_update_above(self.floor, address, size)
+    pub fn quick_update<const ALIGNED: bool>(&mut self, address: u64, size: u32) -> bool {
+        self.quick_update_above::<ALIGNED>(self.floor, address, size)
     }
 
     /// [`ThreadTracer::quick_update`] for another `floor`.
     #[inline(always)]
-    fn quick_update_above(&mut self, floor: u64, address: u64, size: u32) -> bool {
+    fn quick_update_above<const ALIGNED: bool>(
+        &mut self,
+        floor: u64,
+        address: u64,
+        size: u32,
+    ) -> bool {
         if self.left <= floor.saturating_add(1) {
             return false;
         }
         let word = self.quick.word(address).load(Relaxed);
         // Reading my own bytes settles no verdict: only another thread's writes make events of mine.
-        if !self.owns(word) || !self.count_quickly(address, size, pages::READ + pages::WRITE) {
+        if !self.owns(word)
+            || !self.count_quickly::<ALIGNED>(address, size, pages::READ + pages::WRITE)
+        {
             return false;
         }
         self.left -= 2;
@@ -388,7 +405,7 @@ impl ThreadTracer {
     /// [`ThreadTracer::quick_update`] for such a line.
     #[inline(always)]
     pub fn glimpse_update(&mut self, address: u64, size: u32) -> bool {
-        let told = self.quick_update_above(self.watched_floor, address, size);
+        let told = self.quick_update_above::<false>(self.watched_floor, address, size);
         self.looked_at += 2 * u64::from(told);
         told
     }
@@ -409,7 +426,7 @@ impl ThreadTracer {
     /// One instruction that loads, changes and stores `size` bytes at `address`, not atomically.
     #[inline(always)]
     pub fn update<const RUNTIME: bool>(&mut self, address: u64, size: u32) {
-        if !self.quick_update::<RUNTIME>(address, size) {
+        if RUNTIME || !self.quick_update::<false>(address, size) {
             self.slow::<false, RUNTIME>(address, size);
             self.slow::<true, RUNTIME>(address, size);
         }
@@ -417,10 +434,18 @@ impl ThreadTracer {
 
     /// Adds to the counter of the page if that is all there is to do: within one line, and not the page's first count.
     #[inline(always)]
-    fn count_quickly(&mut self, address: u64, size: u32, amount: u64) -> bool {
+    fn count_quickly<const ALIGNED: bool>(&mut self, address: u64, size: u32, amount: u64) -> bool {
+        let in_line = match ALIGNED {
+            true => address & (u64::from(size) - 1) == 0,
+            false => (address & (LINE - 1)) + u64::from(size) <= LINE,
+        };
+        if !in_line {
+            std::hint::cold_path();
+            return false;
+        }
         let counter = self.counters.word(address);
         let count = counter.load(Relaxed);
-        let quick = (address & (LINE - 1)) + u64::from(size) <= LINE && count != 0;
+        let quick = count != 0;
         if quick {
             counter.store(count.wrapping_add(amount), Relaxed);
         }
