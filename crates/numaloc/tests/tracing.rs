@@ -196,7 +196,7 @@ fn sampling_an_instrumented_program_still_counts_every_access() {
     };
     let (accesses, on_pages, all) = recorded(&[]);
     assert_eq!((accesses, all), (on_pages, 1.0));
-    assert!(accesses > 40 * 2 << 16);
+    assert!(accesses > 40 * 2 * (1 << 16));
     for way in ["lines", "bursts"] {
         let (counted, estimated, share) = recorded(&["--sample", "5%", "--sample-by", way]);
         assert_eq!(counted, accesses, "{way}");
