@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use numaloc_trace::{ThreadTracer, Watched};
+use numaloc_trace::ThreadTracer;
 
 use crate::{current, slot};
 
@@ -11,15 +11,11 @@ use crate::{current, slot};
 #[cfg(target_arch = "x86_64")]
 macro_rules! accesses {
     (aligned $aligned:literal; $($name:ident: $($write:literal)+, $size:literal;)*) => {$(
-        std::arch::global_asm!(
-            slot::entry!($name),
-            awake = sym awake::<$size, { [$($write),+].len() == 2 }, { [$($write),+][0] }, $aligned>,
-            told = sym told::<$size, { [$($write),+].len() == 2 }, { [$($write),+][0] }>,
-            accesses = const [$($write),+].len(),
-            left = const slot::LEFT,
-            sight = const slot::SIGHT,
-            shift = const Watched::USUAL_SHIFT,
-            turn = const Watched::TURN,
+        slot::entry!(
+            $name,
+            [$($write),+].len(),
+            awake::<$size, { [$($write),+].len() == 2 }, { [$($write),+][0] }, $aligned>,
+            told::<$size, { [$($write),+].len() == 2 }, { [$($write),+][0] }>
         );
     )*};
 }
@@ -33,9 +29,9 @@ macro_rules! accesses {
         pub extern "C" fn $name(address: *const c_void) {
             const BOTH: bool = [$($write),+].len() == 2;
             const WRITE: bool = [$($write),+][0];
-            let awake = slot::awake();
-            if !awake.is_null() {
-                awake::<$size, BOTH, WRITE, $aligned>(address as u64, awake);
+            let tracer = slot::awake();
+            if !tracer.is_null() {
+                awake::<$size, BOTH, WRITE, $aligned>(address as u64, tracer);
             } else if !slot::doze(address as u64, 1 + u64::from(BOTH)) {
                 told::<$size, BOTH, WRITE>(address as u64);
             }

@@ -99,6 +99,8 @@ mod place {
     }
 }
 
+/// What lies in one of the two places for a tracer.
+#[inline(always)]
 fn tracer<const WORD: usize>() -> *mut ThreadTracer {
     place::get::<WORD>() as *mut ThreadTracer
 }
@@ -106,7 +108,7 @@ fn tracer<const WORD: usize>() -> *mut ThreadTracer {
 /// The calling thread's tracer if it looks at every access; null when not, when the thread has none, and when it is in use.
 #[inline(always)]
 pub(crate) fn awake() -> *mut ThreadTracer {
-    place::get::<AWAKE>() as *mut ThreadTracer
+    tracer::<AWAKE>()
 }
 
 /// Whether the calling thread has no tracer, or it is in use.
@@ -114,44 +116,47 @@ pub(crate) fn is_empty() -> bool {
     awake().is_null() && tracer::<DROWSY>().is_null()
 }
 
-/// The function `$name` for `{accesses}` accesses at the address in `rdi`. Goes on at `{awake}`, with the tracer in `rsi`, when that looks
-/// at every access; else counts them and returns if it does not look at this line, or goes on at `{told}`.
+/// The function `$name` for `$accesses` accesses at the address in `rdi`. Goes on at `$awake`, with the tracer in `rsi`, when that looks
+/// at every access; else counts them and returns if it does not look at this line, or goes on at `$told`.
 ///
 /// In assembly, because an access that is not looked at costs as much as it has instructions, and up to half more when they do not begin
 /// with a line of the cache. One branch stands for two questions: nothing is above what is in sight when nothing is left.
 /// A signal handler may come in between: one of the two may lose a count, not more.
 #[cfg(target_arch = "x86_64")]
 macro_rules! entry {
-    ($name:ident) => {
-        concat!(
-            ".pushsection .text.",
-            stringify!($name),
-            ",\"ax\",@progbits\n.balign 64\n.globl ",
-            stringify!($name),
-            "\n.type ",
-            stringify!($name),
-            ", @function\n",
-            stringify!($name),
-            ":
-            .cfi_startproc
-            mov rcx, qword ptr [rip + numaloc_tracer@GOTTPOFF]
-            mov rsi, qword ptr fs:[rcx]
-            test rsi, rsi
-            jne {awake}
-            mov rax, rdi
-            shr rax, {shift}
-            movabs r8, {turn}
-            imul rax, r8
-            mov rdx, qword ptr fs:[rcx + {left}]
-            sub rdx, {accesses}
-            cmovbe rax, rsi
-            cmp rax, qword ptr fs:[rcx + {sight}]
-            jbe {told}
-            mov qword ptr fs:[rcx + {left}], rdx
-            ret
-            .cfi_endproc
-            .popsection"
-        )
+    ($name:ident, $accesses:expr, $awake:path, $told:path) => {
+        std::arch::global_asm!(
+            concat!(".pushsection .text.", stringify!($name), ",\"ax\",@progbits"),
+            ".balign 64",
+            concat!(".globl ", stringify!($name)),
+            concat!(".type ", stringify!($name), ", @function"),
+            concat!(stringify!($name), ":"),
+            ".cfi_startproc",
+            "mov rcx, qword ptr [rip + numaloc_tracer@GOTTPOFF]",
+            "mov rsi, qword ptr fs:[rcx]",
+            "test rsi, rsi",
+            "jne {awake}",
+            "mov rax, rdi",
+            "shr rax, {shift}",
+            "movabs r8, {turn}",
+            "imul rax, r8",
+            "mov rdx, qword ptr fs:[rcx + {left}]",
+            "sub rdx, {accesses}",
+            "cmovbe rax, rsi",
+            "cmp rax, qword ptr fs:[rcx + {sight}]",
+            "jbe {told}",
+            "mov qword ptr fs:[rcx + {left}], rdx",
+            "ret",
+            ".cfi_endproc",
+            ".popsection",
+            awake = sym $awake,
+            told = sym $told,
+            accesses = const $accesses,
+            shift = const numaloc_trace::thread::QUICK_SHIFT,
+            turn = const numaloc_trace::Watched::TURN,
+            left = const $crate::slot::LEFT,
+            sight = const $crate::slot::SIGHT,
+        );
     };
 }
 #[cfg(target_arch = "x86_64")]

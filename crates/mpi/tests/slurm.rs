@@ -47,7 +47,7 @@ impl Slurm {
                 return slurm;
             }
         }
-        panic!("the daemons run; the last words of the first that did not are above");
+        panic!("Slurm's daemons stay up; what they said each time is above");
     }
 
     /// Nothing when a daemon ended on its own.

@@ -44,7 +44,7 @@ pub use runs::Pace;
 pub use values::{Values, follow_values, loader_lies};
 
 /// log2 of the usual line size: lines of another size take the longer way.
-pub(crate) const QUICK_SHIFT: u32 = 6;
+pub const QUICK_SHIFT: u32 = 6;
 /// Bytes of a line of the usual size.
 const LINE: u64 = 1 << QUICK_SHIFT;
 /// Most accesses between two looks at the clock: keeps page counters and wall slices honest.
@@ -101,9 +101,8 @@ pub struct ThreadTracer {
     early: Vec<(u64, u32)>,
     /// Loads are being told before they are made.
     ahead: bool,
-    /// `floor` where no block waits, and what it is for lines that are watched where others are not.
+    /// `floor` where no block waits, for lines that are looked at.
     usual_floor: u64,
-    watched_floor: u64,
     /// Places of lines in which a verdict may wait.
     waiting: [bool; sharing::PENDING],
     pub(crate) engine: &'static Engine,
@@ -186,7 +185,6 @@ impl ThreadTracer {
             bit,
             floor: u64::MAX,
             usual_floor: u64::MAX,
-            watched_floor: u64::MAX,
             waiting: [false; sharing::PENDING],
             // With lines of another size this looks at some word and `floor` forbids to act on it.
             quick: if odd { engine.clocks } else { engine.lines }
@@ -278,7 +276,7 @@ impl ThreadTracer {
     #[inline(always)]
     pub fn access<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         // Everything ordinary is decided before anything is changed, so that the rest is one tail call.
-        let told = !RUNTIME && (self.quick::<WRITE, false>(address, size) || self.doze(address, 1));
+        let told = !RUNTIME && (self.quick::<WRITE, false>(address, size) || self.doze(address));
         if !told {
             self.slow::<WRITE, RUNTIME>(address, size);
         }
@@ -397,7 +395,7 @@ impl ThreadTracer {
     /// [`ThreadTracer::quick`] for a line that is watched where others are not.
     #[inline(always)]
     pub fn glimpse<const WRITE: bool>(&mut self, address: u64, size: u32) -> bool {
-        let told = self.quick_above::<WRITE, false>(self.watched_floor, address, size);
+        let told = self.quick_above::<WRITE, false>(self.usual_floor, address, size);
         self.looked_at += u64::from(told);
         told
     }
@@ -405,7 +403,7 @@ impl ThreadTracer {
     /// [`ThreadTracer::quick_update`] for such a line.
     #[inline(always)]
     pub fn glimpse_update(&mut self, address: u64, size: u32) -> bool {
-        let told = self.quick_update_above::<false>(self.watched_floor, address, size);
+        let told = self.quick_update_above::<false>(self.usual_floor, address, size);
         self.looked_at += 2 * u64::from(told);
         told
     }
@@ -456,15 +454,18 @@ impl ThreadTracer {
     fn choose_way(&mut self) {
         let all = self.extra.is_none() && self.stream.is_none();
         let short = all && !self.asleep() && self.lines.shift() == QUICK_SHIFT;
-        self.watched_floor = if short { 1 } else { u64::MAX };
-        self.usual_floor = if self.partial {
-            u64::MAX
-        } else {
-            self.watched_floor
-        };
+        self.usual_floor = if short { 1 } else { u64::MAX };
         if !self.unsettled {
-            self.floor = self.usual_floor;
+            self.lower_floor();
         }
+    }
+
+    /// No block waits. Where some lines only are looked at, every access is asked about first.
+    fn lower_floor(&mut self) {
+        self.floor = match self.partial {
+            true => u64::MAX,
+            false => self.usual_floor,
+        };
     }
 
     /// Looks at nothing, or at the lines that are watched.
@@ -500,12 +501,12 @@ impl ThreadTracer {
         sleeps
     }
 
-    /// Counts `accesses` ordinary ones at `address` if nothing else is to be done with them; says whether.
+    /// Counts an access to `address` if it is not looked at, and not the last of its turn; says whether.
     #[inline(always)]
-    pub fn doze(&mut self, address: u64, accesses: u64) -> bool {
-        let dozes = self.left > accesses && Watched::usual_place(address) > self.sight;
+    fn doze(&mut self, address: u64) -> bool {
+        let dozes = self.left > 1 && Watched::usual_place(address) > self.sight;
         if dozes {
-            self.left -= accesses;
+            self.left -= 1;
         }
         dozes
     }

@@ -21,8 +21,6 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// log2 of the usual line size.
-    pub const USUAL_SHIFT: u32 = QUICK_SHIFT;
     /// How far one line's place is from the next one's.
     pub const TURN: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -47,7 +45,7 @@ impl Watched {
     #[inline(always)]
     #[must_use]
     pub fn usual_place(address: u64) -> u64 {
-        Self::place(address, Self::USUAL_SHIFT)
+        Self::place(address, QUICK_SHIFT)
     }
 
     /// The last place that is watched.

@@ -253,7 +253,7 @@ impl ThreadTracer {
     #[inline(never)]
     extern "C" fn settle_now(&mut self) {
         self.unsettled = false;
-        self.floor = self.usual_floor;
+        self.lower_floor();
         self.settle_run();
         for (address, size) in std::mem::take(&mut self.early) {
             if line::is_common(self.lines.word(address).load(Relaxed)) {
