@@ -256,6 +256,12 @@ impl Group {
         self.inverse == 0 && !self.stands
     }
 
+    /// Whether it does not move.
+    #[inline(always)]
+    pub fn stands(&self) -> bool {
+        self.stands
+    }
+
     /// Bytes that an iteration moves it, up or down, unless it leaps.
     #[inline(always)]
     pub fn step(&self) -> u64 {
@@ -383,7 +389,8 @@ fn clusters(pieces: &[Piece]) -> Vec<Vec<usize>> {
 #[derive(Debug)]
 pub struct Block {
     /// The groups of a block that has no more than [`QUICK`].
-    pub(crate) quick: [Group; QUICK],
+    quick: [Group; QUICK],
+    /// Of a block of one section, as the next two.
     pub(crate) accesses: u64,
     pub(crate) read_bytes: u64,
     pub(crate) write_bytes: u64,
@@ -452,20 +459,33 @@ impl Block {
             pieces: pieces.into(),
             counter: None,
         };
-        if let [section] = &*block.sections
-            && section.groups.len() <= QUICK
-        {
-            for (at, group) in section.groups.iter().enumerate() {
-                block.quick[at] = group.clone();
-                block.shape.writes |= usize::from(group.writes) << at;
-            }
+        if let [section] = &*block.sections {
             block.accesses = section.accesses;
             block.read_bytes = section.read_bytes;
             block.write_bytes = section.write_bytes;
-            block.shape.groups = section.groups.len();
-            block.shape.repeats = constant;
+            if section.groups.len() <= QUICK {
+                for (at, group) in section.groups.iter().enumerate() {
+                    block.quick[at] = group.clone();
+                    block.shape.writes |= usize::from(group.writes) << at;
+                }
+                block.shape.groups = section.groups.len();
+                block.shape.repeats = constant;
+            }
         }
         block
+    }
+
+    /// The groups of a block that has `N`, in one section.
+    ///
+    /// # Panics
+    /// When it has another number of them.
+    #[inline(always)]
+    pub(crate) fn groups<const N: usize>(&self) -> &[Group; N] {
+        let groups = match N <= QUICK {
+            true => &self.quick[..N],
+            false => &self.sections[0].groups,
+        };
+        groups.try_into().expect("as many groups as it has")
     }
 
     /// Which code counts it.

@@ -1,4 +1,4 @@
-//! The tables' address space: large mappings that the program under study neither sees nor is charged with.
+//! The tables' address space: large mappings that the program under study neither sees nor is charged with; and what else is mapped.
 //!
 //! They lie where Linux puts nothing by itself, between 32 and 80 TiB, as long as there is room. At addresses of the kernel's choice,
 //! below what is mapped so far, they would drive apart what the program maps before and after, by terabytes: its addresses would not
@@ -63,4 +63,13 @@ pub(crate) fn reserve(words: u64, file: Option<RawFd>) -> std::io::Result<*mut A
     // SAFETY: the range was just mapped; advice cannot make it invalid. Core dumps of the program stay small.
     unsafe { libc::madvise(base.cast(), bytes, libc::MADV_DONTDUMP) };
     Ok(base)
+}
+
+/// Whether anything is mapped at `address`, or the kernel does not say.
+pub(crate) fn is_mapped(address: u64) -> bool {
+    let page = address & !4095;
+    let mut resident = 0u8;
+    // SAFETY: the kernel looks at one page and writes one byte, of ours; `mincore` does not touch the page.
+    let answer = unsafe { libc::mincore(page as *mut _, 1, &raw mut resident) };
+    answer == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOMEM)
 }

@@ -7,7 +7,7 @@
 //!
 //! No atomic read-modify-write unless a line changes hands. Everything else is in the cold functions: `lines` for lines that change
 //! hands, `clock` for turns and slices, `written` for what goes to the journal, `values` for what libgomp writes and reads,
-//! `blocks` and `runs` for accesses that are told together.
+//! `blocks`, `runs` and `loops` for accesses that are told together.
 //!
 //! # The virtual clock
 //! A thread's clock counts its accesses, but for those of run-time libraries that run threads: how many they make depends on how long
@@ -20,7 +20,9 @@
 mod blocks;
 mod clock;
 mod lines;
+mod loops;
 mod runs;
+mod sampled;
 mod sweeps;
 mod values;
 mod written;
@@ -40,6 +42,7 @@ use crate::shadow::{Fixed, Shadow};
 use crate::sharing::{self, Sharing};
 use crate::watch::{GROUPS, Watched};
 
+pub use loops::Loop;
 pub use runs::Pace;
 pub use values::{Values, follow_values, loader_lies};
 
@@ -101,6 +104,8 @@ pub struct ThreadTracer {
     early: Vec<(u64, u32)>,
     /// Loads are being told before they are made.
     ahead: bool,
+    /// The loop that is being told: see [`loops`].
+    foretold: loops::Foretold,
     /// `floor` where no block waits, for lines that are looked at.
     usual_floor: u64,
     /// Places of lines in which a verdict may wait.
@@ -197,6 +202,7 @@ impl ThreadTracer {
             run: runs::Run::none(),
             early: Vec::new(),
             ahead: false,
+            foretold: loops::Foretold::Nothing,
             sight: u64::MAX,
             watched: engine
                 .watched
@@ -627,6 +633,7 @@ impl ThreadTracer {
         self.engine.notice_common(address);
         let word = self.engine.touched.word(address);
         if word.load(Relaxed) == 0
+            && self.is_within_reach(address)
             && word
                 .compare_exchange(0, u64::from(self.number) + 1, Relaxed, Relaxed)
                 .is_ok()

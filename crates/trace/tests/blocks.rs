@@ -3,18 +3,28 @@
 mod support;
 
 use std::ptr::null_mut;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
-use numaloc_model::{Layer, Profile};
+use numaloc_model::{Layer, PageNumber, Profile};
 use numaloc_trace::block::{Block, Form, Kind, Piece, REGISTERS, Step, Strides};
-use numaloc_trace::thread::Pace;
+use numaloc_trace::thread::{Loop, Pace};
 use numaloc_trace::{Config, Engine, ThreadTracer};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use support::assembled;
 
-const DATA: u64 = 0x10_0000;
+/// Where the blocks' accesses are: the middle of memory that is mapped, as a loop's must be.
+fn data() -> u64 {
+    const SIZE: usize = 16 << 20;
+    static MEMORY: OnceLock<u64> = OnceLock::new();
+    *MEMORY.get_or_init(|| {
+        let memory: &'static mut [u8] = Box::leak(vec![0; SIZE].into());
+        (memory.as_ptr() as u64 + SIZE as u64 / 2) & !0xfff
+    })
+}
+
 const THREADS: usize = 3;
 
 /// `block` as its frontend would call it.
@@ -164,11 +174,75 @@ impl Recorder {
     }
 }
 
+/// A block, and how its iterations differ.
+struct Iterated {
+    block: &'static Block,
+    strides: [i64; 6],
+    /// The same where all iterations are told at once.
+    whole: Option<Loop>,
+}
+
+impl Iterated {
+    fn new((pieces, strides): Code) -> Self {
+        let known: Option<Strides> = strides.map(|strides| {
+            std::array::from_fn(|at| {
+                Some(Step {
+                    constant: strides.get(at).copied().unwrap_or(0) as u64,
+                    register: None,
+                })
+            })
+        });
+        Self {
+            block: Box::leak(Box::new(Block::new(&pieces, known.as_ref()))),
+            strides: strides.unwrap_or([0; 6]),
+            whole: known.map(|known| Loop::new(&pieces, known)),
+        }
+    }
+
+    /// Lets `tell` tell each of `times` iterations.
+    fn each(
+        &self,
+        registers: &[u64; REGISTERS],
+        times: u64,
+        mut tell: impl FnMut(&'static Block, &[u64; REGISTERS]),
+    ) {
+        let mut registers = *registers;
+        for _ in 0..times {
+            tell(self.block, &registers);
+            for (register, stride) in registers.iter_mut().zip(self.strides) {
+                *register = register.wrapping_add_signed(stride);
+            }
+        }
+    }
+}
+
+/// Tells each access by itself.
+fn by_access(thread: &mut Thread, code: &Iterated, from: &[u64; REGISTERS], times: u64) {
+    code.each(from, times, |block, registers| {
+        singly(&mut thread.tracer, block, registers);
+    });
+}
+
+/// Tells each iteration's accesses together.
+fn by_block(thread: &mut Thread, code: &Iterated, from: &[u64; REGISTERS], times: u64) {
+    code.each(from, times, |block, registers| {
+        told(thread, block, registers);
+    });
+}
+
+/// Tells all iterations together, where the block repeats.
+fn by_loop(thread: &mut Thread, code: &Iterated, from: &[u64; REGISTERS], times: u64) {
+    match &code.whole {
+        Some(whole) => thread.tracer.told_loop(whole, from, times),
+        None => by_block(thread, code, from, times),
+    }
+}
+
 fn recorded(
-    blocks: &[(&'static Block, [i64; 6])],
+    blocks: &[Iterated],
     turns: &[Turn],
     recorder: &Recorder,
-    tell: impl Fn(&mut Thread, &'static Block, &[u64; REGISTERS]),
+    tell: impl Fn(&mut Thread, &Iterated, &[u64; REGISTERS], u64),
 ) -> Profile {
     let engine: &'static Engine = recorder.engine();
     let mut threads = vec![engine.first_thread(1)];
@@ -185,18 +259,12 @@ fn recorded(
     let mut threads: Vec<Thread> = threads.into_iter().map(paced).collect();
     for turn in turns {
         let thread = &mut threads[turn.thread];
-        let (block, strides) = blocks[turn.block];
         let mut registers = [0; REGISTERS];
         for at in 0..3 {
-            registers[at] = DATA + turn.registers[at];
+            registers[at] = data() + turn.registers[at];
             registers[at + 3] = turn.registers[at];
         }
-        for _ in 0..turn.times {
-            tell(thread, block, &registers);
-            for (register, stride) in registers.iter_mut().zip(strides) {
-                *register = register.wrapping_add_signed(stride);
-            }
-        }
+        tell(thread, &blocks[turn.block], &registers, turn.times);
         // The next one may be another thread, whose accesses come later than all of these.
         thread.tracer.settle();
     }
@@ -208,25 +276,13 @@ fn recorded(
 }
 
 fn check(blocks: Vec<Code>, turns: Vec<Turn>, recorder: &Recorder) -> Result<(), TestCaseError> {
-    let blocks: Vec<(&'static Block, [i64; 6])> = blocks
-        .into_iter()
-        .map(|(pieces, strides)| {
-            let known: Option<Strides> = strides.map(|strides| {
-                std::array::from_fn(|at| {
-                    Some(Step {
-                        constant: strides.get(at).copied().unwrap_or(0) as u64,
-                        register: None,
-                    })
-                })
-            });
-            let block: &'static Block = Box::leak(Box::new(Block::new(&pieces, known.as_ref())));
-            (block, strides.unwrap_or([0; 6]))
-        })
-        .collect();
-    let one = recorded(&blocks, &turns, recorder, |thread, block, registers| {
-        singly(&mut thread.tracer, block, registers);
-    });
-    let other = recorded(&blocks, &turns, recorder, told);
+    let blocks: Vec<Iterated> = blocks.into_iter().map(Iterated::new).collect();
+    let one = recorded(&blocks, &turns, recorder, by_access);
+    agree(&one, &recorded(&blocks, &turns, recorder, by_block))?;
+    agree(&one, &recorded(&blocks, &turns, recorder, by_loop))
+}
+
+fn agree(one: &Profile, other: &Profile) -> Result<(), TestCaseError> {
     prop_assert_eq!(format!("{:?}", one.threads), format!("{:?}", other.threads));
     // Which of two waiting verdicts pushes the other out depends on their order, which is known to a run.
     let rows = |profile: &Profile, layer| -> Vec<_> {
@@ -234,12 +290,12 @@ fn check(blocks: Vec<Code>, turns: Vec<Turn>, recorder: &Recorder) -> Result<(),
         rows.filter(|row| row.layer == layer).cloned().collect()
     };
     let exact = |profile: &Profile| format!("{:?}", rows(profile, Layer::WriteRead));
-    prop_assert_eq!(exact(&one), exact(&other));
+    prop_assert_eq!(exact(one), exact(other));
     let disjoint = |profile: &Profile| -> f64 {
         let rows = rows(profile, Layer::FalseSharing);
         rows.iter().map(|row| row.events as f64).sum()
     };
-    let (one_sum, other_sum) = (disjoint(&one), disjoint(&other));
+    let (one_sum, other_sum) = (disjoint(one), disjoint(other));
     let apart = (one_sum - other_sum).abs();
     prop_assert!(apart <= 3.0 + one_sum / 10.0, "{one_sum} and {other_sum}");
     // When a page was touched first is known to a run.
@@ -251,7 +307,7 @@ fn check(blocks: Vec<Code>, turns: Vec<Turn>, recorder: &Recorder) -> Result<(),
         };
         format!("{:?}", usage.pages().iter().map(of).collect::<Vec<_>>())
     };
-    prop_assert_eq!(pages(&one), pages(&other));
+    prop_assert_eq!(pages(one), pages(other));
     Ok(())
 }
 
@@ -365,14 +421,9 @@ fn runs_tell_true_from_false_sharing() {
             size: 8,
             kind,
         };
-        let mut strides: Strides = [Some(Step::default()); REGISTERS];
-        strides[0] = Some(Step {
-            constant: 8,
-            register: None,
-        });
-        let block: &'static Block = Box::leak(Box::new(Block::new(&[piece], Some(&strides))));
-        assert!(block.shape().repeats);
-        (block, [8, 0, 0, 0, 0, 0])
+        let word = Iterated::new((vec![piece], Some([8, 0, 0, 0, 0, 0])));
+        assert!(word.block.shape().repeats);
+        word
     };
     let blocks = [word(Kind::Write), word(Kind::Read)];
     let (write, read) = (0, 1);
@@ -434,10 +485,38 @@ fn runs_tell_true_from_false_sharing() {
         };
         (sum(Layer::WriteRead), sum(Layer::FalseSharing))
     };
-    let runs = recorded(&blocks, &turns, &recorder, told);
-    assert_eq!(sums(&runs), (events, disjoint));
-    let single = recorded(&blocks, &turns, &recorder, |thread, block, registers| {
-        singly(&mut thread.tracer, block, registers);
+    for tell in [by_access, by_block, by_loop] {
+        let recorded = recorded(&blocks, &turns, &recorder, tell);
+        assert_eq!(sums(&recorded), (events, disjoint));
+    }
+}
+
+/// A program whose loop runs out of its memory must come to that point, and not wait until the loop is told to the end.
+#[test]
+fn a_loop_is_told_as_far_as_memory_is_mapped() {
+    let recorder = Recorder::new(Config::default());
+    let engine = recorder.engine();
+    let mut thread = engine.first_thread(1);
+    let piece = Piece {
+        form: Form {
+            base: Some(0),
+            index: None,
+        },
+        displacement: 0,
+        size: 8,
+        kind: Kind::Write,
+    };
+    let strides = std::array::from_fn(|_| {
+        Some(Step {
+            constant: 8,
+            register: None,
+        })
     });
-    assert_eq!(sums(&single), (events, disjoint));
+    let endless = Loop::new(&[piece], strides);
+    thread.told_loop(&endless, &[data(); REGISTERS], u64::MAX);
+    thread.end(0);
+    engine.finish();
+    let pages = assembled(recorder.folder.path()).pages;
+    let first = PageNumber(data() / 4096);
+    assert!(pages.pages().iter().any(|page| page.number == first));
 }

@@ -27,16 +27,15 @@ impl ThreadTracer {
         registers: &[u64; REGISTERS],
     ) {
         if N > 0 && !self.unsettled {
-            let at: [u64; N] = std::array::from_fn(|group| block.quick[group].address(registers));
+            let groups = block.groups::<N>();
+            let at: [u64; N] = std::array::from_fn(|group| groups[group].address(registers));
             if self.is_plain::<N, WRITES>(block, &at) {
                 self.left -= block.accesses;
                 self.read_bytes += block.read_bytes;
                 self.write_bytes += block.write_bytes;
                 for group in 0..N {
                     let counter = self.counters.word(at[group]);
-                    let count = counter
-                        .load(Relaxed)
-                        .wrapping_add(block.quick[group].amount);
+                    let count = counter.load(Relaxed).wrapping_add(groups[group].amount);
                     counter.store(count, Relaxed);
                 }
                 return;
@@ -61,8 +60,9 @@ impl ThreadTracer {
     /// can be added up in any order; says no for lines whose written bytes are kept.
     #[inline(always)]
     fn is_plain<const N: usize, const WRITES: usize>(&self, block: &Block, at: &[u64; N]) -> bool {
+        let groups = block.groups::<N>();
         for group in 0..N {
-            let (address, part) = (at[group], &block.quick[group]);
+            let (address, part) = (at[group], &groups[group]);
             let word = self.quick.word(address).load(Relaxed);
             let ours = match WRITES >> group & 1 {
                 1 => self.is_plain_word::<true>(word),
@@ -173,9 +173,22 @@ impl ThreadTracer {
 
     #[inline(never)]
     pub(super) fn group_one_by_one(&mut self, block: &Block, number: usize, at: u64) {
+        self.some_one_by_one(block, number, at, |_| true);
+    }
+
+    /// Makes those accesses of a group at `at` that `here` says yes to.
+    #[inline(always)]
+    pub(super) fn some_one_by_one(
+        &mut self,
+        block: &Block,
+        number: usize,
+        at: u64,
+        here: impl Fn(u64) -> bool,
+    ) {
         for member in &block.sections[0].members {
-            if usize::from(member.group) == number {
-                self.member(member, at.wrapping_add(u64::from(member.delta)));
+            let address = at.wrapping_add(u64::from(member.delta));
+            if usize::from(member.group) == number && here(address) {
+                self.member(member, address);
             }
         }
     }
@@ -212,7 +225,7 @@ impl ThreadTracer {
         if self.sleeps_through(block.accesses) {
             return;
         }
-        let groups: &[Group; N] = block.quick[..N].try_into().expect("no more than QUICK");
+        let groups = block.groups::<N>();
         let at: [u64; N] = std::array::from_fn(|group| groups[group].address(registers));
         let amounts = [block.accesses, block.read_bytes, block.write_bytes];
         if self.count_quick(groups, amounts, &at, 1) {

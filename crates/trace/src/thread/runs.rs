@@ -14,7 +14,7 @@ use crate::line;
 use crate::pages::PAGE_SHIFT;
 
 /// Most iterations in a run: a page of words.
-const LONGEST: u64 = 512;
+pub(super) const LONGEST: u64 = 512;
 /// As many, where a turn ends sooner.
 const SHORT: u64 = 32;
 /// Iterations of a run that are added up at once where groups of the whole run share lines.
@@ -87,7 +87,8 @@ impl ThreadTracer {
         registers: &[u64; REGISTERS],
     ) {
         self.settle();
-        let at: [u64; N] = std::array::from_fn(|group| block.quick[group].address(registers));
+        let groups = block.groups::<N>();
+        let at: [u64; N] = std::array::from_fn(|group| groups[group].address(registers));
         let asleep = self.asleep();
         let fits = |longest: &u64| self.has_room(block.accesses * longest);
         let longest = [LONGEST, SHORT].into_iter().find(fits);
@@ -100,7 +101,7 @@ impl ThreadTracer {
         pace.begin(block, longest - 1);
         self.run.block = Some(block);
         self.run.longest = longest;
-        for (group, stride) in block.quick[..N].iter().zip(&mut self.run.strides) {
+        for (group, stride) in groups.iter().zip(&mut self.run.strides) {
             *stride = group.stride(registers);
         }
         self.run.at[..N].copy_from_slice(&at);
@@ -118,18 +119,29 @@ impl ThreadTracer {
     }
 
     /// Adds up the run of `block`, `times` iterations.
-    fn end_run<const N: usize>(&mut self, block: &'static Block, mut times: u64) {
-        let groups: &[Group; N] = block.quick[..N].try_into().expect("no more than QUICK");
-        let mut at: [u64; N] = std::array::from_fn(|group| self.run.at[group]);
+    fn end_run<const N: usize>(&mut self, block: &'static Block, times: u64) {
+        let at: [u64; N] = std::array::from_fn(|group| self.run.at[group]);
         let strides: [u64; N] = std::array::from_fn(|group| self.run.strides[group]);
+        self.add_run(block, at, &strides, times);
+    }
+
+    /// Adds up `times` iterations of `block`, whose groups are at `at` in the first of them and move by `strides`.
+    pub(super) fn add_run<const N: usize>(
+        &mut self,
+        block: &Block,
+        mut at: [u64; N],
+        strides: &[u64; N],
+        mut times: u64,
+    ) {
+        let groups = block.groups::<N>();
         let mut rest = times;
         while rest > 0 {
-            if !self.add_apart(block, groups, &at, &strides, times) {
+            if !self.add_apart(block, groups, &at, strides, times) {
                 if times > PART {
                     times = PART;
                     continue;
                 }
-                self.add_mixed(block, groups, at, &strides, times);
+                self.add_mixed(block, groups, at, strides, times);
             }
             for group in 0..N {
                 at[group] = at[group].wrapping_add(strides[group].wrapping_mul(times));
@@ -200,6 +212,9 @@ impl ThreadTracer {
         stride: u64,
         times: u64,
     ) {
+        if self.partial && group.is_even(at) && !group.stands() {
+            return self.add_sampled(block, number, group, at, stride, times);
+        }
         if group.leaps() && group.accesses == 1 {
             return self.add_leaps::<WRITE>(group, at, stride, times);
         }

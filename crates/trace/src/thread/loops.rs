@@ -1,0 +1,142 @@
+//! Loops that are told before they run: a compiler knows how many iterations there will be, and which accesses each of them makes.
+//!
+//! They are added up in runs, as those of a block that repeats ([`super::runs`]), and each access ends a turn that would have ended it
+//! if it had been told by itself. All are told before the first is made, so two threads that use the same lines in such loops side
+//! by side meet in them in another order than they do in the program; nothing that synchronises may be in such a loop.
+//!
+//! A loop that runs out of mapped memory ends the program there, or its signal handler does. So its telling ends there, too, or it might
+//! go on for hours: the kernel is asked about each page that nobody has touched before.
+
+use super::ThreadTracer;
+use super::runs::LONGEST;
+use crate::block::{Block, GROUPS, Piece, REGISTERS, Section, Strides};
+use crate::reservation;
+
+/// What is known of the accesses that are being told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Foretold {
+    /// They have been made, or are about to.
+    Nothing,
+    /// They may be made some time.
+    Loop,
+    /// They are of a loop that has come to memory that is not mapped.
+    LostLoop,
+}
+
+/// The accesses of a loop's iteration, and how the next one's differ.
+#[derive(Debug)]
+pub struct Loop {
+    block: Block,
+    strides: Strides,
+}
+
+impl Loop {
+    /// Iterations of `pieces`, in the program's order; each adds `strides` to the registers, all of which are known.
+    ///
+    /// # Panics
+    /// As [`Block::new`], and when there is no piece or a stride is not known.
+    #[must_use]
+    pub fn new(pieces: &[Piece], strides: Strides) -> Self {
+        assert!(!pieces.is_empty() && strides.iter().all(Option::is_some));
+        Self {
+            block: Block::new(pieces, Some(&strides)),
+            strides,
+        }
+    }
+
+    /// The registers of the iteration that follows the one with `registers`.
+    fn step(&self, registers: &mut [u64; REGISTERS]) {
+        let before = *registers;
+        for (register, step) in registers.iter_mut().zip(self.strides.iter().flatten()) {
+            let other = step.register.map_or(0, |other| before[usize::from(other)]);
+            *register = register.wrapping_add(step.constant).wrapping_add(other);
+        }
+    }
+}
+
+impl ThreadTracer {
+    /// The accesses of `iterations` of a loop, the first of which begins with `registers`; none of them has been made.
+    pub fn told_loop(&mut self, told: &Loop, registers: &[u64; REGISTERS], iterations: u64) {
+        self.settle();
+        self.ahead = true;
+        self.foretold = Foretold::Loop;
+        if let [section] = &*told.block.sections {
+            match section.groups.len() {
+                1 => self.by_runs::<1>(told, section, registers, iterations),
+                2 => self.by_runs::<2>(told, section, registers, iterations),
+                3 => self.by_runs::<3>(told, section, registers, iterations),
+                4 => self.by_runs::<4>(told, section, registers, iterations),
+                5 => self.by_runs::<5>(told, section, registers, iterations),
+                6 => self.by_runs::<6>(told, section, registers, iterations),
+                7 => self.by_runs::<7>(told, section, registers, iterations),
+                _ => self.by_runs::<GROUPS>(told, section, registers, iterations),
+            }
+        } else {
+            self.by_iterations(told, *registers, iterations);
+        }
+        self.foretold = Foretold::Nothing;
+        self.ahead = false;
+    }
+
+    /// Whether the program can touch the page at `address`, as far as that is in doubt.
+    pub(super) fn is_within_reach(&mut self, address: u64) -> bool {
+        if self.foretold == Foretold::Loop && !reservation::is_mapped(address) {
+            self.foretold = Foretold::LostLoop;
+        }
+        self.foretold != Foretold::LostLoop
+    }
+
+    /// A loop of `N` groups.
+    #[inline(never)]
+    fn by_runs<const N: usize>(
+        &mut self,
+        told: &Loop,
+        section: &Section,
+        registers: &[u64; REGISTERS],
+        mut iterations: u64,
+    ) {
+        let block = &told.block;
+        let groups = block.groups::<N>();
+        let mut at: [u64; N] = std::array::from_fn(|group| groups[group].address(registers));
+        let strides: [u64; N] = std::array::from_fn(|group| groups[group].stride(registers));
+        while iterations > 0 && self.foretold == Foretold::Loop {
+            // Loads from lines used for synchronisation wait to be looked at again; as many as a run has.
+            self.settle();
+            let room = self.left.saturating_sub(2) / block.accesses;
+            let mut times = iterations.min(room);
+            if times == 0 || !self.together {
+                self.one_by_one(section, &at);
+                times = 1;
+            } else if self.asleep() {
+                self.left -= block.accesses * times;
+            } else {
+                times = times.min(LONGEST);
+                self.add_run(block, at, &strides, times);
+            }
+            for (at, stride) in at.iter_mut().zip(strides) {
+                *at = at.wrapping_add(stride.wrapping_mul(times));
+            }
+            iterations -= times;
+        }
+    }
+
+    /// A loop of more groups than are looked at together.
+    #[inline(never)]
+    fn by_iterations(&mut self, told: &Loop, mut registers: [u64; REGISTERS], mut iterations: u64) {
+        while iterations > 0 && self.foretold == Foretold::Loop {
+            self.settle();
+            for section in &told.block.sections {
+                let mut at = [0; GROUPS];
+                for (group, at) in section.groups.iter().zip(&mut at) {
+                    *at = group.address(&registers);
+                }
+                let amounts = [section.accesses, section.read_bytes, section.write_bytes];
+                if !self.count_quick(&section.groups, amounts, &at, 1) {
+                    self.one_by_one(section, &at);
+                }
+            }
+            told.step(&mut registers);
+            iterations -= 1;
+        }
+    }
+}
