@@ -1,0 +1,151 @@
+//! Loops whose accesses gcc announces at once, before them: `shims/gcc/loops.cc` puts the calls, `docs/formats/loop-calls.md` says
+//! what they mean.
+
+use std::ptr::null_mut;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use numaloc_trace::block::{Form, Kind, Piece, REGISTERS, Step, Strides};
+use numaloc_trace::thread::Loop;
+
+use crate::current;
+
+/// A loop as its unit describes it, with the words of its values and pieces behind it.
+#[repr(C)]
+pub struct Description {
+    /// The loop as the engine takes it, null before its first run.
+    known: AtomicPtr<Loop>,
+    values: u64,
+    pieces: u64,
+}
+
+impl Description {
+    /// The words behind the counts.
+    ///
+    /// # Safety
+    /// `this` was made by the compiler's plugin.
+    unsafe fn words<'a>(this: *const Self) -> (&'a Self, &'a [u64]) {
+        // SAFETY: as the caller promises: two words for each value and each piece, which nobody writes.
+        unsafe {
+            let counts = &*this;
+            let count = 2 * (counts.values + counts.pieces) as usize;
+            (
+                counts,
+                std::slice::from_raw_parts(this.add(1).cast(), count),
+            )
+        }
+    }
+
+    /// The loop as the engine takes it; made at its first run and kept.
+    ///
+    /// # Safety
+    /// As for [`Description::words`].
+    unsafe fn known<'a>(this: *const Self) -> &'a Loop {
+        // SAFETY: as the caller promises.
+        let (counts, words) = unsafe { Self::words(this) };
+        let mut known = counts.known.load(Acquire);
+        if known.is_null() {
+            let (values, pieces) = words.split_at(2 * counts.values as usize);
+            let made = Box::into_raw(Box::new(described(values, pieces)));
+            known = match counts
+                .known
+                .compare_exchange(null_mut(), made, Release, Acquire)
+            {
+                Ok(_) => made,
+                Err(other) => {
+                    // SAFETY: made above, and seen by nobody.
+                    drop(unsafe { Box::from_raw(made) });
+                    other
+                }
+            };
+        }
+        // SAFETY: from a Box that is never freed.
+        unsafe { &*known }
+    }
+}
+
+/// A loop with the words of its `values` and `pieces`.
+fn described(values: &[u64], pieces: &[u64]) -> Loop {
+    let mut strides: Strides = [Some(Step::default()); REGISTERS];
+    for (stride, value) in strides.iter_mut().zip(values.chunks_exact(2)) {
+        *stride = Some(Step {
+            constant: value[0],
+            register: value[1].checked_sub(1).map(|by| by as u8),
+        });
+    }
+    let piece = |words: &[u64]| Piece {
+        form: Form {
+            base: Some(words[0] as u8),
+            index: None,
+        },
+        displacement: words[1],
+        size: (words[0] >> 8) as u8,
+        kind: match words[0] >> 16 {
+            0 => Kind::Read,
+            _ => Kind::Write,
+        },
+    };
+    let pieces: Vec<Piece> = pieces.chunks_exact(2).map(piece).collect();
+    Loop::new(&pieces, strides)
+}
+
+/// Called by instrumented code before a loop: of `iterations`, the first with `values`.
+///
+/// # Safety
+/// Called by code that the compiler's plugin has made: as many values as the description says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __numaloc_loop_1(
+    description: *const Description,
+    iterations: u64,
+    values: *const u64,
+) {
+    current::with(|tracer| {
+        // SAFETY: as the caller promises.
+        let (known, values) = unsafe {
+            let count = (*description).values as usize;
+            (
+                Description::known(description),
+                std::slice::from_raw_parts(values, count),
+            )
+        };
+        let mut registers = [0; REGISTERS];
+        registers[..values.len()].copy_from_slice(values);
+        tracer.told_loop(known, &registers, iterations);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_is_as_documented() {
+        // Two addresses, one of which moves by 8 and the other by a third value, and a store 16 bytes behind a load.
+        let values = [8, 0, 0, 3, 0, 0];
+        let pieces = [8 << 8, 0, 8 << 8 | 1 << 16, 16, 1 | 4 << 8, 0];
+        let form = |base| Form {
+            base: Some(base),
+            index: None,
+        };
+        let piece = |base, displacement, size, kind| Piece {
+            form: form(base),
+            displacement,
+            size,
+            kind,
+        };
+        let mut strides: Strides = [Some(Step::default()); REGISTERS];
+        let step = |constant, register| Some(Step { constant, register });
+        strides[0] = step(8, None);
+        strides[1] = step(0, Some(2));
+        let expected = [
+            piece(0, 0, 8, Kind::Read),
+            piece(0, 16, 8, Kind::Write),
+            piece(1, 0, 4, Kind::Read),
+        ];
+        let told = described(&values, &pieces);
+        assert_eq!(
+            format!("{told:?}"),
+            format!("{:?}", Loop::new(&expected, strides))
+        );
+    }
+}
