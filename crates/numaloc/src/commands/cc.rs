@@ -1,16 +1,22 @@
 //! `numaloc cc`: a compiler prefix that builds instrumented programs.
 
-use std::ffi::{OsStr, OsString};
+mod compiler;
+mod loops;
+
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use self::compiler::Compiler;
+use self::loops::Loops;
 use crate::error::CliError;
 use crate::ui::Ui;
 
 /// Compile and link a program for the instrumentation frontend: put it before the compiler
 ///
 /// The compiler's own thread-sanitizer instrumentation announces every load, store and atomic; our
-/// run-time library is linked in the sanitizer's place. The program runs as before until
+/// run-time library is linked in the sanitizer's place. With gcc, a plugin announces the accesses of
+/// a loop at once, so that loops stay as fast as they were. The program runs as before until
 /// `numaloc record` starts it.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -19,6 +25,10 @@ Examples:
   make CC=\"numaloc cc -- gcc\" FC=\"numaloc cc -- gfortran\"
   numaloc record -o stencil.numaloc -- ./stencil")]
 pub struct Args {
+    /// Whether the accesses of a loop are announced at once, by a plugin for gcc that is built when
+    /// it is first used
+    #[arg(long, value_enum, default_value_t = Loops::Auto, value_name = "WHEN")]
+    loops: Loops,
     /// The compiler and its arguments
     #[arg(
         required = true,
@@ -32,6 +42,7 @@ pub struct Args {
 /// What libraries call and the program may not: taken from our library even if nothing else asks.
 const WANTED: &[&str] = &[
     "__tsan_init",
+    "__numaloc_loop_1",
     "pthread_create",
     "pthread_join",
     "malloc",
@@ -85,7 +96,7 @@ fn step(arguments: &[OsString]) -> Step {
 
 impl Args {
     /// Runs the compiler; its status is ours.
-    pub fn run(&self, _ui: &Ui) -> Result<u8, CliError> {
+    pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
         let (compiler, arguments) = self.command.split_first().expect("clap requires one");
         if arguments.iter().any(|a| a == "-static") {
             return Err(
@@ -96,20 +107,21 @@ impl Args {
                     ),
             );
         }
+        let compiler = Compiler::ask(compiler)?;
         let stubs = tempfile::tempdir()
             .map_err(|error| CliError::tool(format!("cannot make a temporary folder: {error}")))?;
-        let mut command = Command::new(compiler);
+        let mut command = compiler.command();
         command
             .args(arguments)
             .args(["-fsanitize=thread", "-U__SANITIZE_THREAD__", "-g"]);
-        if is_clang(compiler) {
+        if compiler.is_clang() {
             // Loads that a store to the same place follows are accesses too; they come as one call.
             command.args(["-mllvm", "-tsan-compound-read-before-write=1"]);
             // Nobody asks which function a thread is in; without these calls small functions stay small.
             command.args(["-mllvm", "-tsan-instrument-func-entry-exit=0"]);
             command.args(["-mllvm", "-tsan-handle-cxx-exceptions=0"]);
         } else {
-            if version_of_gcc(compiler) >= Some(11) {
+            if compiler.version_of_gcc() >= Some(11) {
                 command.arg("--param=tsan-instrument-func-entry-exit=0");
             }
             // Copies and fills of known size as calls, which we see, rather than inline, which the compiler does not announce.
@@ -118,50 +130,73 @@ impl Args {
                 "-mmemset-strategy=libcall:-1:noalign",
             ]);
         }
-        match step(arguments) {
+        let step = step(arguments);
+        if let Some(plugin) = self.plugin(&compiler, step, ui)? {
+            command.arg(plugin);
+        }
+        match step {
             Step::Compile => {}
             Step::Shared => {
-                without_sanitizer(&mut command, compiler, stubs.path())?;
+                without_sanitizer(&mut command, &compiler, stubs.path())?;
             }
             Step::Program => {
-                without_sanitizer(&mut command, compiler, stubs.path())?;
-                command.arg(library()?);
+                without_sanitizer(&mut command, &compiler, stubs.path())?;
+                // Whatever language the arguments have named last, this is for the linker.
+                command.args(["-x", "none"]).arg(library()?);
                 for symbol in WANTED {
                     command.arg(format!("-Wl,-u,{symbol}"));
                 }
-                command.args(["-Wl,--export-dynamic-symbol=__tsan_*", "-lm"]);
+                for symbols in ["__tsan_*", "__numaloc_loop_*"] {
+                    command.arg(format!("-Wl,--export-dynamic-symbol={symbols}"));
+                }
+                command.arg("-lm");
             }
         }
-        let status = command.status().map_err(|error| {
-            CliError::tool(format!(
-                "cannot run the compiler {}: {error}",
-                compiler.to_string_lossy()
-            ))
-            .hint("numaloc cc -- gcc ARGS: the compiler comes after the two dashes")
-        })?;
+        let status = command
+            .status()
+            .map_err(|error| compiler.cannot_run(&error))?;
         Ok(status.code().map_or(crate::error::TOOL, |code| code as u8))
     }
-}
 
-/// Whether the compiler takes clang's options.
-fn is_clang(compiler: &OsStr) -> bool {
-    compiler.to_string_lossy().contains("clang")
-}
-
-/// The first number of a gcc's version, or of what a wrapper such as `mpicc` calls.
-fn version_of_gcc(compiler: &OsStr) -> Option<u32> {
-    let answer = Command::new(compiler).arg("-dumpversion").output().ok()?;
-    let version = String::from_utf8(answer.stdout).ok()?;
-    version.trim().split('.').next()?.parse().ok()
+    /// The option that loads the plugin for loops, where that is wished and possible.
+    fn plugin(
+        &self,
+        compiler: &Compiler,
+        step: Step,
+        ui: &Ui,
+    ) -> Result<Option<OsString>, CliError> {
+        if self.loops == Loops::Off || self.loops == Loops::Auto && compiler.is_clang() {
+            return Ok(None);
+        }
+        match loops::plugin(compiler) {
+            Ok(path) => {
+                let mut option = OsString::from("-fplugin=");
+                option.push(path);
+                Ok(Some(option))
+            }
+            Err(error) if self.loops == Loops::Require => Err(error),
+            Err(error) => {
+                // Once for each program, and never where a script reads what a compiler says.
+                if step == Step::Program && ui.progress() {
+                    let hint = error.hint.as_deref().unwrap_or_default();
+                    ui.remark(format_args!(
+                        "slower than need be: {}; {hint}",
+                        error.message
+                    ));
+                }
+                Ok(None)
+            }
+        }
+    }
 }
 
 /// Keeps the sanitizer's own library out of the link.
 fn without_sanitizer(
     command: &mut Command,
-    compiler: &OsStr,
+    compiler: &Compiler,
     stubs: &Path,
 ) -> Result<(), CliError> {
-    if is_clang(compiler) {
+    if compiler.is_clang() {
         command.arg("-fno-sanitize-link-runtime");
         return Ok(());
     }
