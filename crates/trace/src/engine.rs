@@ -23,7 +23,7 @@ use crate::shadow::Shadow;
 use crate::sharing::{self, Lines};
 use crate::thread::ThreadTracer;
 use crate::underway::Underway;
-use crate::watch::Watched;
+use crate::watch::{Gaps, Watched};
 
 /// What a recording is told.
 #[derive(Clone, Debug)]
@@ -235,6 +235,8 @@ pub struct Engine {
     pub(crate) bursts: Option<Bursts>,
     /// Which lines to watch, where that is not all.
     pub(crate) watched: Option<Watched>,
+    /// How far apart they are.
+    pub(crate) gaps: Gaps,
     /// The bytes written in the present turn of a line that threads have communicated through.
     pub(crate) written: Shadow,
     /// The table of memory that processes share, where there is one.
@@ -310,6 +312,7 @@ impl Engine {
         let root = config.path.split(['.', '/']).next().unwrap_or_default();
         let name = format!("{root}-{pid}-{}.journal", config.image);
         let journal = Journal::create(&config.folder.join(name))?;
+        let watched = Watched::new(config.lines, config.line_shift);
         let engine = Self {
             lines,
             readers: Readers::new(config.line_shift),
@@ -318,8 +321,8 @@ impl Engine {
             underway: Underway::new(),
             last_two,
             bursts: config.bursts(),
-            watched: (u64::from(config.lines) < bursts::MILLION)
-                .then(|| Watched::new(config.lines, config.line_shift)),
+            watched: (u64::from(config.lines) < bursts::MILLION).then_some(watched),
+            gaps: Gaps::new(watched),
             written,
             table,
             mappings: Mappings::default(),

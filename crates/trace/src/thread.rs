@@ -301,10 +301,19 @@ impl ThreadTracer {
         if self.ignores(address) {
             return self.doze_through::<WRITE, RUNTIME>(address, size);
         }
-        let apart = self.partial && !self.unsettled && !RUNTIME;
-        if !apart || !self.glimpse::<WRITE>(address, size) {
+        if RUNTIME || !self.partial {
             self.looked_at += 1;
-            self.unusual::<WRITE, RUNTIME>(address, size);
+            return self.unusual::<WRITE, RUNTIME>(address, size);
+        }
+        self.look_at::<WRITE>(address, size);
+    }
+
+    /// An access to a line that is watched where others are not.
+    #[inline(always)]
+    fn look_at<const WRITE: bool>(&mut self, address: u64, size: u32) {
+        if self.unsettled || !self.glimpse::<WRITE>(address, size) {
+            self.looked_at += 1;
+            self.unusual::<WRITE, false>(address, size);
         }
     }
 

@@ -69,9 +69,75 @@ impl Watched {
     }
 }
 
+/// Bits of a place by which [`Gaps`] are looked up.
+const KNOWN: u32 = 8;
+
+/// How far the next watched line is, of lines of the usual size: at least as many lines as are told for all places that begin alike,
+/// which mostly is the very number.
+#[derive(Clone, Copy, Debug)]
+pub struct Gaps {
+    last: u64,
+    least: [u16; 1 << KNOWN],
+}
+
+impl Gaps {
+    /// No more lines are passed over at once.
+    const MOST: u16 = 4096;
+
+    /// Those between the lines of `watched`.
+    #[must_use]
+    pub fn new(watched: Watched) -> Self {
+        let width = (1u64 << (u64::BITS - KNOWN)) - 1;
+        let least = std::array::from_fn(|known| {
+            let mut first = (known as u64) << (u64::BITS - KNOWN);
+            let mut lines = 0;
+            // Neither a place of the range, nor one beyond the circle's beginning.
+            while first > watched.last && first <= u64::MAX - width && lines < Self::MOST {
+                first = first.wrapping_add(Watched::TURN);
+                lines += 1;
+            }
+            lines
+        });
+        Self {
+            last: watched.last,
+            least,
+        }
+    }
+
+    /// The first line that is watched, from that at `line` on; `end` or more if there is none before.
+    #[inline(always)]
+    #[must_use]
+    pub fn next(&self, mut line: u64, end: u64) -> u64 {
+        let mut place = Watched::usual_place(line);
+        while place > self.last && line < end {
+            let lines = u64::from(self.least[(place >> (u64::BITS - KNOWN)) as usize]).max(1);
+            line += lines << QUICK_SHIFT;
+            place = place.wrapping_add(lines.wrapping_mul(Watched::TURN));
+        }
+        line
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn gaps_miss_no_line() {
+        for share in [1, 20, 1_000, 50_000, 333_333, 999_999, 1_000_000] {
+            let watched = Watched::new(share, 6);
+            let gaps = Gaps::new(watched);
+            let (start, end) = (0x7fff_1234_5000, 0x7fff_1334_5000);
+            let mut found = Vec::new();
+            let mut line = gaps.next(start, end);
+            while line < end {
+                found.push(line);
+                line = gaps.next(line + 64, end);
+            }
+            let all = (start..end).step_by(64).filter(|&at| watched.has(at));
+            assert_eq!(found, all.collect::<Vec<_>>(), "{share}");
+        }
+    }
 
     #[test]
     fn every_stretch_and_stride_has_its_share() {

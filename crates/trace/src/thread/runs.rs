@@ -213,7 +213,7 @@ impl ThreadTracer {
         times: u64,
     ) {
         if self.partial && group.is_even(at) && !group.stands() {
-            return self.add_sampled(block, number, group, at, stride, times);
+            return self.add_sampled::<WRITE>(block, number, group, at, stride, times);
         }
         if group.leaps() && group.accesses == 1 {
             return self.add_leaps::<WRITE>(group, at, stride, times);
@@ -321,7 +321,7 @@ impl ThreadTracer {
 
     /// Adds up as many iterations of a group, at most `most`, as it stays in one line, if that is in this thread's hands or can be taken.
     #[inline(always)]
-    fn add_in_line<const WRITE: bool>(
+    pub(super) fn add_in_line<const WRITE: bool>(
         &mut self,
         block: &Block,
         group: &Group,

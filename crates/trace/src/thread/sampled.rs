@@ -1,5 +1,6 @@
-//! Runs where some lines only are looked at (`--sample`): lines that are not are passed over at one addition each, and the accesses of
-//! those that are, one in twenty or so, are made one by one.
+//! Runs where some lines only are looked at (`--sample`): the way leads from one watched line to the next ([`Gaps`]).
+//!
+//! [`Gaps`]: crate::watch::Gaps
 
 use super::{LINE, ThreadTracer};
 use crate::block::{Block, Group};
@@ -8,7 +9,7 @@ use crate::watch::Watched;
 impl ThreadTracer {
     /// Adds up a group, `times` times, that moves and none of whose accesses crosses lines, while no other group uses its lines and the
     /// turn does not end.
-    pub(super) fn add_sampled(
+    pub(super) fn add_sampled<const WRITE: bool>(
         &mut self,
         block: &Block,
         number: usize,
@@ -18,44 +19,64 @@ impl ThreadTracer {
         times: u64,
     ) {
         let before = self.left;
+        let mut whole = 0;
         if group.leaps() {
+            // Whole lines on: places move by the same amount each time, as the end does where it is in the same line.
+            let even = stride & (LINE - 1) == 0 && group.is_in_line(at);
+            let turn = Watched::usual_place(stride);
+            let mut place = Watched::usual_place(at);
             for _ in 0..times {
                 let end = at.wrapping_add(u64::from(group.span) - 1);
-                if self.watched.has(at) || self.watched.has(end) {
-                    self.group_one_by_one(block, number, at);
+                if place <= self.watched.last() || !even && self.watched.has(end) {
+                    match group.accesses {
+                        1 => self.look_at::<WRITE>(at, group.first_size.into()),
+                        _ => self.group_one_by_one(block, number, at),
+                    }
                 }
                 at = at.wrapping_add(stride);
+                place = match even {
+                    true => place.wrapping_add(turn),
+                    false => Watched::usual_place(at),
+                };
             }
         } else {
             let (step, span) = (group.step(), u64::from(group.span));
             let moved = step * (times - 1);
             let low = if group.backward { at - moved } else { at };
-            let mut line = low & !(LINE - 1);
-            let mut place = Watched::usual_place(line);
-            while line < low + moved + span {
-                if place <= self.watched.last() {
-                    // Which iterations use it, counted from the lowest address on.
-                    let first = match line.checked_sub(low + span) {
-                        Some(before) => before / step + 1,
-                        None => 0,
+            let end = low + moved + span;
+            let mut line = self.engine.gaps.next(low & !(LINE - 1), end);
+            while line < end {
+                // Which iterations use it, counted from the lowest address on.
+                let first = match line.checked_sub(low + span) {
+                    Some(before) => before / step + 1,
+                    None => 0,
+                };
+                let last = ((line + (LINE - 1) - low) / step).min(times - 1);
+                let mut at = low + step * if group.backward { last } else { first };
+                let mut rest = last - first + 1;
+                while rest > 0 {
+                    let mut here = match at & !(LINE - 1) == line {
+                        true => self.add_in_line::<WRITE>(block, group, at, rest),
+                        false => 0,
                     };
-                    let last = ((line + (LINE - 1) - low) / step).min(times - 1);
-                    for next in 0..=last - first {
-                        let upward = if group.backward {
-                            last - next
-                        } else {
-                            first + next
-                        };
-                        self.some_one_by_one(block, number, low + step * upward, |address| {
+                    whole += here;
+                    if here == 0 {
+                        // Those of its accesses that are in the line.
+                        self.some_one_by_one(block, number, at, |address| {
                             address & !(LINE - 1) == line
                         });
+                        here = 1;
                     }
+                    at = at.wrapping_add(stride.wrapping_mul(here));
+                    rest -= here;
                 }
-                line += LINE;
-                place = place.wrapping_add(Watched::TURN);
+                line = self.engine.gaps.next(line + LINE, end);
             }
         }
-        let told = before - self.left;
-        self.left -= group.accesses * times - told;
+        self.looked_at += group.accesses * whole;
+        self.read_bytes += group.read_bytes * whole;
+        self.write_bytes += group.write_bytes * whole;
+        let made = before - self.left;
+        self.left -= group.accesses * times - made;
     }
 }
