@@ -1,18 +1,18 @@
-/* A plugin for gcc: the accesses of a loop are announced once, before it.
+/* A plugin for gcc: the accesses of a loop are announced with one call.
  *
  * gcc's thread-sanitizer pass puts a call before each load and store. That costs a loop several times its own work, and more still
- * because what is left is not vectorised. This pass comes right after it. Where all calls of an innermost loop are for addresses
- * that move by the same amount in each iteration, and the number of iterations is known when the loop begins, it takes them out
- * and puts one call before the loop (docs/formats/loop-calls.md):
+ * because what is left is not vectorised. This pass comes right after it. Of an innermost loop it takes those calls out whose
+ * addresses move by the same amount in each iteration, and puts one call in their place (docs/formats/loop-calls.md):
  *
- *     __numaloc_loop_1(description, iterations, values)
+ *     __numaloc_loop_1(description, iterations, values)       before the loop, where it is known there how often it runs
+ *     __numaloc_looped_1(description, iterations, values)     where the loop is left, else; the iterations are counted
  *
- * What is counted does not change. What changes is when: the accesses are told before the first of them is made. So a loop is
- * left as it is
- *   - when it calls anything but mathematics, which covers all that synchronises: no access is told on the other side of it;
- *   - when it may be left in the middle, or accesses memory on some paths only;
- *   - when it stores to the same place again and again: threads that do so side by side hand that line to and fro, and each time
- *     counts; or uses no other: nothing would bound how long it is told.
+ * What is counted does not change. What changes is when: the accesses are told before the first of them is made, or after the last.
+ * So a loop is left as it is when it calls anything but mathematics, which covers all that synchronises: no access is told on the
+ * other side of it. And these accesses are still announced one by one:
+ *   - those on some of the loop's paths only;
+ *   - stores to the same place again and again: threads that do so side by side hand that line to and fro, and each time counts;
+ *     and loads from the same place, which may be such a line's, where other stores are announced one by one.
  *
  * It is built against the headers of the compiler that loads it, by `numaloc cc`, and uses what gcc 9 to 14 have alike.
  */
@@ -65,6 +65,7 @@ struct value
 struct piece
 {
   gimple *call;
+  affine_iv place;
   unsigned value;
   HOST_WIDE_INT displacement;
   unsigned size;
@@ -138,12 +139,15 @@ step_number (accesses &found, tree step)
   return found.n_values++;
 }
 
-/* Adds to FOUND that an access of PIECE's call is at BASE in the first iteration, and STEP further in each that follows. */
+/* Adds ONE to FOUND. False when there is no room. */
 bool
-add (accesses &found, piece one, tree base, tree step)
+add (accesses &found, piece one)
 {
+  if (found.pieces.length () == PIECES)
+    return false;
+  tree step = fold_convert (sizetype, one.place.step);
   aff_tree affine;
-  tree_to_aff_combination (fold_convert (sizetype, base), sizetype, &affine);
+  tree_to_aff_combination (fold_convert (sizetype, one.place.base), sizetype, &affine);
   for (unsigned at = 0; at < found.n_values; at++)
     {
       const value &other = found.values[at];
@@ -174,7 +178,7 @@ add (accesses &found, piece one, tree base, tree step)
   if (found.n_values == VALUES)
     return false;
   value &mine = found.values[found.n_values];
-  mine.first = base;
+  mine.first = one.place.base;
   mine.step = step;
   mine.by = by;
   mine.affine = affine;
@@ -184,39 +188,54 @@ add (accesses &found, piece one, tree base, tree step)
   return true;
 }
 
-/* Looks for the accesses of LOOP, which is left by EXIT alone; says whether they can be told before it. */
-bool
-look (class loop *loop, edge exit, accesses &found)
+/* Looks for the accesses of LOOP that each iteration makes, the last one too if ALWAYS, else unless it is left before. */
+void
+look (class loop *loop, const auto_vec<edge> &exits, bool always, accesses &found)
 {
   basic_block *blocks = get_loop_body_in_dom_order (loop);
-  bool fits = true, moves = false;
-  for (unsigned at = 0; fits && at < loop->num_nodes; at++)
-    for (gimple_stmt_iterator gsi = gsi_start_bb (blocks[at]); fits && !gsi_end_p (gsi); gsi_next (&gsi))
-      {
-        gimple *stmt = gsi_stmt (gsi);
-        piece one;
-        if (gimple_code (stmt) == GIMPLE_ASM || (gimple_has_volatile_ops (stmt) && !gimple_clobber_p (stmt)))
-          fits = false;
-        if (!is_gimple_call (stmt))
-          continue;
-        one.call = stmt;
-        if (!announces (stmt, &one.size, &one.store))
-          {
-            fits = is_mathematics (stmt);
+  auto_vec<piece> fit;
+  bool may_tell = true, other_stores = false;
+  for (unsigned at = 0; may_tell && at < loop->num_nodes; at++)
+    {
+      bool each = dominated_by_p (CDI_DOMINATORS, loop->latch, blocks[at]);
+      for (unsigned exit = 0; always && exit < exits.length (); exit++)
+        each &= dominated_by_p (CDI_DOMINATORS, exits[exit]->src, blocks[at]);
+      for (gimple_stmt_iterator gsi = gsi_start_bb (blocks[at]); may_tell && !gsi_end_p (gsi); gsi_next (&gsi))
+        {
+          gimple *stmt = gsi_stmt (gsi);
+          piece one;
+          if (gimple_code (stmt) == GIMPLE_ASM || (gimple_has_volatile_ops (stmt) && !gimple_clobber_p (stmt)))
+            may_tell = false;
+          if (!is_gimple_call (stmt))
             continue;
-          }
-        affine_iv place;
-        /* As often as the exit's condition is asked. */
-        fits = dominated_by_p (CDI_DOMINATORS, exit->src, blocks[at])
-               && found.pieces.length () < PIECES
-               && simple_iv (loop, loop, gimple_call_arg (stmt, 0), &place, true)
-               && stands (loop, place.base) && stands (loop, place.step)
-               && !(one.store && integer_zerop (place.step))
-               && add (found, one, place.base, fold_convert (sizetype, place.step));
-        moves |= fits && !integer_zerop (place.step);
-      }
+          one.call = stmt;
+          if (!announces (stmt, &one.size, &one.store))
+            may_tell &= is_mathematics (stmt);
+          else if (each && simple_iv (loop, loop, gimple_call_arg (stmt, 0), &one.place, true)
+                   && stands (loop, one.place.base) && stands (loop, one.place.step)
+                   && !(one.store && integer_zerop (one.place.step)))
+            fit.safe_push (one);
+          else
+            other_stores |= one.store;
+        }
+    }
   free (blocks);
-  return fits && moves;
+  for (unsigned at = 0; may_tell && at < fit.length (); at++)
+    if (!(other_stores && integer_zerop (fit[at].place.step)) && !add (found, fit[at]))
+      {
+        found.pieces.truncate (0);
+        return;
+      }
+}
+
+/* Whether any access of FOUND moves. */
+bool
+moves (accesses &found)
+{
+  for (unsigned at = 0; at < found.pieces.length (); at++)
+    if (!integer_zerop (found.pieces[at].place.step))
+      return true;
+  return false;
 }
 
 /* A variable of the unit with the words WORDS. */
@@ -267,43 +286,52 @@ description (accesses &found)
   return variable (words, count);
 }
 
-/* Replaces the calls of LOOP, the latch of which runs as often as COUNT says, by one before it. */
-void
-tell (class loop *loop, tree_niter_desc &count, accesses &found)
+/* Appends to ALL what computes VALUE, and returns its name. */
+tree
+computed (gimple_seq *all, tree value)
 {
-  tree latch = fold_convert (long_unsigned_type_node, unshare_expr (count.niter));
-  if (count.may_be_zero && !integer_zerop (count.may_be_zero))
-    latch = fold_build3 (COND_EXPR, long_unsigned_type_node, unshare_expr (count.may_be_zero),
-                         build_int_cst (long_unsigned_type_node, 0), latch);
-  tree iterations = fold_build2 (PLUS_EXPR, long_unsigned_type_node, latch, build_int_cst (long_unsigned_type_node, 1));
+  gimple_seq some = NULL;
+  tree name = force_gimple_operand (unshare_expr (value), &some, true, NULL_TREE);
+  gimple_seq_add_seq (all, some);
+  return name;
+}
 
-  gimple_seq all = NULL, some = NULL;
-  iterations = force_gimple_operand (iterations, &some, true, NULL_TREE);
-  gimple_seq_add_seq (&all, some);
+/* Appends to ALL the call of FUNCTION for ITERATIONS of FOUND, described by DESCRIPTION, with the first values FIRST. */
+void
+call (gimple_seq *all, const char *name, tree description, tree iterations, accesses &found, const auto_vec<tree> &first)
+{
   tree type = build_array_type_nelts (long_unsigned_type_node, found.n_values);
   tree values = create_tmp_var (type, "numaloc_values");
   TREE_ADDRESSABLE (values) = 1;
   for (unsigned at = 0; at < found.n_values; at++)
     {
-      some = NULL;
-      tree first = force_gimple_operand (as_word (unshare_expr (found.values[at].first)), &some, true, NULL_TREE);
-      gimple_seq_add_seq (&all, some);
       tree element = build4 (ARRAY_REF, long_unsigned_type_node, values, size_int (at), NULL_TREE, NULL_TREE);
-      gimple_seq_add_stmt (&all, gimple_build_assign (element, first));
+      gimple_seq_add_stmt (all, gimple_build_assign (element, first[at]));
     }
-  tree function = build_fn_decl ("__numaloc_loop_1", build_function_type_list (void_type_node, ptr_type_node,
-                                                                             long_unsigned_type_node, ptr_type_node, NULL_TREE));
+  tree function = build_fn_decl (name, build_function_type_list (void_type_node, ptr_type_node, long_unsigned_type_node,
+                                                                 ptr_type_node, NULL_TREE));
   TREE_NOTHROW (function) = 1;
   DECL_ATTRIBUTES (function) = tree_cons (get_identifier ("leaf"), NULL_TREE, DECL_ATTRIBUTES (function));
-  gimple *call = gimple_build_call (function, 3, build_fold_addr_expr (description (found)), iterations,
-                                    build_fold_addr_expr (values));
-  gimple_set_location (call, gimple_location (found.pieces[0].call));
-  gimple_seq_add_stmt (&all, call);
+  gimple *made = gimple_build_call (function, 3, build_fold_addr_expr (description), iterations, build_fold_addr_expr (values));
+  gimple_set_location (made, gimple_location (found.pieces[0].call));
+  gimple_seq_add_stmt (all, made);
   tree nothing = build_constructor (type, NULL);
   TREE_THIS_VOLATILE (nothing) = 1;
-  gimple_seq_add_stmt (&all, gimple_build_assign (values, nothing));
-  gsi_insert_seq_on_edge_immediate (loop_preheader_edge (loop), all);
+  gimple_seq_add_stmt (all, gimple_build_assign (values, nothing));
+}
 
+/* Appends to ALL what computes the first values of FOUND, which are FIRST from there on. */
+void
+begin (gimple_seq *all, accesses &found, auto_vec<tree> &first)
+{
+  for (unsigned at = 0; at < found.n_values; at++)
+    first.safe_push (computed (all, as_word (found.values[at].first)));
+}
+
+/* Removes the calls that FOUND stands for. */
+void
+remove_calls (accesses &found)
+{
   for (unsigned at = 0; at < found.pieces.length (); at++)
     {
       gimple *gone = found.pieces[at].call;
@@ -312,6 +340,121 @@ tell (class loop *loop, tree_niter_desc &count, accesses &found)
       gsi_remove (&gsi, true);
       release_defs (gone);
     }
+}
+
+/* Tells FOUND before LOOP, the latch of which runs as often as COUNT says. */
+void
+tell_before (class loop *loop, tree_niter_desc &count, accesses &found)
+{
+  tree latch = fold_convert (long_unsigned_type_node, count.niter);
+  if (count.may_be_zero && !integer_zerop (count.may_be_zero))
+    latch = fold_build3 (COND_EXPR, long_unsigned_type_node, count.may_be_zero,
+                         build_int_cst (long_unsigned_type_node, 0), latch);
+  gimple_seq all = NULL;
+  auto_vec<tree> first;
+  tree iterations = computed (&all, fold_build2 (PLUS_EXPR, long_unsigned_type_node, latch,
+                                                 build_int_cst (long_unsigned_type_node, 1)));
+  begin (&all, found, first);
+  call (&all, "__numaloc_loop_1", description (found), iterations, found, first);
+  gsi_insert_seq_on_edge_immediate (loop_preheader_edge (loop), all);
+  remove_calls (found);
+}
+
+/* Counts the iterations of LOOP: what it is before each of them has been counted. */
+tree
+counter (class loop *loop)
+{
+  tree before = make_temp_ssa_name (long_unsigned_type_node, NULL, "numaloc_count");
+  tree after = make_temp_ssa_name (long_unsigned_type_node, NULL, "numaloc_count");
+  gphi *phi = create_phi_node (before, loop->header);
+  gimple *add = gimple_build_assign (after, PLUS_EXPR, before, build_int_cst (long_unsigned_type_node, 1));
+  gimple_stmt_iterator gsi = gsi_after_labels (loop->latch);
+  gsi_insert_before (&gsi, add, GSI_SAME_STMT);
+  add_phi_arg (phi, build_int_cst (long_unsigned_type_node, 0), loop_preheader_edge (loop), UNKNOWN_LOCATION);
+  add_phi_arg (phi, after, loop_latch_edge (loop), UNKNOWN_LOCATION);
+  return before;
+}
+
+/* Tells FOUND at all EXITS of LOOP. */
+void
+tell_after (class loop *loop, const auto_vec<edge> &exits, accesses &found)
+{
+  gimple_seq all = NULL;
+  auto_vec<tree> first;
+  begin (&all, found, first);
+  gsi_insert_seq_on_edge_immediate (loop_preheader_edge (loop), all);
+  tree described = description (found), count = counter (loop);
+  for (unsigned exit = 0; exit < exits.length (); exit++)
+    {
+      /* The iteration that is left has made these. */
+      auto_vec<piece> made;
+      for (unsigned at = 0; at < found.pieces.length (); at++)
+        if (dominated_by_p (CDI_DOMINATORS, exits[exit]->src, gimple_bb (found.pieces[at].call)))
+          made.safe_push (found.pieces[at]);
+      bool whole = made.length () == found.pieces.length ();
+      all = NULL;
+      tree iterations = count;
+      if (whole)
+        iterations = computed (&all, fold_build2 (PLUS_EXPR, long_unsigned_type_node, count,
+                                                  build_int_cst (long_unsigned_type_node, 1)));
+      call (&all, "__numaloc_looped_1", described, iterations, found, first);
+      for (unsigned at = 0; !whole && at < made.length (); at++)
+        {
+          const value &base = found.values[made[at].value];
+          tree moved = fold_build2 (MULT_EXPR, sizetype, fold_convert (sizetype, count), unshare_expr (base.step));
+          moved = fold_build2 (PLUS_EXPR, sizetype, moved, size_int (made[at].displacement));
+          tree address = fold_build2 (PLUS_EXPR, sizetype, fold_convert (sizetype, first[made[at].value]), moved);
+          gcall *again = gimple_build_call (gimple_call_fndecl (made[at].call), 1,
+                                            computed (&all, fold_convert (ptr_type_node, address)));
+          gimple_set_location (again, gimple_location (made[at].call));
+          gimple_seq_add_stmt (&all, again);
+        }
+      gsi_insert_seq_on_edge_immediate (exits[exit], all);
+    }
+  remove_calls (found);
+}
+
+/* Announces what can be announced of LOOP together; whether that is anything. */
+bool
+announce (class loop *loop)
+{
+  auto_vec<edge> exits;
+  basic_block *blocks = get_loop_body (loop);
+  bool plain = !(loop_preheader_edge (loop)->flags & EDGE_COMPLEX);
+  for (unsigned at = 0; at < loop->num_nodes; at++)
+    {
+      edge out;
+      edge_iterator edges;
+      FOR_EACH_EDGE (out, edges, blocks[at]->succs)
+        if (!flow_bb_inside_loop_p (loop, out->dest))
+          {
+            plain &= !(out->flags & EDGE_COMPLEX);
+            exits.safe_push (out);
+          }
+    }
+  free (blocks);
+  if (!plain || exits.is_empty ())
+    return false;
+  if (exits.length () == 1)
+    {
+      tree_niter_desc count;
+      accesses found;
+      if (number_of_iterations_exit (loop, exits[0], &count, false) && stands (loop, count.niter)
+          && (!count.may_be_zero || stands (loop, count.may_be_zero)))
+        look (loop, exits, true, found);
+      /* Where nothing moves, nothing would bound how long it is told. */
+      if (moves (found))
+        {
+          tell_before (loop, count, found);
+          return true;
+        }
+    }
+  accesses found;
+  look (loop, exits, false, found);
+  if (found.pieces.is_empty ())
+    return false;
+  tell_after (loop, exits, found);
+  return true;
 }
 
 const pass_data THIS_PASS = {GIMPLE_PASS, "numaloc-loops", OPTGROUP_NONE, TV_NONE, PROP_cfg | PROP_ssa, 0, 0, 0, 0};
@@ -335,17 +478,8 @@ public:
         for (unsigned number = 1; number < number_of_loops (function); number++)
           {
             class loop *loop = get_loop (function, number);
-            edge exit = loop && !loop->inner ? single_exit (loop) : NULL;
-            if (!exit || (exit->flags & (EDGE_ABNORMAL | EDGE_EH)) || (loop_preheader_edge (loop)->flags & EDGE_COMPLEX))
-              continue;
-            tree_niter_desc count;
-            accesses found;
-            if (number_of_iterations_exit (loop, exit, &count, false) && stands (loop, count.niter)
-                && (!count.may_be_zero || stands (loop, count.may_be_zero)) && look (loop, exit, found))
-              {
-                tell (loop, count, found);
-                changed = true;
-              }
+            if (loop && !loop->inner)
+              changed |= announce (loop);
           }
         scev_finalize ();
       }

@@ -8,7 +8,7 @@
 //! | module | stands in for |
 //! |---|---|
 //! | [`access`] | `__tsan_read8` and its kind: plain, unaligned, volatile, ranges, vptr |
-//! | [`loops`] | nothing: the calls that our plugin for gcc puts before loops |
+//! | [`loops`] | nothing: the calls that our plugin for gcc puts before and after loops |
 //! | [`annotations`] | what programs tell a sanitizer by hand |
 //! | [`copies`] | `memcpy` and its kind: as the ranges they read and write |
 //! | [`atomics`] | `__tsan_atomic32_fetch_add` and its kind: done for real, and marked as synchronisation |

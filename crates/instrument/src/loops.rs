@@ -1,12 +1,12 @@
-//! Loops whose accesses gcc announces at once, before them: `shims/gcc/loops.cc` puts the calls, `docs/formats/loop-calls.md` says
-//! what they mean.
+//! Loops whose accesses gcc announces at once, before or after them: `shims/gcc/loops.cc` puts the calls,
+//! `docs/formats/loop-calls.md` says what they mean.
 
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use numaloc_trace::block::{Form, Kind, Piece, REGISTERS, Step, Strides};
-use numaloc_trace::thread::Loop;
+use numaloc_trace::thread::{Loop, When};
 
 use crate::current;
 
@@ -99,6 +99,30 @@ pub unsafe extern "C" fn __numaloc_loop_1(
     iterations: u64,
     values: *const u64,
 ) {
+    // SAFETY: as the caller promises.
+    unsafe { tell(description, iterations, values, When::Before) }
+}
+
+/// Called by instrumented code when it leaves a loop that it has counted the `iterations` of, the first with `values`.
+///
+/// # Safety
+/// As for [`__numaloc_loop_1`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __numaloc_looped_1(
+    description: *const Description,
+    iterations: u64,
+    values: *const u64,
+) {
+    // SAFETY: as the caller promises.
+    unsafe { tell(description, iterations, values, When::After) }
+}
+
+/// Tells a loop.
+///
+/// # Safety
+/// As for [`__numaloc_loop_1`].
+#[inline(always)]
+unsafe fn tell(description: *const Description, iterations: u64, values: *const u64, when: When) {
     current::with(|tracer| {
         // SAFETY: as the caller promises.
         let (known, values) = unsafe {
@@ -110,7 +134,7 @@ pub unsafe extern "C" fn __numaloc_loop_1(
         };
         let mut registers = [0; REGISTERS];
         registers[..values.len()].copy_from_slice(values);
-        tracer.told_loop(known, &registers, iterations);
+        tracer.told_loop(known, &registers, iterations, when);
     });
 }
 

@@ -42,7 +42,7 @@ use crate::shadow::{Fixed, Shadow};
 use crate::sharing::{self, Sharing};
 use crate::watch::{GROUPS, Watched};
 
-pub use loops::Loop;
+pub use loops::{Loop, When};
 pub use runs::Pace;
 pub use values::{Values, follow_values, loader_lies};
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64};
 
 use numaloc_model::{Layer, PageNumber, Profile};
 use numaloc_trace::block::{Block, Form, Kind, Piece, REGISTERS, Step, Strides};
-use numaloc_trace::thread::{Loop, Pace};
+use numaloc_trace::thread::{Loop, Pace, When};
 use numaloc_trace::{Config, Engine, ThreadTracer};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
@@ -230,10 +230,11 @@ fn by_block(thread: &mut Thread, code: &Iterated, from: &[u64; REGISTERS], times
     });
 }
 
-/// Tells all iterations together, where the block repeats.
+/// Tells all iterations together, where the block repeats; some before they are made and some after.
 fn by_loop(thread: &mut Thread, code: &Iterated, from: &[u64; REGISTERS], times: u64) {
+    let when = [When::Before, When::After][(times & 1) as usize];
     match &code.whole {
-        Some(whole) => thread.tracer.told_loop(whole, from, times),
+        Some(whole) => thread.tracer.told_loop(whole, from, times, when),
         None => by_block(thread, code, from, times),
     }
 }
@@ -513,7 +514,7 @@ fn a_loop_is_told_as_far_as_memory_is_mapped() {
         })
     });
     let endless = Loop::new(&[piece], strides);
-    thread.told_loop(&endless, &[data(); REGISTERS], u64::MAX);
+    thread.told_loop(&endless, &[data(); REGISTERS], u64::MAX, When::Before);
     thread.end(0);
     engine.finish();
     let pages = assembled(recorder.folder.path()).pages;

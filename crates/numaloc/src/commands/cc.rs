@@ -43,6 +43,7 @@ pub struct Args {
 const WANTED: &[&str] = &[
     "__tsan_init",
     "__numaloc_loop_1",
+    "__numaloc_looped_1",
     "pthread_create",
     "pthread_join",
     "malloc",
@@ -146,7 +147,7 @@ impl Args {
                 for symbol in WANTED {
                     command.arg(format!("-Wl,-u,{symbol}"));
                 }
-                for symbols in ["__tsan_*", "__numaloc_loop_*"] {
+                for symbols in ["__tsan_*", "__numaloc_loop*"] {
                     command.arg(format!("-Wl,--export-dynamic-symbol={symbols}"));
                 }
                 command.arg("-lm");

@@ -1,11 +1,12 @@
-//! Loops that are told before they run: a compiler knows how many iterations there will be, and which accesses each of them makes.
+//! Loops that are told as a whole, before they run or after: a compiler knows which accesses each iteration makes, and how many
+//! iterations there will be, or it counts them.
 //!
 //! They are added up in runs, as those of a block that repeats ([`super::runs`]), and each access ends a turn that would have ended it
-//! if it had been told by itself. All are told before the first is made, so two threads that use the same lines in such loops side
-//! by side meet in them in another order than they do in the program; nothing that synchronises may be in such a loop.
+//! if it had been told by itself. Two threads that use the same lines in such loops side by side meet in them in another order than they
+//! do in the program; nothing that synchronises may be in such a loop.
 //!
-//! A loop that runs out of mapped memory ends the program there, or its signal handler does. So its telling ends there, too, or it might
-//! go on for hours: the kernel is asked about each page that nobody has touched before.
+//! A loop that runs out of mapped memory ends the program there, or its signal handler does. Told before, its telling ends there, too,
+//! or it might go on for hours: the kernel is asked about each page that nobody has touched before.
 
 use super::ThreadTracer;
 use super::runs::LONGEST;
@@ -21,6 +22,15 @@ pub(super) enum Foretold {
     Loop,
     /// They are of a loop that has come to memory that is not mapped.
     LostLoop,
+}
+
+/// When a loop is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// Before its first access is made.
+    Before,
+    /// After its last one.
+    After,
 }
 
 /// The accesses of a loop's iteration, and how the next one's differ.
@@ -55,11 +65,19 @@ impl Loop {
 }
 
 impl ThreadTracer {
-    /// The accesses of `iterations` of a loop, the first of which begins with `registers`; none of them has been made.
-    pub fn told_loop(&mut self, told: &Loop, registers: &[u64; REGISTERS], iterations: u64) {
+    /// The accesses of `iterations` of a loop, the first of which begins with `registers`.
+    pub fn told_loop(
+        &mut self,
+        told: &Loop,
+        registers: &[u64; REGISTERS],
+        iterations: u64,
+        when: When,
+    ) {
         self.settle();
-        self.ahead = true;
-        self.foretold = Foretold::Loop;
+        if when == When::Before {
+            self.ahead = true;
+            self.foretold = Foretold::Loop;
+        }
         if let [section] = &*told.block.sections {
             match section.groups.len() {
                 1 => self.by_runs::<1>(told, section, registers, iterations),
@@ -99,7 +117,7 @@ impl ThreadTracer {
         let groups = block.groups::<N>();
         let mut at: [u64; N] = std::array::from_fn(|group| groups[group].address(registers));
         let strides: [u64; N] = std::array::from_fn(|group| groups[group].stride(registers));
-        while iterations > 0 && self.foretold == Foretold::Loop {
+        while iterations > 0 && self.foretold != Foretold::LostLoop {
             // Loads from lines used for synchronisation wait to be looked at again; as many as a run has.
             self.settle();
             let room = self.left.saturating_sub(2) / block.accesses;
@@ -123,7 +141,7 @@ impl ThreadTracer {
     /// A loop of more groups than are looked at together.
     #[inline(never)]
     fn by_iterations(&mut self, told: &Loop, mut registers: [u64; REGISTERS], mut iterations: u64) {
-        while iterations > 0 && self.foretold == Foretold::Loop {
+        while iterations > 0 && self.foretold != Foretold::LostLoop {
             self.settle();
             for section in &told.block.sections {
                 let mut at = [0; GROUPS];
