@@ -148,6 +148,9 @@ int main(void)
     code[8999] = 0;
     sum += length((char *)code) + kinds(code, N);
     both_ways(t, 1000, 7); both_ways(t + 19999, 1500, -13); both_ways(t, 1, 1);
+    for (long i = 0; i < N; i++) g[i] = f.cell[i];
+    for (long i = 0; i < N / 2; i++) f.cell[i] = 0;
+    sum += g[N - 1] + f.cell[N - 1];
     for (int i = 0; i < 20; i++) wide[i * 2400][i] = i;
     sum += many(wide, 40);
     for (long i = 0; i < 64; i++) sum += (long)h[i] * i + t[i] + a[i] + b[i];

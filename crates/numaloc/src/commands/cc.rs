@@ -133,7 +133,10 @@ impl Args {
         }
         let step = step(arguments);
         if let Some(plugin) = self.plugin(&compiler, step, ui)? {
-            command.arg(plugin);
+            // A loop that has been announced may not become a fill or a copy, which would announce itself.
+            command
+                .arg(plugin)
+                .arg("-fno-tree-loop-distribute-patterns");
         }
         match step {
             Step::Compile => {}
