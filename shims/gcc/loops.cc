@@ -51,6 +51,8 @@ const unsigned VALUES = 16;
 const HOST_WIDE_INT NEAR = 1 << 20;
 /* Calls that are made one. */
 const unsigned PIECES = 64;
+/* A loop that always has fewer iterations is told no faster as a whole. */
+const unsigned FEW = 5;
 
 /* A value that the description's pieces refer to by number: an address in the first iteration, or how far an iteration moves one. */
 struct value
@@ -439,8 +441,11 @@ announce (class loop *loop)
     {
       tree_niter_desc count;
       accesses found;
-      if (number_of_iterations_exit (loop, exits[0], &count, false) && stands (loop, count.niter)
-          && (!count.may_be_zero || stands (loop, count.may_be_zero)))
+      bool known = number_of_iterations_exit (loop, exits[0], &count, false) && stands (loop, count.niter)
+                   && (!count.may_be_zero || stands (loop, count.may_be_zero));
+      if (known && TREE_CODE (count.niter) == INTEGER_CST && compare_tree_int (count.niter, FEW - 1) < 0)
+        return false;
+      if (known)
         look (loop, exits, true, found);
       /* Where nothing moves, nothing would bound how long it is told. */
       if (moves (found))

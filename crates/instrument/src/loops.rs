@@ -125,15 +125,14 @@ pub unsafe extern "C" fn __numaloc_looped_1(
 unsafe fn tell(description: *const Description, iterations: u64, values: *const u64, when: When) {
     current::with(|tracer| {
         // SAFETY: as the caller promises.
-        let (known, values) = unsafe {
-            let count = (*description).values as usize;
-            (
-                Description::known(description),
-                std::slice::from_raw_parts(values, count),
-            )
-        };
+        let known = unsafe { Description::known(description) };
         let mut registers = [0; REGISTERS];
-        registers[..values.len()].copy_from_slice(values);
+        // SAFETY: as above.
+        let count = unsafe { (*description).values as usize };
+        for (at, register) in registers[..count].iter_mut().enumerate() {
+            // SAFETY: as above. Volatile, because a call of `memcpy` would be one of ours.
+            *register = unsafe { values.add(at).read_volatile() };
+        }
         tracer.told_loop(known, &registers, iterations, when);
     });
 }

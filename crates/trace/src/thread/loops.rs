@@ -10,8 +10,12 @@
 
 use super::ThreadTracer;
 use super::runs::LONGEST;
-use crate::block::{Block, GROUPS, Piece, REGISTERS, Section, Strides};
+
+use crate::block::{Block, GROUPS, Piece, REGISTERS, Strides};
 use crate::reservation;
+
+/// Up to so many iterations are added up together, not each group by itself.
+const FEW: u64 = 12;
 
 /// What is known of the accesses that are being told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +42,8 @@ pub enum When {
 pub struct Loop {
     block: Block,
     strides: Strides,
+    /// Groups of its only section, 0 when there are several.
+    groups: usize,
 }
 
 impl Loop {
@@ -48,9 +54,15 @@ impl Loop {
     #[must_use]
     pub fn new(pieces: &[Piece], strides: Strides) -> Self {
         assert!(!pieces.is_empty() && strides.iter().all(Option::is_some));
+        let block = Block::new(pieces, Some(&strides));
+        let groups = match &*block.sections {
+            [section] => section.groups.len(),
+            _ => 0,
+        };
         Self {
-            block: Block::new(pieces, Some(&strides)),
+            block,
             strides,
+            groups,
         }
     }
 
@@ -78,19 +90,16 @@ impl ThreadTracer {
             self.ahead = true;
             self.foretold = Foretold::Loop;
         }
-        if let [section] = &*told.block.sections {
-            match section.groups.len() {
-                1 => self.by_runs::<1>(told, section, registers, iterations),
-                2 => self.by_runs::<2>(told, section, registers, iterations),
-                3 => self.by_runs::<3>(told, section, registers, iterations),
-                4 => self.by_runs::<4>(told, section, registers, iterations),
-                5 => self.by_runs::<5>(told, section, registers, iterations),
-                6 => self.by_runs::<6>(told, section, registers, iterations),
-                7 => self.by_runs::<7>(told, section, registers, iterations),
-                _ => self.by_runs::<GROUPS>(told, section, registers, iterations),
-            }
-        } else {
-            self.by_iterations(told, *registers, iterations);
+        match told.groups {
+            1 => self.whole::<1>(told, registers, iterations),
+            2 => self.whole::<2>(told, registers, iterations),
+            3 => self.whole::<3>(told, registers, iterations),
+            4 => self.whole::<4>(told, registers, iterations),
+            5 => self.whole::<5>(told, registers, iterations),
+            6 => self.whole::<6>(told, registers, iterations),
+            7 => self.whole::<7>(told, registers, iterations),
+            GROUPS => self.whole::<GROUPS>(told, registers, iterations),
+            _ => self.by_iterations(told, *registers, iterations),
         }
         self.foretold = Foretold::Nothing;
         self.ahead = false;
@@ -106,10 +115,38 @@ impl ThreadTracer {
 
     /// A loop of `N` groups.
     #[inline(never)]
+    fn whole<const N: usize>(
+        &mut self,
+        told: &Loop,
+        registers: &[u64; REGISTERS],
+        iterations: u64,
+    ) {
+        // Most loops of a program are short, and then every instruction of this counts.
+        let accesses = told.block.accesses.wrapping_mul(iterations);
+        if iterations <= FEW && self.left > accesses.saturating_add(1) && self.together {
+            if self.asleep() {
+                self.left -= accesses;
+                return;
+            }
+            let groups = told.block.groups::<N>();
+            let at: [u64; N] = std::array::from_fn(|group| groups[group].address(registers));
+            let strides: [u64; N] = std::array::from_fn(|group| groups[group].stride(registers));
+            if !self.partial {
+                return self.add_mixed(&told.block, groups, at, &strides, iterations);
+            }
+            if self.watches_none(groups, &at, &strides, iterations) {
+                self.left -= accesses;
+                return;
+            }
+        }
+        self.by_runs::<N>(told, registers, iterations);
+    }
+
+    /// A loop of `N` groups, some hundred iterations at a time.
+    #[inline(never)]
     fn by_runs<const N: usize>(
         &mut self,
         told: &Loop,
-        section: &Section,
         registers: &[u64; REGISTERS],
         mut iterations: u64,
     ) {
@@ -123,7 +160,7 @@ impl ThreadTracer {
             let room = self.left.saturating_sub(2) / block.accesses;
             let mut times = iterations.min(room);
             if times == 0 || !self.together {
-                self.one_by_one(section, &at);
+                self.one_by_one(&block.sections[0], &at);
                 times = 1;
             } else if self.asleep() {
                 self.left -= block.accesses * times;

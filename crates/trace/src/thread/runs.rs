@@ -152,7 +152,7 @@ impl ThreadTracer {
     }
 
     /// Adds up `times` iterations of groups that share lines, in the order of the iterations.
-    fn add_mixed<const N: usize>(
+    pub(super) fn add_mixed<const N: usize>(
         &mut self,
         block: &Block,
         groups: &[Group; N],

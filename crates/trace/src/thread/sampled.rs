@@ -79,4 +79,25 @@ impl ThreadTracer {
         let made = before - self.left;
         self.left -= group.accesses * times - made;
     }
+
+    /// Whether `times` iterations of groups that are at `at` in the first of them, and move by `strides`, use no line that is looked at.
+    #[inline(always)]
+    pub(super) fn watches_none<const N: usize>(
+        &self,
+        groups: &[Group; N],
+        at: &[u64; N],
+        strides: &[u64; N],
+        times: u64,
+    ) -> bool {
+        (0..N).all(|one| {
+            let group = &groups[one];
+            let moved = strides[one].wrapping_mul(times - 1);
+            let (low, last) = match group.backward {
+                true => (at[one].wrapping_add(moved), at[one]),
+                false => (at[one], at[one].wrapping_add(moved)),
+            };
+            let end = last.wrapping_add(u64::from(group.span));
+            !group.leaps() && self.engine.gaps.next(low & !(LINE - 1), end) >= end
+        })
+    }
 }
