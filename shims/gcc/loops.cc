@@ -14,7 +14,7 @@
  *   - stores to the same place again and again: threads that do so side by side hand that line to and fro, and each time counts;
  *     and loads from the same place, which may be such a line's, where other stores are announced one by one.
  *
- * It is built against the headers of the compiler that loads it, by `numaloc cc`, and uses what gcc 9 to 14 have alike.
+ * It is built against the headers of the compiler that loads it, by `numaloc cc`, and uses what gcc 11 and 12 have alike.
  */
 #include "gcc-plugin.h"
 #include "plugin-version.h"

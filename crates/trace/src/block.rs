@@ -80,6 +80,8 @@ pub(crate) struct Group {
     pub span: u8,
     /// Bytes of its first access.
     pub first_size: u8,
+    /// Bytes of each access, 0 where they differ.
+    pub each_size: u8,
     /// It moves down.
     pub backward: bool,
     /// It does not move at all.
@@ -144,6 +146,7 @@ impl Group {
             reads: false,
             writes: false,
             first_size: 0,
+            each_size: pieces[0].size,
             span: 0,
             backward,
             stands: step == 0 && register.is_none(),
@@ -173,6 +176,9 @@ impl Group {
             let delta = piece.displacement.wrapping_sub(first);
             used |= (u64::MAX >> (64 - u32::from(piece.size))) << delta;
             largest = largest.max(u64::from(piece.size));
+            if piece.size != group.each_size {
+                group.each_size = 0;
+            }
             even |= delta % u64::from(piece.size).next_power_of_two();
             group.span = group.span.max(delta as u8 + piece.size);
             if piece.kind != Kind::Write {

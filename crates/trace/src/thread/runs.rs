@@ -377,7 +377,7 @@ impl ThreadTracer {
     }
 }
 
-/// Whether no two groups use the same line in `times` iterations.
+/// Whether no two groups use the same line in `times` iterations, unless all of both load as many bytes: their order is no matter.
 #[inline(always)]
 fn are_apart<const N: usize>(
     groups: &[Group; N],
@@ -398,7 +398,15 @@ fn are_apart<const N: usize>(
             (first & !63, last.saturating_add_signed(moved) | 63)
         }
     });
+    // Accesses that cross lines are two, of fewer bytes.
+    let plain = |group: usize| !groups[group].writes && groups[group].is_even(at[group]);
+    let alike = |one: usize, other: usize| {
+        let size = groups[one].each_size;
+        size != 0 && size == groups[other].each_size && plain(one) && plain(other)
+    };
     (0..N).all(|one| {
-        (0..one).all(|other| ranges[one].1 < ranges[other].0 || ranges[other].1 < ranges[one].0)
+        (0..one).all(|other| {
+            ranges[one].1 < ranges[other].0 || ranges[other].1 < ranges[one].0 || alike(one, other)
+        })
     })
 }
