@@ -252,8 +252,20 @@ impl Group {
         if self.stands {
             return u64::MAX;
         }
-        // Exact: the error of the reciprocal, times a room of some pages, is below 1/64.
-        1 + ((room * self.inverse) >> 32)
+        1 + self.steps(room)
+    }
+
+    /// How often the bytes that an iteration moves it fit in `room`, a mebibyte at most; 0 where it leaps or stands.
+    #[inline(always)]
+    pub fn steps(&self, room: u64) -> u64 {
+        // Exact: the error of the reciprocal, times the room, is below 1/64.
+        (room * self.inverse) >> 32
+    }
+
+    /// Whether its accesses are all loads or all stores, and of one size.
+    #[inline(always)]
+    pub fn is_of_one_kind(&self) -> bool {
+        self.each_size != 0 && (!self.writes || self.read_bytes == 0)
     }
 
     /// Whether it leaves its line with each iteration.

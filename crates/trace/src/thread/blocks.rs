@@ -141,14 +141,20 @@ impl ThreadTracer {
     /// Keeps the bytes written by a group, the first time at `address`.
     #[inline(never)]
     pub(super) fn track_group(&mut self, group: &Group, address: u64, times: u64) {
+        self.track_bytes(group.written, address, group.stride, times);
+    }
+
+    /// Keeps bytes written within a line: those that `written` has from `address` on, `times` times, each `stride` further.
+    #[inline(always)]
+    pub(super) fn track_bytes(&mut self, written: u64, address: u64, stride: u64, times: u64) {
         if !self.engine.budget.keeps(Detail::FalseSharing) {
             return;
         }
         let entry = self.engine.written.word(address);
         let (mut bytes, mut at) = (0, address);
         for _ in 0..times {
-            bytes |= group.written << (at & 63);
-            at = at.wrapping_add(group.stride);
+            bytes |= written << (at & 63);
+            at = at.wrapping_add(stride);
         }
         let before = entry.load(Relaxed);
         if before | bytes != before {

@@ -321,7 +321,7 @@ impl ThreadTracer {
 
     /// Adds up as many iterations of a group, at most `most`, as it stays in one line, if that is in this thread's hands or can be taken.
     #[inline(always)]
-    pub(super) fn add_in_line<const WRITE: bool>(
+    fn add_in_line<const WRITE: bool>(
         &mut self,
         block: &Block,
         group: &Group,

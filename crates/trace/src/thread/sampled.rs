@@ -2,9 +2,12 @@
 //!
 //! [`Gaps`]: crate::watch::Gaps
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::{LINE, ThreadTracer};
 use crate::block::{Block, Group};
 use crate::watch::Watched;
+use crate::{line, pages};
 
 impl ThreadTracer {
     /// Adds up a group, `times` times, that moves and none of whose accesses crosses lines, while no other group uses its lines and the
@@ -14,70 +17,155 @@ impl ThreadTracer {
         block: &Block,
         number: usize,
         group: &Group,
-        mut at: u64,
+        at: u64,
         stride: u64,
         times: u64,
     ) {
         let before = self.left;
-        let mut whole = 0;
         if group.leaps() {
-            // Whole lines on: places move by the same amount each time, as the end does where it is in the same line.
-            let even = stride & (LINE - 1) == 0 && group.is_in_line(at);
-            let turn = Watched::usual_place(stride);
-            let mut place = Watched::usual_place(at);
-            for _ in 0..times {
-                let end = at.wrapping_add(u64::from(group.span) - 1);
-                if place <= self.watched.last() || !even && self.watched.has(end) {
-                    match group.accesses {
-                        1 => self.look_at::<WRITE>(at, group.first_size.into()),
-                        _ => self.group_one_by_one(block, number, at),
-                    }
-                }
-                at = at.wrapping_add(stride);
-                place = match even {
-                    true => place.wrapping_add(turn),
-                    false => Watched::usual_place(at),
-                };
-            }
+            self.add_sampled_leaps::<WRITE>(block, number, group, at, stride, times);
         } else {
-            let (step, span) = (group.step(), u64::from(group.span));
-            let moved = step * (times - 1);
+            let moved = group.step() * (times - 1);
             let low = if group.backward { at - moved } else { at };
-            let end = low + moved + span;
+            let end = low + moved + u64::from(group.span);
             let mut line = self.engine.gaps.next(low & !(LINE - 1), end);
             while line < end {
-                // Which iterations use it, counted from the lowest address on.
-                let first = match line.checked_sub(low + span) {
-                    Some(before) => before / step + 1,
-                    None => 0,
-                };
-                let last = ((line + (LINE - 1) - low) / step).min(times - 1);
-                let mut at = low + step * if group.backward { last } else { first };
-                let mut rest = last - first + 1;
-                while rest > 0 {
-                    let mut here = match at & !(LINE - 1) == line {
-                        true => self.add_in_line::<WRITE>(block, group, at, rest),
-                        false => 0,
-                    };
-                    whole += here;
-                    if here == 0 {
-                        // Those of its accesses that are in the line.
-                        self.some_one_by_one(block, number, at, |address| {
-                            address & !(LINE - 1) == line
-                        });
-                        here = 1;
-                    }
-                    at = at.wrapping_add(stride.wrapping_mul(here));
-                    rest -= here;
+                if group.is_of_one_kind() {
+                    self.add_watched::<WRITE>(block, number, group, low, times, line);
+                } else {
+                    self.add_watched_mixed(block, number, group, low, times, line);
                 }
                 line = self.engine.gaps.next(line + LINE, end);
             }
         }
-        self.looked_at += group.accesses * whole;
-        self.read_bytes += group.read_bytes * whole;
-        self.write_bytes += group.write_bytes * whole;
         let made = before - self.left;
         self.left -= group.accesses * times - made;
+    }
+
+    /// Those accesses of a group, from `low` upward or downward to it in `times` iterations, that are in the watched `line`; loads only
+    /// or stores only, so that their order is no matter.
+    #[inline(always)]
+    fn add_watched<const WRITE: bool>(
+        &mut self,
+        block: &Block,
+        number: usize,
+        group: &Group,
+        low: u64,
+        times: u64,
+        line: u64,
+    ) {
+        let step = group.step();
+        let mut rest = group.accesses;
+        for member in &block.sections[0].members[usize::from(group.first)..] {
+            if usize::from(member.group) != number {
+                continue;
+            }
+            // The iterations whose access is in the line, counted from the lowest address on.
+            let start = low + u64::from(member.delta);
+            let first = match line.checked_sub(start + 1) {
+                Some(below) => group.steps(below) + 1,
+                None => 0,
+            };
+            let end = match (line + LINE).checked_sub(start + 1) {
+                Some(below) => times.min(group.steps(below) + 1),
+                None => 0,
+            };
+            if first < end {
+                self.look_at_several::<WRITE>(group, start + step * first, end - first);
+            }
+            rest -= 1;
+            if rest == 0 {
+                break;
+            }
+        }
+    }
+
+    /// `times` accesses of a group in a watched line, from `at` on.
+    #[inline(always)]
+    fn look_at_several<const WRITE: bool>(&mut self, group: &Group, mut at: u64, mut times: u64) {
+        let (step, size) = (group.step(), u64::from(group.each_size));
+        while times > 0 {
+            let word = self.quick.word(at).load(Relaxed);
+            let counter = self.counters.word(at);
+            let count = counter.load(Relaxed);
+            if count == 0 || self.unsettled || !self.is_ours::<WRITE>(group, word, at) {
+                self.look_at::<WRITE>(at, size as u32);
+                at += step;
+                times -= 1;
+                continue;
+            }
+            let amount = if WRITE { pages::WRITE } else { pages::READ };
+            counter.store(count.wrapping_add(amount * times), Relaxed);
+            if WRITE && line::keeps_bytes(word) {
+                self.track_bytes(u64::MAX >> (64 - size), at, step, times);
+            }
+            match WRITE {
+                true => self.write_bytes += size * times,
+                false => self.read_bytes += size * times,
+            }
+            self.looked_at += times;
+            self.left -= times;
+            return;
+        }
+    }
+
+    /// Iterations of a group that leaves its line with each.
+    #[inline(always)]
+    fn add_sampled_leaps<const WRITE: bool>(
+        &mut self,
+        block: &Block,
+        number: usize,
+        group: &Group,
+        mut at: u64,
+        stride: u64,
+        times: u64,
+    ) {
+        // Whole lines on: places move by the same amount each time, as the end does where it is in the same line.
+        let even = stride & (LINE - 1) == 0 && group.is_in_line(at);
+        let turn = Watched::usual_place(stride);
+        let mut place = Watched::usual_place(at);
+        for _ in 0..times {
+            let end = at.wrapping_add(u64::from(group.span) - 1);
+            if place <= self.watched.last() || !even && self.watched.has(end) {
+                match group.accesses {
+                    1 => self.look_at::<WRITE>(at, group.first_size.into()),
+                    _ => self.group_one_by_one(block, number, at),
+                }
+            }
+            at = at.wrapping_add(stride);
+            place = match even {
+                true => place.wrapping_add(turn),
+                false => Watched::usual_place(at),
+            };
+        }
+    }
+
+    /// As [`ThreadTracer::add_watched`], for loads and stores in the order of the iterations.
+    #[inline(never)]
+    fn add_watched_mixed(
+        &mut self,
+        block: &Block,
+        number: usize,
+        group: &Group,
+        low: u64,
+        times: u64,
+        line: u64,
+    ) {
+        let first = match line.checked_sub(low + u64::from(group.span)) {
+            Some(below) => group.steps(below) + 1,
+            None => 0,
+        };
+        let last = group.steps(line + (LINE - 1) - low).min(times - 1);
+        for next in 0..=last - first {
+            let upward = if group.backward {
+                last - next
+            } else {
+                first + next
+            };
+            self.some_one_by_one(block, number, low + group.step() * upward, |address| {
+                address & !(LINE - 1) == line
+            });
+        }
     }
 
     /// Whether `times` iterations of groups that are at `at` in the first of them, and move by `strides`, use no line that is looked at.
