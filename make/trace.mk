@@ -32,3 +32,8 @@ bench-fidelity: workloads ## what the host's load and pinning change in each wor
 bench-trace-writer: ## records of the access trace a second: filter, socket, compression, disk, and reading back (release, 2 minutes)
 	@mkdir -p target/bench
 	@$(CARGO) bench -q -p numaloc-formats --bench access_trace -- $(CURDIR)/target/bench
+
+.PHONY: fuzz-loops
+fuzz-loops: ## random loops, announced at once and access by access: same output, same accesses (100 programs, 3 minutes)
+	@$(CARGO) build -q -p numaloc -p numaloc-instrument
+	@python3 make/fuzz-loops target/debug/numaloc $(or $(PROGRAMS),100) $(or $(SEED),1)
