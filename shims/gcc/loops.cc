@@ -425,6 +425,8 @@ announce (class loop *loop)
   bool plain = !(loop_preheader_edge (loop)->flags & EDGE_COMPLEX);
   for (unsigned at = 0; at < loop->num_nodes; at++)
     {
+      /* Part of a cycle that is entered at several places, and so is no loop of its own. */
+      plain &= !(blocks[at]->flags & BB_IRREDUCIBLE_LOOP);
       edge out;
       edge_iterator edges;
       FOR_EACH_EDGE (out, edges, blocks[at]->succs)
@@ -469,7 +471,12 @@ class loops_pass : public gimple_opt_pass
 public:
   explicit loops_pass (gcc::context *context) : gimple_opt_pass (THIS_PASS, context) {}
 
-  bool gate (function *) override { return (flag_sanitize & SANITIZE_THREAD) != 0 && optimize > 0; }
+  /* A loop that is announced and then becomes a call of `memset` would be announced twice. */
+  bool
+  gate (function *) override
+  {
+    return (flag_sanitize & SANITIZE_THREAD) != 0 && optimize > 0 && !flag_tree_loop_distribute_patterns;
+  }
 
   unsigned
   execute (function *function) override

@@ -123,6 +123,23 @@ static long kinds(const unsigned char *code, long n)
         }
     return sum;
 }
+/* The inner cycle is entered at two places, and the second loop is left in its middle. */
+static long crooked(const long *odd, long *to, long n, long k, long last)
+{
+    long sum = 0;
+    for (long i = 0; i < n; i++) {
+        long j = 0;
+        if (odd[i] & 1) goto middle;
+    again:
+        sum += 3; j += 2; sum ^= j << 3;
+    middle:
+        sum += to[i]; to[i]++; j++;
+        if (j < k) goto again;
+        if (sum == last) return i;
+    }
+    return sum;
+}
+__attribute__((optimize("tree-loop-distribute-patterns"))) static void clear(long *to, long n) { for (long i = 0; i < n; i++) to[i] = 0; }
 int main(void)
 {
     struct buffer f = {room(N * sizeof(long)), N};
@@ -151,6 +168,8 @@ int main(void)
     for (long i = 0; i < N; i++) g[i] = f.cell[i];
     for (long i = 0; i < N / 2; i++) f.cell[i] = 0;
     sum += g[N - 1] + f.cell[N - 1];
+    sum += crooked(f.cell, g, 600, 11, -1);
+    clear(g + 1000, 700);
     for (int i = 0; i < 20; i++) wide[i * 2400][i] = i;
     sum += many(wide, 40);
     for (long i = 0; i < 64; i++) sum += (long)h[i] * i + t[i] + a[i] + b[i];

@@ -130,6 +130,8 @@ impl Args {
                 "-mmemcpy-strategy=libcall:-1:noalign",
                 "-mmemset-strategy=libcall:-1:noalign",
             ]);
+            // No loop becomes a fill or a copy: its accesses have been announced, or need not be.
+            command.arg("-fno-tree-loop-distribute-patterns");
         }
         let step = step(arguments);
         if let Some(plugin) = self.plugin(&compiler, step, ui)? {

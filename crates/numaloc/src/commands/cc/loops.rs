@@ -126,7 +126,8 @@ fn build(compiler: &Compiler, headers: &Path, kept: &Path) -> Result<(), CliErro
     let mut trying = compiler.command();
     trying
         .arg(plugin)
-        .args(["-fsanitize=thread", "-O2", "-x", "c", "-S", "-", "-o", "-"]);
+        .args(["-fsanitize=thread", "-fno-tree-loop-distribute-patterns"])
+        .args(["-O2", "-x", "c", "-S", "-", "-o", "-"]);
     let assembly = fed(&mut trying, TRIAL, "cannot use the plugin for gcc")?;
     if !assembly.contains(ANNOUNCED) {
         return Err(CliError::tool(
