@@ -123,8 +123,8 @@ static long kinds(const unsigned char *code, long n)
         }
     return sum;
 }
-/* The inner cycle is entered at two places, and the second loop is left in its middle. */
-static long crooked(const long *odd, long *to, long n, long k, long last)
+/* The inner cycle is entered at two places. */
+__attribute__((noipa)) static long crooked(const long *odd, const long *from, long n, long k)
 {
     long sum = 0;
     for (long i = 0; i < n; i++) {
@@ -133,9 +133,8 @@ static long crooked(const long *odd, long *to, long n, long k, long last)
     again:
         sum += 3; j += 2; sum ^= j << 3;
     middle:
-        sum += to[i]; to[i]++; j++;
+        sum += from[i]; j++;
         if (j < k) goto again;
-        if (sum == last) return i;
     }
     return sum;
 }
@@ -168,7 +167,7 @@ int main(void)
     for (long i = 0; i < N; i++) g[i] = f.cell[i];
     for (long i = 0; i < N / 2; i++) f.cell[i] = 0;
     sum += g[N - 1] + f.cell[N - 1];
-    sum += crooked(f.cell, g, 600, 11, -1);
+    sum += crooked(f.cell, g, 600, 11);
     clear(g + 1000, 700);
     for (int i = 0; i < 20; i++) wide[i * 2400][i] = i;
     sum += many(wide, 40);
