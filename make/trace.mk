@@ -22,6 +22,11 @@ bench-sample: workloads ## what --sample saves: instrumented and emulated progra
 	@$(CARGO) build -q --release -p numaloc -p numaloc-instrument -p numaloc-qemu
 	@$(WITH_QEMU) python3 make/bench-sample target/release $(or $(REPEATS),5)
 
+.PHONY: bench-loops
+bench-loops: ## what a loop costs that is told at once and access by access, by its length (release, 1 minute)
+	@$(CARGO) build -q --release -p numaloc -p numaloc-instrument
+	@python3 make/bench-loops target/release $(or $(REPEATS),3)
+
 .PHONY: bench-fidelity
 bench-fidelity: workloads ## what the host's load and pinning change in each workload's matrix, 16 and 64 threads (release, 2 minutes)
 	@$(CARGO) build -q --release -p numaloc -p numaloc-qemu

@@ -15,7 +15,7 @@ use crate::block::{Block, GROUPS, Piece, REGISTERS, Strides};
 use crate::reservation;
 
 /// Up to so many iterations are added up together, not each group by itself.
-const FEW: u64 = 12;
+const FEW: u64 = 24;
 
 /// What is known of the accesses that are being told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
