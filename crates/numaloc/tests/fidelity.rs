@@ -107,8 +107,14 @@ fn sixty_four_threads_on_a_loaded_host_have_the_time_of_two() {
     };
     let two = read(2, "two.numaloc");
     let busy = Load::start();
-    let many = read(64, "many.numaloc");
+    // One recording in twenty is 3 to 6 % longer (docs/tracing.md, limits of the clock): the one in the middle of three.
+    let mut several = ["a", "b", "c"].map(|name| read(64, &format!("{name}.numaloc")));
     drop(busy);
+    several.sort_by(|a, b| {
+        let length = |profile| parallel_part(profile).1 - parallel_part(profile).0;
+        length(a).total_cmp(&length(b))
+    });
+    let [_, many, _] = several;
     assert_eq!((two.threads.len(), many.threads.len()), (2, 64));
 
     // Barriers: every thread ends when the others do, and the run is as long as that of two.
