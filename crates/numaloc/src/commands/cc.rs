@@ -130,15 +130,12 @@ impl Args {
                 "-mmemcpy-strategy=libcall:-1:noalign",
                 "-mmemset-strategy=libcall:-1:noalign",
             ]);
-            // No loop becomes a fill or a copy: its accesses have been announced, or need not be.
+            // No loop becomes a fill or a copy, which would announce what has been announced, or need not be, a second time.
             command.arg("-fno-tree-loop-distribute-patterns");
         }
         let step = step(arguments);
         if let Some(plugin) = self.plugin(&compiler, step, ui)? {
-            // A loop that has been announced may not become a fill or a copy, which would announce itself.
-            command
-                .arg(plugin)
-                .arg("-fno-tree-loop-distribute-patterns");
+            command.arg(plugin);
         }
         match step {
             Step::Compile => {}
