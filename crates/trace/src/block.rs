@@ -257,9 +257,30 @@ impl Group {
 
     /// How often the bytes that an iteration moves it fit in `room`, a mebibyte at most; 0 where it leaps or stands.
     #[inline(always)]
-    pub fn steps(&self, room: u64) -> u64 {
+    fn steps(&self, room: u64) -> u64 {
         // Exact: the error of the reciprocal, times the room, is below 1/64.
         (room * self.inverse) >> 32
+    }
+
+    /// How many iterations have the byte that is at `from` in the lowest of them below `limit`, when it neither leaps nor stands.
+    #[inline(always)]
+    pub fn below(&self, from: u64, limit: u64) -> u64 {
+        match limit.checked_sub(from + 1) {
+            Some(room) => self.steps(room) + 1,
+            None => 0,
+        }
+    }
+
+    /// The lowest address of `times` iterations that begin at `address`, and the one behind the highest, unless it leaps.
+    #[inline(always)]
+    pub fn reach(&self, address: u64, times: u64) -> (u64, u64) {
+        let moved = self.step() * (times - 1);
+        let low = if self.backward {
+            address - moved
+        } else {
+            address
+        };
+        (low, low + moved + u64::from(self.span))
     }
 
     /// Whether its accesses are all loads or all stores, and of one size.

@@ -122,10 +122,9 @@ impl ThreadTracer {
         iterations: u64,
     ) {
         // Most loops of a program are short, and then every instruction of this counts.
-        let accesses = told.block.accesses.wrapping_mul(iterations);
-        if iterations <= FEW && self.left > accesses.saturating_add(1) && self.together {
-            if self.asleep() {
-                self.left -= accesses;
+        if (1..=FEW).contains(&iterations) && self.has_room(told.block.accesses * iterations) {
+            let accesses = told.block.accesses * iterations;
+            if self.sleeps_through(accesses) {
                 return;
             }
             let groups = told.block.groups::<N>();
@@ -134,7 +133,7 @@ impl ThreadTracer {
             if !self.partial {
                 return self.add_mixed(&told.block, groups, at, &strides, iterations);
             }
-            if self.watches_none(groups, &at, &strides, iterations) {
+            if self.watches_none(groups, &at, iterations) {
                 self.left -= accesses;
                 return;
             }

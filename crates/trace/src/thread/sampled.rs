@@ -25,9 +25,7 @@ impl ThreadTracer {
         if group.leaps() {
             self.add_sampled_leaps::<WRITE>(block, number, group, at, stride, times);
         } else {
-            let moved = group.step() * (times - 1);
-            let low = if group.backward { at - moved } else { at };
-            let end = low + moved + u64::from(group.span);
+            let (low, end) = group.reach(at, times);
             let mut line = self.engine.gaps.next(low & !(LINE - 1), end);
             while line < end {
                 if group.is_of_one_kind() {
@@ -62,14 +60,8 @@ impl ThreadTracer {
             }
             // The iterations whose access is in the line, counted from the lowest address on.
             let start = low + u64::from(member.delta);
-            let first = match line.checked_sub(start + 1) {
-                Some(below) => group.steps(below) + 1,
-                None => 0,
-            };
-            let end = match (line + LINE).checked_sub(start + 1) {
-                Some(below) => times.min(group.steps(below) + 1),
-                None => 0,
-            };
+            let first = group.below(start, line);
+            let end = times.min(group.below(start, line + LINE));
             if first < end {
                 self.look_at_several::<WRITE>(group, start + step * first, end - first);
             }
@@ -151,14 +143,11 @@ impl ThreadTracer {
         times: u64,
         line: u64,
     ) {
-        let first = match line.checked_sub(low + u64::from(group.span)) {
-            Some(below) => group.steps(below) + 1,
-            None => 0,
-        };
-        let last = group.steps(line + (LINE - 1) - low).min(times - 1);
-        for next in 0..=last - first {
+        let first = group.below(low + u64::from(group.span), line + 1);
+        let end = times.min(group.below(low, line + LINE));
+        for next in 0..end - first {
             let upward = if group.backward {
-                last - next
+                end - 1 - next
             } else {
                 first + next
             };
@@ -168,24 +157,19 @@ impl ThreadTracer {
         }
     }
 
-    /// Whether `times` iterations of groups that are at `at` in the first of them, and move by `strides`, use no line that is looked at.
+    /// Whether `times` iterations of groups that are at `at` in the first of them use no line that is looked at.
     #[inline(always)]
     pub(super) fn watches_none<const N: usize>(
         &self,
         groups: &[Group; N],
         at: &[u64; N],
-        strides: &[u64; N],
         times: u64,
     ) -> bool {
         (0..N).all(|one| {
-            let group = &groups[one];
-            let moved = strides[one].wrapping_mul(times - 1);
-            let (low, last) = match group.backward {
-                true => (at[one].wrapping_add(moved), at[one]),
-                false => (at[one], at[one].wrapping_add(moved)),
-            };
-            let end = last.wrapping_add(u64::from(group.span));
-            !group.leaps() && self.engine.gaps.next(low & !(LINE - 1), end) >= end
+            !groups[one].leaps() && {
+                let (low, end) = groups[one].reach(at[one], times);
+                self.engine.gaps.next(low & !(LINE - 1), end) >= end
+            }
         })
     }
 }
