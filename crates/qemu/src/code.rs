@@ -1,10 +1,10 @@
-//! What an instruction is: how it uses memory, and whether it belongs to a threading run-time library.
+//! What an instruction is: how it uses memory, and whose it is.
 
 mod runtimes;
 
 use iced_x86::{Instruction, InstructionInfo, Mnemonic, OpAccess, UsedMemory};
 
-pub use runtimes::{forget_ranges, is_in_file, is_runtime};
+pub use runtimes::{Owner, forget_ranges, is_in_file, owner};
 
 /// How an instruction uses memory, as far as it decides what is called for its accesses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 //! A TCG plugin: watches every load, store and system call of an unmodified program under qemu-user.
 //!
-//! [`code`] tells atomic and run-time library instructions apart when they are translated, [`blocks`] finds the accesses that can be
-//! told with one call for a block, with addresses from [`affine`], [`syscalls`] follows threads,
+//! [`code`] tells apart atomic instructions, and those of run-time libraries and the allocator, when they are translated, [`blocks`]
+//! finds the accesses that can be told with one call for a block, with addresses from [`affine`], [`syscalls`] follows threads,
 //! processes and mappings, [`exec`] follows `execve`; counting is `numaloc-trace`'s business.
 //!
 //! The plugin lives in the program's process. It leaves the program's files, signals and results alone, and stops recording
@@ -28,7 +28,7 @@ use numaloc_trace::{Engine, ThreadTracer};
 
 use crate::api::{Info, Insn, MemInfo, PluginId, TranslationBlock};
 use crate::blocks::{Grouping, Translation};
-use crate::code::Use;
+use crate::code::{Owner, Use};
 use crate::paces::VcpuPace;
 
 /// The API version we ask for; QEMU looks it up by name.
@@ -64,6 +64,8 @@ pub(crate) struct GuestThread {
     arguments: [u64; 6],
     /// Address of the atomic instruction whose load has been reported, but not its store.
     atomic_load: u64,
+    /// The word that the allocator's code changed last by an atomic instruction, mostly a lock.
+    allocators: u64,
     /// What the block it is in has foretold, while blocks are tried.
     trial: blocks::Trial,
     /// Its last system call asked in vain for a higher break.
@@ -139,6 +141,7 @@ pub(crate) fn adopt(vcpu: c_uint, tracer: ThreadTracer) -> &'static mut GuestThr
         tracer,
         arguments: [0; 6],
         atomic_load: 0,
+        allocators: 0,
         trial: blocks::Trial::default(),
         break_refused: false,
         extends_heap: false,
@@ -251,27 +254,55 @@ unsafe extern "C" fn on_update<const SHIFT: u32>(
 /// Counts nothing (`floor=1`).
 unsafe extern "C" fn on_nothing(_: c_uint, _: MemInfo, _: u64, _: *mut c_void) {}
 
-/// An atomic instruction. QEMU reports it as a store that is a load too, or (while there is one thread) as a load and a store.
+/// Which of the accesses of an atomic instruction at `address` are to be told now. QEMU reports it as a store that is a load too, or
+/// (while there is one thread) as a load and a store.
+fn of_atomic(thread: &mut GuestThread, info: MemInfo, address: u64) -> (u32, bool, bool) {
+    let kind = api::access_kind(info);
+    let stores = kind & api::STORE != 0;
+    let last = std::mem::replace(&mut thread.atomic_load, if stores { 0 } else { address });
+    (
+        u32::from(kind & !api::STORE),
+        !stores || last != address,
+        stores,
+    )
+}
+
+/// An atomic instruction.
 unsafe extern "C" fn on_atomic<const RUNTIME: bool>(
     vcpu: c_uint,
     info: MemInfo,
     address: u64,
-    _: *mut c_void,
+    data: *mut c_void,
 ) {
-    if let Some(thread) = thread(vcpu) {
-        let kind = api::access_kind(info);
-        let size = u32::from(kind & !api::STORE);
-        if kind & api::STORE != 0 {
-            thread.tracer.hand_over(address);
-        } else {
-            thread.tracer.synchronise::<false, RUNTIME>(address, size);
-            thread.atomic_load = address;
-            return;
-        }
-        if std::mem::take(&mut thread.atomic_load) != address {
-            thread.tracer.synchronise::<false, RUNTIME>(address, size);
-        }
+    let Some(thread) = thread(vcpu) else { return };
+    // To wait for the allocator's lock it calls what threads wait with.
+    if RUNTIME && address == thread.allocators {
+        // SAFETY: as QEMU calls it.
+        return unsafe { on_allocators(vcpu, info, address, data) };
+    }
+    let (size, loads, stores) = of_atomic(thread, info, address);
+    if stores {
+        thread.tracer.hand_over(address);
+    }
+    if loads {
+        thread.tracer.synchronise::<false, RUNTIME>(address, size);
+    }
+    if stores {
         thread.tracer.synchronise::<true, RUNTIME>(address, size);
+    }
+}
+
+/// An atomic instruction of the allocator's code.
+unsafe extern "C" fn on_allocators(vcpu: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
+    let Some(thread) = thread(vcpu) else { return };
+    thread.allocators = address;
+    let (size, loads, stores) = of_atomic(thread, info, address);
+    if loads {
+        thread.tracer.count_only::<false>(address, size);
+    }
+    if stores {
+        thread.tracer.told();
+        thread.tracer.count_only::<true>(address, size);
     }
 }
 
@@ -296,7 +327,8 @@ unsafe extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
     if !BEGUN.swap(true, Ordering::Relaxed) {
         begin(start);
     }
-    let runtime = code::is_runtime(start);
+    let owner = code::owner(start);
+    let runtime = owner == Owner::Runtime;
     let code = (0..count).map(|index| {
         let insn: *mut Insn = instruction(index);
         // SAFETY: as above.
@@ -317,10 +349,12 @@ unsafe extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
                 api::READ_AND_WRITE,
                 expectation,
             ),
-            None => callback(one.usage, runtime),
+            None => callback(one.usage, owner),
         };
         let callback = if floor { on_nothing } else { callback };
-        if !floor && (one.usage == Use::Atomic || runtime && one.stores) {
+        if !floor
+            && (one.usage == Use::Atomic && owner != Owner::Allocator || runtime && one.stores)
+        {
             // SAFETY: as below.
             unsafe {
                 api::qemu_plugin_register_vcpu_insn_exec_cb(
@@ -345,15 +379,19 @@ unsafe extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
 }
 
 /// What is called for an instruction, and for which of its accesses.
-fn callback(usage: Use, runtime: bool) -> (api::MemCallback, c_int, *mut c_void) {
+fn callback(usage: Use, owner: Owner) -> (api::MemCallback, c_int, *mut c_void) {
+    let runtime = owner == Owner::Runtime;
     if !runtime && let Some(wide) = blocks::wide(usage) {
         let data = std::ptr::without_provenance_mut(wide);
         return (on_wide, api::READ_AND_WRITE, data);
     }
     let plain = !runtime && PLAIN.load(Ordering::Relaxed);
     let callback: api::MemCallback = match usage {
-        Use::Atomic if runtime => on_atomic::<true>,
-        Use::Atomic => on_atomic::<false>,
+        Use::Atomic => match owner {
+            Owner::Program => on_atomic::<false>,
+            Owner::Runtime => on_atomic::<true>,
+            Owner::Allocator => on_allocators,
+        },
         Use::Update(size) if !runtime => {
             let callback: api::MemCallback = match size {
                 1 => on_update::<0>,

@@ -315,6 +315,9 @@ fn forked(vcpu: c_uint, thread: &mut GuestThread) {
 }
 
 fn futex_call(thread: &mut GuestThread, address: u64, operation: u64, second: u64) {
+    if address == thread.allocators {
+        return;
+    }
     match operation & 0x7f {
         // WAKE, WAKE_OP, UNLOCK_PI, WAKE_BITSET
         1 | 5 | 7 | 10 => release(thread, address),
@@ -334,6 +337,9 @@ fn release(thread: &mut GuestThread, address: u64) {
 
 fn futex_return(thread: &mut GuestThread, address: u64, operation: u64, result: i64) {
     const EAGAIN: i64 = -11;
+    if address == thread.allocators {
+        return;
+    }
     // WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI
     if matches!(operation & 0x7f, 0 | 6 | 9 | 11) && (result == 0 || result == EAGAIN) {
         thread.tracer.mark_sync(address);

@@ -598,6 +598,27 @@ impl ThreadTracer {
         address: u64,
         size: u32,
     ) {
+        self.count::<WRITE, RUNTIME>(address, size);
+        if RUNTIME {
+            self.follow_value::<WRITE>(address, size);
+        } else if let Some(extra) = &mut self.extra {
+            extra.access(self.engine, line::writer(self.owned), address, size);
+        }
+        // Line by line, of which there is one almost always.
+        let (mut at, end) = (address, address + u64::from(size));
+        while at < end {
+            let next = ((at >> self.lines.shift()) + 1) << self.lines.shift();
+            let part = next.min(end) - at;
+            if !self.partial || self.watched.has(at) {
+                self.line::<WRITE, RUNTIME>(at, part as u32);
+            }
+            at = next;
+        }
+    }
+
+    /// An access for its page, its time and the access trace.
+    #[inline(always)]
+    fn count<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         if self.unsettled && !self.ahead {
             self.settle();
         }
@@ -619,20 +640,21 @@ impl ThreadTracer {
         if let Some(stream) = &mut self.stream {
             stream.access::<WRITE>(address, size);
         }
-        if RUNTIME {
-            self.follow_value::<WRITE>(address, size);
-        } else if let Some(extra) = &mut self.extra {
-            extra.access(self.engine, line::writer(self.owned), address, size);
-        }
-        // Line by line, of which there is one almost always.
-        let (mut at, end) = (address, address + u64::from(size));
-        while at < end {
-            let next = ((at >> self.lines.shift()) + 1) << self.lines.shift();
-            let part = next.min(end) - at;
-            if !self.partial || self.watched.has(at) {
-                self.line::<WRITE, RUNTIME>(at, part as u32);
+    }
+
+    /// An access by which threads exclude each other from what is none of the program's: it counts for its page, takes no time, and is
+    /// neither communication nor synchronisation.
+    pub fn count_only<const WRITE: bool>(&mut self, address: u64, size: u32) {
+        if self.ignores(address) {
+            self.settle();
+            self.left -= 1;
+            self.stop_clock::<true>();
+            if self.left == 0 {
+                self.end_turn();
             }
-            at = next;
+        } else {
+            self.looked_at += 1;
+            self.count::<WRITE, true>(address, size);
         }
     }
 

@@ -128,3 +128,26 @@ fn a_clock_is_handed_over_before_that_of_others_is_taken() {
     first.told();
     second.synchronise::<false, true>(FLAG, 4);
 }
+
+#[test]
+fn what_is_only_counted_takes_no_time_and_tells_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, mut first, mut second) = two(folder.path(), 1_000_000);
+    for cell in 0..1000 {
+        first.access::<true, false>(DATA + cell % 64 * 8, 8);
+    }
+    let before = (first.time(), second.time());
+    assert!(before.0 > before.1);
+    // Even where the line is used for synchronisation, too.
+    first.mark_sync(FLAG);
+    first.count_only::<true>(FLAG, 4);
+    second.count_only::<false>(FLAG, 4);
+    assert_eq!((first.time(), second.time()), before);
+    second.end(0);
+    first.end(0);
+    engine.finish();
+    let profile = assembled(folder.path());
+    assert!(profile.communication.is_empty());
+    assert_eq!(profile.threads[0].accesses, 1 + 1000 + 1);
+    assert_eq!(profile.pages.total(), 2 + 1000 + 2);
+}
