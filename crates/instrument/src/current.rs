@@ -1,13 +1,14 @@
 //! The calling thread's tracer, and the recording it belongs to.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::ptr::{null, null_mut};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use numaloc_trace::{Config, Engine, ThreadTracer};
 
+use crate::lock::Lock;
 use crate::slot;
 
 /// Where the journals go; set by `numaloc record`, absent in a plain run.
@@ -29,7 +30,10 @@ pub const LINE_SHIFT: &str = "NUMALOC_LINE_SHIFT";
 
 static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(null_mut());
 /// Kernel ids of the threads that have a tracer: whom to ask for their last counts at exit.
-static ALIVE: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+static ALIVE: Lock<Vec<i32>> = Lock::new(Vec::new());
+
+/// Threads that have been created and have no tracer yet.
+pub(crate) static UNBORN: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     /// Whether this thread has (or had) a tracer: a taken one is not a missing one.
@@ -72,6 +76,11 @@ pub(crate) fn ours(work: impl FnOnce(&'static Engine)) {
     }
 }
 
+/// Whether the calling thread is in [`ours`].
+pub(crate) fn is_in_ours() -> bool {
+    OURS.get()
+}
+
 /// Whether what the calling thread does is ours: it is in [`ours`], or in its tracer.
 pub(crate) fn is_ours() -> bool {
     OURS.get() || KNOWN.get() && slot::is_empty()
@@ -83,11 +92,13 @@ fn missing() -> *mut ThreadTracer {
     let Some(engine) = engine() else {
         return null_mut();
     };
-    if KNOWN.replace(true) {
+    // A signal may come to a thread before its own first function: that is no stranger.
+    if KNOWN.get() || UNBORN.load(Ordering::Relaxed) != 0 {
         return null_mut();
     }
+    expect();
     register();
-    Box::into_raw(engine.adopt(tid() as u32))
+    Box::into_raw(engine.adopt_stranger(tid() as u32))
 }
 
 /// The calling thread is about to get its tracer: until then its accesses and allocations are ours,
@@ -104,9 +115,7 @@ pub(crate) fn install(tracer: Box<ThreadTracer>) {
 }
 
 fn register() {
-    if let Ok(mut alive) = ALIVE.lock() {
-        alive.push(tid());
-    }
+    ALIVE.with(|alive| alive.push(tid()));
 }
 
 /// The kernel's id of the calling thread.
@@ -129,9 +138,7 @@ fn ended_tracer() -> Option<*mut ThreadTracer> {
     // SAFETY: as in `with`; the tracer is not put back.
     unsafe { tracer.as_mut() }?.end(0);
     let me = tid();
-    if let Ok(mut alive) = ALIVE.lock() {
-        alive.retain(|&tid| tid != me);
-    }
+    ALIVE.with(|alive| alive.retain(|&tid| tid != me));
     Some(tracer)
 }
 
@@ -157,7 +164,7 @@ pub(crate) fn end_process() {
         return;
     }
     end_thread();
-    if ALIVE.lock().is_ok_and(|alive| !alive.is_empty()) {
+    if ALIVE.with(|alive| !alive.is_empty()) == Some(true) {
         let signal = libc::SIGRTMAX() - 3;
         // SAFETY: the handler is async-signal-tolerant here: it runs only where the thread is outside
         // the tracer, at the end of the process; sigaction gets a zeroed, then filled structure.
@@ -168,7 +175,7 @@ pub(crate) fn end_process() {
             libc::sigaction(signal, &raw const action, null_mut());
         }
         for attempt in 0..200 {
-            let left = ALIVE.lock().map(|alive| alive.clone()).unwrap_or_default();
+            let left = ALIVE.with(|alive| alive.clone()).unwrap_or_default();
             if left.is_empty() {
                 break;
             }
@@ -251,14 +258,22 @@ pub(crate) fn adopt_engine(engine: Engine) {
 }
 
 /// In a forked child: the parent's threads are not here, its recording is not ours.
-pub(crate) fn forget_parent() {
-    if let Ok(mut alive) = ALIVE.lock() {
-        alive.clear();
-    }
-    // The parent's tracer is leaked on purpose: it belongs to the parent's journal.
+///
+/// # Safety
+/// The process has one thread.
+pub(crate) unsafe fn forget_parent() {
+    // Nothing below is to be counted. The tracer is leaked on purpose: it belongs to the parent's journal.
     slot::forget();
     expect();
-    crate::sites::forget();
-    crate::memory::forget_files();
+    // SAFETY: as the caller promises.
+    unsafe {
+        crate::heap::renew();
+        ALIVE.renew(Vec::new);
+        crate::tasks::DETACHED.renew(BTreeMap::new);
+        crate::sites::forget();
+        crate::memory::forget_files();
+    }
+    ALIVE.with(Vec::clear);
+    UNBORN.store(0, Ordering::Relaxed);
     ENGINE.store(null::<Engine>().cast_mut(), Ordering::Release);
 }

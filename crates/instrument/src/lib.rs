@@ -18,6 +18,7 @@
 //! | [`kmpc`], [`kmpc_tasks`] | libomp's |
 //! | [`memory`] | `malloc` and `mmap`: which object a page belongs to |
 //! | [`sites`] | who asked for a block: the call stack of its allocation |
+//! | [`heap`], [`lock`] | nothing: our own memory, apart from the program's, and what its threads share |
 //!
 //! What the compiler does not see is not counted: libraries that were not compiled this way, inline
 //! assembly, and register spills.
@@ -35,8 +36,10 @@ pub mod current;
 pub mod doacross;
 pub mod gomp;
 pub mod gomp_tasks;
+mod heap;
 pub mod kmpc;
 pub mod kmpc_tasks;
+mod lock;
 pub mod loops;
 pub mod memory;
 mod real;

@@ -5,13 +5,13 @@
 //! stacks from the thread itself, and the files in `/proc/self/maps` at the start.
 
 use std::ffi::{c_int, c_void};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use numaloc_trace::common::Backing;
 use numaloc_trace::{Engine, Record};
 
-use crate::{current, sites};
+use crate::lock::Lock;
+use crate::{current, heap, sites};
 
 const PAGE: u64 = 4096;
 /// glibc's arenas are reserved in aligned pieces of this size.
@@ -21,7 +21,7 @@ const IS_MMAPPED: u64 = 2;
 const NON_MAIN_ARENA: u64 = 4;
 
 /// Files already told: name, first and last address.
-static IMAGES: Mutex<Vec<(String, u64, u64)>> = Mutex::new(Vec::new());
+static IMAGES: Lock<Vec<(String, u64, u64)>> = Lock::new(Vec::new());
 /// Arenas already told, each at the first free place from that of its number on; glibc has 8 for each core.
 static ARENAS: [AtomicU64; 4096] = [const { AtomicU64::new(0) }; 4096];
 
@@ -82,41 +82,42 @@ fn parsed(maps: &str) -> Vec<(u64, u64, bool, &str)> {
 
 /// Tells the files with code in memory that were not told yet.
 fn describe_files(engine: &Engine, parsed: &[(u64, u64, bool, &str)]) {
-    // A process forked while another of its threads held the lock must not wait for it.
-    let Ok(mut told) = IMAGES.try_lock() else {
-        return;
-    };
-    for (_, _, executable, file) in parsed {
-        if *executable && file.starts_with('/') && !told.iter().any(|(name, ..)| name == file) {
-            let parts = parsed.iter().filter(|(_, _, _, other)| other == file);
-            let start = parts.clone().map(|(start, ..)| *start).min().unwrap_or(0);
-            let end = parts.map(|(_, end, ..)| *end).max().unwrap_or(0);
-            told.push(((*file).to_owned(), start, end));
-            engine.write(&Record::Image {
-                file: (*file).to_owned(),
-                start,
-                end,
-            });
+    IMAGES.with(|told| {
+        for (_, _, executable, file) in parsed {
+            if *executable && file.starts_with('/') && !told.iter().any(|(name, ..)| name == file) {
+                let parts = parsed.iter().filter(|(_, _, _, other)| other == file);
+                let start = parts.clone().map(|(start, ..)| *start).min().unwrap_or(0);
+                let end = parts.map(|(_, end, ..)| *end).max().unwrap_or(0);
+                told.push(((*file).to_owned(), start, end));
+                engine.write(&Record::Image {
+                    file: (*file).to_owned(),
+                    start,
+                    end,
+                });
+            }
         }
-    }
+    });
 }
 
 /// In a forked child: its journal has no files yet.
-pub(crate) fn forget_files() {
-    if let Ok(mut told) = IMAGES.try_lock() {
-        told.clear();
-    }
+///
+/// # Safety
+/// The process has one thread.
+pub(crate) unsafe fn forget_files() {
+    // SAFETY: as the caller promises.
+    unsafe { IMAGES.renew(Vec::new) };
+    IMAGES.with(Vec::clear);
 }
 
 /// Tells the file that holds a thread's start routine, if it came into memory after the start: the loader's own mappings are
 /// not seen.
 pub(crate) fn describe_file_of(routine: u64) {
     current::ours(|engine| {
-        let known = IMAGES.try_lock().is_ok_and(|told| {
-            told.iter()
-                .any(|(_, start, end)| (*start..*end).contains(&routine))
+        let known = IMAGES.with(|told| {
+            let holds = |(_, start, end): &(_, u64, u64)| (*start..*end).contains(&routine);
+            told.iter().any(holds)
         });
-        if !known {
+        if known == Some(false) {
             let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
             describe_files(engine, &parsed(&maps));
         }
@@ -156,6 +157,10 @@ fn describe_to(engine: &Engine) {
 
 /// Tells the calling thread's stack; called once by each new thread.
 pub(crate) fn describe_stack() {
+    current::ours(describe_stack_to);
+}
+
+fn describe_stack_to(engine: &Engine) {
     let (mut address, mut size, mut guard) = (std::ptr::null_mut(), 0, 0);
     // SAFETY: the attributes are initialised by the first call and destroyed by the last.
     let found = unsafe {
@@ -172,25 +177,23 @@ pub(crate) fn describe_stack() {
     if !found {
         return;
     }
-    current::ours(|engine| {
-        // The mapping holds the guard below the stack.
-        let (start, length) = (address as u64 - guard as u64, (size + guard) as u64);
-        map(
-            start,
-            length,
-            3,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK,
-            String::new(),
-            0,
-        );
-        current::with(|tracer| {
-            let record = Record::Stack {
-                sequence: engine.sequence(),
-                path: tracer.path().to_owned(),
-                pointer: start + length - 64,
-            };
-            tracer.record(&record);
-        });
+    // The mapping holds the guard below the stack.
+    let (start, length) = (address as u64 - guard as u64, (size + guard) as u64);
+    map(
+        start,
+        length,
+        3,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK,
+        String::new(),
+        0,
+    );
+    current::with(|tracer| {
+        let record = Record::Stack {
+            sequence: engine.sequence(),
+            path: tracer.path().to_owned(),
+            pointer: start + length - 64,
+        };
+        tracer.record(&record);
     });
 }
 
@@ -301,8 +304,17 @@ unsafe fn gone(block: *mut c_void) {
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
+    if let Some(block) = for_us(size) {
+        return block;
+    }
     // SAFETY: the caller's promises.
     told(unsafe { __libc_malloc(size) }, size)
+}
+
+/// A block for what the C library does at our behest.
+fn for_us(size: usize) -> Option<*mut c_void> {
+    let block = current::is_in_ours().then(|| heap::allocate(size))?;
+    (!block.is_null()).then_some(block)
 }
 
 /// Allocates zeroed memory.
@@ -311,6 +323,13 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+    if let Some(bytes) = count.checked_mul(size)
+        && let Some(block) = for_us(bytes)
+    {
+        // SAFETY: as long, and nobody else's yet.
+        unsafe { block.write_bytes(0, bytes) };
+        return block;
+    }
     // SAFETY: the caller's promises.
     told(
         unsafe { __libc_calloc(count, size) },
@@ -324,6 +343,15 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
+    if heap::has(block) {
+        // SAFETY: the caller's promises.
+        return unsafe { heap::reallocate(block, size) };
+    }
+    if block.is_null()
+        && let Some(block) = for_us(size)
+    {
+        return block;
+    }
     // SAFETY: the caller's promises.
     let new = unsafe { __libc_realloc(block, size) };
     if new == block {
@@ -341,6 +369,10 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
+    if heap::has(block) {
+        // SAFETY: the caller's promises.
+        return unsafe { heap::free(block) };
+    }
     // SAFETY: the caller's promises.
     unsafe {
         gone(block);

@@ -20,9 +20,13 @@ pub(crate) fn address(cache: &AtomicUsize, name: &CStr) -> usize {
 macro_rules! real_address {
     ($name:ident) => {{
         static CACHE: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-        let name = concat!(stringify!($name), "\0");
-        let name = std::ffi::CStr::from_bytes_with_nul(name.as_bytes()).expect("ends in NUL");
-        let address = $crate::real::address(&CACHE, name);
+        const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
+            concat!(stringify!($name), "\0").as_bytes(),
+        ) {
+            Ok(name) => name,
+            Err(_) => unreachable!(),
+        };
+        let address = $crate::real::address(&CACHE, NAME);
         if address == 0 {
             std::process::abort();
         }

@@ -6,12 +6,12 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use numaloc_trace::Record;
 
 use crate::current;
+use crate::lock::Lock;
 
 /// After so many blocks only those of at least so many bytes are looked at.
 const STEPS: [(u64, u64); 3] = [(1 << 14, 4096), (1 << 16, 1 << 17), (1 << 18, u64::MAX)];
@@ -24,7 +24,7 @@ static LEAST: AtomicU64 = AtomicU64::new(1);
 /// The recording has begun: before, it allocates for itself.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 /// Numbers of the call stacks seen.
-static SITES: Mutex<Option<HashMap<Stack, u32>>> = Mutex::new(None);
+static SITES: Lock<Option<HashMap<Stack, u32>>> = Lock::new(None);
 
 unsafe extern "C" {
     fn _Unwind_Backtrace(
@@ -82,25 +82,18 @@ pub(crate) fn note(address: u64, length: u64) {
             LEAST.fetch_max(*least, Relaxed);
         }
         let stack = Stack::walk();
-        // In a child forked while another thread was here, it never comes free.
-        let Some(mut sites) = (0..1000).find_map(|_| {
-            let free = SITES.try_lock().ok();
-            if free.is_none() {
-                std::thread::yield_now();
-            }
-            free
-        }) else {
-            return;
-        };
-        let sites = sites.get_or_insert_default();
-        let new = sites.len() as u32;
-        let site = *sites.entry(stack).or_insert(new);
-        if site == new {
-            engine.write(&Record::Site {
-                site,
-                frames: stack.frames[..stack.length].to_vec(),
-            });
-        }
+        let site = SITES.with(|sites| {
+            let sites = sites.get_or_insert_default();
+            let new = sites.len() as u32;
+            *sites.entry(stack).or_insert_with_key(|stack| {
+                engine.write(&Record::Site {
+                    site: new,
+                    frames: stack.frames[..stack.length].to_vec(),
+                });
+                new
+            })
+        });
+        let Some(site) = site else { return };
         tracer.record(&Record::Block {
             sequence: engine.sequence(),
             thread: tracer.number(),
@@ -117,8 +110,11 @@ pub(crate) fn begin() {
 }
 
 /// In a forked child: its journal has no sites yet.
-pub(crate) fn forget() {
-    if let Ok(mut sites) = SITES.try_lock() {
-        *sites = None;
-    }
+///
+/// # Safety
+/// The process has one thread.
+pub(crate) unsafe fn forget() {
+    // SAFETY: as the caller promises.
+    unsafe { SITES.renew(|| None) };
+    SITES.with(Option::take);
 }

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::ptr::null_mut;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::doacross::OrderedLoop;
+use crate::lock::Lock;
 use crate::real::real;
 use crate::sync::{acquire, release};
 use crate::team::{self, Place, Region, tokens_of};
@@ -125,17 +125,13 @@ impl Task {
     pub(crate) fn detach(&self, event: usize, depends: &[Dependence]) {
         crate::current::ours(|_| {
             let tokens = self.tokens().chain(tokens_after(depends)).collect();
-            detached().insert(event, tokens);
+            DETACHED.with(|detached| detached.insert(event, tokens));
         });
     }
 }
 
 /// Where whoever fulfils an event leaves the clock: tokens of the detached tasks that have not been completed, by event.
-static DETACHED: Mutex<BTreeMap<usize, Vec<u64>>> = Mutex::new(BTreeMap::new());
-
-fn detached() -> MutexGuard<'static, BTreeMap<usize, Vec<u64>>> {
-    DETACHED.lock().unwrap_or_else(PoisonError::into_inner)
-}
+pub(crate) static DETACHED: Lock<BTreeMap<usize, Vec<u64>>> = Lock::new(BTreeMap::new());
 
 /// Completes a detached task: those who wait for it wait for the calling thread too.
 ///
@@ -145,7 +141,7 @@ fn detached() -> MutexGuard<'static, BTreeMap<usize, Vec<u64>>> {
 pub unsafe extern "C-unwind" fn omp_fulfill_event(event: usize) {
     let real = real!(omp_fulfill_event: fn(usize));
     let mut tokens = None;
-    crate::current::ours(|_| tokens = detached().remove(&event));
+    crate::current::ours(|_| tokens = DETACHED.with(|detached| detached.remove(&event)).flatten());
     tokens.into_iter().flatten().for_each(release);
     // SAFETY: the caller's promises.
     team::inside(|| unsafe { real(event) });

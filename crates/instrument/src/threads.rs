@@ -5,15 +5,16 @@
 //! cancellation. Processes made by `vfork` or `posix_spawn` execute another program at once and are seen
 //! only if that program is instrumented too.
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::Mutex;
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use numaloc_trace::{Newborn, Record};
 
-use crate::current;
+use crate::current::UNBORN;
 use crate::real::real;
-use crate::team;
+use crate::{current, memory, team};
 
 type Routine = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
@@ -28,8 +29,10 @@ struct Birth {
 
 /// Key whose destructor ends a thread's tracer.
 static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
-/// Path of the child that is being forked, and the clock at its birth.
-static CHILD: Mutex<Option<(String, u64)>> = Mutex::new(None);
+thread_local! {
+    /// Path of the child that this thread is forking, and the clock at its birth: from a box, null when there is none.
+    static CHILD: Cell<*mut (String, u64)> = const { Cell::new(null_mut()) };
+}
 
 /// Starts the recording if one is asked for, and hooks the ends of threads and process.
 pub(crate) fn start() {
@@ -81,13 +84,14 @@ unsafe extern "C-unwind" fn begin(birth: *mut c_void) -> *mut c_void {
     } = *unsafe { Box::from_raw(birth.cast::<Birth>()) };
     if let Some(engine) = current::engine() {
         current::install(engine.welcome(newborn, current::tid() as u32));
-        crate::memory::describe_stack();
+        memory::describe_stack();
         let key = KEY.load(Ordering::Acquire);
         if key != u32::MAX {
             // SAFETY: the key was created and is never deleted; any non-null value arms its destructor.
             unsafe { libc::pthread_setspecific(key, std::ptr::without_provenance(1)) };
         }
     }
+    UNBORN.fetch_sub(1, Ordering::Relaxed);
     if inside {
         team::begin_inside();
     }
@@ -109,7 +113,7 @@ pub unsafe extern "C" fn pthread_create(
     let create = real!(pthread_create: fn(*mut libc::pthread_t, *const libc::pthread_attr_t, Routine, *mut c_void) -> c_int);
     let mut newborn = None;
     current::with(|tracer| newborn = Some(tracer.newborn(routine as usize as u64)));
-    crate::memory::describe_file_of(routine as usize as u64);
+    memory::describe_file_of(routine as usize as u64);
     let Some(newborn) = newborn else {
         // SAFETY: the caller's promises.
         return unsafe { create(thread, attributes, routine, argument) };
@@ -120,11 +124,13 @@ pub unsafe extern "C" fn pthread_create(
         newborn,
         inside: team::is_inside(),
     }));
+    UNBORN.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the caller's promises; `begin` takes the Birth.
     let status = unsafe { create(thread, attributes, begin, birth.cast()) };
     if status == 0 {
         current::with(|tracer| tracer.threads_created += 1);
     } else {
+        UNBORN.fetch_sub(1, Ordering::Relaxed);
         // SAFETY: no thread was made, so the Birth is still ours.
         drop(unsafe { Box::from_raw(birth) });
     }
@@ -169,26 +175,35 @@ pub unsafe extern "C" fn pthread_setname_np(thread: libc::pthread_t, name: *cons
 
 unsafe extern "C" fn before_fork() {
     current::flush_thread();
-    let mut born = None;
-    current::with(|tracer| born = Some((tracer.next_process_path(), tracer.time())));
-    if let Ok(mut child) = CHILD.try_lock() {
-        *child = born;
-    }
+    let mut born = null_mut();
+    current::with(|tracer| {
+        born = Box::into_raw(Box::new((tracer.next_process_path(), tracer.time())));
+    });
+    CHILD.set(born);
+}
+
+/// The child that the calling thread has forked.
+fn child() -> Option<Box<(String, u64)>> {
+    let born = CHILD.replace(null_mut());
+    // SAFETY: from `before_fork`, and taken out.
+    (!born.is_null()).then(|| unsafe { Box::from_raw(born) })
 }
 
 unsafe extern "C" fn after_fork_parent() {
+    drop(child());
     current::with(|tracer| tracer.processes_created += 1);
 }
 
 unsafe extern "C" fn after_fork_child() {
     let parent = current::engine();
-    current::forget_parent();
-    let born = CHILD.try_lock().ok().and_then(|mut child| child.take());
-    if let (Some(parent), Some((path, clock))) = (parent, born) {
+    // SAFETY: a child has one thread.
+    unsafe { current::forget_parent() };
+    if let (Some(parent), Some(child)) = (parent, child()) {
+        let (path, clock) = *child;
         let program = std::env::current_exe().unwrap_or_default();
         if let Ok(engine) = parent.forked(path, clock, &program.to_string_lossy()) {
             current::adopt_engine(engine);
-            crate::memory::describe_process();
+            memory::describe_process();
         }
     }
 }

@@ -501,7 +501,7 @@ impl Engine {
     /// The tracer of the calling thread, created by another that has announced it or is about to.
     ///
     /// Waits for the creator, which is at most a few instructions behind; a thread that nobody announces within a second
-    /// (made by means we do not see) gets a path by its kernel id.
+    /// is a stranger ([`Engine::adopt_stranger`]).
     pub fn adopt(&'static self, tid: u32) -> Box<ThreadTracer> {
         let newborns = self.newborns.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut newborns, _) = self
@@ -518,14 +518,17 @@ impl Engine {
                 tracer.clear_tid = newborn.clear_tid;
                 tracer
             }
-            None => {
-                self.write(&Record::Note(format!(
-                    "the creator of thread {tid} was not seen: its path is not stable"
-                )));
-                let path = format!("{}.unknown-{tid}", self.config.path);
-                self.tracer(path, tid, 0, 0)
-            }
+            None => self.adopt_stranger(tid),
         }
+    }
+
+    /// The tracer of the calling thread, which was made by means we do not see: its path is its kernel id.
+    pub fn adopt_stranger(&'static self, tid: u32) -> Box<ThreadTracer> {
+        self.write(&Record::Note(format!(
+            "the creator of thread {tid} was not seen: its path is not stable"
+        )));
+        let path = format!("{}.unknown-{tid}", self.config.path);
+        self.tracer(path, tid, 0, 0)
     }
 
     /// The tracer of the calling thread, whose creator has handed it its name.
