@@ -131,17 +131,17 @@ thread_local! {
 pub unsafe extern "C" fn pthread_barrier_wait(barrier: *mut c_void) -> c_int {
     let wait = real!(pthread_barrier_wait: fn(*mut c_void) -> c_int);
     let address = barrier as u64;
-    let round = ROUNDS.with_borrow_mut(|rounds| {
-        match rounds.iter_mut().find(|(known, _)| *known == address) {
-            Some((_, round)) => {
-                *round += 1;
-                *round
+    let mut round = 0;
+    crate::current::ours(|_| {
+        ROUNDS.with_borrow_mut(|rounds| {
+            match rounds.iter_mut().find(|(known, _)| *known == address) {
+                Some((_, known)) => {
+                    *known += 1;
+                    round = *known;
+                }
+                None => rounds.push((address, 0)),
             }
-            None => {
-                rounds.push((address, 0));
-                0
-            }
-        }
+        });
     });
     // Two lines of the clock table: the barrier's own and its neighbour.
     let token = address + (round & 1) * 64;

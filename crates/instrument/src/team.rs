@@ -191,9 +191,11 @@ pub(crate) fn begin_alone() {
 
 /// It ends that region.
 pub(crate) fn end_alone() {
-    if let Some(outer) = OUTER.with_borrow_mut(Vec::pop) {
-        go_to(outer);
-    }
+    crate::current::ours(|_| {
+        if let Some(outer) = OUTER.with_borrow_mut(Vec::pop) {
+            go_to(outer);
+        }
+    });
 }
 
 /// Tokens that are given one after the other, then again; and those of what tasks depend on, by hash of its address.

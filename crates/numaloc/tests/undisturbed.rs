@@ -23,14 +23,17 @@ static unsigned long places(int blocks, size_t step)
     for (int i = 0; i < blocks; i += 2) free(block[i]);
     return hash;
 }
+static pthread_barrier_t barrier;
 static void *of_thread(void *found)
 {
+    pthread_barrier_wait(&barrier);
     *(unsigned long *)found = places(100, 40);
     return 0;
 }
 int main(void)
 {
     unsigned long found[3];
+    pthread_barrier_init(&barrier, 0, 1);
     printf("small %lx\n", places(200, 37));
     for (int i = 0; i < 3; i++) {
         pthread_t thread;
