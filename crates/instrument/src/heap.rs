@@ -1,9 +1,9 @@
 //! Memory of our own, so that the program's blocks lie where they lie without us: its heap, the arenas of its threads and its mappings
 //! are the C library's and the kernel's business with the program alone.
 //!
-//! `dlmalloc`, one for all threads, on mappings where Linux puts nothing by itself (as the engine's tables, `numaloc_trace`); the engine
-//! allocates seldom. What the C library allocates to answer our questions comes from here, too. What a signal handler asks for that came in the middle of an allocation of the same thread, or what is asked for while
-//! the process forks, gets a mapping for each block.
+//! `dlmalloc`, one for all threads, on mappings where Linux puts nothing by itself (as the engine's tables, `numaloc_trace`), or where the
+//! system has room; the engine allocates seldom. What the C library allocates to answer our questions comes from here, too. What a signal
+//! handler asks for that came in the middle of an allocation of the same thread gets a mapping for each block.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_void;
@@ -26,14 +26,12 @@ const END: usize = 32 << 40;
 static NEXT: AtomicUsize = AtomicUsize::new(FIRST);
 static NEXT_SINGLE: AtomicUsize = AtomicUsize::new(SINGLE);
 
-/// Maps `size` bytes where `next` says; null when the system has none there.
+/// Maps `size` bytes where `next` says, below `end`, or elsewhere; null when the system has none.
 ///
 /// By the system call itself: the C library's `mmap` is ours, which would take them for the program's.
 fn map(next: &AtomicUsize, end: usize, size: usize) -> *mut u8 {
-    let wish = next.fetch_add(size, Relaxed);
-    if size > end - FIRST || wish > end - size {
-        return null_mut();
-    }
+    let place = next.fetch_add(size, Relaxed);
+    let wish = if place < end - size { place } else { 0 };
     // SAFETY: a new mapping that replaces none.
     let base = unsafe {
         libc::syscall(
@@ -46,16 +44,10 @@ fn map(next: &AtomicUsize, end: usize, size: usize) -> *mut u8 {
             0,
         )
     };
-    if base == -1 {
-        return null_mut();
+    match base {
+        -1 => null_mut(),
+        base => base as *mut u8,
     }
-    let base = base as usize;
-    if base != wish {
-        // SAFETY: just mapped, and nobody's yet.
-        unsafe { unmap(base as *mut u8, size) };
-        return null_mut();
-    }
-    base as *mut u8
 }
 
 /// # Safety
@@ -103,17 +95,17 @@ unsafe impl dlmalloc::Allocator for Mappings {
 
 static BLOCKS: Lock<Dlmalloc<Mappings>> = Lock::new(Dlmalloc::new_with_allocator(Mappings));
 
-/// Blocks below this are of a process that this one was forked from while its heap was in use: they stay as they are.
-static OURS: AtomicUsize = AtomicUsize::new(FIRST);
+/// In a process that was forked while the heap was in use, blocks that lie elsewhere than from here to [`SINGLE`] are of the parent's heap.
+static OLDEST: AtomicUsize = AtomicUsize::new(0);
 
-/// In a forked child: begins a new heap if the parent's cannot be relied on.
+/// In a forked child: begins a new heap if the parent's cannot be relied on. What there is stays as it is.
 ///
 /// # Safety
 /// The process has one thread.
 pub(crate) unsafe fn renew() {
     // SAFETY: as the caller promises.
     if unsafe { BLOCKS.renew(|| Dlmalloc::new_with_allocator(Mappings)) } {
-        OURS.store(NEXT.load(Relaxed), Relaxed);
+        OLDEST.store(NEXT.load(Relaxed), Relaxed);
     }
 }
 
@@ -125,8 +117,16 @@ static HEAP: Heap = Heap;
 
 /// A block for the C library, for what it does at our behest; null if there is none to be had.
 pub(crate) fn allocate(size: usize) -> *mut c_void {
-    // SAFETY: any size will do.
-    let block = BLOCKS.with(|blocks| unsafe { blocks.c_malloc(size) });
+    let block = BLOCKS.with(|blocks| {
+        // SAFETY: any size will do.
+        let block = unsafe { blocks.c_malloc(size) };
+        if has(block.cast()) {
+            return block;
+        }
+        // SAFETY: just allocated.
+        unsafe { blocks.c_free(block) };
+        null_mut()
+    });
     block.unwrap_or(null_mut()).cast()
 }
 
@@ -164,12 +164,18 @@ fn pages(layout: Layout) -> usize {
     layout.size().next_multiple_of(PAGE)
 }
 
-/// A block with a mapping of its own.
+/// A block with a mapping of its own, which its address tells; null when there is none to be had there.
 fn single(layout: Layout) -> *mut u8 {
-    match layout.align() <= PAGE {
-        true => map(&NEXT_SINGLE, END, pages(layout)),
-        false => null_mut(),
+    if layout.align() > PAGE {
+        return null_mut();
     }
+    let block = map(&NEXT_SINGLE, END, pages(layout));
+    if block.is_null() || is_single(block) {
+        return block;
+    }
+    // SAFETY: just mapped, and nobody's yet.
+    unsafe { unmap(block, pages(layout)) };
+    null_mut()
 }
 
 fn is_single(block: *mut u8) -> bool {
@@ -178,7 +184,8 @@ fn is_single(block: *mut u8) -> bool {
 
 /// Whether it is none of this process's heap.
 fn is_elsewhere(block: *mut u8) -> bool {
-    !(OURS.load(Relaxed)..SINGLE).contains(&block.addr())
+    let oldest = OLDEST.load(Relaxed);
+    is_single(block) || oldest != 0 && !(oldest..SINGLE).contains(&block.addr())
 }
 
 // SAFETY: blocks are from `dlmalloc`, or mappings of their own; their addresses tell which.
