@@ -12,7 +12,8 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 const EINVAL: u8 = 22;
 const EGUIDEXISTS: u8 = 100;
 
-fn run(function: EdtFunction, workers: usize) -> numaloc_tasks::Outcome {
+/// Runs a program; its outcome, and what it has counted: the next test's run begins to count anew.
+fn run(function: EdtFunction, workers: usize) -> (numaloc_tasks::Outcome, u64) {
     let _one = ONE
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -23,7 +24,8 @@ fn run(function: EdtFunction, workers: usize) -> numaloc_tasks::Outcome {
         config.scheduler = SchedulerKind::Single;
     }
     // SAFETY: the functions below keep to ocr.h, or break it where it says what happens.
-    unsafe { numaloc_tasks::run(config, function, &[b"test"]) }.expect("it runs")
+    let outcome = unsafe { numaloc_tasks::run(config, function, &[b"test"]) }.expect("it runs");
+    (outcome, COUNT.load(Ordering::SeqCst))
 }
 
 unsafe fn template(function: EdtFunction, params: u32, slots: u32) -> Guid {
@@ -137,8 +139,8 @@ unsafe extern "C" fn misuse(_: u32, _: *mut u64, _: u32, _: *mut Dep) -> Guid {
 
 #[test]
 fn misuse_gets_an_error_code() {
-    let outcome = run(misuse, 1);
-    assert_eq!((outcome.status, COUNT.load(Ordering::SeqCst)), (0, 1));
+    let (outcome, counted) = run(misuse, 1);
+    assert_eq!((outcome.status, counted), (0, 1));
 }
 
 unsafe extern "C" fn never_satisfied(_: u32, _: *mut u64, _: u32, _: *mut Dep) -> Guid {
@@ -150,8 +152,8 @@ unsafe extern "C" fn never_satisfied(_: u32, _: *mut u64, _: u32, _: *mut Dep) -
 #[test]
 fn a_deadlock_ends_the_run_with_an_error() {
     for workers in [0, 1, 3] {
-        let outcome = run(never_satisfied, workers.max(1));
-        assert_eq!((outcome.status, COUNT.load(Ordering::SeqCst)), (1, 0));
+        let (outcome, counted) = run(never_satisfied, workers.max(1));
+        assert_eq!((outcome.status, counted), (1, 0));
     }
 }
 
@@ -217,7 +219,7 @@ unsafe extern "C" fn nested_gate(_: u32, _: *mut u64, _: u32, _: *mut Dep) -> Gu
 #[test]
 fn a_finish_scope_waits_for_everything_below_it() {
     for workers in [1, 2, 4] {
-        assert_eq!(run(finish_main, workers).status, 0);
+        assert_eq!(run(finish_main, workers).0.status, 0);
     }
 }
 
@@ -259,7 +261,7 @@ unsafe extern "C" fn chain_main(_: u32, _: *mut u64, _: u32, _: *mut Dep) -> Gui
 #[test]
 fn memory_does_not_grow_with_the_number_of_tasks() {
     for workers in [1, 4] {
-        let outcome = run(chain_main, workers);
+        let (outcome, _) = run(chain_main, workers);
         assert_eq!(outcome.status, 0);
         assert!(outcome.stats.counters.tasks > 200_000);
         assert!(
