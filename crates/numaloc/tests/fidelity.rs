@@ -179,13 +179,15 @@ fn sixty_four_threads_on_a_loaded_host_have_the_time_of_two() {
     assert_eq!(seen, [1, 1], "{clusters:?}, border {border}");
 }
 
-/// A thread that is late binds functions; then one that is early binds others. Each works through 64 pages, one before, one after.
-const BINDING: &str = r#"
+/// A thread that is late does what `SHARE` says, then one that is early. Each works through 64 pages, one before, one after.
+const TURNS: &str = r#"
+#include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 enum { CELLS = 64 * 512 };
 long stretch[2][CELLS] __attribute__((aligned(4096)));
+SHARE
 static __attribute__((noinline)) void work(int number)
 {
     for (long i = 0; i < CELLS; i++) stretch[number][i] = i;
@@ -193,7 +195,7 @@ static __attribute__((noinline)) void work(int number)
 static void *late(void *argument)
 {
     work(0);
-    stretch[0][1] += atol("12");
+    share(1);
     return argument;
 }
 int main(void)
@@ -201,69 +203,50 @@ int main(void)
     pthread_t thread;
     pthread_create(&thread, 0, late, 0);
     usleep(300000);
-    unsigned seed = 3;
-    stretch[0][2] += rand_r(&seed) + strtoul("7", 0, 10);
+    share(0);
     work(1);
     pthread_join(thread, 0);
     return 0;
 }
 "#;
+
+/// Both threads of [`TURNS`] work at the same time, whichever came first to what they share.
+fn have_the_same_time(name: &str, share: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), name, &TURNS.replace("SHARE", share), false);
+    let folder = dir.path().join("p.numaloc");
+    record(&folder, 2, &[program.to_str().unwrap()]);
+    let profile = numaloc_formats::profile::read(&folder).unwrap();
+    let when = stretches(&profile);
+    assert!(when[1].start < when[0].start + 4096, "{when:?}");
+}
 
 #[test]
 fn who_binds_a_function_first_does_not_show_in_time() {
-    let dir = tempfile::tempdir().unwrap();
-    let program = compile(dir.path(), "binding", BINDING, false);
-    let folder = dir.path().join("p.numaloc");
-    record(&folder, 2, &[program.to_str().unwrap()]);
-    let profile = numaloc_formats::profile::read(&folder).unwrap();
-    let when = stretches(&profile);
-    assert!(when[1].start < when[0].start + 4096, "{when:?}");
-}
-
-/// As [`BINDING`], but both take the lock of the C library's only arena: a thread keeps no blocks of that size for itself.
-const ALLOCATING: &str = r#"
-#include <malloc.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <unistd.h>
-#define CELLS (64 * 512)
-static volatile long stretch[2][CELLS] __attribute__((aligned(4096)));
-static void work(int number)
+    // With libgomp there, plain stores of run-time code carry clocks.
+    let share = r#"
+#include <dlfcn.h>
+static __attribute__((constructor)) void openmp(void) { if (!dlopen("libgomp.so.1", RTLD_NOW)) abort(); }
+static __attribute__((noinline)) void share(int late)
 {
-    for (long i = 0; i < CELLS; i++) stretch[number][i] = i;
+    unsigned seed = 3;
+    if (late) stretch[0][1] += atol("12");
+    else stretch[0][2] += rand_r(&seed) + strtoul("7", 0, 10);
+}"#;
+    have_the_same_time("binding", share);
 }
-static void *volatile block;
-static void allocate(void)
-{
-    block = malloc(5000);
-    free(block);
-}
-static void *late(void *argument)
-{
-    work(0);
-    allocate();
-    return argument;
-}
-int main(void)
-{
-    pthread_t thread;
-    mallopt(M_ARENA_MAX, 1);
-    pthread_create(&thread, 0, late, 0);
-    usleep(300000);
-    allocate();
-    work(1);
-    pthread_join(thread, 0);
-    return 0;
-}
-"#;
 
 #[test]
 fn who_allocates_first_does_not_show_in_time() {
-    let dir = tempfile::tempdir().unwrap();
-    let program = compile(dir.path(), "allocating", ALLOCATING, false);
-    let folder = dir.path().join("p.numaloc");
-    record(&folder, 2, &[program.to_str().unwrap()]);
-    let profile = numaloc_formats::profile::read(&folder).unwrap();
-    let when = stretches(&profile);
-    assert!(when[1].start < when[0].start + 4096, "{when:?}");
+    // The lock of the C library's only arena: a thread keeps no blocks of that size for itself.
+    let share = r#"
+static __attribute__((constructor)) void one_arena(void) { mallopt(M_ARENA_MAX, 1); }
+static void *volatile block;
+static void share(int late)
+{
+    (void)late;
+    block = malloc(5000);
+    free(block);
+}"#;
+    have_the_same_time("allocating", share);
 }
