@@ -268,12 +268,11 @@ pub(crate) unsafe fn forget_parent() {
     // SAFETY: as the caller promises.
     unsafe {
         crate::heap::renew();
-        ALIVE.renew(Vec::new);
+        ALIVE.reset(Vec::new);
         crate::tasks::DETACHED.renew(BTreeMap::new);
         crate::sites::forget();
         crate::memory::forget_files();
     }
-    ALIVE.with(Vec::clear);
     UNBORN.store(0, Ordering::Relaxed);
     ENGINE.store(null::<Engine>().cast_mut(), Ordering::Release);
 }

@@ -1,7 +1,7 @@
 //! Memory of our own, so that the program's blocks lie where they lie without us: its heap, the arenas of its threads and its mappings
 //! are the C library's and the kernel's business with the program alone.
 //!
-//! `dlmalloc`, one for all threads, on mappings where Linux puts nothing by itself (as the engine's tables, `numaloc_trace`), or where the
+//! `dlmalloc`, one for all threads, on mappings where Linux puts nothing by itself ([`reservation`]), or where the
 //! system has room; the engine allocates seldom. What the C library allocates to answer our questions comes from here, too. What a signal
 //! handler asks for that came in the middle of an allocation of the same thread gets a mapping for each block.
 
@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use dlmalloc::Dlmalloc;
+use numaloc_trace::reservation;
 
 use crate::lock::Lock;
 
@@ -20,34 +21,18 @@ const PAGE: usize = 4096;
 const FIRST: usize = 24 << 40;
 /// Where blocks begin that have a mapping each.
 const SINGLE: usize = 28 << 40;
-const END: usize = 32 << 40;
+const END: usize = reservation::BEGIN as usize;
 
 /// Where the next mapping should be.
 static NEXT: AtomicUsize = AtomicUsize::new(FIRST);
 static NEXT_SINGLE: AtomicUsize = AtomicUsize::new(SINGLE);
 
 /// Maps `size` bytes where `next` says, below `end`, or elsewhere; null when the system has none.
-///
-/// By the system call itself: the C library's `mmap` is ours, which would take them for the program's.
 fn map(next: &AtomicUsize, end: usize, size: usize) -> *mut u8 {
     let place = next.fetch_add(size, Relaxed);
     let wish = if place < end - size { place } else { 0 };
-    // SAFETY: a new mapping that replaces none.
-    let base = unsafe {
-        libc::syscall(
-            libc::SYS_mmap,
-            wish,
-            size,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    match base {
-        -1 => null_mut(),
-        base => base as *mut u8,
-    }
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    reservation::map(wish as u64, size, kind, None).unwrap_or(null_mut())
 }
 
 /// # Safety

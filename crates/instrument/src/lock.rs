@@ -72,4 +72,15 @@ impl<T> Lock<T> {
         }
         lost
     }
+
+    /// In a forked child: begins with a `new` value, but where the calling thread is at the old one.
+    ///
+    /// # Safety
+    /// The process has one thread.
+    pub(crate) unsafe fn reset(&self, new: fn() -> T) {
+        // SAFETY: as the caller promises.
+        if !unsafe { self.renew(new) } {
+            self.with(|value| *value = new());
+        }
+    }
 }

@@ -105,8 +105,7 @@ fn describe_files(engine: &Engine, parsed: &[(u64, u64, bool, &str)]) {
 /// The process has one thread.
 pub(crate) unsafe fn forget_files() {
     // SAFETY: as the caller promises.
-    unsafe { IMAGES.renew(Vec::new) };
-    IMAGES.with(Vec::clear);
+    unsafe { IMAGES.reset(Vec::new) };
 }
 
 /// Tells the file that holds a thread's start routine, if it came into memory after the start: the loader's own mappings are

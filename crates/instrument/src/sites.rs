@@ -115,6 +115,5 @@ pub(crate) fn begin() {
 /// The process has one thread.
 pub(crate) unsafe fn forget() {
     // SAFETY: as the caller promises.
-    unsafe { SITES.renew(|| None) };
-    SITES.with(Option::take);
+    unsafe { SITES.reset(|| None) };
 }

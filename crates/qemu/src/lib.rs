@@ -272,13 +272,12 @@ unsafe extern "C" fn on_atomic<const RUNTIME: bool>(
     vcpu: c_uint,
     info: MemInfo,
     address: u64,
-    data: *mut c_void,
+    _: *mut c_void,
 ) {
     let Some(thread) = thread(vcpu) else { return };
     // To wait for the allocator's lock it calls what threads wait with.
     if RUNTIME && address == thread.allocators {
-        // SAFETY: as QEMU calls it.
-        return unsafe { on_allocators(vcpu, info, address, data) };
+        return allocators(thread, info, address);
     }
     let (size, loads, stores) = of_atomic(thread, info, address);
     if stores {
@@ -294,8 +293,14 @@ unsafe extern "C" fn on_atomic<const RUNTIME: bool>(
 
 /// An atomic instruction of the allocator's code.
 unsafe extern "C" fn on_allocators(vcpu: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
-    let Some(thread) = thread(vcpu) else { return };
-    thread.allocators = address;
+    if let Some(thread) = thread(vcpu) {
+        thread.allocators = address;
+        allocators(thread, info, address);
+    }
+}
+
+/// Counts an atomic instruction that uses a word of the allocator's.
+fn allocators(thread: &mut GuestThread, info: MemInfo, address: u64) {
     let (size, loads, stores) = of_atomic(thread, info, address);
     if loads {
         thread.tracer.count_only::<false>(address, size);

@@ -25,7 +25,7 @@ pub mod pages;
 pub mod paths;
 pub mod ranges;
 pub mod readers;
-mod reservation;
+pub mod reservation;
 pub mod shadow;
 pub mod sharing;
 pub mod sites;

@@ -8,8 +8,10 @@ use std::os::fd::RawFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+/// Where tables begin; frontends may have memory of their own below.
+pub const BEGIN: u64 = 32 << 40;
 /// Where the next table should be.
-static NEXT: AtomicU64 = AtomicU64::new(32 << 40);
+static NEXT: AtomicU64 = AtomicU64::new(BEGIN);
 /// Programs begin above (position-independent ones at 85.3 TiB).
 const END: u64 = 80 << 40;
 
@@ -23,14 +25,37 @@ pub(crate) fn reserved() -> Vec<(u64, u64)> {
         .map_or_else(|_| Vec::new(), |ranges| ranges.clone())
 }
 
-/// Maps `words` words that read as zero, backed by memory as they are touched; of `file`, shared with its other users, if one is
-/// given. Never unmapped.
+/// Maps `bytes` new bytes that may be read and written, at `wish` if there is room, of `file` if one is given; `flags` as `mmap`'s.
 ///
-/// By the system call itself: in an instrumented program the C library's `mmap` is the frontend's, which would take the table for
+/// By the system call itself: in an instrumented program the C library's `mmap` is the frontend's, which would take them for
 /// memory of the program and forget the lines that lie there, which a window's fold makes lines of something else.
 ///
 /// # Errors
 /// The system's error when the address space cannot be had (for example under `ulimit -v`).
+pub fn map(wish: u64, bytes: usize, flags: i32, file: Option<RawFd>) -> std::io::Result<*mut u8> {
+    // SAFETY: a new mapping that replaces none: the kernel takes another place where ours is not free.
+    let base = unsafe {
+        libc::syscall(
+            libc::SYS_mmap,
+            wish,
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            flags,
+            file.unwrap_or(-1),
+            0usize,
+        )
+    };
+    match base {
+        -1 => Err(std::io::Error::last_os_error()),
+        base => Ok(base as *mut u8),
+    }
+}
+
+/// Maps `words` words that read as zero, backed by memory as they are touched; of `file`, shared with its other users, if one is
+/// given. Never unmapped.
+///
+/// # Errors
+/// As [`map`].
 pub(crate) fn reserve(words: u64, file: Option<RawFd>) -> std::io::Result<*mut AtomicU64> {
     let bytes = (words * 8) as usize;
     let kind = match file {
@@ -41,25 +66,10 @@ pub(crate) fn reserve(words: u64, file: Option<RawFd>) -> std::io::Result<*mut A
     let room = (bytes as u64).next_multiple_of(2 << 20) + (2 << 20);
     let place = NEXT.fetch_add(room, Relaxed);
     let wish = if place + room <= END { place } else { 0 };
-    // SAFETY: a new mapping that replaces none: the kernel takes another place where ours is not free.
-    let base = unsafe {
-        libc::syscall(
-            libc::SYS_mmap,
-            wish,
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            kind | libc::MAP_NORESERVE,
-            file.unwrap_or(-1),
-            0usize,
-        )
-    };
-    if base == -1 {
-        return Err(std::io::Error::last_os_error());
-    }
+    let base = map(wish, bytes, kind | libc::MAP_NORESERVE, file)?;
     if let Ok(mut reserved) = RESERVED.try_lock() {
         reserved.push((base as u64, base as u64 + bytes as u64));
     }
-    let base = base as *mut AtomicU64;
     let advise = |advice| {
         // SAFETY: the range was just mapped; what is advised keeps it so.
         unsafe { libc::madvise(base.cast(), bytes, advice) };
@@ -69,7 +79,7 @@ pub(crate) fn reserve(words: u64, file: Option<RawFd>) -> std::io::Result<*mut A
     if file.is_none() {
         advise(libc::MADV_WIPEONFORK);
     }
-    Ok(base)
+    Ok(base.cast())
 }
 
 /// Whether anything is mapped at `address`, or the kernel does not say.

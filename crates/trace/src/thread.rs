@@ -547,15 +547,21 @@ impl ThreadTracer {
         self.left = left;
     }
 
-    /// An access that is not looked at. The code of a threading run-time library is where threads wait for each other, so its
-    /// accesses carry clocks even then.
+    /// Counts an access, which may be the last of its turn.
     #[inline(always)]
-    fn doze_through<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+    fn tick<const RUNTIME: bool>(&mut self) {
         self.left -= 1;
         self.stop_clock::<RUNTIME>();
         if self.left == 0 {
             self.end_turn();
         }
+    }
+
+    /// An access that is not looked at. The code of a threading run-time library is where threads wait for each other, so its
+    /// accesses carry clocks even then.
+    #[inline(always)]
+    fn doze_through<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+        self.tick::<RUNTIME>();
         if RUNTIME && self.lines.word(address).load(Relaxed) & line::SYNC != 0 {
             self.pass_clock::<WRITE>(address);
         } else if RUNTIME {
@@ -622,11 +628,7 @@ impl ThreadTracer {
         if self.unsettled && !self.ahead {
             self.settle();
         }
-        self.left -= 1;
-        self.stop_clock::<RUNTIME>();
-        if self.left == 0 {
-            self.end_turn();
-        }
+        self.tick::<RUNTIME>();
         let amount = if WRITE {
             self.write_bytes += u64::from(size);
             pages::WRITE
@@ -642,16 +644,12 @@ impl ThreadTracer {
         }
     }
 
-    /// An access by which threads exclude each other from what is none of the program's: it counts for its page, takes no time, and is
-    /// neither communication nor synchronisation.
+    /// An access of `size` bytes at `address` by which threads exclude each other from what is none of the program's: it counts for its
+    /// page, takes no time, and is neither communication nor synchronisation.
     pub fn count_only<const WRITE: bool>(&mut self, address: u64, size: u32) {
         if self.ignores(address) {
             self.settle();
-            self.left -= 1;
-            self.stop_clock::<true>();
-            if self.left == 0 {
-                self.end_turn();
-            }
+            self.tick::<true>();
         } else {
             self.looked_at += 1;
             self.count::<WRITE, true>(address, size);
