@@ -10,7 +10,7 @@
  *   from when it is handed over (depv, ocrDbCreate) until ocrDbRelease or the end of the task.
  * - NULL: an out-parameter may be NULL when the caller does not want the value.
  * - Errors: 0 or an OCR_E code; the out-parameters are then untouched. A GUID of something destroyed
- *   gives OCR_EINVAL, not a crash. NUMALOC_OCR_CHECKED=1 also names the task that did it.
+ *   gives OCR_EINVAL, not a crash. NUMALOC_OCR_CHECKED=1 also names the task that did it, with objects and slots.
  * - Names from 1.1 and from 1.2 (ocrPrintf, ocrGetArgc, ocrHintSetValue) are both here, and so are
  *   the extensions: labels, event parameters, counted, channel and collective events, hints,
  *   affinities, legacy waiting, dependences by value.
@@ -344,6 +344,7 @@ u8 ocrGroupEnd(void);
 u8 ocrDbCreate(ocrGuid_t *db, void **addr, u64 len, u16 flags, ocrHint_t *hint,
                ocrInDbAllocator_t allocator);
 u8 ocrDbRelease(ocrGuid_t db);
+/* Whoever destroys a block that it holds releases it; others keep it until they end. */
 u8 ocrDbDestroy(ocrGuid_t db);
 
 void ocrShutdown(void);
@@ -388,7 +389,8 @@ u64 ocrAffinityToHintValue(ocrGuid_t affinity);
 #define LEGACY_PROP_WAIT_IF_CREATED ((u16)0x2)
 #define LEGACY_PROP_CHECK ((u16)0x4)
 
-/* STICKY and IDEM events only. The memory stays valid until the task ends. */
+/* STICKY and IDEM events only. The memory stays valid until the task ends. Waiting for what never comes ends the
+ * run with a report. */
 u8 ocrLegacyBlockProgress(ocrGuid_t event, ocrGuid_t *guid, void **result, u64 *size,
                           u16 properties);
 ocrGuid_t ocrWait(ocrGuid_t event);

@@ -7,15 +7,28 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use crate::abi::{Dep, EdtFunction, Errno, EventParams, Guid, Hint, Result, property};
+use crate::abi::{Dep, EdtFunction, Errno, EventParams, Guid, Hint, Result, event_type, property};
 use crate::config::Config;
 use crate::object::affinity_guid;
 use crate::worker::{NO_NODE, Worker, current};
-use crate::{block, edt, event, hint, label, legacy, replay, runtime};
+use crate::{block, edt, event, hint, label, legacy, replay, runtime, stuck};
 
 /// Runs `body` with this thread's worker; gives an OCR error code, 0 for success.
 #[inline]
 fn call(name: &str, body: impl FnOnce(&mut Worker) -> Result<()>) -> u8 {
+    call_with(name, &[], body)
+}
+
+/// What a call was given, for complaints.
+#[derive(Clone, Copy)]
+enum Given {
+    Guid(&'static str, Guid),
+    Slot(&'static str, u32),
+}
+
+/// As [`call`], for calls that complain about what they were given.
+#[inline]
+fn call_with(name: &str, given: &[Given], body: impl FnOnce(&mut Worker) -> Result<()>) -> u8 {
     let w = current();
     if w.is_null() {
         return Errno::EPERM.0;
@@ -24,12 +37,12 @@ fn call(name: &str, body: impl FnOnce(&mut Worker) -> Result<()>) -> u8 {
     let w = unsafe { &mut *w };
     match body(w) {
         Ok(()) => 0,
-        Err(error) => failed(w, name, error),
+        Err(error) => failed(w, name, given, error),
     }
 }
 
 #[cold]
-fn failed(w: &Worker, name: &str, error: Errno) -> u8 {
+fn failed(w: &Worker, name: &str, given: &[Given], error: Errno) -> u8 {
     if error != Errno::EGUIDEXISTS && error != Errno::EPEND {
         w.complain(name, || {
             let why = match error {
@@ -42,7 +55,18 @@ fn failed(w: &Worker, name: &str, error: Errno) -> u8 {
                 Errno::EACQ => "OCR_EACQ: somebody holds the block in a mode that does not share",
                 _ => "failed",
             };
-            format!("{why} (error {})", error.0)
+            let given: Vec<String> = given
+                .iter()
+                .map(|given| match given {
+                    Given::Guid(what, guid) => format!("{what} {}", stuck::describe(w.rt, *guid)),
+                    Given::Slot(what, slot) => format!("{what} {slot}"),
+                })
+                .collect();
+            if given.is_empty() {
+                format!("{why} (error {})", error.0)
+            } else {
+                format!("{}: {why} (error {})", given.join(", "), error.0)
+            }
         });
     }
     error.0
@@ -85,12 +109,16 @@ pub unsafe extern "C" fn ocrEdtTemplateCreate_internal(
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ocrEdtTemplateDestroy(guid: Guid) -> u8 {
-    call("ocrEdtTemplateDestroy", |w| {
-        if replay::active() {
-            return Ok(());
-        }
-        edt::destroy_template(w, guid)
-    })
+    call_with(
+        "ocrEdtTemplateDestroy",
+        &[Given::Guid("template", guid)],
+        |w| {
+            if replay::active() {
+                return Ok(());
+            }
+            edt::destroy_template(w, guid)
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -105,7 +133,7 @@ pub unsafe extern "C" fn ocrEdtCreate(
     hint: *const Hint,
     output: *mut Guid,
 ) -> u8 {
-    call("ocrEdtCreate", |w| {
+    call_with("ocrEdtCreate", &[Given::Guid("template", template)], |w| {
         if replay::active() {
             // SAFETY: ocr.h.
             unsafe {
@@ -142,11 +170,18 @@ pub unsafe extern "C" fn ocrEdtCreate(
         let (edt, created, event) = if properties & property::LABELED != 0 && !guid.is_null() {
             let mut made = None;
             // SAFETY: ocr.h.
-            label::create_under(w, unsafe { *guid }, properties, |w| {
-                let task = make(w)?;
-                made = Some(task);
-                Ok(task.1)
-            })?;
+            let label = unsafe { *guid };
+            label::create_under(
+                w,
+                label,
+                properties,
+                |_, _| false,
+                |w| {
+                    let task = make(w)?;
+                    made = Some(task);
+                    Ok(task.1)
+                },
+            )?;
             made.ok_or(Errno::EINVAL)?
         } else {
             let task = make(w)?;
@@ -174,7 +209,7 @@ fn edt_has_params(w: &Worker, new: &edt::New) -> Result<bool> {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ocrEdtDestroy(guid: Guid) -> u8 {
-    call("ocrEdtDestroy", |w| {
+    call_with("ocrEdtDestroy", &[Given::Guid("task", guid)], |w| {
         if replay::active() {
             return Ok(());
         }
@@ -205,7 +240,11 @@ pub unsafe extern "C" fn ocrEventCreateParams(
                 if replay::active() {
                     return Ok(());
                 }
-                return label::create_under(w, *guid, properties, |w| {
+                // All contributors create a collective event: it is one.
+                let shared = |w: &Worker, old| {
+                    kind == event_type::COLLECTIVE && event::is_collective(w, old)
+                };
+                return label::create_under(w, *guid, properties, shared, |w| {
                     event::create(w, kind, params.as_ref())
                 });
             }
@@ -221,7 +260,7 @@ pub unsafe extern "C" fn ocrEventCreateParams(
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ocrEventDestroy(guid: Guid) -> u8 {
-    call("ocrEventDestroy", |w| {
+    call_with("ocrEventDestroy", &[Given::Guid("event", guid)], |w| {
         if replay::active() {
             return Ok(());
         }
@@ -236,14 +275,22 @@ pub extern "C" fn ocrEventSatisfy(guid: Guid, data: Guid) -> u8 {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ocrEventSatisfySlot(guid: Guid, data: Guid, slot: u32) -> u8 {
-    call("ocrEventSatisfy", |w| {
-        if replay::active() {
-            return Ok(());
-        }
-        let guid = label::resolve(w, guid)?;
-        let data = label::resolve(w, data)?;
-        event::satisfy(w, guid, data, slot)
-    })
+    call_with(
+        "ocrEventSatisfy",
+        &[
+            Given::Guid("event", guid),
+            Given::Slot("slot", slot),
+            Given::Guid("data", data),
+        ],
+        |w| {
+            if replay::active() {
+                return Ok(());
+            }
+            let guid = label::resolve(w, guid)?;
+            let data = label::resolve(w, data)?;
+            event::satisfy(w, guid, data, slot)
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -252,24 +299,36 @@ pub unsafe extern "C" fn ocrEventCollectiveSatisfySlot(
     data: *const c_void,
     slot: u32,
 ) -> u8 {
-    call("ocrEventCollectiveSatisfySlot", |w| {
-        if replay::active() {
-            return Ok(());
-        }
-        let guid = label::resolve(w, guid)?;
-        // SAFETY: ocr.h: as many values as the event was created for.
-        unsafe { event::contribute(w, guid, slot, data.cast()) }
-    })
+    call_with(
+        "ocrEventCollectiveSatisfySlot",
+        &[Given::Guid("event", guid), Given::Slot("slot", slot)],
+        |w| {
+            if replay::active() {
+                return Ok(());
+            }
+            let guid = label::resolve(w, guid)?;
+            // SAFETY: ocr.h: as many values as the event was created for.
+            unsafe { event::contribute(w, guid, slot, data.cast()) }
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ocrAddDependence(source: Guid, destination: Guid, slot: u32, mode: u32) -> u8 {
-    call("ocrAddDependence", |w| {
-        if replay::active() {
-            return Ok(());
-        }
-        edt::add_dependence(w, source, destination, slot, mode)
-    })
+    call_with(
+        "ocrAddDependence",
+        &[
+            Given::Guid("source", source),
+            Given::Guid("destination", destination),
+            Given::Slot("slot", slot),
+        ],
+        |w| {
+            if replay::active() {
+                return Ok(());
+            }
+            edt::add_dependence(w, source, destination, slot, mode)
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -280,16 +339,27 @@ pub extern "C" fn ocrAddDependenceSlot(
     slot: u32,
     mode: u32,
 ) -> u8 {
-    call("ocrAddDependenceSlot", |w| {
-        if replay::active() {
-            return Ok(());
-        }
-        match edt::add_collective_dependence(w, source, source_slot, destination, slot, mode) {
-            // Only collective events have more than one output.
-            Err(_) if source_slot == 0 => edt::add_dependence(w, source, destination, slot, mode),
-            result => result,
-        }
-    })
+    call_with(
+        "ocrAddDependenceSlot",
+        &[
+            Given::Guid("source", source),
+            Given::Slot("source slot", source_slot),
+            Given::Guid("destination", destination),
+            Given::Slot("slot", slot),
+        ],
+        |w| {
+            if replay::active() {
+                return Ok(());
+            }
+            match edt::add_collective_dependence(w, source, source_slot, destination, slot, mode) {
+                // Only collective events have more than one output.
+                Err(_) if source_slot == 0 => {
+                    edt::add_dependence(w, source, destination, slot, mode)
+                }
+                result => result,
+            }
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -299,18 +369,26 @@ pub extern "C" fn ocrAddDependenceByValue(
     slot: u32,
     mode: u32,
 ) -> u8 {
-    call("ocrAddDependenceByValue", |w| {
-        if replay::active() {
-            return Ok(());
-        }
-        let source = label::resolve(w, source)?;
-        let copy = if source.is_null() {
-            Guid::NULL
-        } else {
-            block::copy(w, source)?
-        };
-        edt::add_dependence(w, copy, destination, slot, mode)
-    })
+    call_with(
+        "ocrAddDependenceByValue",
+        &[
+            Given::Guid("source", source),
+            Given::Guid("destination", destination),
+            Given::Slot("slot", slot),
+        ],
+        |w| {
+            if replay::active() {
+                return Ok(());
+            }
+            let source = label::resolve(w, source)?;
+            let copy = if source.is_null() {
+                Guid::NULL
+            } else {
+                block::copy(w, source)?
+            };
+            edt::add_dependence(w, copy, destination, slot, mode)
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -354,11 +432,17 @@ pub unsafe extern "C" fn ocrDbCreate(
             };
             let mut data = std::ptr::null_mut();
             if flags & property::LABELED != 0 && !guid.is_null() {
-                label::create_under(w, *guid, flags, |w| {
-                    let (created, memory) = block::create(w, &new)?;
-                    data = memory;
-                    Ok(created)
-                })?;
+                label::create_under(
+                    w,
+                    *guid,
+                    flags,
+                    |_, _| false,
+                    |w| {
+                        let (created, memory) = block::create(w, &new)?;
+                        data = memory;
+                        Ok(created)
+                    },
+                )?;
             } else {
                 let (created, memory) = block::create(w, &new)?;
                 data = memory;
@@ -379,7 +463,7 @@ pub unsafe extern "C" fn ocrDbCreate(
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ocrDbRelease(guid: Guid) -> u8 {
-    call("ocrDbRelease", |w| {
+    call_with("ocrDbRelease", &[Given::Guid("data block", guid)], |w| {
         if replay::active() {
             return Ok(());
         }
@@ -389,7 +473,7 @@ pub extern "C" fn ocrDbRelease(guid: Guid) -> u8 {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ocrDbDestroy(guid: Guid) -> u8 {
-    call("ocrDbDestroy", |w| {
+    call_with("ocrDbDestroy", &[Given::Guid("data block", guid)], |w| {
         if replay::active() {
             return Ok(());
         }
@@ -437,7 +521,7 @@ pub unsafe extern "C" fn ocrGuidRangeCreate(guid: *mut Guid, count: u64, _kind: 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ocrGuidFromIndex(guid: *mut Guid, range: Guid, at: u64) -> u8 {
-    call("ocrGuidFromIndex", |w| {
+    call_with("ocrGuidFromIndex", &[Given::Guid("range", range)], |w| {
         let label = match label::label(w, range, at) {
             Err(_) if replay::active() => replay::fake_guid(),
             label => label?,
@@ -450,7 +534,7 @@ pub unsafe extern "C" fn ocrGuidFromIndex(guid: *mut Guid, range: Guid, at: u64)
 
 #[unsafe(no_mangle)]
 pub extern "C" fn ocrGuidMapDestroy(guid: Guid) -> u8 {
-    call("ocrGuidMapDestroy", |w| {
+    call_with("ocrGuidMapDestroy", &[Given::Guid("range", guid)], |w| {
         if replay::active() {
             return Ok(());
         }
@@ -525,7 +609,7 @@ pub unsafe extern "C" fn ocrAffinityGetCurrent(out: *mut Guid) -> u8 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ocrAffinityQuery(guid: Guid, count: *mut u64, out: *mut Guid) -> u8 {
-    call("ocrAffinityQuery", |w| {
+    call_with("ocrAffinityQuery", &[Given::Guid("object", guid)], |w| {
         if count.is_null() || out.is_null() {
             return Err(Errno::EINVAL);
         }
@@ -640,7 +724,7 @@ pub unsafe extern "C" fn ocrGetHintValue(hint: *mut Hint, property: u32, value: 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ocrSetHint(guid: Guid, hint: *const Hint) -> u8 {
-    call("ocrSetHint", |w| {
+    call_with("ocrSetHint", &[Given::Guid("object", guid)], |w| {
         // SAFETY: ocr.h.
         let hint = unsafe { hint.as_ref() }.ok_or(Errno::EINVAL)?;
         if replay::active() {
@@ -662,7 +746,7 @@ pub unsafe extern "C" fn ocrSetHint(guid: Guid, hint: *const Hint) -> u8 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ocrGetHint(guid: Guid, hint: *mut Hint) -> u8 {
-    call("ocrGetHint", |w| {
+    call_with("ocrGetHint", &[Given::Guid("object", guid)], |w| {
         // SAFETY: ocr.h.
         let hint = unsafe { hint.as_mut() }.ok_or(Errno::EINVAL)?;
         let guid = label::resolve(w, guid)?;
@@ -692,25 +776,29 @@ pub unsafe extern "C" fn ocrLegacyBlockProgress(
     size: *mut u64,
     properties: u16,
 ) -> u8 {
-    call("ocrLegacyBlockProgress", |w| {
-        if replay::active() {
-            replay::unfit();
-            return Err(Errno::EPERM);
-        }
-        let (payload, data, bytes) = legacy::wait_and_hold(
-            w,
-            event,
-            properties & WAIT_FOR_CREATE != 0,
-            properties & CHECK != 0,
-        )?;
-        // SAFETY: ocr.h.
-        unsafe {
-            put(guid, payload);
-            put(result, data.cast());
-            put(size, bytes);
-        }
-        Ok(())
-    })
+    call_with(
+        "ocrLegacyBlockProgress",
+        &[Given::Guid("event", event)],
+        |w| {
+            if replay::active() {
+                replay::unfit();
+                return Err(Errno::EPERM);
+            }
+            let (payload, data, bytes) = legacy::wait_and_hold(
+                w,
+                event,
+                properties & WAIT_FOR_CREATE != 0,
+                properties & CHECK != 0,
+            )?;
+            // SAFETY: ocr.h.
+            unsafe {
+                put(guid, payload);
+                put(result, data.cast());
+                put(size, bytes);
+            }
+            Ok(())
+        },
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -720,7 +808,7 @@ pub extern "C" fn ocrWait(event: Guid) -> Guid {
         replay::unfit();
         return payload;
     }
-    call("ocrWait", |w| {
+    call_with("ocrWait", &[Given::Guid("event", event)], |w| {
         payload = legacy::wait(w, event, false, false)?;
         Ok(())
     });

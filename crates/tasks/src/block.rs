@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use crate::abi::{Errno, Guid, Result, mode, property};
 use crate::edt::{Edt, slot_state};
 use crate::object::{Header, Kind, guid_of};
+use crate::runtime::Runtime;
 use crate::worker::{NO_NODE, Worker};
 use crate::{label, plan, record};
 
@@ -404,18 +405,21 @@ pub fn release_early(w: &mut Worker, guid: Guid) -> Result<()> {
     Err(Errno::EINVAL)
 }
 
-/// Destroys a block, now or when nobody holds it any more.
+/// Destroys a block, now or when nobody holds it any more. If the current task holds it, that hold ends.
 ///
 /// # Errors
-/// EINVAL: no such block, or destroyed before.
+/// EINVAL: no such block (any more); EPERM: destroyed before, and others hold it still.
 pub fn destroy(w: &mut Worker, guid: Guid) -> Result<()> {
     let guid = label::resolve(w, guid)?;
     let block = find(w, guid)?;
     // SAFETY: memory of objects is always readable as a header.
     let gone = unsafe {
         let lock = (*block).header.lock();
-        if !(*block).header.is(Kind::Block, guid) || (*block).destroyed {
+        if !(*block).header.is(Kind::Block, guid) {
             return Err(Errno::EINVAL);
+        }
+        if (*block).destroyed {
+            return Err(Errno::EPERM);
         }
         (*block).destroyed = true;
         let gone = (*block).is_free();
@@ -427,8 +431,51 @@ pub fn destroy(w: &mut Worker, guid: Guid) -> Result<()> {
     };
     if gone {
         free(w, block);
+    } else {
+        // The specification (ocrDbDestroy): who destroys a block that it holds releases it.
+        while release_early(w, guid).is_ok() {}
     }
     Ok(())
+}
+
+/// The blocks that the current task holds.
+pub fn held_by_current(w: &Worker) -> Vec<Guid> {
+    let created = w.created[w.created_from..].iter().map(|&block| {
+        // SAFETY: held, so alive.
+        guid_of(unsafe { &(*block).header }, w.rt.arena.offset(block.cast()))
+    });
+    let mut held: Vec<Guid> = created.collect();
+    let edt = w.current;
+    if !edt.is_null() {
+        // SAFETY: the current task is alive and this thread's.
+        unsafe {
+            for at in 0..(*edt).depc {
+                let dep = &*Edt::slot(edt, at);
+                if dep.state.load(Ordering::Relaxed) & slot_state::HELD != 0 {
+                    held.push(dep.guid);
+                }
+            }
+        }
+    }
+    held
+}
+
+/// The block that a ready task waits for, the slot and the mode. Only when nothing runs.
+pub fn wanted_by(rt: &Runtime, edt: *mut Edt) -> Option<(Guid, u32, u32)> {
+    // SAFETY: memory of objects is readable, and nothing runs that would change it.
+    unsafe {
+        let acquiring = (*edt).acquiring.as_ref()?;
+        let wanted = acquiring.wanted.get(acquiring.at)?;
+        let offset = rt.arena.offset(wanted.block.cast());
+        let guid = guid_of(&(*wanted.block).header, offset);
+        Some((guid, wanted.slot, wanted.mode))
+    }
+}
+
+/// The size of a block that somebody holds.
+pub fn size_of_live(block: *const Block) -> u64 {
+    // SAFETY: alive, as the caller knows.
+    unsafe { (*block).size }
 }
 
 /// Lets the current task hold the block until it ends, for legacy waiting.

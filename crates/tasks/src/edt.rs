@@ -12,7 +12,9 @@ use numaloc_task_queues::Linked;
 use crate::abi::{Dep, EdtFunction, Errno, Guid, PARAM_DEFAULT, PARAM_UNKNOWN, Result, mode};
 use crate::block::{self, Acquiring, Block};
 use crate::event::{self, Waiter};
-use crate::object::{Header, Kind, guid_of, place_of};
+use crate::label::Dependence;
+use crate::object::{Header, Kind, guid_of};
+use crate::runtime::Runtime;
 use crate::scope::{self, Scope};
 use crate::worker::{NO_NODE, Worker};
 use crate::{label, plan, record};
@@ -57,6 +59,8 @@ pub struct Edt {
     pub(crate) node: u16,
     /// The node the program asked for.
     pub(crate) hinted: u16,
+    /// It runs, or has run.
+    pub(crate) started: bool,
 }
 
 const _: () = assert!(size_of::<Edt>() <= 112);
@@ -288,6 +292,7 @@ pub unsafe fn create(
         (*edt).acquiring = ptr::null_mut();
         (*edt).children = 0;
         (*edt).blocks = 0;
+        (*edt).started = false;
         (*edt).hinted = if new.hinted == NO_NODE {
             template.hinted
         } else {
@@ -353,7 +358,8 @@ pub fn node_of(w: &Worker, guid: Guid) -> Option<u16> {
 }
 
 /// Adds a dependence: when `source` (nothing, a data block, an event) is satisfied, so is the slot of
-/// `destination` (a task or an event).
+/// `destination` (a task or an event). Where one of them is a label under which nothing was created yet, the
+/// dependence waits for that.
 ///
 /// # Errors
 /// EINVAL: one of them is gone or the wrong kind, no such slot, the slot has a source already.
@@ -364,38 +370,82 @@ pub fn add_dependence(
     slot: u32,
     mode: u32,
 ) -> Result<()> {
-    let source = label::resolve(w, source)?;
-    let destination = label::resolve(w, destination)?;
-    match find(w, destination) {
-        Ok(edt) => {
-            connect(edt, slot, mode)?;
-            let result = if source.is_null() || block::exists(w, source) {
-                satisfy_slot(w, destination, slot, source)
-            } else {
-                let waiter = Waiter {
-                    to: destination,
-                    slot,
-                };
-                event::add_waiter(w, source, waiter)
-            };
-            if result.is_err() {
-                // SAFETY: alive: this slot is not satisfied.
-                let state = unsafe { &(*Edt::slot(edt, slot)).state };
-                state.store(slot_state::FREE, Ordering::Relaxed);
-            }
-            result
+    let dependence = Dependence {
+        source,
+        destination,
+        slot,
+        mode,
+        connected: false,
+    };
+    let Some(destination) = label::resolve_or_await(w, destination, dependence)? else {
+        return Ok(());
+    };
+    let dependence = Dependence {
+        destination,
+        ..dependence
+    };
+    let Ok(edt) = find(w, destination) else {
+        if !event::exists(w, destination) {
+            return Err(Errno::EINVAL);
         }
-        Err(_) if !event::exists(w, destination) => Err(Errno::EINVAL),
-        Err(_) if source.is_null() || block::exists(w, source) => {
-            event::satisfy(w, destination, source, slot)
-        }
-        Err(_) => {
-            let waiter = Waiter {
-                to: destination,
-                slot,
-            };
-            event::add_waiter(w, source, waiter)
-        }
+        return link(w, dependence);
+    };
+    connect(edt, slot, mode)?;
+    let result = link(
+        w,
+        Dependence {
+            connected: true,
+            ..dependence
+        },
+    );
+    if result.is_err() {
+        // SAFETY: alive: this slot is not satisfied.
+        let state = unsafe { &(*Edt::slot(edt, slot)).state };
+        state.store(slot_state::FREE, Ordering::Relaxed);
+    }
+    result
+}
+
+/// A label came to be: goes on with a dependence that has waited for it.
+///
+/// # Errors
+/// As for [`add_dependence`].
+pub fn resume(w: &mut Worker, dependence: Dependence) -> Result<()> {
+    if dependence.connected {
+        return link(w, dependence);
+    }
+    let Dependence {
+        source,
+        destination,
+        slot,
+        mode,
+        ..
+    } = dependence;
+    add_dependence(w, source, destination, slot, mode)
+}
+
+/// Connects the source to a destination that exists, and whose slot, if it is a task, is taken.
+fn link(w: &mut Worker, dependence: Dependence) -> Result<()> {
+    let Dependence {
+        source,
+        destination,
+        slot,
+        connected,
+        ..
+    } = dependence;
+    let Some(source) = label::resolve_or_await(w, source, dependence)? else {
+        return Ok(());
+    };
+    let waiter = Waiter {
+        to: destination,
+        slot,
+    };
+    if !source.is_null() && !block::exists(w, source) {
+        event::add_waiter(w, source, waiter)
+    } else if connected {
+        satisfy_slot(w, destination, slot, source)
+    } else {
+        event::satisfy(w, destination, source, slot)
     }
 }
 
@@ -496,6 +546,7 @@ pub unsafe fn execute(w: *mut Worker, edt: *mut Edt) {
             let w = &mut *w;
             let before = (w.current, w.created_from);
             w.current = edt;
+            (*edt).started = true;
             w.created_from = w.created.len();
             if w.rt.count_traffic {
                 block::count_traffic(w, edt);
@@ -572,33 +623,35 @@ pub fn destroy(w: &mut Worker, guid: Guid) -> Result<()> {
     Ok(())
 }
 
-/// Place, name and unsatisfied slots of a task that never ran, for the report at the end. `None`: the
-/// memory at that offset is no waiting task.
-pub fn describe_stuck(rt: &crate::runtime::Runtime, offset: usize) -> Option<String> {
-    let edt: *mut Edt = rt.arena.at(offset)?.cast();
-    // SAFETY: everything has stopped; memory of objects is readable.
+/// Whether at that offset is a task that exists and has not begun to run.
+pub fn never_ran(rt: &Runtime, offset: usize) -> bool {
+    let Some(edt) = rt.arena.at(offset).map(<*mut u8>::cast::<Edt>) else {
+        return false;
+    };
+    // SAFETY: memory of objects is readable.
+    unsafe { (*edt).header.kind() == Kind::Edt as u8 && !(*edt).started }
+}
+
+/// The GUID of a task.
+pub fn guid(rt: &Runtime, edt: *mut Edt) -> Guid {
+    // SAFETY: memory of objects is readable.
+    guid_of(unsafe { &(*edt).header }, rt.arena.offset(edt.cast()))
+}
+
+/// Slots that nothing has satisfied.
+pub fn open_slots(edt: *mut Edt) -> Vec<u32> {
+    // SAFETY: alive, and nothing runs that would change it.
     unsafe {
-        if (*edt).header.kind() != Kind::Edt as u8 {
-            return None;
-        }
-        let guid = guid_of(&(*edt).header, offset);
-        debug_assert!(place_of(guid).is_some());
-        let waiting: Vec<String> = (0..(*edt).depc)
+        (0..(*edt).depc)
             .filter(|&at| {
                 (*Edt::slot(edt, at)).state.load(Ordering::Relaxed) & slot_state::SATISFIED == 0
             })
-            .map(|at| at.to_string())
-            .collect();
-        let what = if !waiting.is_empty() {
-            format!("slots not satisfied: {}", waiting.join(", "))
-        } else {
-            "waits for a data block somebody still holds".to_owned()
-        };
-        Some(format!(
-            "task {} ({:#x}), {} slots, {what}",
-            rt.names.name((*edt).name),
-            guid.0,
-            (*edt).depc
-        ))
+            .collect()
     }
+}
+
+/// How many slots a task has.
+pub fn slot_count(edt: *mut Edt) -> u32 {
+    // SAFETY: memory of objects is readable.
+    unsafe { (*edt).depc }
 }

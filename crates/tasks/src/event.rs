@@ -20,6 +20,7 @@ use std::ptr;
 use crate::abi::{ChannelParams, Errno, EventParams, Guid, Result, event_type};
 use crate::collective::Collective;
 use crate::object::{Header, Kind, guid_of};
+use crate::runtime::Runtime;
 use crate::worker::{Delivery, Worker};
 use crate::{edt, label};
 
@@ -186,6 +187,43 @@ pub fn exists(w: &Worker, guid: Guid) -> bool {
     find(w, guid).is_ok_and(|event| unsafe { (*event).header.is(Kind::Event, guid) })
 }
 
+/// Whether the GUID is that of a live collective event.
+pub fn is_collective(w: &Worker, guid: Guid) -> bool {
+    // SAFETY: alive a moment ago; the kind of an event does not change.
+    exists(w, guid)
+        && find(w, guid)
+            .is_ok_and(|event| unsafe { u32::from((*event).kind) } == event_type::COLLECTIVE)
+}
+
+/// Type and state of a live event, for people.
+pub fn state(event: *mut Event) -> String {
+    // SAFETY: memory of objects is readable; the caller has seen it alive.
+    let (kind, fired, count) = unsafe { ((*event).kind, (*event).fired, (*event).count) };
+    let fired = if fired { "satisfied" } else { "not satisfied" };
+    match u32::from(kind) {
+        event_type::ONCE => format!("ONCE, {fired}"),
+        event_type::IDEM => format!("IDEM, {fired}"),
+        event_type::STICKY => format!("STICKY, {fired}"),
+        event_type::LATCH => format!("LATCH, count {count}"),
+        event_type::COUNTED => format!("COUNTED, {fired}, {count} dependences to come"),
+        event_type::CHANNEL => "CHANNEL".to_owned(),
+        _ => "COLLECTIVE".to_owned(),
+    }
+}
+
+/// Whether the event behind a GUID, or a label of it, is there and has fired.
+pub fn has_fired(rt: &Runtime, guid: Guid) -> bool {
+    let guid = if label::is_label(guid) {
+        label::target(rt, guid).unwrap_or(Guid::NULL)
+    } else {
+        guid
+    };
+    rt.object(guid).is_ok_and(|header| {
+        // SAFETY: memory of objects is always readable.
+        unsafe { (*header).is(Kind::Event, guid) && (*header.cast::<Event>()).fired }
+    })
+}
+
 /// Runs `body` on a live event under its lock; then frees the event if `body` says so.
 fn with<T>(
     w: &mut Worker,
@@ -285,13 +323,16 @@ pub fn satisfy(w: &mut Worker, guid: Guid, payload: Guid, slot: u32) -> Result<(
 /// As [`satisfy`], for satisfactions the runtime itself makes: errors become complaints.
 pub fn satisfy_quietly(w: &mut Worker, guid: Guid, payload: Guid, slot: u32) {
     if satisfy(w, guid, payload, slot).is_err() {
-        w.complain("an output event was satisfied by the end of its task", || {
-            format!(
-                "event {:#x} is gone or was satisfied before; add dependences on an output event \
+        w.complain(
+            "an output event was satisfied by the end of its task",
+            || {
+                format!(
+                    "{} was satisfied before, or is gone; add dependences on an output event \
                  before its task can run, and satisfy it nowhere else",
-                guid.0
-            )
-        });
+                    crate::stuck::describe(w.rt, guid)
+                )
+            },
+        );
     }
 }
 
@@ -309,9 +350,10 @@ pub fn deliver(w: &mut Worker) {
         if result.is_err() {
             w.complain("an event that fired", || {
                 format!(
-                    "its dependence {:#x} slot {slot} cannot be satisfied: gone, no such slot, or \
+                    "its dependence {} slot {slot} cannot be satisfied with {}: gone, no such slot, or \
                      satisfied before",
-                    to.0
+                    crate::stuck::describe(w.rt, to),
+                    crate::stuck::describe(w.rt, payload)
                 )
             });
         }

@@ -2,11 +2,15 @@
 //! created under it; it can be used wherever a GUID can, and creating under it with GUID_PROP_CHECK
 //! is an atomic get-or-create.
 
+use std::collections::HashMap;
 use std::ptr;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering, fence};
 
 use crate::abi::{Errno, Guid, Result, property};
 use crate::object::{Header, Kind, Tag, guid_of, label_guid, place_of};
+use crate::runtime::Runtime;
+use crate::stuck;
 use crate::worker::Worker;
 
 /// A range: the header of an object, then its cells.
@@ -29,6 +33,37 @@ struct Cell {
 }
 
 const BEING_CREATED: i64 = -1;
+
+/// A dependence as the program gave it.
+#[derive(Clone, Copy)]
+pub struct Dependence {
+    pub(crate) source: Guid,
+    pub(crate) destination: Guid,
+    pub(crate) slot: u32,
+    pub(crate) mode: u32,
+    /// The destination is a task, and its slot is taken for this.
+    pub(crate) connected: bool,
+}
+
+/// Dependences that wait for something to be created under a label.
+#[derive(Default)]
+pub struct Awaited {
+    count: AtomicUsize,
+    by_label: Mutex<HashMap<Guid, Vec<Dependence>>>,
+}
+
+impl Awaited {
+    /// Slots of a task that wait for a label.
+    pub fn of(&self, task: Guid) -> Vec<(u32, Guid)> {
+        let by_label = self.by_label.lock().expect("no panic while locked");
+        let dependences = by_label.iter().flat_map(|(&label, all)| {
+            all.iter()
+                .filter(|dependence| dependence.destination == task)
+                .map(move |dependence| (dependence.slot, label))
+        });
+        dependences.collect()
+    }
+}
 
 /// Creates a range of `count` labels.
 ///
@@ -62,8 +97,8 @@ pub fn create_range(w: &mut Worker, count: u64) -> Result<Guid> {
     }
 }
 
-fn live_range(w: &Worker, guid: Guid) -> Result<*mut Range> {
-    Ok(w.rt.live(guid, Kind::Range, Errno::EINVAL)?.cast())
+fn live_range(rt: &Runtime, guid: Guid) -> Result<*mut Range> {
+    Ok(rt.live(guid, Kind::Range, Errno::EINVAL)?.cast())
 }
 
 /// Destroys a range; what was created under its labels stays.
@@ -71,7 +106,7 @@ fn live_range(w: &Worker, guid: Guid) -> Result<*mut Range> {
 /// # Errors
 /// EINVAL: no such range.
 pub fn destroy_range(w: &mut Worker, guid: Guid) -> Result<()> {
-    let range = live_range(w, guid)?;
+    let range = live_range(w.rt, guid)?;
     // SAFETY: alive; destroying it twice at the same time is the program's error, seen above at best.
     unsafe { w.rt.arena.release(&mut w.lists, range.cast()) };
     Ok(())
@@ -82,7 +117,7 @@ pub fn destroy_range(w: &mut Worker, guid: Guid) -> Result<()> {
 /// # Errors
 /// EINVAL: no such range, or it has fewer labels.
 pub fn label(w: &Worker, range: Guid, at: u64) -> Result<Guid> {
-    let object = live_range(w, range)?;
+    let object = live_range(w.rt, range)?;
     // SAFETY: alive.
     if at >= unsafe { (*object).count } {
         return Err(Errno::EINVAL);
@@ -99,14 +134,14 @@ pub fn is_label(guid: Guid) -> bool {
     guid.0 & 15 == Tag::Label as i64 && guid.0 > 0
 }
 
-fn cell(w: &Worker, guid: Guid) -> Result<&'static Cell> {
+fn cell(rt: &Runtime, guid: Guid) -> Result<&'static Cell> {
     let (offset, _) = place_of(guid).ok_or(Errno::EINVAL)?;
-    let cell: *const Cell = w.rt.arena.at(offset).ok_or(Errno::EINVAL)?.cast();
+    let cell: *const Cell = rt.arena.at(offset).ok_or(Errno::EINVAL)?.cast();
     // SAFETY: within the arena and aligned; if the range is gone these are some other object's bytes,
     // and what they claim to be is checked next.
     let range = unsafe { ptr::addr_of!((*cell).range).read_volatile() };
-    let object = live_range(w, range)?;
-    let start = w.rt.arena.offset(object.cast()) + size_of::<Range>();
+    let object = live_range(rt, range)?;
+    let start = rt.arena.offset(object.cast()) + size_of::<Range>();
     // SAFETY: the range is alive.
     let cells = unsafe { (*object).count } as usize * size_of::<Cell>();
     if offset < start
@@ -128,17 +163,83 @@ pub fn resolve(w: &Worker, guid: Guid) -> Result<Guid> {
     if !is_label(guid) {
         return Ok(guid);
     }
-    let cell = cell(w, guid)?;
+    match target(w.rt, guid)? {
+        Guid::NULL => Err(Errno::EINVAL),
+        target => Ok(target),
+    }
+}
+
+/// What was created under a label last; NULL_GUID: nothing was.
+///
+/// # Errors
+/// EINVAL: no label of a live range.
+pub fn target(rt: &Runtime, guid: Guid) -> Result<Guid> {
+    let cell = cell(rt, guid)?;
     loop {
         match cell.target.load(Ordering::Acquire) {
-            0 => return Err(Errno::EINVAL),
             BEING_CREATED => std::thread::yield_now(),
             target => return Ok(Guid(target)),
         }
     }
 }
 
-/// Creates something under a label as `properties` say.
+/// What a GUID stands for. None: it is a label under which nothing was created yet, and `dependence` waits for
+/// that.
+///
+/// # Errors
+/// EINVAL: a label of no range.
+pub fn resolve_or_await(w: &Worker, guid: Guid, dependence: Dependence) -> Result<Option<Guid>> {
+    if !is_label(guid) {
+        return Ok(Some(guid));
+    }
+    let found = target(w.rt, guid)?;
+    if !found.is_null() {
+        return Ok(Some(found));
+    }
+    // Counted before the second look: whoever creates looks at the count after it has created.
+    let awaited = &w.rt.awaited;
+    let mut by_label = awaited.by_label.lock().expect("no panic while locked");
+    awaited.count.fetch_add(1, Ordering::SeqCst);
+    fence(Ordering::SeqCst);
+    let found = target(w.rt, guid)?;
+    if !found.is_null() {
+        awaited.count.fetch_sub(1, Ordering::SeqCst);
+        return Ok(Some(found));
+    }
+    by_label.entry(guid).or_default().push(dependence);
+    Ok(None)
+}
+
+/// Something was created under a label: dependences that waited for it go on.
+fn created(w: &mut Worker, guid: Guid) {
+    fence(Ordering::SeqCst);
+    let awaited = &w.rt.awaited;
+    if awaited.count.load(Ordering::SeqCst) == 0 {
+        return;
+    }
+    let waited = awaited
+        .by_label
+        .lock()
+        .expect("no panic while locked")
+        .remove(&guid)
+        .unwrap_or_default();
+    awaited.count.fetch_sub(waited.len(), Ordering::SeqCst);
+    for dependence in waited {
+        if crate::edt::resume(w, dependence).is_err() {
+            w.complain("a label came to be", || {
+                format!(
+                    "the dependence of {} slot {} on {} cannot be added",
+                    stuck::describe(w.rt, dependence.destination),
+                    dependence.slot,
+                    stuck::describe(w.rt, guid)
+                )
+            });
+        }
+    }
+}
+
+/// Creates something under a label as `properties` say. Without CHECK and BLOCK what exists there is replaced,
+/// unless `shared` says that everybody who creates it means the same one.
 ///
 /// # Errors
 /// EGUIDEXISTS with CHECK when something exists there; EINVAL for what is no label; what `create` says.
@@ -146,9 +247,10 @@ pub fn create_under(
     w: &mut Worker,
     guid: Guid,
     properties: u16,
+    shared: impl Fn(&Worker, Guid) -> bool,
     create: impl FnOnce(&mut Worker) -> Result<Guid>,
 ) -> Result<()> {
-    let cell = cell(w, guid)?;
+    let cell = cell(w.rt, guid)?;
     let old = loop {
         let old = cell.target.load(Ordering::Acquire);
         if old == BEING_CREATED {
@@ -160,8 +262,15 @@ pub fn create_under(
                 return Err(Errno::EGUIDEXISTS);
             }
             if properties & property::LABEL_BLOCK == property::LABEL_BLOCK {
-                crate::legacy::run_something_else(w);
+                let free = |w: &mut Worker| {
+                    let now = cell.target.load(Ordering::Acquire);
+                    (now != BEING_CREATED && !w.rt.is_alive(Guid(now))).then_some(())
+                };
+                crate::legacy::until(w, guid, &mut { free });
                 continue;
+            }
+            if shared(w, Guid(old)) {
+                return Ok(());
             }
         }
         let claim =
@@ -171,8 +280,11 @@ pub fn create_under(
             break old;
         }
     };
-    let created = create(w);
-    let now = created.map_or(old, |guid| guid.0);
+    let new = create(w);
+    let now = new.map_or(old, |guid| guid.0);
     cell.target.store(now, Ordering::Release);
-    created.map(|_| ())
+    if new.is_ok() {
+        created(w, guid);
+    }
+    new.map(|_| ())
 }

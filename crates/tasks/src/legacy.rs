@@ -1,12 +1,13 @@
 //! Waiting inside a task. The thread runs other tasks meanwhile, on the same stack: a program that
-//! waits ever deeper needs an ever deeper stack.
+//! waits ever deeper needs an ever deeper stack, and a task goes on only when those above it have ended. When
+//! nothing can run and nothing has come, the run ends with a report ([`crate::stuck`]).
 
 use crate::abi::{Errno, Guid, Result};
 use crate::worker::{self, Worker};
-use crate::{block, event, label, scheduler, scope};
+use crate::{block, event, label, scheduler, scope, stuck};
 
-/// Runs another ready task now, or lets other threads run.
-pub fn run_something_else(w: &mut Worker) {
+/// Runs another ready task now. False: there is none.
+fn run_something_else(w: &mut Worker) -> bool {
     // What this task has completed must not wait for it to end.
     scope::settle(w);
     w.nesting += 1;
@@ -16,8 +17,24 @@ pub fn run_something_else(w: &mut Worker) {
     let ran = unsafe { scheduler::run_one(pointer) };
     // SAFETY: as above.
     unsafe { (*pointer).nesting -= 1 };
-    if !ran {
-        std::thread::yield_now();
+    ran
+}
+
+/// Runs other tasks until `poll` gives something. `what` is the event or label that the task waits for, for
+/// the report should it never come.
+pub fn until<T>(w: &mut Worker, what: Guid, poll: &mut dyn FnMut(&mut Worker) -> Option<T>) -> T {
+    if let Some(found) = poll(w) {
+        return found;
+    }
+    stuck::begin_wait(w, what);
+    loop {
+        if let Some(found) = poll(w) {
+            stuck::end_wait(w);
+            return found;
+        }
+        if !run_something_else(w) && !scheduler::pause(w, &mut |w| poll(w).is_some()) {
+            stuck::end(w.rt);
+        }
     }
 }
 
@@ -26,15 +43,15 @@ pub fn run_something_else(w: &mut Worker) {
 /// # Errors
 /// EINVAL: no such event, unless it may still be created; EPEND: not fired, with `check`.
 pub fn wait(w: &mut Worker, guid: Guid, wait_for_create: bool, check: bool) -> Result<Guid> {
-    loop {
+    until(w, guid, &mut |w| {
         let found = label::resolve(w, guid).and_then(|guid| event::payload(w, guid));
         match found {
-            Ok(Some(payload)) => return Ok(payload),
-            Err(error) if !wait_for_create || !label::is_label(guid) => return Err(error),
-            _ if check => return Err(Errno::EPEND),
-            _ => run_something_else(w),
+            Ok(Some(payload)) => Some(Ok(payload)),
+            Err(error) if !wait_for_create || !label::is_label(guid) => Some(Err(error)),
+            _ if check => Some(Err(Errno::EPEND)),
+            _ => None,
         }
-    }
+    })
 }
 
 /// Waits for an event; gives its payload, and its memory, held until the task ends.

@@ -9,7 +9,8 @@
 //!
 //! Where things are: the C calls in `api`; objects and GUIDs in `object` and `arena`; tasks in
 //! `edt`, their ends in `scope`; `event`s; data `block`s and their `memory`; who runs what in
-//! `scheduler`; the profiling run in `record` and `replay`; the plan's look-up in `plan`.
+//! `scheduler`; waiting inside tasks in `legacy`, who has nothing to do in `idle`, what a run that cannot go
+//! on says in `stuck` and `crash`; the profiling run in `record` and `replay`; the plan's look-up in `plan`.
 //!
 //! Unsafe code: this crate is a C library in Rust. Every object is reached through raw pointers; the
 //! rules that make that sound are in `object` (memory of objects stays memory of objects), `edt` (a
@@ -22,9 +23,11 @@ mod arena;
 mod block;
 mod collective;
 pub mod config;
+mod crash;
 mod edt;
 mod event;
 mod hint;
+mod idle;
 mod label;
 mod legacy;
 mod machine;
@@ -38,6 +41,7 @@ pub mod runtime;
 mod scheduler;
 mod scope;
 pub mod stats;
+mod stuck;
 pub mod worker;
 
 pub use config::Config;

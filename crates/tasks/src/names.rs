@@ -6,14 +6,20 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use crate::abi::EdtFunction;
 use crate::worker::Worker;
 
+/// Names that can be read without a lock.
+const PUBLISHED: usize = 1024;
+
 /// The names; shared by all workers.
-#[derive(Default)]
-pub struct Names(Mutex<Table>);
+pub struct Names {
+    table: Mutex<Table>,
+    /// The first names once more, for a crash's handler, which must not lock.
+    published: [OnceLock<String>; PUBLISHED],
+}
 
 #[derive(Default)]
 struct Table {
@@ -21,27 +27,47 @@ struct Table {
     names: Vec<String>,
 }
 
+impl Default for Names {
+    fn default() -> Self {
+        Self {
+            table: Mutex::default(),
+            published: [const { OnceLock::new() }; PUBLISHED],
+        }
+    }
+}
+
 impl Names {
     /// The number of a name.
     pub fn number(&self, name: &str) -> u32 {
-        let mut table = self.0.lock().expect("no panic while locked");
+        let mut table = self.table.lock().expect("no panic while locked");
         if let Some(&number) = table.numbers.get(name) {
             return number;
         }
         let number = table.names.len() as u32;
         table.names.push(name.to_owned());
+        if let Some(published) = self.published.get(number as usize) {
+            let _ = published.set(name.to_owned());
+        }
         table.numbers.insert(name.to_owned(), number);
         number
     }
 
     /// The name of a number.
     pub fn name(&self, number: u32) -> String {
-        let table = self.0.lock().expect("no panic while locked");
+        let table = self.table.lock().expect("no panic while locked");
         table
             .names
             .get(number as usize)
             .cloned()
             .unwrap_or_else(|| "?".to_owned())
+    }
+}
+
+impl Names {
+    /// The name of a number, without a lock.
+    pub fn published(&self, number: u32) -> &str {
+        let name = self.published.get(number as usize);
+        name.and_then(OnceLock::get).map_or("?", String::as_str)
     }
 }
 

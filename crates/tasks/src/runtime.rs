@@ -1,5 +1,6 @@
 //! A run of the runtime: start, workers, end.
 
+use std::collections::BTreeMap;
 use std::ffi::c_char;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -12,6 +13,7 @@ use crate::abi::{EdtFunction, Errno, Guid, Result};
 use crate::arena::Arena;
 use crate::config::{Config, SchedulerKind, Stealing};
 use crate::edt::{self, Edt};
+use crate::idle::Idle;
 use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::names::Names;
@@ -20,8 +22,9 @@ use crate::plan::FlatPlan;
 use crate::record::Recorder;
 use crate::scheduler::{self, Simulation};
 use crate::stats::Stats;
+use crate::stuck::Wait;
 use crate::worker::{Counters, NO_NODE, Worker, set_current};
-use crate::{block, names};
+use crate::{block, crash, label, names, stuck};
 
 /// What other workers see of a worker.
 pub struct Shared {
@@ -41,13 +44,6 @@ pub struct NodeState {
     pub(crate) searching: AtomicU32,
 }
 
-/// Who sleeps; the slow path of the scheduler.
-#[derive(Default)]
-pub struct Sleepers {
-    pub(crate) by_node: Vec<Vec<usize>>,
-    pub(crate) count: usize,
-}
-
 /// A run.
 pub struct Runtime {
     pub(crate) config: Config,
@@ -64,14 +60,19 @@ pub struct Runtime {
     pub(crate) workers_of: Vec<Vec<usize>>,
     /// Which node's workers serve a node: itself, or the nearest that has workers.
     pub(crate) served_by: Vec<u16>,
-    pub(crate) sleepers: Mutex<Sleepers>,
+    pub(crate) idle: Mutex<Idle>,
+    /// Tasks that wait inside themselves, oldest first.
+    pub(crate) waits: Mutex<Vec<Wait>>,
+    /// Dependences on labels under which nothing exists yet.
+    pub(crate) awaited: label::Awaited,
     pub(crate) simulated: bool,
     pub(crate) shutdown: AtomicBool,
     pub(crate) stop: AtomicBool,
     pub(crate) status: AtomicI32,
     pub(crate) complaints: AtomicU64,
     pub(crate) next_worker: AtomicUsize,
-    totals: Mutex<Counters>,
+    /// What each worker did, by its index.
+    totals: Mutex<BTreeMap<usize, Counters>>,
     started: std::time::Instant,
 }
 
@@ -152,10 +153,9 @@ impl Runtime {
                 })
                 .collect(),
             nodes: (0..machine.nodes()).map(|_| NodeState::default()).collect(),
-            sleepers: Mutex::new(Sleepers {
-                by_node: vec![Vec::new(); machine.nodes()],
-                count: 0,
-            }),
+            idle: Mutex::new(Idle::new(machine.nodes(), spread.len())),
+            waits: Mutex::default(),
+            awaited: label::Awaited::default(),
             workers_of,
             served_by,
             simulated,
@@ -204,11 +204,19 @@ impl Runtime {
         })
     }
 
-    pub(crate) fn add_counters(&self, counters: &Counters) {
-        self.totals
-            .lock()
-            .expect("no panic while locked")
-            .add(counters);
+    /// Puts down what a worker did so far, in place of what it put down before.
+    pub(crate) fn publish_counters(&self, w: &Worker) {
+        let mut totals = self.totals.lock().expect("no panic while locked");
+        totals.insert(w.index, w.counters);
+    }
+
+    fn totals(&self) -> Counters {
+        let mut sum = Counters::default();
+        let totals = self.totals.lock().expect("no panic while locked");
+        for counters in totals.values() {
+            sum.add(counters);
+        }
+        sum
     }
 
     /// Says why the run cannot go on or did not end well.
@@ -222,27 +230,10 @@ impl Runtime {
             self.report(
                 "deadlock: no task is ready, none is running, and ocrShutdown was not called",
             );
-            self.report_stuck(if self.config.checked { 100 } else { 5 });
+            stuck::report_tasks(self);
             self.status.store(1, Ordering::SeqCst);
         }
         self.stop.store(true, Ordering::SeqCst);
-    }
-
-    /// Names tasks that never ran.
-    fn report_stuck(&self, limit: usize) {
-        let stuck: Vec<String> = self
-            .arena
-            .objects()
-            .into_iter()
-            .filter_map(|offset| edt::describe_stuck(self, offset))
-            .take(limit + 1)
-            .collect();
-        for line in stuck.iter().take(limit) {
-            self.report(&format!("  {line}"));
-        }
-        if stuck.len() > limit {
-            self.report("  and more (NUMALOC_OCR_CHECKED=1 lists up to 100)");
-        }
     }
 }
 
@@ -257,13 +248,7 @@ impl Worker {
         if self.rt.complaints.fetch_add(1, Ordering::Relaxed) >= 100 {
             return;
         }
-        let task = if self.current.is_null() {
-            "outside any task".to_owned()
-        } else {
-            // SAFETY: the current task is alive.
-            let name = unsafe { (*self.current).name };
-            format!("task {}", self.rt.names.name(name))
-        };
+        let task = stuck::task(self.rt, self.current);
         self.rt.report(&format!("{task}: {during}: {}", what()));
     }
 
@@ -340,10 +325,11 @@ unsafe fn run_in(
     let mut worker = Worker::new(rt, 0, rt.workers[0].node);
     let w: *mut Worker = &raw mut *worker;
     set_current(w);
+    let _crashes = rt
+        .config
+        .checked
+        .then(|| (crash::Handlers::install(), crash::Stack::install()));
     let mut simulation = rt.simulated.then(|| Simulation::new(rt));
-    if let Some(simulation) = &mut simulation {
-        scheduler::set_simulation(simulation);
-    }
     // SAFETY: this thread's worker; no task runs yet.
     let started = unsafe { start_program(&mut *w, function, arguments) };
     if started.is_err() {
@@ -353,28 +339,32 @@ unsafe fn run_in(
     // SAFETY: `w` is this thread's worker.
     unsafe { scheduler::run_all(w, simulation.as_mut()) }?;
     set_current(ptr::null_mut());
-    scheduler::clear_simulation();
-    let seconds = rt.started.elapsed().as_secs_f64();
-    rt.add_counters(&worker.counters);
+    rt.publish_counters(&worker);
     if rt.config.checked && rt.status.load(Ordering::SeqCst) == 0 {
-        let stuck = rt
-            .arena
-            .objects()
-            .into_iter()
-            .filter_map(|offset| edt::describe_stuck(rt, offset))
-            .count();
-        if stuck > 0 {
-            rt.report(&format!("{stuck} tasks never ran"));
-            rt.report_stuck(20);
-        }
+        stuck::report_never_run(rt);
     }
+    let stats = conclude(rt, simulation.as_ref().map(Simulation::seconds))?;
+    Ok(Outcome {
+        status: rt.status.load(Ordering::SeqCst),
+        stats,
+    })
+}
+
+/// Writes the profile and the statistics.
+///
+/// # Errors
+/// A sentence that names the file.
+pub(crate) fn conclude(
+    rt: &Runtime,
+    simulated_seconds: Option<f64>,
+) -> std::result::Result<Stats, String> {
     if let Some(recorder) = &rt.recorder {
         recorder.write(rt)?;
     }
     let stats = Stats {
-        counters: *rt.totals.lock().expect("no panic while locked"),
-        seconds,
-        simulated_seconds: simulation.as_ref().map(Simulation::seconds),
+        counters: rt.totals(),
+        seconds: rt.started.elapsed().as_secs_f64(),
+        simulated_seconds,
         workers: rt.workers.len(),
         nodes: rt.machine.nodes(),
         machine: rt.machine.topology().name().to_owned(),
@@ -386,10 +376,7 @@ unsafe fn run_in(
         std::fs::write(path, stats.to_json())
             .map_err(|error| format!("cannot write statistics to {}: {error}", path.display()))?;
     }
-    Ok(Outcome {
-        status: rt.status.load(Ordering::SeqCst),
-        stats,
-    })
+    Ok(stats)
 }
 
 /// Interns a template's name.

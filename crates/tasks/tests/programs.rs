@@ -1,58 +1,16 @@
 //! The workloads, compiled against `ocr.h` and the library as a user would, on every scheduler; and the
 //! whole way from a profile to a tuned run.
 
+mod support;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use numaloc_task_plan::{Analysis, AnalyzeError, Options, analyze, read_profile, write_plan};
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// A C program around the runtime in this test's own process would need a library that cargo does not build
-/// for this package's tests; so the library is built here, once, by the cargo that runs this.
-fn library() -> PathBuf {
-    use std::sync::OnceLock;
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY
-        .get_or_init(|| {
-            let me = std::env::current_exe().expect("a test program");
-            let folder = me.parent().and_then(Path::parent).expect("target/debug");
-            let status = Command::new(env!("CARGO"))
-                .args(["build", "-q", "--offline", "-p", "numaloc-ocr"])
-                .current_dir(root())
-                .status()
-                .expect("cargo runs");
-            assert!(status.success());
-            folder.to_owned()
-        })
-        .clone()
-}
+use support::compile_file;
 
 fn compile(folder: &Path, workload: &str) -> PathBuf {
-    let program = folder.join(workload);
-    let library = library();
-    let output = Command::new("cc")
-        .args(["-O2", "-Wall", "-Wextra", "-Werror"])
-        .arg(format!(
-            "-I{}",
-            root().join("crates/tasks/include").display()
-        ))
-        .arg(root().join(format!("workloads/ocr/{workload}/{workload}.c")))
-        .arg("-o")
-        .arg(&program)
-        .arg(format!("-L{}", library.display()))
-        .arg(format!("-Wl,-rpath,{}", library.display()))
-        .args(["-lnumaloc_ocr", "-lm"])
-        .output()
-        .expect("a C compiler");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    program
+    compile_file(folder, &format!("workloads/ocr/{workload}/{workload}.c"))
 }
 
 fn run(program: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> Output {

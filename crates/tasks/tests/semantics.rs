@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use numaloc_tasks::abi::{Dep, EdtFunction, Guid, mode};
+use numaloc_tasks::abi::{CollectiveParams, Dep, EdtFunction, EventParams, Guid, mode};
 use numaloc_tasks::api::*;
 use numaloc_tasks::config::{Config, SchedulerKind};
 
@@ -104,8 +104,7 @@ unsafe extern "C" fn misuse(_: u32, _: *mut u64, _: u32, _: *mut Dep) -> Guid {
             0
         );
         assert_eq!(ocrDbDestroy(block), 0);
-        assert_eq!(ocrDbDestroy(block), EINVAL, "destroyed, though still held");
-        assert_eq!(ocrDbRelease(block), 0);
+        assert_eq!(ocrDbDestroy(block), EINVAL, "gone: its holder destroyed it");
         assert_eq!(ocrDbRelease(block), EINVAL);
         // Labels: get or create, and use as they are.
         let (mut range, mut label) = (Guid::NULL, Guid::NULL);
@@ -141,6 +140,177 @@ unsafe extern "C" fn misuse(_: u32, _: *mut u64, _: u32, _: *mut Dep) -> Guid {
 fn misuse_gets_an_error_code() {
     let (outcome, counted) = run(misuse, 1);
     assert_eq!((outcome.status, counted), (0, 1));
+}
+
+unsafe extern "C" fn destroy_what_it_holds(_: u32, _: *mut u64, _: u32, _: *mut Dep) -> Guid {
+    // SAFETY: as ocr.h says.
+    unsafe {
+        let (mut block, mut memory) = (Guid::NULL, std::ptr::null_mut());
+        assert_eq!(
+            ocrDbCreate(&mut block, &mut memory, 64, 0, std::ptr::null(), 0),
+            0
+        );
+        let mut output = event(3);
+        let mut edt = Guid::NULL;
+        let status = ocrEdtCreate(
+            &mut edt,
+            template(count, 0, 1),
+            0,
+            std::ptr::null(),
+            1,
+            std::ptr::null(),
+            8,
+            std::ptr::null(),
+            &mut output,
+        );
+        assert_eq!(status, 0);
+        assert_eq!(ocrAddDependence(block, edt, 0, mode::EW), 0);
+        // The other task waits for the block; destroying it lets that task have it, for the last time.
+        assert_eq!(ocrDbDestroy(block), 0);
+        assert_eq!(ocrWait(output), Guid::NULL);
+        assert_eq!(COUNT.load(Ordering::SeqCst), 1);
+        assert_eq!(ocrDbDestroy(block), EINVAL, "gone");
+        ocrShutdown();
+    }
+    Guid::NULL
+}
+
+#[test]
+fn destroying_a_block_ends_the_hold_of_who_destroys_it() {
+    for workers in [0, 1, 2] {
+        let (outcome, counted) = run(destroy_what_it_holds, workers);
+        assert_eq!((outcome.status, counted), (0, 1));
+    }
+}
+
+unsafe extern "C" fn collective_twice(_: u32, _: *mut u64, _: u32, _: *mut Dep) -> Guid {
+    // SAFETY: as ocr.h says; the parameters are those of a COLLECTIVE event.
+    unsafe {
+        let (mut range, mut label) = (Guid::NULL, Guid::NULL);
+        assert_eq!(ocrGuidRangeCreate(&mut range, 1, 10), 0);
+        assert_eq!(ocrGuidFromIndex(&mut label, range, 0), 0);
+        let params = EventParams {
+            collective: CollectiveParams {
+                max_generations: 1,
+                contributors: 2,
+                contributors_here: 2,
+                values: 1,
+                arity: 2,
+                operator: 3 | 7 << 2, // the sum of u64
+                kind: 1,              // allreduce
+                reuse_block: 0,
+            },
+        };
+        let sum = template(sum_of_seven, 0, 1);
+        for rank in 0..2_u32 {
+            // Each contributor creates the event, then contributes.
+            assert_eq!(ocrEventCreateParams(&mut label, 7, 0x100, &params), 0);
+            let edt = create(sum, &[], false, std::ptr::null_mut());
+            assert_eq!(ocrAddDependenceSlot(label, rank, edt, 0, mode::RO), 0);
+            let value = 3 + u64::from(rank);
+            let value = (&raw const value).cast();
+            assert_eq!(ocrEventCollectiveSatisfySlot(label, value, rank), 0);
+        }
+        assert_eq!(
+            ocrEventCreateParams(&mut label, 7, 0x300, &params),
+            EGUIDEXISTS
+        );
+    }
+    Guid::NULL
+}
+
+unsafe extern "C" fn sum_of_seven(_: u32, _: *mut u64, _: u32, slots: *mut Dep) -> Guid {
+    // SAFETY: as the runtime promises tasks.
+    assert_eq!(unsafe { (*slots).ptr.cast::<u64>().read() }, 7);
+    if COUNT.fetch_add(1, Ordering::SeqCst) == 1 {
+        ocrShutdown();
+    }
+    Guid::NULL
+}
+
+#[test]
+fn contributors_that_each_create_a_collective_event_share_one() {
+    for workers in [0, 2] {
+        let (outcome, counted) = run(collective_twice, workers);
+        assert_eq!((outcome.status, counted), (0, 2));
+    }
+}
+
+unsafe extern "C" fn depend_on_labels(_: u32, _: *mut u64, _: u32, _: *mut Dep) -> Guid {
+    // SAFETY: as ocr.h says.
+    unsafe {
+        let (mut range, mut block, mut wake, mut late) =
+            (Guid::NULL, Guid::NULL, Guid::NULL, Guid::NULL);
+        assert_eq!(ocrGuidRangeCreate(&mut range, 3, 1), 0);
+        assert_eq!(ocrGuidFromIndex(&mut block, range, 0), 0);
+        assert_eq!(ocrGuidFromIndex(&mut wake, range, 1), 0);
+        assert_eq!(ocrGuidFromIndex(&mut late, range, 2), 0);
+        let edt = create(template(nine, 0, 2), &[], false, std::ptr::null_mut());
+        // A block and an event that do not exist yet, and a task that does not.
+        assert_eq!(ocrAddDependence(block, edt, 0, mode::RO), 0);
+        assert_eq!(
+            ocrAddDependence(block, edt, 0, mode::RO),
+            EINVAL,
+            "the slot is taken"
+        );
+        assert_eq!(ocrAddDependence(wake, edt, 1, mode::NULL), 0);
+        assert_eq!(ocrAddDependence(wake, late, 0, mode::NULL), 0);
+        let creator = create(
+            template(create_labelled, 3, 0),
+            &[block.0 as u64, wake.0 as u64, late.0 as u64],
+            false,
+            std::ptr::null_mut(),
+        );
+        assert_ne!(creator, Guid::NULL);
+    }
+    Guid::NULL
+}
+
+unsafe extern "C" fn create_labelled(_: u32, params: *mut u64, _: u32, _: *mut Dep) -> Guid {
+    // SAFETY: as ocr.h says, and as the runtime promises tasks.
+    unsafe {
+        let mut block = Guid(*params as i64);
+        let mut wake = Guid(*params.add(1) as i64);
+        let mut late = Guid(*params.add(2) as i64);
+        let mut memory = std::ptr::null_mut();
+        assert_eq!(
+            ocrDbCreate(&mut block, &mut memory, 8, 0x300, std::ptr::null(), 0),
+            0
+        );
+        memory.cast::<u64>().write(9);
+        assert_eq!(ocrDbRelease(block), 0);
+        assert_eq!(ocrEventCreate(&mut wake, 3, 0x300), 0);
+        let status = ocrEdtCreate(
+            &mut late,
+            template(count, 0, 1),
+            0,
+            std::ptr::null(),
+            1,
+            std::ptr::null(),
+            0x300,
+            std::ptr::null(),
+            std::ptr::null_mut(),
+        );
+        assert_eq!(status, 0);
+        assert_eq!(ocrEventSatisfy(wake, Guid::NULL), 0);
+    }
+    Guid::NULL
+}
+
+unsafe extern "C" fn nine(_: u32, _: *mut u64, _: u32, slots: *mut Dep) -> Guid {
+    // SAFETY: as the runtime promises tasks.
+    assert_eq!(unsafe { (*slots).ptr.cast::<u64>().read() }, 9);
+    COUNT.fetch_add(1, Ordering::Relaxed);
+    ocrShutdown();
+    Guid::NULL
+}
+
+#[test]
+fn a_dependence_on_a_label_waits_for_what_is_created_under_it() {
+    for workers in [0, 1, 3] {
+        let (outcome, counted) = run(depend_on_labels, workers);
+        assert_eq!((outcome.status, counted), (0, 2));
+    }
 }
 
 unsafe extern "C" fn never_satisfied(_: u32, _: *mut u64, _: u32, _: *mut Dep) -> Guid {

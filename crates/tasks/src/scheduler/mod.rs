@@ -22,20 +22,8 @@ use crate::config::SchedulerKind;
 use crate::edt::Edt;
 use crate::worker::Worker;
 
-pub(crate) use numa::find_work;
-
 thread_local! {
     static SIMULATION: Cell<*mut Simulation> = const { Cell::new(ptr::null_mut()) };
-}
-
-/// Makes `simulation` this thread's.
-pub fn set_simulation(simulation: &mut Simulation) {
-    SIMULATION.with(|cell| cell.set(simulation));
-}
-
-/// No simulation any more.
-pub fn clear_simulation() {
-    SIMULATION.with(|cell| cell.set(ptr::null_mut()));
 }
 
 /// Takes a ready task.
@@ -59,7 +47,10 @@ pub unsafe fn run_all(w: *mut Worker, simulation: Option<&mut Simulation>) -> Re
     unsafe {
         let rt = (*w).rt;
         if let Some(simulation) = simulation {
-            simulation.run(w);
+            let simulation: *mut Simulation = simulation;
+            SIMULATION.set(simulation);
+            Simulation::run(simulation, w);
+            SIMULATION.set(ptr::null_mut());
             return Ok(());
         }
         match rt.config.scheduler {
@@ -79,15 +70,40 @@ pub unsafe fn run_one(w: *mut Worker) -> bool {
     // SAFETY: as the caller promises.
     unsafe {
         let rt = (*w).rt;
-        let next = if rt.simulated || rt.config.scheduler == SchedulerKind::Single {
-            (*w).ready.pop_front()
-        } else if rt.config.scheduler == SchedulerKind::Numa {
-            find_work(&mut *w)
-        } else {
-            None
-        };
-        let Some(edt) = next else { return false };
-        crate::edt::execute(w, edt);
-        true
+        if rt.simulated {
+            return Simulation::run_one(SIMULATION.get(), w);
+        }
+        match rt.config.scheduler {
+            SchedulerKind::Single => single::run_one(w),
+            SchedulerKind::Numa => match numa::find_work(&mut *w) {
+                Some(edt) => {
+                    crate::edt::execute(w, edt);
+                    true
+                }
+                None => false,
+            },
+            // Only oneTBB's own loop takes its tasks.
+            SchedulerKind::Tbb => false,
+        }
     }
+}
+
+/// The current task waits and there is nothing to run: comes back when `ready` holds or there may be work. False:
+/// neither will ever be.
+pub fn pause(w: &mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -> bool {
+    if w.rt.simulated || w.rt.config.scheduler == SchedulerKind::Single {
+        // One thread: nobody else can change anything.
+        return false;
+    }
+    match w.rt.config.scheduler {
+        SchedulerKind::Tbb => tbb::pause(w, ready),
+        _ => numa::pause(w, ready),
+    }
+}
+
+/// Virtual time so far, in a simulated run.
+pub fn simulated_seconds() -> Option<f64> {
+    let simulation = SIMULATION.get();
+    // SAFETY: set for the time of the run; this thread's alone, and nothing of it is being changed.
+    (!simulation.is_null()).then(|| unsafe { (*simulation).seconds() })
 }

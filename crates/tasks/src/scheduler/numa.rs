@@ -15,6 +15,7 @@ use std::sync::atomic::{Ordering, fence};
 use numaloc_task_queues::Steal;
 
 use crate::config::Stealing;
+use crate::crash::Stack;
 use crate::edt::{self, Edt};
 use crate::runtime::Runtime;
 use crate::scope;
@@ -70,15 +71,14 @@ fn notify(rt: &'static Runtime, node: u16) {
 
 #[cold]
 fn wake(rt: &'static Runtime, node: usize) {
-    let mut sleepers = rt.sleepers.lock().expect("no panic while locked");
-    let Some(worker) = sleepers.by_node[node].pop() else {
+    let mut idle = rt.idle.lock().expect("no panic while locked");
+    let Some(worker) = idle.wake(node) else {
         return;
     };
-    sleepers.count -= 1;
     rt.nodes[node].sleeping.fetch_sub(1, Ordering::SeqCst);
     // It counts as looking from now on, so that others need not wake more.
     rt.nodes[node].searching.fetch_add(1, Ordering::SeqCst);
-    drop(sleepers);
+    drop(idle);
     rt.workers[worker].woken.store(true, Ordering::Release);
     if let Some(thread) = rt.workers[worker].thread.get() {
         thread.unpark();
@@ -216,9 +216,8 @@ fn look_or_sleep(w: &mut Worker) -> Option<*mut Edt> {
         }
         // Say that we sleep, stop saying that we look, and look once more.
         {
-            let mut sleepers = rt.sleepers.lock().expect("no panic while locked");
-            sleepers.by_node[usize::from(w.node)].push(w.index);
-            sleepers.count += 1;
+            let mut idle = rt.idle.lock().expect("no panic while locked");
+            idle.announce(w.index, usize::from(w.node));
             node.sleeping.fetch_add(1, Ordering::SeqCst);
             node.searching.fetch_sub(1, Ordering::SeqCst);
         }
@@ -231,8 +230,12 @@ fn look_or_sleep(w: &mut Worker) -> Option<*mut Edt> {
             return Some(edt);
         }
         let last = {
-            let sleepers = rt.sleepers.lock().expect("no panic while locked");
-            sleepers.count == rt.workers.len() && nothing_left(rt)
+            let mut idle = rt.idle.lock().expect("no panic while locked");
+            // While a task waits inside itself it is its worker that decides.
+            idle.park(w.index, usize::from(w.node))
+                && idle.all()
+                && idle.no_waits()
+                && nothing_left(rt)
         };
         if last {
             rt.quiescent();
@@ -261,17 +264,18 @@ fn look_or_sleep(w: &mut Worker) -> Option<*mut Edt> {
 fn rise(w: &Worker) -> bool {
     let rt = w.rt;
     let node = usize::from(w.node);
-    let mut sleepers = rt.sleepers.lock().expect("no panic while locked");
-    let Some(at) = sleepers.by_node[node].iter().position(|&i| i == w.index) else {
-        drop(sleepers);
+    if !rt
+        .idle
+        .lock()
+        .expect("no panic while locked")
+        .rise(w.index, node)
+    {
         // The waker sets this right after it took us off the list.
         while !rt.workers[w.index].woken.swap(false, Ordering::Acquire) {
             std::hint::spin_loop();
         }
         return false;
-    };
-    sleepers.by_node[node].swap_remove(at);
-    sleepers.count -= 1;
+    }
     rt.nodes[node].sleeping.fetch_sub(1, Ordering::SeqCst);
     true
 }
@@ -290,6 +294,53 @@ fn found(w: &Worker) {
             notify(rt, w.node);
         }
     }
+}
+
+/// A task on this worker waits inside itself and there is nothing to run: looks at the queues and at what it waits
+/// for until one of them has something. False: neither ever will, for nobody runs anything.
+pub fn pause(w: &mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -> bool {
+    let rt = w.rt;
+    rt.publish_counters(w);
+    let lock = || rt.idle.lock().expect("no panic while locked");
+    lock().begin_wait();
+    let (mut confirmed, mut round) = (None, 0_u32);
+    loop {
+        let version = lock().version();
+        if ready(w) || work_in_reach(w) {
+            lock().end_wait();
+            return true;
+        }
+        {
+            let mut idle = lock();
+            if idle.version() == version && idle.all() && nothing_left(rt) {
+                if confirmed.replace(version) != Some(version) {
+                    idle.confirm();
+                }
+                if idle.all_confirmed() {
+                    return false;
+                }
+            }
+        }
+        // Soon at first, then without keeping a PU from others.
+        round += 1;
+        if round < 100 {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(std::time::Duration::from_micros(50));
+        }
+    }
+}
+
+/// Whether a queue that this worker may take from looks as if it had something.
+fn work_in_reach(w: &Worker) -> bool {
+    let rt = w.rt;
+    let on = |node: usize| {
+        !rt.nodes[node].inbox.is_empty()
+            || rt.workers_of[node]
+                .iter()
+                .any(|&worker| !rt.workers[worker].deque.is_empty())
+    };
+    on(usize::from(w.node)) || (rt.stealing == Stealing::Any && (0..rt.nodes.len()).any(on))
 }
 
 fn nothing_left(rt: &Runtime) -> bool {
@@ -331,11 +382,12 @@ pub unsafe fn run_all(w: *mut Worker) {
                     let mut worker = Worker::new(rt, index, node);
                     let w: *mut Worker = &raw mut *worker;
                     set_current(w);
+                    let _stack = rt.config.checked.then(Stack::install);
                     let _ = rt.workers[index].thread.set(std::thread::current());
                     // SAFETY: this thread's worker.
                     unsafe { work(w) };
                     set_current(std::ptr::null_mut());
-                    rt.add_counters(&worker.counters);
+                    rt.publish_counters(&worker);
                 });
             if let Err(error) = started {
                 rt.report(&format!("cannot start worker {index}: {error}"));

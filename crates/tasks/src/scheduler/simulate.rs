@@ -5,11 +5,11 @@
 //! over the bandwidth a core has when all cores work (of its own memory, or of the link to the other
 //! node). What the task made ready becomes available when it ends. `numa` sends tasks to their node
 //! and steals inside nodes; `tbb` knows no nodes and steals from a random victim of the machine.
+//! While a task waits inside itself its worker takes other tasks, and the rest of the machine goes on.
 //! Deterministic for a given seed. What it shows is where tasks ran and which bytes were remote; its
 //! times are the model's, not a measurement.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::config::{SchedulerKind, Stealing};
 use crate::edt::{self, Edt};
@@ -23,9 +23,19 @@ const TASK_NS: f64 = 1000.0;
 struct SimulatedWorker {
     node: u16,
     queue: VecDeque<*mut Edt>,
-    /// What the task being run made ready.
-    made_ready: Vec<*mut Edt>,
     idle: bool,
+    /// The task it runs waits inside itself: it takes others meanwhile.
+    waiting: bool,
+    /// The number of the event after which it looks for work; events before that are of tasks above which
+    /// another has ended.
+    turn: u64,
+}
+
+/// A worker is done with a task.
+struct Done {
+    worker: usize,
+    /// What the task made ready.
+    made_ready: Vec<*mut Edt>,
 }
 
 /// The simulation; see the module's text.
@@ -33,8 +43,11 @@ pub struct Simulation {
     workers: Vec<SimulatedWorker>,
     inboxes: Vec<VecDeque<*mut Edt>>,
     workers_of: Vec<Vec<usize>>,
-    /// When which worker is done with what it does.
-    events: BinaryHeap<Reverse<(u64, usize)>>,
+    /// When which worker is done with what it does: by time, worker and number.
+    events: BTreeMap<(u64, usize, u64), Done>,
+    next_event: u64,
+    /// The worker whose task is being run.
+    playing: usize,
     now_ns: u64,
     oblivious: bool,
     far: bool,
@@ -55,13 +68,16 @@ impl Simulation {
                 .map(|worker| SimulatedWorker {
                     node: worker.node,
                     queue: VecDeque::new(),
-                    made_ready: Vec::new(),
                     idle: true,
+                    waiting: false,
+                    turn: 0,
                 })
                 .collect(),
             inboxes: vec![VecDeque::new(); nodes],
             workers_of: rt.workers_of.clone(),
-            events: BinaryHeap::new(),
+            events: BTreeMap::new(),
+            next_event: 0,
+            playing: 0,
             now_ns: 0,
             oblivious,
             far: oblivious || rt.stealing == Stealing::Any,
@@ -75,51 +91,114 @@ impl Simulation {
         self.now_ns as f64 * 1e-9
     }
 
+    /// Worker `at` is done at that time, and then looks for work.
+    fn done_at(&mut self, time: u64, at: usize, made_ready: Vec<*mut Edt>) {
+        self.next_event += 1;
+        self.workers[at].turn = self.next_event;
+        let done = Done {
+            worker: at,
+            made_ready,
+        };
+        self.events.insert((time, at, self.next_event), done);
+    }
+
     /// # Safety
-    /// `w` is this thread's worker and no reference to it is in use.
-    pub(super) unsafe fn run(&mut self, w: *mut Worker) {
-        // SAFETY: as the caller promises.
+    /// `this` is this thread's simulation and `w` its worker; no reference to either is in use.
+    pub(super) unsafe fn run(this: *mut Self, w: *mut Worker) {
+        // SAFETY: as the caller promises. References end before a task's code runs.
         unsafe {
             let first: Vec<*mut Edt> = (*w).ready.drain(..).collect();
-            self.publish(&mut *w, 0, first);
+            (*this).publish(&mut *w, 0, first);
             loop {
-                while let Some(Reverse((time, at))) = self.events.pop() {
-                    self.now_ns = time;
-                    let made_ready = std::mem::take(&mut self.workers[at].made_ready);
-                    self.publish(&mut *w, at, made_ready);
-                    match self.find(&mut *w, at) {
-                        Some(edt) => self.execute(w, at, edt),
-                        None => self.workers[at].idle = true,
-                    }
-                }
+                while Self::step(this, w) {}
                 // Nobody runs: complete scopes whose credits are at hand.
                 scope::settle(&mut *w);
                 let ready: Vec<*mut Edt> = (*w).ready.drain(..).collect();
                 if ready.is_empty() {
                     break;
                 }
-                self.publish(&mut *w, 0, ready);
+                (*this).publish(&mut *w, 0, ready);
             }
             (*w).rt.quiescent();
         }
     }
 
+    /// The task being run waits inside itself: lets the machine go on until the next task has run, or a worker
+    /// has found none. False: nobody has anything to do.
+    ///
     /// # Safety
     /// As for [`Simulation::run`].
-    unsafe fn execute(&mut self, w: *mut Worker, at: usize, edt: *mut Edt) {
-        let node = self.workers[at].node;
-        // SAFETY: as the caller promises.
-        let ready = unsafe {
-            (*w).node = node;
-            let cost_ns = TASK_NS + self.cost_ns(&*w, node, edt);
+    pub(super) unsafe fn run_one(this: *mut Self, w: *mut Worker) -> bool {
+        // SAFETY: as for `run`.
+        unsafe {
+            let ready: Vec<*mut Edt> = (*w).ready.drain(..).collect();
+            {
+                let this = &mut *this;
+                let at = this.playing;
+                this.publish(&mut *w, at, ready);
+                if !std::mem::replace(&mut this.workers[at].waiting, true) {
+                    this.done_at(this.now_ns, at, Vec::new());
+                }
+            }
+            Self::step(this, w)
+        }
+    }
+
+    /// The next event: a worker is done and takes another task. False: there is none.
+    ///
+    /// # Safety
+    /// As for [`Simulation::run`].
+    unsafe fn step(this: *mut Self, w: *mut Worker) -> bool {
+        // SAFETY: as for `run`.
+        unsafe {
+            let (at, edt) = {
+                let this = &mut *this;
+                let Some(((time, at, number), done)) = this.events.pop_first() else {
+                    return false;
+                };
+                this.now_ns = time;
+                this.publish(&mut *w, done.worker, done.made_ready);
+                if number != this.workers[at].turn {
+                    return true;
+                }
+                match this.find(&mut *w, at) {
+                    Some(edt) => (at, edt),
+                    None => {
+                        this.workers[at].idle = true;
+                        return true;
+                    }
+                }
+            };
+            Self::execute(this, w, at, edt);
+            true
+        }
+    }
+
+    /// # Safety
+    /// As for [`Simulation::run`].
+    unsafe fn execute(this: *mut Self, w: *mut Worker, at: usize, edt: *mut Edt) {
+        // SAFETY: as for `run`.
+        unsafe {
+            let (cost_ns, playing, waiting, node) = {
+                let this = &mut *this;
+                let worker = &mut this.workers[at];
+                worker.idle = false;
+                let waiting = std::mem::take(&mut worker.waiting);
+                let node = std::mem::replace(&mut (*w).node, worker.node);
+                let playing = std::mem::replace(&mut this.playing, at);
+                let cost_ns = TASK_NS + this.cost_ns(&*w, (*w).node, edt);
+                (cost_ns, playing, waiting, node)
+            };
             edt::execute(w, edt);
             scope::settle(&mut *w);
-            self.events
-                .push(Reverse((self.now_ns + cost_ns as u64, at)));
-            (*w).ready.drain(..).collect()
-        };
-        self.workers[at].idle = false;
-        self.workers[at].made_ready = ready;
+            let ready = (*w).ready.drain(..).collect();
+            (*w).node = node;
+            let this = &mut *this;
+            this.playing = playing;
+            this.workers[at].waiting = waiting;
+            this.workers[at].idle = false;
+            this.done_at(this.now_ns + cost_ns as u64, at, ready);
+        }
     }
 
     fn cost_ns(&self, w: &Worker, node: u16, edt: *mut Edt) -> f64 {
@@ -167,7 +246,7 @@ impl Simulation {
     fn wake(&mut self, worker: Option<usize>) {
         if let Some(at) = worker {
             self.workers[at].idle = false;
-            self.events.push(Reverse((self.now_ns, at)));
+            self.done_at(self.now_ns, at, Vec::new());
         }
     }
 

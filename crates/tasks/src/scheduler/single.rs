@@ -5,18 +5,32 @@ use crate::edt;
 use crate::scope;
 use crate::worker::Worker;
 
+/// Runs the oldest ready task. False: there is none.
+///
 /// # Safety
 /// `w` is this thread's worker and no reference to it is in use.
+pub unsafe fn run_one(w: *mut Worker) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let Some(edt) = (*w).ready.pop_front() else {
+            return false;
+        };
+        // The node it is meant for counts as the node it runs on: what it creates without a
+        // hint stays there.
+        let before = std::mem::replace(&mut (*w).node, (*edt).node);
+        edt::execute(w, edt);
+        (*w).node = before;
+        true
+    }
+}
+
+/// # Safety
+/// As for [`run_one`].
 pub unsafe fn run(w: *mut Worker) {
     // SAFETY: as the caller promises.
     unsafe {
         loop {
-            while let Some(edt) = (*w).ready.pop_front() {
-                // The node it is meant for counts as the node it runs on: what it creates without a
-                // hint stays there.
-                (*w).node = (*edt).node;
-                edt::execute(w, edt);
-            }
+            while run_one(w) {}
             scope::settle(&mut *w);
             if (*w).ready.is_empty() {
                 (*w).rt.quiescent();

@@ -5,8 +5,9 @@
 mod found {
     use std::cell::Cell;
     use std::ffi::c_void;
-    use std::sync::Mutex;
     use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
 
     use crate::edt::{self, Edt};
     use crate::runtime::Runtime;
@@ -17,6 +18,7 @@ mod found {
         fn numaloc_tbb_run(workers: i32, body: extern "C" fn(*mut c_void), argument: *mut c_void);
         fn numaloc_tbb_spawn(body: unsafe extern "C" fn(*mut c_void), argument: *mut c_void);
         fn numaloc_tbb_wait();
+        fn numaloc_tbb_help(over: unsafe extern "C" fn(*mut c_void) -> i32, argument: *mut c_void);
     }
 
     /// Workers of oneTBB's threads live until the run ends: it does not say when a thread leaves.
@@ -28,6 +30,35 @@ mod found {
 
     thread_local! {
         static OF_RUN: Cell<u64> = const { Cell::new(0) };
+        static TALLY: Arc<Tally> = {
+            let tally = Arc::new(Tally::default());
+            TALLIES.lock().expect("no panic while locked").push(tally.clone());
+            tally
+        };
+    }
+
+    /// How many tasks a thread handed to oneTBB, and how many it ran to the end.
+    #[derive(Default)]
+    struct Tally {
+        spawned: AtomicU64,
+        ended: AtomicU64,
+    }
+
+    /// Of all threads, also those that have ended.
+    static TALLIES: Mutex<Vec<Arc<Tally>>> = Mutex::new(Vec::new());
+
+    const ASK_EVERY: Duration = Duration::from_micros(50);
+    /// So often in a row nothing may run before a wait counts as hopeless; and where something has come that a
+    /// waiting task has yet to notice.
+    const QUIET: u32 = 20;
+    const QUIET_BUT_COME: u32 = 20_000;
+
+    fn count(counter: impl Fn(&Tally) -> &AtomicU64) {
+        TALLY.with(|tally| {
+            // Only this thread writes it.
+            let counter = counter(tally);
+            counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::SeqCst);
+        });
     }
 
     fn worker_of_this_thread() -> *mut Worker {
@@ -59,6 +90,7 @@ mod found {
                 scope::settle(&mut *w);
             }
         }
+        count(|tally| &tally.ended);
     }
 
     extern "C" fn start_and_wait(w: *mut c_void) {
@@ -67,10 +99,81 @@ mod found {
         // `body` gets each task exactly once.
         unsafe {
             while let Some(edt) = (*w).ready.pop_front() {
+                count(|tally| &tally.spawned);
                 numaloc_tbb_spawn(body, edt.cast());
             }
             numaloc_tbb_wait();
         }
+    }
+
+    /// Tasks handed to oneTBB and not ended, less those that wait inside themselves: 0 means that nothing runs.
+    /// Ends are counted before beginnings, so that a task on its way is not missed.
+    fn running(rt: &Runtime) -> i64 {
+        let tallies = TALLIES.lock().expect("no panic while locked");
+        let ended: u64 = tallies
+            .iter()
+            .map(|tally| tally.ended.load(Ordering::SeqCst))
+            .sum();
+        let waiting = rt.waits.lock().expect("no panic while locked").len();
+        let spawned: u64 = tallies
+            .iter()
+            .map(|tally| tally.spawned.load(Ordering::SeqCst))
+            .sum();
+        spawned as i64 - ended as i64 - waiting as i64
+    }
+
+    struct Pause<'a> {
+        rt: &'static Runtime,
+        ready: &'a mut dyn FnMut(&mut Worker) -> bool,
+        quiet: u32,
+        stuck: bool,
+    }
+
+    /// Whether the waiting thread should stop running other tasks. Any thread asks, one at a time.
+    unsafe extern "C" fn over(pause: *mut c_void) -> i32 {
+        // SAFETY: `pause` below gave it, and waits; whoever asks hands it on to the next.
+        let pause = unsafe { &mut *pause.cast::<Pause>() };
+        let w = worker_of_this_thread();
+        // SAFETY: this thread's worker; no task runs on it at this moment.
+        if (pause.ready)(unsafe { &mut *w }) {
+            return 1;
+        }
+        std::thread::sleep(ASK_EVERY);
+        pause.quiet = if running(pause.rt) <= 0 {
+            pause.quiet + 1
+        } else {
+            0
+        };
+        // What one waits for has come: it goes on as soon as it asks, unless others on its thread wait above it.
+        let quiet = if crate::stuck::something_came(pause.rt) {
+            QUIET_BUT_COME
+        } else {
+            QUIET
+        };
+        pause.stuck = pause.quiet >= quiet;
+        i32::from(pause.stuck)
+    }
+
+    /// A task waits inside itself: oneTBB runs others on this thread until `ready` holds. False: it never will, for
+    /// all tasks there are wait.
+    pub fn pause(w: &mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -> bool {
+        let rt = w.rt;
+        rt.publish_counters(w);
+        let pointer: *mut Worker = w;
+        let mut pause = Pause {
+            rt,
+            ready,
+            quiet: 0,
+            stuck: false,
+        };
+        // SAFETY: this thread's worker, `w` is not used meanwhile; `over` gets `pause`, which lives until the call
+        // returns.
+        unsafe {
+            (*pointer).nesting += 1;
+            numaloc_tbb_help(over, (&raw mut pause).cast());
+            (*pointer).nesting -= 1;
+        }
+        !pause.stuck
     }
 
     pub fn schedule(w: &mut Worker, edt: *mut Edt) {
@@ -78,6 +181,7 @@ mod found {
             // The first task; the arena is not there yet.
             w.ready.push_back(edt);
         } else {
+            count(|tally| &tally.spawned);
             // SAFETY: `body` gets the task exactly once.
             unsafe { numaloc_tbb_spawn(body, edt.cast()) };
         }
@@ -96,7 +200,7 @@ mod found {
             rt.quiescent();
             for worker in WORKERS.lock().expect("no panic while locked").drain(..) {
                 let worker = Box::from_raw(worker as *mut Worker);
-                rt.add_counters(&worker.counters);
+                rt.publish_counters(&worker);
             }
         }
         Ok(())
@@ -104,7 +208,7 @@ mod found {
 }
 
 #[cfg(numaloc_tbb)]
-pub use found::{run_all, schedule};
+pub use found::{pause, run_all, schedule};
 
 #[cfg(not(numaloc_tbb))]
 mod missing {
@@ -115,6 +219,10 @@ mod missing {
         // The first task is dropped; `run_all` then says why.
     }
 
+    pub fn pause(_: &mut Worker, _: &mut dyn FnMut(&mut Worker) -> bool) -> bool {
+        false
+    }
+
     /// # Safety
     /// None needed; as its namesake.
     pub unsafe fn run_all(_: *mut Worker) -> Result<(), String> {
@@ -123,4 +231,4 @@ mod missing {
 }
 
 #[cfg(not(numaloc_tbb))]
-pub use missing::{run_all, schedule};
+pub use missing::{pause, run_all, schedule};

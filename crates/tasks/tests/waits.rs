@@ -1,0 +1,87 @@
+//! Waiting inside tasks, on every scheduler: what comes is noticed, what never comes ends the run with a report.
+
+mod support;
+
+use std::process::Output;
+use support::{SCHEDULERS, compile_file, run_any};
+
+/// Every scheduler, oneTBB with one thread, and a profiling run.
+fn everywhere(case: &str, mut check: impl FnMut(&Output, &[(&str, &str)])) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile_file(folder.path(), "crates/tasks/tests/c/waits.c");
+    let profile = folder.path().join("profile").display().to_string();
+    let more = [
+        &[("SCHEDULER", "tbb"), ("WORKERS", "1")][..],
+        &[("PROFILE", &profile), ("REPLAYS", "4")],
+    ];
+    for settings in SCHEDULERS.iter().copied().chain(more) {
+        let output = run_any(&program, &[case], settings);
+        check(&output, settings);
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_wait_ends_when_what_it_waits_for_has_come() {
+    everywhere("served", |output, settings| {
+        assert!(
+            output.status.success() && output.stderr.is_empty(),
+            "{settings:?}: {output:?}"
+        );
+    });
+}
+
+#[test]
+fn a_wait_for_what_never_comes_ends_the_run_and_names_task_and_event() {
+    for (case, words) in [
+        (
+            "never",
+            &["waiter (0x", "waits for event 0x", "STICKY, not satisfied"][..],
+        ),
+        (
+            "held",
+            &[
+                "waiter (0x",
+                "waits for event 0x",
+                "needs_the_block (0x",
+                "needs data block 0x",
+                "(slot 0, RW), which task waiter (0x",
+            ],
+        ),
+        ("two", &["task one (0x", "task other (0x"]),
+        (
+            "label",
+            &["waits for label 0x", "nothing was created under it"],
+        ),
+    ] {
+        everywhere(case, |output, settings| {
+            let said = said(output);
+            assert_eq!(output.status.code(), Some(1), "{case} {settings:?}: {said}");
+            assert!(said.contains("deadlock"), "{case} {settings:?}: {said}");
+            for word in words {
+                assert!(
+                    said.contains(word),
+                    "{case} {settings:?}: {word} not in {said}"
+                );
+            }
+        });
+    }
+}
+
+#[test]
+fn a_shutdown_while_a_task_waits_ends_the_run_and_names_the_task() {
+    everywhere("shutdown", |output, settings| {
+        let said = said(output);
+        assert_eq!(output.status.code(), Some(0), "{settings:?}: {said}");
+        for word in [
+            "ocrShutdown was called",
+            "task waiter (0x",
+            "waits for event 0x",
+        ] {
+            assert!(said.contains(word), "{settings:?}: {word} not in {said}");
+        }
+    });
+}
