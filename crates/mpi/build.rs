@@ -10,19 +10,24 @@ fn main() {
     println!("cargo:rerun-if-changed={}", shims.display());
     println!("cargo:rerun-if-env-changed=CC");
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-    let libraries: [(&str, &[&str]); 4] = [
-        (
-            "openmpi",
-            &["openmpi.c", "openmpi_persistent.c", "rank_file.c"],
-        ),
-        ("mpich", &["mpich.c", "collective_model.c", "rank_file.c"]),
-        ("where", &["where.c"]),
-        ("under", &["under.c"]),
+    let common = [
+        "profiling.c",
+        "collective_model.c",
+        "library.c",
+        "rank_file.c",
     ];
-    for (library, sources) in libraries {
+    let open_mpi = [&["openmpi.c"], &common[..]].concat();
+    let libraries: [(&str, &[&str], &[&str]); 4] = [
+        ("openmpi", &open_mpi, &["-DNUMALOC_FOR_OPEN_MPI"]),
+        ("mpich", &common, &[]),
+        ("where", &["where.c"], &[]),
+        ("under", &["under.c"], &[]),
+    ];
+    for (library, sources, defines) in libraries {
         let status = Command::new(&compiler)
             .args(["-std=gnu11", "-O2", "-g0", "-fPIC", "-shared", "-pthread"])
             .args(["-Wall", "-Wextra", "-fvisibility=hidden", "-Wl,-z,lazy"])
+            .args(defines)
             .arg("-o")
             .arg(out.join(format!("numaloc-{library}.so")))
             .args(sources.iter().map(|source| shims.join(source)))

@@ -12,9 +12,11 @@
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "library.h"
 #include "rank_file.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -76,23 +78,63 @@ static int called_from_start(void *caller) {
            && strcmp(where.dli_sname, "mca_pml_monitoring_start") == 0;
 }
 
-/* Called once by each monitoring component, in MPI ranks only: the place to open the file. The rank
- * is what the launcher says, because MPI itself cannot be asked before MPI_Init is through. */
+/* Whether the code at `caller` is the monitoring layer for messages. It looks at the result of what it calls here, so it is on
+ * the stack in every build. */
+static int called_from_message_layer(void *caller) {
+    Dl_info where;
+    return dladdr(caller, &where) && where.dli_fname != NULL && strstr(where.dli_fname, "mca_pml_monitoring") != NULL;
+}
+
+/* Called once by each monitoring component, in MPI ranks only: the place to open the file. The rank is what the launcher says,
+ * because MPI itself cannot be asked before MPI_Init is through.
+ *
+ * Only the component for messages is let in. That for collectives crashes programs that run without it (4.1: neighbourhood
+ * collectives on graphs, communicators of spawned processes), and both others rely on tables that the first one makes, so they
+ * crash where the user chose another message layer (--mca pml ob1). They are refused as the library foresees it: they are closed
+ * and not used. Collectives are seen as the messages they become, one-sided calls by profiling.c. */
 EXPORT int mca_common_monitoring_init(void) {
     static const char *const rank[] = {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", NULL};
     static const char *const size[] = {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS",
                                        NULL};
-    const char *job = getenv("PMIX_NAMESPACE");
-    numaloc_rank_open(from_environment(rank), from_environment(size), job ? job : "",
-                      NUMALOC_OPEN_MPI_MONITORING);
+    if (getenv("NUMALOC_MPI_DIR") != NULL && !called_from_message_layer(__builtin_return_address(0)))
+        return -1;
+    const char *launch = getenv("PMIX_NAMESPACE");
+    char job[256] = "";
+    if (launch != NULL && getenv("OMPI_COMM_WORLD_RANK") == NULL)
+        snprintf(job, sizeof job, NUMALOC_SINGLETON "%s", launch);
+    else if (launch != NULL)
+        snprintf(job, sizeof job, "%s%s", getenv("OMPI_PARENT_PORT") ? NUMALOC_SPAWNED : "", launch);
+    numaloc_rank_open(from_environment(rank), from_environment(size), job, NUMALOC_OPEN_MPI_MONITORING);
     PASS_ON(int(void));
     return next ? next() : 0;
 }
 
+/* Called by each component that is closed; those that were refused hold nothing. */
 EXPORT void mca_common_monitoring_finalize(void) {
+    if (getenv("NUMALOC_MPI_DIR") != NULL && !called_from_message_layer(__builtin_return_address(0))) return;
     numaloc_rank_close();
     PASS_ON(void(void));
     if (next) next();
+}
+
+/* The layer for messages calls this for a communicator that is freed, and it looks into a table that only the component for
+ * collectives makes. */
+EXPORT void mca_common_monitoring_coll_cache_name(void *comm) {
+    if (getenv("NUMALOC_MPI_DIR") != NULL) return;
+    PASS_ON(void(void *));
+    if (next) next(comm);
+}
+
+/* Whether the library's messages pass through its monitoring layer; to be asked after MPI_Init. The selected message layer is a
+ * table of functions: if one of the first is the monitoring layer's, they are. */
+int numaloc_is_monitored(void) {
+    void *const *layer = numaloc_library_variable("mca_pml");
+    Dl_info where;
+    for (int i = 0; layer != NULL && i < 8; i++)
+        if (layer[i] != NULL && dladdr(layer[i], &where) && where.dli_fname != NULL
+            && strstr(where.dli_fname, "mca_pml_monitoring") != NULL)
+            return 1;
+    return 0;
 }
 
 EXPORT void mca_common_monitoring_record_pml(int world_rank, size_t bytes, int tag) {

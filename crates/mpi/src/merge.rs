@@ -304,7 +304,7 @@ pub fn merge(
     Ok(Merged { profile, sites })
 }
 
-/// The files of the largest world; what other worlds (MPI_Comm_spawn) there were goes to the notes.
+/// The files of the largest world; what other worlds there were (spawned, singletons, other launches) goes to the notes.
 fn main_world(seen: Vec<Seen>, notes: &mut Vec<String>) -> Result<Vec<Seen>, MergeError> {
     let mut worlds: BTreeMap<String, Vec<Seen>> = BTreeMap::new();
     for s in seen {
@@ -318,12 +318,27 @@ fn main_world(seen: Vec<Seen>, notes: &mut Vec<String>) -> Result<Vec<Seen>, Mer
         .map(|(job, _)| job.clone())
         .ok_or(MergeError::NoRanks)?;
     let mut files = worlds.remove(&main).unwrap_or_default();
-    let others: usize = worlds.values().map(Vec::len).sum();
-    if others > 0 {
-        notes.push(format!(
-            "{others} processes of {} other worlds (MPI_Comm_spawn) are left out",
-            worlds.len()
-        ));
+    // How the shims name worlds that a launcher did not start itself (shims/mpi/library.h).
+    let of = |start: &str| {
+        let named = worlds.iter().filter(|(job, _)| job.starts_with(start));
+        named.fold((0, 0), |(worlds, processes), (_, files)| {
+            (worlds + 1, processes + files.len())
+        })
+    };
+    let (all, spawned, single) = (of(""), of("spawned"), of("singleton"));
+    for ((worlds, processes), made) in [
+        (spawned, "made by MPI_Comm_spawn"),
+        (single, "of one process each, started without a launcher"),
+        (
+            (all.0 - spawned.0 - single.0, all.1 - spawned.1 - single.1),
+            "started by other launches",
+        ),
+    ] {
+        if processes > 0 {
+            notes.push(format!(
+                "{processes} processes of {worlds} other worlds are left out: {made}"
+            ));
+        }
     }
     files.sort_by(|a, b| (a.header.rank, &a.path).cmp(&(b.header.rank, &b.path)));
     Ok(files)

@@ -63,6 +63,27 @@ fn every_way_to_send_counts_in_world_ranks() {
 }
 
 #[test]
+fn ways_to_send_of_mpi_4_and_of_graphs_count() {
+    // See workloads/mpi/kinds4.c and neighbours.c.
+    let counts = traced("kinds4", 3, &[]);
+    let next = |amount| {
+        (0..3)
+            .map(|r| ((r, (r + 1) % 3), amount))
+            .collect::<Cells>()
+    };
+    assert_eq!(of_kind(&counts, Kind::PointToPoint), next((2, 30)));
+    assert_eq!(of_kind(&counts, Kind::Persistent), next((2, 60)));
+    let counts = traced("neighbours", 3, &[]);
+    let expect = (0..3).flat_map(|r| {
+        [
+            ((r, (r + 1) % 3), (20, 16_000)),
+            ((r, (r + 2) % 3), (5, 4_000)),
+        ]
+    });
+    assert_eq!(of_kind(&counts, Kind::Modelled), expect.collect());
+}
+
+#[test]
 fn fortran_programs_are_seen_through_all_three_bindings() {
     let ring: Cells = (0..4).map(|r| ((r, (r + 1) % 4), (30, 120_000))).collect();
     assert_eq!(
@@ -220,30 +241,28 @@ fn modelled_collectives_move_what_they_must() {
 
 #[test]
 fn prototypes_are_those_of_mpi_h() {
-    // The shim declares MPICH's binary interface itself; the real header must agree with every line.
-    let include = Command::new("mpicc.mpich")
-        .arg("-show")
-        .output()
-        .expect("mpicc.mpich");
-    let include = String::from_utf8(include.stdout).unwrap();
-    let flags = include
-        .split_whitespace()
-        .filter(|word| word.starts_with("-I"));
-    let output = Command::new("cc")
-        .args([
-            "-std=gnu11",
-            "-Wall",
-            "-Werror",
-            "-fsyntax-only",
-            "-DNUMALOC_CHECK_AGAINST_MPI_H",
-        ])
-        .args(flags)
-        .arg(root().join("shims/mpi/mpich.c"))
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    // The shim declares each binary interface itself; the real headers must agree with every line.
+    for (compiler, defines) in [
+        ("mpicc.mpich", &[][..]),
+        ("mpicc.openmpi", &["-DNUMALOC_FOR_OPEN_MPI"]),
+    ] {
+        let include = Command::new(compiler)
+            .arg("-show")
+            .output()
+            .expect("the compiler's wrapper runs");
+        let include = String::from_utf8(include.stdout).unwrap();
+        let flags = include
+            .split_whitespace()
+            .filter(|word| word.starts_with("-I"));
+        let output = Command::new("cc")
+            .args(["-std=gnu11", "-Wall", "-Werror", "-fsyntax-only"])
+            .arg("-DNUMALOC_CHECK_AGAINST_MPI_H")
+            .args(defines)
+            .args(flags)
+            .arg(root().join("shims/mpi/profiling.c"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{compiler}: {said}");
+    }
 }

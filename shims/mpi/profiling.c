@@ -1,28 +1,48 @@
-/* Frontend for MPICH and the libraries that share its binary interface (Intel MPI, MVAPICH, Cray MPICH):
- * the MPI profiling interface. MPICH's Fortran bindings (mpif.h, mpi, mpi_f08) call the C functions by
- * their MPI_ names, so wrapping these sees Fortran programs too.
+/* The MPI profiling interface: wraps the calls of the program that send something.
  *
- * The library does not tell which messages a collective becomes: they are modelled (collective_model.c)
- * and marked so. Collectives on inter-communicators and the persistent collectives of MPI 4 are passed
- * on uncounted.
+ * Compiled once for MPICH and the libraries that share its binary interface (Intel MPI, MVAPICH, Cray MPICH), where it sees
+ * everything, and once for Open MPI (NUMALOC_FOR_OPEN_MPI), where it adds what the library's monitoring layer does not see
+ * (persistent sends, one-sided calls) and everything else where that layer is not in use (openmpi.c).
  *
- * Preloaded into every process of the run: PMPI functions are weak here, so that a process without MPI
- * (mpiexec, a shell) loads this as well and nothing happens. Types are those of MPICH's binary interface;
- * `make test` compiles this file once more against the real mpi.h, which would refuse a wrong prototype.
+ * Each wrapper calls the next function of its own name, so that a profiling tool of the user still gets its turn. MPICH's Fortran
+ * bindings call the C functions by their MPI_ names, Open MPI's by their PMPI_ names: there both are wrapped, and a call inside a
+ * wrapped call is not counted again.
+ *
+ * The profiling interface does not show which messages a collective becomes: they are modelled (collective_model.c) and marked so.
+ * Collectives on inter-communicators and the persistent collectives of MPI 4 are passed on uncounted.
+ *
+ * Preloaded into every process of the run: functions of the library are looked up when the first wrapper runs, so that a process
+ * without MPI (mpiexec, a shell) loads this as well and nothing happens. Types are those of the binary interface; `make test`
+ * compiles this file once more against each real mpi.h, which would refuse a wrong prototype.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "collective_model.h"
+#include "library.h"
 #include "rank_file.h"
 
 #ifdef NUMALOC_CHECK_AGAINST_MPI_H
 #include <mpi.h>
+#elif defined NUMALOC_FOR_OPEN_MPI
+typedef struct ompi_communicator_t *MPI_Comm;
+typedef struct ompi_datatype_t *MPI_Datatype;
+typedef struct ompi_request_t *MPI_Request;
+typedef struct ompi_win_t *MPI_Win;
+typedef struct ompi_op_t *MPI_Op;
+typedef struct ompi_group_t *MPI_Group;
+typedef struct ompi_info_t *MPI_Info;
+typedef struct ompi_status_public_t MPI_Status; /* only passed on */
+typedef long MPI_Aint;
+typedef long long MPI_Count;
+#define MPI_IN_PLACE ((void *)1)
+enum { MPI_CART = 1, MPI_GRAPH = 2, MPI_DIST_GRAPH = 3 };
 #else
-typedef int MPI_Comm, MPI_Datatype, MPI_Request, MPI_Win, MPI_Op, MPI_Group;
+typedef int MPI_Comm, MPI_Datatype, MPI_Request, MPI_Win, MPI_Op, MPI_Group, MPI_Info;
 typedef long MPI_Aint, MPI_Count;
 typedef struct MPI_Status MPI_Status; /* only passed on */
 #define MPI_COMM_WORLD ((MPI_Comm)0x44000000)
@@ -32,73 +52,96 @@ enum { MPI_GRAPH = 1, MPI_CART = 2, MPI_DIST_GRAPH = 3 };
 #endif
 
 #define EXPORT __attribute__((visibility("default")))
-#define WEAK __attribute__((weak))
 #define UNPACK(...) __VA_ARGS__
 
-WEAK int PMPI_Comm_rank(MPI_Comm, int *);
-WEAK int PMPI_Comm_size(MPI_Comm, int *);
-WEAK int PMPI_Comm_group(MPI_Comm, MPI_Group *);
-WEAK int PMPI_Comm_remote_group(MPI_Comm, MPI_Group *);
-WEAK int PMPI_Comm_test_inter(MPI_Comm, int *);
-WEAK int PMPI_Comm_get_parent(MPI_Comm *);
-WEAK int PMPI_Group_translate_ranks(MPI_Group, int, const int *, MPI_Group, int *);
-WEAK int PMPI_Group_size(MPI_Group, int *);
-WEAK int PMPI_Group_free(MPI_Group *);
-WEAK int PMPI_Win_get_group(MPI_Win, MPI_Group *);
-WEAK int PMPI_Type_size_x(MPI_Datatype, MPI_Count *);
-WEAK int PMPI_Topo_test(MPI_Comm, int *);
-WEAK int PMPI_Cartdim_get(MPI_Comm, int *);
-WEAK int PMPI_Cart_shift(MPI_Comm, int, int, int *, int *);
-WEAK int PMPI_Graph_neighbors_count(MPI_Comm, int, int *);
-WEAK int PMPI_Graph_neighbors(MPI_Comm, int, int, int *);
-WEAK int PMPI_Dist_graph_neighbors_count(MPI_Comm, int *, int *, int *);
-WEAK int PMPI_Dist_graph_neighbors(MPI_Comm, int, int *, int *, int, int *, int *);
+/* What is asked of the library. */
+#define QUERIES(Q)                                                                                 \
+    Q(Initialized, (int *))                                                                        \
+    Q(Comm_rank, (MPI_Comm, int *))                                                                \
+    Q(Comm_size, (MPI_Comm, int *))                                                                \
+    Q(Comm_group, (MPI_Comm, MPI_Group *))                                                         \
+    Q(Comm_remote_group, (MPI_Comm, MPI_Group *))                                                  \
+    Q(Comm_test_inter, (MPI_Comm, int *))                                                          \
+    Q(Comm_get_parent, (MPI_Comm *))                                                               \
+    Q(Group_translate_ranks, (MPI_Group, int, const int *, MPI_Group, int *))                      \
+    Q(Group_size, (MPI_Group, int *))                                                              \
+    Q(Group_free, (MPI_Group *))                                                                   \
+    Q(Win_get_group, (MPI_Win, MPI_Group *))                                                       \
+    Q(Type_size_x, (MPI_Datatype, MPI_Count *))                                                    \
+    Q(Topo_test, (MPI_Comm, int *))                                                                \
+    Q(Cartdim_get, (MPI_Comm, int *))                                                              \
+    Q(Cart_shift, (MPI_Comm, int, int, int *, int *))                                              \
+    Q(Graph_neighbors_count, (MPI_Comm, int, int *))                                               \
+    Q(Graph_neighbors, (MPI_Comm, int, int, int *))                                                \
+    Q(Dist_graph_neighbors_count, (MPI_Comm, int *, int *, int *))                                 \
+    Q(Dist_graph_neighbors, (MPI_Comm, int, int *, int *, int, int *, int *))
+#define MEMBER(name, parameters) int(*name) parameters;
+static struct { QUERIES(MEMBER) } mpi;
+static MPI_Comm world_comm, no_comm;
+
+/* Fills in the above; 0 if the library lacks something. */
+static int find_library(void) {
+#define FIND(name, parameters)                                                                     \
+    if ((mpi.name = (int(*) parameters)numaloc_library_function("PMPI_" #name)) == NULL) return 0;
+    QUERIES(FIND)
+#ifdef NUMALOC_FOR_OPEN_MPI
+    world_comm = (MPI_Comm)numaloc_library_variable("ompi_mpi_comm_world");
+    no_comm = (MPI_Comm)numaloc_library_variable("ompi_mpi_comm_null");
+    return world_comm != NULL && no_comm != NULL;
+#else
+    world_comm = MPI_COMM_WORLD;
+    no_comm = MPI_COMM_NULL;
+    return 1;
+#endif
+}
 
 /* ---- ranks of communicators and windows in MPI_COMM_WORLD ---- */
 
 #define CACHED 64u
+typedef intptr_t handle; /* of a communicator or window; they never coincide */
 struct group {
-    int handle; /* of the communicator or window; their numbers never coincide. 0: free */
+    handle handle; /* 0: free */
     int inter, me, size, *world;
 };
 static struct group cache[CACHED]; /* direct-mapped: a collision costs a translation, nothing else */
 static pthread_mutex_t cache_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static struct group *slot(int handle) { return &cache[(unsigned)handle * 2654435761u >> 26]; }
+static uint32_t hash(handle handle) { return (uint32_t)(handle ^ handle >> 6) * 2654435761u; }
+static struct group *slot(handle handle) { return &cache[hash(handle) >> 26]; }
 
 static void drop(struct group *g) {
     free(g->world);
     *g = (struct group){0};
 }
 
-static void forget(int handle) {
+static void forget(handle handle) {
     pthread_mutex_lock(&cache_lock);
     if (slot(handle)->handle == handle) drop(slot(handle));
     pthread_mutex_unlock(&cache_lock);
 }
 
 /* The group behind a handle; call with the lock held. NULL when it cannot be known. */
-static struct group *group_of(int handle, int is_window) {
+static struct group *group_of(handle handle, int is_window) {
     struct group *g = slot(handle);
     if (g->handle == handle) return g;
     MPI_Group group, world;
     int inter = 0, me = -1, size = 0;
     if (is_window) {
-        if (PMPI_Win_get_group((MPI_Win)handle, &group) != 0) return NULL;
+        if (mpi.Win_get_group((MPI_Win)handle, &group) != 0) return NULL;
     } else {
-        if (PMPI_Comm_test_inter((MPI_Comm)handle, &inter) != 0) return NULL;
-        PMPI_Comm_rank((MPI_Comm)handle, &me);
-        if ((inter ? PMPI_Comm_remote_group : PMPI_Comm_group)((MPI_Comm)handle, &group) != 0) return NULL;
+        if (mpi.Comm_test_inter((MPI_Comm)handle, &inter) != 0) return NULL;
+        mpi.Comm_rank((MPI_Comm)handle, &me);
+        if ((inter ? mpi.Comm_remote_group : mpi.Comm_group)((MPI_Comm)handle, &group) != 0) return NULL;
     }
-    PMPI_Group_size(group, &size);
+    mpi.Group_size(group, &size);
     int *from = malloc(sizeof(int) * (size_t)(size + 1)), *to = malloc(sizeof(int) * (size_t)(size + 1));
-    int failed = from == NULL || to == NULL || PMPI_Comm_group(MPI_COMM_WORLD, &world) != 0;
+    int failed = from == NULL || to == NULL || mpi.Comm_group(world_comm, &world) != 0;
     if (!failed) {
         for (int i = 0; i < size; i++) from[i] = i;
-        failed = PMPI_Group_translate_ranks(group, size, from, world, to) != 0;
-        PMPI_Group_free(&world);
+        failed = mpi.Group_translate_ranks(group, size, from, world, to) != 0;
+        mpi.Group_free(&world);
     }
-    PMPI_Group_free(&group);
+    mpi.Group_free(&group);
     free(from);
     if (failed) {
         free(to);
@@ -111,39 +154,63 @@ static struct group *group_of(int handle, int is_window) {
 
 /* ---- counting ---- */
 
-static int opened;
+/* What is counted: everything, or only what another observer (openmpi.c) does not see. */
+enum { UNKNOWN, NOTHING, REST, EVERYTHING };
+static int state = UNKNOWN;
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void open_file(void) {
+#ifndef NUMALOC_FOR_OPEN_MPI
+static int numaloc_is_monitored(void) { return 0; }
+#else
+int numaloc_is_monitored(void); /* openmpi.c */
+#endif
+
+/* The name of this rank's world. */
+static void name_world(char *name, size_t size, int ranks) {
+    MPI_Comm parent = no_comm;
+    mpi.Comm_get_parent(&parent);
+    const char *launch = getenv("PMIX_NAMESPACE");
+    const char *spawned = parent == no_comm ? "" : NUMALOC_SPAWNED;
+    if (launch != NULL) snprintf(name, size, "%s%s", spawned, launch);
+    else if (ranks == 1 && parent == no_comm && getenv("PMI_RANK") == NULL && getenv("SLURM_PROCID") == NULL)
+        snprintf(name, size, NUMALOC_SINGLETON "%ld", (long)getpid());
+    else snprintf(name, size, "%s", spawned);
+}
+
+static void begin(void) {
     pthread_mutex_lock(&open_lock);
-    if (!opened) {
-        int rank = 0, size = 0;
-        MPI_Comm parent = MPI_COMM_NULL;
-        opened = 1;
-        if (PMPI_Comm_rank(MPI_COMM_WORLD, &rank) == 0 && PMPI_Comm_size(MPI_COMM_WORLD, &size) == 0) {
-            PMPI_Comm_get_parent(&parent);
-            numaloc_rank_open((uint32_t)rank, (uint32_t)size, parent == MPI_COMM_NULL ? "" : "spawned",
-                              NUMALOC_PMPI);
+    if (state == UNKNOWN) {
+        int now = NOTHING, initialized = 0, rank = 0, size = 0;
+        /* Without MPI_Init (sessions) there is no MPI_COMM_WORLD to ask. */
+        if (find_library() && mpi.Initialized(&initialized) == 0 && initialized
+            && mpi.Comm_rank(world_comm, &rank) == 0 && mpi.Comm_size(world_comm, &size) == 0) {
+            now = numaloc_is_monitored() ? REST : EVERYTHING;
+            if (now == EVERYTHING) {
+                char job[256];
+                name_world(job, sizeof job, size);
+                numaloc_rank_open((uint32_t)rank, (uint32_t)size, job, NUMALOC_PMPI);
+            }
         }
+        __atomic_store_n(&state, now, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&open_lock);
 }
 
-static int ready(void) {
-    if (!__atomic_load_n(&opened, __ATOMIC_ACQUIRE)) open_file();
-    return numaloc_rank_is_open();
+static int counts(int least) {
+    if (__builtin_expect(__atomic_load_n(&state, __ATOMIC_ACQUIRE) == UNKNOWN, 0)) begin();
+    return __atomic_load_n(&state, __ATOMIC_RELAXED) >= least && numaloc_rank_is_open();
 }
 
 static uint64_t size_of(MPI_Count n, MPI_Datatype type) {
     MPI_Count size = 0;
-    if (n <= 0 || PMPI_Type_size_x(type, &size) != 0 || size < 0) return 0;
+    if (n <= 0 || mpi.Type_size_x(type, &size) != 0 || size < 0) return 0;
     return (uint64_t)n * (uint64_t)size;
 }
 
-static void count(int handle, int is_window, int rank, uint64_t bytes, enum numaloc_kind kind) {
+static void count(handle handle, int is_window, int rank, uint64_t bytes, enum numaloc_kind kind) {
     if (rank < 0) return; /* MPI_PROC_NULL */
     int peer = -1;
-    if (!is_window && handle == (int)MPI_COMM_WORLD) {
+    if (!is_window && handle == (intptr_t)world_comm) {
         peer = rank;
     } else {
         pthread_mutex_lock(&cache_lock);
@@ -155,13 +222,13 @@ static void count(int handle, int is_window, int rank, uint64_t bytes, enum numa
 }
 
 static void sent(MPI_Comm comm, int rank, MPI_Count n, MPI_Datatype type) {
-    count((int)comm, 0, rank, size_of(n, type), NUMALOC_POINT_TO_POINT);
+    count((handle)comm, 0, rank, size_of(n, type), NUMALOC_POINT_TO_POINT);
 }
 static void put(MPI_Win win, int rank, MPI_Count n, MPI_Datatype type) {
-    count((int)win, 1, rank, size_of(n, type), NUMALOC_PUT);
+    count((handle)win, 1, rank, size_of(n, type), NUMALOC_PUT);
 }
 static void got(MPI_Win win, int rank, MPI_Count n, MPI_Datatype type) {
-    count((int)win, 1, rank, size_of(n, type), NUMALOC_GET);
+    count((handle)win, 1, rank, size_of(n, type), NUMALOC_GET);
 }
 
 /* ---- persistent sends ---- */
@@ -178,13 +245,13 @@ static struct request *requests[BUCKETS];
 static pthread_mutex_t request_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct request **bucket(MPI_Request request) {
-    return &requests[(unsigned)request * 2654435761u >> 22];
+    return &requests[hash((handle)request) >> 22];
 }
 
-static void prepared(MPI_Request request, MPI_Comm comm, int rank, MPI_Count n, MPI_Datatype type) {
+static void prepared(MPI_Request request, MPI_Comm comm, int rank, uint64_t bytes) {
     struct request *node = malloc(sizeof *node);
     if (node == NULL) return;
-    *node = (struct request){NULL, request, comm, rank, size_of(n, type)};
+    *node = (struct request){NULL, request, comm, rank, bytes};
     pthread_mutex_lock(&request_lock);
     node->next = *bucket(request);
     *bucket(request) = node;
@@ -213,7 +280,7 @@ static void started(int n, const MPI_Request *request) {
                 break;
             }
         pthread_mutex_unlock(&request_lock);
-        if (found.rank >= 0) count((int)found.comm, 0, found.rank, found.bytes, NUMALOC_PERSISTENT);
+        if (found.rank >= 0) count((handle)found.comm, 0, found.rank, found.bytes, NUMALOC_PERSISTENT);
     }
 }
 
@@ -227,7 +294,7 @@ static void modelled(void *world, int peer, uint64_t bytes) {
 #define MODEL(comm, ...)                                                                           \
     do {                                                                                           \
         pthread_mutex_lock(&cache_lock);                                                           \
-        struct group *g = group_of((int)(comm), 0);                                                \
+        struct group *g = group_of((handle)(comm), 0);                                                \
         if (g != NULL && !g->inter && g->me >= 0) {                                                \
             struct numaloc_collective c = {g->me, g->size, modelled, g->world};                    \
             (void)c;                                                                               \
@@ -264,25 +331,25 @@ static uint64_t equal(const void *of, int k) {
 static void to_neighbours(MPI_Comm comm, const struct numaloc_collective *c, numaloc_block *bytes,
                           const void *of) {
     int kind = 0, n = 0, other = 0, weighted = 0;
-    PMPI_Topo_test(comm, &kind);
+    mpi.Topo_test(comm, &kind);
     if (kind == MPI_CART) {
-        PMPI_Cartdim_get(comm, &n);
+        mpi.Cartdim_get(comm, &n);
         for (int d = 0; d < n; d++) {
             int before = -1, after = -1;
-            PMPI_Cart_shift(comm, d, 1, &before, &after);
+            mpi.Cart_shift(comm, d, 1, &before, &after);
             if (before >= 0) c->send(c->context, before, bytes(of, 2 * d));
             if (after >= 0) c->send(c->context, after, bytes(of, 2 * d + 1));
         }
         return;
     }
-    if (kind == MPI_GRAPH) PMPI_Graph_neighbors_count(comm, c->me, &n);
-    else if (kind == MPI_DIST_GRAPH) PMPI_Dist_graph_neighbors_count(comm, &other, &n, &weighted);
+    if (kind == MPI_GRAPH) mpi.Graph_neighbors_count(comm, c->me, &n);
+    else if (kind == MPI_DIST_GRAPH) mpi.Dist_graph_neighbors_count(comm, &other, &n, &weighted);
     int *peers = malloc(sizeof(int) * (size_t)(n + 2 * other + n + 1));
     if (peers != NULL && n > 0) {
         if (kind == MPI_GRAPH)
-            PMPI_Graph_neighbors(comm, c->me, n, peers);
+            mpi.Graph_neighbors(comm, c->me, n, peers);
         else
-            PMPI_Dist_graph_neighbors(comm, other, peers + n, peers + n + other, n, peers,
+            mpi.Dist_graph_neighbors(comm, other, peers + n, peers + n + other, n, peers,
                                       peers + n + 2 * other);
         for (int k = 0; k < n; k++)
             if (peers[k] >= 0) c->send(c->context, peers[k], bytes(of, k));
@@ -292,13 +359,50 @@ static void to_neighbours(MPI_Comm comm, const struct numaloc_collective *c, num
 
 /* ---- the wrappers ---- */
 
-#define WRAP(name, parameters, arguments, ...)                                                     \
-    WEAK int PMPI_##name parameters;                                                               \
-    EXPORT int MPI_##name parameters;                                                              \
-    int MPI_##name parameters {                                                                    \
-        if (ready()) __VA_ARGS__;                                                                  \
-        return PMPI_##name arguments;                                                              \
+/* A call of the program is under way in this thread: what it calls is the library's. */
+static __thread int depth __attribute__((tls_model("initial-exec")));
+
+#define NEXT(name, parameters)                                                                     \
+    static int(*_Atomic next) parameters;                                                          \
+    if (__builtin_expect(next == NULL, 0)) next = (int(*) parameters)numaloc_library_function(#name); \
+    if (next == NULL) return NUMALOC_ERR_OTHER /* the library has no such function */
+
+/* Counts, then calls; with `least` REST also where the monitoring layer sees the rest. */
+#define WRAP_ONE(name, least, parameters, arguments, ...)                                          \
+    EXPORT int name parameters;                                                                    \
+    int name parameters {                                                                          \
+        NEXT(name, parameters);                                                                    \
+        if (depth++ == 0 && counts(least)) __VA_ARGS__;                                            \
+        int result = next arguments;                                                               \
+        depth--;                                                                                   \
+        return result;                                                                             \
     }
+/* Calls, then notes the request it made. */
+#define WRAP_INIT(name, parameters, arguments, ...)                                                \
+    EXPORT int name parameters;                                                                    \
+    int name parameters {                                                                          \
+        NEXT(name, parameters);                                                                    \
+        int outermost = depth++ == 0;                                                              \
+        int result = next arguments;                                                               \
+        depth--;                                                                                   \
+        if (result == 0 && outermost && counts(REST)) __VA_ARGS__;                                 \
+        return result;                                                                             \
+    }
+#ifdef NUMALOC_FOR_OPEN_MPI
+#define NUMALOC_ERR_OTHER 16
+#define BOTH_NAMES(macro, name, ...) macro(MPI_##name, __VA_ARGS__) macro(PMPI_##name, __VA_ARGS__)
+#define BOTH(macro, name) macro(name, int)
+#define LARGE(...)
+#else
+#define NUMALOC_ERR_OTHER 15
+#define BOTH_NAMES(macro, name, ...) macro(MPI_##name, __VA_ARGS__)
+#define BOTH(macro, name) macro(name, int) macro(name##_c, MPI_Count)
+#define LARGE(...) __VA_ARGS__ /* MPI 4's calls with MPI_Count */
+#endif
+#define WRAP(name, parameters, arguments, ...)                                                     \
+    BOTH_NAMES(WRAP_ONE, name, EVERYTHING, parameters, arguments, __VA_ARGS__)
+#define WRAP_REST(name, parameters, arguments, ...)                                                \
+    BOTH_NAMES(WRAP_ONE, name, REST, parameters, arguments, __VA_ARGS__)
 
 #define SEND(name, count_t)                                                                        \
     WRAP(name, (const void *data, count_t n, MPI_Datatype type, int rank, int tag, MPI_Comm comm), \
@@ -308,16 +412,9 @@ static void to_neighbours(MPI_Comm comm, const struct numaloc_collective *c, num
                 MPI_Request *request),                                                             \
          (data, n, type, rank, tag, comm, request), sent(comm, rank, n, type))
 #define SEND_INIT(name, count_t)                                                                   \
-    WEAK int PMPI_##name(const void *, count_t, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);  \
-    EXPORT int MPI_##name(const void *data, count_t n, MPI_Datatype type, int rank, int tag,       \
-                          MPI_Comm comm, MPI_Request *request);                                    \
-    int MPI_##name(const void *data, count_t n, MPI_Datatype type, int rank, int tag,              \
-                   MPI_Comm comm, MPI_Request *request) {                                          \
-        int status = PMPI_##name(data, n, type, rank, tag, comm, request);                         \
-        if (status == 0 && ready()) prepared(*request, comm, rank, n, type);                       \
-        return status;                                                                             \
-    }
-#define BOTH(macro, name) macro(name, int) macro(name##_c, MPI_Count)
+    BOTH_NAMES(WRAP_INIT, name, (const void *data, count_t n, MPI_Datatype type, int rank, int tag, \
+                                 MPI_Comm comm, MPI_Request *request),                             \
+               (data, n, type, rank, tag, comm, request), prepared(*request, comm, rank, size_of(n, type)))
 
 BOTH(SEND, Send) BOTH(SEND, Bsend) BOTH(SEND, Ssend) BOTH(SEND, Rsend)
 BOTH(ISEND, Isend) BOTH(ISEND, Ibsend) BOTH(ISEND, Issend) BOTH(ISEND, Irsend)
@@ -332,24 +429,40 @@ BOTH(SEND_INIT, Ssend_init) BOTH(SEND_INIT, Rsend_init)
     WRAP(name, (void *data, count_t n, MPI_Datatype type, int rank, int tag, int from, int in_tag, \
                 MPI_Comm comm, MPI_Status *status),                                                \
          (data, n, type, rank, tag, from, in_tag, comm, status), sent(comm, rank, n, type))
+#define ISENDRECV(name, count_t)                                                                   \
+    WRAP(name, (const void *data, count_t n, MPI_Datatype type, int rank, int tag, void *in, count_t m, \
+                MPI_Datatype in_type, int from, int in_tag, MPI_Comm comm, MPI_Request *request),  \
+         (data, n, type, rank, tag, in, m, in_type, from, in_tag, comm, request), sent(comm, rank, n, type))
+#define ISENDRECV_REPLACE(name, count_t)                                                           \
+    WRAP(name, (void *data, count_t n, MPI_Datatype type, int rank, int tag, int from, int in_tag, \
+                MPI_Comm comm, MPI_Request *request),                                              \
+         (data, n, type, rank, tag, from, in_tag, comm, request), sent(comm, rank, n, type))
 BOTH(SENDRECV, Sendrecv) BOTH(SENDRECV_REPLACE, Sendrecv_replace)
+BOTH(ISENDRECV, Isendrecv) BOTH(ISENDRECV_REPLACE, Isendrecv_replace)
 
-WRAP(Start, (MPI_Request *request), (request), started(1, request))
-WRAP(Startall, (int n, MPI_Request *all), (n, all), started(n, all))
-WRAP(Request_free, (MPI_Request *request), (request), released(*request))
-WRAP(Comm_free, (MPI_Comm *comm), (comm), forget((int)*comm))
-WRAP(Comm_disconnect, (MPI_Comm *comm), (comm), forget((int)*comm))
-WRAP(Win_free, (MPI_Win *win), (win), forget((int)*win))
+/* Partitioned sends: each start sends all partitions. */
+BOTH_NAMES(WRAP_INIT, Psend_init,
+           (const void *data, int partitions, MPI_Count n, MPI_Datatype type, int rank, int tag, MPI_Comm comm,
+            MPI_Info info, MPI_Request *request),
+           (data, partitions, n, type, rank, tag, comm, info, request),
+           prepared(*request, comm, rank, partitions > 0 ? (uint64_t)partitions * size_of(n, type) : 0))
+
+WRAP_REST(Start, (MPI_Request *request), (request), started(1, request))
+WRAP_REST(Startall, (int n, MPI_Request *all), (n, all), started(n, all))
+WRAP_REST(Request_free, (MPI_Request *request), (request), released(*request))
+WRAP_REST(Comm_free, (MPI_Comm *comm), (comm), forget((handle)*comm))
+WRAP_REST(Comm_disconnect, (MPI_Comm *comm), (comm), forget((handle)*comm))
+WRAP_REST(Win_free, (MPI_Win *win), (win), forget((handle)*win))
 
 #define TARGET(count_t) int rank, MPI_Aint at, count_t m, MPI_Datatype there
 #define PUT(name, count_t, more_parameters, more_arguments)                                        \
-    WRAP(name, (const void *data, count_t n, MPI_Datatype type, TARGET(count_t) UNPACK more_parameters), \
+    WRAP_REST(name, (const void *data, count_t n, MPI_Datatype type, TARGET(count_t) UNPACK more_parameters), \
          (data, n, type, rank, at, m, there UNPACK more_arguments), put(win, rank, n, type))
 #define GET(name, count_t, more_parameters, more_arguments)                                        \
-    WRAP(name, (void *data, count_t n, MPI_Datatype type, TARGET(count_t) UNPACK more_parameters), \
+    WRAP_REST(name, (void *data, count_t n, MPI_Datatype type, TARGET(count_t) UNPACK more_parameters), \
          (data, n, type, rank, at, m, there UNPACK more_arguments), got(win, rank, n, type))
 #define GET_ACCUMULATE(name, count_t, more_parameters, more_arguments)                             \
-    WRAP(name, (const void *data, count_t n, MPI_Datatype type, void *in, count_t k, MPI_Datatype in_type, \
+    WRAP_REST(name, (const void *data, count_t n, MPI_Datatype type, void *in, count_t k, MPI_Datatype in_type, \
                 TARGET(count_t), MPI_Op op UNPACK more_parameters),                                \
          (data, n, type, in, k, in_type, rank, at, m, there, op UNPACK more_arguments),            \
          { put(win, rank, n, type); got(win, rank, k, in_type); })
@@ -358,18 +471,18 @@ WRAP(Win_free, (MPI_Win *win), (win), forget((int)*win))
 #define OP_WIN (, MPI_Op op, MPI_Win win), (, op, win)
 #define OP_WIN_REQUEST (, MPI_Op op, MPI_Win win, MPI_Request *request), (, op, win, request)
 #define APPLY(macro, ...) macro(__VA_ARGS__) /* expands WIN and the like into two arguments */
-APPLY(PUT, Put, int, WIN) APPLY(PUT, Put_c, MPI_Count, WIN)
-APPLY(PUT, Rput, int, WIN_REQUEST) APPLY(PUT, Rput_c, MPI_Count, WIN_REQUEST)
-APPLY(PUT, Accumulate, int, OP_WIN) APPLY(PUT, Accumulate_c, MPI_Count, OP_WIN)
-APPLY(PUT, Raccumulate, int, OP_WIN_REQUEST) APPLY(PUT, Raccumulate_c, MPI_Count, OP_WIN_REQUEST)
-APPLY(GET, Get, int, WIN) APPLY(GET, Get_c, MPI_Count, WIN)
-APPLY(GET, Rget, int, WIN_REQUEST) APPLY(GET, Rget_c, MPI_Count, WIN_REQUEST)
-APPLY(GET_ACCUMULATE, Get_accumulate, int, WIN) APPLY(GET_ACCUMULATE, Get_accumulate_c, MPI_Count, WIN)
+APPLY(PUT, Put, int, WIN) LARGE(APPLY(PUT, Put_c, MPI_Count, WIN))
+APPLY(PUT, Rput, int, WIN_REQUEST) LARGE(APPLY(PUT, Rput_c, MPI_Count, WIN_REQUEST))
+APPLY(PUT, Accumulate, int, OP_WIN) LARGE(APPLY(PUT, Accumulate_c, MPI_Count, OP_WIN))
+APPLY(PUT, Raccumulate, int, OP_WIN_REQUEST) LARGE(APPLY(PUT, Raccumulate_c, MPI_Count, OP_WIN_REQUEST))
+APPLY(GET, Get, int, WIN) LARGE(APPLY(GET, Get_c, MPI_Count, WIN))
+APPLY(GET, Rget, int, WIN_REQUEST) LARGE(APPLY(GET, Rget_c, MPI_Count, WIN_REQUEST))
+APPLY(GET_ACCUMULATE, Get_accumulate, int, WIN) LARGE(APPLY(GET_ACCUMULATE, Get_accumulate_c, MPI_Count, WIN))
 APPLY(GET_ACCUMULATE, Rget_accumulate, int, WIN_REQUEST)
-APPLY(GET_ACCUMULATE, Rget_accumulate_c, MPI_Count, WIN_REQUEST)
-WRAP(Fetch_and_op, (const void *data, void *in, MPI_Datatype type, int rank, MPI_Aint at, MPI_Op op, MPI_Win win),
+LARGE(APPLY(GET_ACCUMULATE, Rget_accumulate_c, MPI_Count, WIN_REQUEST))
+WRAP_REST(Fetch_and_op, (const void *data, void *in, MPI_Datatype type, int rank, MPI_Aint at, MPI_Op op, MPI_Win win),
      (data, in, type, rank, at, op, win), { put(win, rank, 1, type); got(win, rank, 1, type); })
-WRAP(Compare_and_swap, (const void *data, const void *compare, void *in, MPI_Datatype type, int rank,
+WRAP_REST(Compare_and_swap, (const void *data, const void *compare, void *in, MPI_Datatype type, int rank,
                         MPI_Aint at, MPI_Win win),
      (data, compare, in, type, rank, at, win), { put(win, rank, 1, type); got(win, rank, 1, type); })
 
@@ -474,28 +587,23 @@ COLLECTIVE(Barrier, Ibarrier, (MPI_Comm comm), (comm), numaloc_model_barrier(&c)
                { struct blocks b = BLOCKS(n, type, 0); to_neighbours(comm, &c, block, &b); })
 
 COUNTED(int, int, )
-COUNTED(MPI_Count, MPI_Aint, _c)
+LARGE(COUNTED(MPI_Count, MPI_Aint, _c))
 
-/* ---- beginning and end: Fortran calls these by their PMPI names ---- */
-
-#define NEXT(name, parameters)                                                                     \
-    static int(*_Atomic next) parameters;                                                          \
-    if (next == NULL) next = (int(*) parameters)dlsym(RTLD_NEXT, #name);                           \
-    if (next == NULL) return 15 /* MPI_ERR_OTHER: the library has no such function */
+/* ---- beginning and end: Fortran calls these by their PMPI names, with MPICH too ---- */
 
 #define BEGIN_AND_END(prefix)                                                                      \
     EXPORT int prefix##_Init(int *argc, char ***argv);                                             \
     int prefix##_Init(int *argc, char ***argv) {                                                   \
         NEXT(prefix##_Init, (int *, char ***));                                                    \
         int status = next(argc, argv);                                                             \
-        if (status == 0) ready();                                                                  \
+        if (status == 0) (void)counts(REST);                                                       \
         return status;                                                                             \
     }                                                                                              \
     EXPORT int prefix##_Init_thread(int *argc, char ***argv, int required, int *provided);         \
     int prefix##_Init_thread(int *argc, char ***argv, int required, int *provided) {               \
         NEXT(prefix##_Init_thread, (int *, char ***, int, int *));                                 \
         int status = next(argc, argv, required, provided);                                         \
-        if (status == 0) ready();                                                                  \
+        if (status == 0) (void)counts(REST);                                                       \
         return status;                                                                             \
     }                                                                                              \
     EXPORT int prefix##_Finalize(void);                                                            \
