@@ -1,4 +1,4 @@
-/* A plugin for gcc: the accesses of a loop are announced with one call.
+/* A plugin for gcc: the accesses of a loop are announced with one call, and those of copies and fills that become no call.
  *
  * gcc's thread-sanitizer pass puts a call before each load and store. That costs a loop several times its own work, and more still
  * because what is left is not vectorised. This pass comes right after it. Of an innermost loop it takes those calls out whose
@@ -21,6 +21,9 @@
 
 #include "context.h"
 #include "tree.h"
+#include "stringpool.h"
+#include "attribs.h"
+#include "asan.h"
 #include "gimple.h"
 #include "tree-pass.h"
 #include "ssa.h"
@@ -30,7 +33,6 @@
 #include "gimple-iterator.h"
 #include "gimplify-me.h"
 #include "stor-layout.h"
-#include "stringpool.h"
 #include "cgraph.h"
 #include "cfgloop.h"
 #include "tree-cfg.h"
@@ -500,6 +502,79 @@ public:
   }
 };
 
+/* Copies and fills: gcc's thread-sanitizer pass leaves calls of `memcpy` and its kind to the sanitizer's library, but those of few bytes
+ * become moves later, which nobody would see. Each is announced as the ranges it reads and writes, as copies of structures are; the
+ * run-time library passes over a call whose target was announced. */
+const pass_data COPIES_PASS = {GIMPLE_PASS, "numaloc-copies", OPTGROUP_NONE, TV_NONE, PROP_cfg | PROP_ssa, 0, 0, 0, 0};
+
+class copies_pass : public gimple_opt_pass
+{
+public:
+  /* OPTIMISED: behind the sanitizer's pass for functions that are optimised, else behind the one for others. */
+  copies_pass (gcc::context *context, bool optimised) : gimple_opt_pass (COPIES_PASS, context), optimised (optimised) {}
+
+  /* The sanitizer's pass is in several places, so this is, too. */
+  opt_pass *
+  clone () override
+  {
+    return new copies_pass (m_ctxt, optimised);
+  }
+
+  bool
+  gate (function *function) override
+  {
+    return optimised == (optimize > 0) && sanitize_flags_p (SANITIZE_THREAD, function->decl);
+  }
+
+  /* Announces SIZE bytes at PLACE before the statement at GSI. */
+  void
+  range (gimple_stmt_iterator *gsi, enum built_in_function function, tree place, tree size)
+  {
+    gcall *made = gimple_build_call (builtin_decl_implicit (function), 2, unshare_expr (place), unshare_expr (size));
+    gimple_set_location (made, gimple_location (gsi_stmt (*gsi)));
+    gsi_insert_before (gsi, made, GSI_SAME_STMT);
+  }
+
+  unsigned
+  execute (function *function) override
+  {
+    bool changed = false;
+    basic_block block;
+    FOR_EACH_BB_FN (block, function)
+      for (gimple_stmt_iterator gsi = gsi_start_bb (block); !gsi_end_p (gsi); gsi_next (&gsi))
+        {
+          gimple *stmt = gsi_stmt (gsi);
+          if (!gimple_call_builtin_p (stmt, BUILT_IN_NORMAL) || gimple_call_num_args (stmt) < 3
+              || integer_zerop (gimple_call_arg (stmt, 2)) || !builtin_decl_implicit_p (BUILT_IN_TSAN_WRITE_RANGE)
+              || !builtin_decl_implicit_p (BUILT_IN_TSAN_READ_RANGE))
+            continue;
+          tree to = gimple_call_arg (stmt, 0), size = gimple_call_arg (stmt, 2);
+          switch (DECL_FUNCTION_CODE (gimple_call_fndecl (stmt)))
+            {
+            case BUILT_IN_MEMCPY:
+            case BUILT_IN_MEMMOVE:
+            case BUILT_IN_MEMPCPY:
+              range (&gsi, BUILT_IN_TSAN_READ_RANGE, gimple_call_arg (stmt, 1), size);
+              range (&gsi, BUILT_IN_TSAN_WRITE_RANGE, to, size);
+              changed = true;
+              break;
+            case BUILT_IN_MEMSET:
+              range (&gsi, BUILT_IN_TSAN_WRITE_RANGE, to, size);
+              changed = true;
+              break;
+            default:
+              break;
+            }
+        }
+    if (changed)
+      mark_virtual_operands_for_renaming (function);
+    return changed ? TODO_update_ssa_only_virtuals : 0;
+  }
+
+private:
+  bool optimised;
+};
+
 } // namespace
 
 int
@@ -513,5 +588,13 @@ plugin_init (plugin_name_args *me, plugin_gcc_version *version)
   pass.ref_pass_instance_number = 1;
   pass.pos_op = PASS_POS_INSERT_AFTER;
   register_callback (me->base_name, PLUGIN_PASS_MANAGER_SETUP, NULL, &pass);
+  /* Directly behind the sanitizer's, before the one above; and where nothing is optimised. */
+  for (bool optimised : {false, true})
+    {
+      pass.pass = new copies_pass (g, optimised);
+      pass.reference_pass_name = optimised ? "tsan" : "tsan0";
+      pass.ref_pass_instance_number = 0;
+      register_callback (me->base_name, PLUGIN_PASS_MANAGER_SETUP, NULL, &pass);
+    }
   return 0;
 }

@@ -1,8 +1,11 @@
 //! Plain loads and stores, as gcc and clang announce them.
 
 use std::ffi::c_void;
+use std::sync::OnceLock;
 
 use numaloc_trace::ThreadTracer;
+use numaloc_trace::block::{Form, Kind, Piece, REGISTERS, Step};
+use numaloc_trace::thread::{Loop, WORD, When};
 
 use crate::{current, slot};
 
@@ -13,7 +16,7 @@ macro_rules! accesses {
     (aligned $aligned:literal; $($name:ident: $($write:literal)+, $size:literal;)*) => {$(
         slot::entry!(
             $name,
-            [$($write),+].len(),
+            [$($write),+].len() * words($size),
             awake::<$size, { [$($write),+].len() == 2 }, { [$($write),+][0] }, $aligned>,
             told::<$size, { [$($write),+].len() == 2 }, { [$($write),+][0] }>
         );
@@ -32,7 +35,7 @@ macro_rules! accesses {
             let tracer = slot::awake();
             if !tracer.is_null() {
                 awake::<$size, BOTH, WRITE, $aligned>(address as u64, tracer);
-            } else if !slot::doze(address as u64, 1 + u64::from(BOTH)) {
+            } else if !slot::doze(address as u64, (1 + u64::from(BOTH)) * words($size) as u64) {
                 told::<$size, BOTH, WRITE>(address as u64);
             }
         }
@@ -47,39 +50,65 @@ extern "C" fn awake<const SIZE: u32, const BOTH: bool, const WRITE: bool, const 
     // SAFETY: a tracer in its slot belongs to this thread and is in use by nobody but an `awake` that a signal has interrupted,
     // which leaves it fit for use at any moment; it is not freed while the thread can be in one (`end_on_signal`).
     let tracer = unsafe { &mut *tracer };
-    let counted = if BOTH {
-        tracer.quick_update::<ALIGNED>(address, SIZE)
-    } else {
-        tracer.quick::<WRITE, ALIGNED>(address, SIZE)
-    };
-    if !counted && current::engine().is_some() {
-        slow::<SIZE, BOTH, WRITE>(address);
-    }
+    for_words::<SIZE>(address, |address| {
+        let counted = if BOTH {
+            tracer.quick_update::<ALIGNED>(address, word(SIZE))
+        } else {
+            tracer.quick::<WRITE, ALIGNED>(address, word(SIZE))
+        };
+        if !counted && current::engine().is_some() {
+            slow::<SIZE, BOTH, WRITE>(address);
+        }
+    });
 }
 
 /// An access while the calling thread's tracer looks at some only, and at this one; or while there is none, or it is in use.
 extern "C" fn told<const SIZE: u32, const BOTH: bool, const WRITE: bool>(address: u64) {
-    let counted = slot::glimpse(|tracer| {
-        if BOTH {
-            tracer.glimpse_update(address, SIZE)
-        } else {
-            tracer.glimpse::<WRITE>(address, SIZE)
+    for_words::<SIZE>(address, |address| {
+        let counted = slot::glimpse(|tracer| {
+            if BOTH {
+                tracer.glimpse_update(address, word(SIZE))
+            } else {
+                tracer.glimpse::<WRITE>(address, word(SIZE))
+            }
+        });
+        if !counted && current::engine().is_some() {
+            slow::<SIZE, BOTH, WRITE>(address);
         }
     });
-    if !counted && current::engine().is_some() {
-        slow::<SIZE, BOTH, WRITE>(address);
+}
+
+/// Accesses that one of `size` bytes is.
+const fn words(size: u32) -> usize {
+    size.div_ceil(WORD as u32) as usize
+}
+
+/// Bytes of each of them: sizes are powers of two.
+const fn word(size: u32) -> u32 {
+    if size > WORD as u32 {
+        WORD as u32
+    } else {
+        size
     }
 }
 
-/// Any other access: a load and a store (`BOTH`), or one of them. Never unwinds, so that its callers need no landing pad.
+/// Calls `count` with the address of each of them.
+#[inline(always)]
+fn for_words<const SIZE: u32>(address: u64, mut count: impl FnMut(u64)) {
+    for at in 0..words(SIZE) as u64 {
+        count(address + at * WORD);
+    }
+}
+
+/// Any other access, of a word at most: a load and a store (`BOTH`), or one of them. Never unwinds, so that its callers need no landing pad.
 #[inline(never)]
 extern "C" fn slow<const SIZE: u32, const BOTH: bool, const WRITE: bool>(address: u64) {
     current::with(|tracer| {
         if BOTH {
-            tracer.slow::<false, false>(address, SIZE);
-            tracer.slow::<true, false>(address, SIZE);
+            tracer.slow::<false, false>(address, word(SIZE));
+            tracer.slow::<true, false>(address, word(SIZE));
         } else {
-            tracer.slow::<WRITE, false>(address, SIZE);
+            tracer.slow::<WRITE, false>(address, word(SIZE));
         }
     });
 }
@@ -144,17 +173,50 @@ pub extern "C" fn __tsan_vptr_update(address: *const c_void, _new: *const c_void
     current::with(|tracer| tracer.access::<true, false>(address as u64, 8));
 }
 
-/// `size` bytes from `address`, in pieces of a register's size as the program would access them.
+/// Bytes from which on the words of a range are told as a loop.
+const LONG: u64 = 128;
+
+/// `size` bytes from `address`, word by word.
 pub(crate) fn range<const WRITE: bool>(address: *const c_void, size: usize) {
     current::with(|tracer| {
-        let (mut at, end) = (address as u64, address as u64 + size as u64);
+        let (mut at, end) = (address as u64, (address as u64).saturating_add(size as u64));
         while at < end {
-            // Up to the next multiple of 16, so that no piece crosses a line or page.
-            let piece = (16 - at % 16).min(end - at);
+            let words = (end - at) / WORD;
+            if at % WORD == 0 && words * WORD >= LONG {
+                let mut registers = [0; REGISTERS];
+                registers[0] = at;
+                tracer.told_loop(every_word::<WRITE>(), &registers, words, When::Before);
+                at += words * WORD;
+                continue;
+            }
+            // Up to the next word, so that no piece crosses a line or page.
+            let piece = (WORD - at % WORD).min(end - at);
             tracer.access::<WRITE, false>(at, piece as u32);
             at += piece;
         }
     });
+}
+
+/// A loop over the words from its first register on.
+fn every_word<const WRITE: bool>() -> &'static Loop {
+    static LOOPS: [OnceLock<Loop>; 2] = [const { OnceLock::new() }; 2];
+    LOOPS[usize::from(WRITE)].get_or_init(|| {
+        let piece = Piece {
+            form: Form {
+                base: Some(0),
+                index: None,
+            },
+            displacement: 0,
+            size: WORD as u8,
+            kind: if WRITE { Kind::Write } else { Kind::Read },
+        };
+        let mut strides = [Some(Step::default()); REGISTERS];
+        strides[0] = Some(Step {
+            constant: WORD,
+            register: None,
+        });
+        Loop::new(&[piece], strides)
+    })
 }
 
 /// A load of many bytes at once: structure copies.

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use numaloc_trace::block::{Form, Kind, Piece, REGISTERS, Step, Strides};
-use numaloc_trace::thread::{Loop, When};
+use numaloc_trace::thread::{Loop, WORD, When};
 
 use crate::current;
 
@@ -73,19 +73,25 @@ fn described(values: &[u64], pieces: &[u64]) -> Loop {
             register: value[1].checked_sub(1).map(|by| by as u8),
         });
     }
-    let piece = |words: &[u64]| Piece {
-        form: Form {
-            base: Some(words[0] as u8),
-            index: None,
-        },
-        displacement: words[1],
-        size: (words[0] >> 8) as u8,
-        kind: match words[0] >> 16 {
-            0 => Kind::Read,
-            _ => Kind::Write,
-        },
+    // What is wider than a word counts as so many.
+    let parts = |words: &[u64]| {
+        let (place, displacement) = (words[0], words[1]);
+        let size = (place >> 8) as u8;
+        let part = move |at: u8| Piece {
+            form: Form {
+                base: Some(place as u8),
+                index: None,
+            },
+            displacement: displacement.wrapping_add(at.into()),
+            size: (size - at).min(WORD as u8),
+            kind: match place >> 16 {
+                0 => Kind::Read,
+                _ => Kind::Write,
+            },
+        };
+        (0..size).step_by(WORD as usize).map(part)
     };
-    let pieces: Vec<Piece> = pieces.chunks_exact(2).map(piece).collect();
+    let pieces: Vec<Piece> = pieces.chunks_exact(2).flat_map(parts).collect();
     Loop::new(&pieces, strides)
 }
 
@@ -143,9 +149,10 @@ mod tests {
 
     #[test]
     fn a_description_is_as_documented() {
-        // Two addresses, one of which moves by 8 and the other by a third value, and a store 16 bytes behind a load.
+        // Two addresses, one of which moves by 8 and the other by a third value, a store 16 bytes behind a load, and a
+        // load of two words.
         let values = [8, 0, 0, 3, 0, 0];
-        let pieces = [8 << 8, 0, 8 << 8 | 1 << 16, 16, 1 | 4 << 8, 0];
+        let pieces = [8 << 8, 0, 8 << 8 | 1 << 16, 16, 1 | 16 << 8, 0];
         let form = |base| Form {
             base: Some(base),
             index: None,
@@ -163,7 +170,8 @@ mod tests {
         let expected = [
             piece(0, 0, 8, Kind::Read),
             piece(0, 16, 8, Kind::Write),
-            piece(1, 0, 4, Kind::Read),
+            piece(1, 0, 8, Kind::Read),
+            piece(1, 8, 8, Kind::Read),
         ];
         let told = described(&values, &pieces);
         assert_eq!(

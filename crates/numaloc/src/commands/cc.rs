@@ -121,6 +121,8 @@ impl Args {
             // Nobody asks which function a thread is in; without these calls small functions stay small.
             command.args(["-mllvm", "-tsan-instrument-func-entry-exit=0"]);
             command.args(["-mllvm", "-tsan-handle-cxx-exceptions=0"]);
+            // It vectorises first, and passes over accesses of more than 16 bytes.
+            command.arg("-mprefer-vector-width=128");
         } else {
             if compiler.version_of_gcc() >= Some(11) {
                 command.arg("--param=tsan-instrument-func-entry-exit=0");
