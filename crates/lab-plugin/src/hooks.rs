@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use crate::api;
 use crate::machine::{Machine, Options};
 use crate::marker::Marker;
+use crate::strings;
 
 /// The interface version we were written for; QEMU reads it before anything else.
 #[unsafe(no_mangle)]
@@ -44,6 +45,17 @@ extern "C" fn on_access(vcpu: c_uint, info: api::MemInfo, vaddr: u64, _: *mut c_
     unsafe {
         let store = api::qemu_plugin_mem_is_store(info);
         machine().access(vcpu as usize, vaddr, store, || reported(info, vaddr));
+    }
+}
+
+extern "C" fn on_string(vcpu: c_uint, info: api::MemInfo, vaddr: u64, _: *mut c_void) {
+    if vaddr >= USER_END {
+        return;
+    }
+    // SAFETY: as in `on_access`.
+    unsafe {
+        let store = api::qemu_plugin_mem_is_store(info);
+        machine().string_access(vcpu as usize, vaddr, store, || reported(info, vaddr));
     }
 }
 
@@ -101,6 +113,8 @@ extern "C" fn on_block(_: api::PluginId, block: *mut api::Block) {
                 on_agent_access
             } else if machine().is_excluded(host) {
                 continue;
+            } else if strings::repeats(code) {
+                on_string
             } else {
                 on_access
             };

@@ -23,3 +23,4 @@ mod hooks;
 pub mod layout;
 pub mod machine;
 pub mod marker;
+pub mod strings;

@@ -11,6 +11,7 @@ use crate::cache::{Directory, Filter};
 use crate::counters::{Counters, Slices};
 use crate::layout::Layout;
 use crate::marker::Marker;
+use crate::strings::Words;
 
 const PAGE_BITS: u32 = 12;
 const TRANSLATIONS: usize = 256;
@@ -84,6 +85,7 @@ pub struct Private {
     epoch: u64,
     /// Reported address of the agent's last access.
     last_probed: u64,
+    strings: Words,
 }
 
 /// One vCPU.
@@ -126,6 +128,7 @@ impl Machine {
             translations: vec![Translation::default(); TRANSLATIONS],
             epoch: 1,
             last_probed: 0,
+            strings: Words::default(),
         };
         Self {
             vcpus: (0..vcpus)
@@ -169,11 +172,43 @@ impl Machine {
         store: bool,
         reported: impl FnOnce() -> Option<u64>,
     ) {
-        if !self.counting.load(Relaxed) {
-            return;
+        if self.counting.load(Relaxed) {
+            // SAFETY: passed on.
+            let private = unsafe { self.private(vcpu) };
+            private.strings.forget();
+            self.count(private, vcpu, vaddr, store, reported);
         }
-        // SAFETY: passed on.
-        let private = unsafe { self.private(vcpu) };
+    }
+
+    /// As [`Self::access`], for an iteration of a string instruction.
+    ///
+    /// # Safety
+    /// As for [`Self::access`].
+    pub unsafe fn string_access(
+        &self,
+        vcpu: usize,
+        vaddr: u64,
+        store: bool,
+        reported: impl FnOnce() -> Option<u64>,
+    ) {
+        if self.counting.load(Relaxed) {
+            // SAFETY: passed on.
+            let private = unsafe { self.private(vcpu) };
+            if private.strings.is_next(vaddr, store) {
+                self.count(private, vcpu, vaddr, store, reported);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn count(
+        &self,
+        private: &mut Private,
+        vcpu: usize,
+        vaddr: u64,
+        store: bool,
+        reported: impl FnOnce() -> Option<u64>,
+    ) {
         let page = vaddr >> PAGE_BITS;
         let slot = page as usize % TRANSLATIONS;
         let mut known = private.translations[slot];

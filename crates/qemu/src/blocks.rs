@@ -338,7 +338,7 @@ impl Use {
             Use::Load(_) | Use::WideLoad(_) => Some(Kind::Read),
             Use::Store(_) | Use::WideStore(_) => Some(Kind::Write),
             Use::Update(_) => Some(Kind::Update),
-            Use::None | Use::Atomic | Use::Other => None,
+            Use::None | Use::String | Use::Atomic | Use::Other => None,
         }
     }
 
@@ -357,7 +357,7 @@ impl Use {
                     },
                 )
             }
-            Use::None | Use::Atomic | Use::Other => (0, 0),
+            Use::None | Use::String | Use::Atomic | Use::Other => (0, 0),
         }
     }
 }

@@ -21,6 +21,8 @@ pub enum Use {
     WideLoad(u8),
     /// One store of as many.
     WideStore(u8),
+    /// Loads, stores or both, again and again: `rep movsb`.
+    String,
     /// An atomic read-modify-write.
     Atomic,
     /// Anything else.
@@ -38,6 +40,11 @@ pub fn memory_use(instruction: &Instruction, info: &InstructionInfo) -> Use {
     };
     if instruction.has_lock_prefix() || instruction.mnemonic() == Mnemonic::Xchg {
         return Use::Atomic;
+    }
+    if instruction.is_string_instruction()
+        && (instruction.has_rep_prefix() || instruction.has_repne_prefix())
+    {
+        return Use::String;
     }
     let size = first.memory_size().size();
     if accesses.next().is_some() {

@@ -75,7 +75,7 @@ pub(crate) struct GuestThread {
 }
 
 /// Most bytes of an access that counts as one.
-const WORD: u8 = 8;
+const WORD: u8 = numaloc_trace::thread::WORD as u8;
 
 /// vCPU numbers that have a slot; more threads at once than this are not counted.
 const SLOTS: usize = 1 << 15;
@@ -251,6 +251,18 @@ unsafe extern "C" fn on_update<const SHIFT: u32>(
     }
 }
 
+/// A load or a store of one iteration of a string instruction.
+unsafe extern "C" fn on_string(vcpu: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
+    let Some(thread) = thread(vcpu) else { return };
+    let kind = api::access_kind(info);
+    let size = u32::from(kind & !api::STORE);
+    if kind & api::STORE == 0 {
+        thread.tracer.string::<false>(address, size);
+    } else {
+        thread.tracer.string::<true>(address, size);
+    }
+}
+
 /// Counts nothing (`floor=1`).
 unsafe extern "C" fn on_nothing(_: c_uint, _: MemInfo, _: u64, _: *mut c_void) {}
 
@@ -406,6 +418,7 @@ fn callback(usage: Use, owner: Owner) -> (api::MemCallback, c_int, *mut c_void) 
             };
             return (callback, api::ONE_OF_TWO, std::ptr::null_mut());
         }
+        Use::String if !runtime => on_string,
         Use::Load(1) if plain => on_plain::<false, 0>,
         Use::Load(2) if plain => on_plain::<false, 1>,
         Use::Load(4) if plain => on_plain::<false, 2>,

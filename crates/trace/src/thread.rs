@@ -7,7 +7,7 @@
 //!
 //! No atomic read-modify-write unless a line changes hands. Everything else is in the cold functions: `lines` for lines that change
 //! hands, `clock` for turns and slices, `written` for what goes to the journal, `values` for what libgomp writes and reads,
-//! `blocks`, `runs` and `loops` for accesses that are told together.
+//! `blocks`, `runs` and `loops` for accesses that are told together, `strings` for string instructions.
 //!
 //! # The virtual clock
 //! A thread's clock counts its accesses, but for those of run-time libraries that run threads: how many they make depends on how long
@@ -23,6 +23,7 @@ mod lines;
 mod loops;
 mod runs;
 mod sampled;
+mod strings;
 mod sweeps;
 mod values;
 mod written;
@@ -44,6 +45,7 @@ use crate::watch::{GROUPS, Watched};
 
 pub use loops::{Loop, When};
 pub use runs::Pace;
+pub use strings::WORD;
 pub use values::{Values, follow_values, loader_lies};
 
 /// log2 of the usual line size: lines of another size take the longer way.
@@ -100,6 +102,8 @@ pub struct ThreadTracer {
     unsettled: bool,
     lines: Shadow,
     run: runs::Run,
+    /// What string instructions have loaded, and stored, in the word they are in.
+    strings: [strings::Piece; 2],
     /// Loads that were told before they were made, from lines used for synchronisation.
     early: Vec<(u64, u32)>,
     /// Loads are being told before they are made.
@@ -200,6 +204,7 @@ impl ThreadTracer {
             together: !odd && extra.is_none() && stream.is_none() && !engine.config.consecutive,
             unsettled: false,
             run: runs::Run::none(),
+            strings: Default::default(),
             early: Vec::new(),
             ahead: false,
             foretold: loops::Foretold::Nothing,

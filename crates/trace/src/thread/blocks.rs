@@ -274,6 +274,7 @@ impl ThreadTracer {
         self.unsettled = false;
         self.lower_floor();
         self.settle_run();
+        self.settle_strings();
         for (address, size) in std::mem::take(&mut self.early) {
             if line::is_common(self.lines.word(address).load(Relaxed)) {
                 self.read_common::<false>(address, size);

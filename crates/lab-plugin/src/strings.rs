@@ -1,0 +1,78 @@
+//! String instructions (`rep movsb` and its kind), which QEMU reports iteration by iteration: what they move counts once for each word of
+//! 8 bytes, as in a recording (docs/tracing.md), so that what was predicted and what is counted here mean the same.
+
+/// log2 of the bytes that are one access at most.
+const WORD_BITS: u32 = 3;
+
+/// Whether an instruction of 64-bit code is a string instruction that repeats itself.
+pub fn repeats(code: &[u8]) -> bool {
+    let mut repeated = false;
+    for &byte in code {
+        match byte {
+            0xf2 | 0xf3 => repeated = true,
+            // Other prefixes: sizes, segments, REX.
+            0x66 | 0x67 | 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x40..=0x4f => {}
+            0xa4..=0xa7 | 0xaa..=0xaf => return repeated,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// The words in which a vCPU's string instruction has loaded and stored last.
+#[derive(Default)]
+pub struct Words([Option<u64>; 2]);
+
+impl Words {
+    /// Whether an access at `vaddr` comes to another word.
+    pub fn is_next(&mut self, vaddr: u64, store: bool) -> bool {
+        let word = Some(vaddr >> WORD_BITS);
+        self.0[usize::from(store)].replace(vaddr >> WORD_BITS) != word
+    }
+
+    /// Another instruction has accessed memory.
+    pub fn forget(&mut self) {
+        self.0 = [None; 2];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn string_instructions_are_known_by_their_bytes() {
+        // rep movsb, rep stosq, repne scasb, rep movsw, rep lods with an address of 32 bits.
+        for code in [
+            &[0xf3, 0xa4][..],
+            &[0xf3, 0x48, 0xab],
+            &[0xf2, 0xae],
+            &[0x66, 0xf3, 0xa5],
+            &[0x67, 0xf3, 0xac],
+        ] {
+            assert!(repeats(code), "{code:x?}");
+        }
+        // movsb alone, movss, ret with a prefix, test al, nothing.
+        for code in [
+            &[0xa4][..],
+            &[0xf3, 0x0f, 0x10, 0x00],
+            &[0xf3, 0xc3],
+            &[0xf3, 0xa8, 0x01],
+            &[],
+        ] {
+            assert!(!repeats(code), "{code:x?}");
+        }
+    }
+
+    #[test]
+    fn a_word_counts_once_for_loads_and_once_for_stores() {
+        let mut words = Words::default();
+        let mut count = |range: std::ops::Range<u64>, store| {
+            range.filter(|&at| words.is_next(at, store)).count()
+        };
+        assert_eq!(count(0x1004..0x1020, true), 4);
+        assert_eq!(count(0x1004..0x1020, false), 4);
+        words.forget();
+        assert!(words.is_next(0x101f, true));
+    }
+}
