@@ -58,36 +58,56 @@ pub fn cost(input: &MapInput, mapping: &Mapping) -> f64 {
         .sum()
 }
 
+/// Sum of the weights of pairs on different NUMA nodes (CMLB eq. 4). Cost: O(pairs that communicate).
+///
+/// # Panics
+/// If the mapping has fewer tasks than the input.
+#[must_use]
+pub fn remote(input: &MapInput, mapping: &Mapping) -> f64 {
+    let node = |task: usize| input.topology().node_of(mapping.pu[task]);
+    input
+        .graph()
+        .pairs()
+        .filter(|&(a, b, _)| node(a) != node(b))
+        .map(|(_, _, w)| w)
+        .sum()
+}
+
+/// Load of every node that has PUs, in node order; see [`Evaluation::node_load`].
+///
+/// # Panics
+/// If the mapping has fewer tasks than the input.
+#[must_use]
+pub fn node_loads(input: &MapInput, mapping: &Mapping) -> Vec<f64> {
+    by_node(input, mapping, &input.task_loads())
+}
+
+/// Amounts of tasks added up by node. Nodes of memory alone hold no task and do not count.
+fn by_node(input: &MapInput, mapping: &Mapping, amounts: &[f64]) -> Vec<f64> {
+    let topology = input.topology();
+    let mut sum = vec![0.0; topology.nodes().len()];
+    for (task, amount) in amounts.iter().enumerate() {
+        sum[topology.node_of(mapping.pu[task]).index()] += amount;
+    }
+    let nodes = topology.nodes_with_pus().into_iter();
+    nodes.map(|n| sum[n.index()]).collect()
+}
+
+/// Population standard deviation (CMLB eq. 6, with the square it lacks); 0 of nothing.
+pub(crate) fn deviation(values: &[f64]) -> f64 {
+    let n = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n).sqrt()
+}
+
 /// All numbers of a mapping.
 ///
 /// # Panics
 /// If the mapping has fewer tasks than the input.
 #[must_use]
 pub fn evaluate(input: &MapInput, mapping: &Mapping) -> Evaluation {
-    let topology = input.topology();
-    let node = |task: usize| topology.node_of(mapping.pu[task]);
-    let remote = input
-        .graph()
-        .pairs()
-        .filter(|&(a, b, _)| node(a) != node(b))
-        .map(|(_, _, w)| w)
-        .sum();
-    let by_node = |load: &[f64]| {
-        let mut sum = vec![0.0; topology.nodes().len()];
-        for (task, load) in load.iter().enumerate() {
-            sum[node(task).index()] += load;
-        }
-        let all: Vec<f64> = topology
-            .nodes_with_pus()
-            .into_iter()
-            .map(|n| sum[n.index()])
-            .collect();
-        all
-    };
-    let node_load = by_node(&input.task_loads());
+    let node_load = node_loads(input, mapping);
     let mean = node_load.iter().sum::<f64>() / node_load.len() as f64;
-    let variance =
-        node_load.iter().map(|l| (l - mean).powi(2)).sum::<f64>() / node_load.len() as f64;
     let worst_load = node_load.iter().copied().fold(0.0, f64::max);
     let worst_concurrent = (!input.groups().is_empty()).then(|| {
         let of_group = |group: &numaloc_model::TaskGroup| {
@@ -96,15 +116,17 @@ pub fn evaluate(input: &MapInput, mapping: &Mapping) -> Evaluation {
                 half[pair.a.index()] += pair.in_group / 2.0;
                 half[pair.b.index()] += pair.in_group / 2.0;
             }
-            by_node(&half).into_iter().fold(0.0, f64::max)
+            by_node(input, mapping, &half)
+                .into_iter()
+                .fold(0.0, f64::max)
         };
         input.groups().iter().map(of_group).fold(0.0, f64::max)
     });
     Evaluation {
         cost: cost(input, mapping),
-        remote,
+        remote: remote(input, mapping),
         total: input.graph().total(),
-        load_std: variance.sqrt(),
+        load_std: deviation(&node_load),
         worst_load,
         node_imbalance: if mean > 0.0 { worst_load / mean } else { 1.0 },
         node_load,

@@ -205,6 +205,8 @@ pub struct Mapped {
     pub repaired: usize,
     /// What the policy has to say about its work, as `(name, value)`: passes, moves, groups.
     pub diagnostics: Vec<(&'static str, f64)>,
+    /// What a person should know of the choice, a sentence each: what was given up, and what for.
+    pub remarks: Vec<String>,
 }
 
 impl Mapped {
@@ -215,6 +217,7 @@ impl Mapped {
             mapping: Mapping { pu },
             repaired: 0,
             diagnostics: Vec::new(),
+            remarks: Vec::new(),
         }
     }
 }

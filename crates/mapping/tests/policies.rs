@@ -315,45 +315,19 @@ fn planted(tasks: usize, seed: u64) -> CommMatrix {
 }
 
 #[test]
-fn concurrent_traffic_is_lowest_of_all_policies() {
-    // 32 pairs in 4 phases of 8 pairs. Phases are what locality would put together: the pairs of a
-    // phase also talk a little to each other.
-    let machine = resolve("numa:4 core:16 pu:1").unwrap();
-    let machine = machine.with_level_distances(&[10.0, 2.0]).unwrap();
-    let mut cells: Vec<(usize, usize, f64)> = (0..32).map(|p| (2 * p, 2 * p + 1, 100.0)).collect();
-    for phase in 0..4 {
-        for p in 0..8 {
-            let (a, b) = (phase * 8 + p, phase * 8 + (p + 1) % 8);
-            cells.push((2 * a, 2 * b, 1.0));
-        }
+fn groups_of_communication_are_no_load() {
+    // Without a load vector there is nothing to level, whatever communicates at the same time: groups
+    // are amounts of communication, and giving up locality to spread them was worth nothing.
+    let machine = resolve("numa:4 core:2 pu:1").unwrap();
+    for seed in 0..5 {
+        let comm = random_matrix(8, 0.6, seed);
+        let mut rng = Rng::with_seed(seed);
+        let groups: Vec<TaskGroup> = (0..3).map(|_| random_group(&comm, &mut rng)).collect();
+        let plain = MapInput::new(&comm, &machine);
+        let grouped = plain.clone().with_groups(&groups);
+        let of = |input: &MapInput| map(by_name("numaloc").unwrap(), input).unwrap();
+        assert_eq!(of(&plain), of(&grouped), "seed {seed}");
     }
-    let comm = CommMatrix::from_cells(64, cells).unwrap();
-    let groups: Vec<TaskGroup> = (0..4)
-        .map(|phase| TaskGroup {
-            pairs: (0..8)
-                .map(|p| GroupPair {
-                    a: ThreadIdx(2 * (phase * 8 + p)),
-                    b: ThreadIdx(2 * (phase * 8 + p) + 1),
-                    in_group: 100.0,
-                    in_run: 100.0,
-                })
-                .collect(),
-        })
-        .collect();
-    let input = MapInput::new(&comm, &machine).with_groups(&groups);
-    let ours = value("numaloc", &input);
-    let pure = value("numaloc", &MapInput::new(&comm, &machine));
-    assert!(ours.cost <= 1.1 * pure.cost, "{} {}", ours.cost, pure.cost);
-    for policy in registry() {
-        let theirs = value(policy.name(), &input).worst_concurrent;
-        assert!(
-            ours.worst_concurrent <= theirs,
-            "{}: {theirs:?}",
-            policy.name()
-        );
-    }
-    // 8 pairs of 100 on 4 nodes: two on each.
-    assert_eq!(ours.worst_concurrent, Some(200.0));
 }
 
 #[test]

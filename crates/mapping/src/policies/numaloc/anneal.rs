@@ -7,6 +7,7 @@
 //! kept up to date with every accepted swap ([`super::tables`]).
 
 use fastrand::Rng;
+use numaloc_model::{LogicalPu, Mapping};
 
 /// In a seat: no task.
 pub(super) const NOBODY: u32 = u32::MAX;
@@ -194,6 +195,14 @@ impl Problem<'_> {
 
     pub(super) fn tasks(&self) -> usize {
         self.start.len() - 1
+    }
+
+    /// PUs of the tasks.
+    pub(super) fn mapping(&self, seating: &Seating) -> Mapping {
+        let pu = |&seat: &u32| LogicalPu(self.seat_pu[seat as usize]);
+        Mapping {
+            pu: seating.seat_of.iter().map(pu).collect(),
+        }
     }
 
     /// J from scratch.

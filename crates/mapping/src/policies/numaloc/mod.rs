@@ -4,23 +4,27 @@
 //! bottom-up (TreeMatch, EagerMap) and never look at J again. Here:
 //!
 //! 1. [`bisect`]: recursive multilevel bisection down the tree, to exact sizes, each bisection the best
-//!    of several; or Scotch's mapping, where that costs less;
+//!    of several; or the most local answer of the other policies ([`portfolio`]), where that costs less;
 //! 2. [`blocks`]: whole cores, nodes and hosts trade places;
 //! 3. [`anneal`]: swaps and moves of single tasks at low temperature, with incremental gains on the
 //!    true distances (tree levels or a node matrix), then descent to a local optimum;
-//! 4. with a load vector or concurrency groups, [`balance`]: the same search again with a price on
-//!    unlevel nodes, the price raised until no more locality may be given up.
+//! 4. with a load vector, [`balance`]: the same search again with a price on unlevel nodes, the price
+//!    raised until no more locality may be given up;
+//! 5. [`portfolio`]: the choice among all of these and the other policies' answers, such that none of
+//!    those is better in J, remote communication and load at once.
 //!
-//! Combined objective: minimise how unlevel the memory controllers are (standard deviation of the
-//! load over its mean, plus the worst concurrent traffic over its mean) subject to J and remote
-//! communication at most `1 + give` times what locality alone reaches. `give` is 4 % for loads and 8 %
-//! for groups, times [`Numaloc::balance`]; on described machines it shrinks where links are narrow
-//! (see [`Numaloc::place`]). With `balance` 0 it is pure locality.
+//! Levelling minimises the standard deviation of the nodes' loads over their mean plus what is lost of
+//! locality (mean of J and remote communication, a per cent for a per cent), with J and remote
+//! communication each at most `1 + give` times what locality alone reaches. `give` is 4 %, times
+//! [`Numaloc::balance`]; on described machines it shrinks where links are narrow ([`tolerated_loss`]).
+//! Only a load vector is levelled: without one (or with `balance` 0) the answer is pure locality. Groups
+//! of concurrent communication are amounts of communication, not load on memory, and play no part.
 //!
-//! Work is fixed by the number of tasks, so results repeat, whatever the number of threads (above 8,192
-//! tasks both halves of a split, and its tries, go on at a time, and step 3 only descends); with a budget the search goes on, warming
-//! up again from the best so far, until the caller says stop. Cost: O(E log P) for construction,
-//! O(degree) a proposal (O(levels) where tasks have many partners), 20 to 2,000 proposals a task.
+//! Work is fixed by the number of tasks, so results repeat, whatever the number of threads (the other
+//! policies answer while our construction runs; above 8,192 tasks both halves of a split, and its tries,
+//! go on at a time, and step 3 only descends); with a budget the search goes on, warming up again from the
+//! best so far, until the caller says stop. Cost: O(E log P) for construction, O(degree) a proposal
+//! (O(levels) where tasks have many partners), 20 to 2,000 proposals a task, and the other policies'.
 //! Memory: O(E + P x levels). Labels play no part but in ties.
 
 mod anneal;
@@ -28,16 +32,17 @@ mod balance;
 mod bisect;
 mod blocks;
 mod clusters;
+mod portfolio;
 mod tables;
 
 use fastrand::Rng;
-use numaloc_model::LogicalPu;
+use numaloc_model::{LogicalPu, Mapping, number};
 
-use crate::policies::scotch::{Scotch, Strategy};
 use crate::policy::{MapError, MapInput, Mapped, MappingPolicy};
 use crate::slots::{Slots, Spread};
 use anneal::{Metric, NOBODY, Problem, Rows, Schedule, Seating, Side};
 use balance::{Levelling, Loads};
+use portfolio::{Candidate, Worth, most_level, most_local};
 use tables::Tables;
 
 /// See the module's text.
@@ -73,9 +78,8 @@ const DESCENT: usize = 20;
 /// Problems up to half this size are also searched from random starts.
 const FEW_TASKS: usize = 64;
 
-/// Beyond this many partners a task, and this many tasks, Scotch takes longer than it is worth.
-const SCOTCH_PARTNERS: usize = 32;
-const SCOTCH_TASKS: usize = 8192;
+/// Prices of unlevel nodes that are tried.
+const LEVELLING_ROUNDS: usize = 14;
 
 impl MappingPolicy for Numaloc {
     fn name(&self) -> &'static str {
@@ -103,7 +107,8 @@ impl MappingPolicy for Numaloc {
             hot: HOT,
         };
 
-        let (mut best, constructed) = start(input, &problem, tries, &mut rng);
+        let (mut best, constructed, mut candidates) =
+            start(input, &problem, tries, portfolio::others, &mut rng);
         let regrouped = blocks::regroup(&problem, &mut best, constructed, &mut rng);
         let first = Search {
             proposals: DESCENT * tasks,
@@ -141,28 +146,76 @@ impl MappingPolicy for Numaloc {
             ("after swaps", cost),
             ("rounds", f64::from(rounds)),
         ];
-        if let Some(loads) = Loads::new(input) {
-            let give = self.balance * tolerated_loss(input);
-            let (before, after) = search.level(input, &loads, &mut best, give, &mut rng);
-            diagnostics.extend([("unlevel before", before), ("unlevel after", after)]);
+        // Ours first: ties are its.
+        candidates.insert(
+            0,
+            Candidate::new(self.name(), input, problem.mapping(&best)),
+        );
+        let mut chosen = most_local(&candidates).unwrap_or(0);
+        let local = candidates[chosen].worth;
+        let load = input.load().filter(|load| load.iter().any(|&l| l > 0.0));
+        let give = self.balance * tolerated_loss(input);
+        let mut remarks = Vec::new();
+        if let (Some(load), true) = (load, give > 0.0) {
+            let loads = Loads::new(load, input.topology().nodes().len());
+            let from = fit(&problem, &candidates[chosen].mapping).unwrap_or(best);
+            for seats in search.level(input, &loads, &from, &local, give, &mut rng) {
+                let mapping = problem.mapping(&seats);
+                candidates.push(Candidate::new(self.name(), input, mapping));
+            }
+            chosen = most_level(&candidates, &local, give).unwrap_or(chosen);
+            let worth = candidates[chosen].worth;
+            diagnostics.extend([
+                ("unlevel before", local.unlevel),
+                ("unlevel after", worth.unlevel),
+                ("J given up", ratio(worth.cost, local.cost)),
+                ("remote given up", ratio(worth.remote, local.remote)),
+            ]);
+            remarks.push(traded(&worth, &local));
         }
-        let pu = |&seat: &u32| LogicalPu(problem.seat_pu[seat as usize]);
+        let chosen = candidates.swap_remove(chosen);
+        if chosen.policy != self.name() {
+            remarks.push(format!(
+                "the answer of {}: nothing better was found",
+                chosen.policy
+            ));
+        }
         Ok(Mapped {
             diagnostics,
-            ..Mapped::plain(best.seat_of.iter().map(pu).collect())
+            remarks,
+            ..Mapped::plain(chosen.mapping.pu)
         })
     }
 }
 
-/// How much of J may be given up for level loads: 4 % for loads, 8 % where groups say that traffic is
-/// concurrent. Where the machine is described and its links carry less than a memory controller does,
-/// remote traffic congests links first, and the share shrinks in proportion.
+/// By how much of `from` a sum grew.
+fn ratio(now: f64, from: f64) -> f64 {
+    if from > 0.0 { now / from - 1.0 } else { 0.0 }
+}
+
+/// What levelling gave up and gained, in words.
+fn traded(now: &Worth, local: &Worth) -> String {
+    let percent = |share: f64| number::fixed(100.0 * share, 1);
+    if now == local {
+        let deviation = percent(local.unlevel);
+        return format!(
+            "not levelled: no mapping has so much less load deviation ({deviation} % of the mean) that it is worth the locality"
+        );
+    }
+    format!(
+        "levelled: load deviation {} % -> {} % of the mean; given up: {} % of cost, {} % of remote communication",
+        percent(local.unlevel),
+        percent(now.unlevel),
+        percent(ratio(now.cost, local.cost)),
+        percent(ratio(now.remote, local.remote)),
+    )
+}
+
+/// How much of J and of remote communication may be given up for level loads: 4 %. Where the machine is
+/// described and its links carry less than a memory controller does, remote traffic congests links first,
+/// and the share shrinks in proportion.
 fn tolerated_loss(input: &MapInput) -> f64 {
-    let base = if input.groups().is_empty() {
-        0.04
-    } else {
-        0.08
-    };
+    let base = 0.04;
     let Some(hardware) = input.topology().hardware() else {
         return base;
     };
@@ -241,35 +294,31 @@ fn block_levels(input: &MapInput, before: &[u32]) -> Vec<Vec<(u32, u32)>> {
     levels
 }
 
-/// The better of two constructions, and what it costs: our bisection, and Scotch where the matrix is
-/// sparse (on a thread of its own where that pays). So nothing is ever worse than Scotch's mapping.
-fn start(input: &MapInput, problem: &Problem, tries: usize, rng: &mut Rng) -> (Seating, f64) {
-    let tasks = input.tasks();
-    let sparse = input.graph().stored_cells() <= SCOTCH_PARTNERS * tasks;
-    let scotch = || -> Option<Seating> {
-        let policy = Scotch {
-            strategy: Strategy::Recursive,
-        };
-        let mapped = policy.place(input).ok()?;
-        Some(seating(problem, mapped.mapping.pu.iter().map(|pu| pu.0)))
-    };
-    let (ours, theirs) = match tasks {
-        2..=SCOTCH_TASKS if !sparse => (construct(input, problem, tries, rng), None),
-        2..=31 => (construct(input, problem, tries, rng), scotch()),
-        32..=SCOTCH_TASKS => std::thread::scope(|scope| {
-            let theirs = scope.spawn(scotch);
-            (
-                construct(input, problem, tries, rng),
-                theirs.join().ok().flatten(),
-            )
+/// The better of two constructions, what it costs, and the other policies' answers: our bisection, and
+/// the most local of those answers that keeps to the slots (they are found meanwhile, on a thread of
+/// their own where that pays). So nothing is ever worse than Scotch's mapping, for instance.
+fn start(
+    input: &MapInput,
+    problem: &Problem,
+    tries: usize,
+    others: impl Fn(&MapInput) -> Vec<Candidate> + Sync,
+    rng: &mut Rng,
+) -> (Seating, f64, Vec<Candidate>) {
+    let (ours, others) = match input.tasks() {
+        0..=31 => (construct(input, problem, tries, rng), others(input)),
+        _ => std::thread::scope(|scope| {
+            let others = scope.spawn(|| others(input));
+            let ours = construct(input, problem, tries, rng);
+            (ours, others.join().unwrap_or_default())
         }),
-        _ => (construct(input, problem, tries, rng), None),
     };
     let cost = problem.cost(&ours);
+    let theirs = most_local(&others).and_then(|at| fit(problem, &others[at].mapping));
     let better = theirs
         .map(|theirs| (problem.cost(&theirs), theirs))
         .filter(|t| t.0 < cost);
-    better.map_or((ours, cost), |(cost, theirs)| (theirs, cost))
+    let (cost, start) = better.unwrap_or((cost, ours));
+    (start, cost, others)
 }
 
 /// Recursive bisection. With fewer tasks than seats it fills the first ones; moves do the rest.
@@ -315,16 +364,24 @@ fn seating(problem: &Problem, pu: impl Iterator<Item = u32>) -> Seating {
     seating
 }
 
+/// Seats of a mapping; `None` where it has more tasks on a PU than there are seats.
+fn fit(problem: &Problem, mapping: &Mapping) -> Option<Seating> {
+    let mut free = vec![0_u32; problem.seat_pu.last().map_or(0, |&last| last as usize + 1)];
+    for &pu in &problem.seat_pu {
+        free[pu as usize] += 1;
+    }
+    for pu in &mapping.pu {
+        let free = free.get_mut(pu.index())?;
+        *free = free.checked_sub(1)?;
+    }
+    Some(seating(problem, mapping.pu.iter().map(|pu| pu.0)))
+}
+
 /// Goes on from a mapping that keeps to the input's slots: anneals with this many proposals a task from
 /// this temperature (in mean costs of a cell; [`Numaloc`] itself starts at 0.3), and returns the better
 /// of the two. For benchmarks that want to know how good a mapping can get.
 #[must_use]
-pub fn polish(
-    input: &MapInput,
-    mapping: &numaloc_model::Mapping,
-    proposals: usize,
-    hot: f64,
-) -> numaloc_model::Mapping {
+pub fn polish(input: &MapInput, mapping: &Mapping, proposals: usize, hot: f64) -> Mapping {
     let problem = problem(input, &input.slots(Spread::Auto));
     let mut rng = Rng::with_seed(input.seed());
     let mut seats = seating(&problem, mapping.pu.iter().map(|pu| pu.0));
@@ -335,11 +392,7 @@ pub fn polish(
         hot,
     };
     search.refine(&mut seats, cost, &mut (), &mut rng);
-    let pu = seats
-        .seat_of
-        .iter()
-        .map(|&seat| LogicalPu(problem.seat_pu[seat as usize]));
-    numaloc_model::Mapping { pu: pu.collect() }
+    problem.mapping(&seats)
 }
 
 struct Search<'a> {
@@ -395,50 +448,33 @@ impl Search<'_> {
     }
 
     /// Raises the price of unlevel nodes until J or remote communication would exceed `1 + give` times
-    /// what they are, then closes in on that price. Keeps the most level seating within the limit.
-    /// Returns how unlevel it was and is.
+    /// those of `local`, then closes in on that price. What it finds within.
     fn level(
         &self,
         input: &MapInput,
         loads: &Loads,
-        seating: &mut Seating,
+        from: &Seating,
+        local: &Worth,
         give: f64,
         rng: &mut Rng,
-    ) -> (f64, f64) {
+    ) -> Vec<Seating> {
         let problem = self.problem;
-        let used = input.topology().nodes_with_pus().len();
-        let (cost, remote) = (problem.cost(seating), self.remote(seating));
-        let before = loads.unlevel(problem, seating, used);
-        // Concurrent traffic is what remote communication is dear for: with groups, J says it all.
-        let far = if input.groups().is_empty() {
-            remote * (1.0 + give)
-        } else {
-            f64::INFINITY
-        };
-        let within = |found: &Seating| {
-            problem.cost(found) <= cost * (1.0 + give) && self.remote(found) <= far
-        };
-        let unit = problem.unit(cost);
-        let (mut best, mut least) = (seating.clone(), before);
+        let unit = problem.unit(problem.cost(from));
+        let mut found = Vec::new();
         let (mut low, mut high) = (0.0, f64::INFINITY);
         let mut price = 0.01 * unit / loads.unit().max(f64::MIN_POSITIVE);
-        for _ in 0..14 {
-            if give <= 0.0 {
-                break;
-            }
-            let mut found = seating.clone();
+        for _ in 0..LEVELLING_ROUNDS {
+            let mut seats = from.clone();
             // Partners move together first, then one by one.
             for size in [8, 4, 2] {
-                clusters::trade(self, loads, &mut found, size, price, rng);
+                clusters::trade(self, loads, &mut seats, size, price, rng);
             }
-            let mut side = Levelling::new(loads, problem, &found, price);
-            self.run(&mut found, unit, &mut side, rng);
-            if within(&found) {
+            let mut side = Levelling::new(loads, problem, &seats, price);
+            self.run(&mut seats, unit, &mut side, rng);
+            let worth = Worth::of(input, &problem.mapping(&seats));
+            if worth.lost(local) <= give {
                 low = price;
-                let unlevel = loads.unlevel(problem, &found, used);
-                if unlevel < least {
-                    (best, least) = (found, unlevel);
-                }
+                found.push(seats);
             } else {
                 high = price;
             }
@@ -448,21 +484,6 @@ impl Search<'_> {
                 price * 8.0
             };
         }
-        *seating = best;
-        (before, least)
-    }
-
-    fn remote(&self, seating: &Seating) -> f64 {
-        let problem = self.problem;
-        let node = |task: usize| problem.seat_node[seating.seat_of[task] as usize];
-        let mut sum = 0.0;
-        for task in 0..problem.tasks() {
-            for at in problem.start[task] as usize..problem.start[task + 1] as usize {
-                if node(problem.to[at] as usize) != node(task) {
-                    sum += problem.weight[at];
-                }
-            }
-        }
-        sum / 2.0
+        found
     }
 }

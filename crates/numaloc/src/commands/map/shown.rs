@@ -68,6 +68,9 @@ fn row(answer: &Answer, mapped: &Mapped, value: &Evaluation) -> String {
             "", mapped.repaired
         );
     }
+    for remark in &mapped.remarks {
+        out += &format!("{:<12} {remark}\n", "");
+    }
     out
 }
 
@@ -114,6 +117,7 @@ pub(super) fn json(machine: &Topology, tasks: usize, answers: &[Answer]) -> Valu
                     "worst_concurrent": value.worst_concurrent,
                     "repaired": mapped.repaired,
                     "diagnostics": diagnostics,
+                    "remarks": mapped.remarks,
                     "seconds": answer.seconds,
                 })
             }

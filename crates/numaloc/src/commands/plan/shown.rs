@@ -37,6 +37,9 @@ pub(super) fn text(answer: &Answer) -> String {
             number::fixed(value.node_imbalance, 2),
             row.seconds * 1e3
         );
+        for remark in &row.mapped.remarks {
+            out += &format!("    {remark}\n");
+        }
     }
     out += "  remote: share of communication between nodes; cost: sum of amount x distance;\n";
     out += "  x bound: cost over a lower bound no mapping can beat; node load: largest over mean\n";
@@ -92,6 +95,7 @@ pub(super) fn json(answer: &Answer) -> Value {
                 "node_imbalance": row.value.node_imbalance,
                 "lower_bound": row.value.lower_bound,
                 "repaired": row.mapped.repaired,
+                "remarks": row.mapped.remarks,
                 "seconds": row.seconds,
             })
         })
