@@ -277,8 +277,8 @@ impl<'a> Assembly<'a> {
                 thread.start = thread.start.min(*start);
                 thread.end = thread.end.max(totals.time);
                 thread.accesses += totals.accesses;
-                thread.read_bytes += totals.scale(space.lines, totals.read_bytes);
-                thread.write_bytes += totals.scale(space.lines, totals.write_bytes);
+                thread.read_bytes += totals.by_accesses(totals.read_bytes);
+                thread.write_bytes += totals.by_accesses(totals.write_bytes);
             }
         }
         threads.into_iter().flatten().collect()

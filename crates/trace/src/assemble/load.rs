@@ -30,6 +30,11 @@ impl Totals {
         if lines < MILLION {
             return (amount as f64 * (f64::from(MILLION) / f64::from(lines))).round() as u64;
         }
+        self.by_accesses(amount)
+    }
+
+    /// The same by the share of the thread's accesses that were looked at (ratio estimator), whichever way they were chosen.
+    pub(super) fn by_accesses(&self, amount: u64) -> u64 {
         if self.seen == self.accesses || self.seen == 0 {
             return amount;
         }

@@ -9,6 +9,7 @@ use numaloc_model::profile::{CommRow, CommSums, Object, PageSliceRow, SharedLine
 use numaloc_model::{Layer, PageUsage, ThreadAccess};
 
 use super::load::Space;
+use super::sampling::PageScales;
 use super::{Assembly, SPACE_SHIFT};
 use crate::journal::Record;
 use crate::objects::Memory;
@@ -204,6 +205,7 @@ impl Assembly<'_> {
         slice_of: impl Fn(u64) -> SliceIdx,
     ) -> BTreeMap<u64, Counted> {
         let mut pages: BTreeMap<u64, Counted> = BTreeMap::new();
+        let scales = PageScales::of(space);
         // An address is touched for the first time once more when something else has been mapped there: the last time is that of
         // what is there in the end.
         let mut touches: BTreeMap<u64, (u64, ThreadIdx)> = BTreeMap::new();
@@ -221,10 +223,11 @@ impl Assembly<'_> {
                     let slice = slice_of(*start);
                     let totals = space.totals.get(number).copied().unwrap_or_default();
                     for &(page, reads, writes) in cells {
-                        let (reads, writes) = (
-                            totals.scale(space.lines, reads),
-                            totals.scale(space.lines, writes),
-                        );
+                        let estimate = |amount| match &scales {
+                            Some(scales) => scales.estimate(*number, page, amount),
+                            None => totals.by_accesses(amount),
+                        };
+                        let (reads, writes) = (estimate(reads), estimate(writes));
                         let counted = pages.entry(page / factor).or_default();
                         let sum = counted.threads.entry(thread).or_default();
                         sum.0 += reads;

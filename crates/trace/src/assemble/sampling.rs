@@ -7,7 +7,7 @@ use numaloc_model::ids::ThreadIdx;
 use numaloc_model::profile::{CellError, Thread};
 
 use super::Assembly;
-use super::load::MILLION;
+use super::load::{MILLION, Space};
 use crate::errors;
 use crate::journal::Record;
 use crate::watch::GROUPS;
@@ -107,9 +107,9 @@ impl Assembly<'_> {
         }
         if let Some(lines) = lines {
             self.meta.notes.push(format!(
-                "sampled by lines: {:.2} % of the cache lines were watched, with {:.2} % of the accesses; communication, bytes and \
-                 page counts are estimates scaled by that share of lines (numbers of accesses are exact), errors of matrix cells are in \
-                 cell_errors; pages with no line watched are missing, and first touch is that of a watched line",
+                "sampled by lines: {:.2} % of the cache lines were watched, with {:.2} % of the accesses; communication and \
+                 page counts are estimates scaled by that share of lines, bytes by each thread's share of accesses (numbers of accesses are \
+                 exact), errors of matrix cells are in cell_errors; accesses to busy lines that were not watched are on no page, pages with no line watched are missing, and first touch is that of a watched line",
                 f64::from(lines) / f64::from(MILLION) * 100.0,
                 self.meta.sampled * 100.0
             ));
@@ -124,5 +124,115 @@ impl Assembly<'_> {
              to half where it repeats",
             self.meta.sampled * 100.0
         ));
+    }
+}
+
+/// Estimates of page counts where a part of the lines was watched.
+///
+/// Scaling by the share of lines (Horvitz and Thompson's estimator) is right on average over all choices of lines, but a recording has one
+/// choice, and a single line can have a quarter of a thread's accesses: the top of its stack, which moves with the size of the environment.
+/// If it is watched, scaling alone makes its page several times all that the thread did. How many accesses a thread made is known exactly, so
+/// no estimates add up to more: those of its largest pages are lowered to one level until they fit, none below what was counted on it.
+/// A page whose line is that busy ends near its exact count, and the others keep theirs.
+pub(super) struct PageScales {
+    /// All lines over those watched.
+    scale: f64,
+    /// Factor of the counts of a thread, by number in the journal, on a page whose estimate was lowered.
+    lowered: HashMap<(u32, u64), f64>,
+}
+
+impl PageScales {
+    /// Of one journal; `None` where all lines were watched.
+    pub(super) fn of(space: &Space) -> Option<Self> {
+        if space.lines >= MILLION {
+            return None;
+        }
+        let scale = f64::from(MILLION) / f64::from(space.lines);
+        let mut counted: BTreeMap<u32, BTreeMap<u64, u64>> = BTreeMap::new();
+        for record in &space.records {
+            if let Record::Pages { thread, cells, .. } = record {
+                let pages = counted.entry(*thread).or_default();
+                for &(page, reads, writes) in cells {
+                    *pages.entry(page).or_default() += reads + writes;
+                }
+            }
+        }
+        let mut lowered = HashMap::new();
+        for (thread, pages) in counted {
+            let accesses = space.totals.get(&thread).map_or(0, |t| t.accesses);
+            let counts: Vec<u64> = pages.values().copied().collect();
+            let Some(level) = level(&counts, scale, accesses) else {
+                continue;
+            };
+            for (page, count) in pages {
+                let count = count as f64;
+                if count * scale > level {
+                    lowered.insert((thread, page), count.max(level) / count);
+                }
+            }
+        }
+        Some(Self { scale, lowered })
+    }
+
+    /// The estimate for an amount that a thread was counted on a page.
+    pub(super) fn estimate(&self, thread: u32, page: u64, amount: u64) -> u64 {
+        let factor = self.lowered.get(&(thread, page)).unwrap_or(&self.scale);
+        (amount as f64 * factor).round() as u64
+    }
+}
+
+/// The level that estimates `count * scale` are lowered to, none below its count, so that they add up to `total`; `None` if they
+/// do not exceed it.
+fn level(counts: &[u64], scale: f64, total: u64) -> Option<f64> {
+    let total = total as f64;
+    let sum = |level: f64| -> f64 {
+        let estimates = counts.iter().map(|&count| count as f64);
+        estimates
+            .map(|count| (count * scale).min(level).max(count))
+            .sum()
+    };
+    if sum(f64::INFINITY) <= total {
+        return None;
+    }
+    let (mut low, mut high) = (0.0f64, total);
+    // Half an access is near enough; beyond 2^53 numbers are no finer.
+    while high - low > 0.5 && low < (low + high) / 2.0 && (low + high) / 2.0 < high {
+        let middle = (low + high) / 2.0;
+        if sum(middle) <= total {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Some(low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimates_that_fit_stay() {
+        assert_eq!(level(&[5, 3, 2], 20.0, 200), None);
+        assert_eq!(level(&[], 20.0, 0), None);
+    }
+
+    #[test]
+    fn a_page_with_a_busy_line_gets_what_the_others_leave() {
+        // 1,050 accesses, 250 of them to a watched line; the others to ten pages of which a twentieth was watched.
+        let counts: Vec<u64> = [250].into_iter().chain([4; 10]).collect();
+        let level = level(&counts, 20.0, 1050).unwrap();
+        assert!((level - 250.0).abs() < 1.0, "{level}");
+        // Two busy pages, and twenty with 40 accesses each.
+        let counts: Vec<u64> = [200, 150].into_iter().chain([2; 20]).collect();
+        let level = super::level(&counts, 20.0, 1160).unwrap();
+        assert!((level - 160.0).abs() < 1.0, "{level}");
+    }
+
+    #[test]
+    fn no_estimate_falls_below_its_count() {
+        // More was counted than accessed (a damaged journal): counts remain.
+        let level = level(&[30, 20], 20.0, 10).unwrap();
+        assert!(level < 1.0, "{level}");
     }
 }
