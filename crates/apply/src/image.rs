@@ -1,6 +1,7 @@
 //! What a process has loaded: its mappings, the ELF files among them, their writable sections, and the
 //! instructions with which they make the system calls we care about.
 
+use numaloc_model::MapsLine;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader};
 use object::read::{ReadCache, ReadRef};
@@ -39,22 +40,15 @@ pub fn maps(tgid: i32) -> io::Result<Vec<Map>> {
 }
 
 fn parse_map(line: &str) -> Option<Map> {
-    let mut fields = line.splitn(6, ' ');
-    let (start, end) = fields.next()?.split_once('-')?;
-    let permissions = fields.next()?;
-    let offset = fields.next()?;
-    let (major, minor) = fields.next()?.split_once(':')?;
-    let inode = fields.next()?.parse().ok()?;
-    let name = fields.next().unwrap_or("").trim_start();
-    let hex = |digits| u64::from_str_radix(digits, 16).ok();
+    let found = MapsLine::parse(line)?;
     Some(Map {
-        start: hex(start)?,
-        end: hex(end)?,
-        writable: permissions.as_bytes().get(1) == Some(&b'w'),
-        executable: permissions.as_bytes().get(2) == Some(&b'x'),
-        offset: hex(offset)?,
-        file: (hex(major)? << 32 | hex(minor)?, inode),
-        name: name.trim_end_matches(" (deleted)").to_owned(),
+        start: found.start,
+        end: found.end,
+        writable: found.is_writable(),
+        executable: found.is_executable(),
+        offset: found.offset,
+        file: (found.device, found.inode),
+        name: found.name.trim_end_matches(" (deleted)").to_owned(),
     })
 }
 

@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use numaloc_trace::common::Backing;
-use numaloc_trace::{Engine, Record};
+use numaloc_trace::{Engine, MapsLine, Record};
 
 use crate::lock::Lock;
 use crate::{current, heap, sites};
@@ -70,12 +70,8 @@ fn map(address: u64, length: u64, protection: c_int, flags: c_int, file: String,
 fn parsed(maps: &str) -> Vec<(u64, u64, bool, &str)> {
     maps.lines()
         .filter_map(|line| {
-            let mut words = line.split_whitespace();
-            let (start, end) = words.next()?.split_once('-')?;
-            let executable = words.next()?.contains('x');
-            let file = words.nth(3).unwrap_or("");
-            let number = |text| u64::from_str_radix(text, 16).ok();
-            Some((number(start)?, number(end)?, executable, file))
+            let found = MapsLine::parse(line)?;
+            Some((found.start, found.end, found.is_executable(), found.name))
         })
         .collect()
 }

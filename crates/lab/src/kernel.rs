@@ -26,7 +26,7 @@ pub struct Kernel {
 /// user's cache folder.
 ///
 /// # Errors
-/// [`LabError::Kernel`] when neither `HOME` nor a cache folder is known.
+/// [`LabError::Kernel`] when no cache folder is known and the account has no home folder.
 pub fn cache_folder() -> Result<PathBuf, LabError> {
     let variable = |name: &str| {
         std::env::var_os(name)
@@ -35,7 +35,10 @@ pub fn cache_folder() -> Result<PathBuf, LabError> {
     };
     variable("NUMALOC_LAB_CACHE")
         .or_else(|| variable("XDG_CACHE_HOME").map(|folder| folder.join("numaloc/lab")))
-        .or_else(|| variable("HOME").map(|folder| folder.join(".cache/numaloc/lab")))
+        .or_else(|| {
+            let home = variable("HOME").or_else(std::env::home_dir)?;
+            Some(home.join(".cache/numaloc/lab"))
+        })
         .ok_or_else(|| {
             LabError::Kernel(
                 "no cache folder: set NUMALOC_LAB_CACHE, XDG_CACHE_HOME or HOME".into(),

@@ -13,6 +13,7 @@
 //! | [`hybrid`] | one amount for the messages and the shared memory of ranks with threads |
 //! | [`plan`] | mapping, placement, and the plan that carries both to another run |
 //! | [`trace`] | what the access trace tells of a thread |
+//! | [`maps`] | a line of `/proc/PID/maps` |
 //! | [`number`] | numbers and sizes as people write them |
 //! | [`outcome`] | what a run or a simulation under a plan was measured to do |
 
@@ -22,6 +23,7 @@ pub mod comm;
 pub mod groups;
 pub mod hybrid;
 pub mod ids;
+pub mod maps;
 pub mod number;
 pub mod outcome;
 pub mod pages;
@@ -34,6 +36,7 @@ pub use groups::{GroupPair, TaskGroup};
 pub use ids::{
     ClusterIdx, LogicalNode, LogicalPu, ObjectIdx, OsNode, OsPu, PageNumber, SliceIdx, ThreadIdx,
 };
+pub use maps::MapsLine;
 pub use pages::{PageUsage, ThreadAccess};
 pub use plan::{Mapping, Placement, Plan};
 pub use profile::Profile;

@@ -11,6 +11,7 @@ use crate::launcher::Launcher;
 use crate::merge::RankSite;
 use crate::rank_map::{RankMap, RankPlace};
 use crate::record::run_to_the_end;
+use crate::shims;
 
 const WHERE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/numaloc-where.so"));
 
@@ -106,11 +107,11 @@ pub fn wrap_launcher(
             })
             .map(|()| path)
     };
-    let mut preload = write("numaloc-where.so", WHERE)?.into_os_string();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-        preload.push(":");
-        preload.push(others);
-    }
+    let shim = write("numaloc-where.so", WHERE)?;
+    let preload = shims::preloaded(&shim).map_err(|source| RunError::Io {
+        path: shim.clone(),
+        source,
+    })?;
     let mut environment = vec![
         ("LD_PRELOAD", preload),
         ("NUMALOC_WHERE_DIR", folder.as_os_str().to_owned()),

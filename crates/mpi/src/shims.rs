@@ -1,6 +1,8 @@
 //! The preload libraries, and how they get into the ranks.
 
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use object::read::elf::{Dyn, ElfFile64, FileHeader};
@@ -97,6 +99,24 @@ fn executable(word: &OsStr) -> Option<PathBuf> {
 /// Environment that ranks need, in the order it is to be set.
 pub type Environment = Vec<(&'static str, OsString)>;
 
+/// The value of `LD_PRELOAD` that loads `library` before what is loaded now.
+///
+/// # Errors
+/// For a path that the loader would cut: it separates libraries by blanks and colons, and knows no quotes (ld.so(8)).
+pub(crate) fn preloaded(library: &Path) -> std::io::Result<OsString> {
+    let mut preload = library.as_os_str().to_owned();
+    let cuts = |byte: &u8| *byte == b':' || byte.is_ascii_whitespace();
+    if preload.as_bytes().iter().any(cuts) {
+        let message = "the loader takes no library from a folder with a blank or a colon in its path: choose another folder";
+        return Err(std::io::Error::new(ErrorKind::InvalidInput, message));
+    }
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    Ok(preload)
+}
+
 /// Writes the preload library into `folder` (which every host must see) and gives the environment
 /// under which each rank writes its file there. `zero_ns`: realtime clock at the start of the run.
 ///
@@ -104,12 +124,8 @@ pub type Environment = Vec<(&'static str, OsString)>;
 /// The kernel's, when the library cannot be written.
 pub fn install(library: MpiLibrary, folder: &Path, zero_ns: u64) -> std::io::Result<Environment> {
     let shim = folder.join(format!("numaloc-{}.so", library.name()));
+    let preload = preloaded(&shim)?;
     std::fs::write(&shim, library.shim())?;
-    let mut preload = shim.into_os_string();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-        preload.push(":");
-        preload.push(others);
-    }
     let mut environment = vec![
         ("LD_PRELOAD", preload),
         ("NUMALOC_MPI_DIR", folder.as_os_str().to_owned()),
@@ -154,4 +170,21 @@ pub fn rank_files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_the_loader_would_cut_is_refused() {
+        assert!(preloaded(Path::new("/tmp/p.numaloc/ranks/a.so")).is_ok());
+        for path in [
+            "/tmp/with blanks/a.so",
+            "/tmp/1:2/a.so",
+            "/tmp/tab\tbed/a.so",
+        ] {
+            assert!(preloaded(Path::new(path)).is_err(), "{path}");
+        }
+    }
 }

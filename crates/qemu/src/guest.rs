@@ -5,6 +5,8 @@
 use std::ffi::{OsString, c_void};
 use std::os::unix::ffi::OsStringExt;
 
+use numaloc_trace::MapsLine;
+
 /// Copies guest memory; `None` when it cannot be read. Never faults.
 pub fn read(address: u64, to: &mut [u8]) -> Option<()> {
     let local = libc::iovec {
@@ -71,16 +73,11 @@ pub fn mappings() -> Vec<Mapped> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     maps.lines()
         .filter_map(|line| {
-            let mut fields = line.split_ascii_whitespace();
-            let (start, end) = fields.next()?.split_once('-')?;
-            let file = line
-                .find(['/', '['])
-                .map_or("", |at| &line[at..])
-                .to_owned();
+            let found = MapsLine::parse(line)?;
             Some(Mapped {
-                start: u64::from_str_radix(start, 16).ok()?,
-                end: u64::from_str_radix(end, 16).ok()?,
-                file,
+                start: found.start,
+                end: found.end,
+                file: found.name.to_owned(),
             })
         })
         .collect()

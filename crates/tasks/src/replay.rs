@@ -25,6 +25,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use numaloc_model::MapsLine;
 use numaloc_task_plan::{ClassId, Replay};
 
 use crate::abi::{Dep, Errno, Guid, Result, mode};
@@ -464,23 +465,13 @@ fn static_data() -> Vec<(usize, usize)> {
     let mut found: Vec<(usize, usize)> = Vec::new();
     let mut last_end = 0;
     for line in maps.lines() {
-        let mut fields = line.split_whitespace();
-        let (Some(range), Some(rights)) = (fields.next(), fields.next()) else {
+        let Some(mapped) = MapsLine::parse(line) else {
             continue;
         };
-        let path = fields.nth(3).unwrap_or("");
-        let Some((start, end)) = range.split_once('-') else {
-            continue;
-        };
-        let (Ok(start), Ok(end)) = (
-            usize::from_str_radix(start, 16),
-            usize::from_str_radix(end, 16),
-        ) else {
-            continue;
-        };
+        let (start, end, path) = (mapped.start as usize, mapped.end as usize, mapped.name);
         // .bss follows the file's own mapping without a name.
         let bss = path.is_empty() && start == last_end;
-        if rights.starts_with("rw") && (path == program || bss) {
+        if mapped.is_writable() && (path == program || bss) {
             found.push((start, end));
             last_end = end;
         } else if path == program {

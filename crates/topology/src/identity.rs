@@ -113,7 +113,7 @@ fn folder() -> Option<PathBuf> {
     };
     let base = set("XDG_RUNTIME_DIR")
         .or_else(|| set("XDG_CACHE_HOME"))
-        .or_else(|| Some(set("HOME")?.join(".cache")))?;
+        .or_else(|| Some(set("HOME").or_else(std::env::home_dir)?.join(".cache")))?;
     Some(base.join("numaloc"))
 }
 

@@ -37,6 +37,6 @@ pub mod watch;
 pub use assemble::{AssembleError, assemble};
 pub use engine::{Config, Engine, Newborn};
 pub use journal::Record;
-pub use numaloc_model::Layer;
+pub use numaloc_model::{Layer, MapsLine};
 pub use thread::ThreadTracer;
 pub use watch::Watched;

@@ -33,7 +33,11 @@ pub fn workload(name: &str) -> PathBuf {
 }
 
 /// A C program with POSIX threads, built in `folder` from its text: by `numaloc cc` if `instrumented`, else by the bare compiler.
+///
+/// Its path has blanks, as anybody's may: names of its objects and variables must survive them.
 pub fn compile(folder: &Path, name: &str, text: &str, instrumented: bool) -> PathBuf {
+    let folder = folder.join("a program");
+    std::fs::create_dir_all(&folder).expect("the folder takes another");
     let (source, program) = (folder.join(format!("{name}.c")), folder.join(name));
     std::fs::write(&source, text).expect("the folder takes a file");
     let mut command = if instrumented {

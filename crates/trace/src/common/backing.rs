@@ -1,5 +1,6 @@
 //! What lies behind a shared mapping, as the kernel knows it.
 
+use numaloc_model::MapsLine;
 use std::mem::MaybeUninit;
 
 /// A file, a memory file, a System V segment or a piece of anonymous shared memory: equal in all processes that map it.
@@ -65,23 +66,18 @@ impl Backing {
 
 /// The backing on a line of `/proc/self/maps`, if it is shared and holds `address`.
 fn of_line(line: &str, address: u64) -> Option<Backing> {
-    let mut words = line.split_ascii_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    let number = |text: &str| u64::from_str_radix(text, 16).ok();
-    if !(number(start)?..number(end)?).contains(&address) || !words.next()?.ends_with('s') {
+    let found = MapsLine::parse(line)?;
+    if !(found.start..found.end).contains(&address) || !found.is_shared() {
         return None;
     }
-    let (major, minor) = words.nth(1)?.split_once(':')?;
-    let device = number(major)? << 32 | number(minor)?;
-    let inode = words.next()?.parse().ok()?;
     // The inode of a System V segment is its id, which may be that of anonymous memory too.
-    let kind = if words.next().is_some_and(|name| name.starts_with("/SYSV")) {
+    let kind = if found.name.starts_with("/SYSV") {
         2
     } else {
         1
     };
     Some(Backing {
-        key: [device, inode, 0, kind],
+        key: [found.device, found.inode, 0, kind],
     })
 }
 

@@ -65,7 +65,9 @@ fn cache_folder() -> Result<PathBuf, CliError> {
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
     };
-    let base = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
+    // Where HOME is not set, as in services and containers, the account's folder is known.
+    let home = || set("HOME").or_else(std::env::home_dir);
+    let base = set("XDG_CACHE_HOME").or_else(|| Some(home()?.join(".cache")));
     let base = base.ok_or_else(|| {
         CliError::tool("cannot keep the plugin for gcc: no cache folder")
             .hint("set XDG_CACHE_HOME or HOME, or use --loops off")
