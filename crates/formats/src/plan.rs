@@ -3,6 +3,7 @@
 //! Bump [`VERSION`] when a field changes its meaning; readers ignore fields they do not know.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 use numaloc_model::plan::{
@@ -20,6 +21,8 @@ const FORMAT: &str = "numaloc-plan";
 const KIND: &str = "numaloc plan";
 /// Larger than any honest plan: refuse before reading it into memory.
 const MAX_BYTES: u64 = 4 << 30;
+/// Enough to see whether it is a JSON object at all.
+const HEAD_BYTES: u64 = 4096;
 
 #[derive(Serialize, Deserialize)]
 struct PlanFile {
@@ -136,7 +139,10 @@ pub fn read(path: &Path) -> Result<Plan, FormatError> {
     if about.len() > MAX_BYTES {
         return Err(wrong(format!("{} bytes long", about.len())));
     }
-    let bytes = fs::read(path).map_err(io)?;
+    let bytes = read_text(path).map_err(io)?;
+    if bytes.len() as u64 > MAX_BYTES || !looks_like_json(&bytes) {
+        return Err(wrong("it is no JSON object".to_owned()));
+    }
     // What it is before what is wrong with it: any JSON may be given to us by mistake.
     #[derive(Deserialize)]
     struct Head {
@@ -168,6 +174,23 @@ pub fn read(path: &Path) -> Result<Plan, FormatError> {
     }
     let file: PlanFile = serde_json::from_slice(&bytes).map_err(parse_error)?;
     plan_of(file, path)
+}
+
+/// The file's bytes, at most [`MAX_BYTES`] and one more; of a file that begins like no JSON object (a device, an
+/// archive), only its first bytes.
+fn read_text(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut file = fs::File::open(path)?;
+    let mut bytes = Vec::new();
+    file.by_ref().take(HEAD_BYTES).read_to_end(&mut bytes)?;
+    if looks_like_json(&bytes) {
+        file.take(MAX_BYTES + 1 - HEAD_BYTES)
+            .read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+fn looks_like_json(bytes: &[u8]) -> bool {
+    bytes.trim_ascii_start().first() == Some(&b'{')
 }
 
 fn file_of(plan: &Plan) -> PlanFile {
@@ -261,47 +284,16 @@ fn plan_of(file: PlanFile, path: &Path) -> Result<Plan, FormatError> {
             })
         })
         .collect::<Result<_, FormatError>>()?;
-    if !file.page_size_bytes.is_power_of_two() || file.page_size_bytes > 1 << 34 {
-        return Err(FormatError::corrupt(
-            path,
-            "page_size_bytes",
-            file.page_size_bytes.to_string(),
-            "a power of two",
-        ));
-    }
-    let pages_plan = |field: &str, rows: Vec<PagesFile>| {
+    let pages_plan = |rows: Vec<PagesFile>| {
         rows.into_iter()
-            .enumerate()
-            .map(|(at, row)| {
-                if row.object as usize >= objects.len() {
-                    return Err(FormatError::corrupt(
-                        path,
-                        format!("{field}[{at}].object"),
-                        row.object.to_string(),
-                        format!("a number below {}", objects.len()),
-                    ));
-                }
-                let end = row.first_page.checked_add(row.pages);
-                if end
-                    .and_then(|end| end.checked_mul(file.page_size_bytes))
-                    .is_none()
-                {
-                    return Err(FormatError::corrupt(
-                        path,
-                        format!("{field}[{at}]"),
-                        format!("{} pages from page {}", row.pages, row.first_page),
-                        "a range within 64-bit addresses",
-                    ));
-                }
-                Ok(PagePlan {
-                    object: row.object,
-                    first_page: row.first_page,
-                    pages: row.pages,
-                    node: LogicalNode(row.node),
-                    os_node: OsNode(row.os_node),
-                })
+            .map(|row| PagePlan {
+                object: row.object,
+                first_page: row.first_page,
+                pages: row.pages,
+                node: LogicalNode(row.node),
+                os_node: OsNode(row.os_node),
             })
-            .collect::<Result<Vec<_>, _>>()
+            .collect::<Vec<_>>()
     };
     let threads_plan = |rows: Vec<ThreadFile>| {
         rows.into_iter()
@@ -312,24 +304,16 @@ fn plan_of(file: PlanFile, path: &Path) -> Result<Plan, FormatError> {
             })
             .collect::<Vec<_>>()
     };
-    let pages = pages_plan("pages", file.pages)?;
-    let mut schedule = Vec::with_capacity(file.schedule.len().min(1 << 16));
-    for (at, phase) in file.schedule.into_iter().enumerate() {
-        if !(0.0..=1.0).contains(&phase.at) {
-            return Err(FormatError::corrupt(
-                path,
-                format!("schedule[{at}].at"),
-                phase.at.to_string(),
-                "a share from 0 to 1",
-            ));
-        }
-        schedule.push(PhasePlan {
+    let schedule = file
+        .schedule
+        .into_iter()
+        .map(|phase| PhasePlan {
             at: phase.at,
             threads: threads_plan(phase.threads),
-            pages: pages_plan(&format!("schedule[{at}].pages"), phase.pages)?,
-        });
-    }
-    Ok(Plan {
+            pages: pages_plan(phase.pages),
+        })
+        .collect();
+    let plan = Plan {
         machine: file.machine.name,
         fingerprint: file.machine.fingerprint,
         provenance: Provenance {
@@ -350,9 +334,12 @@ fn plan_of(file: PlanFile, path: &Path) -> Result<Plan, FormatError> {
         page_size: file.page_size_bytes,
         threads: threads_plan(file.threads),
         objects,
-        pages,
+        pages: pages_plan(file.pages),
         schedule,
-    })
+    };
+    plan.check()
+        .map_err(|flaw| FormatError::corrupt(path, flaw.place, flaw.found, flaw.expected))?;
+    Ok(plan)
 }
 
 #[cfg(test)]
@@ -439,11 +426,52 @@ mod tests {
                 "64-bit",
             ),
             ("\"threads\": [", "\"threads\": [[", "line "),
+            (
+                "\"os_node\": 2",
+                "\"os_node\": 32768",
+                "pages[0].os_node: found 32768, expected a number below 32768",
+            ),
+            (
+                "\"page_size_bytes\": 4096",
+                "\"page_size_bytes\": 1",
+                "page_size_bytes: found 1",
+            ),
+            ("\"pages\": 1,", "\"pages\": 0,", "pages[0]: found 0 pages"),
+            ("\"cost\": 1.5", "\"cost\": -1.5", "predicted.cost"),
+            (
+                "\"path\": \"0\"",
+                "\"path\": \"\"",
+                "threads[0].path: found \"\"",
+            ),
         ] {
             fs::write(&path, good.replace(from, to)).unwrap();
             let error = read(&path).unwrap_err().to_string();
             assert!(error.contains(says) && !error.contains('\n'), "{error}");
         }
+        let twice = |plan: &mut Plan| plan.threads.push(plan.threads[0].clone());
+        let overlap = |plan: &mut Plan| plan.pages.push(plan.pages[0].clone());
+        let backwards = |plan: &mut Plan| {
+            plan.schedule.insert(0, plan.schedule[0].clone());
+            plan.schedule[0].at = 0.75;
+        };
+        let changes: [(&dyn Fn(&mut Plan), &str); 3] = [
+            (
+                &twice,
+                "threads[1].path: found \"0\" again, expected a path that threads[0] does not have",
+            ),
+            (&overlap, "pages[1]: found page 1 of object 0"),
+            (&backwards, "schedule[1].at: found 0.5"),
+        ];
+        for (change, says) in changes {
+            let mut plan = plan();
+            change(&mut plan);
+            fs::write(&path, to_json(&plan)).unwrap();
+            let error = read(&path).unwrap_err().to_string();
+            assert!(error.contains(says) && !error.contains('\n'), "{error}");
+        }
+        // Endless, and no plan: refused by its first bytes.
+        let error = read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(error.contains("no JSON object"), "{error}");
         for cut in (0..good.len() - 2).step_by(13) {
             fs::write(&path, &good[..cut]).unwrap();
             assert!(read(&path).is_err());

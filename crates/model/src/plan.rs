@@ -1,5 +1,7 @@
 //! Mapping, placement, and the plan that carries both to another run of the program.
 
+use std::collections::HashMap;
+
 use crate::ids::{LogicalNode, LogicalPu, OsNode, OsPu};
 use crate::profile::ObjectKind;
 
@@ -124,7 +126,62 @@ pub struct Plan {
     pub schedule: Vec<PhasePlan>,
 }
 
+/// Kernel numbers of nodes are below this: `mbind` takes no longer node mask (a page of 4 KiB, in bits).
+pub const OS_NODES: u32 = 1 << 15;
+/// Sizes that a page of a profile or plan can have, in bytes: from a sector to the largest page of any machine.
+pub const PAGE_SIZES: std::ops::RangeInclusive<u64> = 1 << 9..=1 << 34;
+
+/// A value of a plan that nobody can have meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flaw {
+    /// Which, as the plan file names it: `pages[3].os_node`.
+    pub place: String,
+    /// The value.
+    pub found: String,
+    /// What it may be.
+    pub expected: String,
+}
+
+impl std::fmt::Display for Flaw {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            place,
+            found,
+            expected,
+        } = self;
+        write!(f, "{place}: found {found}, expected {expected}")
+    }
+}
+
+impl std::error::Error for Flaw {}
+
+fn flaw<T>(
+    place: impl Into<String>,
+    found: impl ToString,
+    expected: impl Into<String>,
+) -> Result<T, Flaw> {
+    Err(Flaw {
+        place: place.into(),
+        found: found.to_string(),
+        expected: expected.into(),
+    })
+}
+
 impl Predicted {
+    fn check(&self) -> Result<(), Flaw> {
+        for (name, value) in [
+            ("cost", self.cost),
+            ("remote", self.remote),
+            ("total", self.total),
+            ("node_imbalance", self.node_imbalance),
+        ] {
+            if !(value.is_finite() && value >= 0.0) {
+                return flaw(format!("predicted.{name}"), value, "a number from 0");
+            }
+        }
+        Ok(())
+    }
+
     /// Of a plan about which nothing is known: no traffic, an even machine.
     #[must_use]
     pub fn nothing() -> Self {
@@ -162,4 +219,78 @@ impl Plan {
             schedule: Vec::new(),
         }
     }
+
+    /// Looks for values that cannot be carried out: a thread named twice, a page with two nodes, numbers beyond
+    /// what the kernel or an address can hold.
+    ///
+    /// # Errors
+    /// The first [`Flaw`].
+    pub fn check(&self) -> Result<(), Flaw> {
+        if !self.page_size.is_power_of_two() || !PAGE_SIZES.contains(&self.page_size) {
+            let expected = "a power of two from 512 bytes to 16 GiB";
+            return flaw("page_size_bytes", self.page_size, expected);
+        }
+        self.predicted.check()?;
+        check_threads("", &self.threads)?;
+        self.check_pages("", &self.pages)?;
+        let mut last = 0.0;
+        for (number, phase) in self.schedule.iter().enumerate() {
+            let place = format!("schedule[{number}]");
+            if !(last..=1.0).contains(&phase.at) {
+                let expected = format!("a share from {last} to 1");
+                return flaw(format!("{place}.at"), phase.at, expected);
+            }
+            last = phase.at;
+            check_threads(&format!("{place}."), &phase.threads)?;
+            self.check_pages(&format!("{place}."), &phase.pages)?;
+        }
+        Ok(())
+    }
+
+    fn check_pages(&self, prefix: &str, pages: &[PagePlan]) -> Result<(), Flaw> {
+        let place = |at: usize| format!("{prefix}pages[{at}]");
+        for (at, run) in pages.iter().enumerate() {
+            if run.object as usize >= self.objects.len() {
+                let expected = format!("a number below {}", self.objects.len());
+                return flaw(place(at) + ".object", run.object, expected);
+            }
+            if run.os_node.0 >= OS_NODES {
+                let expected = format!("a number below {OS_NODES}");
+                return flaw(place(at) + ".os_node", run.os_node.0, expected);
+            }
+            let bytes = run.first_page.checked_add(run.pages);
+            let bytes = bytes.and_then(|end| end.checked_mul(self.page_size));
+            if run.pages == 0 || bytes.is_none() {
+                let found = format!("{} pages from page {}", run.pages, run.first_page);
+                return flaw(place(at), found, "a range within 64-bit addresses");
+            }
+        }
+        let mut order: Vec<usize> = (0..pages.len()).collect();
+        order.sort_by_key(|&at| (pages[at].object, pages[at].first_page));
+        for pair in order.windows(2) {
+            let (one, other) = (&pages[pair[0]], &pages[pair[1]]);
+            if one.object == other.object && other.first_page < one.first_page + one.pages {
+                let found = format!("page {} of object {}", other.first_page, other.object);
+                let expected = format!("a page that {} does not have", place(pair[0]));
+                return flaw(place(pair[1]), found, expected);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_threads(prefix: &str, threads: &[ThreadPlan]) -> Result<(), Flaw> {
+    let mut seen: HashMap<&str, usize> = HashMap::new();
+    for (at, thread) in threads.iter().enumerate() {
+        let place = format!("{prefix}threads[{at}].path");
+        if thread.path.is_empty() {
+            return flaw(place, "\"\"", "the path of a thread, such as 0.1");
+        }
+        if let Some(first) = seen.insert(&thread.path, at) {
+            let found = format!("{:?} again", thread.path);
+            let expected = format!("a path that {prefix}threads[{first}] does not have");
+            return flaw(place, found, expected);
+        }
+    }
+    Ok(())
 }
