@@ -294,6 +294,19 @@ impl Desk {
             .is_some_and(|thread| thread.planned.is_some() && !thread.own_affinity)
     }
 
+    /// A thread that is not followed any more: it keeps the PU it has, nothing of its memory is looked at.
+    pub fn released(&mut self, tid: i32) {
+        let Some(thread) = self.threads.remove(&tid) else {
+            return;
+        };
+        if let Some(process) = self.processes.get_mut(&thread.tgid) {
+            process.threads.remove(&tid);
+            if process.threads.is_empty() {
+                self.processes.remove(&thread.tgid);
+            }
+        }
+    }
+
     /// A thread is about to end; its memory and affinity can still be read.
     pub fn ending(&mut self, tid: i32, act: &mut dyn Actuator) {
         let Some(thread) = self.threads.remove(&tid) else {

@@ -91,6 +91,21 @@ unsafe fn child(go: c_int, failure: c_int, argv: *const *const c_char) -> ! {
     }
 }
 
+/// Whether a process of ours survives a `ptrace` call: a seccomp filter may kill it. Asked by a child, which is the
+/// one to be killed.
+pub fn may_trace() -> bool {
+    // SAFETY: the child makes two async-signal-safe calls.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: takes no pointers; `_exit` does not return.
+        unsafe {
+            libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+            libc::_exit(0);
+        }
+    }
+    pid > 0 && matches!(crate::sys::wait(pid), Ok((_, crate::sys::Wait::Exited(_))))
+}
+
 impl Waiting {
     /// Lets it execute the program.
     pub fn release(&self) -> io::Result<()> {

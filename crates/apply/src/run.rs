@@ -2,6 +2,7 @@
 
 use numaloc_model::Plan;
 use numaloc_model::outcome::Outcome;
+use numaloc_model::plan::Flaw;
 use numaloc_topology::Identity;
 use std::ffi::OsString;
 use std::io;
@@ -11,7 +12,7 @@ use std::time::Instant;
 
 use crate::book::Book;
 use crate::desk::{Desk, Wishes};
-use crate::launch::{Waiting, fork, pass_signals_to, stop_passing_signals};
+use crate::launch::{Waiting, fork, may_trace, pass_signals_to, stop_passing_signals};
 use crate::supervise::{End, Supervisor};
 use crate::sys::{self, Wait};
 use crate::tally::Tally;
@@ -59,6 +60,9 @@ pub enum LaunchError {
         /// Its fingerprint.
         found_digest: String,
     },
+    /// The plan holds values that cannot be carried out.
+    #[error("cannot apply the plan: {0}")]
+    Plan(Flaw),
     /// The program does not exist.
     #[error("cannot run {program}: no such program")]
     NotFound {
@@ -114,6 +118,7 @@ pub fn run(
             found_digest: machine.fingerprint.clone(),
         });
     }
+    plan.check().map_err(LaunchError::Plan)?;
     let program = command
         .first()
         .map_or(String::new(), |p| p.to_string_lossy().into_owned());
@@ -151,6 +156,9 @@ pub fn run(
     let waiting = fork(command).map_err(follow)?;
     let untraced = match set_user_id(command) {
         Some(why) => Some(why),
+        None if filtered() && !may_trace() => {
+            Some("the seccomp filter in force kills who calls ptrace".to_owned())
+        }
         None => sys::seize(waiting.pid)
             .err()
             .map(|error| no_trace(waiting.pid, &error)),
@@ -211,6 +219,15 @@ fn find(program: &OsString) -> Option<PathBuf> {
     std::env::split_paths(&search)
         .map(|folder| folder.join(&path))
         .find(|candidate| candidate.is_file())
+}
+
+/// Whether a seccomp filter stands between us and the kernel.
+fn filtered() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mode = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Seccomp:"));
+    mode.is_some_and(|mode| mode.trim() == "2")
 }
 
 /// Why ptrace was refused, in words that help.

@@ -24,6 +24,8 @@ const ANSWERER: u64 = 128;
 const TABLE: u64 = 4096;
 const MASKS: u64 = 12288;
 const DATA: u64 = 16384;
+/// The mask of any node fits, or a range would never be bound.
+const _: () = assert!(numaloc_model::plan::OS_NODES as u64 / 8 <= DATA - MASKS);
 /// Ranges bound in one go.
 const ROWS: usize = ((MASKS - TABLE) / 32) as usize;
 

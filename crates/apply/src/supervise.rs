@@ -15,6 +15,7 @@
 //! threads placed, but not the memory it maps after start.
 
 mod calls;
+mod handover;
 mod live;
 mod loading;
 
@@ -46,6 +47,8 @@ struct Space {
     ahead: Option<Break>,
     /// Something executable was mapped since images were last read.
     new_images: bool,
+    /// The breakpoints are out while a process that borrows this memory (`vfork`) is not ours.
+    bare: bool,
 }
 
 #[derive(Debug, Default)]
@@ -83,6 +86,8 @@ pub struct Supervisor {
     /// First stops that came before the creator's event, and creators' events before the first stop.
     early: HashSet<i32>,
     announced: HashMap<i32, (i32, bool)>,
+    /// Processes that run in their creator's memory until they execute a program, and that creator.
+    borrowers: HashMap<i32, i32>,
 }
 
 impl Supervisor {
@@ -100,6 +105,7 @@ impl Supervisor {
             filters: Filters::of(waiting.pid),
             early: HashSet::new(),
             announced: HashMap::new(),
+            borrowers: HashMap::new(),
         }
     }
 
@@ -155,9 +161,12 @@ impl Supervisor {
                 sys::resume(tid, Resume::Cont, 0)
             }
             Wait::Event(
-                libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK,
+                event @ (libc::PTRACE_EVENT_CLONE
+                | libc::PTRACE_EVENT_FORK
+                | libc::PTRACE_EVENT_VFORK),
                 _,
-            ) => self.at_birth(tid),
+            ) => self.at_birth(tid, event == libc::PTRACE_EVENT_VFORK),
+            Wait::Event(libc::PTRACE_EVENT_VFORK_DONE, _) => self.given_back(tid),
             Wait::Event(..) => self.go_on(tid, 0),
         }
     }
@@ -166,6 +175,7 @@ impl Supervisor {
         self.tracees.remove(&tid);
         self.early.remove(&tid);
         self.announced.remove(&tid);
+        self.borrowers.remove(&tid);
         if !self.tracees.values().any(|tracee| tracee.tgid == tid) {
             self.spaces.remove(&tid);
         }
@@ -223,11 +233,14 @@ impl Supervisor {
         Ok(())
     }
 
-    fn at_birth(&mut self, creator: i32) -> io::Result<()> {
+    fn at_birth(&mut self, creator: i32, borrows: bool) -> io::Result<()> {
         let tid = sys::event_message(creator)?;
         let tgid = self.tracees.get(&creator).map_or(creator, |t| t.tgid);
         let same = sys::is_thread_of(tgid, tid);
         self.desk.announced(creator, tid, same);
+        if borrows {
+            self.borrowers.insert(tid, tgid);
+        }
         if self.early.remove(&tid) {
             self.welcome(tid, creator, same)?;
         } else {
@@ -251,6 +264,7 @@ impl Supervisor {
                 sites: space.sites.clone(),
                 ahead: space.ahead,
                 new_images: false,
+                bare: false,
             };
             self.spaces.insert(tid, space);
         }
@@ -283,6 +297,7 @@ impl Supervisor {
     fn at_exec(&mut self, tid: i32) -> io::Result<()> {
         let former = sys::event_message(tid)?;
         self.desk.executed(tid, former);
+        self.borrowers.remove(&tid);
         self.tracees
             .retain(|&other, t| t.tgid != tid || other == tid);
         self.tracees.insert(

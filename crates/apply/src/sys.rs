@@ -56,6 +56,7 @@ pub fn seize(pid: pid_t) -> io::Result<()> {
     let options = libc::PTRACE_O_TRACECLONE
         | libc::PTRACE_O_TRACEFORK
         | libc::PTRACE_O_TRACEVFORK
+        | libc::PTRACE_O_TRACEVFORKDONE
         | libc::PTRACE_O_TRACEEXEC
         | libc::PTRACE_O_TRACEEXIT
         | libc::PTRACE_O_TRACESYSGOOD
@@ -72,6 +73,16 @@ pub fn resume(tid: pid_t, how: Resume, signal: c_int) -> io::Result<()> {
         Resume::Listen => libc::PTRACE_LISTEN,
     };
     ptrace(request, tid, 0, signal as usize).map(drop)
+}
+
+/// Makes a running tracee stop soon.
+pub fn interrupt(tid: pid_t) -> io::Result<()> {
+    ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0).map(drop)
+}
+
+/// Lets a stopped tracee go on without us, with `signal` delivered if not 0.
+pub fn detach(tid: pid_t, signal: c_int) -> io::Result<()> {
+    ptrace(libc::PTRACE_DETACH, tid, 0, signal as usize).map(drop)
 }
 
 /// Registers of a stopped tracee.
@@ -111,6 +122,17 @@ pub fn wait(tid: pid_t) -> io::Result<(pid_t, Wait)> {
             Err(error) => return Err(error),
         }
     }
+}
+
+/// What `tid` has to report now, if anything.
+pub fn poll(tid: pid_t) -> io::Result<Option<Wait>> {
+    let mut status = 0;
+    let how = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;
+    // SAFETY: `status` is a live c_int.
+    let got = check(c_long::from(unsafe {
+        libc::waitpid(tid, &raw mut status, how)
+    }))?;
+    Ok((got != 0).then(|| decode(status)))
 }
 
 fn decode(status: c_int) -> Wait {

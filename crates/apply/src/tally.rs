@@ -79,6 +79,7 @@ pub struct Tally {
     overruled: u64,
     unplanned: Vec<String>,
     unplanned_count: u64,
+    handed_over: u64,
     pages: Vec<PageState>,
     planned: Vec<u64>,
     coarsened: Option<u64>,
@@ -143,6 +144,11 @@ impl Tally {
         if self.unplanned.len() < LISTED {
             self.unplanned.push(path.to_owned());
         }
+    }
+
+    /// A process that the program traces itself was left to it.
+    pub fn handed_over(&mut self) {
+        self.handed_over += 1;
     }
 
     /// The pages of object `at`.
@@ -253,6 +259,12 @@ impl Tally {
             notes.push(format!(
                 "overruled {} calls by which the program would have moved planned threads",
                 self.overruled
+            ));
+        }
+        if self.handed_over > 0 {
+            notes.push(format!(
+                "{} processes are traced by the program itself and were left to it: what they start is not placed",
+                self.handed_over
             ));
         }
         if self.unplanned_count > 0 {

@@ -208,6 +208,56 @@ fn a_plan_for_nodes_without_pus_or_with_gaps_is_applied_by_kernel_numbers() {
 }
 
 #[test]
+fn a_program_that_traces_its_children_may() {
+    let machine = from_this_machine().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "traces.c", &[]);
+    let heap = (key(ObjectKind::Heap, "[heap]", "0", 0), 10);
+    let plan = plan(&machine, &[("0", 0), ("0/1", 1)], &[heap]);
+    for pages in [PageMode::Never, PageMode::Always] {
+        for way in ["me", "vfork", "seize"] {
+            let options = Options {
+                pages,
+                ..Options::default()
+            };
+            let words = command(&[program.to_str().unwrap(), way, "/bin/true"]);
+            let outcome = run(&plan, &Identity::from(&machine), &words, &options).unwrap();
+            assert_eq!(outcome.status, 0, "{way}: {:?}", outcome.notes);
+            let count = if way == "vfork" { 2 } else { 1 };
+            let said = format!("{count} processes are traced by the program itself");
+            assert!(
+                outcome.notes.iter().any(|note| note.starts_with(&said)),
+                "{way}: {:?}",
+                outcome.notes
+            );
+        }
+    }
+}
+
+#[test]
+fn a_node_number_beyond_the_kernels_is_refused_before_the_program_runs() {
+    let machine = from_this_machine().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "objects.c", &[]);
+    let object = (key(ObjectKind::Mapping, "[anon]", "0", BYTES), 64);
+    let mut plan = plan(&machine, &[("0", 0), ("0.1", 1)], &[object]);
+    let os = |plan: &Plan, at: usize| plan.threads[at].os_pu.0.to_string();
+    let words = [program.to_str().unwrap(), &os(&plan, 0), &os(&plan, 1)];
+    // The largest number that a node mask of the kernel's size holds, and one more.
+    plan.pages[0].os_node = OsNode(numaloc_model::plan::OS_NODES - 1);
+    let outcome = verified(&plan, &machine, &words);
+    assert_eq!(outcome.pages.refused, [("EINVAL".to_owned(), 64)]);
+    plan.pages[0].os_node = OsNode(numaloc_model::plan::OS_NODES);
+    let options = Options {
+        pages: PageMode::Always,
+        ..Options::default()
+    };
+    let error = run(&plan, &Identity::from(&machine), &command(&words), &options).unwrap_err();
+    assert_eq!(error.status(), 125);
+    assert!(error.to_string().contains("pages[0].os_node"), "{error}");
+}
+
+#[test]
 fn a_running_shell_without_a_plan_for_it_is_left_alone() {
     let machine = from_this_machine().unwrap();
     let plan = plan(&machine, &[("0.9", 0)], &[]);

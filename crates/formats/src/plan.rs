@@ -436,7 +436,6 @@ mod tests {
                 "\"page_size_bytes\": 1",
                 "page_size_bytes: found 1",
             ),
-            ("\"pages\": 1,", "\"pages\": 0,", "pages[0]: found 0 pages"),
             ("\"cost\": 1.5", "\"cost\": -1.5", "predicted.cost"),
             (
                 "\"path\": \"0\"",

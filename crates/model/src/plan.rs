@@ -260,7 +260,7 @@ impl Plan {
             }
             let bytes = run.first_page.checked_add(run.pages);
             let bytes = bytes.and_then(|end| end.checked_mul(self.page_size));
-            if run.pages == 0 || bytes.is_none() {
+            if bytes.is_none() {
                 let found = format!("{} pages from page {}", run.pages, run.first_page);
                 return flaw(place(at), found, "a range within 64-bit addresses");
             }

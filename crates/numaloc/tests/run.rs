@@ -118,6 +118,48 @@ fn where_ptrace_is_forbidden_the_program_runs_on_the_plans_pus() {
 }
 
 #[test]
+fn where_ptrace_kills_the_program_runs_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let refuses = compile(folder.path(), "crates/numaloc/tests/run/refuses.c");
+    let plan_file = plan(folder.path(), &["0"]);
+    let said = run_under(
+        &[&refuses, "ptrace-dead"],
+        &plan_file,
+        &["sh", "-c", "exit 6"],
+        6,
+    );
+    assert!(said.contains("kills who calls ptrace"), "{said}");
+}
+
+#[test]
+fn debuggers_run_under_a_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(folder.path(), &["0"]);
+    for tracer in [
+        &["strace", "-f", "-o", "/dev/null", "-e", "trace=none"][..],
+        &[
+            "gdb",
+            "-q",
+            "-batch",
+            "-ex",
+            "run",
+            "-ex",
+            "quit $_exitcode",
+            "--args",
+        ],
+    ] {
+        if Command::new(tracer[0]).arg("--version").output().is_err() {
+            println!("SKIPPED: {} is not installed", tracer[0]);
+            continue;
+        }
+        let script = ["sh", "-c", "/bin/true; exit 4"];
+        let command: Vec<&str> = tracer.iter().chain(&script).copied().collect();
+        let said = run_under(&["env"], &plan, &command, 4);
+        assert!(said.contains("traced by the program itself"), "{said}");
+    }
+}
+
+#[test]
 fn where_mbind_is_forbidden_it_is_counted() {
     let folder = tempfile::tempdir().unwrap();
     let refuses = compile(folder.path(), "crates/numaloc/tests/run/refuses.c");

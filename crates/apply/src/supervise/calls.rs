@@ -29,6 +29,13 @@ impl Call {
     }
 }
 
+impl Call {
+    /// The `n`-th argument, from 0.
+    pub fn argument(&self, n: usize) -> u64 {
+        self.args[n]
+    }
+}
+
 impl Supervisor {
     /// A system call's entry or exit, while every call stops.
     pub(super) fn at_call(&mut self, tid: i32) -> io::Result<()> {
@@ -94,6 +101,9 @@ impl Supervisor {
         let gadget = space.gadget;
         let regs = *stopped.regs();
         let call = Call::of(regs.rax, &regs);
+        if call.number == libc::SYS_ptrace && self.before_tracing(tid, call, at)? {
+            return Ok(());
+        }
         if call.number == libc::SYS_munmap {
             self.before_unmapping(tid, call);
         }

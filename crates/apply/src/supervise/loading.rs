@@ -11,12 +11,17 @@ use crate::scratch::Scratch;
 use crate::sys::{self, Resume};
 use crate::tracee::{Auxiliary, INT3, Memory, SYSCALL, Stopped, gadget};
 
-/// Calls about affinity, watched in every run.
-const AFFINITY_CALLS: [i64; 2] = [libc::SYS_sched_setaffinity, libc::SYS_sched_getaffinity];
+/// Calls about affinity, and those of a program that is a tracer itself: watched in every run.
+const ALWAYS: [i64; 3] = [
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_ptrace,
+];
 /// Calls about mappings, watched when the plan has pages of mappings, stacks or shared memory.
 const MAPPING_CALLS: [i64; 3] = [libc::SYS_mmap, libc::SYS_mremap, libc::SYS_shmat];
 /// Every call that is ever watched.
-const CALLS: [u32; 7] = [
+const CALLS: [u32; 8] = [
+    libc::SYS_ptrace as u32,
     libc::SYS_sched_setaffinity as u32,
     libc::SYS_sched_getaffinity as u32,
     libc::SYS_mmap as u32,
@@ -57,6 +62,7 @@ impl Supervisor {
             sites: HashMap::new(),
             ahead: None,
             new_images: false,
+            bare: false,
         };
         self.spaces.insert(tid, space);
         if direct {
@@ -92,7 +98,7 @@ impl Supervisor {
     /// What is watched from the entry point on.
     pub(super) fn calls(&self) -> Vec<i64> {
         use ObjectKind::{Heap, Mapping, Shared, Stack};
-        let mut calls = AFFINITY_CALLS.to_vec();
+        let mut calls = ALWAYS.to_vec();
         if self.pages {
             if self.desk.plans(&[Mapping, Stack, Shared]) || self.desk.lacks_statics() {
                 calls.extend(MAPPING_CALLS);

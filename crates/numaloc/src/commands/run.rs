@@ -161,6 +161,7 @@ fn explain(error: &LaunchError) -> CliError {
         LaunchError::OtherMachine { .. } => shown
             .expected("a plan for this machine")
             .hint("make one with `numaloc plan ... --machine this`, or use --force-machine"),
+        LaunchError::Plan(_) => shown.hint("make the plan again with `numaloc plan`"),
         LaunchError::NotExecutable { .. } => {
             shown.hint("check the file's mode and that it is a program for this machine")
         }

@@ -1,0 +1,167 @@
+//! Processes that the program wants to trace itself: a debugger, `strace`, a sandbox, a crash handler.
+//!
+//! A process has one tracer, so whoever calls `ptrace` under us would be refused. The call is caught like those about
+//! memory, and the process it is about is handed over first: our breakpoints leave its memory, and it goes on without
+//! us. What it starts from then on is not followed either.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::Supervisor;
+use super::calls::Call;
+use crate::sys::{self, Wait};
+use crate::tracee::{INT3, SYSCALL, Stopped};
+
+/// Longest wait for a thread to stop: one that has ended, but not been waited for by its process, never does.
+const STOPPING: Duration = Duration::from_secs(2);
+const POLL: Duration = Duration::from_micros(200);
+
+/// A thread that is stopped, and the signal it is to go on with.
+struct Held {
+    tid: i32,
+    signal: i32,
+}
+
+impl Supervisor {
+    /// The caller, stopped at `at` before its `ptrace` call, may need a process that is ours. Whether the caller's own
+    /// was handed over: then it is not ours to let go on.
+    pub(super) fn before_tracing(&mut self, tid: i32, call: Call, at: u64) -> io::Result<bool> {
+        let own = self.tracees.get(&tid).map_or(tid, |t| t.tgid);
+        match call.argument(0) as u32 {
+            libc::PTRACE_TRACEME => {
+                let mut stopped = Stopped::new(tid)?;
+                // The breakpoint goes, and the call is made where it stands.
+                stopped.regs().rip = at;
+                stopped.finish()?;
+                self.hand_over(own, Some(tid))?;
+                Ok(true)
+            }
+            libc::PTRACE_ATTACH | libc::PTRACE_SEIZE => {
+                let wanted = call.argument(1) as i32;
+                let wanted = self.tracees.get(&wanted).map(|t| t.tgid);
+                if let Some(wanted) = wanted.filter(|&wanted| wanted != own) {
+                    self.hand_over(wanted, None)?;
+                }
+                Ok(false)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Follows process `tgid` no longer. `stopped` is the one of its threads that is stopped now.
+    fn hand_over(&mut self, tgid: i32, stopped: Option<i32>) -> io::Result<()> {
+        let threads: Vec<i32> = self
+            .tracees
+            .iter()
+            .filter(|(_, tracee)| tracee.tgid == tgid)
+            .map(|(&tid, _)| tid)
+            .collect();
+        let mut held = Vec::new();
+        for tid in threads {
+            if stopped == Some(tid) {
+                held.push(Held { tid, signal: 0 });
+            } else {
+                sys::interrupt(tid).or_else(gone)?;
+                self.hold(tid, &mut held)?;
+            }
+        }
+        let lender = self.borrowers.remove(&tgid);
+        if let Some(mut space) = self.spaces.remove(&tgid) {
+            if let Some((start, byte)) = space.entry {
+                space.memory.write(start, &[byte])?;
+            }
+            for &site in space.sites.keys() {
+                space.memory.write(site, &SYSCALL)?;
+            }
+            if let Some(lender) = lender.and_then(|lender| self.spaces.get_mut(&lender)) {
+                lender.bare = true;
+            } else if let Some(scratch) = &mut space.scratch {
+                scratch.leave_brk(&space.memory)?;
+            }
+        }
+        for Held { tid, signal } in held {
+            self.tracees.remove(&tid);
+            self.desk.released(tid);
+            sys::detach(tid, signal).or_else(gone)?;
+        }
+        self.desk.tally().handed_over();
+        Ok(())
+    }
+
+    /// A process made by `vfork` has left the memory of its creator `tid`: breakpoints that it must not run into are set
+    /// again.
+    pub(super) fn given_back(&mut self, tid: i32) -> io::Result<()> {
+        let tgid = self.tracees.get(&tid).map_or(tid, |t| t.tgid);
+        if let Some(space) = self.spaces.get_mut(&tgid)
+            && std::mem::take(&mut space.bare)
+        {
+            for &site in space.sites.keys() {
+                space.memory.write(site, &[INT3])?;
+            }
+        }
+        self.go_on(tid, 0)
+    }
+
+    /// Waits until a thread that was interrupted is stopped, wherever that is.
+    fn hold(&mut self, tid: i32, held: &mut Vec<Held>) -> io::Result<()> {
+        let Some(wait) = wait_briefly(tid)? else {
+            return Ok(());
+        };
+        let signal = match wait {
+            Wait::Exited(_) | Wait::Killed(_) => return self.on(tid, wait),
+            Wait::Event(libc::PTRACE_EVENT_STOP, _) | Wait::Syscall => 0,
+            Wait::Event(
+                libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK,
+                _,
+            ) => {
+                // What it has just made is ours as well.
+                let new = sys::event_message(tid)?;
+                self.early.remove(&new);
+                self.hold(new, held)?;
+                0
+            }
+            Wait::Event(..) => 0,
+            Wait::Signal(libc::SIGTRAP) => self.step_back(tid)?,
+            Wait::Signal(signal) => signal,
+        };
+        held.push(Held { tid, signal });
+        Ok(())
+    }
+
+    /// A thread that has run into a breakpoint of ours goes back to before it; the signal it is to get.
+    fn step_back(&self, tid: i32) -> io::Result<i32> {
+        let mut stopped = Stopped::new(tid)?;
+        let at = stopped.regs().rip.wrapping_sub(1);
+        let tgid = self.tracees.get(&tid).map_or(tid, |t| t.tgid);
+        let ours = self.spaces.get(&tgid).is_some_and(|space| {
+            space.sites.contains_key(&at) || space.entry.is_some_and(|(start, _)| start == at)
+        });
+        if !ours {
+            return Ok(libc::SIGTRAP);
+        }
+        stopped.regs().rip = at;
+        stopped.finish()?;
+        Ok(0)
+    }
+}
+
+/// A thread that has ended meanwhile needs nothing.
+fn gone(error: io::Error) -> io::Result<()> {
+    match error.raw_os_error() {
+        Some(libc::ESRCH) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+fn wait_briefly(tid: i32) -> io::Result<Option<Wait>> {
+    let began = Instant::now();
+    loop {
+        match sys::poll(tid) {
+            Ok(Some(wait)) => return Ok(Some(wait)),
+            Ok(None) if began.elapsed() > STOPPING => return Ok(None),
+            Ok(None) => std::thread::sleep(POLL),
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+}
