@@ -110,8 +110,8 @@ struct Seen {
 /// Merges rank files into a profile of `command`.
 ///
 /// # Errors
-/// [`MergeError`] for a file that is not a rank file, or when there is none. Damaged tails are not
-/// errors: the profile says in its notes what is missing and is marked incomplete.
+/// [`MergeError`] when there is no file, or none is usable. Damaged files and tails are not errors: the profile says in its
+/// notes what is missing and is marked incomplete.
 pub fn merge(
     files: &[PathBuf],
     command: &[String],
@@ -121,8 +121,18 @@ pub fn merge(
     let mut complete = true;
     let mut seen = Vec::new();
     let mut longest = 1;
+    let mut unusable = None;
     for path in files {
-        let mut file = RankFile::open(path)?;
+        let mut file = match RankFile::open(path) {
+            Ok(file) => file,
+            // A rank that was killed while it began its file; the others' messages are not lost for it.
+            Err(error) => {
+                complete = false;
+                notes.push(format!("a rank's file is left out: {error}"));
+                unusable = unusable.or(Some(error));
+                continue;
+            }
+        };
         let (mut first_ns, mut last_ns, mut lost) = (u64::MAX, 0, 0);
         while let Some(block) = file.next_block()? {
             match block {
@@ -157,6 +167,9 @@ pub fn merge(
             first_ns,
             last_ns,
         });
+    }
+    if let (true, Some(error)) = (seen.is_empty(), unusable) {
+        return Err(error.into());
     }
     let seen = main_world(seen, &mut notes)?;
 

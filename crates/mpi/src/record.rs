@@ -1,15 +1,15 @@
-//! Runs an MPI program under the tracer and merges what its ranks wrote.
+//! Runs an MPI program under the tracer and merges what its ranks wrote, now or later.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::launcher::Launcher;
 use crate::merge::{MergeError, Merged, Options, merge};
+use crate::rank_file::RankFile;
 use crate::shims::{self, MpiLibrary};
 use crate::under::{self, Under};
 
@@ -37,9 +37,19 @@ pub struct Recorded {
     pub status: i32,
     /// Which library was traced.
     pub library: MpiLibrary,
-    /// What the ranks counted, or why it could not be merged (the spool folder is kept then).
+    /// What the ranks counted, or why it could not be merged. Their files stay in the spool folder.
     pub merged: Result<Merged, MergeError>,
+    /// Ranks that outlived their launcher on this host: their files may still grow.
+    pub running: usize,
 }
+
+/// How a launcher is started and waited for; passing signals on is its business.
+pub type Runner<'a> = &'a dyn Fn(Command) -> std::io::Result<ExitStatus>;
+
+/// The launcher's words, kept beside the rank files for a profile that is made of them later.
+const COMMAND: &str = "command";
+/// How long ranks may outlive a launcher before the profile is made without their end.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why nothing was recorded.
 #[derive(Debug, thiserror::Error)]
@@ -95,14 +105,12 @@ impl RecordError {
     }
 }
 
-/// Runs the program to its end, merges, and removes the spool folder if that went well.
-///
-/// Interrupts (Ctrl-C) and terminations reach the launcher, which ends its ranks; what they wrote until
-/// then is still merged.
+/// Runs the program to its end and merges what its ranks wrote. The spool folder is left as it is: its files are the only
+/// copy of the recording until the profile is written.
 ///
 /// # Errors
 /// [`RecordError`] when the program was not run.
-pub fn record(recording: &Recording) -> Result<Recorded, RecordError> {
+pub fn record(recording: &Recording, run: Runner) -> Result<Recorded, RecordError> {
     let argv = &recording.argv;
     let launcher = Launcher::of_command(argv);
     let library = recording
@@ -117,6 +125,8 @@ pub fn record(recording: &Recording) -> Result<Recorded, RecordError> {
     };
     std::fs::create_dir_all(&recording.spool).map_err(spool)?;
     let folder = recording.spool.canonicalize().map_err(spool)?;
+    let words = argv.join(OsStr::from_bytes(b"\0"));
+    std::fs::write(folder.join(COMMAND), words.as_bytes()).map_err(spool)?;
     let zero_ns = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_nanos() as u64);
@@ -129,27 +139,81 @@ pub fn record(recording: &Recording) -> Result<Recorded, RecordError> {
         under::install(tracer, &folder, variable, library, &mut environment).map_err(spool)?;
     }
     let told = shims::forwarding(argv, launcher, &environment);
-    let status = run_to_the_end(&told, &environment);
-    let status = match status {
-        Ok(status) => status,
-        Err(source) => {
-            let _ = std::fs::remove_dir_all(&folder);
-            return Err(RecordError::Launch {
-                program: shown(argv).swap_remove(0),
-                source,
-            });
-        }
-    };
+    let status =
+        run_to_the_end(&told, &environment, run).map_err(|source| RecordError::Launch {
+            program: shown(argv).swap_remove(0),
+            source,
+        })?;
     let files = shims::rank_files(&folder).map_err(spool)?;
+    let running = outlive(&files, PATIENCE);
     let merged = merge(&files, &shown(argv), recording.options);
-    if merged.is_ok() || files.is_empty() {
-        remove(&folder);
-    }
     Ok(Recorded {
         status,
         library,
         merged,
+        running,
     })
+}
+
+/// Merges what the ranks of an earlier recording wrote into `folder`, the spool of [`record`].
+///
+/// # Errors
+/// [`MergeError`]; a folder that cannot be read counts as one without files.
+pub fn salvage(folder: &Path, options: Options) -> Result<Merged, MergeError> {
+    let files = shims::rank_files(folder).unwrap_or_default();
+    let words = std::fs::read(folder.join(COMMAND)).unwrap_or_default();
+    let argv: Vec<OsString> = words
+        .split(|&byte| byte == 0)
+        .filter(|word| !word.is_empty())
+        .map(|word| OsString::from_vec(word.to_vec()))
+        .collect();
+    let mut merged = merge(&files, &shown(&argv), options)?;
+    let running = outlive(&files, Duration::ZERO);
+    if running > 0 {
+        merged.profile.meta.complete = false;
+        merged
+            .profile
+            .meta
+            .notes
+            .push(format!("{running} ranks were still running"));
+    }
+    Ok(merged)
+}
+
+/// Ranks of these files that still run on this host, after waiting so long for them to end. One that a launcher was killed
+/// over usually ends by itself within a moment.
+fn outlive(files: &[PathBuf], patience: Duration) -> usize {
+    let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let folder = files.first().and_then(|file| file.parent());
+    let began = Instant::now();
+    let mut left: Vec<u32> = files
+        .iter()
+        .filter_map(|file| RankFile::open(file).ok())
+        .map(|file| file.header().clone())
+        .filter(|header| header.host == here.trim_end())
+        .map(|header| header.pid)
+        .collect();
+    loop {
+        left.retain(|&pid| folder.is_some_and(|folder| traced_into(pid, folder)));
+        if left.is_empty() || began.elapsed() >= patience {
+            return left.len();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether this process lives and writes into `folder`: a process id alone may have been given to another program.
+fn traced_into(pid: u32, folder: &Path) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = status.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
+    let living = state.is_some_and(|state| !matches!(state, b'Z' | b'X'));
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    living
+        && environment.split(|&byte| byte == 0).any(|variable| {
+            variable
+                .strip_prefix(b"NUMALOC_MPI_DIR=")
+                .is_some_and(|named| named == folder.as_os_str().as_bytes())
+        })
 }
 
 fn shown(argv: &[OsString]) -> Vec<String> {
@@ -158,43 +222,22 @@ fn shown(argv: &[OsString]) -> Vec<String> {
         .collect()
 }
 
-/// Only what we put there goes; nothing happens if something else is inside.
-fn remove(folder: &Path) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.ends_with(".nlmpi") || (name.starts_with("numaloc-") && name.ends_with(".so")) {
-            let _ = std::fs::remove_file(entry.path());
-        }
-    }
-    let _ = std::fs::remove_dir(folder);
-}
-
-/// Starts the program and waits; signals meant for it do not end us.
+/// Starts the program through `run`; the status is as a shell reports it.
 pub(crate) fn run_to_the_end(
     argv: &[OsString],
     environment: &[(&'static str, OsString)],
+    run: Runner,
 ) -> std::io::Result<i32> {
-    let noticed = Arc::new(AtomicBool::new(false));
-    let mut handlers = Vec::new();
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGQUIT] {
-        // The terminal sends these to the launcher as well.
-        handlers.push(signal_hook::flag::register(signal, Arc::clone(&noticed))?);
-    }
-    let child = Command::new(&argv[0])
+    let mut command = Command::new(&argv[0]);
+    command
         .args(&argv[1..])
         .envs(environment.iter().map(|(name, value)| (name, value)))
         // The launcher is no rank, even if it is itself started by a batch system.
         .env_remove("SLURM_PROCID")
         .env_remove("PMI_RANK")
         .env_remove("PMIX_RANK")
-        .env_remove("OMPI_COMM_WORLD_RANK")
-        .spawn();
-    let result = child.and_then(|mut child| child.wait());
-    for handler in handlers {
-        signal_hook::low_level::unregister(handler);
-    }
-    let status = result?;
+        .env_remove("OMPI_COMM_WORLD_RANK");
+    let status = run(command)?;
     Ok(status
         .code()
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))

@@ -10,7 +10,7 @@ use crate::export::{hydra, rankfile, slurm};
 use crate::launcher::Launcher;
 use crate::merge::RankSite;
 use crate::rank_map::{RankMap, RankPlace};
-use crate::record::run_to_the_end;
+use crate::record::{Runner, run_to_the_end};
 use crate::shims;
 
 const WHERE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/numaloc-where.so"));
@@ -234,14 +234,19 @@ pub fn compare(map: &RankMap, sites: &[Option<RankSite>]) -> (Applied, Vec<Strin
 ///
 /// # Errors
 /// [`RunError`] when the program was not run.
-pub fn run(argv: &[OsString], map: &RankMap, folder: &Path) -> Result<Outcome, RunError> {
+pub fn run(
+    argv: &[OsString],
+    map: &RankMap,
+    folder: &Path,
+    run: Runner,
+) -> Result<Outcome, RunError> {
     let io = |source| RunError::Io {
         path: folder.to_owned(),
         source,
     };
     std::fs::create_dir_all(folder).map_err(io)?;
     let folder = folder.canonicalize().map_err(io)?;
-    let result = run_in(argv, map, &folder);
+    let result = run_in(argv, map, &folder, run);
     for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
@@ -255,14 +260,20 @@ pub fn run(argv: &[OsString], map: &RankMap, folder: &Path) -> Result<Outcome, R
     result
 }
 
-fn run_in(argv: &[OsString], map: &RankMap, folder: &Path) -> Result<Outcome, RunError> {
+fn run_in(
+    argv: &[OsString],
+    map: &RankMap,
+    folder: &Path,
+    run: Runner,
+) -> Result<Outcome, RunError> {
     let wrapped = wrap_launcher(argv, Launcher::of_command(argv), map, folder)?;
     let begun = std::time::Instant::now();
-    let status =
-        run_to_the_end(&wrapped.argv, &wrapped.environment).map_err(|source| RunError::Launch {
+    let status = run_to_the_end(&wrapped.argv, &wrapped.environment, run).map_err(|source| {
+        RunError::Launch {
             program: argv[0].to_string_lossy().into_owned(),
             source,
-        })?;
+        }
+    })?;
     let wall_s = begun.elapsed().as_secs_f64();
     let sites = sites(folder, map.places.len()).map_err(|source| RunError::Io {
         path: folder.to_owned(),

@@ -245,10 +245,13 @@ fn ranks_that_srun_starts_run_under_the_emulator() {
         slice_ns: None,
         options: Options::default(),
         under: Some(Under {
-            emulator: Some(Emulator {
-                file: "/usr/bin/qemu-x86_64".into(),
-                plugin: format!("{},folder={}", plugin.display(), journals.display()).into(),
-            }),
+            emulator: Some(
+                Emulator {
+                    file: "/usr/bin/qemu-x86_64".into(),
+                    plugin: format!("{},folder={}", plugin.display(), journals.display()).into(),
+                },
+                &|mut command| command.status(),
+            ),
             environment: Vec::new(),
         }),
     });

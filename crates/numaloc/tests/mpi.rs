@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use support::{fails, numaloc, ok, root};
@@ -248,4 +249,173 @@ fn instrumented_ranks_trace_themselves() {
     let read = numaloc_formats::profile::read(&profile).unwrap();
     assert_eq!(read.meta.frontend, "mpi+instrument");
     check_hybrid(&read, false);
+}
+
+/// A recording of a ring of two ranks that goes on until it is ended, and what of it is killed.
+struct Endless {
+    recorder: std::process::Child,
+    dir: tempfile::TempDir,
+}
+
+impl Endless {
+    /// Begun, and both ranks have written messages.
+    fn begin(library: &str, launcher: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut record = numaloc(&[
+            "record",
+            "--mpi",
+            "-o",
+            "p.numaloc",
+            "--",
+            launcher,
+            "-n",
+            "2",
+        ]);
+        let recorder = record
+            .args([workload(library, "ring"), "10".into(), "1000000000".into()])
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+            .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
+            .current_dir(dir.path())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::fs::File::create(dir.path().join("said")).unwrap())
+            .spawn()
+            .unwrap();
+        let endless = Self { recorder, dir };
+        endless.wait_for("both ranks write messages", || {
+            let files = endless.rank_files();
+            let written = files
+                .iter()
+                .filter(|file| file.metadata().is_ok_and(|m| m.len() > 2000));
+            written.count() == 2
+        });
+        endless
+    }
+
+    fn wait_for(&self, what: &str, is_so: impl Fn() -> bool) {
+        for _ in 0..3000 {
+            if is_so() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        panic!("waited a minute until {what}: {}", self.said());
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("said")).unwrap_or_default()
+    }
+
+    fn left_behind(&self) -> Option<PathBuf> {
+        let entries = std::fs::read_dir(self.dir.path()).unwrap();
+        let mut folders = entries.map(|entry| entry.unwrap().path());
+        folders.find(|path| path.to_string_lossy().contains(".recording-"))
+    }
+
+    fn rank_files(&self) -> Vec<PathBuf> {
+        let folder = self.left_behind().map(|folder| folder.join("ranks"));
+        let entries = folder.and_then(|folder| std::fs::read_dir(folder).ok());
+        let files = entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path());
+        files
+            .filter(|file| file.extension().is_some_and(|e| e == "nlmpi"))
+            .collect()
+    }
+
+    /// The process ids of the ranks, from the names of their files, and of their launcher.
+    fn ranks(&self) -> Vec<i32> {
+        let pid = |file: &PathBuf| {
+            let name = file.file_name().unwrap().to_string_lossy().into_owned();
+            name.split('-').nth(2).unwrap().parse().unwrap()
+        };
+        self.rank_files().iter().map(pid).collect()
+    }
+
+    fn launcher(&self) -> i32 {
+        let recorder = self.recorder.id();
+        let children = format!("/proc/{recorder}/task/{recorder}/children");
+        let children = std::fs::read_to_string(children).unwrap();
+        children.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    /// The profile, which must be marked as cut short and hold messages both ways.
+    fn check_profile(&self, case: &str) {
+        let profile = numaloc_formats::profile::read(&self.dir.path().join("p.numaloc"))
+            .unwrap_or_else(|error| panic!("{case}: {error}: {}", self.said()));
+        assert!(!profile.meta.complete, "{case}");
+        let layer = numaloc_model::Layer::Message;
+        let sent = profile
+            .matrix(layer, numaloc_model::profile::Amount::Events)
+            .unwrap();
+        assert!(sent.get(0, 1) > 0.0 && sent.get(1, 0) > 0.0, "{case}");
+        let word = |word: &str| profile.meta.command.iter().any(|it| it.contains(word));
+        assert!(
+            word("ring") && word("-n"),
+            "{case}: {:?}",
+            profile.meta.command
+        );
+    }
+}
+
+fn kill(pid: i32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+#[test]
+fn whatever_is_killed_the_recording_is_kept() {
+    use rustix::process::Signal;
+    for (library, launcher) in [("openmpi", "mpirun.openmpi"), ("mpich", "mpiexec.hydra")] {
+        // The recorder is asked to end: it passes the request on, and writes what there is.
+        for signal in [Signal::TERM, Signal::INT] {
+            let mut run = Endless::begin(library, launcher);
+            kill(run.recorder.id() as i32, signal);
+            let status = run.recorder.wait().unwrap();
+            assert!(
+                !status.success() && status.code().is_some(),
+                "{library}: {status}"
+            );
+            run.check_profile(&format!("{library}: {signal:?}"));
+            assert_eq!(run.left_behind(), None);
+        }
+        // The launcher, or a rank, is killed: the same.
+        for of in ["launcher", "rank"] {
+            let mut run = Endless::begin(library, launcher);
+            let pid = if of == "launcher" {
+                run.launcher()
+            } else {
+                run.ranks()[0]
+            };
+            kill(pid, Signal::KILL);
+            let status = run.recorder.wait().unwrap();
+            assert!(!status.success(), "{library}: {of}");
+            run.check_profile(&format!("{library}: {of} killed"));
+        }
+        // The recorder is killed: the program goes on, and what its ranks wrote becomes a profile afterwards.
+        let mut run = Endless::begin(library, launcher);
+        let (ranks, above) = (run.ranks(), run.launcher());
+        run.recorder.kill().unwrap();
+        run.recorder.wait().unwrap();
+        let left = run.left_behind().unwrap();
+        assert!(
+            ranks
+                .iter()
+                .all(|pid| PathBuf::from(format!("/proc/{pid}/fd")).exists())
+        );
+        kill(above, Signal::TERM);
+        run.wait_for("the ranks end", || {
+            let ended = |pid| std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            ranks.iter().all(|pid| ended(pid).is_empty())
+        });
+        // A rank that was killed while it began its file costs nothing but itself.
+        std::fs::write(left.join("ranks/rank-9-1-0.nlmpi"), b"").unwrap();
+        ok(numaloc(&["record", "-o", "p.numaloc", "--salvage"])
+            .arg(&left)
+            .current_dir(run.dir.path()));
+        run.check_profile(&format!("{library}: recorder killed"));
+        assert!(left.exists(), "--salvage leaves what it read");
+    }
 }

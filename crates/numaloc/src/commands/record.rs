@@ -1,6 +1,6 @@
 //! `numaloc record`: runs a program and writes its profile.
 
-mod child;
+pub(super) mod child;
 mod instrument;
 mod mpi;
 mod perf;
@@ -145,6 +145,10 @@ impl Args {
             let output = self.output.clone().ok_or_else(|| {
                 CliError::usage("--salvage needs -o FOLDER: what to call the profile")
             })?;
+            if let Some(spool) = mpi::spool_of(folder) {
+                mpi::salvage(self, folder, &spool, &output, ui)?;
+                return Ok(0);
+            }
             let assembled = self.assemble(folder, ui)?;
             self.write_with_traces(ui, &assembled, &output)?;
             return Ok(0);

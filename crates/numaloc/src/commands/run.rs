@@ -122,8 +122,10 @@ impl Args {
             .map_err(|error| {
                 CliError::tool(format!("cannot write in this folder: {error}")).status(OURS)
             })?;
-        let outcome = numaloc_mpi::run::run(&self.command, &map, &work.path().join("ranks"))
-            .map_err(|error| {
+        let folder = work.path().join("ranks");
+        let run = &super::record::child::passing_signals;
+        let outcome =
+            numaloc_mpi::run::run(&self.command, &map, &folder, run).map_err(|error| {
                 let shown = CliError::tool(&error).status(error.status());
                 match error.hint() {
                     Some(hint) => shown.hint(hint),

@@ -63,6 +63,16 @@ impl Drop for Forwarding {
     }
 }
 
+/// Runs `command` to its end, signals passed on.
+pub fn passing_signals(mut command: Command) -> std::io::Result<ExitStatus> {
+    let signals = Signals::catch()?;
+    let mut child = command.spawn()?;
+    let forwarding = signals.forward_to(child.id());
+    let status = child.wait();
+    drop(forwarding);
+    status
+}
+
 /// Runs `command` to its end; the status is the program's own, 128 + number for a signal.
 pub fn run(mut command: Command, folder: &Path, ui: &Ui) -> Result<u8, CliError> {
     let emulator = command.get_program().to_string_lossy().into_owned();

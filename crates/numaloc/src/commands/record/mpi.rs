@@ -1,18 +1,22 @@
 //! `numaloc record --mpi`: the messages of an MPI program, through its own launcher.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use numaloc_model::Profile;
 use numaloc_mpi::Options;
 use numaloc_mpi::hybrid::join;
 use numaloc_mpi::merge::MergeError;
 use numaloc_mpi::record::{Recording, record};
-use numaloc_mpi::shims::MpiLibrary;
+use numaloc_mpi::shims::{MpiLibrary, rank_files};
 use numaloc_mpi::under::{Emulator, Under};
 use numaloc_trace::common::Board;
 
-use super::{Args, OWN_FAILURE, instrument, qemu, work_folder};
+use super::{Args, OWN_FAILURE, child, instrument, journals, qemu, work_folder};
 use crate::error::CliError;
 use crate::ui::Ui;
+
+/// Where in the work folder the ranks write.
+const SPOOL: &str = "ranks";
 
 /// What `--mpi` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -105,7 +109,7 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
             Library::Openmpi => Some(MpiLibrary::OpenMpi),
             Library::Mpich => Some(MpiLibrary::Mpich),
         },
-        spool: work.path().join("ranks"),
+        spool: work.path().join(SPOOL),
         slice_ns: match &memory {
             // Both tracers' slices are this long, times a power of two.
             Some(memory) => Some(memory.slice_length()),
@@ -119,7 +123,7 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
             ..Options::default()
         },
     };
-    let recorded = record(&recording).map_err(|error| {
+    let recorded = record(&recording, &child::passing_signals).map_err(|error| {
         let shown = CliError::tool(&error).status(error.status());
         match error.hint() {
             Some(hint) => shown.hint(hint),
@@ -127,37 +131,99 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
         }
     })?;
     let status = u8::try_from(recorded.status & 0xff).unwrap_or(OWN_FAILURE);
-    match recorded.merged {
-        Ok(merged) => {
-            let profile = match &memory {
-                None => merged.profile,
-                Some(memory) => match memory.assemble(work.path(), ui) {
-                    Ok(threads) => join(merged.profile, threads.profile),
-                    Err(error) => {
-                        let hint = match args.frontend.as_str() {
-                            "instrument" => {
-                                "--frontend instrument needs a program built with `numaloc cc -- mpicc ...`"
-                            }
-                            _ => "--frontend qemu needs a dynamically linked program",
-                        };
-                        return Err(error.hint(hint));
-                    }
-                },
-            };
-            args.write(ui, &profile, &output)?;
+    // A program that failed before it began says so itself; its status matters more than ours.
+    if matches!(recorded.merged, Err(MergeError::NoRanks)) && status != 0 {
+        ui.remark("no profile: no rank started MPI");
+        return Ok(status);
+    }
+    // From here on the ranks' files are precious: a failure must not delete them.
+    let written = recorded
+        .merged
+        .map_err(|error| {
+            CliError::tool(error)
+                .status(OWN_FAILURE)
+                .hint("is the program linked against the MPI library that --mpi names?")
+        })
+        .and_then(|mut merged| {
+            merged.profile.meta.complete &= recorded.running == 0;
+            let threads = memory.as_ref().map(|memory| (memory, work.path()));
+            finish(args, merged.profile, threads, &output, ui)
+        });
+    match written {
+        Ok(()) if recorded.running == 0 => Ok(status),
+        Ok(()) => {
+            ui.remark(format_args!(
+                "{} ranks still run without their launcher; once they have ended: numaloc record --salvage {} -o FOLDER",
+                recorded.running,
+                work.keep().display()
+            ));
             Ok(status)
         }
-        // A program that failed before it began says so itself; its status matters more than ours.
-        Err(MergeError::NoRanks) if status != 0 => {
-            ui.remark("no profile: no rank started MPI");
-            Ok(status)
-        }
-        Err(error) => {
+        Err(mut error) => {
             let kept = work.keep();
-            Err(CliError::tool(error).status(OWN_FAILURE).hint(format!(
-                "what the ranks wrote is kept in {}; is the program linked against the MPI library that --mpi names?",
-                kept.display()
-            )))
+            let salvage = format!(
+                "what the ranks wrote is kept: numaloc record --salvage {} -o {}",
+                kept.display(),
+                output.display()
+            );
+            error.hint = Some(match error.hint {
+                Some(hint) => format!("{hint}; {salvage}"),
+                None => salvage,
+            });
+            Err(error)
         }
     }
+}
+
+/// Joins the messages with what was recorded of the ranks' threads, if that was, and writes the profile.
+fn finish(
+    args: &Args,
+    messages: Profile,
+    threads: Option<(&Args, &Path)>,
+    output: &Path,
+    ui: &Ui,
+) -> Result<(), CliError> {
+    let profile = match threads {
+        None => messages,
+        Some((memory, folder)) => {
+            let threads = memory.assemble(folder, ui).map_err(|error| {
+                error.hint(match args.frontend.as_str() {
+                    "instrument" => {
+                        "--frontend instrument needs a program built with `numaloc cc -- mpicc ...`"
+                    }
+                    _ => "--frontend qemu needs a dynamically linked program",
+                })
+            })?;
+            join(messages, threads.profile)
+        }
+    };
+    args.write(ui, &profile, output)
+}
+
+/// The spool folder of an MPI recording in what a recorder left behind; `None` if it recorded no MPI program.
+pub fn spool_of(left_behind: &Path) -> Option<PathBuf> {
+    let holds_rank_files =
+        |folder: &PathBuf| rank_files(folder).is_ok_and(|files| !files.is_empty());
+    [left_behind.join(SPOOL), left_behind.to_owned()]
+        .into_iter()
+        .find(holds_rank_files)
+}
+
+/// Writes a profile of what the ranks wrote before their recorder was killed.
+pub fn salvage(
+    args: &Args,
+    left_behind: &Path,
+    spool: &Path,
+    output: &Path,
+    ui: &Ui,
+) -> Result<(), CliError> {
+    let memory = journals(left_behind);
+    let options = Options {
+        slices: args.slices as usize,
+        memory,
+        ..Options::default()
+    };
+    let merged = numaloc_mpi::record::salvage(spool, options).map_err(CliError::tool)?;
+    let threads = memory.then_some((args, left_behind));
+    finish(args, merged.profile, threads, output, ui)
 }
