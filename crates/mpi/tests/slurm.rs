@@ -196,7 +196,13 @@ fn slurm_reads_the_export_and_ranks_are_where_planned() {
     script(&wrapper, slurm.folder.path());
     let argv = [wrapper.into(), workload(Mpich, "pairs").into()];
     assert_eq!(Launcher::of_command(&argv), Launcher::Slurm);
-    let outcome = run(&argv, &map, &slurm.folder.path().join("run")).expect("srun runs");
+    let outcome = run(
+        &argv,
+        &map,
+        &slurm.folder.path().join("run"),
+        &|mut command| command.status(),
+    )
+    .expect("srun runs");
     assert_eq!(outcome.status, 0, "{}", slurm.logs());
     assert_eq!(
         outcome.threads.placed,
@@ -238,23 +244,21 @@ fn ranks_that_srun_starts_run_under_the_emulator() {
         vec![workload(Mpich, "pairs").into()],
     ]
     .concat();
-    let recorded = record(&Recording {
+    let recording = Recording {
         argv,
         library: Some(Mpich),
         spool: slurm.folder.path().join("ranks"),
         slice_ns: None,
         options: Options::default(),
         under: Some(Under {
-            emulator: Some(
-                Emulator {
-                    file: "/usr/bin/qemu-x86_64".into(),
-                    plugin: format!("{},folder={}", plugin.display(), journals.display()).into(),
-                },
-                &|mut command| command.status(),
-            ),
+            emulator: Some(Emulator {
+                file: "/usr/bin/qemu-x86_64".into(),
+                plugin: format!("{},folder={}", plugin.display(), journals.display()).into(),
+            }),
             environment: Vec::new(),
         }),
-    });
+    };
+    let recorded = record(&recording, &|mut command| command.status());
     let recorded = recorded.expect("srun runs");
     assert_eq!(recorded.status, 0, "{}", slurm.logs());
     let merged = recorded.merged.expect("both ranks wrote their messages");
