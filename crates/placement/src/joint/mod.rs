@@ -8,7 +8,8 @@
 //! any of the combinations it started from.
 //!
 //! Deterministic. Time: (mappings x page policies) evaluations, then at most [`ROUNDS`] rounds of O(pages x
-//! nodes x hops) and at most [`THREAD_STEPS`] thread exchanges. Memory: O(threads x nodes + pages).
+//! nodes x hops) and at most [`THREAD_WORK`] for thread exchanges. Memory: O(threads x nodes + pages x nodes),
+//! and 8 bytes per pair of PUs up to 2,048 of them.
 
 use numaloc_model::{CommMatrix, LogicalNode, Mapping, Placement};
 
@@ -25,8 +26,9 @@ use search::Search;
 
 /// Rounds of threads, then pages.
 pub const ROUNDS: usize = 8;
-/// Thread exchanges tried in all: bounds the time for thousands of threads.
-pub const THREAD_STEPS: u64 = 4_000_000;
+/// Partners of threads looked at while exchanges are tried, per combination that is improved: bounds the time for
+/// thousands of threads.
+pub const THREAD_WORK: u64 = 400_000_000;
 /// Combinations that are improved, best first.
 const STARTS: usize = 2;
 
@@ -93,11 +95,12 @@ pub fn joint(
         check(&under)?;
         let view = View::new(&under);
         let capacity = capacities(&under);
+        let seated = objective.seated(view.usage(), &candidate.mapping.pu);
         for policy in POLICIES {
             // The kernel's first touch overflows to other nodes as well.
             let wishes = with_first_touch(policy.wish(&view), &view);
             let (nodes, _) = settle(&wishes, &view, &capacity);
-            let cost = objective.cost(view.usage(), &candidate.mapping.pu, &nodes);
+            let cost = seated.cost(&nodes);
             let combination = Combination {
                 threads: candidate.policy.to_owned(),
                 pages: policy.name().to_owned(),
@@ -181,10 +184,10 @@ fn improve(
 ) {
     let order = hottest_first(view);
     let mut search = Search::new(objective, view.usage(), capacity, &mapping.pu, nodes);
-    let mut steps = THREAD_STEPS;
+    let mut work = THREAD_WORK;
     for _ in 0..ROUNDS {
         let pages = search.improve_pages(&order, view.candidates());
-        let threads = search.improve_threads(&mut steps);
+        let threads = search.improve_threads(&mut work);
         let cost = objective.cost(view.usage(), search.pu(), search.node());
         if cost.total() < best.0.total() {
             *best = (cost, search.pu().to_vec(), search.node().to_vec());

@@ -20,7 +20,7 @@
 //! latency, and few of them saturate no controller: an array that one node uses most is best on that node. Prefetched
 //! streams have about ten: then bandwidth decides, and the array is best spread. A profile cannot tell the two.
 
-use numaloc_model::{CommMatrix, LogicalNode, LogicalPu, PageUsage};
+use numaloc_model::{CommMatrix, LogicalNode, LogicalPu, PageUsage, ThreadIdx};
 use numaloc_topology::Topology;
 use std::collections::VecDeque;
 
@@ -93,7 +93,7 @@ impl Cost {
 pub struct Objective<'a> {
     pub(super) topology: &'a Topology,
     pub(super) weights: Weights,
-    /// Communication by thread: `(other, events)`, each unordered pair at both ends.
+    /// Communication by thread: `(other, events)` by ascending other, each unordered pair at both ends.
     pub(super) partners: Vec<Vec<(usize, f64)>>,
     comm: &'a CommMatrix,
     /// Links on the way from node to node (row-major): indexes into `link_bytes_per_s`.
@@ -111,6 +111,16 @@ impl<'a> Objective<'a> {
         for (src, dst, events) in comm.cells().filter(|(src, dst, _)| src != dst) {
             partners[src].push((dst, events));
             partners[dst].push((src, events));
+        }
+        for partners in &mut partners {
+            partners.sort_by_key(|&(other, _)| other);
+            partners.dedup_by(|again, first| {
+                let same = again.0 == first.0;
+                if same {
+                    first.1 += again.1;
+                }
+                same
+            });
         }
         let given = topology.hardware().map_or(&[][..], |h| &h.links[..]);
         let (ends, link_bytes_per_s): (Vec<(usize, usize)>, Vec<f64>) = if given.is_empty() {
@@ -182,34 +192,29 @@ impl<'a> Objective<'a> {
     /// If `pu` or `node` is shorter than threads or pages.
     #[must_use]
     pub fn cost(&self, usage: &PageUsage, pu: &[LogicalPu], node: &[Option<LogicalNode>]) -> Cost {
-        let weights = &self.weights;
-        let home = |thread: usize| self.topology.node_of(pu[thread]).index();
-        let mut traffic = vec![0_u64; self.nodes * self.nodes];
-        for (page, node) in usage.pages().iter().zip(node) {
-            let Some(node) = node else { continue };
-            for access in usage.accesses(page) {
-                traffic[node.index() * self.nodes + home(access.thread.index())] += access.total();
-            }
-        }
-        let mut latency = 0.0;
-        let mut controllers = vec![0.0; self.nodes];
-        let mut links = vec![0.0; self.link_bytes_per_s.len()];
-        for (at, &accesses) in traffic
+        self.seated(usage, pu).cost(node)
+    }
+
+    /// Everything about threads at `pu` that is the same wherever pages are: for many placements under
+    /// one mapping. O(page cells + communication cells).
+    pub(super) fn seated<'s>(&'s self, usage: &'s PageUsage, pu: &[LogicalPu]) -> Seated<'s> {
+        let home: Vec<usize> = pu
             .iter()
-            .enumerate()
-            .filter(|(_, accesses)| **accesses > 0)
-        {
-            let (memory, core) = (at / self.nodes, at % self.nodes);
-            let lines = accesses as f64 * weights.memory_share;
-            latency += lines * self.memory_s(core, memory);
-            controllers[memory] += lines;
-            for &link in self.route(memory, core) {
-                links[link] += lines;
+            .map(|&pu| self.topology.node_of(pu).index())
+            .collect();
+        let cells = usage.pages().len() * self.nodes;
+        let by_core = (cells <= MOST_CELLS).then(|| {
+            let mut by_core = vec![0; cells];
+            for (page, counts) in usage.pages().iter().zip(by_core.chunks_mut(self.nodes)) {
+                usage.by_node(page, |thread| home[thread.index()], counts);
             }
-        }
+            by_core
+        });
+        let mut latency_s = 0.0;
+        let mut links = vec![0.0; self.link_bytes_per_s.len()];
         for (src, dst, events) in self.comm.cells().filter(|(src, dst, _)| src != dst) {
-            latency += events * self.transfer_s(pu[src], pu[dst]);
-            for &link in self.route(home(src), home(dst)) {
+            latency_s += events * self.transfer_s(pu[src], pu[dst]);
+            for &link in self.route(home[src], home[dst]) {
                 links[link] += events;
             }
         }
@@ -218,10 +223,56 @@ impl<'a> Objective<'a> {
             busy[pu.index()] += work;
         }
         let squares = busy.iter().map(|work| work * work).sum();
-        let at_once = working_at_once(busy.iter().sum(), squares);
+        Seated {
+            objective: self,
+            usage,
+            at_once: working_at_once(busy.iter().sum(), squares),
+            home,
+            by_core,
+            latency_s,
+            links,
+        }
+    }
+}
+
+/// Up to this many pages times nodes the accesses by page and node are kept: 256 MiB.
+const MOST_CELLS: usize = 1 << 25;
+
+/// Threads on their PUs, pages not yet on their nodes.
+pub(super) struct Seated<'s> {
+    objective: &'s Objective<'s>,
+    usage: &'s PageUsage,
+    /// Node of every thread.
+    home: Vec<usize>,
+    /// Pages x nodes: accesses to a page from cores of a node, where that fits.
+    by_core: Option<Vec<u64>>,
+    /// Sum over communication, and the lines that it brings to every link.
+    latency_s: f64,
+    links: Vec<f64>,
+    at_once: f64,
+}
+
+impl Seated<'_> {
+    /// J with pages at `node`. O(pages x nodes).
+    pub(super) fn cost(&self, node: &[Option<LogicalNode>]) -> Cost {
+        let objective = self.objective;
+        let (nodes, weights) = (objective.nodes, &objective.weights);
+        let traffic = self.traffic(node);
+        let mut latency = self.latency_s;
+        let mut controllers = vec![0.0; nodes];
+        let mut links = self.links.clone();
+        for (at, &accesses) in traffic.iter().enumerate().filter(|(_, all)| **all > 0) {
+            let (memory, core) = (at / nodes, at % nodes);
+            let lines = accesses as f64 * weights.memory_share;
+            latency += lines * objective.memory_s(core, memory);
+            controllers[memory] += lines;
+            for &link in objective.route(memory, core) {
+                links[link] += lines;
+            }
+        }
         let busiest = |times: &mut dyn Iterator<Item = f64>| times.fold(0.0, f64::max);
         Cost {
-            latency_s: latency / (at_once * weights.in_flight),
+            latency_s: latency / (self.at_once * weights.in_flight),
             controller_s: busiest(
                 &mut controllers
                     .iter()
@@ -230,10 +281,33 @@ impl<'a> Objective<'a> {
             link_s: busiest(
                 &mut links
                     .iter()
-                    .zip(&self.link_bytes_per_s)
+                    .zip(&objective.link_bytes_per_s)
                     .map(|(lines, bandwidth)| lines * weights.line_bytes / bandwidth),
             ),
         }
+    }
+
+    /// Accesses to memory of a node (row) from cores of a node.
+    fn traffic(&self, node: &[Option<LogicalNode>]) -> Vec<u64> {
+        let nodes = self.objective.nodes;
+        let mut traffic = vec![0_u64; nodes * nodes];
+        let mut counts = vec![0_u64; nodes];
+        for (at, (page, node)) in self.usage.pages().iter().zip(node).enumerate() {
+            let Some(node) = node else { continue };
+            let counts = match &self.by_core {
+                Some(by_core) => &by_core[at * nodes..][..nodes],
+                None => {
+                    let home = |thread: ThreadIdx| self.home[thread.index()];
+                    self.usage.by_node(page, home, &mut counts);
+                    &counts
+                }
+            };
+            let row = &mut traffic[node.index() * nodes..][..nodes];
+            for (sum, count) in row.iter_mut().zip(counts) {
+                *sum += count;
+            }
+        }
+        traffic
     }
 }
 
