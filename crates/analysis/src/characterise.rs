@@ -5,14 +5,16 @@
 use std::ops::Range;
 
 use numaloc_model::profile::{Amount, Clock, Profile};
-use numaloc_model::{CommError, CommMatrix, Layer};
+use numaloc_model::{CommError, CommMatrix, Layer, LogicalNode, PageUsage};
 
 use crate::assignment::{Goal, NodeAssignment, assign, page_affinity};
+use crate::beyond_caches::beyond_private_caches;
 use crate::communication::CommunicationMetrics;
 use crate::concurrency::{Concurrency, concurrency_groups};
 use crate::load::{MemoryLoad, memory_load};
 use crate::migrations::{Migrations, migrations};
 use crate::objects::{ObjectUse, object_use};
+use crate::outlook::{Candidates, Outlook};
 use crate::pages::{PageMetrics, exclusivity, first_touch, inherent_exclusivity};
 use crate::pattern_phases::{PatternRule, message_window, pattern_phases};
 use crate::phases::{PhaseRule, phases};
@@ -28,10 +30,14 @@ pub const PAGE_SIZES: [u64; 3] = [4 << 10, 2 << 20, 64 << 20];
 pub struct Setting {
     /// What counts as communication; `None` picks the profile's most telling layer.
     pub layer: Option<Layer>,
-    /// The node of every thread as it would be without a plan.
+    /// The node of every thread if threads are bound in the order of their creation.
     pub assignment: NodeAssignment,
+    /// Nodes that threads can run on.
+    pub homes: Vec<LogicalNode>,
     /// Size of all caches of the machine together, where known.
     pub cache_bytes: Option<u64>,
+    /// Size of a core's private cache.
+    pub private_cache_bytes: u64,
 }
 
 /// Exclusivity with pages of one size.
@@ -87,8 +93,16 @@ pub struct Characterisation {
     pub objects: Vec<ObjectUse>,
     /// False and true sharing of cache lines.
     pub sharing: Sharing,
+    /// Page accesses that leave private caches.
+    pub beyond: PageUsage,
+    /// Size of a core's private cache.
+    pub private_cache_bytes: u64,
     /// What is likely to help.
-    pub verdicts: [Verdict; 3],
+    pub verdicts: [Verdict; 4],
+    /// What the verdicts compare: threads free, bound, and what they recommend.
+    pub outlooks: Vec<Outlook>,
+    /// Nodes that threads can run on.
+    pub homes: Vec<LogicalNode>,
     /// The assignment all of it is for.
     pub assignment: NodeAssignment,
 }
@@ -147,16 +161,27 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
     let start = profile.slices.first().map_or(0, |slice| slice.start);
     let end = profile.slices.last().map_or(0, |slice| slice.end);
     let duration = end.saturating_sub(start);
-    let verdicts = verdicts(&Evidence {
+    let beyond = beyond_private_caches(
+        &profile.pages,
+        profile.threads.len(),
+        setting.private_cache_bytes,
+        profile.meta.line_size,
+    );
+    let answer = verdicts(&Evidence {
         profile,
         communication: &communication,
         concurrency: &concurrency,
+        events: &events,
         pages: &pages,
+        beyond: &beyond,
         objects: &objects,
         sharing: &sharing,
         assignment,
+        homes: &setting.homes,
+        candidates: &Candidates::default(),
         cache_bytes: setting.cache_bytes,
-    })?;
+        private_cache_bytes: setting.private_cache_bytes,
+    });
     Ok(Characterisation {
         layer,
         exclusivity,
@@ -175,9 +200,37 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         pages,
         objects,
         sharing,
-        verdicts,
+        beyond,
+        private_cache_bytes: setting.private_cache_bytes,
+        verdicts: answer.verdicts,
+        outlooks: answer.outlooks,
+        homes: setting.homes.clone(),
         assignment: assignment.clone(),
     })
+}
+
+impl Characterisation {
+    /// Judges once more, with what policies answer for this profile. Without, as [`characterise`] leaves it, the only
+    /// mapping is a grouping of our own and the only placement every page's main user.
+    pub fn judge(&mut self, profile: &Profile, candidates: &Candidates) {
+        let answer = verdicts(&Evidence {
+            profile,
+            communication: &self.communication,
+            concurrency: &self.concurrency,
+            events: &self.events,
+            pages: &self.pages,
+            beyond: &self.beyond,
+            objects: &self.objects,
+            sharing: &self.sharing,
+            assignment: &self.assignment,
+            homes: &self.homes,
+            candidates,
+            cache_bytes: self.cache_bytes,
+            private_cache_bytes: self.private_cache_bytes,
+        });
+        self.verdicts = answer.verdicts;
+        self.outlooks = answer.outlooks;
+    }
 }
 
 /// What the communication table tells.

@@ -22,11 +22,14 @@
 //! | [`objects`] | which memory it is, by name | |
 //! | [`dram`] | which accesses reach memory, by a model of the last-level caches | DeLoc eq. 7 |
 //! | [`sharing`] | which memory threads share lines of, and whether they share data | |
+//! | [`beyond_caches`] | which page accesses leave a core's private caches | ours |
+//! | [`outlook`] | what binding, mapping and placement would each do | ours |
 //! | [`verdict`] | what is likely to help | DeLoc III, OPT 4.3, data mapping II |
 
 #![forbid(unsafe_code)]
 
 pub mod assignment;
+pub mod beyond_caches;
 pub mod bic;
 pub mod characterise;
 pub mod communication;
@@ -38,6 +41,7 @@ pub mod load;
 pub mod mapping_cost;
 pub mod migrations;
 pub mod objects;
+pub mod outlook;
 pub mod pages;
 pub mod pattern_phases;
 pub mod phases;

@@ -75,6 +75,21 @@ pub fn first_touch(usage: &PageUsage, assignment: &NodeAssignment) -> Placement 
     }
 }
 
+/// Every page on the node that uses it most (the lowest of equals): no placement makes more accesses local.
+#[must_use]
+pub fn most_used(usage: &PageUsage, assignment: &NodeAssignment) -> Placement {
+    let mut by_node = vec![0u64; assignment.nodes];
+    let mut node = |page: &Page| {
+        usage.by_node(page, |thread| assignment.node(thread.index()), &mut by_node);
+        let most = by_node.iter().copied().max().filter(|&most| most > 0)?;
+        let at = by_node.iter().position(|&count| count == most)?;
+        Some(LogicalNode::from_index(at))
+    };
+    Placement {
+        node: usage.pages().iter().map(&mut node).collect(),
+    }
+}
+
 /// `E_page` of one page from its accesses by node; `None` without accesses.
 #[must_use]
 pub fn page_exclusivity(by_node: &[u64]) -> Option<f64> {

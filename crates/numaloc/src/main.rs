@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod access_trace;
+mod candidates;
 mod commands;
 mod error;
 mod setting;

@@ -3,12 +3,14 @@
 
 use std::path::{Path, PathBuf};
 
+use numaloc_analysis::beyond_caches::PRIVATE_CACHE;
 use numaloc_analysis::{Characterisation, NodeAssignment, Setting, characterise};
 use numaloc_formats::profile::{self, Parts};
 use numaloc_model::{Layer, LogicalNode, Profile};
 use numaloc_report::next::{self, Step};
 use numaloc_topology::{ObjectKind, Topology, resolve};
 
+use crate::candidates;
 use crate::error::{CliError, did_you_mean};
 
 /// Nodes that are assumed where this machine has only one: the papers' machines have 2 to 8, most 4.
@@ -155,7 +157,9 @@ impl SettingArgs {
                         .map(|t| homes[blocks.node(t)])
                         .collect::<Vec<LogicalNode>>(),
                 },
+                homes,
                 cache_bytes: (caches > 0).then_some(caches),
+                private_cache_bytes: private_cache(&machine),
             },
             assumed: format!(
                 "{} ({} nodes), threads in blocks",
@@ -168,15 +172,35 @@ impl SettingArgs {
         })
     }
 
-    /// Reads, resolves and characterises in one go.
+    /// Resolves and characterises in one go; the verdicts judge what our policies answer.
     pub fn characterise(
         &self,
         profile: &Profile,
     ) -> Result<(Characterisation, Resolved), CliError> {
         let resolved = self.resolve(profile)?;
-        let found = characterise(profile, &resolved.setting).map_err(CliError::tool)?;
+        let mut found = characterise(profile, &resolved.setting).map_err(CliError::tool)?;
+        let made_up;
+        let machine = match &resolved.machine {
+            Some(machine) => machine,
+            None => {
+                made_up = candidates::made_up(found.assignment.nodes, profile.threads.len())?;
+                &made_up
+            }
+        };
+        found.judge(profile, &candidates::ask(profile, &found, machine));
         Ok((found, resolved))
     }
+}
+
+/// The smallest second-level cache, or what we assume.
+fn private_cache(machine: &Topology) -> u64 {
+    machine
+        .objects()
+        .iter()
+        .filter(|object| object.kind == ObjectKind::Cache(2))
+        .filter_map(|object| object.cache_bytes)
+        .min()
+        .unwrap_or(PRIVATE_CACHE)
 }
 
 fn blocks(layer: Option<Layer>, threads: usize, nodes: usize, why: &str) -> Resolved {
@@ -184,7 +208,9 @@ fn blocks(layer: Option<Layer>, threads: usize, nodes: usize, why: &str) -> Reso
         setting: Setting {
             layer,
             assignment: NodeAssignment::blocks(threads, nodes),
+            homes: (0..nodes).map(LogicalNode::from_index).collect(),
             cache_bytes: None,
+            private_cache_bytes: PRIVATE_CACHE,
         },
         assumed: format!("{nodes} nodes, threads in blocks{why}"),
         machine: None,

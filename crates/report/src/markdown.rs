@@ -48,6 +48,21 @@ pub fn page(
             cell(&v.sentence())
         );
     }
+    if c.homes.len() > 1 {
+        out += "\n| computed | communication between nodes | local accesses beyond private caches | access balance |\n|---|---|---|---|\n";
+        for outlook in &c.outlooks {
+            let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number::percent);
+            out += &format!(
+                "| {} | {} | {} | {} |\n",
+                cell(&outlook.way.words()),
+                number::percent(outlook.remote),
+                share(outlook.local),
+                outlook
+                    .balance
+                    .map_or_else(|| "-".to_owned(), |b| number::fixed(b, 2))
+            );
+        }
+    }
     if !next.is_empty() {
         out += "\n```\n";
         for step in next {

@@ -1,6 +1,7 @@
 //! What to do next: the commands that follow from a verdict, ready to be copied.
 
 use numaloc_analysis::Characterisation;
+use numaloc_analysis::outlook::Way;
 use numaloc_analysis::verdict::{Likelihood, Measure};
 use numaloc_model::profile::Profile;
 
@@ -30,14 +31,15 @@ pub fn steps(
     assumed: bool,
     plans: &[String],
 ) -> Vec<Step> {
-    let likely = |measure| {
+    let recommended = |measure| {
         let found = c.verdicts.iter().find(|v| v.measure == measure);
-        found.is_some_and(|v| v.likelihood == Likelihood::Likely)
+        let found = found.filter(|v| v.likelihood == Likelihood::Likely)?;
+        found.recommended.as_ref()
     };
-    let (talk, congestion, pages) = (
-        likely(Measure::ThreadMapping),
-        likely(Measure::CongestionAware),
-        likely(Measure::PagePlacement),
+    let policies = policies(
+        recommended(Measure::PagePlacement).is_some(),
+        recommended(Measure::CongestionAware).or(recommended(Measure::ThreadMapping)),
+        recommended(Measure::BindThreads).is_some(),
     );
     let profile_word = quoted(path);
     let program: Vec<String> = profile
@@ -65,7 +67,7 @@ pub fn steps(
             .collect();
         return run_and_measure(&quoted(first), &all.join(" "), &program).into();
     }
-    if !(talk || congestion || pages) {
+    let Some(policies) = policies else {
         // Without page use there is nothing to decide jointly.
         let tried = if c.pages.pages > 0 {
             "numaloc,joint"
@@ -87,12 +89,6 @@ pub fn steps(
             ),
             why,
         }];
-    }
-    // Pages decide together with their threads; without page trouble the threads' own policy is best.
-    let policies = match (pages, congestion) {
-        (true, _) => "--threads joint",
-        (false, true) => "--threads deloc --pages locality",
-        (false, false) => "--threads locality --pages locality",
     };
     let plan = format!(
         "{}.json",
@@ -110,6 +106,18 @@ pub fn steps(
     }];
     steps.extend(run_and_measure(&plan, &format!("--plan {plan}"), &program));
     steps
+}
+
+/// Options of `numaloc plan` for what is likely to help; `None` when nothing is.
+fn policies(pages: bool, threads: Option<&Way>, bind: bool) -> Option<String> {
+    // Pages decide together with their threads; without page trouble the threads' own policy is best.
+    if pages {
+        return Some("--threads joint".to_owned());
+    }
+    if let Some(policy) = threads.and_then(Way::policy) {
+        return Some(format!("--threads {policy} --pages locality"));
+    }
+    bind.then(|| "--threads packed --spread --pages first-touch".to_owned())
 }
 
 fn run_and_measure(plan: &str, plans: &str, program: &str) -> [Step; 2] {

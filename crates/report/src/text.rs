@@ -56,6 +56,7 @@ pub fn page(
         }
         out += &wrapped(&capital(&verdict.reason), 4);
     }
+    out += &ways(c, style);
     out += &next_steps(next, style);
     out += &heading(
         &format!(
@@ -128,6 +129,46 @@ fn head(profile: &Profile) -> String {
     for note in &meta.notes {
         out += &wrapped(&format!("note: {note}"), 0);
     }
+    out
+}
+
+/// What each step gives: binding, mapping, placement.
+fn ways(c: &Characterisation, style: Style) -> String {
+    if c.homes.len() < 2 {
+        return String::new();
+    }
+    let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number::percent);
+    let plain = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| number::fixed(v, 2));
+    let mut out = heading("What each step gives, computed", style);
+    out += &format!(
+        "  {:<30} {:>13} {:>9} {:>9} {:>13}\n",
+        "", "communication", "local", "access", "busiest node"
+    );
+    out += &format!(
+        "  {:<30} {:>13} {:>9} {:>9} {:>13}\n",
+        "", "between nodes", "accesses", "balance", "communicates"
+    );
+    for outlook in &c.outlooks {
+        out += &format!(
+            "  {:<30} {:>13} {:>9} {:>9} {:>13}\n",
+            outlook.way.words(),
+            number::percent(outlook.remote),
+            share(outlook.local),
+            plain(outlook.balance),
+            outlook
+                .busiest
+                .map_or_else(|| "-".to_owned(), |b| number::fixed(b, 2) + " x mean")
+        );
+    }
+    out += &wrapped(
+        &format!(
+            "threads not bound: if the kernel moves them between nodes, at worst 1 of {} accesses is local; accesses are those \
+             beyond private caches of {} KiB",
+            c.homes.len(),
+            c.private_cache_bytes >> 10
+        ),
+        2,
+    );
     out
 }
 

@@ -138,7 +138,9 @@ impl Single {
         let mut job = self.program.job()?;
         job.autonuma = self.autonuma;
         if let Some(plan) = &self.plan {
-            launch::with_plan(&mut job, plan, self.require)?;
+            let percent = self.require.map(|percent| percent.to_string());
+            let require = percent.iter().flat_map(|percent| ["--require", percent]);
+            launch::with_plan(&mut job, plan, &require.collect::<Vec<_>>())?;
         } else if let Some(arguments) = &self.numactl {
             launch::with_numactl(&mut job, arguments)?;
         }

@@ -18,6 +18,7 @@ use crate::error::CliError;
 use crate::ui::Ui;
 
 mod joint;
+mod pinned;
 mod shown;
 
 /// Decide where the threads and pages of a recorded program should live
@@ -119,6 +120,8 @@ struct Answer {
     threads: Vec<ThreadAnswer>,
     /// Under the first thread policy's mapping; the first is always first-touch, the baseline.
     pages: Vec<PageAnswer>,
+    /// What binding alone gives.
+    unplanned: Option<pinned::Unplanned>,
     written: Option<(PathBuf, Assembled)>,
 }
 
@@ -192,7 +195,9 @@ impl Args {
             };
             return export(&assembled.plan, name, ui);
         }
+        let unplanned = self.unplanned(&profile, layer, &machine)?;
         let answer = Answer {
+            unplanned,
             machine,
             layer,
             threads,

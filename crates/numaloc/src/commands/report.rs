@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use numaloc_analysis::{Characterisation, PageMetrics};
 use numaloc_formats::{plan, write_file};
-use numaloc_model::{LogicalNode, LogicalPu, Mapping, Profile};
+use numaloc_model::Profile;
 use numaloc_placement::PlaceInput;
 use numaloc_report::figures::{Paint, PolicyPages};
 use numaloc_report::html::{self, Report};
@@ -12,9 +12,10 @@ use numaloc_report::markdown;
 use numaloc_report::plan::view;
 use numaloc_report::png::{Painter, PngError};
 use numaloc_report::runs::Run;
-use numaloc_topology::{Topology, resolve};
+use numaloc_topology::Topology;
 use serde_json::json;
 
+use crate::candidates;
 use crate::error::CliError;
 use crate::setting::SettingArgs;
 use crate::ui::Ui;
@@ -201,17 +202,13 @@ fn policies(
     let machine = match machine {
         Some(machine) => machine,
         None => {
-            let nodes = assignment.nodes;
-            made_up = resolve(&format!("numa:{nodes} core:1 pu:1"))?;
+            made_up = candidates::made_up(assignment.nodes, 1)?;
             &made_up
         }
     };
-    let any_pu = |node: LogicalNode| machine.nodes()[node.index()].pus.first().copied();
-    let pu: Option<Vec<LogicalPu>> = assignment.of_thread.iter().map(|&n| any_pu(n)).collect();
-    let Some(pu) = pu else {
+    let Some(mapping) = candidates::on_nodes(machine, assignment) else {
         return Ok(Vec::new());
     };
-    let mapping = Mapping { pu };
     let input = PlaceInput::new(&profile.pages, &mapping, machine);
     COMPARED
         .iter()

@@ -242,6 +242,18 @@ fn to_json(
             json!({
                 "measure": v.measure.name(), "verdict": v.likelihood.words(),
                 "reason": v.sentence(), "action": v.action,
+                "policy": v.recommended.as_ref().and_then(|way| way.policy()),
+            })
+        })
+        .collect();
+    let ways: Vec<Value> = found
+        .outlooks
+        .iter()
+        .map(|outlook| {
+            json!({
+                "way": outlook.way.name(), "policy": outlook.way.policy(),
+                "remote_communication": outlook.remote, "busiest_node": outlook.busiest,
+                "local_accesses": outlook.local, "access_balance": outlook.balance,
             })
         })
         .collect();
@@ -251,6 +263,40 @@ fn to_json(
             "start": profile.slices[slices.start].start,
         })
     };
+    let cell_errors: Vec<Value> = profile
+        .cell_errors
+        .iter()
+        .map(|e| {
+            json!({
+                "layer": e.layer.name(), "src": e.src.0, "dst": e.dst.0,
+                "relative_error": e.relative_error,
+            })
+        })
+        .collect();
+    let sharing: Vec<Value> = found
+        .sharing
+        .memory
+        .iter()
+        .map(|m| {
+            json!({
+                "memory": m.label(profile), "lines": m.lines, "events": m.events,
+                "false_events": m.false_events,
+            })
+        })
+        .collect();
+    let shared_lines: Vec<Value> = profile
+        .shared_lines
+        .iter()
+        .map(|l| {
+            json!({
+                "address": l.line.wrapping_mul(profile.meta.line_size),
+                "object": l.object.map(|o| o.0),
+                "object_name": l.object.map(|o| profile.object(o).name.as_str()),
+                "object_offset_bytes": l.object_offset, "events": l.events,
+                "false_events": l.false_events,
+            })
+        })
+        .collect();
     json!({
         "version": 1,
         "command": profile.meta.command,
@@ -271,6 +317,9 @@ fn to_json(
         "metrics": metrics,
         "units": units,
         "verdicts": verdicts,
+        "ways": ways,
+        "private_cache_bytes": found.private_cache_bytes,
+        "accesses_beyond_private_caches": found.beyond.total(),
         "next": next.iter().map(|step| &step.command).collect::<Vec<_>>(),
         "clusters": clusters,
         "phases": found.phases.iter().map(phase).collect::<Vec<_>>(),
@@ -286,16 +335,8 @@ fn to_json(
         })).collect::<Vec<_>>(),
         "objects": objects,
         "threads": threads,
-        "cell_errors": profile.cell_errors.iter().map(|e| json!({
-            "layer": e.layer.name(), "src": e.src.0, "dst": e.dst.0, "relative_error": e.relative_error,
-        })).collect::<Vec<_>>(),
-        "sharing": found.sharing.memory.iter().map(|m| json!({
-            "memory": m.label(profile), "lines": m.lines, "events": m.events, "false_events": m.false_events,
-        })).collect::<Vec<_>>(),
-        "shared_lines": profile.shared_lines.iter().map(|l| json!({
-            "address": l.line.wrapping_mul(profile.meta.line_size), "object": l.object.map(|o| o.0),
-            "object_name": l.object.map(|o| profile.object(o).name.as_str()),
-            "object_offset_bytes": l.object_offset, "events": l.events, "false_events": l.false_events,
-        })).collect::<Vec<_>>(),
+        "cell_errors": cell_errors,
+        "sharing": sharing,
+        "shared_lines": shared_lines,
     })
 }

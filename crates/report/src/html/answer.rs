@@ -12,6 +12,7 @@ use crate::number;
 
 pub(super) fn write(out: &mut String, report: &Report<'_>) {
     verdicts(out, report.found);
+    ways(out, report.found);
     outcome(out, report);
     next(out, report);
 }
@@ -41,6 +42,33 @@ fn verdicts(out: &mut String, c: &Characterisation) {
     *out += "</section>\n";
 }
 
+/// What binding, mapping and placement would each give.
+fn ways(out: &mut String, c: &Characterisation) {
+    if c.homes.len() < 2 {
+        return;
+    }
+    let shown = |value: Option<f64>| value.map_or_else(|| "not known".to_owned(), number::percent);
+    let _ = write!(
+        out,
+        "<section class=\"card outcome\" aria-label=\"What each step gives\"><table><thead><tr>\
+         <th title=\"accesses are those beyond private caches of {} KiB; threads that are not bound may be moved to any node\">\
+         what each step gives</th><th class=\"n\">communication between nodes</th><th class=\"n\">accesses that are local</th>\
+         <th class=\"n\">balance of accesses</th></tr></thead><tbody>",
+        c.private_cache_bytes >> 10
+    );
+    for outlook in &c.outlooks {
+        let _ = write!(
+            out,
+            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
+            escape(&outlook.way.words()),
+            number::percent(outlook.remote),
+            shown(outlook.local),
+            shown(outlook.balance)
+        );
+    }
+    *out += "</tbody></table></section>\n";
+}
+
 /// What the plans would change, in the two numbers that matter most.
 fn outcome(out: &mut String, report: &Report<'_>) {
     if report.plans.is_empty() {
@@ -64,7 +92,7 @@ fn outcome(out: &mut String, report: &Report<'_>) {
                 .map_or_else(|| "not observed".to_owned(), number::percent)
         );
     };
-    row("as recorded, first touch", today, &c.pages);
+    row("bound in order, first touch", today, &c.pages);
     for plan in report.plans {
         row(
             &format!("plan {}", plan.name),

@@ -1,9 +1,11 @@
 //! `numaloc lab compare`: the same program on the same machine under several placements.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use numaloc_lab::{Job, Outcome, Sinks, balance};
-use numaloc_model::number;
+use numaloc_model::plan::{Plan, ThreadPlan};
+use numaloc_model::{LogicalPu, OsPu, number};
 use serde_json::{Value, json};
 
 use super::topology::Buffer;
@@ -11,13 +13,18 @@ use super::{Lab, Program, Shape, launch, shown};
 use crate::error::CliError;
 use crate::ui::Ui;
 
-/// Compare first-touch, interleave, AutoNUMA and plans: same program, same machine
+/// Compare first-touch, bound threads, interleave, AutoNUMA and plans: same program, same machine
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   numaloc lab compare -- ./app 1000
+  numaloc lab compare --rows first-touch,pinned -- ./app 1000
   numaloc lab compare --plan joint.json --plan locality.json --runs 3 -- ./app 1000
   numaloc lab compare --nodes 2 --cpus 4 --json --plan plan.json -- ./app
+
+`pinned` is first touch with threads bound in the order of their creation, in even blocks over the CPUs:
+what binding alone is worth; what a plan adds to it is the worth of mapping and placement. Its threads
+are those of the first plan, without a plan the first thread and those it creates, one for each CPU.
 
 Every run boots the machine anew. The program's output is kept back; if it differs between runs, that
 is said.")]
@@ -27,6 +34,12 @@ pub struct Args {
     /// A plan to compare (repeatable); its row is named after the file
     #[arg(long = "plan", value_name = "FILE")]
     plans: Vec<PathBuf>,
+    /// What to measure besides the plans
+    #[arg(long, value_name = "ROW,...", value_delimiter = ',', default_values_t = Baseline::ALL)]
+    rows: Vec<Baseline>,
+    /// Measure the plans alone
+    #[arg(long, requires = "plans", conflicts_with = "rows")]
+    only_plans: bool,
     /// Runs of each row
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
@@ -34,20 +47,49 @@ pub struct Args {
     program: Program,
 }
 
+/// What plans are compared with.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Baseline {
+    FirstTouch,
+    Pinned,
+    Interleave,
+    Autonuma,
+}
+
+impl Baseline {
+    const ALL: [Self; 4] = [
+        Self::FirstTouch,
+        Self::Pinned,
+        Self::Interleave,
+        Self::Autonuma,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::FirstTouch => "first-touch",
+            Self::Pinned => "pinned",
+            Self::Interleave => "interleave",
+            Self::Autonuma => "autonuma",
+        }
+    }
+}
+
+impl fmt::Display for Baseline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// How a row's runs are started.
 enum Start<'a> {
-    FirstTouch,
-    Interleave,
-    AutoNuma,
+    Baseline(Baseline),
     Plan(&'a Path),
 }
 
 impl Start<'_> {
     fn name(&self) -> String {
         match self {
-            Self::FirstTouch => "first-touch".into(),
-            Self::Interleave => "interleave".into(),
-            Self::AutoNuma => "autonuma".into(),
+            Self::Baseline(row) => row.name().to_owned(),
             Self::Plan(path) => path
                 .file_stem()
                 .unwrap_or_default()
@@ -56,16 +98,41 @@ impl Start<'_> {
         }
     }
 
-    fn job(&self, program: &Program) -> Result<Job, CliError> {
+    /// The job of one run; `pinned` is the plan of that row.
+    fn job(&self, program: &Program, pinned: &Path) -> Result<Job, CliError> {
         let mut job = program.job()?;
         match self {
-            Self::FirstTouch => {}
-            Self::Interleave => launch::with_numactl(&mut job, "--interleave=all")?,
-            Self::AutoNuma => job.autonuma = true,
-            Self::Plan(path) => launch::with_plan(&mut job, path, None)?,
+            Self::Baseline(Baseline::FirstTouch) => {}
+            Self::Baseline(Baseline::Pinned) => {
+                launch::with_plan(&mut job, pinned, &["--force-machine"])?;
+            }
+            Self::Baseline(Baseline::Interleave) => {
+                launch::with_numactl(&mut job, "--interleave=all")?;
+            }
+            Self::Baseline(Baseline::Autonuma) => job.autonuma = true,
+            Self::Plan(path) => launch::with_plan(&mut job, path, &[])?,
         }
         Ok(job)
     }
+}
+
+/// The plan of row `pinned`: these threads in order, in even blocks over the CPUs; no pages. The lab numbers
+/// CPUs node by node, so kernel numbers are all that it needs.
+fn pinned(paths: &[String], cpus: usize) -> Plan {
+    let mut plan = Plan::by_hand("lab", "");
+    plan.threads = paths
+        .iter()
+        .enumerate()
+        .map(|(at, path)| {
+            let cpu = at * cpus / paths.len();
+            ThreadPlan {
+                path: path.clone(),
+                pu: LogicalPu::from_index(cpu),
+                os_pu: OsPu(cpu as u32),
+            }
+        })
+        .collect();
+    plan
 }
 
 /// One row of the table.
@@ -103,12 +170,19 @@ impl Args {
     /// Runs every row and prints the table; status 1 if a run of the program failed.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
         let lab = Lab::new(&self.shape, ui)?;
-        let mut starts = vec![Start::FirstTouch, Start::Interleave, Start::AutoNuma];
+        let baselines: &[Baseline] = if self.only_plans { &[] } else { &self.rows };
+        let mut starts: Vec<Start> = baselines.iter().copied().map(Start::Baseline).collect();
         starts.extend(self.plans.iter().map(|plan| Start::Plan(plan)));
+        let folder = tempfile::tempdir().map_err(|error| {
+            CliError::tool(format!("cannot create a temporary folder: {error}")).status(125)
+        })?;
+        let pinned_plan = folder.path().join("pinned.json");
+        let pinned = pinned(&self.threads(&lab)?, lab.machine.cpu_count());
+        numaloc_formats::plan::write(&pinned, &pinned_plan, false)?;
         let mut rows = Vec::new();
         let mut said: Option<String> = None;
         for start in &starts {
-            let job = start.job(&self.program)?;
+            let job = start.job(&self.program, &pinned_plan)?;
             let mut row = Row {
                 name: start.name(),
                 outcomes: Vec::new(),
@@ -143,6 +217,16 @@ impl Args {
         }
         ui.result(|| text(&lab, &rows), || json(&lab, &rows));
         Ok(0)
+    }
+
+    /// Paths of the threads that row `pinned` binds, in the order of their creation.
+    fn threads(&self, lab: &Lab) -> Result<Vec<String>, CliError> {
+        let Some(first) = self.plans.first() else {
+            let children = (1..lab.machine.cpu_count()).map(|number| format!("0.{number}"));
+            return Ok(std::iter::once("0".to_owned()).chain(children).collect());
+        };
+        let plan = numaloc_formats::plan::read(first)?;
+        Ok(plan.threads.into_iter().map(|thread| thread.path).collect())
     }
 }
 
@@ -193,4 +277,24 @@ fn json(lab: &Lab, rows: &[Row]) -> Value {
             "runs": row.outcomes.iter().map(|run| shown::json(&lab.machine, run)).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_bound_in_order_and_in_even_blocks() {
+        let cpus = |threads: usize| -> Vec<u32> {
+            let paths: Vec<String> = (0..threads).map(|t| format!("0.{t}")).collect();
+            let plan = pinned(&paths, 8);
+            assert!(plan.pages.is_empty());
+            plan.threads.iter().map(|thread| thread.os_pu.0).collect()
+        };
+        assert_eq!(cpus(8), [0, 1, 2, 3, 4, 5, 6, 7]);
+        // Fewer threads than CPUs spread over all nodes; more share them.
+        assert_eq!(cpus(4), [0, 2, 4, 6]);
+        assert_eq!(cpus(1), [0]);
+        assert_eq!(cpus(16), [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]);
+    }
 }

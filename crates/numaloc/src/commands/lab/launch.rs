@@ -119,8 +119,8 @@ pub fn with_numactl(job: &mut Job, arguments: &str) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Starts the job with `numaloc run --plan` inside the guest; `require` is that command's `--require`.
-pub fn with_plan(job: &mut Job, plan: &Path, require: Option<f64>) -> Result<(), CliError> {
+/// Starts the job with `numaloc run --plan` inside the guest, with more `options` of that command.
+pub fn with_plan(job: &mut Job, plan: &Path, options: &[&str]) -> Result<(), CliError> {
     if !plan.is_file() {
         return Err(CliError::tool(format!(
             "cannot read the plan {}: no such file",
@@ -135,9 +135,7 @@ pub fn with_plan(job: &mut Job, plan: &Path, require: Option<f64>) -> Result<(),
     let mut arguments = ["run", "--plan", PLAN, "--verify"]
         .map(str::to_owned)
         .to_vec();
-    if let Some(percent) = require {
-        arguments.extend(["--require".to_owned(), percent.to_string()]);
-    }
+    arguments.extend(options.iter().map(|&option| option.to_owned()));
     arguments.push("--".to_owned());
     job.launcher = Some((own_executable()?, arguments));
     job.launcher_traces = true;

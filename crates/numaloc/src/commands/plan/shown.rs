@@ -48,6 +48,15 @@ pub(super) fn text(answer: &Answer) -> String {
         "  {:<12} {:>16} {:>10} {:>9}\n",
         "policy", "remote accesses", "spilled", "time"
     );
+    if let Some(unplanned) = answer.unplanned.as_ref().filter(|u| u.bound.1 > 0) {
+        let (remote, accesses) = unplanned.bound;
+        for (name, share) in [
+            ("unbound", percent(unplanned.free, 1.0)),
+            ("pinned", percent(remote as f64, accesses as f64)),
+        ] {
+            out += &format!("  {name:<12} {share:>16} {:>10} {:>9}\n", "-", "-");
+        }
+    }
     for row in &answer.pages {
         out += &format!(
             "  {:<12} {:>16} {:>10} {:>6.1} ms\n",
@@ -59,6 +68,10 @@ pub(super) fn text(answer: &Answer) -> String {
         for remark in &row.remarks {
             out += &format!("    {remark}\n");
         }
+    }
+    if answer.unplanned.as_ref().is_some_and(|u| u.bound.1 > 0) {
+        out += "  unbound: first touch if the kernel moves threads between nodes, at worst;\n";
+        out += "  pinned: first touch with threads bound in the order of their creation\n";
     }
     if let (Some(plan), Some((path, assembled))) = (plan(answer), &answer.written) {
         let pages: u64 = plan.pages.iter().map(|range| range.pages).sum();
@@ -122,6 +135,7 @@ pub(super) fn json(answer: &Answer) -> Value {
         "layer": answer.layer.name(),
         "policies": threads,
         "page_policies": pages,
+        "unplanned": answer.unplanned.as_ref().map(super::pinned::Unplanned::json),
         "plan": answer.written.as_ref().map(|(path, assembled)| json!({
             "path": path,
             "threads": assembled.plan.threads.len(),

@@ -1,0 +1,191 @@
+//! Which page accesses leave a core's private caches: the only ones for which the page's node can matter.
+//!
+//! A profile counts every access to a page, also the millions to the top of a stack that no memory
+//! controller ever sees. The model is an estimate, not a simulation (the profile has no order of accesses; the
+//! access trace has, see [`crate::dram`]), in two steps:
+//!
+//! 1. *Initialisation is a sweep.* The first stores of the thread that touched a page first, at most one for every
+//!    4 bytes, miss once a line of eight words, not at each word.
+//! 2. *Hot pages stay.* Each thread keeps in its private cache the pages for which that saves it most, as many as fit.
+//!    If all its pages fit, any; else only those it uses [`HOT`] times as often as half of its pages, because
+//!    pages that are used alike push each other out. For a page that stays it pays one miss for each line, the first,
+//!    and at most one more for each store of another thread, which takes the line away.
+//!
+//! All other accesses count as they are.
+//!
+//! Ours; the papers count accesses that reach DRAM by hardware counters (OPT section 5.1, CMLB III-A).
+//!
+//! Cost: O(page cells) and a selection per thread; memory O(page cells).
+
+use std::cmp::Reverse;
+
+use numaloc_model::pages::PageHead;
+use numaloc_model::{PageUsage, ThreadAccess, ThreadIdx};
+
+/// Private cache of a core where the machine does not say: the L2 of the X7550 and E5 v4 generations.
+pub const PRIVATE_CACHE: u64 = 256 << 10;
+
+/// A page is hot if it is used so many times as often as half of the thread's pages.
+pub const HOT: u64 = 4;
+/// Bytes of the smallest word that a page is commonly initialised with.
+const SMALL_WORD: u64 = 4;
+/// Bytes of a word.
+const WORD: u64 = 8;
+
+/// The accesses of `usage` that leave private caches of `cache_bytes`, with lines of `line_bytes`: never more
+/// than there were, for no page and no thread.
+#[must_use]
+pub fn beyond_private_caches(
+    usage: &PageUsage,
+    threads: usize,
+    cache_bytes: u64,
+    line_bytes: u64,
+) -> PageUsage {
+    let lines = (usage.page_size() / line_bytes.max(1)).max(1);
+    let room = (cache_bytes / usage.page_size().max(1)) as usize;
+    // By thread: accesses to a page, the page, and what is left of them if it stays in the cache.
+    let mut used: Vec<Vec<(u64, usize, u64)>> = vec![Vec::new(); threads];
+    for (at, page) in usage.pages().iter().enumerate() {
+        let accesses = usage.accesses(page);
+        let stores: u64 = accesses.iter().map(|access| access.writes).sum();
+        for access in accesses {
+            let misses = lines.saturating_add(stores - access.writes);
+            used[access.thread.index()].push((access.total(), at, misses.min(access.total())));
+        }
+    }
+    for pages in &mut used {
+        keep(pages, room);
+    }
+    let kept = used;
+    let mut next = vec![0usize; threads];
+    let mut beyond = PageUsage::new(usage.page_size());
+    for (at, page) in usage.pages().iter().enumerate() {
+        let left = usage.accesses(page).iter().map(|access| {
+            let thread = access.thread.index();
+            match kept[thread].get(next[thread]) {
+                Some(&(_, page, misses)) if page == at => {
+                    next[thread] += 1;
+                    cut(access, misses)
+                }
+                _ => swept(access, page.first_touch, usage.page_size(), line_bytes),
+            }
+        });
+        let head = PageHead {
+            number: page.number,
+            object: page.object,
+            object_page: page.object_page,
+            first_touch: page.first_touch,
+            first_touch_time: page.first_touch_time,
+        };
+        beyond.push(head, left.collect());
+    }
+    beyond
+}
+
+/// Leaves the pages that stay in a cache with `room` for so many, by ascending page.
+fn keep(pages: &mut Vec<(u64, usize, u64)>, room: usize) {
+    if pages.len() > room {
+        let middle = pages.len() / 2;
+        let (_, &mut (usual, ..), _) = pages.select_nth_unstable_by_key(middle, |page| page.0);
+        pages.retain(|&(accesses, ..)| accesses >= usual.saturating_mul(HOT));
+    }
+    if pages.len() > room {
+        // What staying saves; of equals the lower page.
+        pages.sort_unstable_by_key(|&(accesses, at, misses)| (Reverse(accesses - misses), at));
+        pages.truncate(room);
+    }
+    pages.sort_unstable_by_key(|&(_, at, _)| at);
+}
+
+/// The accesses with the first toucher's initialisation counted by lines.
+fn swept(
+    access: &ThreadAccess,
+    first_touch: Option<ThreadIdx>,
+    page_bytes: u64,
+    line_bytes: u64,
+) -> ThreadAccess {
+    if first_touch != Some(access.thread) {
+        return *access;
+    }
+    let sweep = access.writes.min(page_bytes / SMALL_WORD);
+    let misses = sweep.div_ceil((line_bytes / WORD).max(1));
+    ThreadAccess {
+        writes: access.writes - sweep + misses,
+        ..*access
+    }
+}
+
+/// `total` of a thread's accesses, loads and stores in the proportion they had.
+fn cut(access: &ThreadAccess, total: u64) -> ThreadAccess {
+    let writes = u128::from(access.writes) * u128::from(total) / u128::from(access.total().max(1));
+    ThreadAccess {
+        thread: access.thread,
+        reads: total - writes as u64,
+        writes: writes as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pages::tests::usage_of;
+    use proptest::prelude::*;
+
+    fn totals(usage: &PageUsage) -> Vec<Vec<(u32, u64)>> {
+        let of = |a: &ThreadAccess| (a.thread.0, a.total());
+        let pages = usage.pages().iter();
+        pages
+            .map(|page| usage.accesses(page).iter().map(of).collect())
+            .collect()
+    }
+
+    #[test]
+    fn hot_pages_stay_and_what_others_write_does_not() {
+        // 64 lines a page. A third of the accesses are stores. Pages 0 and 1 are thread 0's alone; of page 2 thread 1 stores
+        // 1000, so thread 0 misses at most 64 + 1000 there, and thread 1, of whose 3000 thread 0 stores 2000, 2064.
+        let usage = usage_of(&[(9, vec![9000]), (9, vec![600]), (9, vec![6000, 3000])]);
+        // Everything fits.
+        let left = beyond_private_caches(&usage, 2, 1 << 20, 64);
+        assert_eq!(
+            totals(&left),
+            [vec![(0, 64)], vec![(0, 64)], vec![(0, 1064), (1, 2064)]]
+        );
+        // Thread 0's three pages do not fit into two, and none is used four times as often as the middle one. Thread 1's does.
+        let left = beyond_private_caches(&usage, 2, 8192, 64);
+        assert_eq!(
+            totals(&left),
+            [vec![(0, 9000)], vec![(0, 600)], vec![(0, 6000), (1, 2064)]]
+        );
+        // A stack among pages that are read through once.
+        let mut pages = vec![(9, vec![100_000])];
+        pages.extend(vec![(9, vec![600]); 9]);
+        let left = beyond_private_caches(&usage_of(&pages), 1, 8192, 64);
+        assert_eq!(totals(&left)[..2], [vec![(0, 64)], vec![(0, 600)]]);
+        // Without room nothing stays.
+        let left = beyond_private_caches(&usage, 2, 0, 64);
+        assert_eq!(totals(&left), totals(&usage));
+    }
+
+    #[test]
+    fn initialisation_is_counted_by_lines() {
+        // Thread 0 touched the page first and stored 500 of its 1500: 63 lines. Thread 1's 500 stores stand.
+        let usage = usage_of(&[(0, vec![1500, 1500])]);
+        let left = beyond_private_caches(&usage, 2, 0, 64);
+        assert_eq!(totals(&left), [[(0, 1063), (1, 1500)]]);
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_than_there_were(
+            pages in proptest::collection::vec((0u32..4, proptest::collection::vec(0u64..5000, 4)), 0..12),
+            room in 0u64..6,
+        ) {
+            let usage = usage_of(&pages);
+            let left = beyond_private_caches(&usage, 4, room * 4096, 64);
+            prop_assert_eq!(left.pages().len(), usage.pages().len());
+            for (all, left) in totals(&usage).iter().flatten().zip(totals(&left).iter().flatten()) {
+                prop_assert!(left.0 == all.0 && left.1 <= all.1 && left.1 >= (all.1 / 8).min(64));
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What a way to run the program would do, computed alike for every way: threads left to the kernel, threads bound
+//! in order, threads where a policy puts them, pages where one puts them.
+//!
+//! Policies are not this crate's: who asks evaluates them and hands their answers over as [`Candidates`]. So the same
+//! figures judge what a program has and what a verdict recommends.
+//!
+//! **Threads that nobody binds.** The kernel moves them between nodes, and their pages stay. The model is that a
+//! thread is on every node alike at each access, wherever it was when it touched the page first; then an
+//! access is local with chance 1/N, and two of T threads are on one node as often as under an arbitrary
+//! mapping. It is the lower end: threads that the kernel leaves alone have what bound threads have. Measured
+//! between the two (`docs/metrics.md`), nearer to 1/N the more often threads sleep and wake.
+
+use numaloc_model::profile::Profile;
+use numaloc_model::{CommMatrix, Layer, LogicalNode, PageUsage, Placement};
+
+use crate::assignment::NodeAssignment;
+use crate::mapping_cost::{imbalance, remote_share};
+use crate::pages::{PageMetrics, first_touch};
+
+/// A policy's answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate<T> {
+    /// The policy's name, as `--threads` or `--pages` takes it.
+    pub policy: String,
+    /// What it answered.
+    pub answer: T,
+}
+
+/// What policies answer for this run on this machine.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Candidates {
+    /// Nodes of the threads, by thread policy.
+    pub mappings: Vec<Candidate<NodeAssignment>>,
+    /// Nodes of the pages with threads bound in order, by page policy.
+    pub placements: Vec<Candidate<Placement>>,
+}
+
+/// A way to run the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Threads where the kernel puts them, pages by first touch.
+    Free,
+    /// Threads bound in the order of their creation, pages by first touch.
+    Bound,
+    /// Threads by this policy, pages by first touch.
+    Mapped(String),
+    /// Threads bound in the order of their creation, pages by this policy.
+    Placed(String),
+}
+
+impl Way {
+    /// The words users read.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match self {
+            Self::Free => "threads not bound".to_owned(),
+            Self::Bound => "threads bound in order".to_owned(),
+            Self::Mapped(policy) => format!("threads by {policy}"),
+            Self::Placed(policy) => format!("bound, pages by {policy}"),
+        }
+    }
+
+    /// Stable name in JSON.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Free => "unbound",
+            Self::Bound => "pinned",
+            Self::Mapped(_) => "mapped",
+            Self::Placed(_) => "placed",
+        }
+    }
+
+    /// The policy that decides, where one does.
+    #[must_use]
+    pub fn policy(&self) -> Option<&str> {
+        match self {
+            Self::Free | Self::Bound => None,
+            Self::Mapped(policy) | Self::Placed(policy) => Some(policy),
+        }
+    }
+}
+
+/// What a way to run the program would do. Shares are 0..=1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outlook {
+    /// Which way.
+    pub way: Way,
+    /// Share of the communication between nodes; 0 without communication.
+    pub remote: f64,
+    /// Communication load of the busiest node over the mean; `None` where the model has no nodes for threads.
+    pub busiest: Option<f64>,
+    /// Share of the page accesses beyond private caches that are local; `None` without page use.
+    pub local: Option<f64>,
+    /// `B_acc` of the same accesses.
+    pub balance: Option<f64>,
+}
+
+/// Words of 8 bytes in a line of 64.
+const WORDS_OF_A_LINE: f64 = 8.0;
+
+/// What the figures are computed of.
+pub(crate) struct Scene<'a> {
+    /// Communication events, as recorded.
+    pub events: &'a CommMatrix,
+    /// Their layer.
+    pub layer: Layer,
+    /// Page accesses beyond private caches.
+    pub beyond: &'a PageUsage,
+    /// Nodes that threads can run on.
+    pub homes: &'a [LogicalNode],
+}
+
+impl<'a> Scene<'a> {
+    /// Remote share of the communication under an arbitrary mapping: the mean over all of them. Two threads of T are
+    /// on one node with chance (s-1)/(T-1), s = T/N threads on each node.
+    pub fn arbitrary(&self) -> f64 {
+        let (threads, nodes) = (self.events.threads() as f64, self.homes.len() as f64);
+        if threads > 1.0 {
+            1.0 - ((threads / nodes) - 1.0).max(0.0) / (threads - 1.0)
+        } else {
+            0.0
+        }
+    }
+
+    /// Threads that nobody binds: the module's model.
+    pub fn free(&self) -> Outlook {
+        Outlook {
+            way: Way::Free,
+            remote: if self.events.stored_cells() > 0 {
+                self.arbitrary()
+            } else {
+                0.0
+            },
+            busiest: None,
+            local: (self.beyond.total() > 0).then(|| 1.0 / self.homes.len().max(1) as f64),
+            balance: None,
+        }
+    }
+
+    /// Threads on these nodes, pages by first touch.
+    pub fn mapped(&self, way: Way, assignment: &NodeAssignment) -> Outlook {
+        let touched = first_touch(self.beyond, assignment);
+        self.placed(way, assignment, &touched)
+    }
+
+    /// Threads and pages on these nodes.
+    pub fn placed(&self, way: Way, assignment: &NodeAssignment, placement: &Placement) -> Outlook {
+        let pages = PageMetrics::of(self.beyond, assignment, placement);
+        Outlook {
+            way,
+            remote: remote_share(self.events, self.layer, assignment),
+            busiest: Some(self.busiest(assignment)),
+            local: pages.local_share,
+            balance: pages.access_balance,
+        }
+    }
+
+    /// Local share under first touch if a store misses a line's words once, as in a sweep; loads count as they are.
+    /// A profile does not say which program sweeps; what holds both ways holds.
+    pub fn local_if_stores_sweep(&self, assignment: &NodeAssignment) -> Option<f64> {
+        let (mut local, mut all) = (0.0, 0.0);
+        for page in self.beyond.pages() {
+            let Some(home) = page.first_touch.map(|t| assignment.node(t.index())) else {
+                continue;
+            };
+            for access in self.beyond.accesses(page) {
+                let misses = access.reads as f64 + access.writes as f64 / WORDS_OF_A_LINE;
+                all += misses;
+                if assignment.node(access.thread.index()) == home {
+                    local += misses;
+                }
+            }
+        }
+        (all > 0.0).then(|| local / all)
+    }
+
+    /// Load of each node that threads can run on: what its threads send and receive.
+    fn busiest(&self, assignment: &NodeAssignment) -> f64 {
+        let mut loads = vec![0.0; assignment.nodes];
+        for (src, dst, amount) in self.events.cells() {
+            loads[assignment.node(src)] += amount;
+            loads[assignment.node(dst)] += amount;
+        }
+        let homes: Vec<f64> = self.homes.iter().map(|home| loads[home.index()]).collect();
+        imbalance(&homes)
+    }
+}
+
+/// Threads that do at least a hundredth of what the busiest does: what the kernel has to distribute.
+pub(crate) fn working_threads(profile: &Profile) -> usize {
+    let most = profile.threads.iter().map(|t| t.accesses).max();
+    let most = most.unwrap_or(0);
+    let works = |accesses: u64| accesses > 0 && accesses >= most / 100;
+    let working = profile.threads.iter().filter(|t| works(t.accesses)).count();
+    // A bare matrix has no accesses: all of its threads count.
+    if most == 0 {
+        profile.threads.len()
+    } else {
+        working
+    }
+}

@@ -1,0 +1,77 @@
+//! Bind threads: what it is worth alone, before any mapping or placement.
+
+use super::{
+    Evidence, LOCAL_GAIN, LOCAL_GAIN_NEGLIGIBLE, Likelihood, Measure, REMOTE_GAIN,
+    REMOTE_GAIN_NEGLIGIBLE, Verdict, Ways, percent,
+};
+use crate::outlook::{Scene, working_threads};
+
+pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -> Verdict {
+    let verdict = |likelihood, reason| Verdict::plain(Measure::BindThreads, likelihood, reason);
+    let nodes = evidence.homes.len();
+    if nodes < 2 {
+        let reason = "the machine has one NUMA node: threads cannot leave it";
+        return verdict(Likelihood::Unlikely, reason.to_owned());
+    }
+    if working_threads(evidence.profile) < 2 {
+        let reason = "one thread does the work: the kernel has no reason to move it";
+        return verdict(Likelihood::Unlikely, reason.to_owned());
+    }
+    let (free, bound) = (&ways.free, &ways.bound);
+    let too_few = evidence.pages_do_not_matter();
+    let pages = match (free.local, bound.local) {
+        (Some(free), Some(bound)) if too_few.is_none() => Some((free, bound)),
+        _ => None,
+    };
+    let touch = pages.map_or(0.0, |(free, bound)| bound - free);
+    // Where stores are many, what they cost decides: the gain must be there either way.
+    let at_least = pages
+        .and_then(|(free, _)| Some(scene.local_if_stores_sweep(evidence.assignment)? - free))
+        .map_or(touch, |swept| swept.min(touch));
+    let talk = if evidence.communication.events > 0.0 && !evidence.talks_too_little() {
+        free.remote - bound.remote
+    } else {
+        0.0
+    };
+    let mut figures = Vec::new();
+    if let Some((free, bound)) = pages {
+        figures.push(format!(
+            "first touch makes {} of the accesses beyond private caches local if threads are bound in order of creation, \
+             down to {} (1 of {nodes} nodes) if the kernel moves them",
+            percent(bound),
+            percent(free)
+        ));
+    } else if let Some(why) = too_few.filter(|_| evidence.pages.pages > 0) {
+        figures.push(why);
+    }
+    if evidence.communication.events > 0.0 {
+        figures.push(format!(
+            "bound threads leave {} of the communication between nodes, an arbitrary mapping {}",
+            percent(bound.remote),
+            percent(free.remote)
+        ));
+    }
+    if figures.is_empty() {
+        let reason = "neither page use nor communication was observed";
+        return verdict(Likelihood::CannotTell, reason.to_owned());
+    }
+    let figures = figures.join("; ");
+    if at_least >= LOCAL_GAIN
+        || (evidence.talks_enough() && talk >= REMOTE_GAIN && at_least > -LOCAL_GAIN_NEGLIGIBLE)
+    {
+        Verdict {
+            action: Some(
+                "Bind threads in the order of their creation (OMP_PROC_BIND=true, or --threads packed --spread --pages \
+                 first-touch)"
+                    .to_owned(),
+            ),
+            recommended: Some(ways.bound.way.clone()),
+            ..verdict(Likelihood::Likely, figures)
+        }
+    } else if touch < LOCAL_GAIN_NEGLIGIBLE && talk < REMOTE_GAIN_NEGLIGIBLE {
+        let why = "binding alone, without mapping or placement, wins nothing";
+        verdict(Likelihood::Unlikely, format!("{figures}: {why}"))
+    } else {
+        verdict(Likelihood::CannotTell, figures)
+    }
+}

@@ -1,0 +1,177 @@
+//! Thread mapping: what it adds to threads that are bound in the order of their creation.
+
+use numaloc_model::{Layer, number};
+
+use super::{
+    Evidence, FALSE_SHARE, LOCAL_GAIN, LOCAL_GAIN_NEGLIGIBLE, Likelihood, Measure, REMOTE_GAIN,
+    REMOTE_GAIN_NEGLIGIBLE, Verdict, Ways, lower_first, percent,
+};
+use crate::assignment::{Goal, NodeAssignment, assign};
+use crate::communication::undirected;
+use crate::mapping_cost::{imbalance, remote_share};
+use crate::outlook::{Outlook, Scene, Way};
+
+/// Name of our own grouping where no policies were evaluated: the policy it comes nearest to.
+const GROUPED: &str = "numaloc";
+
+/// Communication of the busiest thread over the mean below which threads communicate alike.
+const UNIFORM: f64 = 1.5;
+
+/// One for each thread policy; our own grouping where the caller has none.
+pub(super) fn outlooks(evidence: &Evidence<'_>, scene: &Scene<'_>) -> Vec<Outlook> {
+    let given = &evidence.candidates.mappings;
+    if given.is_empty() {
+        let grouped = grouping(evidence, scene, Goal::Together);
+        return vec![scene.mapped(Way::Mapped(GROUPED.to_owned()), &grouped)];
+    }
+    given
+        .iter()
+        .map(|candidate| scene.mapped(Way::Mapped(candidate.policy.clone()), &candidate.answer))
+        .collect()
+}
+
+/// Threads grouped (or torn apart) by communication alone.
+fn grouping(evidence: &Evidence<'_>, scene: &Scene<'_>, goal: Goal) -> NodeAssignment {
+    let common = undirected(evidence.events, scene.layer);
+    let found = assign(&common, evidence.homes.len().max(1), goal);
+    NodeAssignment {
+        nodes: evidence.assignment.nodes,
+        of_thread: found
+            .of_thread
+            .iter()
+            .map(|at| evidence.homes[at.index()])
+            .collect(),
+    }
+}
+
+/// Whether all threads communicate alike, with all others alike: none more than half above the mean, and, with room for
+/// two on a node, neither the best nor the worst grouping that is found differs from an arbitrary mapping.
+fn is_uniform(evidence: &Evidence<'_>, scene: &Scene<'_>) -> bool {
+    let threads = evidence.events.threads();
+    if threads <= evidence.homes.len() || threads < 3 {
+        return false;
+    }
+    let mut loads = vec![0.0; threads];
+    for (src, dst, amount) in evidence.events.cells() {
+        loads[src] += amount;
+        loads[dst] += amount;
+    }
+    let share = |goal| {
+        remote_share(
+            evidence.events,
+            scene.layer,
+            &grouping(evidence, scene, goal),
+        )
+    };
+    let arbitrary = scene.arbitrary();
+    imbalance(&loads) < UNIFORM
+        && arbitrary - share(Goal::Together) < REMOTE_GAIN_NEGLIGIBLE
+        && share(Goal::Apart) - arbitrary < REMOTE_GAIN_NEGLIGIBLE
+}
+
+pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -> Verdict {
+    let verdict = |likelihood, reason| Verdict::plain(Measure::ThreadMapping, likelihood, reason);
+    let c = evidence.communication;
+    let nodes = evidence.homes.len();
+    if nodes < 2 {
+        let reason = "the machine has one NUMA node: no communication can be remote";
+        return verdict(Likelihood::Unlikely, reason.to_owned());
+    }
+    let bound = &ways.bound;
+    let pages_matter = evidence.pages_do_not_matter().is_none();
+    let talk_matters = c.events > 0.0 && !evidence.talks_too_little();
+    let talk = |way: &Outlook| {
+        if talk_matters {
+            bound.remote - way.remote
+        } else {
+            0.0
+        }
+    };
+    let touch = |way: &Outlook| match (bound.local, way.local) {
+        (Some(today), Some(then)) if pages_matter => then - today,
+        _ => 0.0,
+    };
+    let better = |a: &&Outlook, b: &&Outlook| {
+        let gain = |way: &Outlook| talk(way) + touch(way);
+        gain(a).total_cmp(&gain(b))
+    };
+    // The first of equals: policies come in the order of their recommendation.
+    let Some(best) = ways.mapped.iter().rev().max_by(better) else {
+        return verdict(
+            Likelihood::CannotTell,
+            "no thread policy answered".to_owned(),
+        );
+    };
+    let (talk, touch) = (talk(best), touch(best));
+    let policy = best.way.policy().unwrap_or(GROUPED);
+    let mut figures = format!(
+        "bound in order of creation, threads have {} of their communication between {nodes} nodes, mapped by {policy} {}",
+        percent(bound.remote),
+        percent(best.remote)
+    );
+    if let (Some(today), Some(then)) = (bound.local, best.local) {
+        figures += &format!(
+            "; their first touch makes {} and {} of the accesses beyond private caches local",
+            percent(today),
+            percent(then)
+        );
+    }
+    let volume = evidence.ratio().map_or_else(
+        || "how much of all accesses is communication was not observed".to_owned(),
+        |ratio| format!("communication is {} of all bytes accessed", percent(ratio)),
+    );
+    let wins_talk =
+        evidence.talks_enough() && talk >= REMOTE_GAIN && touch > -LOCAL_GAIN_NEGLIGIBLE;
+    let wins_touch = touch >= LOCAL_GAIN && talk > -REMOTE_GAIN_NEGLIGIBLE;
+    if wins_talk || wins_touch {
+        let action = format!("Put threads that share data on one node (--threads {policy})");
+        return Verdict {
+            action: Some(match false_sharing(evidence) {
+                Some(repair) => format!("{repair}. Then {}", lower_first(&action)),
+                None => action,
+            }),
+            recommended: Some(best.way.clone()),
+            ..verdict(Likelihood::Likely, format!("{volume}; {figures}"))
+        };
+    }
+    let wins_nothing = talk < REMOTE_GAIN_NEGLIGIBLE && touch < LOCAL_GAIN_NEGLIGIBLE;
+    if c.events == 0.0 && touch < LOCAL_GAIN_NEGLIGIBLE {
+        let reason = "no communication was observed";
+        verdict(Likelihood::Unlikely, reason.to_owned())
+    } else if evidence.talks_too_little() && touch < LOCAL_GAIN_NEGLIGIBLE {
+        let reason = format!("{volume}: too little to matter, wherever the threads are");
+        verdict(Likelihood::Unlikely, reason)
+    } else if wins_nothing && is_uniform(evidence, scene) {
+        let uniform = format!(
+            "{figures}: communication is uniform (heterogeneity {})",
+            number::fixed(c.heterogeneity, 0)
+        );
+        verdict(Likelihood::Unlikely, uniform)
+    } else if wins_nothing && bound.remote >= 1.0 {
+        let alone = format!("{figures}: every thread has a node of its own");
+        verdict(Likelihood::Unlikely, alone)
+    } else if wins_nothing {
+        let reason =
+            format!("{figures}: no mapping that was tried is better than the order of creation");
+        verdict(Likelihood::Unlikely, reason)
+    } else {
+        Verdict {
+            action: false_sharing(evidence),
+            ..verdict(Likelihood::CannotTell, format!("{volume}; {figures}"))
+        }
+    }
+}
+
+/// What beats any mapping of false sharing: to end it in the source.
+fn false_sharing(evidence: &Evidence<'_>) -> Option<String> {
+    let share = evidence.sharing.false_share?;
+    let most = evidence.sharing.memory.first()?;
+    let applies = evidence.communication.layer == Layer::WriteRead && share >= FALSE_SHARE;
+    applies.then(|| {
+        format!(
+            "{} of it is false sharing, most of it in `{}`: give each thread lines of its own first",
+            percent(share),
+            most.label(evidence.profile)
+        )
+    })
+}

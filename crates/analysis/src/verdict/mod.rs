@@ -1,0 +1,320 @@
+//! What is likely to help this program, and why.
+//!
+//! The papers' claim (DeLoc III, OPT 4.3 and 5.4, data mapping II) is that measured behaviour tells which
+//! kind of placement pays. They give directions (more is better), not thresholds; ours are the constants
+//! below, each with its reason, and `docs/metrics.md` says how often they were right, each kind of verdict by
+//! its own measurement. Gains are shares of accesses or communication, never seconds: no clock is consulted.
+//!
+//! Every verdict compares computed figures of two ways to run ([`crate::outlook`]), and recommends only a way that was
+//! computed and is better by those figures:
+//!
+//! | measure | what it adds to |
+//! |---|---|
+//! | bind threads | threads that the kernel moves as it likes |
+//! | thread mapping | threads bound in the order of their creation |
+//! | congestion-aware mapping | the mapping that would be chosen without it |
+//! | page placement | first touch with threads bound in order |
+//!
+//! `cannot tell` is an answer: between the thresholds, or when what would decide was not observed.
+
+use numaloc_model::profile::Profile;
+use numaloc_model::{CommMatrix, Layer, LogicalNode, PageUsage, number};
+
+use crate::assignment::NodeAssignment;
+use crate::communication::CommunicationMetrics;
+use crate::concurrency::Concurrency;
+use crate::objects::ObjectUse;
+use crate::outlook::{Candidates, Outlook, Scene, Way};
+use crate::pages::PageMetrics;
+use crate::sharing::Sharing;
+
+mod binding;
+mod congestion;
+mod mapping;
+mod placement;
+
+/// Communication below this share of the accessed bytes cannot matter: even if all of it were remote at
+/// three times the latency, the run would change by less than one per cent.
+pub const RATIO_NEGLIGIBLE: f64 = 0.003;
+/// From this share on, communication is worth placing.
+pub const RATIO_WORTHWHILE: f64 = 0.01;
+/// Share of the communication that must become local.
+pub const REMOTE_GAIN: f64 = 0.15;
+/// A gain below this is noise of the search.
+pub const REMOTE_GAIN_NEGLIGIBLE: f64 = 0.05;
+/// Tasks that communicate at the same time (`CommC`) from which congestion is a risk.
+pub const CONCURRENT: f64 = 0.5;
+/// Communication load of the busiest node over the mean from which it is worth spreading.
+pub const CONGESTED: f64 = 1.25;
+/// The busiest node's load over that of the mapping it replaces, at most: less relief is noise.
+pub const RELIEF: f64 = 0.9;
+/// Share of the page accesses that must turn from remote to local.
+pub const LOCAL_GAIN: f64 = 0.10;
+/// Gains below this are not worth a plan.
+pub const LOCAL_GAIN_NEGLIGIBLE: f64 = 0.03;
+/// Gain of access balance from which placement pays without making more accesses local: one controller then
+/// answers less of what all wait for.
+pub const EVENED: f64 = 0.20;
+/// Gains of balance below this are not worth a plan.
+pub const EVENED_NEGLIGIBLE: f64 = 0.10;
+/// Share of the page accesses that evening may turn from local to remote.
+pub const EVENED_COST: f64 = 0.05;
+/// Accesses beyond private caches below this share of all cannot matter: a hundred times the cost of a hit
+/// would add less than a third.
+pub const BEYOND_NEGLIGIBLE: f64 = 0.003;
+/// Share of false sharing in the communication from which to repair the program comes first.
+pub const FALSE_SHARE: f64 = 0.2;
+
+/// Whether something is worth trying.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Likelihood {
+    /// The deciding metrics all speak for it.
+    Likely,
+    /// One of them rules it out.
+    Unlikely,
+    /// Between the thresholds, or not observed.
+    CannotTell,
+}
+
+impl Likelihood {
+    /// The words users read.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Likely => "likely to help",
+            Self::Unlikely => "unlikely to help",
+            Self::CannotTell => "cannot tell",
+        }
+    }
+}
+
+/// What the verdict is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Keep threads on the nodes where they touched their pages first.
+    BindThreads,
+    /// Put threads that communicate on one node.
+    ThreadMapping,
+    /// Spread concurrent communication over the nodes (DeLoc).
+    CongestionAware,
+    /// Put pages on the nodes that use them.
+    PagePlacement,
+}
+
+impl Measure {
+    /// The words users read.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::BindThreads => "bind threads",
+            Self::ThreadMapping => "thread mapping",
+            Self::CongestionAware => "congestion-aware mapping",
+            Self::PagePlacement => "page placement",
+        }
+    }
+
+    /// Stable name in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BindThreads => "bind_threads",
+            Self::ThreadMapping => "thread_mapping",
+            Self::CongestionAware => "congestion_aware_mapping",
+            Self::PagePlacement => "page_placement",
+        }
+    }
+}
+
+/// One line of the verdict.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// About what.
+    pub measure: Measure,
+    /// The answer.
+    pub likelihood: Likelihood,
+    /// The numbers that decided.
+    pub reason: String,
+    /// What a person can do about it, where there is something.
+    pub action: Option<String>,
+    /// The way to run that it recommends, where it does.
+    pub recommended: Option<Way>,
+}
+
+impl Verdict {
+    /// Without anything to do.
+    fn plain(measure: Measure, likelihood: Likelihood, reason: String) -> Self {
+        Self {
+            measure,
+            likelihood,
+            reason,
+            action: None,
+            recommended: None,
+        }
+    }
+
+    /// Reason and action in one piece.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        match &self.action {
+            Some(action) => format!("{}. {action}", self.reason),
+            None => self.reason.clone(),
+        }
+    }
+}
+
+/// What [`verdicts`] looks at.
+pub struct Evidence<'a> {
+    /// The run.
+    pub profile: &'a Profile,
+    /// Its communication.
+    pub communication: &'a CommunicationMetrics,
+    /// What communicates at the same time.
+    pub concurrency: &'a Concurrency,
+    /// Communication events.
+    pub events: &'a CommMatrix,
+    /// All page accesses, under first touch with the assignment below.
+    pub pages: &'a PageMetrics,
+    /// Page accesses that leave private caches.
+    pub beyond: &'a PageUsage,
+    /// Use by object, the most used first.
+    pub objects: &'a [ObjectUse],
+    /// False and true sharing of lines.
+    pub sharing: &'a Sharing,
+    /// Threads to nodes if they are bound in the order of their creation.
+    pub assignment: &'a NodeAssignment,
+    /// Nodes that threads can run on.
+    pub homes: &'a [LogicalNode],
+    /// What policies would do.
+    pub candidates: &'a Candidates,
+    /// Size of all caches of the machine together, where known (OPT eq. 7).
+    pub cache_bytes: Option<u64>,
+    /// Size of a core's private cache: what fewer pages than that are worth is not a matter of their place.
+    pub private_cache_bytes: u64,
+}
+
+/// The verdicts and what they compare.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// In the order of [`Measure`].
+    pub verdicts: [Verdict; 4],
+    /// Threads free, bound, and what is recommended.
+    pub outlooks: Vec<Outlook>,
+}
+
+/// The four verdicts.
+#[must_use]
+pub fn verdicts(evidence: &Evidence<'_>) -> Answer {
+    let scene = Scene {
+        events: evidence.events,
+        layer: evidence.communication.layer,
+        beyond: evidence.beyond,
+        homes: evidence.homes,
+    };
+    let ways = Ways {
+        free: scene.free(),
+        bound: scene.mapped(Way::Bound, evidence.assignment),
+        mapped: mapping::outlooks(evidence, &scene),
+        placed: placement::outlooks(evidence, &scene),
+    };
+    let mapping = mapping::verdict(evidence, &scene, &ways);
+    let congestion = congestion::verdict(evidence, &ways, &mapping);
+    let verdicts = [
+        binding::verdict(evidence, &scene, &ways),
+        mapping,
+        congestion,
+        placement::verdict(evidence, &ways),
+    ];
+    let recommended = |outlook: &&Outlook| {
+        let way = Some(&outlook.way);
+        verdicts
+            .iter()
+            .any(|verdict| verdict.recommended.as_ref() == way)
+    };
+    let policies = ways.mapped.iter().chain(&ways.placed);
+    let outlooks = [&ways.free, &ways.bound]
+        .into_iter()
+        .chain(policies.filter(recommended))
+        .cloned()
+        .collect();
+    Answer { verdicts, outlooks }
+}
+
+/// All that can be compared.
+struct Ways {
+    free: Outlook,
+    bound: Outlook,
+    /// One for each thread policy.
+    mapped: Vec<Outlook>,
+    /// One for each page policy.
+    placed: Vec<Outlook>,
+}
+
+fn is_message(layer: Layer) -> bool {
+    matches!(layer, Layer::Message | Layer::Collective)
+}
+
+impl Evidence<'_> {
+    /// Share of the accesses that is communication. Messages are all the communication there is: their share of the
+    /// memory accesses says nothing.
+    fn ratio(&self) -> Option<f64> {
+        if is_message(self.communication.layer) {
+            Some(1.0)
+        } else {
+            self.communication.ratio
+        }
+    }
+
+    /// Whether it is known that so little communicates that no mapping can matter.
+    fn talks_too_little(&self) -> bool {
+        self.ratio().is_some_and(|ratio| ratio < RATIO_NEGLIGIBLE)
+    }
+
+    /// Whether communication is worth placing.
+    fn talks_enough(&self) -> bool {
+        self.ratio().is_some_and(|ratio| ratio >= RATIO_WORTHWHILE)
+    }
+
+    /// Why the places of pages cannot matter, where that is known.
+    fn pages_do_not_matter(&self) -> Option<String> {
+        let mib = |bytes: u64| number::fixed(bytes as f64 / f64::from(1 << 20), 1);
+        if let Some(caches) = self
+            .cache_bytes
+            .filter(|&caches| self.pages.memory_bytes() <= caches)
+        {
+            return Some(format!(
+                "the program's {} MiB of pages fit into the machine's {} MiB of caches",
+                mib(self.pages.memory_bytes()),
+                mib(caches)
+            ));
+        }
+        let share = self.beyond.total() as f64 / self.pages.accesses.max(1) as f64;
+        (share < BEYOND_NEGLIGIBLE).then(|| {
+            format!(
+                "{} of the page accesses leave private caches of {} KiB: too few to matter, wherever the pages are",
+                percent(share),
+                self.private_cache_bytes >> 10
+            )
+        })
+    }
+}
+
+fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| {
+        first.to_lowercase().chain(chars).collect()
+    })
+}
+
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent == 0.0 || percent >= 9.95 {
+        number::fixed(percent, 0) + " %"
+    } else if percent >= 0.095 {
+        number::fixed(percent, 1) + " %"
+    } else {
+        "under 0.1 %".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+//! Page placement: what it adds to first touch with threads bound in order.
+
+use numaloc_model::{Placement, ThreadIdx, number};
+
+use super::{
+    EVENED, EVENED_COST, EVENED_NEGLIGIBLE, Evidence, LOCAL_GAIN, LOCAL_GAIN_NEGLIGIBLE,
+    Likelihood, Measure, Verdict, Ways, percent,
+};
+use crate::objects::ObjectUse;
+use crate::outlook::{Outlook, Scene, Way};
+use crate::pages::{first_touch, most_used};
+
+/// Name of our own answer where no policies were evaluated.
+const LOCALITY: &str = "locality";
+
+/// One for each page policy; every page on the node that uses it most where the caller has none.
+pub(super) fn outlooks(evidence: &Evidence<'_>, scene: &Scene<'_>) -> Vec<Outlook> {
+    let placed = |policy: &str, placement: &Placement| {
+        let way = Way::Placed(policy.to_owned());
+        scene.placed(way, evidence.assignment, placement)
+    };
+    let given = &evidence.candidates.placements;
+    if given.is_empty() {
+        let local = most_used(evidence.beyond, evidence.assignment);
+        return vec![placed(LOCALITY, &local)];
+    }
+    given
+        .iter()
+        .map(|candidate| placed(&candidate.policy, &candidate.answer))
+        .collect()
+}
+
+/// Bytes of the pages that would lie elsewhere than first touch puts them.
+fn moved_bytes(evidence: &Evidence<'_>, policy: &str) -> u64 {
+    let usage = evidence.beyond;
+    let own;
+    let placement = match evidence
+        .candidates
+        .placements
+        .iter()
+        .find(|candidate| candidate.policy == policy)
+    {
+        Some(candidate) => &candidate.answer,
+        None => {
+            own = most_used(usage, evidence.assignment);
+            &own
+        }
+    };
+    let touched = first_touch(usage, evidence.assignment);
+    let pages = usage.pages().iter().zip(&placement.node).zip(&touched.node);
+    let moved = pages
+        .filter(|((page, planned), today)| {
+            planned.is_some() && planned != today && !usage.accesses(page).is_empty()
+        })
+        .count();
+    moved as u64 * usage.page_size()
+}
+
+pub(super) fn verdict(evidence: &Evidence<'_>, ways: &Ways) -> Verdict {
+    let verdict = |likelihood, reason| Verdict::plain(Measure::PagePlacement, likelihood, reason);
+    if evidence.homes.len() < 2 {
+        let reason = "the machine has one NUMA node: every page is local";
+        return verdict(Likelihood::Unlikely, reason.to_owned());
+    }
+    let (Some(local), Some(balance)) = (ways.bound.local, ways.bound.balance) else {
+        let reason = "page use was not observed in this profile";
+        return verdict(Likelihood::CannotTell, reason.to_owned());
+    };
+    if let Some(why) = evidence.pages_do_not_matter() {
+        return verdict(Likelihood::Unlikely, why);
+    }
+    let gain = |way: &Outlook| way.local.unwrap_or(0.0) - local;
+    let evened = |way: &Outlook| match way.balance {
+        Some(then) if gain(way) >= -EVENED_COST => then - balance,
+        _ => 0.0,
+    };
+    // The first of equals.
+    let most = |of: &dyn Fn(&Outlook) -> f64| {
+        let mut ways = ways.placed.iter().rev();
+        let first = ways.next()?;
+        Some(ways.fold(
+            first,
+            |best, way| if of(way) >= of(best) { way } else { best },
+        ))
+    };
+    let (Some(nearest), Some(evenest)) = (most(&gain), most(&evened)) else {
+        return verdict(Likelihood::CannotTell, "no page policy answered".to_owned());
+    };
+    let wins_locality = gain(nearest) >= LOCAL_GAIN;
+    let best = if !wins_locality && evened(evenest) >= EVENED_NEGLIGIBLE {
+        evenest
+    } else {
+        nearest
+    };
+    let policy = best.way.policy().unwrap_or(LOCALITY);
+    let figures = format!(
+        "with threads bound in order, first touch makes {} of the accesses beyond private caches local (access balance {}), \
+         pages by {policy} {} ({})",
+        percent(local),
+        number::fixed(balance, 2),
+        percent(best.local.unwrap_or(0.0)),
+        best.balance
+            .map_or_else(|| "not observed".to_owned(), |b| number::fixed(b, 2))
+    );
+    let moved = moved_bytes(evidence, policy);
+    if gain(nearest) < LOCAL_GAIN_NEGLIGIBLE && evened(evenest) < EVENED_NEGLIGIBLE {
+        let reason = format!("{figures}: first touch is already right");
+        verdict(Likelihood::Unlikely, reason)
+    } else if moved < evidence.private_cache_bytes {
+        let reason = format!(
+            "{figures}, but only {} pages ({} KiB) would move, less than one private cache holds",
+            moved / evidence.beyond.page_size().max(1),
+            moved >> 10
+        );
+        verdict(Likelihood::Unlikely, reason)
+    } else if wins_locality || evened(evenest) >= EVENED {
+        let option = format!("(--pages {policy})");
+        Verdict {
+            action: Some(match culprit(evidence, wins_locality) {
+                Some(sentence) => format!("{sentence} {option}"),
+                None => format!("Place pages {option}"),
+            }),
+            recommended: Some(best.way.clone()),
+            ..verdict(Likelihood::Likely, figures)
+        }
+    } else {
+        verdict(Likelihood::CannotTell, figures)
+    }
+}
+
+/// The sentence a person can act on: the object that loses most to first touch, or, where locality is not what is
+/// won, the one that most accesses go to from other nodes.
+fn culprit(evidence: &Evidence<'_>, locality: bool) -> Option<String> {
+    let worth = |o: &ObjectUse| {
+        let best = if locality { o.exclusivity } else { 1.0 };
+        (best - o.local_share) * o.accesses() as f64
+    };
+    let worst = evidence
+        .objects
+        .iter()
+        .filter(|o| o.threads > 1 && o.first_toucher.is_some() && worth(o) > 0.0)
+        .max_by(|a, b| worth(a).total_cmp(&worth(b)))?;
+    let (thread, _) = worst.first_toucher?;
+    let label = evidence.profile.threads[thread.index()].label.as_deref();
+    let who = match (thread, label) {
+        (ThreadIdx(0), _) => "The main thread".to_owned(),
+        (thread, Some(routine)) => format!("Thread {} ({routine})", thread.0),
+        (thread, None) => format!("Thread {}", thread.0),
+    };
+    let name = match (
+        worst.object(evidence.profile),
+        worst.variable(evidence.profile),
+    ) {
+        (None, _) => "memory without a name".to_owned(),
+        (Some(_), Some(variable)) => match &variable.source {
+            Some(source) => format!("`{}` ({source})", variable.name),
+            None => format!("`{}`", variable.name),
+        },
+        (Some(object), None) => {
+            format!("{} `{}`", object.kind.name(), worst.label(evidence.profile))
+        }
+    };
+    Some(format!(
+        "{who} initialised {} of the {} pages of {name}, which {} threads then use: place {}",
+        percent(worst.first_touch_share()),
+        worst.pages,
+        worst.threads,
+        if worst.pages == 1 { "it" } else { "them" },
+    ))
+}

@@ -1,0 +1,375 @@
+//! Profiles made by hand, small enough to compute every figure of a verdict on paper.
+
+use numaloc_model::profile::{Clock, CommRow, Meta, Slice, Thread};
+use numaloc_model::{Layer, LogicalNode, PageUsage, Placement, Profile, SliceIdx, ThreadIdx};
+
+use super::*;
+use crate::characterise::{Characterisation, Setting, characterise};
+use crate::outlook::Candidate;
+use crate::pages::tests::usage_of;
+
+/// Threads that communicate by these cells (events of 8 bytes, all at once), each with a million accesses.
+fn profile(threads: u32, cells: &[(u32, u32, u64)], pages: PageUsage) -> Profile {
+    Profile {
+        meta: Meta {
+            command: vec!["./test".into()],
+            frontend: "test".into(),
+            clock: Clock::Virtual,
+            line_size: 64,
+            complete: true,
+            notes: Vec::new(),
+            sampled: 1.0,
+            dram_source: None,
+        },
+        threads: (0..threads)
+            .map(|at| Thread {
+                path: format!("0.{at}"),
+                label: None,
+                pid: 1,
+                tid: at + 1,
+                rank: None,
+                start: 0,
+                end: 100,
+                accesses: 1_000_000,
+                read_bytes: 4_000_000,
+                write_bytes: 4_000_000,
+                dram_bytes: None,
+            })
+            .collect(),
+        slices: vec![Slice { start: 0, end: 100 }],
+        communication: cells
+            .iter()
+            .map(|&(src, dst, events)| CommRow {
+                slice: SliceIdx(0),
+                src: ThreadIdx(src),
+                dst: ThreadIdx(dst),
+                layer: Layer::WriteRead,
+                events,
+                bytes: 8 * events,
+            })
+            .collect(),
+        pages,
+        page_slices: Vec::new(),
+        objects: Vec::new(),
+        cell_errors: Vec::new(),
+        shared_lines: Vec::new(),
+    }
+}
+
+fn no_pages() -> PageUsage {
+    PageUsage::new(4096)
+}
+
+/// `count` pages of 8 MiB of accesses each, first touched by `first`, used by these counts.
+fn alike(count: usize, first: u32, uses: &[u64]) -> Vec<(u32, Vec<u64>)> {
+    vec![(first, uses.to_vec()); count]
+}
+
+fn found(profile: &Profile, nodes: usize) -> Characterisation {
+    let setting = Setting {
+        layer: None,
+        assignment: NodeAssignment::blocks(profile.threads.len(), nodes),
+        homes: (0..nodes).map(LogicalNode::from_index).collect(),
+        cache_bytes: None,
+        private_cache_bytes: 64 << 10,
+    };
+    characterise(profile, &setting).expect("rows name threads")
+}
+
+fn of(found: &Characterisation, measure: Measure) -> &Verdict {
+    let verdict = found.verdicts.iter().find(|v| v.measure == measure);
+    verdict.expect("there is one of each")
+}
+
+fn ring(threads: u32) -> Vec<(u32, u32, u64)> {
+    (0..threads)
+        .map(|t| (t, (t + 1) % threads, 100_000))
+        .collect()
+}
+
+fn assignment(nodes: usize, of_thread: &[u32]) -> NodeAssignment {
+    NodeAssignment {
+        nodes,
+        of_thread: of_thread.iter().map(|&n| LogicalNode(n)).collect(),
+    }
+}
+
+#[test]
+fn binding_is_told_from_placing() {
+    // Four threads on four nodes, each with 100 pages that it touched first: bound, all is local, free 1 of 4 is.
+    let own: Vec<_> = (0..4)
+        .flat_map(|t| {
+            let mut uses = vec![0; 4];
+            uses[t as usize] = 5000;
+            alike(100, t, &uses)
+        })
+        .collect();
+    let found = found(&profile(4, &[], usage_of(&own)), 4);
+    let bind = of(&found, Measure::BindThreads);
+    assert_eq!(bind.likelihood, Likelihood::Likely);
+    assert!(bind.reason.contains("100 % of the accesses") && bind.reason.contains("down to 25 %"));
+    // Nothing is left for placement: 100 % stay 100 %.
+    let pages = of(&found, Measure::PagePlacement);
+    assert_eq!(pages.likelihood, Likelihood::Unlikely, "{}", pages.reason);
+    let shares: Vec<_> = found
+        .outlooks
+        .iter()
+        .map(|o| (o.way.clone(), o.local))
+        .collect();
+    assert_eq!(shares, [(Way::Free, Some(0.25)), (Way::Bound, Some(1.0))]);
+}
+
+#[test]
+fn what_one_thread_touched_is_placed_and_binding_alone_wins_nothing() {
+    // Thread 0 touched all pages first, each is used by one thread: 25 % local, bound or free.
+    let pages: Vec<_> = (0..4usize)
+        .flat_map(|t| {
+            let mut uses = vec![0; 4];
+            uses[t] = 5000;
+            alike(100, 0, &uses)
+        })
+        .collect();
+    let found = found(&profile(4, &[], usage_of(&pages)), 4);
+    assert_eq!(
+        of(&found, Measure::BindThreads).likelihood,
+        Likelihood::Unlikely
+    );
+    let verdict = of(&found, Measure::PagePlacement);
+    assert_eq!(verdict.likelihood, Likelihood::Likely);
+    assert_eq!(verdict.recommended, Some(Way::Placed("locality".into())));
+    assert!(
+        verdict
+            .action
+            .as_deref()
+            .is_some_and(|a| a.contains("--pages locality"))
+    );
+    let placed = found.outlooks.last().expect("the recommended way");
+    assert_eq!(placed.local, Some(1.0));
+    assert!(placed.balance.is_some_and(|balance| balance > 0.95));
+}
+
+#[test]
+fn a_few_pages_are_not_worth_a_plan() {
+    // As above, but three pages in all: 12 KiB, a private cache holds 64.
+    let pages: Vec<_> = (1..4usize)
+        .map(|t| {
+            let mut uses = vec![3000; 4];
+            uses[t] = 90_000;
+            (0, uses)
+        })
+        .collect();
+    let found = found(&profile(4, &[], usage_of(&pages)), 4);
+    let verdict = of(&found, Measure::PagePlacement);
+    assert_eq!(
+        verdict.likelihood,
+        Likelihood::Unlikely,
+        "{}",
+        verdict.reason
+    );
+    assert!(
+        verdict.reason.contains("only 3 pages (12 KiB)"),
+        "{}",
+        verdict.reason
+    );
+}
+
+#[test]
+fn one_thread_has_nothing_to_bind_and_nothing_to_place() {
+    let found = found(&profile(1, &[], usage_of(&alike(500, 0, &[9000]))), 4);
+    for measure in [
+        Measure::BindThreads,
+        Measure::ThreadMapping,
+        Measure::PagePlacement,
+    ] {
+        let verdict = of(&found, measure);
+        assert_eq!(
+            verdict.likelihood,
+            Likelihood::Unlikely,
+            "{}",
+            verdict.reason
+        );
+    }
+}
+
+#[test]
+fn accesses_that_caches_answer_do_not_count() {
+    // 16 hot pages of each thread's own hide 200 pages that thread 0 touched and thread 3 uses. All accesses: 98 % are
+    // local, so 2 % to win; beyond the caches it is 200 x 500 of 16 x 4 x 64 + 200 x 500.
+    let mut pages: Vec<_> = (0..4u32)
+        .flat_map(|t| {
+            let mut uses = vec![0; 4];
+            uses[t as usize] = 80_000;
+            alike(16, t, &uses)
+        })
+        .collect();
+    pages.extend(alike(200, 0, &[0, 0, 0, 500]));
+    let found = found(&profile(4, &[], usage_of(&pages)), 4);
+    assert!(found.pages.local_share.is_some_and(|share| share > 0.95));
+    let verdict = of(&found, Measure::PagePlacement);
+    assert_eq!(verdict.likelihood, Likelihood::Likely, "{}", verdict.reason);
+}
+
+#[test]
+fn communication_is_uniform_only_when_it_is() {
+    let reason = |threads, cells: &[(u32, u32, u64)]| {
+        let found = found(&profile(threads, cells, no_pages()), 4);
+        of(&found, Measure::ThreadMapping).reason.clone()
+    };
+    let all: Vec<_> = (0..8)
+        .flat_map(|a| (0..8).filter(move |&b| b != a).map(move |b| (a, b, 30_000)))
+        .collect();
+    assert!(reason(8, &all).contains("communication is uniform"));
+    // A ring of as many threads as nodes, and two threads: nothing to group, but not uniform.
+    for (threads, cells) in [(4, ring(4)), (2, vec![(0, 1, 100_000)])] {
+        let reason = reason(threads, &cells);
+        assert!(
+            reason.contains("a node of its own") && !reason.contains("uniform"),
+            "{reason}"
+        );
+    }
+    // A star: no grouping helps, and yet one thread is not like the others.
+    let star: Vec<_> = (1..8).map(|t| (0, t, 100_000)).collect();
+    assert!(!reason(8, &star).contains("uniform"));
+    // A ring of eight: blocks are as good as it gets.
+    let reason = reason(8, &ring(8));
+    assert!(
+        reason.contains("order of creation") && !reason.contains("uniform"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn mapping_is_judged_by_what_it_adds_to_bound_threads() {
+    // Pairs (t, t + 4): in order of creation all of it is between nodes, grouped nothing.
+    let cells: Vec<_> = (0..4).map(|t| (t, t + 4, 100_000)).collect();
+    let torn = found(&profile(8, &cells, no_pages()), 4);
+    let verdict = of(&torn, Measure::ThreadMapping);
+    assert_eq!(verdict.likelihood, Likelihood::Likely, "{}", verdict.reason);
+    // Pairs (2t, 2t + 1): bound threads have it all already, and that is what binding is worth.
+    let cells: Vec<_> = (0..4).map(|t| (2 * t, 2 * t + 1, 100_000)).collect();
+    let near = found(&profile(8, &cells, no_pages()), 4);
+    assert_eq!(
+        of(&near, Measure::ThreadMapping).likelihood,
+        Likelihood::Unlikely
+    );
+    assert_eq!(
+        of(&near, Measure::BindThreads).likelihood,
+        Likelihood::Likely
+    );
+}
+
+/// Thread 0 talks with everybody, and everybody with everybody a little.
+fn star() -> Profile {
+    let cells: Vec<_> = (1..8)
+        .map(|t| (0, t, 100_000))
+        .chain((1..8).flat_map(|a| (1..a).map(move |b| (a, b, 2000))))
+        .collect();
+    profile(8, &cells, no_pages())
+}
+
+fn with(found: &mut Characterisation, profile: &Profile, mappings: &[(&str, &[u32])]) {
+    let mappings = mappings.iter().map(|(policy, nodes)| Candidate {
+        policy: (*policy).to_owned(),
+        answer: assignment(4, nodes),
+    });
+    found.judge(
+        profile,
+        &Candidates {
+            mappings: mappings.collect(),
+            placements: Vec::new(),
+        },
+    );
+}
+
+#[test]
+fn congestion_recommends_only_what_its_own_figures_do_not_reject() {
+    let profile = star();
+    let mut found = found(&profile, 4);
+    let present = found.outlooks[1].busiest.expect("bound threads have nodes");
+    assert!(present > CONGESTED, "{present}");
+    // All on two nodes: the busiest has more than today. The policy's name does not matter.
+    let crowded: &[u32] = &[0, 0, 0, 0, 1, 1, 1, 1];
+    with(&mut found, &profile, &[("deloc", crowded)]);
+    let verdict = of(&found, Measure::CongestionAware);
+    assert_eq!(
+        verdict.likelihood,
+        Likelihood::Unlikely,
+        "{}",
+        verdict.reason
+    );
+    assert!(verdict.reason.contains("threads by deloc") && verdict.action.is_none());
+    // A policy that leaves thread 0 alone relieves the busiest node: that one is named.
+    let alone: &[u32] = &[0, 1, 1, 2, 2, 3, 3, 3];
+    with(&mut found, &profile, &[("balance", alone)]);
+    let verdict = of(&found, Measure::CongestionAware);
+    assert_eq!(verdict.likelihood, Likelihood::Likely, "{}", verdict.reason);
+    assert_eq!(verdict.recommended, Some(Way::Mapped("balance".into())));
+    let relieved = found
+        .outlooks
+        .last()
+        .and_then(|o| o.busiest)
+        .expect("mapped");
+    assert!(relieved < RELIEF * present, "{relieved} of {present}");
+    assert!(
+        verdict
+            .action
+            .as_deref()
+            .is_some_and(|a| a.contains("--threads balance"))
+    );
+}
+
+#[test]
+fn pages_that_all_use_alike_are_evened_where_a_policy_does_it() {
+    // 400 pages that thread 0 touched and all read alike: no better node, but one answers everything.
+    // Thread 0's 470 stores count as a sweep of 59 lines, with 941 loads.
+    let profile = profile(4, &[], usage_of(&alike(400, 0, &[1411, 1000, 1000, 1000])));
+    let mut found = found(&profile, 4);
+    // Every page's main user is a tie, so locality leaves them where they are.
+    assert_eq!(
+        of(&found, Measure::PagePlacement).likelihood,
+        Likelihood::Unlikely
+    );
+    let dealt = Placement {
+        node: (0..400).map(|p| Some(LogicalNode(p % 4))).collect(),
+    };
+    let candidates = Candidates {
+        mappings: Vec::new(),
+        placements: vec![Candidate {
+            policy: "mixed".into(),
+            answer: dealt,
+        }],
+    };
+    found.judge(&profile, &candidates);
+    let verdict = of(&found, Measure::PagePlacement);
+    assert_eq!(verdict.likelihood, Likelihood::Likely, "{}", verdict.reason);
+    assert!(
+        verdict
+            .action
+            .as_deref()
+            .is_some_and(|a| a.contains("--pages mixed"))
+    );
+}
+
+#[test]
+fn nodes_without_cpus_do_not_count() {
+    // Four threads, two nodes with CPUs and two without: free threads are local in one of two.
+    let own: Vec<_> = (0..4)
+        .flat_map(|t| {
+            let mut uses = vec![0; 4];
+            uses[t as usize] = 5000;
+            alike(100, t, &uses)
+        })
+        .collect();
+    let profile = profile(4, &ring(4), usage_of(&own));
+    let setting = Setting {
+        layer: None,
+        assignment: assignment(4, &[0, 0, 2, 2]),
+        homes: vec![LogicalNode(0), LogicalNode(2)],
+        cache_bytes: None,
+        private_cache_bytes: 64 << 10,
+    };
+    let found = characterise(&profile, &setting).expect("rows name threads");
+    assert_eq!(found.outlooks[0].local, Some(0.5));
+    // Both nodes with CPUs carry the same communication.
+    assert_eq!(found.outlooks[1].busiest, Some(1.0));
+}

@@ -1,0 +1,103 @@
+//! What thread and page policies answer for a profile, for the verdicts to judge.
+//!
+//! The analysis computes figures and knows no policies; here they are asked and their answers handed over as data.
+
+use numaloc_analysis::outlook::{Candidate, Candidates};
+use numaloc_analysis::{Characterisation, NodeAssignment};
+use numaloc_mapping::{Direction, MapInput};
+use numaloc_model::{Layer, Mapping, Profile};
+use numaloc_placement::PlaceInput;
+use numaloc_topology::{Topology, resolve};
+
+use crate::error::CliError;
+
+/// Thread policies that are asked, the one to recommend first: of equals the first is taken. All answer within a
+/// fraction of a second at [`MOST_THREADS`].
+const THREADS: [&str; 3] = ["numaloc", "deloc", "balance"];
+/// Page policies that are asked.
+const PAGES: [&str; 2] = ["locality", "mixed"];
+/// Threads beyond which no thread policy is asked: `show` must not take long.
+const MOST_THREADS: usize = 512;
+
+/// A machine of so many equal nodes that `threads` have a PU each.
+pub fn made_up(nodes: usize, threads: usize) -> Result<Topology, CliError> {
+    let cores = threads.div_ceil(nodes.max(1)).max(1);
+    Ok(resolve(&format!("numa:{nodes} core:{cores} pu:1"))?)
+}
+
+/// Every thread on the first PU of its node; `None` where a node has none.
+pub fn on_nodes(machine: &Topology, assignment: &NodeAssignment) -> Option<Mapping> {
+    let pu = assignment
+        .of_thread
+        .iter()
+        .map(|node| machine.nodes()[node.index()].pus.first().copied())
+        .collect::<Option<_>>()?;
+    Some(Mapping { pu })
+}
+
+/// Asks the policies. One that cannot answer for this machine is left out.
+pub fn ask(profile: &Profile, found: &Characterisation, machine: &Topology) -> Candidates {
+    Candidates {
+        mappings: mappings(found, machine),
+        placements: placements(profile, found, machine),
+    }
+}
+
+fn mappings(found: &Characterisation, machine: &Topology) -> Vec<Candidate<NodeAssignment>> {
+    let threads = found.events.threads();
+    if threads == 0 || threads > MOST_THREADS || found.events.stored_cells() == 0 {
+        return Vec::new();
+    }
+    // As `numaloc plan` maps: messages by their bytes, shared lines by events.
+    let matrix = match found.layer {
+        Layer::Message => &found.bytes,
+        _ => &found.events,
+    };
+    let direction = if found.layer.is_directed() {
+        Direction::Directed
+    } else {
+        Direction::Undirected
+    };
+    let groups = &found.concurrency.groups;
+    let input = MapInput::directed(matrix, direction, machine).with_groups(groups);
+    THREADS
+        .iter()
+        .filter_map(|name| numaloc_mapping::by_name(name))
+        .filter_map(|policy| {
+            let mapped = numaloc_mapping::map(policy, &input).ok()?;
+            let pus = mapped.mapping.pu.iter();
+            Some(Candidate {
+                policy: policy.name().to_owned(),
+                answer: NodeAssignment {
+                    nodes: machine.nodes().len(),
+                    of_thread: pus.map(|&pu| machine.node_of(pu)).collect(),
+                },
+            })
+        })
+        .collect()
+}
+
+fn placements(
+    profile: &Profile,
+    found: &Characterisation,
+    machine: &Topology,
+) -> Vec<Candidate<numaloc_model::Placement>> {
+    let Some(mapping) = on_nodes(machine, &found.assignment) else {
+        return Vec::new();
+    };
+    if found.pages.pages == 0 || found.homes.len() < 2 {
+        return Vec::new();
+    }
+    let input = PlaceInput::new(&profile.pages, &mapping, machine);
+    PAGES
+        .iter()
+        .filter_map(|name| numaloc_placement::policy(name))
+        .filter_map(|policy| {
+            let placed = numaloc_placement::place(policy, &input).ok()?;
+            Some(Candidate {
+                policy: policy.name().to_owned(),
+                answer: placed.placement,
+            })
+        })
+        .collect()
+}

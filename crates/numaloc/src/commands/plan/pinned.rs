@@ -1,0 +1,72 @@
+//! What binding alone gives: the rows that every plan is to be compared with.
+
+use numaloc_mapping::Spread;
+use numaloc_model::{Layer, Placement, Profile};
+use numaloc_topology::Topology;
+use serde_json::{Value, json};
+
+use super::Args;
+use crate::error::CliError;
+
+/// Binds threads in the order of their creation.
+const IN_ORDER: &str = "packed";
+
+/// First touch with threads that nobody binds, and with threads bound in order, evenly over the machine.
+pub(super) struct Unplanned {
+    /// Remote share of the page accesses if the kernel moves threads between nodes (`numaloc_analysis::outlook`).
+    pub free: f64,
+    /// Accesses to remote pages with bound threads, and all.
+    pub bound: (u64, u64),
+    /// Communication between nodes with bound threads, and all.
+    pub communication: (f64, f64),
+}
+
+impl Args {
+    /// `None` where threads cannot be bound in order.
+    pub(super) fn unplanned(
+        &self,
+        profile: &Profile,
+        layer: Layer,
+        machine: &Topology,
+    ) -> Result<Option<Unplanned>, CliError> {
+        let Some(policy) = numaloc_mapping::by_name(IN_ORDER) else {
+            return Ok(None);
+        };
+        self.with_input(profile, layer, machine, |input| {
+            let input = input.clone().with_spread(Spread::Spread);
+            let Ok(mapped) = numaloc_mapping::map(policy, &input) else {
+                return Ok(None);
+            };
+            let value = numaloc_mapping::evaluate(&input, &mapped.mapping);
+            let untouched = Placement {
+                node: vec![None; profile.pages.pages().len()],
+            };
+            Ok(Some(Unplanned {
+                free: 1.0 - 1.0 / machine.nodes_with_pus().len().max(1) as f64,
+                bound: numaloc_placement::remote_accesses(
+                    profile,
+                    machine,
+                    &mapped.mapping,
+                    &untouched,
+                ),
+                communication: (value.remote, value.total),
+            }))
+        })
+    }
+}
+
+impl Unplanned {
+    pub(super) fn json(&self) -> Value {
+        let (remote, accesses) = self.bound;
+        let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
+        json!({
+            "unbound": {"remote_share": if accesses > 0 { self.free } else { 0.0 }},
+            "pinned": {
+                "remote_accesses": remote,
+                "accesses": accesses,
+                "remote_share": share(remote as f64, accesses as f64),
+                "remote_communication_share": share(self.communication.0, self.communication.1),
+            },
+        })
+    }
+}
