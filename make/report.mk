@@ -39,8 +39,11 @@ bench-report: bench-kmeans ## show and report on 512 threads x 10^5 slices x 10^
 	    $(BENCH_PROFILE) 512 100000 1000000 2000000
 	@python3 tests/report/bench.py target/release/numaloc $(BENCH_PROFILE) $(REPEATS)
 
-# Verdicts beside measurements of the virtual NUMA machine (`make table-lab` takes them).
+# Each kind of verdict beside its own measurement in the virtual NUMA machine. What was measured stays in
+# target/table-verdicts and is not measured again; results.csv and verdicts.csv have every figure.
 .PHONY: table-verdicts
-table-verdicts: ## how often the verdict is right
-	@$(CARGO) build -q -p numaloc
-	@python3 tests/report/verdict_accuracy.py target/debug/numaloc target/table-lab
+table-verdicts: build workloads ## how often the verdicts are right ([SET=known|unseen] [PROGRAMS="ring ..."] [RUNS=1]); resumes
+	-make/measure-verdicts target/debug/numaloc target/table-verdicts --runs $(or $(RUNS),1) \
+	    $(if $(SET),--set $(SET)) $(PROGRAMS)
+	@python3 tests/report/verdict_accuracy.py target/debug/numaloc target/table-verdicts \
+	    $(if $(SET)$(PROGRAMS),,docs/metrics.md)

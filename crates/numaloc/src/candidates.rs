@@ -11,13 +11,13 @@ use numaloc_topology::{Topology, resolve};
 
 use crate::error::CliError;
 
-/// Thread policies that are asked, the one to recommend first: of equals the first is taken. All answer within a
-/// fraction of a second at [`MOST_THREADS`].
+/// Thread policies that are asked, the one to recommend first: of equals the first is taken.
 const THREADS: [&str; 3] = ["numaloc", "deloc", "balance"];
 /// Page policies that are asked.
 const PAGES: [&str; 2] = ["locality", "mixed"];
-/// Threads beyond which no thread policy is asked: `show` must not take long.
-const MOST_THREADS: usize = 512;
+/// Threads beyond which no thread policy is asked, for `show` must not take long: `numaloc` takes about a second for a
+/// dense matrix of so many. The analysis then groups threads by communication itself.
+const MOST_THREADS: usize = 256;
 
 /// A machine of so many equal nodes that `threads` have a PU each.
 pub fn made_up(nodes: usize, threads: usize) -> Result<Topology, CliError> {

@@ -113,6 +113,30 @@ fn ci_threads_on_their_own_pages_are_local_and_status_passes() {
     );
 }
 
+#[test]
+#[ignore = "boots virtual machines: make test-ci-lab"]
+fn ci_row_pinned_binds_threads_in_order_without_a_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = build(folder.path(), "tests/lab/walk.c", "walk", &["-fopenmp"]);
+    let output = Command::new(env!("CARGO_BIN_EXE_numaloc"))
+        .env("OMP_NUM_THREADS", "4")
+        .args(["--json", "lab", "compare", "--nodes", "2", "--cpus", "4"])
+        .args(["--memory", "256M", "--rows", "pinned", "--"])
+        .arg(&program)
+        .output()
+        .expect("numaloc runs");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = json["rows"].as_array().unwrap();
+    assert_eq!((rows.len(), &rows[0]["name"]), (1, &"pinned".into()));
+    // Every thread walks over memory of its own.
+    let share = remote_share(&rows[0]["runs"][0]);
+    assert!(share < 0.02, "{share}");
+    let said = rows[0]["stderr"].as_str().unwrap();
+    assert!(said.contains("threads: 4 of 4 where planned"), "{said}");
+}
+
 /// Records a program, plans threads and pages jointly for the default machine, and runs it there: all threads
 /// and at least 99 % of the pages must be where planned, else the status is 3.
 fn lands_where_planned(folder: &Path, source: &str, kind: &str, flags: &[&str]) {

@@ -133,6 +133,63 @@ fn show_prints_the_matrix_for_scripts_and_a_page_of_80_columns() {
 }
 
 #[test]
+fn show_and_plan_tell_binding_from_mapping_and_placement() {
+    let dir = tempfile::tempdir().unwrap();
+    ring(dir.path());
+    let show = |nodes: &str| -> serde_json::Value {
+        let args = ["show", "ring.numaloc", "--json", "--nodes", nodes];
+        serde_json::from_str(&stdout(&numaloc(dir.path(), &args))).unwrap()
+    };
+    let verdict = |shown: &serde_json::Value, measure: &str| {
+        let list = shown["verdicts"].as_array().unwrap();
+        let found = list.iter().find(|verdict| verdict["measure"] == measure);
+        found.expect("there is one of each").clone()
+    };
+    // A ring of four on two nodes: in order half of it is between nodes, by chance two thirds.
+    let two = show("2");
+    assert_eq!(verdict(&two, "bind_threads")["verdict"], "likely to help");
+    assert_eq!(two["ways"][0]["way"], "unbound");
+    assert_eq!(two["ways"][1]["way"], "pinned");
+    assert_eq!(two["ways"][1]["remote_communication"], 0.5);
+    let plan = two["next"][0].as_str().unwrap();
+    assert!(
+        plan.contains("--threads packed --spread --pages first-touch"),
+        "{plan}"
+    );
+    // On four nodes everybody has a node: nothing to group, and nothing is uniform about a ring.
+    let mapping = verdict(&show("4"), "thread_mapping");
+    let reason = mapping["reason"].as_str().unwrap();
+    assert!(
+        reason.contains("a node of its own") && !reason.contains("uniform"),
+        "{reason}"
+    );
+    let page = stdout(&numaloc(
+        dir.path(),
+        &["show", "ring.numaloc", "--nodes", "2"],
+    ));
+    assert!(page.contains("threads bound in order"), "{page}");
+    // Page use for two threads: thread 0 touched both pages, thread 1 has 8 of 9 accesses to one.
+    let pages = "page.address,alloc.thread,alloc.location,firsttouch.thread,firsttouch.location,structure.name,T0,T1\n\
+                 10,,,0,,grid,1,0\n11,,,0,,grid,1,8\n";
+    std::fs::write(dir.path().join("p.csv"), pages).unwrap();
+    std::fs::write(dir.path().join("m.csv"), "0,1\n1,0\n").unwrap();
+    let import = ["import", "m.csv", "--pages", "p.csv", "-o", "p.numaloc"];
+    stdout(&numaloc(dir.path(), &import));
+    let plan = ["plan", "p.numaloc", "--machine", "numa:2 core:1 pu:1"];
+    let text = stdout(&numaloc(dir.path(), &plan));
+    let row = |name: &str| {
+        let line = text.lines().find(|line| line.trim().starts_with(name));
+        line.expect("the row is there").to_owned()
+    };
+    assert!(row("unbound").contains("50.0 %"), "{text}");
+    assert!(row("pinned").contains("80.0 %"), "{text}");
+    let json = stdout(&numaloc(dir.path(), &[&plan[..], &["--json"]].concat()));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["unplanned"]["pinned"]["remote_accesses"], 8);
+    assert_eq!(json["unplanned"]["unbound"]["remote_share"], 0.5);
+}
+
+#[test]
 fn report_is_one_escaped_file_that_repeats_and_is_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     ring(dir.path());
