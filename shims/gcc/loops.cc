@@ -502,6 +502,60 @@ public:
   }
 };
 
+/* Local variables whose address nobody else has: the sanitizer's pass leaves them out, because no other thread can use them. Those that
+ * the compiler cannot keep in registers, volatile ones and those of a page or more, use memory like any other, on which pages count:
+ * the pass is made to believe that others may have their addresses. It runs right before that pass. */
+const pass_data LOCALS_PASS = {GIMPLE_PASS, "numaloc-locals", OPTGROUP_NONE, TV_NONE, PROP_cfg, 0, 0, 0, 0};
+const unsigned HOST_WIDE_INT PAGE = 4096;
+
+class locals_pass : public gimple_opt_pass
+{
+public:
+  /* OPTIMISED: before the sanitizer's pass for functions that are optimised, else before the one for others. */
+  locals_pass (gcc::context *context, bool optimised) : gimple_opt_pass (LOCALS_PASS, context), optimised (optimised) {}
+
+  opt_pass *
+  clone () override
+  {
+    return new locals_pass (m_ctxt, optimised);
+  }
+
+  bool
+  gate (function *function) override
+  {
+    return optimised == (optimize > 0) && sanitize_flags_p (SANITIZE_THREAD, function->decl);
+  }
+
+  bool
+  is_always_memory (tree var)
+  {
+    if (!VAR_P (var) || is_global_var (var) || DECL_HARD_REGISTER (var) || is_gimple_reg (var) || DECL_HAS_VALUE_EXPR_P (var))
+      return false;
+    tree size = DECL_SIZE_UNIT (var);
+    return TREE_THIS_VOLATILE (var) || (size && tree_fits_uhwi_p (size) && tree_to_uhwi (size) >= PAGE);
+  }
+
+  unsigned
+  execute (function *function) override
+  {
+    unsigned at;
+    tree var;
+    FOR_EACH_LOCAL_DECL (function, at, var)
+      if (is_always_memory (var))
+        {
+          TREE_ADDRESSABLE (var) = 1;
+          pt_solution *escaped = &function->gimple_df->escaped;
+          if (!escaped->vars)
+            escaped->vars = BITMAP_GGC_ALLOC ();
+          bitmap_set_bit (escaped->vars, DECL_PT_UID (var));
+        }
+    return 0;
+  }
+
+private:
+  bool optimised;
+};
+
 /* Copies and fills: gcc's thread-sanitizer pass leaves calls of `memcpy` and its kind to the sanitizer's library, but those of few bytes
  * become moves later, which nobody would see. Each is announced as the ranges it reads and writes, as copies of structures are; the
  * run-time library passes over a call whose target was announced. */
@@ -595,6 +649,10 @@ plugin_init (plugin_name_args *me, plugin_gcc_version *version)
       pass.reference_pass_name = optimised ? "tsan" : "tsan0";
       pass.ref_pass_instance_number = 0;
       register_callback (me->base_name, PLUGIN_PASS_MANAGER_SETUP, NULL, &pass);
+      pass.pass = new locals_pass (g, optimised);
+      pass.pos_op = PASS_POS_INSERT_BEFORE;
+      register_callback (me->base_name, PLUGIN_PASS_MANAGER_SETUP, NULL, &pass);
+      pass.pos_op = PASS_POS_INSERT_AFTER;
     }
   return 0;
 }

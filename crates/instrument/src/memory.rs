@@ -16,6 +16,8 @@ use crate::{current, heap, sites};
 const PAGE: u64 = 4096;
 /// glibc's arenas are reserved in aligned pieces of this size.
 const ARENA: u64 = 64 << 20;
+/// Bytes of a thread's descriptor that are stored at its beginning and at its end, more or less.
+const SOME: u64 = 64;
 /// In a block's size word: mapped on its own; not in the main heap.
 const IS_MMAPPED: u64 = 2;
 const NON_MAIN_ARENA: u64 = 4;
@@ -148,14 +150,35 @@ fn describe_to(engine: &Engine) {
             0,
         );
     }
+    describe_thread_locals(&parsed);
 }
 
-/// Tells the calling thread's stack; called once by each new thread.
-pub(crate) fn describe_stack() {
-    current::ours(describe_stack_to);
+/// Tells where the loader has put the first thread's variables, in a mapping that nobody else tells of.
+fn describe_thread_locals(parsed: &[(u64, u64, bool, &str)]) {
+    // SAFETY: pthread_self cannot fail.
+    let descriptor = unsafe { libc::pthread_self() };
+    let mapping = parsed
+        .iter()
+        .find(|(start, end, _, file)| file.is_empty() && (*start..*end).contains(&descriptor));
+    let Some((start, end, ..)) = mapping else {
+        return;
+    };
+    let locals = thread_locals().into_iter().map(|(from, _)| from);
+    // Below them the kernel may have joined what belongs to a file to it.
+    let first = locals
+        .filter(|from| start <= from && *from <= descriptor)
+        .min();
+    let first = first.unwrap_or(descriptor) / PAGE * PAGE;
+    let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    map(first, end - first, 3, anonymous, String::new(), 0);
 }
 
-fn describe_stack_to(engine: &Engine) {
+/// Tells the calling thread's stack, and what its `creator`, by number, has put there; called once by each new thread.
+pub(crate) fn describe_stack(creator: u32) {
+    current::ours(|engine| describe_stack_to(engine, creator));
+}
+
+fn describe_stack_to(engine: &Engine, creator: u32) {
     let (mut address, mut size, mut guard) = (std::ptr::null_mut(), 0, 0);
     // SAFETY: the attributes are initialised by the first call and destroyed by the last.
     let found = unsafe {
@@ -189,7 +212,46 @@ fn describe_stack_to(engine: &Engine) {
             pointer: start + length - 64,
         };
         tracer.record(&record);
+        tracer.prepared(creator, &prepared(start, start + length));
     });
+}
+
+/// What the C library's `pthread_create` has stored in the stack from `start` to `end` of the calling thread: its thread-local
+/// variables, initialised or cleared, and its descriptor, both at the stack's end.
+fn prepared(start: u64, end: u64) -> Vec<(u64, u64)> {
+    let mut found = thread_locals();
+    // Those of libraries that came later lie in the heap.
+    found.retain(|&(from, to)| start <= from && to <= end);
+    // SAFETY: pthread_self cannot fail.
+    let descriptor = unsafe { libc::pthread_self() };
+    // Some of its fields, from the first to the last.
+    found.extend([(descriptor, descriptor + SOME), (end - SOME, end)]);
+    found
+}
+
+/// The calling thread's variables of each file, first and last address.
+fn thread_locals() -> Vec<(u64, u64)> {
+    unsafe extern "C" fn add(
+        module: *mut libc::dl_phdr_info,
+        _: usize,
+        found: *mut c_void,
+    ) -> c_int {
+        // SAFETY: what `dl_iterate_phdr` is given below, and a module that it describes.
+        let (found, module) = unsafe { (&mut *found.cast::<Vec<(u64, u64)>>(), &*module) };
+        let at = module.dlpi_tls_data as u64;
+        for header in 0..usize::from(module.dlpi_phnum) {
+            // SAFETY: one of as many headers.
+            let header = unsafe { &*module.dlpi_phdr.add(header) };
+            if at != 0 && header.p_type == libc::PT_TLS {
+                found.push((at, at + header.p_memsz));
+            }
+        }
+        0
+    }
+    let mut found: Vec<(u64, u64)> = Vec::new();
+    // SAFETY: the callback gets the vector.
+    unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut found).cast()) };
+    found
 }
 
 /// The mapping that a block is, if the C library mapped it on its own.

@@ -23,6 +23,8 @@ struct Birth {
     routine: Routine,
     argument: *mut c_void,
     newborn: Newborn,
+    /// Number of the thread that creates it.
+    creator: u32,
     /// A run-time library makes it, for itself.
     inside: bool,
 }
@@ -80,11 +82,12 @@ unsafe extern "C-unwind" fn begin(birth: *mut c_void) -> *mut c_void {
         routine,
         argument,
         newborn,
+        creator,
         inside,
     } = *unsafe { Box::from_raw(birth.cast::<Birth>()) };
     if let Some(engine) = current::engine() {
         current::install(engine.welcome(newborn, current::tid() as u32));
-        memory::describe_stack();
+        memory::describe_stack(creator);
         let key = KEY.load(Ordering::Acquire);
         if key != u32::MAX {
             // SAFETY: the key was created and is never deleted; any non-null value arms its destructor.
@@ -112,9 +115,11 @@ pub unsafe extern "C" fn pthread_create(
 ) -> c_int {
     let create = real!(pthread_create: fn(*mut libc::pthread_t, *const libc::pthread_attr_t, Routine, *mut c_void) -> c_int);
     let mut newborn = None;
-    current::with(|tracer| newborn = Some(tracer.newborn(routine as usize as u64)));
+    current::with(|tracer| {
+        newborn = Some((tracer.newborn(routine as usize as u64), tracer.number()));
+    });
     memory::describe_file_of(routine as usize as u64);
-    let Some(newborn) = newborn else {
+    let Some((newborn, creator)) = newborn else {
         // SAFETY: the caller's promises.
         return unsafe { create(thread, attributes, routine, argument) };
     };
@@ -122,6 +127,7 @@ pub unsafe extern "C" fn pthread_create(
         routine,
         argument,
         newborn,
+        creator,
         inside: team::is_inside(),
     }));
     UNBORN.fetch_add(1, Ordering::Relaxed);

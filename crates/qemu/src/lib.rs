@@ -72,6 +72,8 @@ pub(crate) struct GuestThread {
     break_refused: bool,
     /// The system call it is in maps what the break could not give.
     extends_heap: bool,
+    /// End of the stack for which its last system call, `clone3`, was refused; 0 otherwise.
+    refused_stack: u64,
 }
 
 /// Most bytes of an access that counts as one.
@@ -145,6 +147,7 @@ pub(crate) fn adopt(vcpu: c_uint, tracer: ThreadTracer) -> &'static mut GuestThr
         trial: blocks::Trial::default(),
         break_refused: false,
         extends_heap: false,
+        refused_stack: 0,
     }));
     if let Some(slot) = THREADS.get(vcpu as usize) {
         thread.tracer.set_pace(Box::new(VcpuPace::new(vcpu)));

@@ -41,6 +41,11 @@ const MAP_PRIVATE: u64 = 0x2;
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
 
+/// QEMU has no `clone3`. The C library then does with `clone` what it natively does not: it puts the new thread's first words on that
+/// thread's stack, within so many bytes of its end.
+const NEAR: u64 = 64;
+const ENOSYS: i64 = -38;
+
 static STACK_KNOWN: AtomicBool = AtomicBool::new(false);
 static ENDING: AtomicBool = AtomicBool::new(false);
 
@@ -71,6 +76,10 @@ pub unsafe extern "C" fn on_call(
     thread.extends_heap = std::mem::take(&mut thread.break_refused)
         && number == MMAP
         && (a1, a3, a4) == (0, 3, MAP_PRIVATE | MAP_ANONYMOUS);
+    let refused_stack = std::mem::take(&mut thread.refused_stack);
+    if number == CLONE && a1 & CLONE_THREAD != 0 && (a2..=a2 + NEAR).contains(&refused_stack) {
+        thread.tracer.take_back(a2, refused_stack);
+    }
     match number {
         // What is counted so far belongs to the parent; the child begins with nothing.
         CLONE | FORK | VFORK | CLONE3 if clone_flags(number, thread) & CLONE_THREAD == 0 => {
@@ -118,6 +127,11 @@ pub unsafe extern "C" fn on_return(_: PluginId, vcpu: c_uint, number: i64, resul
     let failed = (-4095..0).contains(&result);
     match number {
         FUTEX => futex_return(thread, a1, a2, result),
+        // struct clone_args: stack and its size are the sixth and the seventh word.
+        CLONE3 if result == ENOSYS => {
+            let word = |index: u64| guest::word(a1 + index * 8).unwrap_or(0);
+            thread.refused_stack = word(5) + word(6);
+        }
         _ if failed => {}
         MMAP => {
             if a4 & MAP_FIXED != 0 {

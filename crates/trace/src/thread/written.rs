@@ -1,12 +1,16 @@
 //! What a thread writes down: communication at the end of a slice, page counts at the end of a span, the rest when it ends.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
 use numaloc_model::Layer;
 
-use super::{Heard, ThreadTracer};
+use super::{Heard, ThreadTracer, WORD};
 use crate::extra::layer_index;
 use crate::journal::Record;
+use crate::line;
 use crate::memory::Detail;
-use crate::pages::PAGE_SHIFT;
+use crate::pages::{self, PAGE_SHIFT};
 
 impl ThreadTracer {
     /// Writes what the thread has heard from others in this slice or burst, by layer.
@@ -118,6 +122,72 @@ impl ThreadTracer {
             self.engine.account_pages((self.out.len() - before) as u64);
         }
         self.engine.forget(address, length);
+    }
+
+    /// Takes back the last stores of this thread, of the words from `start` to `end` in one page: only an emulator has made it do them. If
+    /// they are all that it did to the page, somebody else will be the first to touch it.
+    pub fn take_back(&mut self, start: u64, end: u64) {
+        self.settle();
+        let words = (end - start) / WORD;
+        let page = start >> PAGE_SHIFT;
+        let counter = self.counters.word(start);
+        let count = counter.load(Relaxed);
+        let Some(rest) = count.checked_sub(words * pages::WRITE) else {
+            return;
+        };
+        if line::is_common(self.lines.word(start).load(Relaxed)) {
+            return;
+        }
+        counter.store(rest, Relaxed);
+        self.write_bytes = self.write_bytes.saturating_sub(end - start);
+        // Its first touch is still to be written down: so are all counts since.
+        let mine = self.first_touched.iter().rposition(|touch| touch.0 == page);
+        if let (0, Some(touch)) = (rest, mine) {
+            self.first_touched.remove(touch);
+            self.engine.forget(page << PAGE_SHIFT, 1 << PAGE_SHIFT);
+        }
+    }
+
+    /// What this thread's `creator`, by number, has stored for it before it began, where no frontend looks: `ranges` of addresses, word by
+    /// word.
+    pub fn prepared(&mut self, creator: u32, ranges: &[(u64, u64)]) {
+        if !self.counters.counts() {
+            return;
+        }
+        let now = self.time();
+        let (mut words, mut first) = (BTreeMap::new(), Vec::new());
+        for word in ranges
+            .iter()
+            .flat_map(|&(start, end)| (start..end).step_by(WORD as usize))
+        {
+            *words.entry(word >> PAGE_SHIFT).or_insert(0) += 1;
+        }
+        for &page in words.keys() {
+            let touched = self.engine.touched.word(page << PAGE_SHIFT);
+            let mine = u64::from(creator) + 1;
+            if touched.compare_exchange(0, mine, Relaxed, Relaxed).is_ok() {
+                first.push((page, now));
+            }
+        }
+        let before = self.out.len();
+        Record::Pages {
+            thread: creator,
+            start: self.span_start,
+            length: self.span_length,
+            cells: words
+                .into_iter()
+                .map(|(page, words)| (page, 0, words))
+                .collect(),
+        }
+        .encode(&mut self.out);
+        if !first.is_empty() {
+            Record::FirstTouch {
+                thread: creator,
+                cells: first,
+            }
+            .encode(&mut self.out);
+        }
+        self.engine.account_pages((self.out.len() - before) as u64);
     }
 
     /// Writes the thread's totals, and hands all that is written to the journal.

@@ -1,0 +1,134 @@
+//! Who touches the memory of threads first: stacks, thread-local variables. Natively `pthread_create` stores the new thread's variables
+//! and descriptor at the end of its stack, and the thread itself everything below; both exact frontends must say so.
+
+mod support;
+
+use std::path::Path;
+
+use numaloc_model::Profile;
+use numaloc_model::profile::ObjectKind;
+use support::{compile, numaloc, ok};
+
+/// Each of three threads uses its stack, which no other thread knows of, and 32 KiB of its own variables; so does the first one.
+const THREADS: &str = r#"
+#include <pthread.h>
+static __thread double own[4096];
+static double sums[4];
+static __attribute__((noinline)) double on_stack(double sum)
+{
+    volatile double local[2000];
+    for (int round = 0; round < 10; round++) {
+        for (int i = 0; i < 2000; i++) local[i] = i + round;
+        for (int i = 0; i < 2000; i++) sum += local[i];
+    }
+    return sum;
+}
+static void *work(void *number)
+{
+    double sum = on_stack(0);
+    for (int round = 0; round < 5; round++)
+        for (int i = 0; i < 4096; i++) own[i] += sum + i;
+    sums[(long)number] = own[17] + sum;
+    return 0;
+}
+int main(void)
+{
+    pthread_t threads[3];
+    for (long t = 0; t < 3; t++) pthread_create(threads + t, 0, work, (void *)t);
+    for (int t = 0; t < 3; t++) pthread_join(threads[t], 0);
+    work((void *)3);
+    return sums[0] != sums[3];
+}
+"#;
+
+fn recorded(program: &Path, frontend: &str) -> Profile {
+    let folder = program.with_extension("numaloc");
+    ok(
+        numaloc(&["record", "--quiet", "--frontend", frontend, "-o"])
+            .arg(&folder)
+            .arg("--")
+            .arg(program),
+    );
+    numaloc_formats::profile::read(&folder).unwrap()
+}
+
+/// Of each page of the stack of thread `path` with over 500 accesses, from the lowest on: its accesses by that thread, and who touched it
+/// first.
+fn stack(profile: &Profile, path: &str) -> Vec<(u64, String)> {
+    let of = |thread: numaloc_model::ThreadIdx| profile.threads[thread.index()].path.as_str();
+    let pages = profile.pages.pages().iter().filter(|page| {
+        page.object.is_some_and(|object| {
+            let object = &profile.objects[object.index()];
+            object.kind == ObjectKind::Stack && object.thread.map(of) == Some(path)
+        })
+    });
+    pages
+        .map(|page| {
+            let own = profile.pages.accesses(page).iter();
+            let own = own.filter(|access| of(access.thread) == path);
+            let sum: u64 = own.map(|access| access.total()).sum();
+            (sum, of(page.first_touch.expect("somebody")).to_owned())
+        })
+        .filter(|page| page.0 > 500)
+        .collect()
+}
+
+#[test]
+fn stacks_are_touched_by_their_threads_and_variables_by_their_creator() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut sums = Vec::new();
+    for (frontend, name) in [("qemu", "plain"), ("instrument", "built")] {
+        let program = compile(dir.path(), name, THREADS, frontend == "instrument");
+        let profile = recorded(&program, frontend);
+        for thread in ["0.1", "0.2", "0.3"] {
+            let pages = stack(&profile, thread);
+            let own: Vec<u64> = pages
+                .iter()
+                .filter(|page| page.1 == thread)
+                .map(|page| page.0)
+                .collect();
+            let creators: u64 = pages.iter().filter(|page| page.1 == "0").map(|p| p.0).sum();
+            // 40,000 accesses to an array of four pages, the uppermost of which may begin in the creator's last one; 5 times 4,096 loads
+            // and stores of the thread's variables, which are above.
+            let on_stack: u64 = own.iter().sum();
+            assert!(
+                (30_000..41_000).contains(&on_stack),
+                "{frontend}: {pages:?}"
+            );
+            assert!(
+                (36_000..52_000).contains(&creators),
+                "{frontend}: {pages:?}"
+            );
+            sums.push((on_stack + creators) as f64);
+        }
+        // What the first thread does to its stack and its variables is in objects, too.
+        let nowhere = profile.pages.pages().iter().filter(|p| p.object.is_none());
+        let lost = nowhere.flat_map(|page| profile.pages.accesses(page));
+        let lost: u64 = lost.map(|access| access.total()).sum();
+        assert!(lost * 100 < profile.pages.total(), "{frontend}: {lost}");
+        let first: u64 = stack(&profile, "0").iter().map(|page| page.0).sum();
+        // Its array may begin or end on a page with few of the 40,000.
+        assert!(first >= 38_000, "{frontend}: {first}");
+    }
+    for (watched, built) in sums.iter().zip(&sums[3..]) {
+        assert!((watched / built - 1.0).abs() < 0.05, "{sums:?}");
+    }
+}
+
+#[test]
+fn the_uppermost_page_of_a_stack_is_its_threads_own() {
+    // QEMU refuses `clone3`, and what the C library then does stores two words on the new thread's stack.
+    let text = THREADS.replace("4096", "4").replace("2000", "200");
+    let dir = tempfile::tempdir().unwrap();
+    for (frontend, name) in [("qemu", "plain"), ("instrument", "built")] {
+        let program = compile(dir.path(), name, &text, frontend == "instrument");
+        let profile = recorded(&program, frontend);
+        for thread in ["0.1", "0.2", "0.3"] {
+            let pages = stack(&profile, thread);
+            assert!(
+                pages.iter().all(|page| page.1 == thread) && pages[0].0 >= 4000,
+                "{frontend}: {thread} {pages:?}"
+            );
+        }
+    }
+}
