@@ -13,7 +13,7 @@
  *   gives OCR_EINVAL, not a crash. NUMALOC_OCR_CHECKED=1 also names the task that did it, with objects and slots.
  * - Names from 1.1 and from 1.2 (ocrPrintf, ocrGetArgc, ocrHintSetValue) are both here, and so are
  *   the extensions: labels, event parameters, counted, channel and collective events, hints,
- *   affinities, legacy waiting, dependences by value.
+ *   affinities, legacy waiting, dependences by value, the interface for runtimes on top.
  */
 #ifndef NUMALOC_OCR_H
 #define NUMALOC_OCR_H
@@ -106,8 +106,21 @@ static inline bool ocrGuidIsUninitialized(ocrGuid_t guid) { return guid.guid == 
 static inline bool ocrGuidIsError(ocrGuid_t guid) { return guid.guid == -1; }
 static inline bool ocrGuidIsEq(ocrGuid_t a, ocrGuid_t b) { return a.guid == b.guid; }
 static inline bool ocrGuidIsLt(ocrGuid_t a, ocrGuid_t b) { return a.guid < b.guid; }
+/* Names from before 1.1. */
 #define IS_GUID_NULL(g) ocrGuidIsNull(g)
+#define IS_GUID_UNINITIALIZED(g) ocrGuidIsUninitialized(g)
+#define IS_GUID_ERROR(g) ocrGuidIsError(g)
 #define IS_GUID_EQUAL(a, b) ocrGuidIsEq(a, b)
+#define IS_GUID_LESS_THAN(a, b) ocrGuidIsLt(a, b)
+#define GUID_ASSIGN_VALUE(to, from) ((to) = (from))
+#define GUID_SIZE(g) (8 * sizeof(g))
+#define GUIDSx GUIDF
+#define GUIDLx GUIDF
+#define GUIDFS(g) GUIDA(g)
+#define GUIDFL(g) GUIDA(g)
+
+/* The last argument of creations was an affinity in 1.0 and is a hint since 1.1. */
+#define PICK_1_1(since_1_1, in_1_0) (since_1_1)
 
 #define GUID_PROP_NONE ((u16)0x000)
 #define GUID_PROP_IS_LABELED ((u16)0x100)
@@ -282,6 +295,7 @@ typedef enum {
     OCR_HINT_DB_FAR,
     OCR_HINT_DB_HIGHBW,
     OCR_HINT_DB_EAGER,
+    OCR_HINT_DB_LAZY,
     OCR_HINT_DB_PROP_END,
     OCR_HINT_EVT_PROP_START,
     OCR_HINT_EVT_PROP_END,
@@ -312,7 +326,10 @@ u8 ocrGetHint(ocrGuid_t guid, ocrHint_t *hint);
 
 /* ---- the core --------------------------------------------------------------------------------- */
 
+/* Yours. Not declared in C, so that it may also be written without parameters: `ocrGuid_t mainEdt()`. */
+#ifdef __cplusplus
 ocrGuid_t mainEdt(u32 paramc, u64 *paramv, u32 depc, ocrEdtDep_t depv[]);
+#endif
 
 u8 ocrEdtTemplateCreate_internal(ocrGuid_t *guid, ocrEdt_t function, u32 paramc, u32 depc,
                                  const char *name);
@@ -344,6 +361,8 @@ u8 ocrGroupEnd(void);
 u8 ocrDbCreate(ocrGuid_t *db, void **addr, u64 len, u16 flags, ocrHint_t *hint,
                ocrInDbAllocator_t allocator);
 u8 ocrDbRelease(ocrGuid_t db);
+/* Of a block that the task holds; OCR_EACCES otherwise. */
+u8 ocrDbGetSize(ocrGuid_t db, u64 *size);
 /* Whoever destroys a block that it holds releases it; others keep it until they end. */
 u8 ocrDbDestroy(ocrGuid_t db);
 
@@ -395,6 +414,19 @@ u8 ocrLegacyBlockProgress(ocrGuid_t event, ocrGuid_t *guid, void **result, u64 *
                           u16 properties);
 ocrGuid_t ocrWait(ocrGuid_t event);
 
+/* ---- for runtimes on top of this one (extensions/ocr-runtime-itf.h) ----------------------------- */
+
+/* Storage of the running task: 256 GUIDs, NULL_GUID at first, gone with the task. */
+ocrGuid_t ocrElsUserGet(u8 offset);
+void ocrElsUserSet(u8 offset, ocrGuid_t data);
+/* The running task; NULL_GUID outside tasks. */
+ocrGuid_t currentEdtUserGet(void);
+u64 ocrNbWorkers(void);
+/* Good for telling workers apart, and nothing else. */
+ocrGuid_t ocrCurrentWorkerGuid(void);
+/* A hint without effect here: the other workers go on anyway. */
+u8 ocrInformLegacyCodeBlocking(void);
+
 /* ---- arguments, printing, assertions ----------------------------------------------------------- */
 
 /* Data block 0 of mainEdt: u64 count, u64 offsets[count], strings. */
@@ -430,6 +462,13 @@ __attribute__((format(printf, 1, 2))) static inline u32 ocrPrintf(const char *fo
 #ifndef ASSERT
 #define ASSERT(condition) ocrAssert(condition)
 #endif
+
+/* Prints whether a condition holds, and goes on: VERIFY(sum == 10, "the sum is %d\n", sum). */
+#define VERIFY(condition, ...)                                                                    \
+    do {                                                                                          \
+        ocrPrintf("%s @ '%s:%d' ", (condition) ? "PASSED" : "FAILURE", __FILE__, __LINE__);       \
+        ocrPrintf(__VA_ARGS__);                                                                   \
+    } while (0)
 
 /* For programs with a main of their own: runs mainEdt to the end, gives the exit status. */
 int numaloc_ocr_run(int argc, char **argv, ocrEdt_t mainFunction);

@@ -154,6 +154,7 @@ impl Errno {
     pub const EPERM: Self = Self(1);
     pub const ENOENT: Self = Self(2);
     pub const ENOMEM: Self = Self(12);
+    pub const EACCES: Self = Self(13);
     pub const EINVAL: Self = Self(22);
     pub const EGUIDEXISTS: Self = Self(100);
     pub const EACQ: Self = Self(101);

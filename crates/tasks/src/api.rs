@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::abi::{Dep, EdtFunction, Errno, EventParams, Guid, Hint, Result, event_type, property};
 use crate::config::Config;
-use crate::object::affinity_guid;
+use crate::object::{affinity_guid, worker_guid};
 use crate::worker::{NO_NODE, Worker, current};
 use crate::{block, edt, event, hint, label, legacy, replay, runtime, stuck};
 
@@ -469,6 +469,84 @@ pub extern "C" fn ocrDbRelease(guid: Guid) -> u8 {
         }
         block::release_early(w, guid)
     })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ocrDbGetSize(guid: Guid, size: *mut u64) -> u8 {
+    call_with("ocrDbGetSize", &[Given::Guid("data block", guid)], |w| {
+        let guid = label::resolve(w, guid)?;
+        let block = block::find(w, guid)?;
+        if !block::held_by_current(w).contains(&guid) {
+            return Err(Errno::EACCES);
+        }
+        // SAFETY: ocr.h.
+        unsafe { put(size, block::size_of_live(block)) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ocrElsUserGet(offset: u8) -> Guid {
+    let mut value = Guid::NULL;
+    call("ocrElsUserGet", |w| {
+        let storage = w.storage.iter().find(|(edt, _)| *edt == w.current);
+        value = storage.map_or(Guid::NULL, |(_, values)| values[usize::from(offset)]);
+        Ok(())
+    });
+    value
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ocrElsUserSet(offset: u8, data: Guid) {
+    call("ocrElsUserSet", |w| {
+        if w.current.is_null() {
+            return Err(Errno::EPERM);
+        }
+        let known = w.storage.iter().position(|(edt, _)| *edt == w.current);
+        let at = known.unwrap_or_else(|| {
+            w.storage.push((w.current, Box::new([Guid::NULL; 256])));
+            w.storage.len() - 1
+        });
+        w.storage[at].1[usize::from(offset)] = data;
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn currentEdtUserGet() -> Guid {
+    let mut guid = Guid::NULL;
+    call("currentEdtUserGet", |w| {
+        if !w.current.is_null() {
+            guid = edt::guid(w.rt, w.current);
+        }
+        Ok(())
+    });
+    guid
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ocrNbWorkers() -> u64 {
+    let mut workers = 0;
+    call("ocrNbWorkers", |w| {
+        workers = w.rt.workers.len() as u64;
+        Ok(())
+    });
+    workers
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ocrCurrentWorkerGuid() -> Guid {
+    let mut guid = Guid::NULL;
+    call("ocrCurrentWorkerGuid", |w| {
+        guid = worker_guid(w.index);
+        Ok(())
+    });
+    guid
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ocrInformLegacyCodeBlocking() -> u8 {
+    0
 }
 
 #[unsafe(no_mangle)]

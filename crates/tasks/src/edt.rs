@@ -584,6 +584,9 @@ unsafe fn finish(w: &mut Worker, edt: *mut Edt, result: Guid) {
             event::satisfy_quietly(w, output, result, 0);
         }
         w.counters.tasks += 1;
+        if !w.storage.is_empty() {
+            w.storage.retain(|(owner, _)| *owner != edt);
+        }
         w.rt.arena.release(&mut w.lists, edt.cast());
         // A FINISH task's credit in the outer scope is returned when its own scope is done.
         scope::leave(

@@ -5,7 +5,7 @@ use crate::object::affinity_node;
 use crate::worker::NO_NODE;
 
 /// First and last-plus-one property of each hint type, exclusive bounds as in `ocr.h`.
-const BOUNDS: [(u32, u32); 5] = [(0, 0), (0, 7), (8, 15), (16, 17), (18, 19)];
+const BOUNDS: [(u32, u32); 5] = [(0, 0), (0, 7), (8, 16), (17, 18), (19, 20)];
 const EDT: u32 = 1;
 const DB: u32 = 2;
 const EDT_AFFINITY: u32 = 3;

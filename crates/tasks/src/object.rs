@@ -55,6 +55,8 @@ pub enum Tag {
     Label = 1,
     /// An affinity; the rest of the GUID is the node.
     Affinity = 5,
+    /// A worker; the rest is its number.
+    Worker = 6,
 }
 
 impl Header {
@@ -145,6 +147,12 @@ pub fn label_guid(offset: usize) -> Guid {
 #[must_use]
 pub fn affinity_guid(node: u16) -> Guid {
     Guid((i64::from(node) << 4) | Tag::Affinity as i64)
+}
+
+/// The GUID of a worker: tells it from others.
+#[must_use]
+pub fn worker_guid(index: usize) -> Guid {
+    Guid(((index as i64) << 4) | Tag::Worker as i64)
 }
 
 /// The node an affinity GUID (or a hint value made of it) stands for.

@@ -338,6 +338,7 @@ fn timed_run(w: &mut Worker, edt: *mut Edt, held: &[Held], far: u64) -> f64 {
         }
     }
     let seconds = run_once(edt);
+    w.storage.retain(|(owner, _)| *owner != edt);
     for (memory, bytes, home) in relocated {
         // SAFETY: allocated above; `restore` puts the slots back before anybody looks.
         unsafe { w.rt.memory.free(memory, bytes as u64, home) };

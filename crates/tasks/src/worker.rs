@@ -93,6 +93,8 @@ pub struct Worker {
     pub(crate) ready: VecDeque<*mut Edt>,
     /// Scratch for the order in which a task's blocks are acquired.
     pub(crate) order: Vec<crate::block::Wanted>,
+    /// What tasks being run keep for themselves (ocrElsUserSet); few do.
+    pub(crate) storage: Vec<(*mut Edt, Box<[Guid; 256]>)>,
     /// Depth of tasks run inside tasks that wait (legacy calls).
     pub(crate) nesting: u32,
 }
@@ -121,6 +123,7 @@ impl Worker {
             names: Box::new([(0, 0, 0); 64]),
             ready: VecDeque::new(),
             order: Vec::new(),
+            storage: Vec::new(),
             nesting: 0,
         })
     }
