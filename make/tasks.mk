@@ -3,7 +3,8 @@
 OCR_BUILD ?= target/ocr
 OCR_PROFILE ?= release
 OCR_LIB := target/$(OCR_PROFILE)
-OCR_WORKLOADS := stencil2d seismic fibonacci smith-waterman cholesky reduction sparse overhead
+OCR_WORKLOADS := stencil2d seismic fibonacci smith-waterman cholesky reduction sparse overhead \
+  multigrid conjugate-gradient molecular-dynamics irregular wavefront queens
 OCR_CFLAGS := -O3 -Wall -Wextra -Icrates/tasks/include
 
 .PHONY: ocr
@@ -27,6 +28,11 @@ bench-tasks-plan: ## cost of the plan's look-up per task
 table-tasks: ocr ## Table I of the OCR paper: remote traffic on the two described machines (simulated)
 	$(CARGO) build -p numaloc
 	workloads/ocr/table1 target/debug/numaloc $(OCR_BUILD)
+
+.PHONY: table-plans
+table-plans: ocr ## no plan, hints and plan on every OCR workload (simulated, about a minute); fails where a plan is slower than none
+	$(CARGO) build -p numaloc
+	workloads/ocr/plans target/debug/numaloc $(OCR_BUILD)
 
 .PHONY: bench-tasks-rows
 bench-tasks-rows: ocr ## Table I's rows on this machine: wall time, which hints and plan should not change (minutes)

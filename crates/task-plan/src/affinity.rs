@@ -9,11 +9,16 @@
 //! never below 0. A slot nobody measured gets beta * B. b is additive and in seconds: classes can
 //! be compared, which a ranking within each class cannot give.
 //!
+//! *Deciding.* Nodes are chosen by [`Affinity::weight`], which is steadier than the estimates: bytes, unless
+//! the measurements of all classes with the same template and number of slots contradict them by an order of magnitude
+//! (three quarters of them, in powers of eight). So profiles that differ by noise lead to the same plan.
+//!
 //! Where the profile was made on one node, far means *out of the caches* (method `evict`): b is then what
 //! memory costs over cache, which stands for what far memory costs over near.
 
 use std::collections::BTreeMap;
 
+use crate::classes::ClassId;
 use crate::data::Data;
 
 /// Seconds per far byte where nothing at all was measured: 5 GB/s.
@@ -43,6 +48,10 @@ pub struct Affinity {
     pub spread: f64,
     /// Replays used.
     pub replays: usize,
+    /// Template and number of slots of each class, as a number.
+    kinds: Vec<usize>,
+    /// By kind and slot: what bytes are multiplied with.
+    factors: BTreeMap<(usize, u32), f64>,
 }
 
 struct Fit {
@@ -113,12 +122,90 @@ impl Affinity {
                 },
             );
         }
-        Self {
+        let mut affinity = Self {
             estimates,
             seconds_per_byte,
             spread: tau / seconds_per_byte,
             replays: data.profile.replays.len(),
+            ..Self::default()
+        };
+        affinity.decide(data);
+        affinity
+    }
+}
+
+/// A block costs at least what a cache line does.
+const LINE_BYTES: f64 = 64.0;
+
+/// Measurements must contradict an expectation by this factor to count.
+const CLEARLY: f64 = 8.0;
+
+/// Fewer classes that agree do not make a contradiction.
+const MANY_CLASSES: usize = 8;
+
+/// The power of eight nearest to a ratio; 1 up to a factor of eight either way.
+pub fn rounded(ratio: f64) -> f64 {
+    if !(ratio > CLEARLY || ratio < CLEARLY.recip()) {
+        return 1.0;
+    }
+    let power = (ratio.max(1e-9).ln() / CLEARLY.ln()).round();
+    CLEARLY.powf(power.clamp(-3.0, 3.0))
+}
+
+/// The median of values with weights.
+pub fn median(mut values: Vec<(f64, u64)>) -> Option<f64> {
+    values.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let half = values.iter().map(|value| value.1).sum::<u64>() / 2;
+    let mut seen = 0;
+    let found = values.iter().find(|value| {
+        seen += value.1;
+        seen > half
+    });
+    found.map(|value| value.0)
+}
+
+impl Affinity {
+    /// What a far block in that slot counts for when nodes are chosen, in bytes; see the module's text.
+    #[must_use]
+    pub fn weight(&self, class: usize, slot: u32) -> Option<f64> {
+        let estimate = self.estimates[class].get(&slot)?;
+        let factor = self.factors.get(&(self.kinds[class], slot));
+        Some(estimate.bytes.max(LINE_BYTES) * factor.copied().unwrap_or(1.0))
+    }
+
+    /// Fills in what [`Affinity::weight`] goes by.
+    fn decide(&mut self, data: &Data) {
+        let mut numbers: BTreeMap<(&str, u32), usize> = BTreeMap::new();
+        self.kinds = (0..data.class_data.len())
+            .map(|class| {
+                let id = ClassId(class as u32);
+                let next = numbers.len();
+                *numbers
+                    .entry((data.classes.template(id), data.classes.slots(id)))
+                    .or_insert(next)
+            })
+            .collect();
+        let mut ratios: BTreeMap<(usize, u32), Vec<(f64, u64)>> = BTreeMap::new();
+        for (class, slots) in self.estimates.iter().enumerate() {
+            for (&slot, estimate) in slots {
+                if let Some(measured) = estimate.measured {
+                    let expected = self.seconds_per_byte * estimate.bytes.max(LINE_BYTES);
+                    let all = ratios.entry((self.kinds[class], slot)).or_default();
+                    all.push((measured / expected, data.class_data[class].tasks));
+                }
+            }
         }
+        self.factors = ratios
+            .into_iter()
+            .filter(|(_, all)| all.len() >= MANY_CLASSES)
+            .filter_map(|(key, mut all)| {
+                // Three quarters have to agree.
+                all.sort_by(|a, b| a.0.total_cmp(&b.0));
+                let (low, high) = (all[all.len() / 4].0, all[all.len() * 3 / 4].0);
+                let factor = if low > CLEARLY { low } else { high };
+                (low > CLEARLY || high < CLEARLY.recip()).then(|| (key, rounded(factor)))
+            })
+            .collect();
     }
 }
 

@@ -1,11 +1,14 @@
 //! The whole way from a profile to a plan, and what to tell about it.
 
+use std::collections::BTreeSet;
+
 use numaloc_topology::Topology;
 
 use crate::affinity::Affinity;
 use crate::classes::ClassId;
+use crate::compare::{Placement, Trial, Tried};
 use crate::data::Data;
-use crate::place::{Nodes, block_pattern, kinds_of_lasting_blocks, place};
+use crate::place::{Nodes, Placed, block_pattern, kinds_of_lasting_blocks, place};
 use crate::plan::{Plan, PlanBlock, PlanChild, PlanClass};
 use crate::profile::Profile;
 use crate::remote::{Traffic, traffic};
@@ -13,10 +16,60 @@ use crate::remote::{Traffic, traffic};
 /// How lasting data blocks are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distribution {
-    /// In blocks, in the order of creation: the paper's.
+    /// In blocks, in the order of their creators' paths: the paper's.
     Block,
     /// Together with the tasks, from the affinities: the paper's future work.
     Joint,
+    /// Whichever is faster when tried on the tasks of the profile.
+    Best,
+}
+
+/// Where parts differ in size no node can keep to a small share, and following the data may be worth more: such slack
+/// is tried, too, and none at all.
+const MUCH_SLACK: f64 = 0.5;
+
+/// What comes later in the list of attempts take less than this share of an earlier one's time.
+const CLEARLY_FASTER: f64 = 0.98;
+
+/// A profile is made with a smaller problem than the run: plans are compared, and chosen, with all blocks so many times
+/// as large, where data weighs against the fixed cost of a task as it does in a run.
+pub const LARGER: u64 = 64;
+
+/// The tasks of the profile, with blocks as large as in the profile and [`LARGER`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Scales {
+    /// As in the profile.
+    pub as_profiled: Tried,
+    /// Blocks [`LARGER`] times as large.
+    pub larger: Tried,
+}
+
+/// Why a plan should not be used.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Doubt {
+    /// Tried on the tasks of the profile, it is slower than no plan.
+    Slower,
+    /// It places so few tasks that it decides next to nothing.
+    PlacesLittle,
+}
+
+/// Times that differ by less are the same.
+const A_TIE: f64 = 1.01;
+
+/// A plan that places less than this share of the tasks is in doubt.
+const LITTLE: f64 = 0.1;
+
+impl Analysis {
+    /// What speaks against using the plan.
+    #[must_use]
+    pub fn doubt(&self) -> Option<Doubt> {
+        if (self.placed_tasks as f64) < LITTLE * self.tasks as f64 {
+            return Some(Doubt::PlacesLittle);
+        }
+        // A tie is not worse.
+        (self.tried.larger.seconds > A_TIE * self.tried_without.larger.seconds)
+            .then_some(Doubt::Slower)
+    }
 }
 
 /// What can be chosen.
@@ -24,7 +77,7 @@ pub enum Distribution {
 pub struct Options {
     /// Distribution of lasting data blocks.
     pub distribution: Distribution,
-    /// How much more than the mean a node may have to do; 0.1 is a tenth.
+    /// How much more than the mean a node may have to do; 0.1 is a tenth. More is tried, and taken if it is faster.
     pub slack: f64,
 }
 
@@ -99,7 +152,15 @@ pub struct Analysis {
     pub hints_compared: u64,
     /// Of those, tasks that the plan puts where the hint says.
     pub hints_agreeing: u64,
-    /// Work by node in seconds of the profile.
+    /// The distribution of lasting data blocks that was taken.
+    pub distribution: Distribution,
+    /// The plan, tried on the tasks of the profile.
+    pub tried: Scales,
+    /// The same tasks without plan and hints.
+    pub tried_without: Scales,
+    /// The same tasks by the program's hints, if it gives any for this many nodes.
+    pub tried_with_hints: Option<Scales>,
+    /// Work by node in seconds of the model.
     pub load: Vec<f64>,
 }
 
@@ -115,7 +176,7 @@ pub fn analyze(
     if profile.tasks.is_empty() {
         return Err(AnalyzeError::Empty);
     }
-    let data = Data::new(profile);
+    let (data, is_refused) = by_depth_where_bounded(profile);
     let affinity = Affinity::new(&data);
     let ids = machine.nodes_with_pus();
     let distance = |a: u16, b: u16| machine.node_distance(ids[usize::from(a)], ids[usize::from(b)]);
@@ -124,13 +185,85 @@ pub fn analyze(
         count: ids.len(),
         excess: &excess,
     };
-    let is_refused = recursive(&data);
     let refused = refusals(&data, &is_refused);
-    let fixed = match options.distribution {
-        Distribution::Block => block_pattern(&data, nodes.count),
-        Distribution::Joint => joint(&data, &affinity, nodes.count),
+    let trial = Trial::new(&data, machine);
+    let hints_count = profile.nodes == nodes.count;
+    let hinted = |task: usize| profile.tasks[task].hint.filter(|_| hints_count);
+    let block_hinted = |block: usize| profile.blocks[block].hint.filter(|_| hints_count);
+    let run = |placement: &Placement| Scales {
+        as_profiled: trial.run(placement, 1),
+        larger: trial.run(placement, LARGER),
     };
-    let placed = place(&data, &affinity, &nodes, &is_refused, fixed, options.slack);
+    let no_plan = run(&Placement {
+        task: &|_| None,
+        block: &|_| None,
+        steal_anywhere: true,
+    });
+    let any_hint = (0..profile.tasks.len()).any(|task| hinted(task).is_some())
+        || (0..profile.blocks.len()).any(|block| block_hinted(block).is_some());
+    // As `tasks run` does without a plan, and as the paper's rows do: the better of the two.
+    let with_hints = any_hint.then(|| {
+        [true, false]
+            .map(|steal_anywhere| {
+                run(&Placement {
+                    task: &hinted,
+                    block: &block_hinted,
+                    steal_anywhere,
+                })
+            })
+            .into_iter()
+            .reduce(|a, b| {
+                if b.larger.seconds < a.larger.seconds {
+                    b
+                } else {
+                    a
+                }
+            })
+            .unwrap_or_default()
+    });
+    let distributions: &[Distribution] = match options.distribution {
+        Distribution::Best => &[Distribution::Block, Distribution::Joint],
+        Distribution::Block => &[Distribution::Block],
+        Distribution::Joint => &[Distribution::Joint],
+    };
+    let mut best: Option<(Scales, Distribution, bool, Placed)> = None;
+    for &distribution in distributions {
+        let fixed = match distribution {
+            Distribution::Joint => joint(&data, &affinity, nodes.count),
+            _ => block_pattern(&data, nodes.count),
+        };
+        for slack in [options.slack, MUCH_SLACK, f64::INFINITY] {
+            let placed = place(
+                &data,
+                &affinity,
+                &nodes,
+                &is_refused,
+                fixed.clone(),
+                slack.max(options.slack),
+            );
+            for steal_anywhere in [false, true] {
+                let tried = run(&Placement {
+                    task: &|task| placed.tasks[data.class_of[task].index()].or(hinted(task)),
+                    block: &|block| {
+                        placed.blocks[data.block_class_of[block]].or(block_hinted(block))
+                    },
+                    steal_anywhere,
+                });
+                // A tie, or nearly one, goes to what comes first.
+                let better = best.as_ref().is_none_or(|best| {
+                    let (now, before) = (tried.larger.seconds, best.0.larger.seconds);
+                    now < CLEARLY_FASTER * before
+                        || (before > no_plan.larger.seconds && now < before)
+                });
+                if better {
+                    best = Some((tried, distribution, steal_anywhere, placed.clone()));
+                }
+            }
+        }
+    }
+    let Some((with_plan, distribution, steal_anywhere, placed)) = best else {
+        return Err(AnalyzeError::NothingToPlace);
+    };
     let all = profile.tasks.len() as u64;
     let in_classes = |which: &dyn Fn(usize) -> bool| -> u64 {
         let counts = data.class_data.iter().enumerate();
@@ -154,7 +287,6 @@ pub fn analyze(
         return Err(AnalyzeError::NothingToPlace);
     }
     let (mut compared, mut agreeing) = (0, 0);
-    let hints_count = profile.nodes == nodes.count;
     for (task, class) in profile.tasks.iter().zip(&data.class_of) {
         if let (true, Some(hint), Some(node)) =
             (hints_count, task.hint, placed.tasks[class.index()])
@@ -173,7 +305,14 @@ pub fn analyze(
     });
     Ok(Analysis {
         traffic: traffic(&data, &affinity, &distance, &placed.tasks, &placed.blocks),
-        plan: plan_of(&data, machine, nodes.count, &placed.tasks, &placed.blocks),
+        plan: Plan {
+            steal_anywhere,
+            ..plan_of(&data, machine, nodes.count, &placed.tasks, &placed.blocks)
+        },
+        distribution,
+        tried: with_plan,
+        tried_without: no_plan,
+        tried_with_hints: with_hints,
         class_tasks: data.class_data.iter().map(|class| class.tasks).collect(),
         block_classes: data.block_classes.len(),
         affinity,
@@ -197,6 +336,7 @@ fn plan_of(
     let mut plan = Plan {
         machine: machine.name().to_owned(),
         nodes,
+        steal_anywhere: false,
         classes: (0..data.classes.len())
             .map(|at| {
                 let class = ClassId(at as u32);
@@ -228,6 +368,42 @@ fn plan_of(
         }
     }
     plan
+}
+
+/// The profile by classes, and which classes are refused as recursions. Recursions are first taken by depth: if every
+/// task of one then has others of its class (the recursion happens again and again, to the same depth, as in
+/// a multigrid cycle), its classes do say where they belong.
+fn by_depth_where_bounded(profile: &Profile) -> (Data<'_>, Vec<bool>) {
+    let mut recursions = BTreeSet::new();
+    let mut data = Data::new(profile, &recursions);
+    let mut refused = recursive(&data);
+    while refused.iter().any(|&refused| refused) {
+        let (component, sizes) = data.classes.components();
+        let before = recursions.len();
+        for class in (0..refused.len()).filter(|&class| refused[class]) {
+            let id = ClassId(class as u32);
+            if sizes[component[class]] > 1 || data.classes.leads_to_itself(id) {
+                recursions.insert(data.classes.template(id).to_owned());
+            }
+        }
+        if recursions.len() == before {
+            break;
+        }
+        let unfolded = Data::new(profile, &recursions);
+        let mut concerned = (0_u64, 0_u64);
+        for (class, data) in unfolded.class_data.iter().enumerate() {
+            let template = unfolded.classes.template(ClassId(class as u32));
+            if recursions.contains(template) {
+                concerned = (concerned.0 + 1, concerned.1 + data.tasks);
+            }
+        }
+        if concerned.1 < 2 * concerned.0 {
+            break;
+        }
+        data = unfolded;
+        refused = recursive(&data);
+    }
+    (data, refused)
 }
 
 /// Classes of recursions: some task creates two or more tasks of its own cycle, so that many tasks of
@@ -287,9 +463,7 @@ fn joint(data: &Data, affinity: &Affinity, nodes: usize) -> Vec<Option<u16>> {
             .iter()
             .filter(|((_, block), _)| is_lasting(*block))
             .map(|(&(slot, block), &count)| {
-                let b = affinity.estimates[class]
-                    .get(&slot)
-                    .map_or(0.0, |e| e.seconds);
+                let b = affinity.weight(class, slot).unwrap_or(0.0);
                 (block, b * count as f64)
             })
             .collect();

@@ -11,7 +11,7 @@
 //! A loop's first turn (and for period p the first p tasks after it) keeps classes of its own: it
 //! often differs. Cost: one hash look-up per task; memory grows with classes, not with tasks.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// The longest repetition that is recognised, in tasks.
 pub const LONGEST_PERIOD: usize = 4;
@@ -54,6 +54,8 @@ pub struct Classes {
     by_path: HashMap<Vec<u32>, ClassId>,
     transitions: HashMap<(ClassId, u32), ClassId>,
     root: (String, u32),
+    /// Templates of recursions: repetitions of these are kept apart, by depth.
+    unfolded: BTreeSet<String>,
 }
 
 impl Classes {
@@ -65,6 +67,15 @@ impl Classes {
             by_path: HashMap::from([(Vec::new(), ClassId::ROOT)]),
             root: (template.to_owned(), slots),
             ..Self::default()
+        }
+    }
+
+    /// As [`Classes::new`], with classes by depth for recursions through these templates.
+    #[must_use]
+    pub fn by_depth(template: &str, slots: u32, recursions: &BTreeSet<String>) -> Self {
+        Self {
+            unfolded: recursions.clone(),
+            ..Self::new(template, slots)
         }
     }
 
@@ -96,7 +107,7 @@ impl Classes {
         }
         let mut path = self.paths[creator.index()].clone();
         path.push(number);
-        fold(&mut path);
+        self.fold(&mut path);
         let class = match self.by_path.get(&path) {
             Some(&class) => class,
             None => {
@@ -108,6 +119,46 @@ impl Classes {
         };
         self.transitions.insert((creator, number), class);
         class
+    }
+
+    /// The same classes, numbered in the order of their paths instead of that of discovery, and the new number of
+    /// each. Paths compare letter by letter, by position first: the third strand comes after the second, whenever it
+    /// was created.
+    #[must_use]
+    pub fn ordered(self) -> (Self, Vec<ClassId>) {
+        let key = |class: &usize| -> Vec<(u32, &str, u32)> {
+            let letters = self.paths[*class].iter();
+            letters
+                .map(|&letter| {
+                    let letter = &self.letters[letter as usize];
+                    (letter.position, letter.template.as_str(), letter.slots)
+                })
+                .collect()
+        };
+        let mut order: Vec<usize> = (0..self.paths.len()).collect();
+        order.sort_by_cached_key(key);
+        let mut number = vec![ClassId::ROOT; order.len()];
+        for (at, &class) in order.iter().enumerate() {
+            number[class] = ClassId(at as u32);
+        }
+        let ordered = Self {
+            paths: order
+                .iter()
+                .map(|&class| self.paths[class].clone())
+                .collect(),
+            by_path: self
+                .by_path
+                .iter()
+                .map(|(path, class)| (path.clone(), number[class.index()]))
+                .collect(),
+            transitions: self
+                .transitions
+                .iter()
+                .map(|(&(from, letter), to)| ((number[from.index()], letter), number[to.index()]))
+                .collect(),
+            ..self.clone()
+        };
+        (ordered, number)
     }
 
     /// How many there are.
@@ -148,7 +199,7 @@ impl Classes {
             .iter()
             .map(|(&(from, letter), &to)| (from, &self.letters[letter as usize], to))
             .collect();
-        all.sort();
+        all.sort_by(|a, b| (a.0, a.1.position, a.1, a.2).cmp(&(b.0, b.1.position, b.1, b.2)));
         all
     }
 
@@ -202,6 +253,21 @@ impl Classes {
         }
     }
 
+    /// Drops the second w of a path that ends in w.w, shortest w first, until none does.
+    fn fold(&self, path: &mut Vec<u32>) {
+        while let Some(period) = (1..=LONGEST_PERIOD).find(|&period| {
+            let n = path.len();
+            n >= 2 * period
+                && path[n - period..] == path[n - 2 * period..n - period]
+                && !path[n - period..].iter().any(|&letter| {
+                    self.unfolded
+                        .contains(&self.letters[letter as usize].template)
+                })
+        }) {
+            path.truncate(path.len() - period);
+        }
+    }
+
     /// Classes on a cycle of the automaton: their tasks repeat.
     #[must_use]
     pub fn repeating(&self) -> Vec<bool> {
@@ -215,6 +281,14 @@ impl Classes {
         repeating
     }
 
+    /// Whether a task of the class can create one of the same class.
+    #[must_use]
+    pub fn leads_to_itself(&self, class: ClassId) -> bool {
+        self.transitions
+            .iter()
+            .any(|(&(from, _), &to)| from == class && to == class)
+    }
+
     /// Number of the strongly connected component of each class, and the sizes of the components.
     #[must_use]
     pub fn components(&self) -> (Vec<usize>, Vec<usize>) {
@@ -223,16 +297,6 @@ impl Classes {
             next[from.index()].push(to.index());
         }
         strongly_connected(&next)
-    }
-}
-
-/// Drops the second w of a path that ends in w.w, shortest w first, until none does.
-fn fold(path: &mut Vec<u32>) {
-    while let Some(period) = (1..=LONGEST_PERIOD).find(|&period| {
-        let n = path.len();
-        n >= 2 * period && path[n - period..] == path[n - 2 * period..n - period]
-    }) {
-        path.truncate(path.len() - period);
     }
 }
 

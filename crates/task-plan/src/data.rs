@@ -1,8 +1,10 @@
 //! A profile by classes: who is in which class, what a class uses, how long it takes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::affinity::{median, rounded};
 use crate::classes::{ClassId, Classes};
+use crate::model::SECONDS_PER_TASK;
 use crate::profile::Profile;
 
 /// A class of data blocks.
@@ -28,6 +30,9 @@ pub struct ClassData {
     /// Time of one, as tasks like it take (the median over tasks of the same template, number of slots and
     /// bytes: a class's own few tasks are too noisy to balance by).
     pub typical_seconds: f64,
+    /// The same for balancing: what the model says for its bytes, unless tasks of its template take ten times as long for
+    /// that, or a tenth, as tasks in general; then times a power of eight. Steadier than a measurement.
+    pub steady_seconds: f64,
     /// How often it used which block class through which slot.
     pub uses: BTreeMap<(u32, usize), u64>,
     /// Mean bytes by slot.
@@ -41,15 +46,19 @@ pub struct Data<'a> {
     pub class_of: Vec<ClassId>,
     pub class_data: Vec<ClassData>,
     pub block_classes: Vec<BlockClass>,
+    /// The class of each block.
+    pub block_class_of: Vec<usize>,
 }
 
 impl<'a> Data<'a> {
-    /// Sorts a profile into classes.
-    pub fn new(profile: &'a Profile) -> Self {
+    /// Sorts a profile into classes, by depth in recursions through these templates. Classes of tasks and of blocks
+    /// are numbered in the order of their paths, so that nothing depends on when something was created.
+    pub fn new(profile: &'a Profile, recursions: &BTreeSet<String>) -> Self {
         let root = profile.tasks.first();
-        let mut classes = Classes::new(
+        let mut classes = Classes::by_depth(
             root.map_or("", |task| &task.template),
             root.map_or(0, |task| task.slots),
+            recursions,
         );
         let mut class_of: Vec<ClassId> = Vec::with_capacity(profile.tasks.len());
         for task in &profile.tasks {
@@ -62,6 +71,10 @@ impl<'a> Data<'a> {
                     task.slots,
                 ),
             });
+        }
+        let (classes, numbers) = classes.ordered();
+        for class in &mut class_of {
+            *class = numbers[class.index()];
         }
         let mut block_classes: Vec<BlockClass> = Vec::new();
         let mut known: HashMap<(Option<ClassId>, u32), usize> = HashMap::new();
@@ -86,6 +99,17 @@ impl<'a> Data<'a> {
         }
         for (class, total) in block_classes.iter_mut().zip(&total_bytes) {
             class.bytes = total / class.count;
+        }
+        let mut order: Vec<usize> = (0..block_classes.len()).collect();
+        order.sort_by_key(|&at| (block_classes[at].creator, block_classes[at].position));
+        let mut number = vec![0; order.len()];
+        for (at, &class) in order.iter().enumerate() {
+            number[class] = at;
+        }
+        let block_classes: Vec<BlockClass> =
+            order.iter().map(|&at| block_classes[at].clone()).collect();
+        for class in &mut block_class_of {
+            *class = number[*class];
         }
         let mut class_data = vec![ClassData::default(); classes.len()];
         let mut bytes_of_task = vec![0_u64; profile.tasks.len()];
@@ -127,12 +151,62 @@ impl<'a> Data<'a> {
         for data in &mut class_data {
             data.typical_seconds /= data.tasks.max(1) as f64;
         }
+        steady(&classes, &mut class_data);
         Self {
             profile,
             classes,
             class_of,
             class_data,
             block_classes,
+            block_class_of,
         }
+    }
+}
+
+/// Bytes a core moves in a second, for balance alone.
+const BYTES_PER_SECOND: f64 = 5e9;
+
+/// Tasks of a kind, and their share of all time, from which on their measured times count in the balance.
+const MANY_TASKS: u64 = 16;
+const SHARE: f64 = 0.1;
+
+fn steady(classes: &Classes, class_data: &mut [ClassData]) {
+    let model = |data: &ClassData| {
+        SECONDS_PER_TASK + data.slot_bytes.values().sum::<f64>() / BYTES_PER_SECOND
+    };
+    let mut all = Vec::new();
+    let mut by_kind: HashMap<(&str, u32), Vec<(f64, u64)>> = HashMap::new();
+    let kind = |class: usize| {
+        let class = ClassId(class as u32);
+        (classes.template(class), classes.slots(class))
+    };
+    for (class, data) in class_data.iter().enumerate() {
+        if data.tasks > 0 {
+            let ratio = (data.typical_seconds / model(data), data.tasks);
+            all.push(ratio);
+            by_kind.entry(kind(class)).or_default().push(ratio);
+        }
+    }
+    let mut seconds_of: HashMap<(&str, u32), f64> = HashMap::new();
+    for (class, data) in class_data.iter().enumerate() {
+        *seconds_of.entry(kind(class)).or_default() += data.typical_seconds * data.tasks as f64;
+    }
+    let whole: f64 = class_data
+        .iter()
+        .map(|data| data.typical_seconds * data.tasks as f64)
+        .sum();
+    let usual = median(all).unwrap_or(1.0).max(f64::MIN_POSITIVE);
+    let factors: HashMap<(&str, u32), f64> = by_kind
+        .into_iter()
+        // Few tasks, or short ones, say more about noise than about balance.
+        .filter(|(kind, ratios)| {
+            let tasks: u64 = ratios.iter().map(|ratio| ratio.1).sum();
+            tasks >= MANY_TASKS && seconds_of.get(kind).is_some_and(|&s| s > SHARE * whole)
+        })
+        .filter_map(|(kind, ratios)| Some((kind, rounded(median(ratios)? / usual))))
+        .collect();
+    for (class, data) in class_data.iter_mut().enumerate() {
+        let factor = factors.get(&kind(class)).copied().unwrap_or(1.0);
+        data.steady_seconds = model(data) * factor;
     }
 }

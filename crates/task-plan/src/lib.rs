@@ -6,7 +6,8 @@
 //!    the same way (the paper's generalised task paths); an automaton.
 //! 3. [`Affinity`]: the seconds a class of tasks loses when one of its blocks is remote, by regression
 //!    over replays, with shrinkage.
-//! 4. [`analyze`]: data blocks get nodes, then classes of tasks do: a [`Plan`], as CSV files.
+//! 4. [`analyze`]: data blocks get nodes, then classes of tasks do: a [`Plan`], as CSV files; tried on the tasks of the
+//!    profile beside no plan and the program's hints.
 //!
 //! Files are read and written in [`profile`] and [`plan`] only; the rest is pure and deterministic.
 
@@ -15,17 +16,23 @@
 mod affinity;
 mod analysis;
 mod classes;
+mod compare;
 mod data;
 mod files;
+mod model;
 mod place;
 pub mod plan;
 pub mod profile;
 mod remote;
 
 pub use affinity::{Affinity, Estimate};
-pub use analysis::{Analysis, AnalyzeError, Distribution, Options, Refusal, analyze};
+pub use analysis::{
+    Analysis, AnalyzeError, Distribution, Doubt, LARGER, Options, Refusal, Scales, analyze,
+};
 pub use classes::{ClassId, Classes, Letter};
+pub use compare::Tried;
 pub use files::FileError;
+pub use model::{SECONDS_PER_TASK, seconds_per_byte};
 pub use plan::{Plan, PlanBlock, PlanChild, PlanClass, read_plan, write_plan};
 pub use profile::{Access, Block, Profile, Replay, Task, read_profile, write_profile};
 pub use remote::Traffic;

@@ -1,7 +1,8 @@
 //! Nodes for classes: first the data blocks that last, then the tasks that use them, then the rest.
 //!
 //! 1. *Lasting* blocks are those created before the loop, once, and used in it. Of each kind (same creating template,
-//!    position) the Q classes are spread over the N nodes in blocks, in the order of creation: class q
+//!    position) the Q classes are spread over the N nodes in blocks, in the order of their creators' paths (by
+//!    rank, however the creators happened to run; the paper says in the order of creation): class q
 //!    goes to node floor(q N / Q): the paper's pre-defined distribution. Kinds with fewer classes than
 //!    nodes (tables, arguments) stay open.
 //! 2. Each task class goes where the time lost to distance is least, the sum over its slots of affinity times
@@ -17,6 +18,7 @@ use crate::affinity::Affinity;
 use crate::data::Data;
 
 /// Nodes by class of tasks and by class of blocks.
+#[derive(Clone)]
 pub struct Placed {
     pub tasks: Vec<Option<u16>>,
     pub blocks: Vec<Option<u16>>,
@@ -65,7 +67,7 @@ pub fn block_pattern(data: &Data, nodes: usize) -> Vec<Option<u16>> {
     blocks
 }
 
-/// Lasting blocks by kind, each in the order of creation.
+/// Lasting blocks by kind, each in the order of the creators' paths.
 pub fn kinds_of_lasting_blocks(data: &Data) -> Vec<Vec<usize>> {
     let repeating = data.classes.repeating();
     // What the loop never touches did not last into it; without a loop, everything counts.
@@ -78,7 +80,6 @@ pub fn kinds_of_lasting_blocks(data: &Data) -> Vec<Vec<usize>> {
         }
     }
     let mut kinds: BTreeMap<(&str, u32), Vec<usize>> = BTreeMap::new();
-    // Block classes are numbered in the order their first blocks were created.
     for (at, block) in data.block_classes.iter().enumerate() {
         if let Some(creator) = block.creator
             && !repeating[creator.index()]
@@ -96,7 +97,7 @@ pub fn kinds_of_lasting_blocks(data: &Data) -> Vec<Vec<usize>> {
 }
 
 /// Classes on a cycle, or created by one.
-fn below(data: &Data, repeating: &[bool]) -> Vec<bool> {
+pub fn below(data: &Data, repeating: &[bool]) -> Vec<bool> {
     let mut below = repeating.to_vec();
     loop {
         let before = below.clone();
@@ -109,7 +110,7 @@ fn below(data: &Data, repeating: &[bool]) -> Vec<bool> {
     }
 }
 
-/// Time lost to distance on each node, per task of the class; none if no placed data is involved.
+/// What is lost to distance on each node (weights times excess distance), per task of the class; none if no placed data is involved.
 fn losses(
     data: &Data,
     affinity: &Affinity,
@@ -120,14 +121,12 @@ fn losses(
     let mut losses = vec![0.0; nodes.count];
     let mut any = false;
     for (&(slot, block), &count) in &data.class_data[class].uses {
-        let (Some(at), Some(estimate)) =
-            (placed.blocks[block], affinity.estimates[class].get(&slot))
-        else {
+        let (Some(at), Some(weight)) = (placed.blocks[block], affinity.weight(class, slot)) else {
             continue;
         };
         any = true;
         for (node, loss) in losses.iter_mut().enumerate() {
-            *loss += estimate.seconds * count as f64 * (nodes.excess)(node as u16, at);
+            *loss += weight * count as f64 * (nodes.excess)(node as u16, at);
         }
     }
     any.then_some(losses)
@@ -176,7 +175,7 @@ fn by_data(
 }
 
 fn load(data: &Data, class: usize) -> f64 {
-    data.class_data[class].typical_seconds * data.class_data[class].tasks as f64
+    data.class_data[class].steady_seconds * data.class_data[class].tasks as f64
 }
 
 fn by_creations(data: &Data, refused: &[bool], placed: &mut Placed) {
@@ -232,9 +231,7 @@ fn open_blocks(data: &Data, affinity: &Affinity, refused: &[bool], placed: &mut 
             continue;
         };
         for (&(slot, block), &count) in &used.uses {
-            let b = affinity.estimates[class]
-                .get(&slot)
-                .map_or(0.0, |e| e.seconds);
+            let b = affinity.weight(class, slot).unwrap_or(0.0);
             votes[block][usize::from(node)] += b * count as f64;
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! | file | one row is | columns |
 //! |---|---|---|
-//! | `plan.csv` | a fact | `key`, `value`: `version` (1), `machine`, `nodes` |
+//! | `plan.csv` | a fact | `key`, `value`: `version` (1), `machine`, `nodes`, `steal` (`node`, or `any`: workers without work may take it from other nodes) |
 //! | `classes.csv` | a class of tasks | `class` (0 the root's), `template`, `slots`, `node` (empty: no opinion), `path` (for people) |
 //! | `transitions.csv` | a creation | `class` (of the creator), `position`, `template`, `slots`, `to` (class of the new task) |
 //! | `blocks.csv` | a class of data blocks | `class` (of the creator), `position`, `node` (empty: no opinion), `bytes` (for people) |
@@ -19,6 +19,8 @@ pub struct Plan {
     pub machine: String,
     /// Its nodes with PUs; nodes in the plan are below this.
     pub nodes: usize,
+    /// Whether workers without work should take it from other nodes.
+    pub steal_anywhere: bool,
     /// Classes; the first is the root's.
     pub classes: Vec<PlanClass>,
 }
@@ -128,6 +130,10 @@ pub fn write_plan(folder: &Path, plan: &Plan) -> Result<(), FileError> {
         ("version", "1".to_owned()),
         ("machine", plan.machine.clone()),
         ("nodes", plan.nodes.to_string()),
+        (
+            "steal",
+            if plan.steal_anywhere { "any" } else { "node" }.to_owned(),
+        ),
     ];
     write(
         folder,
@@ -152,6 +158,13 @@ pub fn read_plan(folder: &Path) -> Result<Plan, FileError> {
             "version" => version = Some(row.value::<u32>("value", "a version number")?),
             "machine" => plan.machine = row.text("value").to_owned(),
             "nodes" => plan.nodes = row.value("value", "a number of nodes")?,
+            "steal" => {
+                plan.steal_anywhere = match row.text("value") {
+                    "any" => true,
+                    "node" => false,
+                    other => return Err(row.wrong(format!("steal {other:?}"), "node or any")),
+                }
+            }
             _ => {}
         }
     }

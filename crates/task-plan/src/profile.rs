@@ -6,6 +6,7 @@
 //! | `tasks.csv` | a task | `task` (order of creation, 0 the root), `creator` (empty for the root), `position` (among the creator's creations), `template`, `slots`, `hint` (node the program asked for; never used to decide), `seconds` (the one real run), `mark` (why it was not replayed) |
 //! | `blocks.csv` | a data block | `block`, `creator` (task; empty: the runtime), `position`, `bytes`, `hint` |
 //! | `accesses.csv` | a slot through which a task held a block | `task`, `slot`, `block`, `mode` (`RO`, `RW`, `EW`, `CONST`) |
+//! | `dependences.csv` | a task that satisfied a slot of another (its creator aside); may be missing in older profiles | `after` (who satisfied), `task` |
 //! | `replays.csv` | an experiment | `task`, `far` (slots whose block was far, joined by `;`), `seconds` |
 
 use std::path::Path;
@@ -84,6 +85,8 @@ pub struct Profile {
     pub blocks: Vec<Block>,
     /// Who held what, by task.
     pub accesses: Vec<Access>,
+    /// Who satisfied a slot of whom, as (earlier task, later task); creators are not repeated.
+    pub dependences: Vec<(u32, u32)>,
     /// Experiments, in the order they were made.
     pub replays: Vec<Replay>,
 }
@@ -94,6 +97,7 @@ const TASKS: [&str; 8] = [
 ];
 const BLOCKS: [&str; 5] = ["block", "creator", "position", "bytes", "hint"];
 const ACCESSES: [&str; 4] = ["task", "slot", "block", "mode"];
+const DEPENDENCES: [&str; 2] = ["after", "task"];
 const REPLAYS: [&str; 3] = ["task", "far", "seconds"];
 
 /// Writes a profile.
@@ -150,6 +154,15 @@ pub fn write_profile(folder: &Path, profile: &Profile) -> Result<(), FileError> 
                 access.mode.clone(),
             ]
         }),
+    )?;
+    write(
+        folder,
+        "dependences.csv",
+        &DEPENDENCES,
+        profile
+            .dependences
+            .iter()
+            .map(|(after, task)| vec![after.to_string(), task.to_string()]),
     )?;
     write(
         folder,
@@ -259,6 +272,21 @@ pub fn read_profile(folder: &Path) -> Result<Profile, FileError> {
             ));
         }
         profile.accesses.push(access);
+    }
+    // Profiles from before it was recorded have none.
+    if folder.join("dependences.csv").exists() {
+        let table = Table::read(folder, "dependences.csv", &DEPENDENCES)?;
+        for row in table.rows(&DEPENDENCES) {
+            let after: u32 = row.value("after", "a task number")?;
+            let task: u32 = row.value("task", "a task number")?;
+            if after as usize >= tasks || task as usize >= tasks || after == task {
+                return Err(row.wrong(
+                    format!("task {task} after {after}"),
+                    &format!("two different tasks below {tasks}"),
+                ));
+            }
+            profile.dependences.push((after, task));
+        }
     }
     let table = Table::read(folder, "replays.csv", &REPLAYS)?;
     for row in table.rows(&REPLAYS) {

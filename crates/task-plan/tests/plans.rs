@@ -1,8 +1,8 @@
 //! Affinities and plans on profiles made by hand, and what is said of broken files.
 
 use numaloc_task_plan::{
-    Access, AnalyzeError, Block, Distribution, Options, Profile, Replay, Task, analyze, read_plan,
-    read_profile, write_plan, write_profile,
+    Access, AnalyzeError, Block, Distribution, Doubt, Options, Profile, Replay, Task, analyze,
+    read_plan, read_profile, write_plan, write_profile,
 };
 use proptest::prelude::*;
 
@@ -115,6 +115,91 @@ fn strands_follow_their_blocks_in_blocks_over_the_nodes() {
         load.iter()
             .all(|&l| l <= 1.1 * load.iter().sum::<f64>() / 4.0 + 1e-12)
     );
+}
+
+/// The same program, whose start tasks ran in another order, so that their blocks were created in another.
+fn created_in_another_order(mut profile: Profile) -> Profile {
+    let blocks = profile.blocks.len() as u32;
+    let moved = |block: u32| (block * 3 + 1) % blocks;
+    let before = profile.blocks.clone();
+    for (at, block) in before.into_iter().enumerate() {
+        profile.blocks[moved(at as u32) as usize] = block;
+    }
+    for access in &mut profile.accesses {
+        access.block = moved(access.block);
+    }
+    profile
+}
+
+#[test]
+fn the_plan_does_not_depend_on_when_blocks_were_created_nor_on_noise() {
+    let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
+    for distribution in [Distribution::Block, Distribution::Joint, Distribution::Best] {
+        let options = Options {
+            distribution,
+            ..Options::default()
+        };
+        let plan = |profile: &Profile| analyze(profile, &machine, options).unwrap().plan;
+        let first = strands(8, 6);
+        let expected = plan(&first);
+        assert_eq!(plan(&created_in_another_order(first.clone())), expected);
+        // Times that differ by half either way, differently for each task and replay.
+        let mut noisy = first;
+        for (at, task) in noisy.tasks.iter_mut().enumerate() {
+            task.seconds *= 1.0 + 0.5 * ((at * 7919 % 100) as f64 / 50.0 - 1.0);
+        }
+        for (at, replay) in noisy.replays.iter_mut().enumerate() {
+            replay.seconds += 30e-6 * ((at * 104_729 % 100) as f64 / 50.0 - 1.0);
+        }
+        assert_eq!(plan(&noisy), expected, "{distribution:?}");
+    }
+}
+
+/// One chain of tasks that use all blocks: spread over the nodes they are far, where they were created near.
+fn one_chain() -> Profile {
+    let mut profile = strands(8, 1);
+    profile.tasks.truncate(9);
+    profile.accesses.clear();
+    profile.replays.clear();
+    let mut last = 0;
+    for _ in 0..20 {
+        let at = profile.tasks.len() as u32;
+        profile
+            .tasks
+            .push(task(Some(last), 8 * u32::from(last == 0), "all", 8));
+        last = at;
+        for slot in 0..8 {
+            profile.accesses.push(Access {
+                task: at,
+                slot,
+                block: slot,
+                mode: "RW".to_owned(),
+            });
+        }
+    }
+    profile
+}
+
+#[test]
+fn a_plan_that_is_slower_than_none_or_places_little_is_doubted() {
+    let machine = numaloc_topology::resolve("skylake-4s").unwrap();
+    let options = Options {
+        distribution: Distribution::Block,
+        ..Options::default()
+    };
+    let analysis = analyze(&one_chain(), &machine, options).unwrap();
+    assert_eq!(analysis.doubt(), Some(Doubt::Slower), "{analysis:?}");
+    assert!(analysis.tried.larger.remote_bytes > analysis.tried_without.larger.remote_bytes);
+    // Strands by their blocks: the plan is what makes them near.
+    let analysis = analyze(&strands(8, 6), &machine, options).unwrap();
+    assert_eq!(analysis.doubt(), None, "{analysis:?}");
+    // A thousand tasks that use nothing beside them.
+    let mut profile = strands(8, 6);
+    for position in 8..1008 {
+        profile.tasks.push(task(Some(0), position, "idle", 0));
+    }
+    let analysis = analyze(&profile, &machine, options).unwrap();
+    assert_eq!(analysis.doubt(), Some(Doubt::PlacesLittle));
 }
 
 #[test]

@@ -519,6 +519,9 @@ pub fn satisfy_slot(w: &mut Worker, guid: Guid, slot: u32, payload: Guid) -> Res
             return Err(Errno::EINVAL);
         }
         (*dep).guid = payload;
+        if w.rt.recorder.is_some() {
+            record::satisfied(w, &*edt);
+        }
         if (*edt).pending.fetch_sub(1, Ordering::AcqRel) == 1 {
             ready(w, edt);
         }
@@ -582,6 +585,14 @@ unsafe fn finish(w: &mut Worker, edt: *mut Edt, result: Guid) {
         if !output.is_null() {
             let result = label::resolve(w, result).unwrap_or(Guid::NULL);
             event::satisfy_quietly(w, output, result, 0);
+        }
+        if w.rt.recorder.is_some() {
+            let leaves = if own_scope.is_null() {
+                scope
+            } else {
+                own_scope
+            };
+            record::left(w, leaves as usize, &*edt);
         }
         w.counters.tasks += 1;
         if !w.storage.is_empty() {

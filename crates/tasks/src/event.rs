@@ -147,12 +147,13 @@ impl Event {
     }
 
     /// Sends the payload to everybody who waits.
-    fn fire(&mut self, w: &mut Worker) {
+    fn fire(&mut self, w: &mut Worker, from: Guid) {
         self.fired = true;
         let payload = self.payload;
         let waiting = std::mem::take(&mut self.waiters) as usize;
         for waiter in &self.first[..waiting.min(INLINE)] {
             w.outbox.push_back(Delivery {
+                from,
                 to: waiter.to,
                 slot: waiter.slot,
                 payload,
@@ -162,6 +163,7 @@ impl Event {
             // SAFETY: made by `push_waiter`, taken once, under the event's lock.
             let more = unsafe { Box::from_raw(std::mem::replace(&mut self.more, ptr::null_mut())) };
             w.outbox.extend(more.iter().map(|waiter| Delivery {
+                from,
                 to: waiter.to,
                 slot: waiter.slot,
                 payload,
@@ -254,8 +256,17 @@ fn with<T>(
     result
 }
 
+/// Whether the event fires after several satisfactions.
+fn slot_counts(w: &Worker, guid: Guid) -> bool {
+    // SAFETY: memory of objects is readable; the kind of an event does not change.
+    find(w, guid).is_ok_and(|event| unsafe { u32::from((*event).kind) } == event_type::LATCH)
+}
+
 /// Satisfies one slot of an event, without delivering what it fires.
 fn satisfy_one(w: &mut Worker, guid: Guid, payload: Guid, slot: u32) -> Result<()> {
+    if w.rt.recorder.is_some() {
+        crate::record::event_satisfied(w, guid, slot_counts(w, guid));
+    }
     with(w, guid, |w, event| {
         let twice = event.fired;
         match u32::from(event.kind) {
@@ -267,25 +278,25 @@ fn satisfy_one(w: &mut Worker, guid: Guid, payload: Guid, slot: u32) -> Result<(
                 if event.count != 0 {
                     return (Ok(()), false);
                 }
-                event.fire(w);
+                event.fire(w, guid);
                 (Ok(()), true)
             }
             _ if slot != 0 => (Err(Errno::EINVAL), false),
             event_type::ONCE => {
                 event.payload = payload;
-                event.fire(w);
+                event.fire(w, guid);
                 (Ok(()), true)
             }
             event_type::IDEM if twice => (Ok(()), false),
             event_type::STICKY | event_type::COUNTED if twice => (Err(Errno::EINVAL), false),
             event_type::IDEM | event_type::STICKY => {
                 event.payload = payload;
-                event.fire(w);
+                event.fire(w, guid);
                 (Ok(()), false)
             }
             event_type::COUNTED => {
                 event.payload = payload;
-                event.fire(w);
+                event.fire(w, guid);
                 (Ok(()), event.count == 0)
             }
             // SAFETY: a channel always has its queues.
@@ -293,6 +304,7 @@ fn satisfy_one(w: &mut Worker, guid: Guid, payload: Guid, slot: u32) -> Result<(
                 Some(Extra::Channel { limit, data, sinks }) => {
                     if let Some(sink) = sinks.pop_front() {
                         w.outbox.push_back(Delivery {
+                            from: guid,
                             to: sink.to,
                             slot: sink.slot,
                             payload,
@@ -342,11 +354,19 @@ pub fn deliver(w: &mut Worker) {
         return;
     }
     w.delivering = true;
-    while let Some(Delivery { to, slot, payload }) = w.outbox.pop_front() {
+    while let Some(Delivery {
+        from,
+        to,
+        slot,
+        payload,
+    }) = w.outbox.pop_front()
+    {
+        w.cause = from;
         let result = match edt::satisfy_slot(w, to, slot, payload) {
             Err(Errno::ENOENT) => satisfy_one(w, to, payload, slot),
             result => result,
         };
+        w.cause = Guid::NULL;
         if result.is_err() {
             w.complain("an event that fired", || {
                 format!(
@@ -379,6 +399,7 @@ pub fn add_waiter(w: &mut Worker, guid: Guid, waiter: Waiter) -> Result<()> {
             Some(Extra::Channel { limit, data, sinks }) => {
                 if let Some(payload) = data.pop_front() {
                     w.outbox.push_back(Delivery {
+                        from: guid,
                         to: waiter.to,
                         slot: waiter.slot,
                         payload,
@@ -395,6 +416,7 @@ pub fn add_waiter(w: &mut Worker, guid: Guid, waiter: Waiter) -> Result<()> {
         }
         if event.fired {
             w.outbox.push_back(Delivery {
+                from: guid,
                 to: waiter.to,
                 slot: waiter.slot,
                 payload: event.payload,
@@ -419,6 +441,9 @@ pub fn add_collective_waiter(w: &mut Worker, guid: Guid, from: u32, to: Waiter) 
 /// # Safety
 /// `data` holds as many values as the event's parameters say.
 pub unsafe fn contribute(w: &mut Worker, guid: Guid, from: u32, data: *const u8) -> Result<()> {
+    if w.rt.recorder.is_some() {
+        crate::record::event_satisfied(w, guid, true);
+    }
     // SAFETY: the caller's promise.
     collective(w, guid, |collective| unsafe {
         collective.contribute(from, data)
@@ -445,6 +470,7 @@ fn collective(
             // Each receiver owns its copy, as receivers of messages do.
             let payload = crate::block::create_filled(w, &values)?;
             w.outbox.push_back(Delivery {
+                from: guid,
                 to: waiter.to,
                 slot: waiter.slot,
                 payload,

@@ -6,6 +6,8 @@
 //! template's number and the number of slots. What does not match is counted, and falls back to
 //! hints, itself and all that it creates.
 
+use std::collections::HashSet;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use numaloc_task_plan::Plan;
@@ -42,6 +44,10 @@ pub struct FlatPlan {
     first_block: Vec<u32>,
     block_nodes: Vec<u16>,
     nodes: Vec<u16>,
+    /// Whether workers without work should take it from other nodes.
+    pub(crate) steal_anywhere: bool,
+    /// Templates it knows.
+    names: HashSet<u32>,
 }
 
 impl FlatPlan {
@@ -63,7 +69,14 @@ impl FlatPlan {
             first_block: vec![0],
             block_nodes: Vec::new(),
             nodes: plan.classes.iter().map(|class| node(class.node)).collect(),
+            steal_anywhere: plan.steal_anywhere,
+            names: HashSet::new(),
         };
+        flat.names = plan
+            .classes
+            .iter()
+            .map(|class| names.number(&class.template))
+            .collect();
         let mut others = Vec::new();
         for class in &plan.classes {
             let start = flat.edges.len();
@@ -155,6 +168,9 @@ pub fn place_task(w: &mut Worker, parent: *mut Edt, edt: &mut Edt) {
     edt.class = plan.step(parent.class, position, edt.name, edt.depc);
     if edt.class == UNPLANNED {
         w.counters.unplanned += 1;
+        if parent.class == 0 && position == 0 && !plan.names.contains(&edt.name) {
+            refuse(w, edt.name);
+        }
         return;
     }
     let node = plan.nodes[edt.class as usize];
@@ -168,6 +184,23 @@ pub fn place_task(w: &mut Worker, parent: *mut Edt, edt: &mut Edt) {
         w.counters.hint_agrees += u64::from(edt.hinted == node);
     }
     edt.node = node;
+}
+
+/// Ends the process: the first task that the program creates is of a template that the plan does not know at all.
+#[cold]
+fn refuse(w: &Worker, name: u32) -> ! {
+    let folder = w.rt.config.plan.as_deref().unwrap_or(Path::new("?"));
+    w.rt.report(&format!(
+        "the plan {} is of another program: the first task here is of template {}, which it does not know; \
+         make a plan of this program, or run it without",
+        folder.display(),
+        w.rt.names.name(name)
+    ));
+    // SAFETY: flushes and ends the process; nothing but the program's first task has begun.
+    unsafe {
+        libc::fflush(std::ptr::null_mut());
+        libc::_exit(125);
+    }
 }
 
 /// Whether the plan decided, and the node for the next data block the current task creates.
@@ -225,6 +258,7 @@ mod tests {
         Plan {
             machine: "test".to_owned(),
             nodes: 4,
+            steal_anywhere: false,
             classes: (0..classes).map(class).collect(),
         }
     }

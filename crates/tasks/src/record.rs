@@ -11,7 +11,7 @@ use numaloc_task_plan::{
     Access, Block as BlockRow, ClassId, Classes, Profile, Task, write_profile,
 };
 
-use crate::abi::mode;
+use crate::abi::{Guid, mode};
 use crate::block::{Block, New};
 use crate::config::{Config, Experiments};
 use crate::edt::{Edt, slot_state};
@@ -19,6 +19,9 @@ use crate::machine::Machine;
 use crate::replay::{self, ClassState};
 use crate::runtime::Runtime;
 use crate::worker::{NO_NODE, Worker};
+
+/// Satisfactions of one event that are remembered.
+const MOST_SATISFIERS: usize = 4096;
 
 /// A block that exists in no profile.
 const NO_ID: u64 = u64::MAX;
@@ -37,6 +40,14 @@ pub struct State {
     class_of: Vec<ClassId>,
     pub(crate) class_states: HashMap<ClassId, ClassState>,
     started: Option<Instant>,
+    /// The task that ran last.
+    last: Option<u32>,
+    /// The tasks that satisfied an event.
+    satisfiers: HashMap<Guid, Vec<u32>>,
+    /// Tasks that have ended in a finish scope, by its address.
+    scopes: HashMap<usize, Vec<u32>>,
+    /// The output event of the scope that is done, about to be satisfied.
+    scope_output: Guid,
     pub(crate) random: u64,
 }
 
@@ -69,6 +80,10 @@ impl Recorder {
                 class_of: Vec::new(),
                 class_states: HashMap::new(),
                 started: None,
+                last: None,
+                satisfiers: HashMap::new(),
+                scopes: HashMap::new(),
+                scope_output: Guid::NULL,
                 random: config.seed | 1,
             }),
         })
@@ -126,6 +141,78 @@ pub fn task_created(w: &mut Worker, parent: *mut Edt, edt: &mut Edt) {
         hint: some_node(edt.hinted),
         ..Task::default()
     });
+}
+
+impl State {
+    /// The tasks that are behind what happens now: those that satisfied the event being delivered, else the current
+    /// task, else the last one.
+    fn behind(&self, w: &Worker) -> Vec<u32> {
+        if !w.cause.is_null() {
+            return self.satisfiers.get(&w.cause).cloned().unwrap_or_default();
+        }
+        if w.current.is_null() {
+            return self.last.into_iter().collect();
+        }
+        // SAFETY: the current task is alive.
+        vec![unsafe { (*w.current).id } as u32]
+    }
+}
+
+/// A slot of a task was satisfied.
+pub fn satisfied(w: &mut Worker, edt: &Edt) {
+    let mut state = recorder(w).state.lock().expect("no panic while locked");
+    let task = edt.id as u32;
+    let creator = state.profile.tasks[task as usize].creator;
+    for after in state.behind(w) {
+        let known =
+            creator == Some(after) || state.profile.dependences.last() == Some(&(after, task));
+        if !known && after != task {
+            state.profile.dependences.push((after, task));
+        }
+    }
+}
+
+/// An event is satisfied; `counts`: it may take several to make it fire.
+pub fn event_satisfied(w: &mut Worker, event: Guid, counts: bool) {
+    let mut state = recorder(w).state.lock().expect("no panic while locked");
+    if state.scope_output == event && !event.is_null() {
+        // Everybody in the scope satisfied it; see `scope_done`.
+        state.scope_output = Guid::NULL;
+        return;
+    }
+    let behind = state.behind(w);
+    let satisfiers = state.satisfiers.entry(event).or_default();
+    if !counts {
+        satisfiers.clear();
+    }
+    // A reduction is used again and again: who took part last is enough.
+    if satisfiers.len() > MOST_SATISFIERS {
+        satisfiers.drain(..MOST_SATISFIERS / 2);
+    }
+    satisfiers.extend(behind);
+}
+
+/// A task of a finish scope has ended.
+pub fn left(w: &mut Worker, scope: usize, edt: &Edt) {
+    let mut state = recorder(w).state.lock().expect("no panic while locked");
+    state.scopes.entry(scope).or_default().push(edt.id as u32);
+}
+
+/// A finish scope is done: its output depends on all its tasks, and so does the scope around it.
+pub fn scope_done(w: &mut Worker, scope: usize, parent: usize, output: Guid) {
+    let mut state = recorder(w).state.lock().expect("no panic while locked");
+    let members = state.scopes.remove(&scope).unwrap_or_default();
+    if parent != 0 {
+        state
+            .scopes
+            .entry(parent)
+            .or_default()
+            .extend_from_slice(&members);
+    }
+    if !output.is_null() {
+        state.scope_output = output;
+        state.satisfiers.insert(output, members);
+    }
 }
 
 /// A block was created; `parent` null: by the runtime.
@@ -199,5 +286,6 @@ pub fn after_run(w: &mut Worker, edt: *mut Edt) {
         // SAFETY: has run, not released yet.
         let id = unsafe { (*edt).id } as usize;
         state.profile.tasks[id].seconds = seconds;
+        state.last = Some(id as u32);
     }
 }

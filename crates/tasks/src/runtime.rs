@@ -136,10 +136,9 @@ impl Runtime {
             memory: Memory::new(config.allocator, &machine),
             names,
             count_traffic: config.stats.is_some() || simulated,
-            stealing: config.stealing.unwrap_or(if plan.is_some() {
-                Stealing::Node
-            } else {
-                Stealing::Any
+            stealing: config.stealing.unwrap_or(match &plan {
+                Some(plan) if !plan.steal_anywhere => Stealing::Node,
+                _ => Stealing::Any,
             }),
             plan,
             recorder,

@@ -84,6 +84,9 @@ pub fn settle(w: &mut Worker) {
         }
         // SAFETY: the last credit is ours, so is the scope.
         let (parent, output) = unsafe { ((*scope).parent, (*scope).output) };
+        if w.rt.recorder.is_some() {
+            crate::record::scope_done(w, scope as usize, parent as usize, output);
+        }
         // SAFETY: as above; nobody has a GUID of it.
         unsafe { w.rt.arena.release(&mut w.lists, scope.cast()) };
         if !parent.is_null() {

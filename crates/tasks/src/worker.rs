@@ -64,6 +64,8 @@ impl Counters {
 
 /// A satisfaction on its way.
 pub struct Delivery {
+    /// The event that fired.
+    pub(crate) from: Guid,
     pub(crate) to: Guid,
     pub(crate) slot: u32,
     pub(crate) payload: Guid,
@@ -82,6 +84,8 @@ pub struct Worker {
     pub(crate) credits: Credits,
     pub(crate) outbox: VecDeque<Delivery>,
     pub(crate) delivering: bool,
+    /// The event whose firing is being delivered.
+    pub(crate) cause: Guid,
     /// Blocks created by the tasks being run and not released yet; the current task's from `created_from`.
     pub(crate) created: Vec<*mut Block>,
     pub(crate) created_from: usize,
@@ -116,6 +120,7 @@ impl Worker {
             credits: Credits::default(),
             outbox: VecDeque::new(),
             delivering: false,
+            cause: Guid::NULL,
             created: Vec::new(),
             created_from: 0,
             counters: Counters::default(),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use numaloc_task_plan::{Analysis, AnalyzeError, Options, analyze, read_profile, write_plan};
-use support::compile_file;
+use support::{compile_file, run_any};
 
 fn compile(folder: &Path, workload: &str) -> PathBuf {
     compile_file(folder, &format!("workloads/ocr/{workload}/{workload}.c"))
@@ -47,6 +47,12 @@ fn every_workload_checks_its_result_on_every_scheduler() {
         ("reduction", &["5", "6"]),
         ("sparse", &["600", "7", "9"]),
         ("overhead", &["fork-join", "1000"]),
+        ("multigrid", &["64", "5", "4", "3"]),
+        ("conjugate-gradient", &["40", "5", "6"]),
+        ("molecular-dynamics", &["12", "3", "3"]),
+        ("irregular", &["20", "9", "3"]),
+        ("wavefront", &["8", "5", "3"]),
+        ("queens", &["7", "3"]),
     ] {
         let program = compile(folder.path(), workload);
         for settings in [
@@ -152,6 +158,51 @@ fn a_plan_from_four_iterations_serves_a_thousand() {
             "{workload}: {hinted} {oblivious}"
         );
     }
+}
+
+#[test]
+fn a_recursion_of_bounded_depth_is_planned_by_depth() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "multigrid");
+    let profiled = folder.path().join("profile");
+    let analysis = profile(&program, &["64", "8", "3", "3"], &profiled, "0");
+    assert!(
+        // The rest are the tasks that only create the phases.
+        analysis.placed_tasks * 10 > analysis.tasks * 8 && analysis.refused.is_empty(),
+        "{} of {}",
+        analysis.placed_tasks,
+        analysis.tasks
+    );
+    // More cycles, and more points, as deep.
+    let stats = folder.path().join("stats");
+    let plan = profiled.join("plan").display().to_string();
+    let stats_name = stats.display().to_string();
+    run(
+        &program,
+        &["256", "8", "3", "9"],
+        &[
+            ("PLAN", &plan),
+            ("MACHINE", "numa:4 pu:2"),
+            ("STATS", &stats_name),
+        ],
+    );
+    assert_eq!(field(&stats, "unplanned"), 0.0);
+    assert!(field(&stats, "remote_share") < 0.05);
+}
+
+#[test]
+fn the_plan_of_another_program_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "wavefront");
+    let profiled = folder.path().join("profile");
+    profile(&program, &["8", "8", "3"], &profiled, "0");
+    let plan = profiled.join("plan").display().to_string();
+    let other = compile(folder.path(), "stencil2d");
+    let settings = [("PLAN", plan.as_str()), ("MACHINE", "numa:4 pu:2")];
+    let output = run_any(&other, &["64", "4", "2", "4"], &settings);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("is of another program"), "{said}");
 }
 
 #[test]

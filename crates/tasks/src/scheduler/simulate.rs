@@ -11,14 +11,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use numaloc_task_plan::{SECONDS_PER_TASK, seconds_per_byte};
+
 use crate::config::{SchedulerKind, Stealing};
 use crate::edt::{self, Edt};
 use crate::runtime::Runtime;
 use crate::scope;
 use crate::worker::Worker;
-
-/// Cost of a task beside its data, in nanoseconds.
-const TASK_NS: f64 = 1000.0;
 
 struct SimulatedWorker {
     node: u16,
@@ -81,7 +80,7 @@ impl Simulation {
             now_ns: 0,
             oblivious,
             far: oblivious || rt.stealing == Stealing::Any,
-            seconds_per_byte: seconds_per_byte(rt),
+            seconds_per_byte: seconds_per_byte(rt.machine.topology(), rt.workers.len()),
         }
     }
 
@@ -186,7 +185,7 @@ impl Simulation {
                 let waiting = std::mem::take(&mut worker.waiting);
                 let node = std::mem::replace(&mut (*w).node, worker.node);
                 let playing = std::mem::replace(&mut this.playing, at);
-                let cost_ns = TASK_NS + this.cost_ns(&*w, (*w).node, edt);
+                let cost_ns = SECONDS_PER_TASK * 1e9 + this.cost_ns(&*w, (*w).node, edt);
                 (cost_ns, playing, waiting, node)
             };
             edt::execute(w, edt);
@@ -287,32 +286,4 @@ impl Simulation {
                 .pop_front()
         })
     }
-}
-
-/// What a byte costs a core when all cores work: its share of its node's memory bandwidth or, for
-/// other nodes, of the link, but never less than local times the distance.
-fn seconds_per_byte(rt: &Runtime) -> Vec<f64> {
-    let nodes = rt.machine.nodes();
-    let cores = (rt.workers.len() as f64 / nodes as f64).max(1.0);
-    let hardware = rt.machine.topology().hardware();
-    let local = cores / hardware.map_or(50e9, |h| h.memory_bandwidth_bytes_per_s);
-    let mut cost = Vec::with_capacity(nodes * nodes);
-    for from in 0..nodes as u16 {
-        for to in 0..nodes as u16 {
-            let by_distance = local * rt.machine.relative_distance(from, to);
-            let by_link = hardware
-                .and_then(|h| {
-                    h.links
-                        .iter()
-                        .find(|l| l.from == u32::from(to) && l.to == u32::from(from))
-                })
-                .map_or(0.0, |link| cores / link.bandwidth_bytes_per_s);
-            cost.push(if from == to {
-                local
-            } else {
-                by_distance.max(by_link)
-            });
-        }
-    }
-    cost
 }

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use numaloc_task_plan::{
-    Analysis, AnalyzeError, Distribution, Options, analyze, read_profile, write_plan,
+    Analysis, AnalyzeError, Distribution, Doubt, LARGER, Options, Scales, Tried, analyze,
+    read_profile, write_plan,
 };
 use numaloc_topology::resolve;
 use serde_json::{Value, json};
@@ -15,7 +16,9 @@ use crate::ui::Ui;
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Data {
-    /// In blocks, in the order of creation (the paper's)
+    /// Whichever of the two is faster on the tasks of the profile
+    Best,
+    /// In blocks, in the order of their creators' paths (the paper's)
     Block,
     /// Together with the tasks, from the affinities
     Joint,
@@ -33,11 +36,14 @@ pub(super) struct Analyze {
     #[arg(long, value_name = "MACHINE", default_value = "this")]
     machine: String,
     /// How data blocks that last are distributed
-    #[arg(long, value_enum, default_value = "block")]
+    #[arg(long, value_enum, default_value = "best")]
     data: Data,
     /// How much more than the mean a node may have to do
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
     slack: f64,
+    /// Write the plan even if it is slower than none on the tasks of the profile, or places next to nothing
+    #[arg(long)]
+    force: bool,
     /// List every class
     #[arg(long)]
     classes: bool,
@@ -49,10 +55,19 @@ impl Analyze {
             return Err(CliError::usage(format!("slack {} is no share", self.slack))
                 .expected("a number of at least 0, such as 0.1"));
         }
+        // Both are folders of CSV files, and blocks.csv is in either.
+        if self.output.join("run.csv").exists() {
+            return Err(CliError::usage(format!(
+                "{} holds a profile, which the plan would overwrite",
+                self.output.display()
+            ))
+            .expected("another folder for the plan, as in -o plan"));
+        }
         let machine = resolve(&self.machine)?;
         let profile = read_profile(&self.profile).map_err(file_error)?;
         let options = Options {
             distribution: match self.data {
+                Data::Best => Distribution::Best,
                 Data::Block => Distribution::Block,
                 Data::Joint => Distribution::Joint,
             },
@@ -67,6 +82,25 @@ impl Analyze {
             };
             CliError::tool(error).hint(hint)
         })?;
+        if let Some(doubt) = analysis.doubt() {
+            let why = match doubt {
+                Doubt::Slower => format!(
+                    "the plan is slower than no plan on the tasks of the profile with {LARGER} times the data: {:.6} s against {:.6} s by the model",
+                    analysis.tried.larger.seconds, analysis.tried_without.larger.seconds
+                ),
+                Doubt::PlacesLittle => format!(
+                    "the plan places {} of {} tasks: it decides next to nothing",
+                    analysis.placed_tasks, analysis.tasks
+                ),
+            };
+            if !self.force {
+                ui.result(|| self.text(&analysis), || to_json(&analysis));
+                return Err(CliError::tool(format!("{why}; not written")).hint(
+                    "run the program without a plan: `numaloc tasks run`; or write the plan all the same: --force",
+                ));
+            }
+            ui.remark(why);
+        }
         write_plan(&self.output, &analysis.plan).map_err(file_error)?;
         if profile.nodes != analysis.plan.nodes {
             ui.remark(format!(
@@ -74,7 +108,10 @@ impl Analyze {
                 profile.nodes, analysis.plan.nodes
             ));
         }
-        ui.result(|| self.text(&analysis), || to_json(&analysis));
+        ui.result(
+            || self.text(&analysis) + &format!("plan: {}\n", self.output.display()),
+            || to_json(&analysis),
+        );
         Ok(0)
     }
 
@@ -123,6 +160,35 @@ impl Analyze {
                 share(analysis.hints_agreeing, analysis.hints_compared)
             );
         }
+        out += &format!(
+            "on the tasks of the profile, by the model of {}; and with blocks {LARGER} times as large, as in a run:\n",
+            analysis.plan.machine
+        );
+        let tried = |name: &str, tried: Option<&Scales>| match tried {
+            Some(Scales {
+                as_profiled,
+                larger,
+            }) => format!(
+                "  {name:<8} {:.6} s, {:.1} % of bytes remote; {:.6} s, {:.1} %\n",
+                as_profiled.seconds,
+                100.0 * as_profiled.remote_share(),
+                larger.seconds,
+                100.0 * larger.remote_share()
+            ),
+            None => format!("  {name:<8} none given\n"),
+        };
+        out += &tried("no plan", Some(&analysis.tried_without));
+        out += &tried("hints", analysis.tried_with_hints.as_ref());
+        out += &tried("plan", Some(&analysis.tried));
+        out += &format!(
+            "distribution of data: {}; idle workers steal {}\n",
+            distribution_name(analysis.distribution),
+            if analysis.plan.steal_anywhere {
+                "from any node"
+            } else {
+                "inside their node"
+            }
+        );
         let load: Vec<String> = analysis.load.iter().map(|s| format!("{s:.4}")).collect();
         out += &format!("work by node, s: {}\n", load.join(" "));
         if self.classes {
@@ -135,8 +201,15 @@ impl Analyze {
                 );
             }
         }
-        out += &format!("plan: {}\n", self.output.display());
         out
+    }
+}
+
+fn distribution_name(distribution: Distribution) -> &'static str {
+    match distribution {
+        Distribution::Block => "block",
+        Distribution::Joint => "joint",
+        Distribution::Best => "best",
     }
 }
 
@@ -148,6 +221,16 @@ fn to_json(analysis: &Analysis) -> Value {
             "unknown_bytes": traffic.unknown_bytes,
             "remote_seconds": traffic.remote_seconds,
         })
+    };
+    let tried = |tried: &Scales| {
+        let one = |tried: &Tried| {
+            json!({
+                "seconds": tried.seconds,
+                "local_bytes": tried.local_bytes,
+                "remote_bytes": tried.remote_bytes,
+            })
+        };
+        json!({"as_profiled": one(&tried.as_profiled), "larger": one(&tried.larger)})
     };
     let affinities: Vec<Value> = analysis
         .affinity
@@ -194,6 +277,13 @@ fn to_json(analysis: &Analysis) -> Value {
         "predicted_with_hints": analysis.hint_traffic.as_ref().map(traffic),
         "hints_compared": analysis.hints_compared,
         "hints_agreeing": analysis.hints_agreeing,
+        "tried": {
+            "no_plan": tried(&analysis.tried_without),
+            "hints": analysis.tried_with_hints.as_ref().map(tried),
+            "plan": tried(&analysis.tried),
+        },
+        "distribution": distribution_name(analysis.distribution),
+        "steal": if analysis.plan.steal_anywhere { "any" } else { "node" },
         "load_seconds": analysis.load,
         "affinities": affinities,
     })

@@ -45,6 +45,13 @@ impl Profile {
             ("PLAN", String::new()),
             ("STATS", String::new()),
         ];
+        if self.output.join("plan.csv").exists() {
+            return Err(CliError::usage(format!(
+                "{} holds a plan, which the profile would overwrite",
+                self.output.display()
+            ))
+            .expected("another folder for the profile, as in -o prof"));
+        }
         // A folder with run.csv is complete: an old one must not pass for new.
         let _ = std::fs::remove_file(self.output.join("run.csv"));
         let status = run_program(&self.program, &settings, ui)?;

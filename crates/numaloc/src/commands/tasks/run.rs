@@ -52,7 +52,7 @@ pub(super) struct Run {
     /// Where data blocks get their memory
     #[arg(long, value_enum, default_value = "numa")]
     allocator: Allocator,
-    /// Who may steal from whom [default: any without a plan, node with one]
+    /// Who may steal from whom [default: any without a plan, what it says with one]
     #[arg(long, value_enum)]
     steal: Option<Steal>,
     /// Number of workers [default: one for each PU]
@@ -144,9 +144,14 @@ impl Run {
             );
             let all = (planned + open + unknown).max(1.0);
             ui.remark(format!(
-                "plan: {planned} tasks placed, {open} without opinion, {unknown} unknown ({:.2} % of {all} covered)",
-                100.0 * (planned + open) / all
+                "plan: {planned} of {all} tasks placed ({:.2} %), {open} without opinion, {unknown} unknown",
+                100.0 * planned / all
             ));
+            if unknown > 0.5 * all {
+                ui.remark(
+                    "the plan does not know most tasks: was it made of this program, cut into as many parts?",
+                );
+            }
         }
         if told["placement"] == "simulated" {
             ui.remark(format!(
