@@ -39,7 +39,7 @@ bench-report: bench-kmeans ## show and report on 512 threads x 10^5 slices x 10^
 	    $(BENCH_PROFILE) 512 100000 1000000 2000000
 	@python3 tests/report/bench.py target/release/numaloc $(BENCH_PROFILE) $(REPEATS)
 
-# Each kind of verdict beside its own measurement in the virtual NUMA machine. What was measured stays in
+# Each kind of verdict judged by its own measurement in the virtual NUMA machine. What was measured stays in
 # target/table-verdicts and is not measured again; results.csv and verdicts.csv have every figure.
 .PHONY: table-verdicts
 table-verdicts: build workloads ## how often the verdicts are right ([SET=known|unseen] [PROGRAMS="ring ..."] [RUNS=1]); resumes

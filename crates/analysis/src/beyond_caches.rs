@@ -25,7 +25,7 @@ use numaloc_model::{PageUsage, ThreadAccess, ThreadIdx};
 /// Private cache of a core where the machine does not say: the L2 of the X7550 and E5 v4 generations.
 pub const PRIVATE_CACHE: u64 = 256 << 10;
 
-/// A page is hot if it is used so many times as often as half of the thread's pages.
+/// A page is hot if it is used this many times as often as half of the thread's pages.
 pub const HOT: u64 = 4;
 /// Bytes of the smallest word that a page is commonly initialised with.
 const SMALL_WORD: u64 = 4;
@@ -82,7 +82,7 @@ pub fn beyond_private_caches(
     beyond
 }
 
-/// Leaves the pages that stay in a cache with `room` for so many, by ascending page.
+/// Leaves the pages that stay in a cache of `room` pages, by ascending page.
 fn keep(pages: &mut Vec<(u64, usize, u64)>, room: usize) {
     if pages.len() > room {
         let middle = pages.len() / 2;

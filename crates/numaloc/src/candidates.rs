@@ -16,10 +16,10 @@ const THREADS: [&str; 3] = ["numaloc", "deloc", "balance"];
 /// Page policies that are asked.
 const PAGES: [&str; 2] = ["locality", "mixed"];
 /// Threads beyond which no thread policy is asked, for `show` must not take long: `numaloc` takes about a second for a
-/// dense matrix of so many. The analysis then groups threads by communication itself.
+/// dense matrix of this size. The analysis then groups threads by communication itself.
 const MOST_THREADS: usize = 256;
 
-/// A machine of so many equal nodes that `threads` have a PU each.
+/// A machine of equal nodes with a PU for each of `threads`.
 pub fn made_up(nodes: usize, threads: usize) -> Result<Topology, CliError> {
     let cores = threads.div_ceil(nodes.max(1)).max(1);
     Ok(resolve(&format!("numa:{nodes} core:{cores} pu:1"))?)

@@ -133,7 +133,7 @@ fn show_prints_the_matrix_for_scripts_and_a_page_of_80_columns() {
 }
 
 #[test]
-fn show_and_plan_tell_binding_from_mapping_and_placement() {
+fn show_and_plan_separate_binding_from_mapping_and_placement() {
     let dir = tempfile::tempdir().unwrap();
     ring(dir.path());
     let show = |nodes: &str| -> serde_json::Value {

@@ -60,7 +60,7 @@ fn no_pages() -> PageUsage {
     PageUsage::new(4096)
 }
 
-/// `count` pages of 8 MiB of accesses each, first touched by `first`, used by these counts.
+/// `count` pages, first touched by `first`, with these accesses by thread.
 fn alike(count: usize, first: u32, uses: &[u64]) -> Vec<(u32, Vec<u64>)> {
     vec![(first, uses.to_vec()); count]
 }
@@ -95,7 +95,7 @@ fn assignment(nodes: usize, of_thread: &[u32]) -> NodeAssignment {
 }
 
 #[test]
-fn binding_is_told_from_placing() {
+fn binding_and_placing_are_separate_gains() {
     // Four threads on four nodes, each with 100 pages that it touched first: bound, all is local, free 1 of 4 is.
     let own: Vec<_> = (0..4)
         .flat_map(|t| {

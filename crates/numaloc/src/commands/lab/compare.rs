@@ -34,7 +34,7 @@ pub struct Args {
     /// A plan to compare (repeatable); its row is named after the file
     #[arg(long = "plan", value_name = "FILE")]
     plans: Vec<PathBuf>,
-    /// What to measure besides the plans
+    /// Rows to measure in addition to the plans'
     #[arg(long, value_name = "ROW,...", value_delimiter = ',', default_values_t = Baseline::ALL)]
     rows: Vec<Baseline>,
     /// Measure the plans alone
