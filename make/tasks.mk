@@ -39,6 +39,8 @@ bench-tasks-rows: ocr ## Table I's rows on this machine: wall time, which hints 
 	$(CARGO) build -p numaloc
 	workloads/ocr/table1-wall target/debug/numaloc $(OCR_BUILD)
 
+TEST_EXTRA += test-tasks-loom
+
 .PHONY: test-tasks-loom
 test-tasks-loom: ## model-check deque, inbox and finish latch (about a minute)
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test -p numaloc-task-queues --release --test loom

@@ -145,7 +145,7 @@ fn likwid_pin_puts_every_thread_where_the_export_says() {
     let list: Vec<String> = pus.iter().map(u32::to_string).collect();
     assert_eq!(exported.text, format!("likwid-pin -c {}\n", list.join(",")));
     if Command::new("likwid-pin").arg("-v").output().is_err() {
-        println!("SKIPPED: likwid is not installed");
+        support::skip("likwid is not installed");
         return;
     }
     let quiet = exported.text.trim().replace("likwid-pin", "likwid-pin -q");

@@ -141,7 +141,7 @@ fn processes_are_followed_through_fork_and_exec() {
 fn a_program_that_pins_itself_is_reported_or_overruled() {
     let machine = from_this_machine().unwrap();
     if machine.pus().len() < 2 {
-        println!("SKIPPED: needs two PUs to tell the difference");
+        support::skip("needs two PUs to tell the difference");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::{correlation, matrix, numaloc, ok, record, root, workload};
+use support::{assert_alike, matrix, numaloc, ok, record, root, workload};
 
 /// Reads and writes by page number.
 type Counts = BTreeMap<u64, (u64, u64)>;
@@ -299,7 +299,7 @@ fn both_exact_frontends_agree_on_every_pattern() {
             );
             matrix(&folder)
         };
-        let same = correlation(&matrix_of(&program), &matrix_of(&workload(name)));
-        assert!(same >= 0.99, "{name}: the frontends correlate at {same}");
+        let (native, emulated) = (matrix_of(&program), matrix_of(&workload(name)));
+        assert_alike(&native, &emulated, 0.99, 0.02, name);
     }
 }

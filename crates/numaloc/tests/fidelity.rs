@@ -6,11 +6,15 @@ mod support;
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use numaloc_analysis::concurrency_groups;
 use numaloc_model::profile::Amount;
 use numaloc_model::{Layer, Profile};
 use support::{Load, by_slice, compile, matrix, numaloc, ok, record, stretches, workload};
+
+/// Held by tests that load the machine, so that what one records idle is not recorded beside another's load.
+static MACHINE: Mutex<()> = Mutex::new(());
 
 /// Records a workload, on one core if `pinned`.
 fn recorded(folder: &Path, threads: u32, pinned: bool, name: &str, arguments: [&str; 2]) {
@@ -38,6 +42,7 @@ fn recorded(folder: &Path, threads: u32, pinned: bool, name: &str, arguments: [&
 
 #[test]
 fn load_and_pinning_do_not_show_in_a_matrix() {
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("p.numaloc");
     for (name, arguments) in [("pairs", ["512", "40"]), ("stencil2d", ["256", "20"])] {
@@ -56,16 +61,25 @@ fn load_and_pinning_do_not_show_in_a_matrix() {
         for (expected, found, condition) in others.into_iter().chain(pinned) {
             let total: f64 = expected.iter().flatten().sum();
             assert!(total > 10_000.0);
+            let largest = expected.iter().flatten().copied().fold(0.0, f64::max);
+            // As make/fidelity: with many threads no cell has 1 % of the traffic, so all count together, and the large ones each.
+            let mut apart = 0.0;
             for (i, row) in expected.iter().enumerate() {
                 for (j, &cell) in row.iter().enumerate() {
                     let off = (found[i][j] - cell).abs();
+                    apart += off / 2.0;
+                    let large = cell.max(found[i][j]) >= largest / 4.0;
                     assert!(
-                        cell.max(found[i][j]) <= 0.01 * total || off <= 0.01 * cell,
+                        !large || off <= (0.01 * cell).max(2.0),
                         "{name}, {condition}: ({i}, {j}) had {cell} events, then {}",
                         found[i][j]
                     );
                 }
             }
+            assert!(
+                apart <= 0.01 * total,
+                "{name}, {condition}: {apart} of {total} events differ"
+            );
         }
     }
 }
@@ -99,6 +113,7 @@ fn tenths(profile: &Profile) -> Vec<f64> {
 
 #[test]
 fn sixty_four_threads_on_a_loaded_host_have_the_time_of_two() {
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let read = |threads, name: &str| {
         let folder = dir.path().join(name);

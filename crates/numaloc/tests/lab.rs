@@ -137,6 +137,49 @@ fn ci_row_pinned_binds_threads_in_order_without_a_plan() {
     assert!(said.contains("threads: 4 of 4 where planned"), "{said}");
 }
 
+/// The whole way from the command line, judged by who accessed whose memory in the guest and not by what `run` says of itself: a plan
+/// whose pages or threads went nowhere would leave three quarters of the accesses remote.
+#[test]
+#[ignore = "boots virtual machines: make test-ci-lab"]
+fn ci_a_joint_plan_makes_the_accesses_of_every_thread_local() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = build(folder.path(), "tests/lab/parts.c", "parts", &[]);
+    let program = program.to_str().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (machine, profile, plan) = (path("lab.xml"), path("p.numaloc"), path("plan.json"));
+    // A PU on each node: no two threads fit on one.
+    let shape = ["--nodes", "4", "--cpus", "4", "--memory", "256M"];
+    let done = |arguments: &[&str]| {
+        let output = numaloc(arguments);
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {words}");
+    };
+    done(&[&["lab", "topology"], &shape[..], &["-o", &machine]].concat());
+    done(&["record", "-o", &profile, "--", program]);
+    done(&[
+        "plan",
+        &profile,
+        "--machine",
+        &machine,
+        "--threads",
+        "joint",
+        "-o",
+        &plan,
+    ]);
+    let (json, output) = lab(&[&shape[..], &["--plan", &plan]].concat(), &[program]);
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    assert_eq!(json["unknown_accesses"], 0, "{json}");
+    let share = json["all_remote_share"].as_f64().unwrap();
+    assert!(share < 0.05, "{share} remote: {json}\n{words}");
+    // Everybody works on a node of its own.
+    let rows = json["all_accesses"].as_array().unwrap();
+    for (node, row) in rows.iter().enumerate() {
+        let own = row[node].as_u64().unwrap();
+        assert!(own >= 2 * 40 * (1 << 15), "node {node}: {json}");
+    }
+}
+
 /// Records a program, plans threads and pages jointly for the default machine, and runs it there: all threads
 /// and at least 99 % of the pages must be where planned, else the status is 3.
 fn lands_where_planned(folder: &Path, source: &str, kind: &str, flags: &[&str]) {

@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use numaloc_model::profile::{Amount, ObjectKind};
 use numaloc_model::{Layer, Profile};
@@ -520,19 +519,24 @@ fn a_crash_and_ctrl_c_leave_a_profile_that_says_so() {
 
     let program = compile(
         "endless",
-        Some("int main(void) { volatile long a = 0; for (;;) a++; }"),
+        Some(
+            "#include <stdio.h>\nint main(void) { volatile long a = 0; while (a < 2000000) a++; puts(\"far\"); fflush(stdout); for (;;) a++; }",
+        ),
         &[],
     );
     // A shell in whose background the tests run has it ignored.
-    let recorder = Command::new("env")
+    let mut recorder = Command::new("env")
         .args(["--default-signal=INT", env!("CARGO_BIN_EXE_numaloc")])
         .current_dir(folder())
         .args(["record", "-o", "endless.numaloc", "--"])
         .arg(&program)
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    let mut far = [0; 4];
+    let said = recorder.stdout.as_mut().unwrap();
+    std::io::Read::read_exact(said, &mut far).unwrap();
     // As `kill -INT` of the recorder: it passes the signal on.
     let pid = recorder.id().to_string();
     assert!(

@@ -181,7 +181,7 @@ fn under_another_tracer_the_program_runs_untouched() {
     let folder = tempfile::tempdir().unwrap();
     let plan = plan(folder.path(), &["0"]);
     if Command::new("strace").arg("-V").output().is_err() {
-        println!("SKIPPED: strace is not installed");
+        support::skip("strace is not installed");
         return;
     }
     let strace = ["strace", "-f", "-o", "/dev/null", "-e", "trace=none"];
@@ -193,7 +193,7 @@ fn under_another_tracer_the_program_runs_untouched() {
 fn a_set_user_id_program_keeps_its_rights() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     if !status.lines().any(|l| l.starts_with("Uid:\t0\t0")) {
-        println!("SKIPPED: only root can make a set-user-id program");
+        support::skip("only root can make a set-user-id program");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -255,11 +255,11 @@ fn a_plan_larger_than_the_cpuset_is_refused_or_forced_in_part() {
     let machine = numaloc_topology::from_this_machine().unwrap();
     let first = machine.pus()[0].os.0;
     if machine.pus().len() < 2 {
-        println!("SKIPPED: needs two PUs");
+        support::skip("needs two PUs");
         return;
     }
     let Some(cpuset) = Cpuset::new(first) else {
-        println!("SKIPPED: no cpuset can be made here");
+        support::skip("no cpuset can be made here");
         return;
     };
     let folder = tempfile::tempdir().unwrap();

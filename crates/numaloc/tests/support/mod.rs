@@ -144,6 +144,23 @@ pub fn correlation(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     covariance / (spread(&x, mx) * spread(&y, my))
 }
 
+/// Two matrices of the same program: one pattern (correlation of at least `least`) and, to `off` of it, one amount. A frontend that
+/// counts everything twice correlates perfectly.
+pub fn assert_alike(a: &[Vec<f64>], b: &[Vec<f64>], least: f64, off: f64, what: &str) {
+    let same = correlation(a, b);
+    assert!(same >= least, "{what}: correlation is {same}");
+    let total = |matrix: &[Vec<f64>]| matrix.iter().flatten().sum::<f64>();
+    let (x, y) = (total(a), total(b));
+    assert!((x / y - 1.0).abs() <= off, "{what}: {x} and {y} events");
+}
+
+/// Says that a test cannot run here; fails where that would go unnoticed.
+pub fn skip(why: &str) {
+    let ci = std::env::var("CI").is_ok_and(|value| value == "true");
+    assert!(!ci, "skipped, which CI=true does not allow: {why}");
+    println!("SKIPPED: {why}");
+}
+
 /// Busy processes beside the test, two for each core; they end with it.
 pub struct Load(Vec<Child>);
 
