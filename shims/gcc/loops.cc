@@ -502,9 +502,9 @@ public:
   }
 };
 
-/* Local variables whose address nobody else has: the sanitizer's pass leaves them out, because no other thread can use them. Those that
+/* Local variables whose address does not leave the function: the sanitizer's pass leaves them out, because no other thread can use them. Those that
  * the compiler cannot keep in registers, volatile ones and those of a page or more, use memory like any other, on which pages count:
- * the pass is made to believe that others may have their addresses. It runs right before that pass. */
+ * they are marked as if their address did leave. It runs right before that pass. */
 const pass_data LOCALS_PASS = {GIMPLE_PASS, "numaloc-locals", OPTGROUP_NONE, TV_NONE, PROP_cfg, 0, 0, 0, 0};
 const unsigned HOST_WIDE_INT PAGE = 4096;
 
@@ -557,7 +557,7 @@ private:
 };
 
 /* Copies and fills: gcc's thread-sanitizer pass leaves calls of `memcpy` and its kind to the sanitizer's library, but those of few bytes
- * become moves later, which nobody would see. Each is announced as the ranges it reads and writes, as copies of structures are; the
+ * become moves later, which would go unseen. Each is announced as the ranges it reads and writes, as copies of structures are; the
  * run-time library passes over a call whose target was announced. */
 const pass_data COPIES_PASS = {GIMPLE_PASS, "numaloc-copies", OPTGROUP_NONE, TV_NONE, PROP_cfg | PROP_ssa, 0, 0, 0, 0};
 

@@ -173,7 +173,7 @@ pub extern "C" fn __tsan_vptr_update(address: *const c_void, _new: *const c_void
     current::with(|tracer| tracer.access::<true, false>(address as u64, 8));
 }
 
-/// Bytes from which on the words of a range are told as a loop.
+/// Bytes from which on a range is counted as a loop over its words.
 const LONG: u64 = 128;
 
 /// `size` bytes from `address`, word by word.

@@ -73,7 +73,7 @@ fn described(values: &[u64], pieces: &[u64]) -> Loop {
             register: value[1].checked_sub(1).map(|by| by as u8),
         });
     }
-    // What is wider than a word counts as so many.
+    // A piece wider than a word counts once for each word of it.
     let parts = |words: &[u64]| {
         let (place, displacement) = (words[0], words[1]);
         let size = (place >> 8) as u8;

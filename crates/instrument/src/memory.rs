@@ -153,7 +153,7 @@ fn describe_to(engine: &Engine) {
     describe_thread_locals(&parsed);
 }
 
-/// Tells where the loader has put the first thread's variables, in a mapping that nobody else tells of.
+/// Records the mapping in which the loader keeps the first thread's variables: no call of the program's made it.
 fn describe_thread_locals(parsed: &[(u64, u64, bool, &str)]) {
     // SAFETY: pthread_self cannot fail.
     let descriptor = unsafe { libc::pthread_self() };
@@ -173,7 +173,7 @@ fn describe_thread_locals(parsed: &[(u64, u64, bool, &str)]) {
     map(first, end - first, 3, anonymous, String::new(), 0);
 }
 
-/// Tells the calling thread's stack, and what its `creator`, by number, has put there; called once by each new thread.
+/// Records the calling thread's stack, and what its `creator`, by number, has stored there; called once by each new thread.
 pub(crate) fn describe_stack(creator: u32) {
     current::ours(|engine| describe_stack_to(engine, creator));
 }

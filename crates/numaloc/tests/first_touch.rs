@@ -9,7 +9,8 @@ use numaloc_model::Profile;
 use numaloc_model::profile::ObjectKind;
 use support::{compile, numaloc, ok};
 
-/// Each of three threads uses its stack, which no other thread knows of, and 32 KiB of its own variables; so does the first one.
+/// Each of three threads uses an array on its stack, whose address it gives to no other, and 32 KiB of variables of its own; so does the
+/// first thread.
 const THREADS: &str = r#"
 #include <pthread.h>
 static __thread double own[4096];

@@ -125,7 +125,7 @@ fn compared(plain: &Path, instrumented: &Path) -> Apart {
         let off = threads.map(|thread| (used.share(thread) - other.share(thread)).abs());
         let off = off.fold(0.0, f64::max);
         sum += off * used.total() as f64;
-        // What a page with few accesses is off matters to nobody.
+        // A page with few accesses may be further off: it weighs nothing.
         if used.total() * 1000 >= all {
             worst = worst.max(off);
             if off > 0.01 {

@@ -42,7 +42,7 @@ const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
 
 /// QEMU has no `clone3`. The C library then does with `clone` what it natively does not: it puts the new thread's first words on that
-/// thread's stack, within so many bytes of its end.
+/// thread's stack, within this many bytes of its end.
 const NEAR: u64 = 64;
 const ENOSYS: i64 = -38;
 
