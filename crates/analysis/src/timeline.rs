@@ -116,6 +116,7 @@ pub(crate) mod tests {
                 notes: Vec::new(),
                 sampled: 1.0,
                 dram_source: None,
+                conditions: numaloc_model::conditions::Conditions::default(),
             },
             threads: (0..threads)
                 .map(|at| Thread {

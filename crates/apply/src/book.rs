@@ -3,7 +3,7 @@
 
 use numaloc_model::Plan;
 use numaloc_model::plan::ObjectKey;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Pages `first..end` of an object go to `node` (kernel number).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,7 @@ impl Run {
 #[derive(Clone, Debug, Default)]
 pub struct Book {
     threads: HashMap<String, (usize, u32)>,
+    left_out: HashSet<String>,
     objects: HashMap<ObjectKey, usize>,
     keys: Vec<ObjectKey>,
     runs: Vec<Vec<Run>>,
@@ -74,6 +75,7 @@ impl Book {
                 .enumerate()
                 .map(|(at, thread)| (thread.path.clone(), (at, thread.os_pu.0)))
                 .collect(),
+            left_out: plan.provenance.left_out.iter().cloned().collect(),
             objects,
             keys: plan.objects.clone(),
             runs,
@@ -95,6 +97,12 @@ impl Book {
     #[must_use]
     pub fn thread(&self, path: &str) -> Option<(usize, u32)> {
         self.threads.get(path).copied()
+    }
+
+    /// Whether the plan leaves a thread to the kernel on purpose.
+    #[must_use]
+    pub fn leaves_out(&self, path: &str) -> bool {
+        self.left_out.contains(path)
     }
 
     /// Index of an object that has planned pages.

@@ -241,7 +241,9 @@ impl Desk {
             None => {
                 // Affinity is inherited: without this it would crowd its creator's PU.
                 let _ = act.pin(tid, &self.allowed);
-                self.tally.unplanned_thread(creator.path());
+                if !self.book.leaves_out(creator.path()) {
+                    self.tally.unplanned_thread(creator.path());
+                }
             }
         }
         self.threads.insert(

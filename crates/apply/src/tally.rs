@@ -206,6 +206,7 @@ impl Tally {
     fn thread_counts(&self, plan: &Plan, notes: &mut Vec<String>) -> Applied {
         let mut counts = Applied {
             planned: plan.threads.len() as u64,
+            unplanned: self.unplanned_count,
             ..Applied::default()
         };
         let mut refused: BTreeMap<i32, u64> = BTreeMap::new();

@@ -2,6 +2,7 @@
 //!
 //! Bump [`VERSION`] when a field changes its meaning; readers ignore fields they do not know.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -14,6 +15,7 @@ use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
 use serde::{Deserialize, Serialize};
 
 use crate::error::FormatError;
+use crate::profile::known_variables;
 
 /// Version written to the file.
 pub const VERSION: u64 = 1;
@@ -54,6 +56,10 @@ struct ProvenanceFile {
     parameters: Vec<(String, String)>,
     command: Vec<String>,
     tool: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    environment: Option<BTreeMap<String, String>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -208,6 +214,11 @@ fn file_of(plan: &Plan) -> PlanFile {
             parameters: p.parameters.clone(),
             command: p.command.clone(),
             tool: p.tool.clone(),
+            environment: p
+                .environment
+                .as_ref()
+                .map(|known| known.iter().cloned().collect()),
+            left_out: p.left_out.clone(),
         },
         predicted: PredictedFile {
             cost: plan.predicted.cost,
@@ -322,6 +333,8 @@ fn plan_of(file: PlanFile, path: &Path) -> Result<Plan, FormatError> {
             parameters: file.provenance.parameters,
             command: file.provenance.command,
             tool: file.provenance.tool,
+            environment: file.provenance.environment.map(known_variables),
+            left_out: file.provenance.left_out,
         },
         predicted: Predicted {
             cost: file.predicted.cost,
@@ -356,6 +369,8 @@ mod tests {
                 parameters: vec![("seed".into(), "1".into())],
                 command: vec!["./app".into()],
                 tool: "numaloc 0.1.0".into(),
+                environment: Some(vec![("OMP_NUM_THREADS".into(), "2".into())]),
+                left_out: vec!["0.1".into()],
             },
             predicted: Predicted {
                 cost: 1.5,

@@ -12,6 +12,7 @@ use numaloc_model::{Layer, ObjectIdx, Profile, SliceIdx, ThreadIdx};
 use crate::atomic::write_folder;
 use crate::columns::{self, Source, Table};
 use crate::error::FormatError;
+pub(crate) use meta::known_variables;
 
 mod detail;
 mod meta;

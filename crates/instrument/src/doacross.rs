@@ -9,6 +9,7 @@ use std::ffi::{c_int, c_uint};
 use std::slice;
 
 use crate::real::{real, real_address};
+use crate::sharing::hands_out;
 use crate::sync::{acquire, release};
 use crate::team::{self, tokens_of};
 use crate::variadic::{Function, begin_frame, end_frame, pass_on};
@@ -98,6 +99,7 @@ macro_rules! starts {
         pub unsafe extern "C-unwind" fn $name(depth: c_uint, $($argument: usize),*) -> bool {
             let real = real!($name: fn(c_uint, $(starts!(@word $argument)),*) -> bool);
             begin(depth);
+            hands_out!($name);
             // SAFETY: the caller's promises; all further arguments are words.
             unsafe { real(depth, $($argument),*) }
         }

@@ -6,6 +6,7 @@
 use std::ffi::{c_int, c_long, c_uint, c_void};
 
 use crate::real::real;
+use crate::sharing::hands_out;
 use crate::sync::{acquire, release};
 use crate::team::{self, Region, at};
 
@@ -50,6 +51,7 @@ macro_rules! regions {
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(body: Body, data: *mut c_void, $($argument: $type),*) {
             let real = real!($name: fn(Body, *mut c_void, $($type),*));
+            hands_out!($name);
             // SAFETY: the caller's promises, with our function in front of the program's.
             enter(body, data, 0, |body, data| unsafe { real(body, data, $($argument),*) });
         }

@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 
 use crate::gomp::Body;
 use crate::real::real;
+use crate::sharing::hands_out;
 use crate::tasks::{self, Dependence, Task};
 use crate::team;
 
@@ -204,6 +205,7 @@ pub unsafe extern "C-unwind" fn GOMP_task(
     priority: c_int,
     detach: *mut c_void,
 ) {
+    hands_out!(GOMP_task);
     let real = real!(GOMP_task: fn(Body, *mut c_void, Option<CopyData>, c_long, c_long, bool, c_uint, *mut *mut c_void, c_int, *mut c_void));
     let detaches = flags & DETACH != 0;
     let mut task = Task::new();
@@ -261,6 +263,7 @@ macro_rules! loops {
             end: $bound,
             step: $bound,
         ) {
+            hands_out!($name);
             let real = real!($name: fn(Body, *mut c_void, Option<CopyData>, c_long, c_long, c_uint, c_ulong, c_int, $bound, $bound, $bound));
             let waits = flags & NOGROUP == 0;
             if waits {

@@ -8,6 +8,7 @@ use std::ffi::{c_int, c_longlong, c_ulonglong, c_void};
 
 use crate::kmpc::Ident;
 use crate::real::real;
+use crate::sharing::hands_out;
 use crate::tasks::{self, Dependence, Task};
 use crate::team;
 
@@ -145,6 +146,7 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task(
     thread: c_int,
     task: *mut Allocated,
 ) -> c_int {
+    hands_out!(__kmpc_omp_task);
     let real = real!(__kmpc_omp_task: fn(Ident, c_int, *mut Allocated) -> c_int);
     // SAFETY: the caller's promises; the task has not begun.
     unsafe {
@@ -169,6 +171,7 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task_with_deps(
     more: c_int,
     more_list: *mut Depend,
 ) -> c_int {
+    hands_out!(__kmpc_omp_task_with_deps);
     let real = real!(__kmpc_omp_task_with_deps: fn(Ident, c_int, *mut Allocated, c_int, *mut Depend, c_int, *mut Depend) -> c_int);
     // SAFETY: the caller's promises; the task has not begun.
     unsafe {
@@ -267,6 +270,7 @@ macro_rules! loops {
             grain: c_ulonglong,
             $($more: $type),*
         ) {
+            hands_out!($name);
             let real = real!($name: fn(Ident, c_int, *mut Allocated, c_int, *mut c_ulonglong, *mut c_ulonglong, c_longlong, c_int, c_int, c_ulonglong, $($type),*));
             if nogroup == 0 {
                 team::begin_group();

@@ -16,6 +16,7 @@
 //! | [`sync`] | mutexes, condition variables, barriers, semaphores: the virtual clock |
 //! | [`gomp`], [`gomp_tasks`], [`doacross`] | libgomp's entry points: the same for OpenMP, as [`team`] and [`tasks`] have it |
 //! | [`kmpc`], [`kmpc_tasks`] | libomp's |
+//! | [`sharing`] | loops and sections whose parts go to whichever thread is free: that there are some |
 //! | [`memory`] | `malloc` and `mmap`: which object a page belongs to |
 //! | [`sites`] | who asked for a block: the call stack of its allocation |
 //! | [`heap`], [`lock`] | nothing: our own memory, apart from the program's, and what its threads share |
@@ -43,6 +44,7 @@ mod lock;
 pub mod loops;
 pub mod memory;
 mod real;
+pub mod sharing;
 pub mod sites;
 mod slot;
 pub mod sync;

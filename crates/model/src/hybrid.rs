@@ -229,6 +229,7 @@ mod tests {
                 notes: vec![],
                 sampled: 1.0,
                 dram_source: None,
+                conditions: crate::conditions::Conditions::default(),
             },
             threads: vec![
                 thread("r0", 0, None),

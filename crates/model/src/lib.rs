@@ -9,6 +9,7 @@
 //! | [`comm`] | the communication matrix (threads x threads, sparse rows) |
 //! | [`groups`] | which pairs communicate at the same time (DeLoc) |
 //! | [`pages`] | which thread touched which page how often |
+//! | [`conditions`] | what shaped a recorded run: its environment, and how work reached the threads |
 //! | [`profile`] | a whole recorded run: threads, slices, communication, pages, objects |
 //! | [`hybrid`] | one amount for the messages and the shared memory of ranks with threads |
 //! | [`plan`] | mapping, placement, and the plan that carries both to another run |
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod comm;
+pub mod conditions;
 pub mod groups;
 pub mod hybrid;
 pub mod ids;

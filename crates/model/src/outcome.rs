@@ -9,11 +9,22 @@ pub struct Applied {
     pub placed: u64,
     /// In the plan, but the run had no such thread or page.
     pub not_found: u64,
+    /// In the run, but not in the plan, which did not leave it out on purpose either.
+    pub unplanned: u64,
     /// Refused by the kernel, by errno name, ascending.
     pub refused: Vec<(String, u64)>,
 }
 
 impl Applied {
+    /// Share (0..=1) that is where planned of all that was planned or appeared; 1 when there was nothing.
+    #[must_use]
+    pub fn share_of_all(&self) -> f64 {
+        match self.planned + self.unplanned {
+            0 => 1.0,
+            all => self.placed as f64 / all as f64,
+        }
+    }
+
     /// Share (0..=1) of the planned that holds; 1 when nothing was planned.
     #[must_use]
     pub fn share(&self) -> f64 {

@@ -101,6 +101,10 @@ pub struct Provenance {
     pub command: Vec<String>,
     /// Tool version.
     pub tool: String,
+    /// What of the environment shaped the recording, as in [`crate::conditions::Conditions`]; `None` where that is not known.
+    pub environment: Option<Vec<(String, String)>>,
+    /// Threads of the recording that were left out on purpose, by path.
+    pub left_out: Vec<String>,
 }
 
 /// Where everything should live: made for one machine, applicable to another run of the program.
@@ -210,6 +214,8 @@ impl Plan {
                 parameters: Vec::new(),
                 command: Vec::new(),
                 tool: String::new(),
+                environment: None,
+                left_out: Vec::new(),
             },
             predicted: Predicted::nothing(),
             page_size: 4096,

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::comm::{CommError, CommMatrix, Layer};
+use crate::conditions::Conditions;
 use crate::ids::{ObjectIdx, SliceIdx, ThreadIdx};
 use crate::pages::PageUsage;
 
@@ -56,6 +57,8 @@ pub struct Meta {
     pub sampled: f64,
     /// What the threads' `dram_bytes` come from, with its parameters; `None` where they were not observed.
     pub dram_source: Option<String>,
+    /// What shaped the run beside the command.
+    pub conditions: Conditions,
 }
 
 /// A thread, task or rank.

@@ -151,6 +151,7 @@ mod tests {
                 notes: vec![format!("a note of {frontend}")],
                 sampled: 1.0,
                 dram_source: None,
+                conditions: numaloc_model::conditions::Conditions::default(),
             },
             threads,
             slices: (0..end.div_ceil(slice))

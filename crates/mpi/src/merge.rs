@@ -304,6 +304,7 @@ pub fn merge(
             notes,
             sampled: 1.0,
             dram_source: None,
+            conditions: numaloc_model::conditions::Conditions::default(),
         },
         threads,
         slices,

@@ -30,6 +30,7 @@ fn ring(folder: &Path) -> std::path::PathBuf {
             notes: vec!["made by a test".into()],
             sampled: 1.0,
             dram_source: None,
+            conditions: numaloc_model::conditions::Conditions::default(),
         },
         threads: (0..4)
             .map(|at| Thread {

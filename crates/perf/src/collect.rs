@@ -438,6 +438,7 @@ impl Collector {
                 complete: origin.complete,
                 notes,
                 sampled: (self.samples as f64 / self.accesses as f64).min(1.0),
+                conditions: numaloc_model::conditions::Conditions::default(),
                 dram_source: (!self.latency.is_empty())
                     .then(|| "hardware samples of loads".to_owned()),
             },

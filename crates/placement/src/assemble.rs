@@ -218,6 +218,7 @@ mod tests {
                 notes: vec![],
                 sampled: 1.0,
                 dram_source: None,
+                conditions: numaloc_model::conditions::Conditions::default(),
             },
             threads: vec![thread(0), thread(1)],
             slices: vec![],

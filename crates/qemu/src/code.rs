@@ -1,10 +1,12 @@
 //! What an instruction is: how it uses memory, and whose it is.
 
 mod runtimes;
+mod sharing;
 
 use iced_x86::{Instruction, InstructionInfo, Mnemonic, OpAccess, UsedMemory};
 
 pub use runtimes::{Owner, forget_ranges, is_in_file, owner};
+pub use sharing::reached;
 
 /// How an instruction uses memory, as far as it decides what is called for its accesses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

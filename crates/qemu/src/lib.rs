@@ -348,6 +348,9 @@ unsafe extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
         begin(start);
     }
     let owner = code::owner(start);
+    if let Some(function) = code::reached(start) {
+        engine().write(&Record::Sharing(function));
+    }
     let runtime = owner == Owner::Runtime;
     let code = (0..count).map(|index| {
         let insn: *mut Insn = instruction(index);

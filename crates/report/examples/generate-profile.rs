@@ -142,6 +142,7 @@ fn generate(threads: usize, slices: usize, pages: usize, rows: usize) -> Profile
             notes: vec!["made up by generate-profile, not recorded".into()],
             sampled: 1.0,
             dram_source: None,
+            conditions: numaloc_model::conditions::Conditions::default(),
         },
         threads: (0..threads)
             .map(|at| Thread {

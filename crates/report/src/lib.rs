@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`metrics`] | every metric with name, value, unit, range and meaning: the one list all outputs share |
 //! | [`next`] | commands that follow from the verdict |
+//! | [`repeatability`] | whether threads do the same work in another run, and what to do if not |
 //! | [`runs`] | several runs beside each other |
 //! | [`text`] | the terminal page of `numaloc show` |
 //! | [`heatmap`] | a matrix in characters |
@@ -28,6 +29,7 @@ pub mod metrics;
 pub mod next;
 pub mod plan;
 pub mod png;
+pub mod repeatability;
 pub mod runs;
 pub mod text;
 

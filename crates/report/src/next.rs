@@ -3,6 +3,7 @@
 use numaloc_analysis::Characterisation;
 use numaloc_analysis::outlook::Way;
 use numaloc_analysis::verdict::{Likelihood, Measure};
+use numaloc_model::conditions::Conditions;
 use numaloc_model::profile::Profile;
 
 /// A command and what it is for.
@@ -55,6 +56,12 @@ pub fn steps(
     } else {
         PROGRAM.to_owned()
     };
+    let conditions = &profile.meta.conditions;
+    let run = Command {
+        program: &program,
+        environment: &environment(conditions),
+        enforce: conditions.binds(),
+    };
     let on = match (machine, assumed) {
         (Some(name), _) => format!(" --machine {}", quoted(name)),
         (None, true) => format!(" --machine {MACHINE}"),
@@ -65,7 +72,7 @@ pub fn steps(
             .iter()
             .map(|plan| format!("--plan {}", quoted(plan)))
             .collect();
-        return run_and_measure(&quoted(first), &all.join(" "), &program).into();
+        return run.steps(&quoted(first), &all.join(" ")).into();
     }
     let Some(policies) = policies else {
         // Without page use there is nothing to decide jointly.
@@ -85,7 +92,8 @@ pub fn steps(
         };
         return vec![Step {
             command: format!(
-                "numaloc compare --profile {profile_word} --threads {tried} --runs 10 -- {program}"
+                "{}numaloc compare --profile {profile_word} --threads {tried} --runs 10 -- {program}",
+                run.environment
             ),
             why,
         }];
@@ -104,7 +112,7 @@ pub fn steps(
         command: format!("numaloc plan {profile_word}{on} {policies} -o {plan}"),
         why: decide,
     }];
-    steps.extend(run_and_measure(&plan, &format!("--plan {plan}"), &program));
+    steps.extend(run.steps(&plan, &format!("--plan {plan}")));
     steps
 }
 
@@ -120,17 +128,43 @@ fn policies(pages: bool, threads: Option<&Way>, bind: bool) -> Option<String> {
     bind.then(|| "--threads packed --spread --pages first-touch".to_owned())
 }
 
-fn run_and_measure(plan: &str, plans: &str, program: &str) -> [Step; 2] {
-    [
-        Step {
-            command: format!("numaloc run --plan {plan} -- {program}"),
-            why: "run with threads and pages in their places",
-        },
-        Step {
-            command: format!("numaloc compare {plans} --runs 10 -- {program}"),
-            why: "measure what it is worth",
-        },
-    ]
+/// How the program is started again.
+struct Command<'a> {
+    program: &'a str,
+    /// `NAME=VALUE ` for each variable that shaped the recording.
+    environment: &'a str,
+    /// Its run-time system binds threads, which would undo the plan.
+    enforce: bool,
+}
+
+impl Command<'_> {
+    fn steps(&self, plan: &str, plans: &str) -> [Step; 2] {
+        let Self {
+            program,
+            environment,
+            ..
+        } = self;
+        let enforce = if self.enforce { " --enforce" } else { "" };
+        [
+            Step {
+                command: format!("{environment}numaloc run --plan {plan}{enforce} -- {program}"),
+                why: "run with threads and pages in their places",
+            },
+            Step {
+                command: format!("{environment}numaloc compare {plans} --runs 10 -- {program}"),
+                why: "measure what it is worth",
+            },
+        ]
+    }
+}
+
+/// The variables that shaped the recording, as a shell takes them before a command.
+fn environment(conditions: &Conditions) -> String {
+    let assignment = |(name, value): &(String, String)| match value.is_empty() {
+        true => format!("{name}= "),
+        false => format!("{name}={} ", quoted(value)),
+    };
+    conditions.environment.iter().map(assignment).collect()
 }
 
 /// A word as a shell takes it.
@@ -144,7 +178,24 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use super::{environment, quoted};
+    use numaloc_model::conditions::Conditions;
+
+    #[test]
+    fn variables_are_assigned_as_a_shell_reads_them() {
+        let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let conditions = Conditions {
+            environment: vec![
+                variable("OMP_NUM_THREADS", "4,2"),
+                variable("OMP_PLACES", "{0:4},{4:4}"),
+                variable("OMP_PROC_BIND", ""),
+            ],
+            ..Conditions::default()
+        };
+        let expected = "OMP_NUM_THREADS=4,2 OMP_PLACES='{0:4},{4:4}' OMP_PROC_BIND= ";
+        assert_eq!(environment(&conditions), expected);
+        assert!(conditions.binds());
+    }
 
     #[test]
     fn words_with_special_characters_are_quoted() {

@@ -9,6 +9,7 @@ use crate::heatmap::{self, Style};
 use crate::metrics;
 use crate::next::{MACHINE, Step};
 use crate::number;
+use crate::repeatability;
 
 const WIDTH: usize = 80;
 /// Threads and objects listed before the rest is summed up.
@@ -125,6 +126,21 @@ fn head(profile: &Profile) -> String {
     );
     if let Some(source) = &meta.dram_source {
         out += &wrapped(&format!("DRAM bytes from: {source}"), 0);
+    }
+    if !meta.conditions.environment.is_empty() {
+        let shown: Vec<String> = meta
+            .conditions
+            .environment
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        out += &wrapped(&format!("environment: {}", shown.join(" ")), 0);
+    }
+    if let Some(sentence) = repeatability::sentence(profile) {
+        out += &wrapped(&sentence, 0);
+    }
+    if let Some(advice) = repeatability::advice(profile) {
+        out += &wrapped(&format!("try: {advice}"), 0);
     }
     for note in &meta.notes {
         out += &wrapped(&format!("note: {note}"), 0);

@@ -108,6 +108,7 @@ pub fn assemble_images(
         notes: Vec::new(),
         sampled: 1.0,
         dram_source: None,
+        conditions: numaloc_model::conditions::Conditions::default(),
     };
     for file in files {
         let bytes = std::fs::read(&file).map_err(read_error(&file))?;
@@ -115,6 +116,8 @@ pub fn assemble_images(
             spaces.push(space);
         }
     }
+    meta.conditions.sharing.sort();
+    meta.conditions.sharing.dedup();
     for pid in born {
         if !spaces.iter().any(|space: &Space| space.pid == pid) {
             meta.complete = false;

@@ -49,6 +49,8 @@ const MAX_PAYLOAD: usize = 1 << 28;
 pub struct Journal {
     file: ManuallyDrop<File>,
     identity: (u64, u64),
+    /// Largest size of a file that the process may write: beyond it a signal would kill the program.
+    limit: u64,
     failed: AtomicBool,
 }
 
@@ -64,14 +66,17 @@ impl Journal {
         Ok(Self {
             file: ManuallyDrop::new(file),
             identity: (data.dev(), data.ino()),
+            limit: limit(libc::RLIMIT_FSIZE),
             failed: AtomicBool::new(false),
         })
     }
 
-    fn still_ours(&self) -> bool {
-        self.file
-            .metadata()
-            .is_ok_and(|data| (data.dev(), data.ino()) == self.identity)
+    /// Whether the file is still ours and may grow by so many bytes.
+    fn takes(&self, bytes: usize) -> bool {
+        self.file.metadata().is_ok_and(|data| {
+            (data.dev(), data.ino()) == self.identity
+                && data.len().saturating_add(bytes as u64) <= self.limit
+        })
     }
 
     /// Writes `payload` as one frame and empties it; does nothing after a failure.
@@ -86,7 +91,7 @@ impl Journal {
             payload[8..12].copy_from_slice(&crc.to_le_bytes());
             // One write: a second one could land behind another thread's frame.
             let written = loop {
-                if !self.still_ours() {
+                if !self.takes(payload.len()) {
                     break Err(std::io::ErrorKind::NotFound.into());
                 }
                 match (&*self.file).write(payload) {
@@ -119,15 +124,20 @@ impl Journal {
     }
 }
 
-/// The same file under a high descriptor number where there is one: low numbers are the program's, which may expect them.
-pub(crate) fn out_of_the_way(file: OwnedFd) -> OwnedFd {
+/// The limit of a resource that is in force.
+fn limit(resource: libc::__rlimit_resource_t) -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
     // SAFETY: the call fills the structure it is given.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
-    let from = limit.rlim_cur.min(1 << 16).saturating_sub(64) as libc::c_int;
+    unsafe { libc::getrlimit(resource, &mut limit) };
+    limit.rlim_cur
+}
+
+/// The same file under a high descriptor number where there is one: low numbers are the program's, which may expect them.
+pub(crate) fn out_of_the_way(file: OwnedFd) -> OwnedFd {
+    let from = limit(libc::RLIMIT_NOFILE).min(1 << 16).saturating_sub(64) as libc::c_int;
     // SAFETY: duplicates a descriptor that `file` keeps open.
     let high = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, from) };
     if high < 0 {
@@ -220,6 +230,7 @@ mod tests {
                 thread: 1,
                 name: "GC Thread#0".into(),
             },
+            Record::Sharing("GOMP_task".into()),
             Record::Site {
                 site: 3,
                 frames: vec![u64::MAX, 5],

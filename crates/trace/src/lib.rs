@@ -37,6 +37,7 @@ pub mod watch;
 pub use assemble::{AssembleError, assemble};
 pub use engine::{Config, Engine, Newborn};
 pub use journal::Record;
+pub use numaloc_model::conditions::WorkSharing;
 pub use numaloc_model::{Layer, MapsLine};
 pub use thread::ThreadTracer;
 pub use watch::Watched;

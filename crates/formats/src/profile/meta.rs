@@ -1,9 +1,11 @@
 //! `meta.json`: where a profile came from and how far it can be trusted.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use numaloc_model::Profile;
+use numaloc_model::conditions::{Conditions, Repeats, VARIABLES, WorkSharing};
 use numaloc_model::profile::{Clock, Meta};
 use serde::{Deserialize, Serialize};
 
@@ -31,10 +33,37 @@ struct MetaFile {
     sampled: f64,
     #[serde(default)]
     dram_source: Option<String>,
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+    #[serde(default)]
+    work_sharing: Vec<SharingFile>,
+    #[serde(default)]
+    repeats: Option<RepeatsFile>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SharingFile {
+    kind: String,
+    by: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RepeatsFile {
+    runs: u32,
+    correlation: Option<f64>,
+    same_threads: bool,
 }
 
 fn exact() -> f64 {
     1.0
+}
+
+/// Those of the [`VARIABLES`] among what a file names: what it says otherwise must not get into a command line.
+pub(crate) fn known_variables(found: BTreeMap<String, String>) -> Vec<(String, String)> {
+    found
+        .into_iter()
+        .filter(|(name, _)| VARIABLES.contains(&name.as_str()))
+        .collect()
 }
 
 /// What the other tables need to know.
@@ -59,6 +88,21 @@ pub(super) fn write(profile: &Profile, path: &Path) -> Result<(), FormatError> {
         notes: meta.notes.clone(),
         sampled: meta.sampled,
         dram_source: meta.dram_source.clone(),
+        environment: meta.conditions.environment.iter().cloned().collect(),
+        work_sharing: meta
+            .conditions
+            .sharing
+            .iter()
+            .map(|(kind, by)| SharingFile {
+                kind: kind.name().to_owned(),
+                by: by.clone(),
+            })
+            .collect(),
+        repeats: meta.conditions.repeats.map(|repeats| RepeatsFile {
+            runs: repeats.runs,
+            correlation: repeats.correlation,
+            same_threads: repeats.same_threads,
+        }),
     };
     let mut text = serde_json::to_string_pretty(&file).expect("plain data serialises");
     text.push('\n');
@@ -138,6 +182,20 @@ pub(super) fn read(path: &Path) -> Result<Read, FormatError> {
             notes: file.notes,
             sampled: file.sampled,
             dram_source: file.dram_source,
+            conditions: Conditions {
+                environment: known_variables(file.environment),
+                // A later version may know more kinds.
+                sharing: file
+                    .work_sharing
+                    .into_iter()
+                    .filter_map(|row| Some((WorkSharing::from_name(&row.kind)?, row.by)))
+                    .collect(),
+                repeats: file.repeats.map(|repeats| Repeats {
+                    runs: repeats.runs,
+                    correlation: repeats.correlation,
+                    same_threads: repeats.same_threads,
+                }),
+            },
         },
         page_size: file.page_size_bytes,
     })

@@ -60,6 +60,18 @@ pub(crate) fn small() -> Profile {
             notes: vec!["cut short".into()],
             sampled: 1.0,
             dram_source: Some("made up".to_owned()),
+            conditions: numaloc_model::conditions::Conditions {
+                environment: vec![("OMP_NUM_THREADS".to_owned(), "2".to_owned())],
+                sharing: vec![(
+                    numaloc_model::conditions::WorkSharing::DynamicLoop,
+                    "GOMP_loop_dynamic_start".to_owned(),
+                )],
+                repeats: Some(numaloc_model::conditions::Repeats {
+                    runs: 3,
+                    correlation: Some(0.5),
+                    same_threads: true,
+                }),
+            },
         },
         threads: (0..3).map(thread).collect(),
         slices: vec![Slice { start: 0, end: 50 }, Slice { start: 50, end: 90 }],

@@ -123,6 +123,8 @@ struct Answer {
     /// What binding alone gives.
     unplanned: Option<pinned::Unplanned>,
     written: Option<(PathBuf, Assembled)>,
+    /// Whether the threads do the same work in another run, as JSON.
+    repeatability: serde_json::Value,
 }
 
 impl Args {
@@ -154,6 +156,17 @@ impl Args {
         };
         let profile = read_parts(&self.profile, parts)?;
         let hybrid = profile.is_hybrid();
+        let recorded: Vec<String> = profile.threads.iter().map(|t| t.path.clone()).collect();
+        for line in [
+            numaloc_report::repeatability::sentence(&profile),
+            numaloc_report::repeatability::advice(&profile).map(|advice| format!("try: {advice}")),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            ui.remark(line);
+        }
+        let repeatability = super::show::repeatability_json(&profile);
         let profile = if hybrid {
             self.united(profile, ui)
         } else if self.exclude_helpers {
@@ -161,6 +174,10 @@ impl Args {
         } else {
             profile
         };
+        let left_out: Vec<String> = recorded
+            .into_iter()
+            .filter(|path| profile.threads.iter().all(|thread| thread.path != *path))
+            .collect();
         let layer = self.layer(&profile)?;
         let mut threads = self.map(&thread_policies, &profile, layer, &machine)?;
         let decided = if joint {
@@ -178,8 +195,13 @@ impl Args {
         let written = match &self.output {
             None => None,
             Some(path) => {
-                let assembled =
-                    self.assemble(&profile, &machine, &threads[0], &pages[pages.len() - 1]);
+                let assembled = self.assemble(
+                    &profile,
+                    &machine,
+                    &threads[0],
+                    &pages[pages.len() - 1],
+                    &left_out,
+                );
                 if hybrid {
                     // The threads of a rank must be on one host.
                     RankMap::from_plan(&assembled.plan, &machine).map_err(CliError::tool)?;
@@ -191,7 +213,13 @@ impl Args {
         if let Some(name) = &self.export {
             let assembled = match &written {
                 Some((_, assembled)) => assembled.clone(),
-                None => self.assemble(&profile, &machine, &threads[0], &pages[pages.len() - 1]),
+                None => self.assemble(
+                    &profile,
+                    &machine,
+                    &threads[0],
+                    &pages[pages.len() - 1],
+                    &left_out,
+                ),
             };
             return export(&assembled.plan, name, ui);
         }
@@ -203,6 +231,7 @@ impl Args {
             threads,
             pages,
             written,
+            repeatability,
         };
         ui.result(|| shown::text(&answer), || shown::json(&answer));
         Ok(0)
@@ -362,6 +391,7 @@ impl Args {
         machine: &Topology,
         threads: &ThreadAnswer,
         pages: &PageAnswer,
+        left_out: &[String],
     ) -> Assembled {
         let parameter = |name: &str, value: String| (name.to_owned(), value);
         let mut parameters = vec![
@@ -377,6 +407,9 @@ impl Args {
             parameters,
             command: profile.meta.command.clone(),
             tool: concat!("numaloc ", env!("CARGO_PKG_VERSION")).to_owned(),
+            environment: (profile.meta.frontend != "import")
+                .then(|| profile.meta.conditions.environment.clone()),
+            left_out: left_out.to_vec(),
         };
         let predicted = Predicted {
             cost: threads.value.cost,

@@ -1,11 +1,16 @@
 //! `numaloc record`: runs a program and writes its profile.
 
+mod behind;
 pub(super) mod child;
+mod conditions;
 mod instrument;
+mod keeper;
 mod mpi;
 mod perf;
+mod preflight;
 mod program;
 mod qemu;
+mod repeat;
 mod trace;
 
 use std::ffi::OsString;
@@ -36,6 +41,7 @@ Examples:
   OMP_NUM_THREADS=64 numaloc record -- ./app          writes app.numaloc
   numaloc record --clock wall --slice 10 -- ./server
   numaloc record --trace --trace-limit 500M -- ./app  with the access trace, and DRAM accesses by a cache model
+  numaloc record --repeat 3 -- ./app                  does every run give each thread the same work?
   numaloc record --mpi -o app.numaloc -- mpirun -n 16 ./app
   numaloc record --mpi --frontend qemu -o app.numaloc -- mpirun -n 4 ./hybrid
   numaloc record --salvage .app.numaloc.recording-x1 -o app.numaloc
@@ -120,12 +126,23 @@ pub struct Args {
     #[arg(long, value_name = "LIBRARY", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
         conflicts_with_all = ["salvage", "clock"])]
     mpi: Option<mpi::Library>,
+    /// Run the program that many times, keep the first recording, and in it how far the others' matrices
+    /// agree with its own
+    #[arg(long, value_name = "RUNS", default_value_t = 1, conflicts_with_all = ["mpi", "salvage"],
+        value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeat: u32,
     /// Write a profile of what a killed recorder left behind in this folder, instead of running
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     salvage: Option<PathBuf>,
     /// The program and its arguments
     #[arg(last = true, value_name = "CMD", required_unless_present = "salvage")]
     command: Vec<OsString>,
+}
+
+/// A run that has ended: the program's status, and what was recorded of it.
+struct Observed {
+    status: u8,
+    work: tempfile::TempDir,
 }
 
 /// A profile, and the access traces of its process images.
@@ -166,27 +183,72 @@ impl Args {
                     .status(OWN_FAILURE),
             );
         }
-        if let Some(events) = self.sampled(&program, ui)? {
+        let sampled = self.sampled(&program, ui)?;
+        preflight::check(sampled.is_none())?;
+        if let Some(events) = sampled {
             let (status, profile) = perf::record(&program, &events, self)?;
-            self.write(ui, &profile?, &output)?;
+            let mut profile = profile?;
+            profile.meta.conditions.environment = conditions::environment();
+            self.write(ui, &profile, &output)?;
             return Ok(status);
         }
-        let work = work_folder(&output)?;
+        let first = self.observe(&program, &output, ui)?;
+        self.keep(first, &program, &output, ui)
+    }
+
+    /// Runs the program once under an exact frontend.
+    fn observe(
+        &self,
+        program: &program::Program,
+        output: &Path,
+        ui: &Ui,
+    ) -> Result<Observed, CliError> {
+        let work = work_folder(output)?;
+        conditions::keep(work.path()).map_err(|error| {
+            let folder = work.path().display();
+            CliError::tool(format!("cannot write in {folder}: {error}")).status(OWN_FAILURE)
+        })?;
         let common = common_table(ui);
-        let mut command = self.frontend(&program, work.path(), common.as_ref(), ui)?;
+        let mut command = self.frontend(program, work.path(), common.as_ref(), ui)?;
         if self.wait_policy == "passive" && std::env::var_os("OMP_WAIT_POLICY").is_none() {
             command.env("OMP_WAIT_POLICY", "passive");
             ui.remark("set OMP_WAIT_POLICY=passive for the program (--wait-policy keep leaves it)");
         }
         let recording = self.trace.start(work.path())?;
+        let keeper = keeper::Keeper::watch(work.path());
         let status = child::run(command, work.path(), ui)?;
         if let Some(recording) = recording {
             recording.finish(ui);
         }
+        match keeper.and_then(keeper::Keeper::restore) {
+            Ok(0) => {}
+            Ok(files) => ui.remark(format_args!(
+                "the program deleted {files} files of the recording, which were kept"
+            )),
+            Err(error) => ui.remark(format_args!(
+                "what the program deletes of the recording is lost: {error}"
+            )),
+        }
+        Ok(Observed { status, work })
+    }
+
+    /// Makes the profile of a run, compares it with further runs if there are to be some, and writes it.
+    fn keep(
+        &self,
+        observed: Observed,
+        program: &program::Program,
+        output: &Path,
+        ui: &Ui,
+    ) -> Result<u8, CliError> {
+        let Observed { status, work } = observed;
         // From here on the trace is precious: a failure must not delete it.
-        let written = self
-            .assemble(work.path(), ui)
-            .and_then(|assembled| self.write_with_traces(ui, &assembled, &output));
+        let written = self.assemble(work.path(), ui).and_then(|mut assembled| {
+            note_left_behind(&mut assembled.profile, work.path());
+            if self.repeat > 1 {
+                repeat::compare(self, &mut assembled.profile, program, output, ui)?;
+            }
+            self.write_with_traces(ui, &assembled, output)
+        });
         if let Err(mut error) = written {
             if journals(work.path()) {
                 let kept = work.keep();
@@ -329,6 +391,8 @@ impl Args {
         };
         let (profile, images) = assemble::assemble_images(folder, &options)
             .map_err(|error| CliError::tool(error).status(self.failure()))?;
+        let mut profile = profile;
+        profile.meta.conditions.environment = conditions::kept(folder);
         let mut assembled = Assembled {
             profile,
             traces: trace::find(folder, &images, ui),
@@ -368,6 +432,13 @@ impl Args {
         for note in &profile.meta.notes {
             ui.remark(note);
         }
+        let repeatability = [
+            numaloc_report::repeatability::sentence(profile),
+            numaloc_report::repeatability::advice(profile).map(|advice| format!("try: {advice}")),
+        ];
+        for line in repeatability.into_iter().flatten() {
+            ui.remark(line);
+        }
         ui.remark(format_args!(
             "{}: {} threads, {:.1} M accesses, {events} communication events, {} pages, {} slices ({} clock){}",
             output.display(),
@@ -394,6 +465,8 @@ impl Args {
                     "page_size_bytes": profile.pages.page_size(),
                     "slices": profile.slices.len(),
                     "notes": profile.meta.notes,
+                    "environment": super::show::environment_json(profile),
+                    "repeatability": super::show::repeatability_json(profile),
                 })
             });
         }
@@ -430,6 +503,15 @@ fn memory_layer(given: &str) -> Result<Layer, String> {
             "{} is not seen in memory accesses; expected write_read, shared_line or last_two",
             other.name()
         )),
+    }
+}
+
+/// Names the processes that go on although the program has ended.
+fn note_left_behind(profile: &mut Profile, folder: &Path) {
+    for (pid, name) in behind::left(folder) {
+        profile.meta.notes.push(format!(
+            "process {pid} ({name}) goes on, as slowly as before, and is recorded no more: kill {pid} ends it"
+        ));
     }
 }
 

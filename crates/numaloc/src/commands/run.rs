@@ -1,6 +1,7 @@
 //! `numaloc run`: a program at native speed under a plan.
 
 use numaloc_apply::{LaunchError, Options, PageMode};
+use numaloc_model::conditions::VARIABLES;
 use numaloc_model::outcome::{Applied, Outcome};
 use numaloc_model::plan::Plan;
 use numaloc_mpi::{Launcher, RankMap};
@@ -36,7 +37,8 @@ pub struct Args {
     /// Read back at the end where every planned page is
     #[arg(long)]
     verify: bool,
-    /// Fail (status 3) if fewer percent of planned threads or pages are in place; implies --verify
+    /// Fail (status 3) if fewer percent of planned threads or pages are in place, of threads counting those
+    /// that the plan does not have; implies --verify
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     require: Option<f64>,
     /// Overrule the program where it sets thread affinity itself
@@ -75,6 +77,9 @@ impl Args {
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
         let plan = numaloc_formats::plan::read(&self.plan)
             .map_err(|error| CliError::from(error).status(OURS))?;
+        for line in other_environment(&plan) {
+            ui.remark(line);
+        }
         if Launcher::of_command(&self.command) != Launcher::None {
             let machine = numaloc_topology::from_this_machine()
                 .map_err(|error| CliError::from(error).status(OURS))?;
@@ -171,6 +176,37 @@ fn explain(error: &LaunchError) -> CliError {
     }
 }
 
+/// What of the environment that shaped the recording is different now: threads will be too.
+fn other_environment(plan: &Plan) -> Vec<String> {
+    let Some(recorded) = &plan.provenance.environment else {
+        return Vec::new();
+    };
+    let mut lines = Vec::new();
+    for name in VARIABLES {
+        let then = recorded.iter().find(|(known, _)| known == name);
+        let then = then.map(|(_, value)| value.as_str());
+        let now = std::env::var_os(name);
+        let now = now.as_deref().map(|value| value.to_string_lossy());
+        let shown = |value: Option<&str>| {
+            value.map_or_else(|| "unset".to_owned(), |value| format!("{name}={value}"))
+        };
+        if then != now.as_deref() {
+            lines.push(format!(
+                "the plan was recorded with {}, now {}",
+                match then {
+                    Some(_) => shown(then),
+                    None => format!("{name} unset"),
+                },
+                match then {
+                    Some(_) if now.is_none() => "it is unset".to_owned(),
+                    _ => shown(now.as_deref()),
+                }
+            ));
+        }
+    }
+    lines
+}
+
 fn shortfall(outcome: &Outcome, required: f64) -> Option<String> {
     let short = |what: &str, applied: &Applied| {
         let held = applied.share() * 100.0;
@@ -178,7 +214,21 @@ fn shortfall(outcome: &Outcome, required: f64) -> Option<String> {
             format!("only {held:.1} % of the planned {what} are in place, --require {required}")
         })
     };
-    short("threads", &outcome.threads).or_else(|| short("pages", &outcome.pages))
+    let Applied {
+        planned,
+        placed,
+        unplanned,
+        ..
+    } = outcome.threads;
+    let crowd = (unplanned > 0 && outcome.threads.share_of_all() * 100.0 < required).then(|| {
+        format!(
+            "only {placed} of {} threads ({planned} planned, {unplanned} not in the plan) are in place, --require {required}",
+            planned + unplanned
+        )
+    });
+    crowd
+        .or_else(|| short("threads", &outcome.threads))
+        .or_else(|| short("pages", &outcome.pages))
 }
 
 fn lines(outcome: &Outcome) -> Vec<String> {
@@ -189,6 +239,9 @@ fn lines(outcome: &Outcome) -> Vec<String> {
         );
         if applied.not_found > 0 {
             line += &format!(", {} not found", applied.not_found);
+        }
+        if applied.unplanned > 0 {
+            line += &format!(", {} more that the plan does not have", applied.unplanned);
         }
         for (errno, count) in &applied.refused {
             line += &format!(", {count} refused ({errno})");
@@ -209,6 +262,7 @@ fn json(outcome: &Outcome) -> serde_json::Value {
             "planned": applied.planned,
             "placed": applied.placed,
             "not_found": applied.not_found,
+            "unplanned": applied.unplanned,
             "refused": applied.refused.iter()
                 .map(|(errno, count)| (errno.clone(), json!(count)))
                 .collect::<serde_json::Map<_, _>>(),

@@ -12,6 +12,7 @@ use numaloc_model::{CommMatrix, SliceIdx};
 use numaloc_report::heatmap::Style;
 use numaloc_report::metrics;
 use numaloc_report::next::Step;
+use numaloc_report::repeatability;
 use numaloc_report::text::{self, Detail};
 use serde_json::{Value, json};
 
@@ -181,6 +182,31 @@ pub fn metrics_json(found: &Characterisation) -> (Value, Value) {
     (values.into(), units.into())
 }
 
+/// The variables that shaped the recording, by name.
+pub(crate) fn environment_json(profile: &Profile) -> Value {
+    let known = profile.meta.conditions.environment.iter();
+    let known: serde_json::Map<String, Value> = known
+        .map(|(name, value)| (name.clone(), json!(value)))
+        .collect();
+    known.into()
+}
+
+/// Whether a thread plan holds in another run, why, and what to do if not.
+pub(crate) fn repeatability_json(profile: &Profile) -> Value {
+    let conditions = &profile.meta.conditions;
+    let found = conditions.repeatability(profile.threads.len());
+    json!({
+        "known": found.name(),
+        "thread_plan_holds": found.holds(),
+        "work_sharing": conditions.open().map(|(kind, by)| json!({"kind": kind.name(), "by": by})).collect::<Vec<_>>(),
+        "runs": conditions.repeats.map(|r| r.runs),
+        "least_correlation": conditions.repeats.and_then(|r| r.correlation),
+        "same_threads": conditions.repeats.map(|r| r.same_threads),
+        "reason": repeatability::sentence(profile),
+        "advice": repeatability::advice(profile),
+    })
+}
+
 fn to_json(
     profile: &Profile,
     found: &Characterisation,
@@ -305,6 +331,8 @@ fn to_json(
         "complete": profile.meta.complete,
         "sampled_share": profile.meta.sampled,
         "notes": profile.meta.notes,
+        "environment": environment_json(profile),
+        "repeatability": repeatability_json(profile),
         "clock": profile.meta.clock.name(),
         "time_unit": profile.meta.clock.unit(),
         "line_size_bytes": profile.meta.line_size,

@@ -189,6 +189,9 @@ fn look(address: u64) -> Vec<(u64, u64, Owner)> {
     let (mut libgomp, mut libomp) = (false, false);
     for mapped in guest::mappings() {
         let name = mapped.file.rsplit('/').next().unwrap_or("");
+        if mapped.file.starts_with('/') && mapped.file != before {
+            super::sharing::mapped(&mapped.file, mapped.start);
+        }
         if name.starts_with(C_LIBRARY) && mapped.file != before {
             let known = libraries.get_or_insert_default();
             let functions = known

@@ -1,5 +1,6 @@
 //! A journal, decoded.
 
+use numaloc_model::conditions::WorkSharing;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
@@ -147,6 +148,11 @@ pub(super) fn load(
             space.names.entry(thread).or_insert(name);
         }
         (Record::Note(text), Some(_)) => meta.notes.push(text),
+        (Record::Sharing(symbol), Some(_)) => {
+            if let Some(kind) = WorkSharing::of_symbol(&symbol) {
+                meta.conditions.sharing.push((kind, symbol));
+            }
+        }
         (Record::Reduced(text), Some(_)) => {
             meta.notes.push(text);
             meta.complete = false;

@@ -166,6 +166,7 @@ impl Decoder<'_> {
                 thread: self.small()?,
                 name: self.text()?,
             },
+            33 => Record::Sharing(self.text()?),
             30 => Record::Site {
                 site: self.small()?,
                 frames: self.list(Decoder::number)?,

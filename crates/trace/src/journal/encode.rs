@@ -155,6 +155,10 @@ impl Record {
                 to.number(12);
                 to.text(text);
             }
+            Self::Sharing(symbol) => {
+                to.number(33);
+                to.text(symbol);
+            }
             Self::Reduced(text) => {
                 to.number(17);
                 to.text(text);

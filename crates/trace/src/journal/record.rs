@@ -220,6 +220,8 @@ pub enum Record {
     Reduced(String),
     /// Something a reader of the profile should know.
     Note(String),
+    /// A function was called that hands work to threads while the program runs; its symbol.
+    Sharing(String),
     /// The process ended and everything was written.
     End,
 }

@@ -126,6 +126,7 @@ fn build(
             notes,
             sampled: 1.0,
             dram_source: None,
+            conditions: numaloc_model::conditions::Conditions::default(),
         },
         threads: accesses
             .iter()

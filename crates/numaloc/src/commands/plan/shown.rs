@@ -136,6 +136,7 @@ pub(super) fn json(answer: &Answer) -> Value {
         "policies": threads,
         "page_policies": pages,
         "unplanned": answer.unplanned.as_ref().map(super::pinned::Unplanned::json),
+        "repeatability": answer.repeatability,
         "plan": answer.written.as_ref().map(|(path, assembled)| json!({
             "path": path,
             "threads": assembled.plan.threads.len(),

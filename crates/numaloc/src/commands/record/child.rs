@@ -7,7 +7,10 @@ use std::process::{Command, ExitStatus};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{
+    SIGALRM, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM,
+    SIGWINCH, SIGXFSZ,
+};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::backend::Handle;
 use signal_hook::iterator::exfiltrator::WithOrigin;
@@ -16,6 +19,12 @@ use signal_hook::low_level::siginfo::{Cause, Origin};
 use super::OWN_FAILURE;
 use crate::error::CliError;
 use crate::ui::Ui;
+
+/// What somebody may send to the recorder and mean the program. The recorder lives on, to write the profile.
+const PASSED_ON: [i32; 11] = [
+    SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO,
+    SIGWINCH,
+];
 
 /// How often progress is drawn.
 const TICK: Duration = Duration::from_millis(200);
@@ -32,10 +41,12 @@ pub struct Forwarding {
 impl Signals {
     /// Catches them from now on.
     pub fn catch() -> std::io::Result<Self> {
-        let wanted: Vec<i32> = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]
+        let wanted: Vec<i32> = PASSED_ON
             .into_iter()
             .filter(|&signal| !ignored(signal))
             .collect();
+        // Under a limit of file sizes a write is to fail, not to kill us: then we can say so and keep the trace.
+        signal_hook::flag::register(SIGXFSZ, std::sync::Arc::default())?;
         SignalsInfo::<WithOrigin>::new(wanted).map(Self)
     }
 
@@ -127,7 +138,7 @@ fn ignored(signal: i32) -> bool {
 /// A key such as Ctrl-C signals the whole foreground group, the program included.
 fn from_terminal(origin: &Origin) -> bool {
     std::io::stdin().is_terminal()
-        && matches!(origin.signal, SIGINT | SIGQUIT)
+        && matches!(origin.signal, SIGINT | SIGQUIT | SIGWINCH)
         && matches!(origin.cause, Cause::Kernel)
 }
 

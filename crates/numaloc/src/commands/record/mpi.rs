@@ -11,7 +11,7 @@ use numaloc_mpi::shims::{MpiLibrary, rank_files};
 use numaloc_mpi::under::{Emulator, Under};
 use numaloc_trace::common::Board;
 
-use super::{Args, OWN_FAILURE, child, instrument, journals, qemu, work_folder};
+use super::{Args, OWN_FAILURE, child, conditions, instrument, journals, qemu, work_folder};
 use crate::error::CliError;
 use crate::ui::Ui;
 
@@ -90,6 +90,10 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
     }
     // Next to the output: a file system that the hosts of a cluster are likely to share.
     let work = work_folder(&output)?;
+    conditions::keep(work.path()).map_err(|error| {
+        let folder = work.path().display();
+        CliError::tool(format!("cannot write in {folder}: {error}")).status(OWN_FAILURE)
+    })?;
     let common = memory_traced(args)
         .then(|| super::common_table(ui))
         .flatten();
@@ -146,6 +150,7 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
         })
         .and_then(|mut merged| {
             merged.profile.meta.complete &= recorded.running == 0;
+            merged.profile.meta.conditions.environment = conditions::environment();
             let threads = memory.as_ref().map(|memory| (memory, work.path()));
             finish(args, merged.profile, threads, &output, ui)
         });
@@ -223,7 +228,8 @@ pub fn salvage(
         memory,
         ..Options::default()
     };
-    let merged = numaloc_mpi::record::salvage(spool, options).map_err(CliError::tool)?;
+    let mut merged = numaloc_mpi::record::salvage(spool, options).map_err(CliError::tool)?;
+    merged.profile.meta.conditions.environment = conditions::kept(left_behind);
     let threads = memory.then_some((args, left_behind));
     finish(args, merged.profile, threads, output, ui)
 }

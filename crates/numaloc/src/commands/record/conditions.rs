@@ -1,0 +1,33 @@
+//! What shapes a recording beside the command: found out before the program starts, kept next to the journals, so that
+//! salvaging finds it too.
+
+use std::path::Path;
+
+use numaloc_model::conditions::VARIABLES;
+
+const FILE: &str = "environment";
+
+/// Those of the [`VARIABLES`] that are set, by name. Values that are no UTF-8 are left out.
+pub fn environment() -> Vec<(String, String)> {
+    let set = |name: &&str| Some(((*name).to_owned(), std::env::var(name).ok()?));
+    VARIABLES.iter().filter_map(set).collect()
+}
+
+/// Writes them down in a work folder.
+pub fn keep(folder: &Path) -> std::io::Result<()> {
+    let mut text = String::new();
+    for (name, value) in environment() {
+        text += &format!("{name}={value}\0");
+    }
+    std::fs::write(folder.join(FILE), text)
+}
+
+/// What [`keep`] has written; nothing where there is no such file.
+pub fn kept(folder: &Path) -> Vec<(String, String)> {
+    let text = std::fs::read_to_string(folder.join(FILE)).unwrap_or_default();
+    text.split('\0')
+        .filter_map(|line| line.split_once('='))
+        .filter(|(name, _)| VARIABLES.contains(name))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
