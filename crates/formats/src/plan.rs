@@ -462,19 +462,20 @@ mod tests {
             let error = read(&path).unwrap_err().to_string();
             assert!(error.contains(says) && !error.contains('\n'), "{error}");
         }
-        let twice = |plan: &mut Plan| plan.threads.push(plan.threads[0].clone());
-        let overlap = |plan: &mut Plan| plan.pages.push(plan.pages[0].clone());
-        let backwards = |plan: &mut Plan| {
+        type Change = fn(&mut Plan);
+        let twice: Change = |plan| plan.threads.push(plan.threads[0].clone());
+        let overlap: Change = |plan| plan.pages.push(plan.pages[0].clone());
+        let backwards: Change = |plan| {
             plan.schedule.insert(0, plan.schedule[0].clone());
             plan.schedule[0].at = 0.75;
         };
-        let changes: [(&dyn Fn(&mut Plan), &str); 3] = [
+        let changes = [
             (
-                &twice,
+                twice,
                 "threads[1].path: found \"0\" again, expected a path that threads[0] does not have",
             ),
-            (&overlap, "pages[1]: found page 1 of object 0"),
-            (&backwards, "schedule[1].at: found 0.5"),
+            (overlap, "pages[1]: found page 1 of object 0"),
+            (backwards, "schedule[1].at: found 0.5"),
         ];
         for (change, says) in changes {
             let mut plan = plan();
