@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use numaloc_topology::Topology;
 
-use crate::memory::Allocator;
+use crate::memory::{Allocator, HAS_TBB};
 
 /// Which scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +123,14 @@ impl Config {
             config.allocator = match text.as_str() {
                 "numa" => Allocator::Numa,
                 "system" => Allocator::System,
-                _ => return Err(wrong("ALLOCATOR", &text, "numa or system")),
+                "tbb" if !HAS_TBB => {
+                    return Err(
+                        "this build has no allocator `tbb`: install libtbb-dev and build again"
+                            .to_owned(),
+                    );
+                }
+                "tbb" => Allocator::Tbb,
+                _ => return Err(wrong("ALLOCATOR", &text, "numa, system or tbb")),
             };
         }
         if let Some(text) = get("STEAL") {

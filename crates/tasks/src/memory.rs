@@ -5,6 +5,8 @@
 //! per node. Every mapping is bound to its node (mbind, preferred: a full node spills over instead of
 //! killing the program), if the machine is this one and has more than one node.
 //! `system`: the C library's allocator; pages come to be where they are first touched.
+//! `tbb`: oneTBB's scalable allocator (libtbbmalloc), which keeps pools per thread and does not place either: what the paper's
+//! rows /TBB use.
 
 use std::ptr;
 use std::sync::Mutex;
@@ -20,6 +22,44 @@ pub enum Allocator {
     Numa,
     /// The C library's, first touch.
     System,
+    /// oneTBB's scalable allocator, first touch.
+    Tbb,
+}
+
+/// Whether this build found libtbbmalloc.
+pub const HAS_TBB: bool = cfg!(numaloc_tbbmalloc);
+
+#[cfg(numaloc_tbbmalloc)]
+mod scalable {
+    use std::ffi::c_void;
+
+    unsafe extern "C" {
+        fn scalable_aligned_malloc(size: usize, alignment: usize) -> *mut c_void;
+        fn scalable_aligned_free(memory: *mut c_void);
+    }
+
+    pub fn allocate(size: usize) -> *mut u8 {
+        // SAFETY: 64 is a power of two.
+        unsafe { scalable_aligned_malloc(size, 64) }.cast()
+    }
+
+    /// # Safety
+    /// `memory` came from `allocate` and nobody uses it any more.
+    pub unsafe fn free(memory: *mut u8) {
+        // SAFETY: as the caller promises.
+        unsafe { scalable_aligned_free(memory.cast()) };
+    }
+}
+
+#[cfg(not(numaloc_tbbmalloc))]
+mod scalable {
+    pub fn allocate(_: usize) -> *mut u8 {
+        std::ptr::null_mut()
+    }
+
+    /// # Safety
+    /// None needed; as its namesake.
+    pub unsafe fn free(_: *mut u8) {}
 }
 
 const SMALLEST_BITS: u32 = 6;
@@ -76,6 +116,11 @@ impl Memory {
     /// Memory of that size, aligned to 64 bytes, and the node to give it back to.
     pub fn allocate(&self, size: u64, node: u16) -> Option<(*mut u8, u16)> {
         let size = usize::try_from(size).ok()?;
+        if self.allocator == Allocator::Tbb {
+            let size = size.max(1).checked_next_multiple_of(64)?;
+            let memory = scalable::allocate(size);
+            return (!memory.is_null()).then_some((memory, NO_NODE));
+        }
         if self.allocator == Allocator::System || node == NO_NODE {
             // SAFETY: 64 is a power of two, the size a multiple of it.
             let memory =
@@ -117,6 +162,11 @@ impl Memory {
     /// # Safety
     /// It came from `allocate` with that size and gave that node; nobody uses it any more.
     pub unsafe fn free(&self, memory: *mut u8, size: u64, node: u16) {
+        if self.allocator == Allocator::Tbb {
+            // SAFETY: this allocator gives nothing else.
+            unsafe { scalable::free(memory) };
+            return;
+        }
         if node == NO_NODE {
             // SAFETY: from the C library's allocator.
             unsafe { libc::free(memory.cast()) };

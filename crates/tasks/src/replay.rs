@@ -13,7 +13,8 @@
 //! the program's static data or prints past the runtime, waits inside the task, crashes or hangs, the class
 //! is marked with the reason and never replayed.
 //!
-//! *Far.* On a machine with several nodes blocks are copied into memory of another node (`relocate`); on
+//! *Far.* The profiling thread is pinned to the PUs of one node. On a machine with several nodes near blocks are copied into memory of
+//! that node and far ones into memory of the farthest (`relocate`); on
 //! one with a single node they are flushed out of the caches while near ones are read into them
 //! (`evict`): what is measured then is what memory costs over cache.
 //!
@@ -302,12 +303,14 @@ impl Saved {
 /// One replay with the blocks of `far` far; seconds.
 fn timed_run(w: &mut Worker, edt: *mut Edt, held: &[Held], far: u64) -> f64 {
     let mut relocated = Vec::new();
+    // The node this thread is pinned to; `w.node` is the one that the task is meant for.
+    let here = w.rt.workers[w.index].node;
     if w.rt.machine.bindable_nodes().is_some() {
         for (at, held) in held.iter().enumerate() {
             let node = if far >> at & 1 == 1 {
-                farthest(w)
+                farthest(w, here)
             } else {
-                w.node
+                here
             };
             let Some((memory, home)) = w.rt.memory.allocate(held.bytes as u64, node) else {
                 continue;
@@ -346,13 +349,13 @@ fn timed_run(w: &mut Worker, edt: *mut Edt, held: &[Held], far: u64) -> f64 {
     seconds
 }
 
-fn farthest(w: &Worker) -> u16 {
+fn farthest(w: &Worker, here: u16) -> u16 {
     (0..w.rt.machine.nodes() as u16)
         .max_by(|&a, &b| {
-            let far = |node| w.rt.machine.distance(w.node, node);
+            let far = |node| w.rt.machine.distance(here, node);
             far(a).total_cmp(&far(b)).then(b.cmp(&a))
         })
-        .unwrap_or(w.node)
+        .unwrap_or(here)
 }
 
 fn run_once(edt: *mut Edt) -> f64 {

@@ -59,6 +59,7 @@ fn every_workload_checks_its_result_on_every_scheduler() {
             &[("SCHEDULER", "numa"), ("WORKERS", "4")][..],
             &[("SCHEDULER", "single"), ("ALLOCATOR", "system")],
             &[("SCHEDULER", "tbb"), ("WORKERS", "3")],
+            &[("ALLOCATOR", "tbb"), ("WORKERS", "3")],
             &[
                 ("MACHINE", "numa:4 pu:2"),
                 ("THREADS", "1"),

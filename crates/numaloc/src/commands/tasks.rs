@@ -22,7 +22,7 @@ Examples:
   numaloc tasks profile -o prof --machine skylake-4s -- ./stencil2d 1024 8 10 4
   numaloc tasks analyze prof -o plan --machine skylake-4s
   numaloc tasks run --plan plan --machine skylake-4s -- ./stencil2d 2048 8 10 1000
-  numaloc tasks run --scheduler tbb --allocator system -- ./stencil2d 2048 8 10 1000")]
+  numaloc tasks run --scheduler tbb --allocator tbb -- ./stencil2d 2048 8 10 1000")]
 pub struct Args {
     #[command(subcommand)]
     what: What,

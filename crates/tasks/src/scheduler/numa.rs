@@ -349,7 +349,7 @@ fn nothing_left(rt: &Runtime) -> bool {
 }
 
 /// Pins the calling thread to the PUs of its node, where there is more than one.
-fn pin(rt: &Runtime, node: u16) {
+pub fn pin(rt: &Runtime, node: u16) {
     if rt.machine.bindable_nodes().is_none() {
         return;
     }

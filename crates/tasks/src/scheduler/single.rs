@@ -29,6 +29,10 @@ pub unsafe fn run_one(w: *mut Worker) -> bool {
 pub unsafe fn run(w: *mut Worker) {
     // SAFETY: as the caller promises.
     unsafe {
+        // Near and far mean something only if the thread stays where it is.
+        if (*w).rt.recorder.is_some() {
+            super::numa::pin((*w).rt, (*w).node);
+        }
         loop {
             while run_one(w) {}
             scope::settle(&mut *w);

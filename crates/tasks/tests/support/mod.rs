@@ -95,7 +95,7 @@ pub const SCHEDULERS: [&[(&str, &str)]; 7] = [
         ("STEAL", "node"),
     ],
     &[("SCHEDULER", "single"), ("ALLOCATOR", "system")],
-    &[("SCHEDULER", "tbb"), ("WORKERS", "3")],
+    &[("SCHEDULER", "tbb"), ("WORKERS", "3"), ("ALLOCATOR", "tbb")],
     &[("MACHINE", "numa:4 pu:2")],
     &[("MACHINE", "numa:4 pu:2"), ("SCHEDULER", "tbb")],
 ];

@@ -77,7 +77,15 @@ impl Cc {
         if !compiles_only {
             if self.r#static {
                 command.arg(home.library.join("libnumaloc_ocr.a"));
-                command.args(["-lhwloc", "-ltbb", "-lstdc++", "-lm", "-lpthread", "-ldl"]);
+                command.args([
+                    "-lhwloc",
+                    "-ltbb",
+                    "-ltbbmalloc",
+                    "-lstdc++",
+                    "-lm",
+                    "-lpthread",
+                    "-ldl",
+                ]);
             } else {
                 command.arg(format!("-L{}", home.library.display()));
                 command.arg(format!("-Wl,-rpath,{}", home.library.display()));

@@ -26,6 +26,8 @@ enum Allocator {
     Numa,
     /// The C library's: first touch
     System,
+    /// oneTBB's scalable allocator: first touch
+    Tbb,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
