@@ -107,14 +107,30 @@ pub struct Characterisation {
     pub assignment: NodeAssignment,
 }
 
-/// The layer a profile is looked at by default: what its frontend is best at.
+impl Characterisation {
+    /// The matrix in the unit that its layer is weighed in.
+    #[must_use]
+    pub fn weighed(&self) -> &CommMatrix {
+        match Amount::of_layer(self.layer) {
+            Amount::Bytes => &self.bytes,
+            Amount::Events => &self.events,
+        }
+    }
+}
+
+/// The layer a profile is looked at and mapped by, unless another is asked for: what its frontend is best at. Of MPI ranks
+/// everything they send, in their own messages and in collectives.
 #[must_use]
 pub fn default_layer(profile: &Profile) -> Layer {
     let layers = profile.layers();
+    let has = |layer| layers.contains(&layer);
+    if !has(Layer::WriteRead) && has(Layer::Message) && has(Layer::Collective) {
+        return Layer::Sent;
+    }
     let preferred = [Layer::WriteRead, Layer::Message];
     preferred
         .into_iter()
-        .find(|layer| layers.contains(layer))
+        .find(|&layer| has(layer))
         .or_else(|| layers.first().copied())
         .unwrap_or(Layer::WriteRead)
 }
@@ -171,7 +187,10 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         profile,
         communication: &communication,
         concurrency: &concurrency,
-        events: &events,
+        events: match Amount::of_layer(layer) {
+            Amount::Bytes => &bytes,
+            Amount::Events => &events,
+        },
         pages: &pages,
         beyond: &beyond,
         objects: &objects,
@@ -217,7 +236,7 @@ impl Characterisation {
             profile,
             communication: &self.communication,
             concurrency: &self.concurrency,
-            events: &self.events,
+            events: self.weighed(),
             pages: &self.pages,
             beyond: &self.beyond,
             objects: &self.objects,
@@ -252,7 +271,7 @@ impl Talk {
         let timeline = timeline(profile, layer);
         let slices = profile.slices.len();
         let messages = [Layer::Message, Layer::Collective];
-        let (phases, pattern_phases) = if messages.contains(&layer) {
+        let (phases, pattern_phases) = if layer.is_message() {
             let found = pattern_phases(
                 profile,
                 PatternRule {

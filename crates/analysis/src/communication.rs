@@ -15,6 +15,8 @@
 //! Readings where the papers are silent:
 //! - OPT's matrix has no direction, so directed layers are made symmetric (`C + Cᵀ`) for `C_H` and
 //!   `C_A`: an event counts in both cells of its pair, as in an undirected layer.
+//! - OPT and data mapping count accesses to shared memory, which are all alike. Messages are not: of layers of messages `C_H` is
+//!   that of the byte matrix.
 //! - `Lcomm` counts an event once: undirected layers, which hold it in two cells, are halved.
 //! - `CommLoc` takes rows as stored, the diagonal's zero included (the sums run over 1..T), and
 //!   the population variance. On one symmetric matrix `C_H = 10^4 CommLoc`.
@@ -32,7 +34,7 @@ pub struct CommunicationMetrics {
     pub layer: Layer,
     /// Communication events, each once.
     pub events: f64,
-    /// `C_H` of the event matrix (OPT eq. 2).
+    /// `C_H` of the event matrix (OPT eq. 2), of messages of the byte matrix.
     pub heterogeneity: f64,
     /// `C_A` of the event matrix (OPT eq. 3), events per cell.
     pub amount: f64,
@@ -78,7 +80,13 @@ impl CommunicationMetrics {
         Self {
             layer,
             events: load(events, layer),
-            heterogeneity: heterogeneity(events, layer),
+            heterogeneity: heterogeneity(
+                match Amount::of_layer(layer) {
+                    Amount::Bytes => bytes,
+                    Amount::Events => events,
+                },
+                layer,
+            ),
             amount: amount(events, layer),
             load_bytes,
             ratio: ratio(load_bytes, threads),

@@ -117,7 +117,7 @@ pub fn concurrency_groups(profile: &Profile, layer: Layer) -> Concurrency {
     for row in profile
         .communication
         .iter()
-        .filter(|row| row.layer == layer)
+        .filter(|row| layer.holds(row.layer))
     {
         if let Some(sum) = events.get_mut(row.slice.index()) {
             *sum += row.events;
@@ -202,7 +202,7 @@ fn cut_by_pattern(
     starts: Vec<usize>,
     slices_of: &[(u32, u32)],
 ) -> Vec<usize> {
-    if starts.is_empty() || matches!(layer, Layer::Message | Layer::Collective) {
+    if starts.is_empty() || layer.is_message() {
         return starts;
     }
     let rule = PatternRule {
@@ -241,7 +241,7 @@ fn pattern(profile: &Profile, layer: Layer, first: u32, last: u32) -> Pattern {
     let from = rows.partition_point(|row| row.slice.0 < first);
     let to = rows.partition_point(|row| row.slice.0 <= last);
     let mut sums = PairSums::new(threads);
-    for row in rows[from..to].iter().filter(|row| row.layer == layer) {
+    for row in rows[from..to].iter().filter(|row| layer.holds(row.layer)) {
         if row.src.index() < threads && row.dst.index() < threads {
             sums.add(row.src.0, row.dst.0, row.events as f64);
         }
@@ -277,7 +277,7 @@ fn task_groups(
         let from = rows.partition_point(|row| row.slice < cluster.first);
         let to = rows.partition_point(|row| row.slice <= cluster.last);
         let mut sums = PairSums::new(threads);
-        for row in rows[from..to].iter().filter(|row| row.layer == layer) {
+        for row in rows[from..to].iter().filter(|row| layer.holds(row.layer)) {
             let value = match amount {
                 Amount::Bytes => row.bytes,
                 Amount::Events => row.events,

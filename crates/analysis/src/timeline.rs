@@ -3,7 +3,7 @@
 //! Cost: O(rows); memory O(slices + T²).
 
 use numaloc_model::Layer;
-use numaloc_model::profile::Profile;
+use numaloc_model::profile::{Amount, Profile};
 
 /// One value per slice.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,11 +34,17 @@ pub fn timeline(profile: &Profile, layer: Layer) -> Timeline {
         let end = at + rows[at..].partition_point(|row| row.slice == slice);
         if let Some(events) = found.events.get_mut(slice.index()) {
             pairs.clear();
-            for row in rows[at..end].iter().filter(|row| row.layer == layer) {
+            for row in rows[at..end].iter().filter(|row| layer.holds(row.layer)) {
                 *events += row.events;
                 found.bytes[slice.index()] += row.bytes;
                 if row.src != row.dst && row.events > 0 {
-                    pairs.push((row.src.0, row.dst.0, row.events as f64));
+                    let amount = match Amount::of_layer(layer) {
+                        Amount::Bytes => row.bytes,
+                        Amount::Events => row.events,
+                    };
+                    if amount > 0 {
+                        pairs.push((row.src.0, row.dst.0, amount as f64));
+                    }
                 }
             }
             found.heterogeneity[slice.index()] =

@@ -1,6 +1,7 @@
 //! What a mapping is worth: computed from scratch, sharing no code with any policy's search.
 
 use numaloc_model::Mapping;
+use numaloc_topology::ObjectKind;
 
 use crate::lower_bound::lower_bound;
 use crate::policy::MapInput;
@@ -71,6 +72,28 @@ pub fn remote(input: &MapInput, mapping: &Mapping) -> f64 {
         .filter(|&(a, b, _)| node(a) != node(b))
         .map(|(_, _, w)| w)
         .sum()
+}
+
+/// Sum of the weights of pairs on different hosts of a cluster; `None` on a machine of one host.
+/// Cost: O(objects + pairs that communicate).
+///
+/// # Panics
+/// If the mapping has fewer tasks than the input.
+#[must_use]
+pub fn between_hosts(input: &MapInput, mapping: &Mapping) -> Option<f64> {
+    let objects = input.topology().objects().iter();
+    let hosts: Vec<u32> = objects
+        .filter(|object| object.kind == ObjectKind::Host && !object.pus.is_empty())
+        .map(|object| object.pus.start)
+        .collect();
+    let host = |task: usize| hosts.partition_point(|&first| first <= mapping.pu[task].0);
+    let pairs = input.graph().pairs();
+    (hosts.len() > 1).then(|| {
+        pairs
+            .filter(|&(a, b, _)| host(a) != host(b))
+            .map(|(_, _, w)| w)
+            .sum()
+    })
 }
 
 /// Load of every node that has PUs, in node order; see [`Evaluation::node_load`].

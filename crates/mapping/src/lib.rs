@@ -25,7 +25,7 @@ mod slots;
 mod tasks;
 
 pub use distance::Distances;
-pub use evaluate::{Evaluation, check_mapping, cost, evaluate, node_loads, remote};
+pub use evaluate::{Evaluation, between_hosts, check_mapping, cost, evaluate, node_loads, remote};
 pub use lower_bound::lower_bound;
 pub use policies::{by_name, registry};
 pub use policy::{Expired, MapError, MapInput, Mapped, MappingPolicy, map};

@@ -24,10 +24,12 @@ pub enum Layer {
     Collective,
     /// The part of `write_read` whose reader used none of the bytes that the writer had written: false sharing; directed.
     FalseSharing,
+    /// Everything that ranks send: [`Self::Message`] and [`Self::Collective`] together; directed. A view, never stored.
+    Sent,
 }
 
 impl Layer {
-    /// Every layer, in the order they are listed to users.
+    /// Every stored layer, in the order they are listed to users. Journals and profiles number and name these.
     pub const ALL: [Self; 7] = [
         Self::WriteRead,
         Self::SharedLine,
@@ -49,13 +51,43 @@ impl Layer {
             Self::Message => "message",
             Self::Collective => "collective",
             Self::FalseSharing => "false_sharing",
+            Self::Sent => "sent",
         }
     }
 
-    /// The layer of that name.
+    /// The stored layer of that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|layer| layer.name() == name)
+    }
+
+    /// What users may look at: every stored layer, and the views of several.
+    #[must_use]
+    pub fn choices() -> [Self; 8] {
+        let mut choices = [Self::Sent; 8];
+        choices[..Self::ALL.len()].copy_from_slice(&Self::ALL);
+        choices
+    }
+
+    /// The layer or view of that name.
+    #[must_use]
+    pub fn from_choice(name: &str) -> Option<Self> {
+        Self::choices()
+            .into_iter()
+            .find(|layer| layer.name() == name)
+    }
+
+    /// Whether rows stored under `stored` belong to this layer or view.
+    #[must_use]
+    pub fn holds(self, stored: Self) -> bool {
+        self == stored || self == Self::Sent && matches!(stored, Self::Message | Self::Collective)
+    }
+
+    /// Whether this is what MPI ranks send. Such a layer is weighed in bytes: a message is as long as it says, while a shared
+    /// line moves whole whatever was read of it.
+    #[must_use]
+    pub fn is_message(self) -> bool {
+        matches!(self, Self::Message | Self::Collective | Self::Sent)
     }
 
     /// Whether `(src, dst)` and `(dst, src)` mean different things in this layer.
@@ -63,7 +95,7 @@ impl Layer {
     pub fn is_directed(self) -> bool {
         matches!(
             self,
-            Self::WriteRead | Self::Message | Self::Collective | Self::FalseSharing
+            Self::WriteRead | Self::Message | Self::Collective | Self::FalseSharing | Self::Sent
         )
     }
 }

@@ -23,7 +23,8 @@ impl Profile {
             && has(&[Layer::Message, Layer::Collective])
     }
 
-    /// All communication of a hybrid profile as rows of layer `write_read`, in cache lines that move.
+    /// All communication of a hybrid profile as rows of layer `write_read`, in cache lines that move; bytes are those of whole
+    /// lines, so that whoever weighs by bytes (groups of concurrent communication) weighs the same.
     ///
     /// An event of shared memory moves one line; messages (of both layers) of `b` bytes in `n` pieces move `b` / line size lines, at least
     /// `n`. Within a rank, shared memory is all there is. Between two ranks, a message on one host is itself copied through
@@ -61,6 +62,7 @@ impl Profile {
                 sums.add(CommRow {
                     layer: Layer::WriteRead,
                     events: lines,
+                    bytes: lines.saturating_mul(line),
                     ..*row
                 });
             }

@@ -306,6 +306,18 @@ pub enum Amount {
     Bytes,
 }
 
+impl Amount {
+    /// What a layer's communication is weighed in: messages in bytes, lines of memory in events.
+    #[must_use]
+    pub fn of_layer(layer: Layer) -> Self {
+        if layer.is_message() {
+            Self::Bytes
+        } else {
+            Self::Events
+        }
+    }
+}
+
 impl Profile {
     /// The layers that hold at least one row, in [`Layer::ALL`] order.
     #[must_use]
@@ -314,6 +326,12 @@ impl Profile {
             .into_iter()
             .filter(|&layer| self.communication.iter().any(|row| row.layer == layer))
             .collect()
+    }
+
+    /// Whether a layer, or one of a view, holds at least one row.
+    #[must_use]
+    pub fn has_layer(&self, layer: Layer) -> bool {
+        self.layers().into_iter().any(|stored| layer.holds(stored))
     }
 
     /// Whole-run matrix (threads x threads) of a layer.
@@ -337,7 +355,7 @@ impl Profile {
         let rows = self
             .communication
             .iter()
-            .filter(|row| row.layer == layer && slices.contains(&row.slice.0));
+            .filter(|row| layer.holds(row.layer) && slices.contains(&row.slice.0));
         let threads = self.threads.len();
         let cells = rows.map(|row| {
             let value = match amount {

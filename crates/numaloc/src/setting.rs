@@ -104,8 +104,8 @@ impl SettingArgs {
         let Some(name) = &self.layer else {
             return Ok(None);
         };
-        let known = Layer::ALL.map(Layer::name);
-        let Some(layer) = Layer::from_name(name) else {
+        let known = Layer::choices().map(Layer::name);
+        let Some(layer) = Layer::from_choice(name) else {
             let error = CliError::usage(format!("there is no communication layer {name:?}"))
                 .expected(known.join(", "));
             return Err(match did_you_mean(name, known) {
@@ -114,7 +114,7 @@ impl SettingArgs {
             });
         };
         let layers = profile.layers();
-        if !layers.is_empty() && !layers.contains(&layer) {
+        if !layers.is_empty() && !profile.has_layer(layer) {
             let present: Vec<&str> = layers.iter().map(|layer| layer.name()).collect();
             return Err(
                 CliError::usage(format!("the profile holds nothing of layer {name}"))

@@ -207,6 +207,7 @@ fn ranks_and_their_threads_are_one_profile_and_one_plan() {
         assert_eq!(read.meta.frontend, "mpi+qemu");
         check_hybrid(&read, true);
     }
+    check_hybrid_on_a_cluster(dir.path(), &profile);
     // Twelve threads on four nodes: each rank's three stay together, helper threads need no place.
     let machine = "numa:4 core:3 pu:1";
     ok(numaloc(&["plan", "--machine", machine, "-o"])
@@ -223,6 +224,36 @@ fn ranks_and_their_threads_are_one_profile_and_one_plan() {
         let mut nodes: Vec<usize> = threads.map(|thread| thread.pu.index() / 3).collect();
         nodes.dedup();
         assert_eq!(nodes.len(), 1, "rank {rank}: {:?}", plan.threads);
+    }
+}
+
+/// A plan of ranks with threads for two hosts with room for more than half of the threads each: no rank is split.
+fn check_hybrid_on_a_cluster(dir: &std::path::Path, profile: &std::path::Path) {
+    std::fs::write(dir.join("hosts"), "n1\nn2\n").unwrap();
+    ok(numaloc(&[
+        "topology",
+        "--hostfile",
+        "hosts",
+        "--host",
+        "core:8 pu:1",
+        "-o",
+        "two.toml",
+    ])
+    .current_dir(dir));
+    ok(
+        numaloc(&["plan", "--machine", "two.toml", "-o", "cluster.json"])
+            .arg(profile)
+            .current_dir(dir),
+    );
+    let plan = numaloc_formats::plan::read(&dir.join("cluster.json")).unwrap();
+    for rank in 0..4 {
+        let of_rank = plan.threads.iter().filter(|thread| {
+            let rest = thread.path.strip_prefix(&format!("r{rank}"));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        });
+        let mut hosts: Vec<usize> = of_rank.map(|thread| thread.pu.index() / 8).collect();
+        hosts.dedup();
+        assert_eq!(hosts.len(), 1, "rank {rank}: {:?}", plan.threads);
     }
 }
 
@@ -249,6 +280,90 @@ fn instrumented_ranks_trace_themselves() {
     let read = numaloc_formats::profile::read(&profile).unwrap();
     assert_eq!(read.meta.frontend, "mpi+instrument");
     check_hybrid(&read, false);
+}
+
+#[test]
+fn messages_and_collectives_are_mapped_together_in_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("hosts"), "n1\nn2\n").unwrap();
+    ok(numaloc(&[
+        "topology",
+        "--hostfile",
+        "hosts",
+        "--host",
+        "core:2 pu:1",
+        "-o",
+        "two.toml",
+    ])
+    .current_dir(dir.path()));
+    for (library, launcher) in [("openmpi", "mpirun.openmpi"), ("mpich", "mpiexec.hydra")] {
+        let record = |program: &str| {
+            ok(numaloc(&[
+                "record",
+                "--mpi",
+                "--force",
+                "-o",
+                "p.numaloc",
+                "--",
+                launcher,
+                "-n",
+                "4",
+            ])
+            .arg(workload(library, program))
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+            .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
+            .current_dir(dir.path()));
+        };
+        let planned = |layer: &[&str]| -> serde_json::Value {
+            let mut plan = numaloc(&["--json", "plan", "p.numaloc", "--machine", "two.toml"]);
+            let text = ok(plan.args(layer).current_dir(dir.path()));
+            serde_json::from_str(&text).unwrap()
+        };
+        // halo_module on 4 ranks: 3 neighbouring pairs exchange 40000 bytes each way, and an Allreduce of 8 bytes by recursive
+        // doubling has each rank send 8 bytes twice.
+        record("halo_module");
+        for (layer, name, total) in [
+            (&[][..], "sent", 240_064.0),
+            (&["--layer", "message"], "message", 240_000.0),
+            (&["--layer", "collective"], "collective", 64.0),
+        ] {
+            let plan = planned(layer);
+            assert_eq!(
+                (plan["layer"].as_str(), plan["unit"].as_str()),
+                (Some(name), Some("bytes"))
+            );
+            assert_eq!(plan["policies"][0]["total"], total, "{library} {name}");
+        }
+        // In a line of four on two hosts one pair in three is cut, and of the doubling 16 bytes each way at least.
+        let plan = planned(&[]);
+        assert_eq!(
+            plan["policies"][0]["between_hosts"], 80_032.0,
+            "{library}: {plan}"
+        );
+        let mut table = numaloc(&["plan", "p.numaloc", "--machine", "two.toml"]);
+        let table = ok(table.current_dir(dir.path()));
+        assert!(
+            table.contains("in bytes") && table.contains("between hosts"),
+            "{table}"
+        );
+        // NPB IS's pattern: nothing but collectives. It is mapped and judged by them.
+        record("bucket_sort");
+        let plan = planned(&[]);
+        assert_eq!(plan["layer"], "collective", "{library}");
+        let total = plan["policies"][0]["total"].as_f64().unwrap();
+        assert!(
+            (1_920_000.0..1_921_000.0).contains(&total),
+            "{library}: {total}"
+        );
+        let shown = ok(numaloc(&["show", "p.numaloc", "--nodes", "2"]).current_dir(dir.path()));
+        let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(!shown.contains("of all bytes accessed, and"), "{shown}");
+        assert!(
+            shown.contains("grouping") || shown.contains("Grouping"),
+            "{shown}"
+        );
+    }
 }
 
 /// A recording of a ring of two ranks that goes on until it is ended, and what of it is killed.

@@ -256,11 +256,19 @@ fn communication(c: &Characterisation) -> Vec<Metric> {
             key: "remote_communication",
             name: "between nodes",
             symbol: "RemoteComm",
-            value: Some(remote_communication(&c.events, c.layer, &c.assignment)),
-            unit: Unit::Count("events"),
+            value: Some(remote_communication(c.weighed(), c.layer, &c.assignment)),
+            unit: Unit::Count(if c.layer.is_message() {
+                "bytes"
+            } else {
+                "events"
+            }),
             range: "0..",
             source: "CMLB eq. 4, 5",
-            meaning: "events between nodes, threads in blocks",
+            meaning: if c.layer.is_message() {
+                "bytes between nodes, threads in blocks"
+            } else {
+                "events between nodes, threads in blocks"
+            },
         },
     ]
 }

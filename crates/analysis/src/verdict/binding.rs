@@ -2,7 +2,7 @@
 
 use super::{
     Evidence, LOCAL_GAIN, LOCAL_GAIN_NEGLIGIBLE, Likelihood, Measure, REMOTE_GAIN,
-    REMOTE_GAIN_NEGLIGIBLE, Verdict, Ways, is_message, percent,
+    REMOTE_GAIN_NEGLIGIBLE, Verdict, Ways, percent,
 };
 use crate::outlook::{Scene, working_threads};
 
@@ -59,7 +59,7 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
     if at_least >= LOCAL_GAIN
         || (evidence.talks_enough() && talk >= REMOTE_GAIN && at_least > -LOCAL_GAIN_NEGLIGIBLE)
     {
-        let action = if is_message(scene.layer) {
+        let action = if scene.layer.is_message() {
             "Bind ranks in their order (mpirun --bind-to core, or --threads packed --spread --pages first-touch)"
         } else {
             "Bind threads in the order of their creation (OMP_PROC_BIND=true, or --threads packed --spread --pages first-touch)"

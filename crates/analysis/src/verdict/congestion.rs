@@ -16,8 +16,7 @@ pub(super) fn verdict(evidence: &Evidence<'_>, ways: &Ways, mapping: &Verdict) -
         return verdict(Likelihood::Unlikely, reason.to_owned());
     };
     if evidence.talks_too_little() {
-        let ratio = percent(evidence.ratio().unwrap_or(0.0));
-        let reason = format!("communication is {ratio} of all bytes accessed: it congests nothing");
+        let reason = format!("{}: it congests nothing", evidence.volume());
         return verdict(Likelihood::Unlikely, reason);
     }
     let k = evidence.concurrency.k;

@@ -116,10 +116,7 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
             percent(then)
         );
     }
-    let volume = evidence.ratio().map_or_else(
-        || "how much of all accesses is communication was not observed".to_owned(),
-        |ratio| format!("communication is {} of all bytes accessed", percent(ratio)),
-    );
+    let volume = evidence.volume();
     let wins_talk =
         evidence.talks_enough() && talk >= REMOTE_GAIN && touch > -LOCAL_GAIN_NEGLIGIBLE;
     let wins_touch = touch >= LOCAL_GAIN && talk > -REMOTE_GAIN_NEGLIGIBLE;

@@ -17,7 +17,7 @@
 //!
 //! `cannot tell` is an answer: between the thresholds, or when what would decide was not observed.
 
-use numaloc_model::profile::Profile;
+use numaloc_model::profile::{Clock, Profile};
 use numaloc_model::{CommMatrix, Layer, LogicalNode, PageUsage, number};
 
 use crate::assignment::NodeAssignment;
@@ -62,6 +62,11 @@ pub const EVENED_COST: f64 = 0.05;
 /// Accesses beyond private caches below this share of all cannot matter: a hundred times the cost of a hit
 /// would add less than a third.
 pub const BEYOND_NEGLIGIBLE: f64 = 0.003;
+/// What one message costs at most, for [`RATIO_NEGLIGIBLE`] where ranks send: generous bounds of a slow network, 10 us and
+/// 10 ns a byte (100 MB/s). Messages that take less than that share of the run even there cannot matter.
+pub const SLOW_MESSAGE_NS: f64 = 10_000.0;
+/// The same for each byte.
+pub const SLOW_BYTE_NS: f64 = 10.0;
 /// Share of false sharing in the communication from which to repair the program comes first.
 pub const FALSE_SHARE: f64 = 0.2;
 
@@ -170,7 +175,7 @@ pub struct Evidence<'a> {
     pub communication: &'a CommunicationMetrics,
     /// What communicates at the same time.
     pub concurrency: &'a Concurrency,
-    /// Communication events.
+    /// Communication, in the unit that its layer is weighed in.
     pub events: &'a CommMatrix,
     /// All page accesses, under first touch with the assignment below.
     pub pages: &'a PageMetrics,
@@ -249,19 +254,55 @@ struct Ways {
     placed: Vec<Outlook>,
 }
 
-fn is_message(layer: Layer) -> bool {
-    matches!(layer, Layer::Message | Layer::Collective)
-}
-
 impl Evidence<'_> {
-    /// Share of the accesses that is communication. Messages are all the communication there is: their share of the
-    /// memory accesses says nothing.
+    /// Share of the accesses that is communication. A message costs more than an access: its share of the accesses says
+    /// nothing, so it counts as all or nothing by what it takes of the run.
     fn ratio(&self) -> Option<f64> {
-        if is_message(self.communication.layer) {
-            Some(1.0)
-        } else {
-            self.communication.ratio
+        if !self.communication.layer.is_message() {
+            return self.communication.ratio;
         }
+        let matters = self.communication.load_bytes > 0.0 && self.messages_take_time();
+        Some(if matters { 1.0 } else { 0.0 })
+    }
+
+    /// Whether what the ranks sent would take a share of the run that matters on a slow network.
+    fn messages_take_time(&self) -> bool {
+        let slices = &self.profile.slices;
+        let start = slices.first().map_or(0, |slice| slice.start);
+        let end = slices.last().map_or(0, |slice| slice.end);
+        let run_ns = end.saturating_sub(start) as f64 * self.profile.threads.len() as f64;
+        let c = self.communication;
+        let slowest_ns = c.events * SLOW_MESSAGE_NS + c.load_bytes * SLOW_BYTE_NS;
+        self.profile.meta.clock != Clock::Wall || slowest_ns >= RATIO_NEGLIGIBLE * run_ns
+    }
+
+    /// How much communicates, as people read it.
+    fn volume(&self) -> String {
+        let c = self.communication;
+        if !c.layer.is_message() {
+            return c.ratio.map_or_else(
+                || "how much of all accesses is communication was not observed".to_owned(),
+                |ratio| format!("communication is {} of all bytes accessed", percent(ratio)),
+            );
+        }
+        let rows = self.profile.communication.iter();
+        let collective: u64 = rows
+            .filter(|row| row.layer == Layer::Collective)
+            .map(|row| row.bytes)
+            .sum();
+        let of_it = if c.layer == Layer::Sent {
+            format!(
+                ", {} of it in collectives",
+                number::bytes(collective as f64)
+            )
+        } else {
+            String::new()
+        };
+        format!(
+            "the ranks sent {} in {} messages{of_it}",
+            number::bytes(c.load_bytes),
+            number::fixed(c.events, 0)
+        )
     }
 
     /// Whether it is known that so little communicates that no mapping can matter.

@@ -66,8 +66,8 @@ commands! {
 /// A communication layer by name, for clap.
 fn layer(given: &str) -> Result<numaloc_model::Layer, String> {
     use numaloc_model::Layer;
-    Layer::from_name(given).ok_or_else(|| {
-        let names: Vec<&str> = Layer::ALL.into_iter().map(Layer::name).collect();
+    Layer::from_choice(given).ok_or_else(|| {
+        let names: Vec<&str> = Layer::choices().into_iter().map(Layer::name).collect();
         format!("expected one of: {}", names.join(", "))
     })
 }

@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use numaloc_analysis::characterise::default_layer;
 use numaloc_analysis::concurrency_groups;
 use numaloc_formats::profile::{Parts, read_parts};
 use numaloc_mapping::{Evaluation, MapInput, Mapped, Spread};
 use numaloc_model::plan::{Plan, Predicted, Provenance};
 use numaloc_model::profile::Amount;
-use numaloc_model::{Layer, Mapping, Placement, Profile, TaskGroup};
+use numaloc_model::{CommError, CommMatrix, Layer, Mapping, Placement, Profile, TaskGroup};
 use numaloc_mpi::RankMap;
 use numaloc_placement::{Assembled, PlaceInput};
-use numaloc_topology::{Topology, resolve};
+use numaloc_topology::{ObjectKind, Topology, resolve};
 
 use crate::commands::policies;
 use crate::error::CliError;
@@ -55,8 +56,9 @@ pub struct Args {
     /// Replace an existing plan
     #[arg(long)]
     force: bool,
-    /// Communication layer to map by (default: message where there is one, else write_read; for ranks
-    /// recorded with their threads both together, in cache lines)
+    /// Communication layer to map by, or `sent`: messages and collectives together, in bytes (default: sent
+    /// for MPI ranks, write_read for threads; for ranks recorded with their threads all together, in cache
+    /// lines)
     #[arg(long, value_name = "LAYER", value_parser = super::layer)]
     layer: Option<Layer>,
     /// Distance per branching level of the machine, root first, e.g. 10,2,1
@@ -99,6 +101,8 @@ struct ThreadAnswer {
     policy: &'static str,
     mapped: Mapped,
     value: Evaluation,
+    /// On a cluster: how much of the communication is between hosts.
+    between_hosts: Option<f64>,
     seconds: f64,
 }
 
@@ -117,6 +121,8 @@ struct PageAnswer {
 struct Answer {
     machine: Topology,
     layer: Layer,
+    /// What the threads are mapped by is counted in.
+    unit: &'static str,
     threads: Vec<ThreadAnswer>,
     /// Under the first thread policy's mapping; the first is always first-touch, the baseline.
     pages: Vec<PageAnswer>,
@@ -224,10 +230,16 @@ impl Args {
             return export(&assembled.plan, name, ui);
         }
         let unplanned = self.unplanned(&profile, layer, &machine)?;
+        let unit = match Amount::of_layer(layer) {
+            Amount::Bytes => "bytes",
+            Amount::Events if hybrid && self.layer.is_none() => "cache lines",
+            Amount::Events => "events",
+        };
         let answer = Answer {
             unplanned,
             machine,
             layer,
+            unit,
             threads,
             pages,
             written,
@@ -260,13 +272,9 @@ impl Args {
     }
 
     fn layer(&self, profile: &Profile) -> Result<Layer, CliError> {
-        let there = profile.layers();
-        let wanted = self.layer.unwrap_or(if there.contains(&Layer::Message) {
-            Layer::Message
-        } else {
-            Layer::WriteRead
-        });
-        if self.layer.is_some() && !there.contains(&wanted) {
+        let wanted = self.layer.unwrap_or_else(|| default_layer(profile));
+        if self.layer.is_some() && !profile.has_layer(wanted) {
+            let there = profile.layers();
             let names: Vec<_> = there.iter().map(|layer| layer.name()).collect();
             return Err(CliError::tool(format!(
                 "cannot map {} by layer {}: it has no such layer",
@@ -285,7 +293,8 @@ impl Args {
         layer: Layer,
         machine: &Topology,
     ) -> Result<Vec<ThreadAnswer>, CliError> {
-        self.with_input(profile, layer, machine, |input| {
+        let together = one_host_per_rank(profile, machine);
+        let mut answers = self.with_input(profile, layer, machine, together, |input| {
             chosen
                 .iter()
                 .map(|policy| {
@@ -293,34 +302,51 @@ impl Args {
                     let mapped = numaloc_mapping::map(*policy, input).map_err(CliError::tool)?;
                     let seconds = start.elapsed().as_secs_f64();
                     let value = numaloc_mapping::evaluate(input, &mapped.mapping);
+                    let between_hosts = numaloc_mapping::between_hosts(input, &mapped.mapping);
                     Ok(ThreadAnswer {
                         policy: policy.name(),
                         mapped,
                         value,
+                        between_hosts,
                         seconds,
                     })
                 })
-                .collect()
-        })
+                .collect::<Result<Vec<_>, CliError>>()
+        })?;
+        if together {
+            // What the mappings are worth is said of what was recorded.
+            self.with_input(profile, layer, machine, false, |input| {
+                for answer in &mut answers {
+                    answer.value = numaloc_mapping::evaluate(input, &answer.mapped.mapping);
+                    answer.between_hosts =
+                        numaloc_mapping::between_hosts(input, &answer.mapped.mapping);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(answers)
     }
 
-    /// Lets `ask` put questions to the mapping problem of this profile and machine.
+    /// Lets `ask` put questions to the mapping problem of this profile and machine. `together`: the threads of a rank weigh more
+    /// to each other than everything that was recorded, so that policies keep them on one host wherever there is room.
     fn with_input<T>(
         &self,
         profile: &Profile,
         layer: Layer,
         machine: &Topology,
+        together: bool,
         ask: impl FnOnce(&MapInput) -> Result<T, CliError>,
     ) -> Result<T, CliError> {
-        // A shared line moves whole whatever was read of it; a message is as long as it says.
-        let amount = if layer == Layer::Message {
-            Amount::Bytes
+        let matrix = profile
+            .matrix(layer, Amount::of_layer(layer))
+            .map_err(|error| {
+                CliError::tool(format!("cannot use {}: {error}", self.profile.display()))
+            })?;
+        let matrix = if together {
+            glued(&matrix, profile).map_err(CliError::tool)?
         } else {
-            Amount::Events
+            matrix
         };
-        let matrix = profile.matrix(layer, amount).map_err(|error| {
-            CliError::tool(format!("cannot use {}: {error}", self.profile.display()))
-        })?;
         let groups: Vec<TaskGroup> = concurrency_groups(profile, layer).groups;
         let spread = match (self.spread, self.compact) {
             (true, _) => Spread::Spread,
@@ -428,6 +454,32 @@ impl Args {
             predicted,
         )
     }
+}
+
+/// Whether ranks of several threads are to be mapped to several hosts: a process has one host.
+fn one_host_per_rank(profile: &Profile, machine: &Topology) -> bool {
+    let hosts = machine.objects().iter();
+    let hosts = hosts.filter(|object| object.kind == ObjectKind::Host && !object.pus.is_empty());
+    let ranks: std::collections::BTreeSet<_> =
+        profile.threads.iter().map(|thread| thread.rank).collect();
+    hosts.count() > 1
+        && profile.threads.iter().all(|thread| thread.rank.is_some())
+        && ranks.len() < profile.threads.len()
+}
+
+/// The matrix with a weight above all else between each thread of a rank and the next.
+fn glued(matrix: &CommMatrix, profile: &Profile) -> Result<CommMatrix, CommError> {
+    let above_all = matrix.total().max(1.0);
+    let mut last = std::collections::BTreeMap::new();
+    let mut pairs = Vec::new();
+    for (at, thread) in profile.threads.iter().enumerate() {
+        if let Some(rank) = thread.rank
+            && let Some(before) = last.insert(rank, at)
+        {
+            pairs.push((before, at, above_all));
+        }
+    }
+    CommMatrix::from_cells(matrix.threads(), matrix.cells().chain(pairs))
 }
 
 /// The plan that was written, if one was.

@@ -58,8 +58,12 @@ impl Args {
             &answer.placed.placement,
         );
         let mapped = Mapped::plain(answer.mapping.pu);
-        let value = self.with_input(profile, layer, machine, |input| {
-            Ok(numaloc_mapping::evaluate(input, &mapped.mapping))
+        let (value, between_hosts) = self.with_input(profile, layer, machine, false, |input| {
+            let mapping = &mapped.mapping;
+            Ok((
+                numaloc_mapping::evaluate(input, mapping),
+                numaloc_mapping::between_hosts(input, mapping),
+            ))
         })?;
         threads.insert(
             0,
@@ -67,6 +71,7 @@ impl Args {
                 policy: NAME,
                 mapped,
                 value,
+                between_hosts,
                 seconds,
             },
         );

@@ -32,7 +32,7 @@ impl Args {
         let Some(policy) = numaloc_mapping::by_name(IN_ORDER) else {
             return Ok(None);
         };
-        self.with_input(profile, layer, machine, |input| {
+        self.with_input(profile, layer, machine, false, |input| {
             let input = input.clone().with_spread(Spread::Spread);
             let Ok(mapped) = numaloc_mapping::map(policy, &input) else {
                 return Ok(None);

@@ -17,20 +17,36 @@ fn percent(part: f64, whole: f64) -> String {
 /// Two tables and a line on the plan.
 pub(super) fn text(answer: &Answer) -> String {
     let mut out = format!(
-        "machine: {} ({})\n\nthreads, by {} communication:\n",
+        "machine: {} ({})\n\nthreads, by {} communication in {}:\n",
         answer.machine.name(),
         answer.machine.summary(),
-        answer.layer.name()
+        answer.layer.name(),
+        answer.unit
     );
+    let cluster = answer.threads.iter().any(|row| row.between_hosts.is_some());
+    let hosts = |text: String| {
+        if cluster {
+            format!(" {text:>13}")
+        } else {
+            String::new()
+        }
+    };
     out += &format!(
-        "  {:<12} {:>10} {:>14} {:>9} {:>12} {:>9}\n",
-        "policy", "remote", "cost", "x bound", "node load", "time"
+        "  {:<12}{} {:>10} {:>14} {:>9} {:>12} {:>9}\n",
+        "policy",
+        hosts("between hosts".to_owned()),
+        "remote",
+        "cost",
+        "x bound",
+        "node load",
+        "time"
     );
     for row in &answer.threads {
         let value = &row.value;
         out += &format!(
-            "  {:<12} {:>10} {:>14} {:>9} {:>9} x {:>6.1} ms\n",
+            "  {:<12}{} {:>10} {:>14} {:>9} {:>9} x {:>6.1} ms\n",
             row.policy,
+            hosts(percent(row.between_hosts.unwrap_or(0.0), value.total)),
             percent(value.remote, value.total),
             number::fixed(value.cost, 0),
             number::fixed(value.at_most_times_optimal(), 2),
@@ -103,6 +119,7 @@ pub(super) fn json(answer: &Answer) -> Value {
                 "mapping": row.mapped.mapping.pu.iter().map(|pu| pu.0).collect::<Vec<_>>(),
                 "cost": row.value.cost,
                 "remote": row.value.remote,
+                "between_hosts": row.between_hosts,
                 "total": row.value.total,
                 "load_std": row.value.load_std,
                 "node_imbalance": row.value.node_imbalance,
@@ -133,6 +150,7 @@ pub(super) fn json(answer: &Answer) -> Value {
         "machine": answer.machine.name(),
         "fingerprint": answer.machine.fingerprint(),
         "layer": answer.layer.name(),
+        "unit": answer.unit,
         "policies": threads,
         "page_policies": pages,
         "unplanned": answer.unplanned.as_ref().map(super::pinned::Unplanned::json),
