@@ -1,9 +1,9 @@
 /* Frontend for Open MPI: sees every message where the library's own monitoring sees it.
  *
- * With `pml_monitoring_enable` set, Open MPI loads its monitoring components, and they report each
- * message by calling exported functions of libmca_common_monitoring. This library is preloaded and
+ * With `pml_monitoring_enable` set, Open MPI loads its monitoring components, and the one for messages
+ * reports each by calling exported functions of libmca_common_monitoring. This library is preloaded and
  * defines the same functions, so the reports arrive here first, for C, C++ and Fortran alike; each is
- * passed on, so that Open MPI's own dump and its MPI_T variables stay what they were. Ranks arrive
+ * passed on, so that Open MPI's own dump of messages stays what it was. Ranks arrive
  * already translated to MPI_COMM_WORLD. Negative tags are the library's messages inside collectives:
  * the layer DeLoc traces at (DeLoc II-B1). Nothing here needs an MPI header or library: in a process
  * that is not an MPI rank (mpirun, a shell) none of it is ever called.
@@ -20,7 +20,6 @@
 #include "rank_file.h"
 
 #define EXPORT __attribute__((visibility("default")))
-enum direction { SENT_BY_SELF = 0, FETCHED_FROM_PEER = 1 };
 
 /* The library's own function of that name. It is loaded privately (dlopen), so RTLD_NEXT cannot see
  * it; the caller is linked against it, so looking through the caller's dependencies does. */
@@ -144,16 +143,4 @@ EXPORT void mca_common_monitoring_record_pml(int world_rank, size_t bytes, int t
     numaloc_rank_message(world_rank, bytes, kind);
     PASS_ON(void(int, size_t, int));
     if (next) next(world_rank, bytes, tag);
-}
-
-EXPORT void mca_common_monitoring_record_osc(int world_rank, size_t bytes, int direction) {
-    numaloc_rank_message(world_rank, bytes, direction == SENT_BY_SELF ? NUMALOC_PUT : NUMALOC_GET);
-    PASS_ON(void(int, size_t, int));
-    if (next) next(world_rank, bytes, direction);
-}
-
-EXPORT void mca_common_monitoring_record_coll(int world_rank, size_t bytes) {
-    numaloc_rank_message(world_rank, bytes, NUMALOC_OPERATION);
-    PASS_ON(void(int, size_t));
-    if (next) next(world_rank, bytes);
 }

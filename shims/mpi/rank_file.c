@@ -48,6 +48,11 @@ static struct totals totals;
 static uint64_t slice_ns, slice_start, slice_end;
 static uint64_t slices_written, bytes_written;
 static int64_t clock_offset; /* file time - CLOCK_MONOTONIC */
+/* The processor's own counter says cheaply that the slice still lasts (10 ns instead of 23): `ticks_left` after
+ * `ticks_at`, on the safe side. The clock decides, and is asked at the latest every MOST_UNCLOCKED messages. */
+#define MOST_UNCLOCKED 256u
+static uint64_t ticks_at, ticks_left, first_ticks, first_now;
+static unsigned unclocked;
 static int file = -1;
 static off_t file_end;
 static uint32_t crc_table[256];
@@ -65,6 +70,14 @@ static uint64_t nanoseconds(clockid_t clock) {
     struct timespec now;
     clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t ticks(void) {
+#ifdef __x86_64__
+    return __builtin_ia32_rdtsc();
+#else
+    return 0; /* the clock is asked every time */
+#endif
 }
 
 static uint32_t crc(uint32_t sum, const void *data, size_t length) {
@@ -118,17 +131,33 @@ static void write_slice(void) {
     }
 }
 
-void numaloc_rank_messages(int peer, uint64_t events, uint64_t bytes, enum numaloc_kind kind) {
-    if (!atomic_load_explicit(&enabled, memory_order_relaxed) || peer < 0) return;
-    int saved_errno = errno;
+/* Begins a new slice if the last one is over. Called with the lock held. */
+static void ask_the_clock(void) {
     uint64_t now = nanoseconds(CLOCK_MONOTONIC) + (uint64_t)clock_offset;
-    lock();
+    unclocked = 0;
     if (now >= slice_end) {
         write_slice();
         /* Multiples of the length, so that the slices of all ranks fall together. */
         slice_start = now - now % slice_ns;
         slice_end = slice_start + slice_ns;
     }
+    ticks_at = ticks();
+    if (first_now == 0) {
+        first_now = now;
+        first_ticks = ticks_at;
+    }
+    /* The counter's pace since the first message, known well after a millisecond; 2 % of the rest are left to the clock. */
+    uint64_t known = now - first_now;
+    ticks_left = known < 1000000u ? 0
+                                  : (uint64_t)(0.98 * (double)(slice_end - now) * (double)(ticks_at - first_ticks)
+                                               / (double)known);
+}
+
+void numaloc_rank_messages(int peer, uint64_t events, uint64_t bytes, enum numaloc_kind kind) {
+    if (!atomic_load_explicit(&enabled, memory_order_relaxed) || peer < 0) return;
+    int saved_errno = errno;
+    lock();
+    if (ticks() - ticks_at >= ticks_left || ++unclocked >= MOST_UNCLOCKED) ask_the_clock();
     uint32_t key = (uint32_t)peer * NUMALOC_KINDS + kind;
     uint32_t slot = (key * 2654435761u) >> 7 & (SLOTS - 1);
     struct entry *entry;

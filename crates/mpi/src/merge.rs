@@ -197,6 +197,7 @@ pub fn merge(
     let mut sites = vec![None; size as usize];
     let mut sums = CommSums::default();
     let mut modelled = false;
+    let mut to_self = (0u64, 0u64);
     for s in &seen {
         let rank = s.header.rank;
         let this = &mut threads[rank as usize];
@@ -240,6 +241,8 @@ pub fn merge(
                 modelled |= entry.kind == Kind::Modelled;
                 // A rank's messages to itself move nothing between places.
                 if src == dst {
+                    to_self.0 = to_self.0.saturating_add(entry.events);
+                    to_self.1 = to_self.1.saturating_add(entry.bytes);
                     continue;
                 }
                 sums.add(CommRow {
@@ -265,12 +268,34 @@ pub fn merge(
                 .to_owned(),
         );
     }
+    if to_self.0 > 0 {
+        notes.push(format!(
+            "{} messages of ranks to themselves, {} bytes together, are left out: they move nothing between places",
+            to_self.0, to_self.1
+        ));
+    }
     let missing: Vec<u32> = (0..size).filter(|&r| sites[r as usize].is_none()).collect();
     if let Some(first) = missing.first() {
         complete = false;
+        let mut hosts: Vec<&str> = sites
+            .iter()
+            .flatten()
+            .map(|site| site.host.as_str())
+            .collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        let more = hosts.len().saturating_sub(8);
+        hosts.truncate(8);
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
         notes.push(format!(
-            "{} of {size} ranks wrote no file, rank {first} first",
-            missing.len()
+            "{} of {size} ranks wrote no file, rank {first} first; files came from {}{more}: do all hosts see the folder of \
+             the output?",
+            missing.len(),
+            hosts.join(", ")
         ));
     }
     let pmpi = seen.iter().any(|s| s.header.source == Source::Pmpi);

@@ -176,6 +176,16 @@ impl RankMap {
         hosts
     }
 
+    /// Whether several ranks share a PU, so that one that polls keeps another from running.
+    #[must_use]
+    pub fn shares_pus(&self) -> bool {
+        let mut used = std::collections::BTreeSet::new();
+        self.places.iter().any(|place| {
+            let mut pus = place.distinct_pus().into_iter();
+            pus.any(|pu| !used.insert((place.host.as_str(), pu.os)))
+        })
+    }
+
     /// Whether some rank has several threads.
     #[must_use]
     pub fn is_hybrid(&self) -> bool {

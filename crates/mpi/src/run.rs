@@ -120,6 +120,11 @@ pub fn wrap_launcher(
         Launcher::OpenMpi | Launcher::Prrte => {
             let file = write("rankfile", rankfile::rankfile(map).as_bytes())?;
             let mut options = rankfile::options(map, launcher, &file.to_string_lossy());
+            // The launcher lets ranks that wait give up their PU only where it counts more ranks than slots itself, and a
+            // rankfile tells it otherwise.
+            if map.shares_pus() && std::env::var_os(rankfile::YIELD).is_none() {
+                environment.push((rankfile::YIELD, "1".into()));
+            }
             for (name, _) in &environment {
                 options.extend(["-x".to_owned(), (*name).to_owned()]);
             }

@@ -8,7 +8,7 @@ use numaloc_model::LogicalPu;
 use numaloc_model::plan::{Plan, ThreadPlan};
 use numaloc_mpi::export::{hydra, rankfile, slurm, wrapper};
 use numaloc_mpi::rank_map::rank_of_path;
-use numaloc_mpi::run::run;
+use numaloc_mpi::run::{run, wrap_launcher};
 use numaloc_mpi::{Launcher, RankMap, RankMapError};
 use numaloc_topology::cluster::{Network, compose};
 use numaloc_topology::{Topology, from_this_machine, resolve};
@@ -100,8 +100,7 @@ fn the_wrapper_binds_under_any_launcher() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("bind.sh");
     std::fs::write(&script, wrapper::script(&map)).unwrap();
-    let show =
-        "echo $PMI_RANK $OMP_PLACES $OMP_NUM_THREADS $(grep Cpus_allowed_list /proc/self/status)";
+    let show = "echo $PMI_RANK $OMP_PLACES ${OMP_NUM_THREADS-unset} $(grep Cpus_allowed_list /proc/self/status)";
     let output = std::process::Command::new("mpiexec.hydra")
         .args(["-n", "4", "sh"])
         .arg(&script)
@@ -120,7 +119,7 @@ fn the_wrapper_binds_under_any_launcher() {
                 .join(",")
         };
         let line = format!(
-            "{rank} {} 2 Cpus_allowed_list: {list}",
+            "{rank} {} unset Cpus_allowed_list: {list}",
             wrapper::omp_places(place)
         );
         assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
@@ -141,6 +140,29 @@ fn ranks_that_the_run_does_not_have_are_reported() {
     .unwrap();
     assert_eq!((outcome.threads.placed, outcome.threads.not_found), (3, 1));
     assert!(outcome.notes[0].contains("rank 3") && outcome.notes[0].contains("no such rank"));
+}
+
+#[test]
+fn ranks_that_share_a_pu_give_it_up_while_they_wait() {
+    let machine = resolve("core:2 pu:1").unwrap();
+    let yields = |pus: &[u32]| {
+        let map =
+            RankMap::from_plan(&plan(&machine, &ranks(pus.iter().copied())), &machine).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let wrapped = wrap_launcher(
+            &["mpirun".into(), "true".into()],
+            Launcher::OpenMpi,
+            &map,
+            folder.path(),
+        );
+        let wrapped = wrapped.unwrap();
+        let forwarded = wrapped.argv.contains(&rankfile::YIELD.into());
+        let set = wrapped.environment.contains(&(rankfile::YIELD, "1".into()));
+        assert_eq!(forwarded, set);
+        set
+    };
+    assert!(yields(&[0, 1, 0, 1, 0, 1, 0, 1]));
+    assert!(!yields(&[1, 0]));
 }
 
 fn cluster() -> Topology {

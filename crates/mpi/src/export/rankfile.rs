@@ -6,6 +6,10 @@
 use crate::launcher::Launcher;
 use crate::rank_map::RankMap;
 
+/// Makes ranks that wait give up their PU: where several share one, polling would keep the others from running. The launcher
+/// sets it by itself for more ranks than slots, but not with a rankfile.
+pub const YIELD: &str = "OMPI_MCA_mpi_yield_when_idle";
+
 /// The file's text.
 #[must_use]
 pub fn rankfile(map: &RankMap) -> String {

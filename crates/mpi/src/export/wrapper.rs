@@ -1,5 +1,7 @@
 //! A shell script put before the program (`mpirun ... ./bind.sh ./app`): it binds its rank with
-//! `numactl` and, for hybrid ranks, gives each OpenMP thread its place. Works under every launcher.
+//! `numactl` and, for hybrid ranks, gives each OpenMP thread its place. Works under every launcher. How many threads a rank has
+//! stays the user's business (`OMP_NUM_THREADS`): a plan has a place for every thread of the recording, and they need not all
+//! have lived at the same time.
 
 use std::fmt::Write;
 
@@ -27,8 +29,7 @@ pub fn script(map: &RankMap) -> String {
         if place.pus.len() > 1 {
             write!(
                 text,
-                " OMP_NUM_THREADS={} OMP_PROC_BIND=true OMP_PLACES='{}'",
-                place.pus.len(),
+                " OMP_PROC_BIND=true OMP_PLACES='{}'",
                 omp_places(place)
             )
             .expect("a string grows");
@@ -40,7 +41,7 @@ pub fn script(map: &RankMap) -> String {
          esac\n",
     );
     if map.is_hybrid() {
-        text.push_str("export OMP_NUM_THREADS OMP_PROC_BIND OMP_PLACES\n");
+        text.push_str("export OMP_PROC_BIND OMP_PLACES\n");
     }
     text.push_str("exec numactl --physcpubind=\"$cpus\" --localalloc -- \"$@\"\n");
     text

@@ -96,6 +96,12 @@ impl Args {
                 "use it with: {}",
                 rankfile::options(&map, launcher, &file).join(" ")
             ));
+            if map.shares_pus() {
+                ui.remark(format_args!(
+                    "several ranks share a PU: set {}=1, or the ones that wait keep the others from running",
+                    rankfile::YIELD
+                ));
+            }
         }
         if self.form == Form::Slurm && text.contains("--distribution=arbitrary") {
             ui.remark(
