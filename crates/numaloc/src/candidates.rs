@@ -5,7 +5,7 @@
 use numaloc_analysis::outlook::{Candidate, Candidates};
 use numaloc_analysis::{Characterisation, NodeAssignment};
 use numaloc_mapping::{Direction, MapInput};
-use numaloc_model::{Layer, Mapping, Profile};
+use numaloc_model::{Mapping, Profile};
 use numaloc_placement::PlaceInput;
 use numaloc_topology::{Topology, resolve};
 
@@ -49,10 +49,7 @@ fn mappings(found: &Characterisation, machine: &Topology) -> Vec<Candidate<NodeA
         return Vec::new();
     }
     // As `numaloc plan` maps: messages by their bytes, shared lines by events.
-    let matrix = match found.layer {
-        Layer::Message => &found.bytes,
-        _ => &found.events,
-    };
+    let matrix = found.weighed();
     let direction = if found.layer.is_directed() {
         Direction::Directed
     } else {

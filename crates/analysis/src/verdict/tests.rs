@@ -20,6 +20,7 @@ fn profile(threads: u32, cells: &[(u32, u32, u64)], pages: PageUsage) -> Profile
             notes: Vec::new(),
             sampled: 1.0,
             dram_source: None,
+            conditions: numaloc_model::conditions::Conditions::default(),
         },
         threads: (0..threads)
             .map(|at| Thread {
