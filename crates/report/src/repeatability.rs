@@ -23,7 +23,11 @@ pub fn sentence(profile: &Profile) -> Option<String> {
     let by = ways(profile);
     Some(match (found, measured) {
         (Repeatability::Assumed, None) => return None,
-        (Repeatability::Assumed | Repeatability::Measured, measured) => {
+        (Repeatability::Assumed, Some(_)) => format!(
+            "{} recordings have the same threads; these communicate too little for their matrices to be compared",
+            conditions.repeats.map_or(0, |repeats| repeats.runs)
+        ),
+        (Repeatability::Measured, measured) => {
             let also = match by.is_empty() {
                 true => String::new(),
                 false => format!(", although work is handed out while it runs ({by})"),
