@@ -144,8 +144,9 @@ fn fortran_arrays_in_openmp_regions_are_seen() {
 
 #[test]
 fn a_program_without_the_library_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
     let error = support::fails(
-        &mut numaloc(&[
+        numaloc(&[
             "record",
             "--frontend",
             "instrument",
@@ -153,7 +154,8 @@ fn a_program_without_the_library_is_refused_by_name() {
             "x.numaloc",
             "--",
             "/bin/true",
-        ]),
+        ])
+        .current_dir(dir.path()),
         126,
     );
     assert!(error.contains("numaloc cc"), "{error}");
