@@ -402,7 +402,7 @@ fn names_and_aliases_resolve() {
     ] {
         assert!(by_name(name).is_some(), "{name}");
     }
-    assert_eq!(by_name("locality").unwrap().name(), "scotch");
+    assert_eq!(by_name("locality").unwrap().name(), "tree-match");
     assert!(by_name("nonsense").is_none());
     let _ = Mapping {
         pu: vec![LogicalPu(0)],

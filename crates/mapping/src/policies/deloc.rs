@@ -12,7 +12,7 @@
 //! - tasks that never communicate go to the nodes with most free seats, in turn;
 //! - ties go to lower task ids, seats inside a node to the lowest core, siblings last;
 //! - a pair's `Scomm` is what it exchanges within the group. The other reading, its amount in the whole
-//!   run ([`Volume::Run`]), ranks first the group that straddles two phases, because that one names the
+//!   run ([`Volume::Run`], registered as `deloc-run`), ranks first the group that straddles two phases, because that one names the
 //!   pairs of both: then neither phase's pairs stay whole, and noise of one event decides which do.
 //!   The text normalises Wp to the highest value, Eq. 2 to the sum: the order is the same, and so is
 //!   the mapping.
@@ -41,11 +41,19 @@ pub struct DeLoc {
 
 impl MappingPolicy for DeLoc {
     fn name(&self) -> &'static str {
-        "deloc"
+        match self.volume {
+            Volume::Group => "deloc",
+            Volume::Run => "deloc-run",
+        }
     }
 
     fn summary(&self) -> &'static str {
-        "pairs on a node, concurrent pairs on different nodes (DeLocMap)"
+        match self.volume {
+            Volume::Group => "pairs on a node, concurrent pairs on different nodes (DeLocMap)",
+            Volume::Run => {
+                "the same, pairs and groups ordered by amounts of the whole run (DeLocMap)"
+            }
+        }
     }
 
     fn place(&self, input: &MapInput) -> Result<Mapped, MapError> {

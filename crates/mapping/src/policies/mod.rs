@@ -33,6 +33,9 @@ pub static REGISTRY: &[&dyn MappingPolicy] = &[
     &deloc::DeLoc {
         volume: deloc::Volume::Group,
     },
+    &deloc::DeLoc {
+        volume: deloc::Volume::Run,
+    },
     &cmlb::Cmlb,
     &numaloc::Numaloc { balance: 1.0 },
 ];
@@ -40,9 +43,10 @@ pub static REGISTRY: &[&dyn MappingPolicy] = &[
 /// Name of the policy used where none is named.
 pub const DEFAULT_POLICY: &str = "numaloc";
 
-/// Other names of policies, as papers use them: `(alias, name)`.
+/// Other names of policies, as papers use them: `(alias, name)`. `locality` is DeLoc's baseline of that name,
+/// which the paper computes with TreeMatch (section IV).
 pub const ALIASES: &[(&str, &str)] = &[
-    ("locality", "scotch"),
+    ("locality", "tree-match"),
     ("treematch", "tree-match"),
     ("eagermap", "eager-map"),
     ("choicemap", "choice-map"),

@@ -24,8 +24,9 @@ Examples:
   numaloc map SP-OMP.csv --reversed --topology \"numa:4 core:16 pu:1\" --distances 10,2 --policy all
   numaloc map mesh.mtx --topology \"group:64 numa:4 core:16 pu:1\" --budget 10s --json
 
-Policies: packed, compact, scatter, random, balance, tree-match, eager-map, choice-map, scotch (also
-called locality), mpipp, deloc, cmlb, numaloc. `all` runs every one.")]
+Policies: packed, compact, scatter, random, balance, tree-match (also called locality, as DeLoc does),
+eager-map, choice-map, scotch, mpipp, deloc, deloc-run (amounts of the whole run), cmlb, numaloc. `all`
+runs every one.")]
 pub struct Args {
     /// The matrix: CSV, .npy, .mtx (MatrixMarket) or .edges (`src dst [amount]` lines)
     #[arg(value_name = "MATRIX")]

@@ -35,6 +35,9 @@ static MODERATE: &[&dyn MappingPolicy] = &[
     &DeLoc {
         volume: Volume::Group,
     },
+    &DeLoc {
+        volume: Volume::Run,
+    },
     &Cmlb,
 ];
 const MODERATE_TASKS: usize = 2048;
