@@ -64,6 +64,8 @@ pub struct Experiments {
     pub per_class: u32,
     /// A class is known well enough when the confidence interval's half width is below this share of the mean.
     pub precision: f64,
+    /// Seconds for all experiments together; after that the run goes on without.
+    pub budget_seconds: u64,
     /// Blocks larger than this many bytes are not copied: their tasks are not replayed.
     pub largest_bytes: u64,
 }
@@ -73,6 +75,7 @@ impl Default for Experiments {
         Self {
             per_class: 32,
             precision: 0.02,
+            budget_seconds: 30,
             largest_bytes: 1 << 30,
         }
     }
@@ -159,6 +162,9 @@ impl Config {
         }
         if let Some(replays) = number("REPLAYS")? {
             config.experiments.per_class = u32::try_from(replays).unwrap_or(u32::MAX);
+        }
+        if let Some(budget) = number("BUDGET")? {
+            config.experiments.budget_seconds = budget;
         }
         let flag = |name: &str, default: bool| match get(name).as_deref() {
             None => Ok(default),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use numaloc_task_plan::{
     Access, Block as BlockRow, ClassId, Classes, Profile, Task, write_profile,
@@ -49,6 +49,10 @@ pub struct State {
     /// The output event of the scope that is done, about to be satisfied.
     scope_output: Guid,
     pub(crate) random: u64,
+    /// What experiments have cost so far.
+    pub(crate) spent: Duration,
+    /// Whether the user knows that the budget is used up.
+    pub(crate) budget_reported: bool,
 }
 
 impl Recorder {
@@ -85,6 +89,8 @@ impl Recorder {
                 scopes: HashMap::new(),
                 scope_output: Guid::NULL,
                 random: config.seed | 1,
+                spent: Duration::ZERO,
+                budget_reported: false,
             }),
         })
     }

@@ -107,12 +107,22 @@ pub fn experiment(w: &mut Worker, recorder: &'static Recorder, edt: *mut Edt, cl
     if held.is_empty() {
         return;
     }
+    let started = Instant::now();
     // SAFETY: about to run.
     let id = unsafe { (*edt).id } as usize;
     let bytes: u64 = held.iter().map(|held| held.bytes as u64).sum();
     let limits = recorder.experiments;
     let (mark, from, mut random) = {
         let mut state = recorder.state.lock().expect("no panic while locked");
+        if state.spent.as_secs() >= limits.budget_seconds {
+            if !std::mem::replace(&mut state.budget_reported, true) {
+                w.rt.report(&format!(
+                    "the {} s for experiments are used up; what was not measured goes by bytes",
+                    limits.budget_seconds
+                ));
+            }
+            return;
+        }
         let random = state.random;
         let state = state.class_states.entry(class).or_default();
         if bytes > limits.largest_bytes {
@@ -154,6 +164,7 @@ pub fn experiment(w: &mut Worker, recorder: &'static Recorder, edt: *mut Edt, cl
     let mut state = recorder.state.lock().expect("no panic while locked");
     let state = &mut *state;
     state.random = random;
+    state.spent += started.elapsed();
     let class = state.class_states.entry(class).or_default();
     class.tried = true;
     class.mark = mark;

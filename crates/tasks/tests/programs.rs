@@ -207,6 +207,20 @@ fn the_plan_of_another_program_is_refused() {
 }
 
 #[test]
+fn experiments_end_with_their_budget_and_the_profile_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "stencil2d");
+    let shown = folder.path().join("profile").display().to_string();
+    let settings = [("PROFILE", shown.as_str()), ("BUDGET", "0")];
+    let output = run_any(&program, &["64", "4", "2", "4"], &settings);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("0 s for experiments are used up"), "{said}");
+    let profile = read_profile(Path::new(&shown)).unwrap();
+    assert!(profile.replays.is_empty() && profile.tasks.len() > 50);
+}
+
+#[test]
 fn a_recursion_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), "fibonacci");

@@ -26,6 +26,9 @@ pub(super) struct Profile {
     /// Replays per class of tasks at most; 0 records the structure only
     #[arg(long, value_name = "N", default_value_t = 32)]
     replays: u32,
+    /// Seconds for all experiments together; what is not measured then goes by bytes
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    budget: u64,
     /// Seed of the order of experiments
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -41,6 +44,7 @@ impl Profile {
             ("PROFILE", absolute(&self.output)?),
             ("MACHINE", self.machine.clone()),
             ("REPLAYS", self.replays.to_string()),
+            ("BUDGET", self.budget.to_string()),
             ("SEED", self.seed.to_string()),
             ("PLAN", String::new()),
             ("STATS", String::new()),
