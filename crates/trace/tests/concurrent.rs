@@ -1,4 +1,4 @@
-//! The engine driven by threads of the system at once: nothing is lost, and under ThreadSanitizer (`make test-trace-tsan`) nothing races.
+//! The engine driven by threads of the system at once: no access is lost.
 
 mod support;
 
