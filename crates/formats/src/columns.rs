@@ -140,7 +140,8 @@ pub(crate) struct Table<'p> {
 impl<'p> Table<'p> {
     /// Opens the table at `path`.
     pub(crate) fn open(path: &'p Path) -> Result<Self, FormatError> {
-        let file = File::open(path).map_err(|error| FormatError::io("read", path, error))?;
+        let file = numaloc_files::input::open_regular(path)
+            .map_err(|error| FormatError::io("read", path, error))?;
         let reader = guarded(path, "footer", || SerializedFileReader::new(file))?;
         Ok(Self { path, reader })
     }

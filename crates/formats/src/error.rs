@@ -48,12 +48,9 @@ pub enum FormatError {
         /// The newest version we read.
         supported: u64,
     },
-    /// The output is there already and nobody said to replace it.
-    #[error("cannot write {}: it exists", path.display())]
-    Exists {
-        /// The output.
-        path: PathBuf,
-    },
+    /// The output may not be written there, or cannot be.
+    #[error(transparent)]
+    Output(#[from] numaloc_files::OutputError),
 }
 
 impl FormatError {
@@ -85,7 +82,7 @@ impl FormatError {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Exists { .. } => Some("--force to replace it, or another name with -o"),
+            Self::Output(error) => error.hint(),
             Self::Newer { .. } => Some("a newer numaloc"),
             Self::WrongKind { expected, .. } if *expected == "numaloc profile" => {
                 Some("a folder made by `numaloc record -o NAME.numaloc -- CMD`")

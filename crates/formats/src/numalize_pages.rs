@@ -4,6 +4,7 @@
 //! `page.address` is the page *number* in decimal; `T0...` are accesses, reads and writes not told
 //! apart. Fields are not quoted; a comma in a name becomes a blank.
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -116,6 +117,8 @@ pub fn read(path: &Path, page_size: u64) -> Result<PageTable, FormatError> {
         ));
     }
     let mut names: Vec<String> = Vec::new();
+    let mut numbers: HashMap<String, usize> = HashMap::new();
+    let mut total = 0u64;
     let mut rows: Vec<Row> = Vec::new();
     let mut number = 1;
     while next(&mut line)? {
@@ -136,6 +139,10 @@ pub fn read(path: &Path, page_size: u64) -> Result<PageTable, FormatError> {
                 .map_err(|_| fail(number, format!("{field:?}"), "a whole number"))
         };
         let page = whole(fields[0])?;
+        if page > u64::MAX / page_size.max(1) {
+            let expected = format!("a page number, at most {}", u64::MAX / page_size.max(1));
+            return Err(fail(number, format!("{page}"), &expected));
+        }
         let first_touch = match fields[3].trim() {
             "" | "-1" => None,
             field => Some(whole(field)?)
@@ -144,17 +151,24 @@ pub fn read(path: &Path, page_size: u64) -> Result<PageTable, FormatError> {
         };
         let name = fields[5].trim();
         let name = (!name.is_empty()).then(|| {
-            names
-                .iter()
-                .position(|known| known == name)
-                .unwrap_or_else(|| {
-                    names.push(name.to_owned());
-                    names.len() - 1
-                })
+            *numbers.entry(name.to_owned()).or_insert_with(|| {
+                names.push(name.to_owned());
+                names.len() - 1
+            })
         });
         let mut counts = Vec::new();
         for (thread, field) in fields[FIXED.len()..].iter().enumerate() {
             let count = whole(field)?;
+            total = total
+                .checked_add(count)
+                .filter(|&total| total <= crate::profile::MOST_COUNTED)
+                .ok_or_else(|| {
+                    fail(
+                        number,
+                        format!("{field:?}"),
+                        "accesses whose sum is at most 2^60",
+                    )
+                })?;
             if count > 0 {
                 counts.push((thread as u32, count));
             }

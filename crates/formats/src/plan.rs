@@ -117,14 +117,10 @@ pub fn to_json(plan: &Plan) -> String {
 /// Writes a plan so that it appears complete or not at all.
 ///
 /// # Errors
-/// [`FormatError::Exists`] if the file is there and `force` is not set; [`FormatError::Io`].
+/// [`FormatError::Output`], for one if the file is there and `force` is not set.
 pub fn write(plan: &Plan, path: &Path, force: bool) -> Result<(), FormatError> {
-    if !force && path.symlink_metadata().is_ok() {
-        return Err(FormatError::Exists {
-            path: path.to_owned(),
-        });
-    }
-    crate::atomic::write_file(path, to_json(plan).as_bytes())
+    let output = numaloc_files::FileOutput::check(path, force)?;
+    Ok(output.write(to_json(plan).as_bytes())?)
 }
 
 /// Reads a plan.
@@ -358,6 +354,7 @@ fn plan_of(file: PlanFile, path: &Path) -> Result<Plan, FormatError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numaloc_files::OutputError;
 
     fn plan() -> Plan {
         Plan {
@@ -416,7 +413,7 @@ mod tests {
         assert_eq!(read(&path).unwrap(), plan());
         assert!(matches!(
             write(&plan(), &path, false),
-            Err(FormatError::Exists { .. })
+            Err(FormatError::Output(OutputError::Exists { .. }))
         ));
     }
 

@@ -6,14 +6,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use numaloc_files::{FolderKind, FolderOutput};
 use numaloc_model::profile::{CommRow, Object, ObjectKind, PageSliceRow, Slice, Thread};
 use numaloc_model::{Layer, ObjectIdx, Profile, SliceIdx, ThreadIdx};
 
-use crate::atomic::write_folder;
+use self::checksums::Sums;
 use crate::columns::{self, Source, Table};
 use crate::error::FormatError;
 pub(crate) use meta::known_variables;
 
+mod checksums;
 mod detail;
 mod meta;
 mod pages;
@@ -24,6 +26,8 @@ pub const VERSION: u64 = 1;
 /// What `meta.json` calls itself.
 const FORMAT: &str = "numaloc-profile";
 const KIND: &str = "numaloc profile";
+/// Largest sum of a column of counts: a thousand processors, each counting a billion a second, need 13 days.
+pub(crate) const MOST_COUNTED: u64 = 1 << 60;
 
 /// Which large tables a reader wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,27 +36,60 @@ pub struct Parts {
     pub page_slices: bool,
 }
 
+/// The tables, in the order in which they are written.
+const TABLES: [&str; 9] = [
+    "threads.parquet",
+    "slices.parquet",
+    "communication.parquet",
+    "objects.parquet",
+    "variables.parquet",
+    "pages.parquet",
+    "page_slices.parquet",
+    "cell_errors.parquet",
+    "shared_lines.parquet",
+];
+const META: &str = "meta.json";
+
+/// Profile folders as outputs.
+const OUTPUT: FolderKind = FolderKind {
+    name: KIND,
+    mark: META,
+    owns,
+};
+
+/// Whether we write a file of this name into a profile folder.
+fn owns(name: &Path) -> bool {
+    name == Path::new(META)
+        || TABLES.iter().any(|table| name == Path::new(table))
+        || crate::access_trace::owns(name)
+}
+
+/// Checks, before anything is recorded, that a profile may be written to `folder`.
+///
+/// # Errors
+/// [`FormatError::Output`] if the folder is there and `force` is not set, or is there and is no profile.
+pub fn output(folder: &Path, force: bool) -> Result<FolderOutput, FormatError> {
+    Ok(FolderOutput::check(folder, force, OUTPUT)?)
+}
+
 /// Writes a profile folder so that it appears complete or not at all.
 ///
 /// # Errors
-/// [`FormatError::Exists`] if the folder is there and `force` is not set, or is there and is no
-/// profile; [`FormatError::Io`] if the disk refuses.
+/// As [`output`]; [`FormatError::Io`] if the disk refuses.
 pub fn write(profile: &Profile, folder: &Path, force: bool) -> Result<(), FormatError> {
-    write_with_traces(profile, &[], folder, force)
+    write_to(profile, &[], &output(folder, force)?)
 }
 
-/// [`write()`], with access traces: the process image each is of, and the file, which stays where it is.
+/// Writes a profile, with access traces: the process image each is of, and the file, which stays where it is.
 ///
 /// # Errors
-/// As [`write()`].
-pub fn write_with_traces(
+/// [`FormatError::Output`] or [`FormatError::Io`] if the disk refuses, or if the folder is there by now.
+pub fn write_to(
     profile: &Profile,
     traces: &[(u64, PathBuf)],
-    folder: &Path,
-    force: bool,
+    output: &FolderOutput,
 ) -> Result<(), FormatError> {
-    let replaceable = force && folder.join("meta.json").is_file();
-    write_folder(folder, replaceable, |to| {
+    output.fill(|to| {
         write_threads(profile, &to.join("threads.parquet"))?;
         write_slices(profile, &to.join("slices.parquet"))?;
         write_communication(profile, &to.join("communication.parquet"))?;
@@ -62,10 +99,25 @@ pub fn write_with_traces(
         pages::write_slices(profile, &to.join("page_slices.parquet"))?;
         detail::write_errors(profile, &to.join("cell_errors.parquet"))?;
         detail::write_lines(profile, &to.join("shared_lines.parquet"))?;
-        crate::access_trace::put_into(to, traces)?;
+        let traces = crate::access_trace::put_into(to, traces)?;
+        let names = TABLES.iter().map(|&table| table.to_owned()).chain(traces);
+        let sums = names
+            .map(|name| Ok((name.clone(), checksums::of(&to.join(&name))?)))
+            .collect::<Result<Sums, FormatError>>()?;
         // Last: a folder without it is no profile.
-        meta::write(profile, &to.join("meta.json"))
+        meta::write(profile, sums, &to.join(META))
     })
+}
+
+/// Checks the access trace `name` of a folder against the checksum in `meta.json`. There is none as long as the
+/// folder is no profile yet, or was written by an earlier release.
+pub(crate) fn verify_trace(folder: &Path, name: &str) -> Result<(), FormatError> {
+    let meta = folder.join(META);
+    if meta.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    let meta = meta::read(&meta)?;
+    checksums::verify(folder, name, meta.sums.as_ref())
 }
 
 /// Reads a whole profile.
@@ -82,33 +134,28 @@ pub fn read(folder: &Path) -> Result<Profile, FormatError> {
 /// As [`read`].
 pub fn read_parts(folder: &Path, parts: Parts) -> Result<Profile, FormatError> {
     check_folder(folder)?;
-    let meta = meta::read(&folder.join("meta.json"))?;
-    let threads = read_threads(&folder.join("threads.parquet"))?;
-    let slices = read_slices(&folder.join("slices.parquet"))?;
-    let mut objects = read_objects(&folder.join("objects.parquet"), threads.len())?;
-    variables::read(&folder.join("variables.parquet"), &mut objects)?;
+    let meta = meta::read(&folder.join(META))?;
+    let file = |name: &str| {
+        checksums::verify(folder, name, meta.sums.as_ref()).map(|()| folder.join(name))
+    };
+    let threads = read_threads(&file("threads.parquet")?)?;
+    let slices = read_slices(&file("slices.parquet")?)?;
+    let mut objects = read_objects(&file("objects.parquet")?, threads.len())?;
+    variables::read(&file("variables.parquet")?, &mut objects)?;
     // The large tables, communication beside pages.
     let (pages, communication) = std::thread::scope(|scope| {
         let communication = scope.spawn(|| {
-            read_communication(
-                &folder.join("communication.parquet"),
-                threads.len(),
-                slices.len(),
-            )
+            read_communication(&file("communication.parquet")?, threads.len(), slices.len())
         });
-        let pages = pages::read(
-            &folder.join("pages.parquet"),
-            meta.page_size,
-            threads.len(),
-            objects.len(),
-        );
+        let pages = file("pages.parquet")
+            .and_then(|path| pages::read(&path, meta.page_size, threads.len(), objects.len()));
         (pages, communication.join())
     });
     let pages = pages?;
     let communication = communication.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     let page_slices = if parts.page_slices {
         pages::read_slices(
-            &folder.join("page_slices.parquet"),
+            &file("page_slices.parquet")?,
             &pages,
             threads.len(),
             slices.len(),
@@ -116,8 +163,8 @@ pub fn read_parts(folder: &Path, parts: Parts) -> Result<Profile, FormatError> {
     } else {
         Vec::new()
     };
-    let cell_errors = detail::read_errors(&folder.join("cell_errors.parquet"), threads.len())?;
-    let shared_lines = detail::read_lines(&folder.join("shared_lines.parquet"), objects.len())?;
+    let cell_errors = detail::read_errors(&file("cell_errors.parquet")?, threads.len())?;
+    let shared_lines = detail::read_lines(&file("shared_lines.parquet")?, objects.len())?;
     Ok(Profile {
         meta: meta.meta,
         threads,
@@ -141,7 +188,7 @@ fn check_folder(folder: &Path) -> Result<(), FormatError> {
     if !about.is_dir() {
         return Err(wrong("a file, not a folder"));
     }
-    if !folder.join("meta.json").is_file() {
+    if !folder.join(META).is_file() {
         return Err(wrong("it holds no meta.json"));
     }
     Ok(())
@@ -207,6 +254,15 @@ fn read_threads(path: &Path) -> Result<Vec<Thread>, FormatError> {
         ],
     )?;
     dense(path, "thread", &index)?;
+    let traffic = [
+        ("accesses", &accesses),
+        ("read_bytes", &reads),
+        ("write_bytes", &writes),
+    ];
+    for (column, counts) in traffic {
+        countable(path, column, counts.iter().copied())?;
+    }
+    countable(path, "dram_bytes", dram.iter().flatten().copied())?;
     Ok((0..rows)
         .map(|i| Thread {
             path: paths[i].clone(),
@@ -302,6 +358,8 @@ fn read_communication(
     in_range(path, "src", &src, threads)?;
     in_range(path, "dst", &dst, threads)?;
     in_range(path, "slice", &slice, slices)?;
+    countable(path, "events", events.iter().copied())?;
+    countable(path, "bytes", bytes.iter().copied())?;
     Ok((0..rows)
         .map(|i| CommRow {
             slice: SliceIdx(slice[i]),
@@ -400,6 +458,26 @@ fn dense(path: &Path, column: &str, ids: &[u32]) -> Result<(), FormatError> {
             format!("row {row}, column {column}"),
             id.to_string(),
             row.to_string(),
+        )),
+    }
+}
+
+/// Counts whose sum no analysis can overflow: no run gets anywhere near [`MOST_COUNTED`].
+fn countable(
+    path: &Path,
+    column: &str,
+    mut counts: impl Iterator<Item = u64>,
+) -> Result<(), FormatError> {
+    let sum = counts.try_fold(0u64, |sum, count| {
+        sum.checked_add(count).filter(|&sum| sum <= MOST_COUNTED)
+    });
+    match sum {
+        Some(_) => Ok(()),
+        None => Err(FormatError::corrupt(
+            path,
+            format!("column {column}"),
+            "values whose sum is above 2^60",
+            "counts of one run",
         )),
     }
 }

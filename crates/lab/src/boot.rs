@@ -26,7 +26,8 @@ const BOOT_LIMIT: Duration = Duration::from_secs(120);
 /// watchdogs (an emulated CPU may be scheduled out for long).
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable lpj=4000000 \
     nowatchdog nosoftlockup rcupdate.rcu_cpu_stall_suppress=1 random.trust_cpu=on audit=0";
-/// Boots tried: on a busy host one in some dozens hangs in the emulated kernel, long before the program starts.
+/// Boots tried: on a busy host one in some dozens hangs or panics in the emulated kernel, long before the program
+/// starts.
 const BOOTS: u32 = 3;
 const POLL: Duration = Duration::from_millis(10);
 
@@ -65,10 +66,16 @@ pub fn run(
     sinks: Sinks,
 ) -> Result<Outcome, LabError> {
     let sinks = [sinks.out, sinks.err].map(|sink| Arc::new(Mutex::new(sink)));
+    boot_again(|| boot(machine, kernel, plugin, job, &sinks))
+}
+
+/// Boots until the guest comes as far as the program, [`BOOTS`] times at most: nothing of the program has run, so
+/// that nobody can tell a second boot from the first.
+fn boot_again<T>(mut boot: impl FnMut() -> Result<T, LabError>) -> Result<T, LabError> {
     let mut boots = 1;
     loop {
-        match boot(machine, kernel, plugin, job, &sinks) {
-            Err(LabError::NotReady { .. }) if boots < BOOTS => boots += 1,
+        match boot() {
+            Err(LabError::NotReady { .. } | LabError::Died { .. }) if boots < BOOTS => boots += 1,
             other => return other,
         }
     }
@@ -164,12 +171,15 @@ fn conclude(
         if let Some(Err(error)) = counts {
             return Err(error);
         }
-        let heard = match (guest.ready, guest.calibrated) {
-            (false, _) => "it ended before its agent spoke",
-            (true, false) => "it ended during calibration",
-            (true, true) => "it ended before the program did",
+        let died = |why: &str| LabError::Died {
+            why: why.to_owned(),
+            console: console.to_owned(),
         };
-        return Err(guest_error(heard.to_owned()));
+        return Err(match (guest.ready, guest.calibrated) {
+            (false, _) => died("it ended before its agent spoke"),
+            (true, false) => died("it ended during calibration"),
+            (true, true) => guest_error("it ended before the program did".to_owned()),
+        });
     };
     let counts = counts.ok_or_else(|| LabError::Counts("the plugin wrote none".into()))??;
     Ok(Outcome::new(machine, ended, guest, counts))
@@ -420,5 +430,64 @@ fn wait(
             return Ok(());
         }
         std::thread::sleep(POLL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_that_died_before_the_program_is_booted_again_and_a_later_death_is_final() {
+        let died = || LabError::Died {
+            why: "it ended before its agent spoke".to_owned(),
+            console: "Kernel panic - not syncing".to_owned(),
+        };
+        let mut boots = 0;
+        let outcome = boot_again(|| {
+            boots += 1;
+            if boots < BOOTS {
+                Err(died())
+            } else {
+                Ok(boots)
+            }
+        });
+        assert_eq!(outcome.unwrap(), BOOTS);
+        let mut boots = 0;
+        let outcome: Result<(), _> = boot_again(|| {
+            boots += 1;
+            Err(died())
+        });
+        let error = outcome.unwrap_err().to_string();
+        assert!(
+            boots == BOOTS && error.contains("Kernel panic"),
+            "{boots}: {error}"
+        );
+        let mut boots = 0;
+        let outcome: Result<(), _> = boot_again(|| {
+            boots += 1;
+            Err(LabError::Counts("no".to_owned()))
+        });
+        assert!(outcome.is_err() && boots == 1);
+    }
+
+    #[test]
+    fn how_far_the_guest_came_says_whether_the_program_may_have_run() {
+        let machine = Machine::even(1, 1, 1 << 29, None).unwrap();
+        let job = Job::new("/bin/true".into(), &[]);
+        let ended = |ready, calibrated| {
+            let guest = Transcript {
+                ready,
+                calibrated,
+                ..Transcript::default()
+            };
+            conclude(&machine, &job, guest, None, "").unwrap_err()
+        };
+        for (ready, calibrated) in [(false, false), (true, false)] {
+            let error = ended(ready, calibrated);
+            assert!(matches!(error, LabError::Died { .. }), "{error}");
+        }
+        let error = ended(true, true);
+        assert!(matches!(error, LabError::Guest { .. }), "{error}");
     }
 }

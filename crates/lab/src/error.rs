@@ -40,6 +40,14 @@ pub enum LabError {
         /// Its console's last lines.
         console: String,
     },
+    /// The guest ended before the program was started: its kernel panicked, as happens on a busy host.
+    #[error("the virtual machine failed: {why}{}", tail(.console))]
+    Died {
+        /// How far it had come.
+        why: String,
+        /// Its console's last lines.
+        console: String,
+    },
     /// The guest hung before it was ready.
     #[error("the virtual machine was not ready after {seconds} s{}", tail(.console))]
     NotReady {

@@ -1,10 +1,18 @@
 //! What a program needs to start: its interpreter and libraries, as the dynamic loader itself resolves them.
 
-use std::fs;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use object::LittleEndian;
+use object::elf::{EM_X86_64, FileHeader64};
+use object::read::elf::{FileHeader, ProgramHeader};
+
 use crate::error::LabError;
+
+/// Largest program that is read; larger ones do not fit into the guest either.
+const LARGEST: u64 = 4 << 30;
 
 /// How a file is executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +32,8 @@ pub(crate) enum Kind {
 
 /// Looks at the file and, if it is dynamic, asks its loader for the list.
 pub(crate) fn examine(program: &Path) -> Result<Kind, LabError> {
-    let bytes = fs::read(program).map_err(|error| LabError::file("read", program, error))?;
+    let bytes = numaloc_files::input::read_regular(program, LARGEST)
+        .map_err(|error| LabError::file("read", program, error))?;
     if let Some(line) = bytes.strip_prefix(b"#!") {
         let end = line.iter().position(|&b| b == b'\n').unwrap_or(line.len());
         let line = String::from_utf8_lossy(&line[..end]).into_owned();
@@ -67,41 +76,18 @@ fn parse_list(text: &str) -> Result<Vec<(String, PathBuf)>, String> {
 }
 
 /// `PT_INTERP` of an x86-64 ELF file; `None` for a static one.
-fn interpreter(bytes: &[u8]) -> Result<Option<PathBuf>, &'static str> {
-    let number = |at: usize, size: usize| -> Option<u64> {
-        let field = bytes.get(at..at.checked_add(size)?)?;
-        Some(
-            field
-                .iter()
-                .rev()
-                .fold(0, |value, &byte| value << 8 | u64::from(byte)),
-        )
-    };
-    const NOT_OURS: &str = "not a 64-bit x86 ELF program or a script";
-    // e_ident: magic, 64-bit, little endian; e_machine 62 = x86-64.
-    if !bytes.starts_with(b"\x7fELF\x02\x01") || number(18, 2) != Some(62) {
-        return Err(NOT_OURS);
+fn interpreter(bytes: &[u8]) -> Result<Option<PathBuf>, String> {
+    let not_ours = || "not a 64-bit x86 ELF program or a script".to_owned();
+    let header = FileHeader64::<LittleEndian>::parse(bytes).map_err(|_| not_ours())?;
+    let endian = header.endian().map_err(|_| not_ours())?;
+    if header.e_machine(endian) != EM_X86_64 {
+        return Err(not_ours());
     }
-    let (start, size, count) = (number(32, 8), number(54, 2), number(56, 2));
-    let (Some(start), Some(size), Some(count)) = (start, size, count) else {
-        return Err(NOT_OURS);
-    };
-    for at in 0..count {
-        let header = (start + at * size) as usize;
-        if number(header, 4) != Some(3) {
-            continue; // not PT_INTERP
+    let damaged = |error: object::read::Error| format!("a damaged ELF file: {error}");
+    for segment in header.program_headers(endian, bytes).map_err(damaged)? {
+        if let Some(name) = segment.interpreter(endian, bytes).map_err(damaged)? {
+            return Ok(Some(OsStr::from_bytes(name).into()));
         }
-        let (Some(offset), Some(length)) = (number(header + 8, 8), number(header + 32, 8)) else {
-            return Err("program headers are cut off");
-        };
-        let end = offset.saturating_add(length);
-        let text = bytes
-            .get(offset as usize..end as usize)
-            .ok_or("the interpreter's name is cut off")?;
-        let text = text.strip_suffix(b"\0").unwrap_or(text);
-        return Ok(Some(PathBuf::from(
-            String::from_utf8_lossy(text).into_owned(),
-        )));
     }
     Ok(None)
 }
@@ -127,17 +113,57 @@ mod tests {
     fn what_is_no_program_is_refused() {
         assert!(interpreter(b"hello").is_err());
         assert!(interpreter(b"\x7fELF\x02\x01").is_err());
-        let mut elf = b"\x7fELF\x02\x01".to_vec();
+        let arm = elf(183, &[]);
+        assert!(interpreter(&arm).unwrap_err().contains("x86"));
+        assert_eq!(interpreter(&elf(62, &[])), Ok(None));
+    }
+
+    /// An ELF header and one program header per (offset, length) of a `PT_INTERP`, and 16 bytes after them.
+    fn elf(machine: u8, interpreters: &[(u64, u64)]) -> Vec<u8> {
+        let mut elf = b"\x7fELF\x02\x01\x01".to_vec();
         elf.resize(64, 0);
-        elf[18] = 62;
-        assert_eq!(interpreter(&elf), Ok(None));
-        // One program header, PT_INTERP, that points beyond the end.
+        elf[18] = machine;
+        elf[20] = 1;
         elf[32] = 64;
+        elf[52] = 64;
         elf[54] = 56;
-        elf[56] = 1;
-        elf.resize(120, 0xff);
-        elf[64..68].copy_from_slice(&[3, 0, 0, 0]);
-        assert!(interpreter(&elf).is_err());
+        elf[56] = interpreters.len() as u8;
+        for (offset, length) in interpreters {
+            let mut header = [0; 56];
+            header[0] = 3;
+            header[8..16].copy_from_slice(&offset.to_le_bytes());
+            header[32..40].copy_from_slice(&length.to_le_bytes());
+            elf.extend(header);
+        }
+        elf.extend(b"/lib/ld.so\0\0\0\0\0\0");
+        elf
+    }
+
+    #[test]
+    fn crafted_program_headers_are_refused_without_a_panic() {
+        assert_eq!(
+            interpreter(&elf(62, &[(120, 11)])),
+            Ok(Some("/lib/ld.so".into()))
+        );
+        for crafted in [
+            (120, 1 << 40),
+            (u64::MAX, 8),
+            (u64::MAX - 4, u64::MAX),
+            (130, 3),
+        ] {
+            assert!(interpreter(&elf(62, &[crafted])).is_err(), "{crafted:?}");
+        }
+        // Where the program headers are, how long each is, and how many there are: all of them nonsense.
+        let good = elf(62, &[(120, 11)]);
+        for at in 0..good.len() {
+            for byte in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut bad = good.clone();
+                bad[at] = byte;
+                let _ = interpreter(&bad);
+                bad[at..].fill(byte);
+                let _ = interpreter(&bad);
+            }
+        }
     }
 
     #[test]

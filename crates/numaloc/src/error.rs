@@ -63,13 +63,14 @@ impl CliError {
 
     /// Writes the error to stderr.
     pub fn print(&self) {
-        anstream::eprintln!("error: {}", self.message.replace('\n', " "));
+        let mut text = format!("error: {}\n", self.message.replace('\n', " "));
         if let Some(expected) = &self.expected {
-            anstream::eprintln!("  expected: {expected}");
+            text += &format!("  expected: {expected}\n");
         }
         if let Some(hint) = &self.hint {
-            anstream::eprintln!("  try: {hint}");
+            text += &format!("  try: {hint}\n");
         }
+        crate::ui::stderr(&text);
     }
 }
 
@@ -84,6 +85,16 @@ impl From<numaloc_topology::TopologyError> for CliError {
 
 impl From<numaloc_formats::FormatError> for CliError {
     fn from(error: numaloc_formats::FormatError) -> Self {
+        let hint = error.hint();
+        Self {
+            hint: hint.map(str::to_owned),
+            ..Self::tool(error)
+        }
+    }
+}
+
+impl From<numaloc_files::OutputError> for CliError {
+    fn from(error: numaloc_files::OutputError) -> Self {
         let hint = error.hint();
         Self {
             hint: hint.map(str::to_owned),

@@ -43,14 +43,52 @@ Examples:
 Exit status: 0 ok, 1 tool error, 2 usage, 3 plan not fully applied; record and run pass on the
 program's own status and use 125, 126 and 127 for their own failures as env does.";
 
+/// The hidden word that makes this program the child that reads hwloc XML for another.
+const READ_XML: &str = "read-hwloc-xml";
+
 fn main() -> std::process::ExitCode {
-    let cli = Cli::parse();
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == READ_XML)
+    {
+        let served = numaloc_topology::serve_xml(std::io::stdin(), std::io::stdout());
+        return served.map_or(1.into(), |()| 0.into());
+    }
+    numaloc_topology::isolate_xml(|| {
+        let mut command = std::process::Command::new("/proc/self/exe");
+        command.arg(READ_XML);
+        command
+    });
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(answer) => return help_or_usage(&answer),
+    };
     let ui = Ui::new(cli.json, cli.quiet);
-    match cli.command.run(&ui) {
-        Ok(status) => std::process::ExitCode::from(status),
-        Err(error) => {
+    let own_failure = cli.command.own_failure();
+    let status = match (cli.command.run(&ui), ui.failure()) {
+        (Ok(status), None) => status,
+        (Ok(status), Some(error)) => {
+            error.print();
+            // A program's own failure says more than ours.
+            if status == 0 { own_failure } else { status }
+        }
+        (Err(error), _) => {
+            error.print();
+            error.status
+        }
+    };
+    std::process::ExitCode::from(status)
+}
+
+/// Prints what clap answers instead of a command: help, the version, or what is wrong with the arguments.
+fn help_or_usage(answer: &clap::Error) -> std::process::ExitCode {
+    let status = u8::try_from(answer.exit_code()).unwrap_or(error::USAGE);
+    match answer.print() {
+        Err(failed) if !answer.use_stderr() && failed.kind() != std::io::ErrorKind::BrokenPipe => {
+            let error = error::CliError::tool(format!("cannot write standard output: {failed}"));
             error.print();
             std::process::ExitCode::from(error.status)
         }
+        _ => std::process::ExitCode::from(status),
     }
 }

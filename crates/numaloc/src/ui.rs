@@ -1,8 +1,14 @@
 //! Where a command's words go: results to stdout, remarks to stderr, JSON when asked.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::sync::OnceLock;
+
+use numaloc_files::FileOutput;
 
 use serde_json::Value;
+
+use crate::error::CliError;
 
 /// The user's wishes about output, and whether a person is watching.
 pub struct Ui {
@@ -10,12 +16,24 @@ pub struct Ui {
     pub json: bool,
     /// No progress, no remarks.
     pub quiet: bool,
+    /// Why standard output did not take a result.
+    unwritten: OnceLock<std::io::Error>,
+}
+
+/// Writes to standard error what it takes: nobody is left to tell if it takes nothing, and a program that we run
+/// must not notice.
+pub fn stderr(text: &str) {
+    let _ = anstream::stderr().write_all(text.as_bytes());
 }
 
 impl Ui {
     /// Resolves the global flags against the terminal.
     pub fn new(json: bool, quiet: bool) -> Self {
-        Self { json, quiet }
+        Self {
+            json,
+            quiet,
+            unwritten: OnceLock::new(),
+        }
     }
 
     /// Whether progress may be drawn: stderr is a terminal and nobody asked for silence.
@@ -38,13 +56,12 @@ impl Ui {
     /// A remark for people, on stderr.
     pub fn remark(&self, text: impl std::fmt::Display) {
         if !self.quiet {
-            anstream::eprintln!("numaloc: {text}");
+            stderr(&format!("numaloc: {text}\n"));
         }
     }
 
     /// The command's result: `text` for people, `json` for scripts.
     pub fn result(&self, text: impl FnOnce() -> String, json: impl FnOnce() -> Value) {
-        use std::io::Write;
         let shown = if self.json {
             let mut value = json();
             without_negative_zero(&mut value);
@@ -52,8 +69,53 @@ impl Ui {
         } else {
             text()
         };
-        // A reader that closed the pipe has seen enough: not an error.
-        let _ = anstream::stdout().write_all(shown.as_bytes());
+        if let Err(error) = numaloc_files::stdout::write(&plain(&shown)) {
+            let _ = self.unwritten.set(error);
+        }
+    }
+
+    /// The result of a command that wrote `output`; nothing if that was standard output itself.
+    pub fn written(
+        &self,
+        output: &FileOutput,
+        text: impl FnOnce() -> String,
+        json: impl FnOnce() -> Value,
+    ) {
+        if !output.is_stdout() {
+            self.result(text, json);
+        }
+    }
+
+    /// Checks a single-file output when the command starts.
+    ///
+    /// # Errors
+    /// As [`FileOutput::check`]; `--json` with standard output as the file.
+    pub fn output(&self, path: &Path, force: bool) -> Result<FileOutput, CliError> {
+        let output = FileOutput::check(path, force)?;
+        if output.is_stdout() && self.json {
+            return Err(
+                CliError::usage("--json and the output both want standard output")
+                    .hint("a file with -o, or leave out --json"),
+            );
+        }
+        Ok(output)
+    }
+
+    /// Why a result did not reach standard output, if one did not. The command itself has done its work.
+    pub fn failure(&self) -> Option<CliError> {
+        self.unwritten
+            .get()
+            .map(|error| CliError::tool(format!("cannot write standard output: {error}")))
+    }
+}
+
+/// Text with its colours if standard output is a terminal that shows them.
+fn plain(text: &str) -> Vec<u8> {
+    let choice = anstream::AutoStream::choice(&std::io::stdout());
+    let mut stream = anstream::AutoStream::new(Vec::new(), choice);
+    match stream.write_all(text.as_bytes()) {
+        Ok(()) => stream.into_inner(),
+        Err(_) => text.as_bytes().to_owned(),
     }
 }
 

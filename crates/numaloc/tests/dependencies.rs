@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 /// Crate, and which of ours it may use. A crate that is not listed fails the test: say what it may use.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("numaloc-model", &[]),
-    ("numaloc-topology", &["numaloc-model"]),
+    ("numaloc-files", &[]),
+    ("numaloc-topology", &["numaloc-model", "numaloc-files"]),
     ("numaloc-access-trace", &[]),
     (
         "numaloc-formats",
-        &["numaloc-model", "numaloc-access-trace"],
+        &["numaloc-model", "numaloc-access-trace", "numaloc-files"],
     ),
     ("numaloc-trace", &["numaloc-model", "numaloc-access-trace"]),
     ("numaloc-qemu", &["numaloc-trace"]),
@@ -24,10 +25,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("numaloc-apply", &["numaloc-model", "numaloc-topology"]),
     ("numaloc-sim", &["numaloc-model", "numaloc-topology"]),
-    ("numaloc-lab", &["numaloc-model", "numaloc-topology"]),
+    (
+        "numaloc-lab",
+        &["numaloc-model", "numaloc-topology", "numaloc-files"],
+    ),
     ("numaloc-lab-plugin", &[]),
     ("numaloc-task-queues", &[]),
-    ("numaloc-task-plan", &["numaloc-model", "numaloc-topology"]),
+    (
+        "numaloc-task-plan",
+        &["numaloc-model", "numaloc-topology", "numaloc-files"],
+    ),
     (
         "numaloc-tasks",
         &[

@@ -213,7 +213,7 @@ fn report_is_one_escaped_file_that_repeats_and_is_not_overwritten() {
     let error = String::from_utf8_lossy(&again.stderr);
     assert_eq!(again.status.code(), Some(1));
     assert!(
-        error.contains("exists already") && error.contains("--force"),
+        error.contains("it exists") && error.contains("--force"),
         "{error}"
     );
     let figures = stdout(&numaloc(

@@ -31,6 +31,9 @@ pub enum FileError {
     },
 }
 
+/// Largest table that is read: some ten million rows.
+const LARGEST: u64 = 1 << 30;
+
 /// A table being read.
 pub struct Table {
     path: PathBuf,
@@ -48,11 +51,12 @@ impl Table {
     /// Reads `folder/name`, which must have exactly these columns.
     pub fn read(folder: &Path, name: &str, columns: &[&str]) -> Result<Self, FileError> {
         let path = folder.join(name);
-        let bytes = std::fs::read(&path).map_err(|error| FileError::Io {
-            doing: "read",
-            path: path.clone(),
-            why: error.to_string(),
-        })?;
+        let bytes =
+            numaloc_files::input::read_regular(&path, LARGEST).map_err(|error| FileError::Io {
+                doing: "read",
+                path: path.clone(),
+                why: error.to_string(),
+            })?;
         let mut reader = csv::ReaderBuilder::new()
             .has_headers(true)
             .from_reader(bytes.as_slice());
@@ -158,9 +162,8 @@ pub fn write(
     let bytes = writer
         .into_inner()
         .map_err(|error| fail(error.to_string()))?;
-    let partial = folder.join(format!("{name}.partial"));
-    std::fs::write(&partial, bytes)
-        .and_then(|()| std::fs::rename(&partial, &path))
+    numaloc_files::FileOutput::check(&path, true)
+        .and_then(|output| output.write(&bytes))
         .map_err(|error| fail(error.to_string()))
 }
 

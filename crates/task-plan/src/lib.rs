@@ -33,6 +33,8 @@ pub use classes::{ClassId, Classes, Letter};
 pub use compare::Tried;
 pub use files::FileError;
 pub use model::{SECONDS_PER_TASK, seconds_per_byte};
-pub use plan::{Plan, PlanBlock, PlanChild, PlanClass, read_plan, write_plan};
-pub use profile::{Access, Block, Profile, Replay, Task, read_profile, write_profile};
+pub use plan::{PLAN_FOLDER, Plan, PlanBlock, PlanChild, PlanClass, read_plan, write_plan};
+pub use profile::{
+    Access, Block, PROFILE_FOLDER, Profile, Replay, Task, read_profile, write_profile,
+};
 pub use remote::Traffic;

@@ -10,6 +10,8 @@
 
 use std::path::Path;
 
+use numaloc_files::FolderKind;
+
 use crate::files::{FileError, Row, Table, shown, write};
 
 /// A plan.
@@ -73,6 +75,20 @@ const BLOCKS: [&str; 4] = ["class", "position", "node", "bytes"];
 
 /// More creations of one task than this are not planned one by one.
 const MOST_POSITIONS: u32 = 1 << 22;
+
+/// Most nodes of a machine: a node is written in 16 bits.
+const MOST_NODES: usize = 1 << 16;
+
+/// Plan folders as outputs.
+pub const PLAN_FOLDER: FolderKind = FolderKind {
+    name: "numaloc task plan",
+    mark: "plan.csv",
+    owns: |name| {
+        ["classes.csv", "transitions.csv", "blocks.csv", "plan.csv"]
+            .iter()
+            .any(|ours| name == Path::new(ours))
+    },
+};
 
 /// Writes a plan.
 ///
@@ -177,6 +193,14 @@ pub fn read_plan(folder: &Path) -> Result<Plan, FileError> {
         });
     }
     let nodes = plan.nodes;
+    if !(1..=MOST_NODES).contains(&nodes) {
+        return Err(FileError::Contents {
+            path: folder.join("plan.csv"),
+            line: 0,
+            found: format!("{nodes} nodes"),
+            expected: format!("1 to {MOST_NODES}"),
+        });
+    }
     let node = |row: &Row| -> Result<Option<u16>, FileError> {
         let node: Option<u16> = row.optional("node", "a node or nothing")?;
         match node {

@@ -11,7 +11,9 @@
 
 use std::path::Path;
 
-use crate::files::{FileError, Table, shown, write};
+use numaloc_files::FolderKind;
+
+use crate::files::{FileError, Row, Table, shown, write};
 
 /// A task.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -99,6 +101,23 @@ const BLOCKS: [&str; 5] = ["block", "creator", "position", "bytes", "hint"];
 const ACCESSES: [&str; 4] = ["task", "slot", "block", "mode"];
 const DEPENDENCES: [&str; 2] = ["after", "task"];
 const REPLAYS: [&str; 3] = ["task", "far", "seconds"];
+
+/// Profile folders as outputs.
+pub const PROFILE_FOLDER: FolderKind = FolderKind {
+    name: "numaloc task profile",
+    mark: "run.csv",
+    owns: |name| {
+        [
+            "tasks.csv",
+            "blocks.csv",
+            "accesses.csv",
+            "replays.csv",
+            "run.csv",
+        ]
+        .iter()
+        .any(|ours| name == Path::new(ours))
+    },
+};
 
 /// Writes a profile.
 ///
@@ -188,6 +207,15 @@ pub fn write_profile(folder: &Path, profile: &Profile) -> Result<(), FileError> 
     )
 }
 
+/// A time that something took.
+fn seconds(row: &Row) -> Result<f64, FileError> {
+    let seconds: f64 = row.value("seconds", "seconds")?;
+    if seconds.is_finite() && seconds >= 0.0 {
+        return Ok(seconds);
+    }
+    Err(row.wrong(format!("{seconds} seconds"), "a finite time of at least 0"))
+}
+
 /// Reads a profile, and checks that numbers refer to what exists.
 ///
 /// # Errors
@@ -235,7 +263,7 @@ pub fn read_profile(folder: &Path) -> Result<Profile, FileError> {
             template: row.text("template").to_owned(),
             slots: row.value("slots", "a number")?,
             hint: row.optional("hint", "a node or nothing")?,
-            seconds: row.value("seconds", "seconds")?,
+            seconds: seconds(&row)?,
             mark: row.text("mark").to_owned(),
         });
     }
@@ -291,12 +319,9 @@ pub fn read_profile(folder: &Path) -> Result<Profile, FileError> {
     let table = Table::read(folder, "replays.csv", &REPLAYS)?;
     for row in table.rows(&REPLAYS) {
         let task: u32 = row.value("task", "a task number")?;
-        let seconds: f64 = row.value("seconds", "seconds")?;
-        if task as usize >= tasks || !seconds.is_finite() || seconds < 0.0 {
-            return Err(row.wrong(
-                format!("task {task}, {seconds} seconds"),
-                &format!("a task below {tasks} and a time of at least 0"),
-            ));
+        let seconds = seconds(&row)?;
+        if task as usize >= tasks {
+            return Err(row.wrong(format!("task {task}"), &format!("a task below {tasks}")));
         }
         let far = row
             .text("far")

@@ -49,6 +49,61 @@ pub struct Hardware {
     pub links: Vec<Link>,
 }
 
+impl Hardware {
+    /// Checks that such hardware can be; `nodes` is the machine's number of nodes.
+    ///
+    /// # Errors
+    /// A sentence that names the field, what it says, and what it should.
+    pub(crate) fn check(&self, nodes: usize) -> Result<(), String> {
+        let above_zero = |field: &str, value: f64| {
+            if value.is_finite() && value > 0.0 {
+                return Ok(());
+            }
+            Err(format!(
+                "{field} is {value}, expected a finite number above 0"
+            ))
+        };
+        above_zero("clock_hz", self.clock_hz)?;
+        above_zero("memory_latency_ns", self.memory_latency_ns)?;
+        above_zero(
+            "memory_bandwidth_bytes_per_s",
+            self.memory_bandwidth_bytes_per_s,
+        )?;
+        if !self.line_bytes.is_power_of_two() || !(8..=4096).contains(&self.line_bytes) {
+            return Err(format!(
+                "line_bytes is {}, expected a power of two from 8 to 4096",
+                self.line_bytes
+            ));
+        }
+        for cache in &self.caches {
+            let field = |name: &str| format!("{name} of the cache of level {}", cache.level);
+            above_zero(&field("latency_cycles"), cache.latency_cycles)?;
+            above_zero(&field("size_bytes"), cache.size_bytes as f64)?;
+            above_zero(&field("associativity"), cache.associativity.into())?;
+        }
+        for (at, link) in self.links.iter().enumerate() {
+            let field = |name: &str| format!("{name} of link {at}");
+            above_zero(&field("bandwidth_bytes_per_s"), link.bandwidth_bytes_per_s)?;
+            above_zero(&field("latency_ns"), link.latency_ns)?;
+            for (name, node) in [("from", link.from), ("to", link.to)] {
+                if node as usize >= nodes {
+                    return Err(format!(
+                        "{} is {node}, expected a node below {nodes}",
+                        field(name)
+                    ));
+                }
+            }
+            if let Some(first) = self.links[..at]
+                .iter()
+                .position(|other| (other.from, other.to) == (link.from, link.to))
+            {
+                return Err(format!("link {at} joins the same nodes as link {first}"));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A file of `machines/`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -14,10 +14,12 @@ mod described;
 pub mod hostlist;
 mod hwloc;
 mod identity;
+mod isolated;
 mod source;
 mod tree;
 
 pub use described::{Hardware, Link};
 pub use identity::{Identity, identity_of_this_machine};
+pub use isolated::{isolate_xml, serve as serve_xml};
 pub use source::{TopologyError, described_machines, from_this_machine, from_xml, resolve};
 pub use tree::{Level, Node, Object, ObjectKind, Pu, Topology};

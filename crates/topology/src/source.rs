@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::cluster::ClusterFile;
 use crate::described::Described;
 use crate::hwloc::convert;
+use crate::isolated;
 use crate::tree::Topology;
 
 /// Why there is no topology. Each says what was tried, on what, what was found.
@@ -49,6 +50,9 @@ pub enum TopologyError {
         name: String,
     },
 }
+
+/// Largest machine file that is read.
+const LARGEST_DESCRIPTION: u64 = 16 << 20;
 
 /// What plans call the machine they were made on; resolves like `this`.
 const THIS_MACHINE: &str = "this machine";
@@ -114,13 +118,39 @@ pub fn from_xml(path: &Path) -> Result<Topology, TopologyError> {
         path: shown.clone(),
         why,
     };
-    let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
-    let hwloc = Hwloc::builder()
-        .from_xml(&text)
-        .map_err(|error| fail(error.to_string()))?
-        .build()
+    let text = numaloc_files::input::read_text(path, isolated::LARGEST)
         .map_err(|error| fail(error.to_string()))?;
-    convert(&hwloc, &shown)
+    isolated::read(&text, &shown).map_err(fail)
+}
+
+/// Most PUs of a synthetic string: hwloc takes minutes for a hundred thousand.
+const MOST_PUS: u64 = 1 << 14;
+
+/// The PUs that a synthetic string asks for: the product of its levels' numbers (`numa:4 core:8` or `4 8`).
+fn pus_of_synthetic(spec: &str) -> Option<u64> {
+    let number = |level: &str| -> Option<u64> {
+        let number = level.rsplit_once(':').map_or(level, |(_, number)| number);
+        let end = number
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(number.len());
+        // What is no number is left to hwloc.
+        match &number[..end] {
+            "" => Some(1),
+            digits => digits.parse().ok(),
+        }
+    };
+    let mut inside_brackets = false;
+    let outside: String = spec
+        .chars()
+        .filter(|&c| {
+            inside_brackets = c == '(' || (inside_brackets && c != ')');
+            !inside_brackets && c != ')'
+        })
+        .collect();
+    outside
+        .split_whitespace()
+        .filter(|level| !level.starts_with('['))
+        .try_fold(1u64, |product, level| product.checked_mul(number(level)?))
 }
 
 fn from_synthetic(spec: &str, name: &str) -> Result<Topology, TopologyError> {
@@ -128,6 +158,11 @@ fn from_synthetic(spec: &str, name: &str) -> Result<Topology, TopologyError> {
         spec: spec.to_owned(),
         why,
     };
+    if pus_of_synthetic(spec).is_none_or(|pus| pus > MOST_PUS) {
+        return Err(fail(format!(
+            "more than {MOST_PUS} processing units on one machine; larger ones are clusters"
+        )));
+    }
     let hwloc = Hwloc::builder()
         .from_synthetic(spec)
         .map(hwlocality::topology::builder::TopologyBuilder::build)
@@ -154,6 +189,9 @@ fn from_description(text: &str, path: &str) -> Result<Topology, TopologyError> {
             .with_node_distances(described.node_distances)
             .map_err(fail)?;
     }
+    if let Some(hardware) = &described.hardware {
+        hardware.check(topology.nodes().len()).map_err(fail)?;
+    }
     topology.hardware = described.hardware;
     Ok(topology)
 }
@@ -173,9 +211,11 @@ pub fn resolve(spec: &str) -> Result<Topology, TopologyError> {
     }
     let path = Path::new(trimmed);
     if path.extension().is_some_and(|ext| ext == "toml") {
-        let text = std::fs::read_to_string(path).map_err(|error| TopologyError::Description {
-            path: trimmed.to_owned(),
-            why: error.to_string(),
+        let text = numaloc_files::input::read_text(path, LARGEST_DESCRIPTION).map_err(|error| {
+            TopologyError::Description {
+                path: trimmed.to_owned(),
+                why: error.to_string(),
+            }
         })?;
         return from_description(&text, trimmed);
     }
@@ -200,7 +240,8 @@ pub fn resolve(spec: &str) -> Result<Topology, TopologyError> {
 /// The machine of a cluster's host: what [`resolve`] takes, but not another cluster (or itself).
 pub(crate) fn resolve_host(spec: &str) -> Result<Topology, TopologyError> {
     if spec.trim().ends_with(".toml")
-        && let Ok(text) = std::fs::read_to_string(spec.trim())
+        && let Ok(text) =
+            numaloc_files::input::read_text(Path::new(spec.trim()), LARGEST_DESCRIPTION)
         && toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.contains_key("cluster"))
     {
         return Err(TopologyError::Spec {
@@ -244,6 +285,51 @@ mod tests {
         for (name, description) in described_machines() {
             let t = resolve(&name).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert!(t.hardware().is_some() && !description.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_machine_that_hwloc_would_work_on_for_minutes_is_refused_at_once() {
+        for spec in [
+            "numa:256 core:512 pu:1",
+            "numa:99999999999999999999 pu:1",
+            "4294967296 4294967296",
+            "numa:2(memory=1GB) core:70000 pu:1",
+        ] {
+            let error = resolve(spec).unwrap_err().to_string();
+            assert!(error.contains("16384 processing units"), "{error}");
+        }
+        assert_eq!(
+            pus_of_synthetic("pack:2 [numa(memory=8GB)] l3:2(size=1MB) core:4 2"),
+            Some(32)
+        );
+    }
+
+    #[test]
+    fn hardware_that_cannot_be_is_refused_with_the_field() {
+        let good = include_str!("../../../machines/numa4x4.toml");
+        for (field, nonsense) in [
+            ("clock_hz", "0.0"),
+            ("clock_hz", "nan"),
+            ("line_bytes", "0"),
+            ("line_bytes", "65"),
+            ("memory_latency_ns", "-1.0"),
+            ("memory_bandwidth_bytes_per_s", "inf"),
+        ] {
+            let mut found = false;
+            let text: String = good
+                .lines()
+                .map(|line| match line.split_once('=') {
+                    Some((name, _)) if name.trim() == field => {
+                        found = true;
+                        format!("{field} = {nonsense}\n")
+                    }
+                    _ => format!("{line}\n"),
+                })
+                .collect();
+            assert!(found, "{field}");
+            let error = from_description(&text, "x.toml").unwrap_err().to_string();
+            assert!(error.contains(field) && !error.contains('\n'), "{error}");
         }
     }
 

@@ -1,13 +1,14 @@
 //! The machine as plain data, and the distances policies work with.
 
 use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 use crate::cluster::Network;
 use crate::described::Hardware;
 
 /// What an inner object of the machine is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ObjectKind {
     /// The root: one shared-memory machine, or a whole cluster.
     Machine,
@@ -30,7 +31,7 @@ pub enum ObjectKind {
 }
 
 /// An object of the tree.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Object {
     /// What it is.
     pub kind: ObjectKind,

@@ -34,7 +34,7 @@ pub const EXTENSION: &str = "trace";
 /// The traces in a profile's folder, in the order of its process images; empty where none were recorded.
 ///
 /// # Errors
-/// [`FormatError::Io`] if the folder cannot be read.
+/// [`FormatError`] if the folder cannot be read, or a trace is not what the profile's `meta.json` says.
 pub fn files(profile: &Path) -> Result<Vec<PathBuf>, FormatError> {
     let folder = profile.join(FOLDER);
     let mut found: Vec<(u64, PathBuf)> = Vec::new();
@@ -57,23 +57,49 @@ pub fn files(profile: &Path) -> Result<Vec<PathBuf>, FormatError> {
         }
     }
     found.sort();
+    for (_, path) in &found {
+        if let Some(name) = path.file_name().and_then(|name| name.to_str()) {
+            crate::profile::verify_trace(profile, &format!("{FOLDER}/{name}"))?;
+        }
+    }
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Links (or else copies) traces into a profile's folder under the numbers of their process images.
-pub(crate) fn put_into(profile: &Path, traces: &[(u64, PathBuf)]) -> Result<(), FormatError> {
+/// Whether we write a file of this name, relative to a profile's folder.
+pub(crate) fn owns(name: &Path) -> bool {
+    match name.strip_prefix(FOLDER) {
+        Ok(trace) if trace.as_os_str().is_empty() => true,
+        Ok(trace) => {
+            let number = trace
+                .file_stem()
+                .and_then(|stem| stem.to_str()?.parse::<u64>().ok());
+            number.is_some() && trace.extension().is_some_and(|e| e == EXTENSION)
+        }
+        Err(_) => false,
+    }
+}
+
+/// Links (or else copies) traces into a profile's folder under the numbers of their process images; their names
+/// there.
+pub(crate) fn put_into(
+    profile: &Path,
+    traces: &[(u64, PathBuf)],
+) -> Result<Vec<String>, FormatError> {
     if traces.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let folder = profile.join(FOLDER);
     std::fs::create_dir(&folder).map_err(|error| FormatError::io("create", &folder, error))?;
+    let mut names = Vec::new();
     for (image, from) in traces {
-        let to = folder.join(format!("{image}.{EXTENSION}"));
+        let name = format!("{image}.{EXTENSION}");
+        let to = folder.join(&name);
+        names.push(format!("{FOLDER}/{name}"));
         std::fs::hard_link(from, &to)
             .or_else(|_| std::fs::copy(from, &to).map(|_| ()))
             .map_err(|error| FormatError::io("write", &to, error))?;
     }
-    Ok(())
+    Ok(names)
 }
 
 #[cfg(test)]

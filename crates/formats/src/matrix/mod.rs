@@ -24,7 +24,7 @@ use std::path::Path;
 
 use crate::error::FormatError;
 
-pub use write::{write_matrix, write_matrix_to};
+pub use write::write_matrix_to;
 
 /// Largest dense matrix that is read: 8,192 tasks are 64 Mi cells, at most 1.5 GiB while reading.
 pub const MOST_DENSE_TASKS: usize = 8192;

@@ -2,25 +2,8 @@
 
 use numaloc_model::CommMatrix;
 use std::io::{self, Write};
-use std::path::Path;
 
 use super::MatrixFormat;
-use crate::error::FormatError;
-
-/// Writes a matrix; the file appears under its name only when it is complete.
-///
-/// # Errors
-/// [`FormatError::Io`] with the system's words.
-pub fn write_matrix(
-    path: &Path,
-    matrix: &CommMatrix,
-    format: MatrixFormat,
-) -> Result<(), FormatError> {
-    let mut bytes = Vec::new();
-    write_matrix_to(&mut bytes, matrix, format)
-        .map_err(|error| FormatError::io("write", path, error))?;
-    crate::write_file(path, &bytes)
-}
 
 /// Writes a matrix to anything. Numbers are written so that they read back the same.
 ///

@@ -1,7 +1,6 @@
 //! `meta.json`: where a profile came from and how far it can be trusted.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use numaloc_model::Profile;
@@ -9,6 +8,7 @@ use numaloc_model::conditions::{Conditions, Repeats, VARIABLES, WorkSharing};
 use numaloc_model::profile::{Clock, Meta};
 use serde::{Deserialize, Serialize};
 
+use super::checksums::{self, Sums};
 use super::{FORMAT, KIND, VERSION};
 use crate::error::FormatError;
 
@@ -39,6 +39,12 @@ struct MetaFile {
     work_sharing: Vec<SharingFile>,
     #[serde(default)]
     repeats: Option<RepeatsFile>,
+    /// Length and checksum of every other file; profiles of earlier releases have none.
+    #[serde(default)]
+    files: Option<Sums>,
+    /// Last: the checksum of this file with zeros in this place.
+    #[serde(default)]
+    checksum: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -70,9 +76,13 @@ pub(crate) fn known_variables(found: BTreeMap<String, String>) -> Vec<(String, S
 pub(super) struct Read {
     pub meta: Meta,
     pub page_size: u64,
+    pub sums: Option<Sums>,
 }
 
-pub(super) fn write(profile: &Profile, path: &Path) -> Result<(), FormatError> {
+/// Most bytes per cache line that a profile may say: a page.
+const MOST_LINE_BYTES: u64 = 1 << 12;
+
+pub(super) fn write(profile: &Profile, files: Sums, path: &Path) -> Result<(), FormatError> {
     let meta = &profile.meta;
     let file = MetaFile {
         format: FORMAT.to_owned(),
@@ -103,24 +113,22 @@ pub(super) fn write(profile: &Profile, path: &Path) -> Result<(), FormatError> {
             correlation: repeats.correlation,
             same_threads: repeats.same_threads,
         }),
+        files: Some(files),
+        checksum: Some(checksums::blank()),
     };
     let mut text = serde_json::to_string_pretty(&file).expect("plain data serialises");
     text.push('\n');
-    crate::atomic::write_file(path, text.as_bytes())
+    let output = numaloc_files::FileOutput::check(path, false)?;
+    Ok(output.write(checksums::seal(&text).as_bytes())?)
 }
 
 pub(super) fn read(path: &Path) -> Result<Read, FormatError> {
     let io = |error| FormatError::io("read", path, error);
-    let length = fs::metadata(path).map_err(io)?.len();
-    if length > MAX_BYTES {
-        return Err(FormatError::corrupt(
-            path,
-            "size",
-            format!("{length} bytes"),
-            format!("at most {MAX_BYTES}"),
-        ));
-    }
-    let text = fs::read_to_string(path).map_err(io)?;
+    let bytes = numaloc_files::input::read_regular(path, MAX_BYTES).map_err(io)?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let place = format!("byte {}", error.utf8_error().valid_up_to());
+        FormatError::corrupt(path, place, "bytes that are no text", "UTF-8")
+    })?;
     let file: MetaFile = serde_json::from_str(&text).map_err(|error| {
         FormatError::corrupt(
             path,
@@ -143,6 +151,18 @@ pub(super) fn read(path: &Path) -> Result<Read, FormatError> {
             supported: VERSION,
         });
     }
+    match (&file.checksum, &file.files) {
+        (Some(said), _) => checksums::verify_meta(path, &text, said)?,
+        (None, Some(_)) => {
+            return Err(FormatError::corrupt(
+                path,
+                "content",
+                "no field checksum",
+                "one, because there is a field files",
+            ));
+        }
+        (None, None) => {}
+    }
     let bad = |field: &str, found: String, expected: &str| {
         FormatError::corrupt(path, field.to_owned(), found, expected)
     };
@@ -163,6 +183,13 @@ pub(super) fn read(path: &Path) -> Result<Read, FormatError> {
             "page_size_bytes",
             file.page_size_bytes.to_string(),
             "a power of two from 512 B to 16 GiB",
+        ));
+    }
+    if !file.line_size_bytes.is_power_of_two() || file.line_size_bytes > MOST_LINE_BYTES {
+        return Err(bad(
+            "line_size_bytes",
+            file.line_size_bytes.to_string(),
+            "a power of two from 1 to 4096",
         ));
     }
     if !(file.sampled > 0.0 && file.sampled <= 1.0) {
@@ -198,5 +225,6 @@ pub(super) fn read(path: &Path) -> Result<Read, FormatError> {
             },
         },
         page_size: file.page_size_bytes,
+        sums: file.files,
     })
 }

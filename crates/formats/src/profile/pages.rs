@@ -6,7 +6,7 @@ use numaloc_model::pages::{PageHead, PageUsage, ThreadAccess};
 use numaloc_model::profile::PageSliceRow;
 use numaloc_model::{PageNumber, Profile, ThreadIdx};
 
-use super::{in_range, object_id, page_slice, same_rows};
+use super::{countable, in_range, object_id, page_slice, same_rows};
 use crate::columns::{self, Source, Table};
 use crate::error::FormatError;
 
@@ -59,7 +59,7 @@ pub(super) fn read(
     let (which, counts): (Result<_, FormatError>, _) = std::thread::scope(|scope| {
         let counts = scope.spawn(|| {
             let table = Table::open(path)?;
-            Ok((
+            Ok::<_, FormatError>((
                 table.u64("reads")?,
                 table.u64("writes")?,
                 table.bool("first_touch")?,
@@ -68,7 +68,7 @@ pub(super) fn read(
         });
         let which = || {
             let table = Table::open(path)?;
-            Ok((
+            Ok::<_, FormatError>((
                 table.u64("page")?,
                 table.maybe_u64("object")?,
                 table.u64("object_page")?,
@@ -99,6 +99,8 @@ pub(super) fn read(
         .flatten()
         .map(|&o| u32::try_from(o).unwrap_or(u32::MAX))
         .collect();
+    countable(path, "reads", reads.iter().copied())?;
+    countable(path, "writes", writes.iter().copied())?;
     in_range(path, "object", &owners, objects)?;
     // Other tools may have sorted the table their own way.
     let mut order: Vec<usize> = (0..rows).collect();
@@ -172,6 +174,7 @@ pub(super) fn read_slices(
     )?;
     in_range(path, "slice", &slice, slices)?;
     in_range(path, "thread", &thread, threads)?;
+    countable(path, "accesses", accesses.iter().copied())?;
     (0..rows)
         .map(|row| {
             let at = usage

@@ -1,4 +1,5 @@
 use super::*;
+use numaloc_files::OutputError;
 use numaloc_model::PageNumber;
 use numaloc_model::pages::{PageHead, PageUsage, ThreadAccess};
 use numaloc_model::profile::{CellError, Clock, Meta, SharedLine, Variable};
@@ -146,7 +147,7 @@ fn an_existing_folder_is_kept_unless_it_is_a_profile_and_force_is_given() {
     write(&small(), &path, false).unwrap();
     assert!(matches!(
         write(&small(), &path, false),
-        Err(FormatError::Exists { .. })
+        Err(FormatError::Output(OutputError::Exists { .. }))
     ));
     write(&small(), &path, true).unwrap();
     let other = dir.path().join("precious");
@@ -154,7 +155,7 @@ fn an_existing_folder_is_kept_unless_it_is_a_profile_and_force_is_given() {
     fs::write(other.join("data"), "x").unwrap();
     assert!(matches!(
         write(&small(), &other, true),
-        Err(FormatError::Exists { .. })
+        Err(FormatError::Output(OutputError::Foreign { .. }))
     ));
     assert!(other.join("data").exists());
     // Nothing is left beside the outputs.
@@ -178,40 +179,106 @@ fn what_is_no_profile_is_one_clear_line() {
     }
 }
 
+/// Makes a profile one of an earlier release, which had no checksums.
+fn strip_checksums(profile: &Path) {
+    let meta = profile.join(META);
+    let mut fields: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&meta).unwrap()).unwrap();
+    let fields = fields.as_object_mut().unwrap();
+    assert!(fields.remove("files").is_some() && fields.remove("checksum").is_some());
+    fs::write(&meta, serde_json::to_string_pretty(fields).unwrap()).unwrap();
+}
+
 #[test]
-fn every_truncation_and_bit_flip_is_refused_or_harmless_never_a_panic() {
+fn every_truncation_and_every_flipped_bit_is_refused_with_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.numaloc");
     write(&small(), &path, false).unwrap();
-    std::panic::set_hook(Box::new(|_| {}));
-    for table in [
-        "threads",
-        "communication",
-        "pages",
-        "slices",
-        "objects",
-        "variables",
-        "page_slices",
-        "cell_errors",
-        "shared_lines",
-    ] {
-        let file = path.join(format!("{table}.parquet"));
+    for name in TABLES.iter().copied().chain([META]) {
+        let file = path.join(name);
         let good = fs::read(&file).unwrap();
-        for cut in (0..good.len()).step_by(37) {
+        for cut in (0..good.len()).step_by(97) {
             fs::write(&file, &good[..cut]).unwrap();
             let error = read(&path).unwrap_err().to_string();
-            assert!(error.contains(table) && !error.contains('\n'), "{error}");
+            assert!(error.contains(name) && !error.contains('\n'), "{error}");
         }
+        for at in (0..good.len()).step_by(13) {
+            let mut bad = good.clone();
+            bad[at] ^= 1 << (at % 8);
+            fs::write(&file, &bad).unwrap();
+            let error = read(&path)
+                .expect_err(&format!("{name}, byte {at}"))
+                .to_string();
+            assert!(
+                (error.contains(name) || error.contains("a.numaloc")) && !error.contains('\n'),
+                "{error}"
+            );
+        }
+        fs::write(&file, &good).unwrap();
+    }
+    assert_eq!(read(&path).unwrap(), small());
+}
+
+#[test]
+fn a_table_of_another_run_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (dir.path().join("a.numaloc"), dir.path().join("b.numaloc"));
+    write(&small(), &a, false).unwrap();
+    let mut other = small();
+    other.threads[0].accesses += 1;
+    write(&other, &b, false).unwrap();
+    fs::copy(b.join("threads.parquet"), a.join("threads.parquet")).unwrap();
+    let error = read(&a).unwrap_err().to_string();
+    assert!(error.contains("as meta.json says"), "{error}");
+}
+
+#[test]
+fn a_profile_without_checksums_is_read_and_damage_in_it_never_panics() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.numaloc");
+    write(&small(), &path, false).unwrap();
+    strip_checksums(&path);
+    assert_eq!(read(&path).unwrap(), small());
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut refused = 0;
+    for table in TABLES {
+        let file = path.join(table);
+        let good = fs::read(&file).unwrap();
         for at in (0..good.len()).step_by(11) {
             let mut bad = good.clone();
             bad[at] ^= 0x55;
             fs::write(&file, &bad).unwrap();
-            let _ = read(&path);
+            refused += usize::from(read(&path).is_err());
         }
         fs::write(&file, &good).unwrap();
     }
     let _ = std::panic::take_hook();
-    assert!(read(&path).is_ok());
+    assert!(refused > 100, "{refused}");
+}
+
+#[test]
+fn a_fifo_in_a_profile_is_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.numaloc");
+    write(&small(), &path, false).unwrap();
+    strip_checksums(&path);
+    let file = path.join("pages.parquet");
+    fs::remove_file(&file).unwrap();
+    let (fifo, mode) = (rustix::fs::FileType::Fifo, 0o600.into());
+    rustix::fs::mknodat(rustix::fs::CWD, &file, fifo, mode, 0).unwrap();
+    let error = read(&path).unwrap_err().to_string();
+    assert!(error.contains("FIFO"), "{error}");
+}
+
+#[test]
+fn counts_that_no_sum_can_hold_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.numaloc");
+    let mut profile = small();
+    profile.communication[0].events = 1 << 63;
+    write(&profile, &path, false).unwrap();
+    let error = read(&path).unwrap_err().to_string();
+    assert!(error.contains("column events"), "{error}");
 }
 
 #[test]
@@ -248,6 +315,7 @@ fn impossible_errors_and_lines_are_refused_and_missing_tables_are_empty() {
         error.contains("found 10, expected at most the row's 9 events"),
         "{error}"
     );
+    strip_checksums(&path);
     for table in ["cell_errors", "shared_lines"] {
         fs::remove_file(path.join(format!("{table}.parquet"))).unwrap();
     }
@@ -264,6 +332,7 @@ fn variables_stay_within_their_object_and_may_be_missing() {
     write(&profile, &path, true).unwrap();
     let error = read(&path).unwrap_err().to_string();
     assert!(error.contains("row 1, column offset"), "{error}");
+    strip_checksums(&path);
     fs::remove_file(path.join("variables.parquet")).unwrap();
     assert!(read(&path).unwrap().objects[0].variables.is_empty());
 }

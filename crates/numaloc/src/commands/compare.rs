@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::commands::policies;
 use crate::error::CliError;
-use crate::ui::Ui;
+use crate::ui::{Ui, stderr};
 
 mod balancing;
 mod meters;
@@ -192,7 +192,7 @@ impl Args {
             for at in shuffled(variants.len(), &mut draw) {
                 if ui.progress() {
                     let (number, name) = (round + 1, &variants[at].name);
-                    eprint!("\rround {number} of {}: {name:<40}", self.runs);
+                    stderr(&format!("\rround {number} of {}: {name:<40}", self.runs));
                 }
                 match self.measure(&variants[at], energy.as_ref().ok(), counters, stop) {
                     Err(_) if stop.asked() => return Ok(round),
@@ -204,7 +204,7 @@ impl Args {
             }
         }
         if ui.progress() {
-            eprintln!();
+            stderr("\n");
         }
         Ok(self.runs)
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use numaloc_analysis::characterise::default_layer;
 use numaloc_analysis::communication::undirected;
 use numaloc_formats::matrix::{MatrixFormat, write_matrix_to};
-use numaloc_formats::{numalize_pages, write_file};
+use numaloc_formats::numalize_pages;
 use numaloc_model::profile::{Amount, Profile};
 use numaloc_model::{CommMatrix, Layer};
 use serde_json::json;
@@ -28,7 +28,7 @@ EagerMap reads it. --pages writes numalize's columns, which are CSV.")]
 pub struct Args {
     /// Profile folder
     profile: PathBuf,
-    /// Where it goes
+    /// Where it goes; `-` is standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// csv, eagermap, npy, mtx (MatrixMarket) or edges [default: by the file's ending, csv
@@ -116,13 +116,7 @@ impl Args {
 
     /// Writes the file.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
-        if !self.force && self.output.symlink_metadata().is_ok() {
-            return Err(CliError::tool(format!(
-                "cannot write {}: it exists already",
-                self.output.display()
-            ))
-            .hint("--force to replace it"));
-        }
+        let output = ui.output(&self.output, self.force)?;
         let content = self.content()?;
         let profile = SettingArgs::read(&self.profile, false)?;
         let bytes = match content {
@@ -138,8 +132,9 @@ impl Args {
                 bytes
             }
         };
-        write_file(&self.output, &bytes)?;
-        ui.result(
+        output.write(&bytes)?;
+        ui.written(
+            &output,
             || format!("{}\n", self.output.display()),
             || json!({"version": 1, "file": self.output, "size_bytes": bytes.len()}),
         );

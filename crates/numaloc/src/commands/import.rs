@@ -97,6 +97,7 @@ impl Format {
 impl Args {
     /// Reads the file and writes the profile.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        let output = numaloc_formats::profile::output(&self.output, self.force)?;
         let format = match self.format {
             Some(format) => format,
             None => Format::of(&self.file)?,
@@ -109,7 +110,7 @@ impl Args {
             Format::Mtx => self.matrix(MatrixFormat::MatrixMarket, false, ui)?,
             Format::Edges => self.matrix(MatrixFormat::Edges, false, ui)?,
         };
-        numaloc_formats::profile::write(&profile, &self.output, self.force)?;
+        numaloc_formats::profile::write_to(&profile, &[], &output)?;
         for note in &profile.meta.notes {
             ui.remark(note);
         }

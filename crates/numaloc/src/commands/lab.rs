@@ -149,7 +149,7 @@ impl Single {
         if ui.json {
             ui.result(String::new, || shown::json(&lab.machine, &outcome));
         } else if !ui.quiet {
-            anstream::eprint!("{}", shown::text(&lab.machine, &outcome));
+            crate::ui::stderr(&shown::text(&lab.machine, &outcome));
         }
         Ok(outcome.ended.status())
     }

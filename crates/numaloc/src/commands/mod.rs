@@ -44,6 +44,17 @@ macro_rules! commands {
     };
 }
 
+impl Command {
+    /// Exit status of a failure of our own after the command has done its work: what `env` uses for the commands
+    /// that pass on a program's status.
+    pub fn own_failure(&self) -> u8 {
+        match self {
+            Self::Record(_) | Self::Run(_) | Self::Lab(_) | Self::Tasks(_) | Self::Cc(_) => 125,
+            _ => crate::error::TOOL,
+        }
+    }
+}
+
 commands! {
     Cc => cc,
     Diff => diff,

@@ -150,12 +150,11 @@ impl Args {
                 .expected("one policy each for --threads and --pages with -o")
                 .hint("choose from the comparison: numaloc plan ... --threads all, without -o"));
         }
-        if let Some(path) = &self.output
-            && !self.force
-            && path.symlink_metadata().is_ok()
-        {
-            return Err(numaloc_formats::FormatError::Exists { path: path.clone() }.into());
-        }
+        let output = self
+            .output
+            .as_deref()
+            .map(|path| ui.output(path, self.force))
+            .transpose()?;
         let machine = self.machine()?;
         let parts = Parts {
             page_slices: page_policies.iter().any(|p| p.name() == "next-touch"),
@@ -198,9 +197,9 @@ impl Args {
             &machine,
         )?;
         pages.extend(decided);
-        let written = match &self.output {
+        let written = match &output {
             None => None,
-            Some(path) => {
+            Some(output) => {
                 let assembled = self.assemble(
                     &profile,
                     &machine,
@@ -212,8 +211,8 @@ impl Args {
                     // The threads of a rank must be on one host.
                     RankMap::from_plan(&assembled.plan, &machine).map_err(CliError::tool)?;
                 }
-                numaloc_formats::plan::write(&assembled.plan, path, self.force)?;
-                Some((path.clone(), assembled))
+                output.write(numaloc_formats::plan::to_json(&assembled.plan).as_bytes())?;
+                Some((output.path().to_owned(), assembled))
             }
         };
         if let Some(name) = &self.export {
@@ -245,7 +244,9 @@ impl Args {
             written,
             repeatability,
         };
-        ui.result(|| shown::text(&answer), || shown::json(&answer));
+        if !output.is_some_and(|output| output.is_stdout()) {
+            ui.result(|| shown::text(&answer), || shown::json(&answer));
+        }
         Ok(0)
     }
 

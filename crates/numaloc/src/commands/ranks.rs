@@ -31,6 +31,9 @@ pub struct Args {
     /// Where to write it [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Replace an existing file
+    #[arg(long)]
+    force: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -54,6 +57,11 @@ enum Form {
 impl Args {
     /// Prints or writes the rank map.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        let output = self
+            .output
+            .as_deref()
+            .map(|path| ui.output(path, self.force))
+            .transpose()?;
         let plan = numaloc_formats::plan::read(&self.plan)?;
         let machine = resolve(&self.machine)?;
         if machine.fingerprint() != plan.fingerprint {
@@ -108,8 +116,8 @@ impl Args {
                 "use it with SLURM_HOSTFILE=FILE, where FILE is written by --for slurm-hosts -o FILE",
             );
         }
-        match &self.output {
-            Some(path) => numaloc_formats::atomic::write_file(path, text.as_bytes())?,
+        match &output {
+            Some(output) => output.write(text.as_bytes())?,
             None => ui.result(|| text, || json(&map)),
         }
         Ok(0)

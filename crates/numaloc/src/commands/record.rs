@@ -16,6 +16,7 @@ mod trace;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use numaloc_files::FolderOutput;
 use numaloc_formats::access_trace::AccessTrace;
 use numaloc_model::{Layer, Profile};
 use numaloc_perf::events::MemoryEvent;
@@ -162,6 +163,7 @@ impl Args {
             let output = self.output.clone().ok_or_else(|| {
                 CliError::usage("--salvage needs -o FOLDER: what to call the profile")
             })?;
+            let output = self.checked(&output)?;
             if let Some(spool) = mpi::spool_of(folder) {
                 mpi::salvage(self, folder, &spool, &output, ui)?;
                 return Ok(0);
@@ -176,13 +178,7 @@ impl Args {
             name.push(".numaloc");
             name.into()
         });
-        if output.exists() && !self.force {
-            return Err(
-                CliError::tool(format!("cannot write {}: it exists", output.display()))
-                    .hint("--force replaces it, -o names another folder")
-                    .status(OWN_FAILURE),
-            );
-        }
+        let output = self.checked(&output)?;
         let sampled = self.sampled(&program, ui)?;
         preflight::check(sampled.is_none())?;
         if let Some(events) = sampled {
@@ -200,10 +196,10 @@ impl Args {
     fn observe(
         &self,
         program: &program::Program,
-        output: &Path,
+        output: &FolderOutput,
         ui: &Ui,
     ) -> Result<Observed, CliError> {
-        let work = work_folder(output)?;
+        let work = work_folder(output.path())?;
         conditions::keep(work.path()).map_err(|error| {
             let folder = work.path().display();
             CliError::tool(format!("cannot write in {folder}: {error}")).status(OWN_FAILURE)
@@ -237,7 +233,7 @@ impl Args {
         &self,
         observed: Observed,
         program: &program::Program,
-        output: &Path,
+        output: &FolderOutput,
         ui: &Ui,
     ) -> Result<u8, CliError> {
         let Observed { status, work } = observed;
@@ -255,7 +251,7 @@ impl Args {
                 error.hint = Some(format!(
                     "the trace is kept: once the cause is mended, numaloc record --salvage {} -o {}",
                     kept.display(),
-                    output.display()
+                    output.path().display()
                 ));
             }
             return Err(error);
@@ -401,7 +397,13 @@ impl Args {
         Ok(assembled)
     }
 
-    fn write(&self, ui: &Ui, profile: &Profile, output: &Path) -> Result<(), CliError> {
+    /// The profile's folder, refused before anything is recorded.
+    fn checked(&self, output: &Path) -> Result<FolderOutput, CliError> {
+        numaloc_formats::profile::output(output, self.force)
+            .map_err(|error| CliError::from(error).status(self.failure()))
+    }
+
+    fn write(&self, ui: &Ui, profile: &Profile, output: &FolderOutput) -> Result<(), CliError> {
         let assembled = Assembled {
             profile: profile.clone(),
             traces: Vec::new(),
@@ -413,14 +415,14 @@ impl Args {
         &self,
         ui: &Ui,
         assembled: &Assembled,
-        output: &Path,
+        output: &FolderOutput,
     ) -> Result<(), CliError> {
         let Assembled { profile, traces } = assembled;
         let files: Vec<(u64, PathBuf)> = traces
             .iter()
             .map(|trace| (trace.image(), trace.path().to_owned()))
             .collect();
-        numaloc_formats::profile::write_with_traces(profile, &files, output, self.force)
+        numaloc_formats::profile::write_to(profile, &files, output)
             .map_err(|error| CliError::from(error).status(self.failure()))?;
         let accesses: u64 = profile.threads.iter().map(|thread| thread.accesses).sum();
         let events: u64 = profile
@@ -441,7 +443,7 @@ impl Args {
         }
         ui.remark(format_args!(
             "{}: {} threads, {:.1} M accesses, {events} communication events, {} pages, {} slices ({} clock){}",
-            output.display(),
+            output.path().display(),
             profile.threads.len(),
             accesses as f64 / 1e6,
             profile.pages.pages().len(),
@@ -453,7 +455,7 @@ impl Args {
             ui.result(String::new, || {
                 json!({
                     "version": 1,
-                    "profile": output.display().to_string(),
+                    "profile": output.path().display().to_string(),
                     "frontend": profile.meta.frontend,
                     "complete": profile.meta.complete,
                     "clock": profile.meta.clock.name(),

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use numaloc_analysis::{Characterisation, PageMetrics};
-use numaloc_formats::{plan, write_file};
+use numaloc_files::FileOutput;
+use numaloc_formats::plan;
 use numaloc_model::Profile;
 use numaloc_placement::PlaceInput;
 use numaloc_report::figures::{Paint, PolicyPages};
@@ -41,10 +42,10 @@ pub struct Args {
     /// Other profiles to show beside this one, a bar for each in every overview chart (up to 31)
     #[arg(long, value_name = "PROFILE", num_args = 1..=31)]
     beside: Vec<PathBuf>,
-    /// Where the report goes [default: the profile's name with .html]
+    /// Where the report goes, `-` being standard output [default: the profile's name with .html]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace an existing report
+    /// Replace an existing report, or existing figures
     #[arg(long)]
     force: bool,
     /// Write every figure as an SVG file into this folder instead of a report
@@ -68,13 +69,9 @@ impl Args {
             .clone()
             .unwrap_or_else(|| PathBuf::from(base_name(&self.profile)).with_extension("html"));
         let is_page = self.svg.is_none() && self.png.is_none() && !self.md;
-        if is_page && !self.force && output.symlink_metadata().is_ok() {
-            return Err(CliError::tool(format!(
-                "cannot write {}: it exists already",
-                output.display()
-            ))
-            .hint("--force to replace it, or -o with another name"));
-        }
+        let output = is_page
+            .then(|| ui.output(&output, self.force))
+            .transpose()?;
         let profile = SettingArgs::read(&self.profile, true)?;
         let plans = self
             .plans
@@ -134,7 +131,7 @@ impl Args {
         if let Some(folder) = &self.svg {
             let drawn = html::figures(&report, Paint::file());
             let files = drawn.into_iter().map(|f| (f.name, f.svg.into_bytes()));
-            return figures(folder, "svg", files.collect(), ui);
+            return figures(folder, "svg", files.collect(), self.force, ui);
         }
         if let Some(folder) = &self.png {
             let painter = Painter::with_system_fonts().map_err(|error| {
@@ -146,14 +143,17 @@ impl Args {
                 .map(|f| Ok((f.name, painter.paint(f.name, &f.svg)?)))
                 .collect::<Result<_, PngError>>()
                 .map_err(CliError::tool)?;
-            return figures(folder, "png", files, ui);
+            return figures(folder, "png", files, self.force, ui);
         }
         let page = html::page(&report);
-        write_file(&output, page.as_bytes())?;
-        ui.result(
-            || format!("{}\n", output.display()),
-            || json!({"version": 1, "report": output, "size_bytes": page.len()}),
-        );
+        if let Some(output) = output {
+            output.write(page.as_bytes())?;
+            ui.written(
+                &output,
+                || format!("{}\n", output.path().display()),
+                || json!({"version": 1, "report": output.path(), "size_bytes": page.len()}),
+            );
+        }
         Ok(0)
     }
 
@@ -223,11 +223,12 @@ fn policies(
         .collect()
 }
 
-/// Writes drawn figures into a folder, each under its name.
+/// Writes drawn figures into a folder, each under its name: all of them, or none where one exists already.
 fn figures(
     folder: &Path,
     extension: &str,
     drawn: Vec<(&str, Vec<u8>)>,
+    force: bool,
     ui: &Ui,
 ) -> Result<u8, CliError> {
     std::fs::create_dir_all(folder).map_err(|error| {
@@ -236,11 +237,16 @@ fn figures(
             folder.display()
         ))
     })?;
-    let mut names = Vec::new();
-    for (name, bytes) in drawn {
-        let path = folder.join(name).with_extension(extension);
-        write_file(&path, &bytes)?;
-        names.push(path);
+    let names: Vec<PathBuf> = drawn
+        .iter()
+        .map(|(name, _)| folder.join(name).with_extension(extension))
+        .collect();
+    let outputs = names
+        .iter()
+        .map(|path| FileOutput::check(path, force))
+        .collect::<Result<Vec<_>, _>>()?;
+    for (output, (_, bytes)) in outputs.iter().zip(&drawn) {
+        output.write(bytes)?;
     }
     ui.result(
         || {

@@ -36,11 +36,19 @@ pub struct Args {
     /// Write the cluster as a machine file
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Replace an existing file
+    #[arg(long)]
+    force: bool,
 }
 
 impl Args {
     /// Prints the machine.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        let output = self
+            .output
+            .as_deref()
+            .map(|path| ui.output(path, self.force))
+            .transpose()?;
         let cluster = match (&self.hostfile, self.from_slurm) {
             (Some(file), _) => Some(cluster::of_hostfile(file)?),
             (None, true) => Some(cluster::of_slurm()?),
@@ -59,14 +67,16 @@ impl Args {
                 })?;
                 let file = found.describe(host);
                 let machine = file.build("the cluster")?;
-                if let Some(path) = &self.output {
+                if let Some(output) = &output {
                     let text = file.to_toml().map_err(CliError::tool)?;
-                    numaloc_formats::atomic::write_file(path, text.as_bytes())?;
+                    output.write(text.as_bytes())?;
                 }
                 machine
             }
         };
-        ui.result(|| text(&machine), || json(&machine));
+        if !output.is_some_and(|output| output.is_stdout()) {
+            ui.result(|| text(&machine), || json(&machine));
+        }
         Ok(0)
     }
 }

@@ -11,6 +11,9 @@ use numaloc_model::{CommMatrix, Layer, SliceIdx, ThreadIdx};
 use crate::error::CliError;
 use crate::ui::Ui;
 
+/// Largest amount, and largest sum of amounts, that a profile holds.
+const MOST_AMOUNT: f64 = (1u64 << 60) as f64;
+
 /// Options of matrix formats.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Matrix formats")]
@@ -54,11 +57,14 @@ impl MatrixArgs {
                 path.display()
             ));
         }
-        Ok(build(&matrix, self.layer, table, page_size, notes))
+        build(&matrix, self.layer, table, page_size, notes).map_err(|found| {
+            CliError::tool(format!("cannot import {}: {found}", file.display()))
+                .expected("amounts whose sum is at most 2^60, as in every profile")
+        })
     }
 }
 
-/// A factor that makes every cell a whole number, or near enough: 1 if they are.
+/// A factor that makes every cell a whole number, or near enough: 1 if they are. A denormal largest cell has none.
 fn whole_factor(matrix: &CommMatrix) -> f64 {
     if matrix.cells().all(|(_, _, v)| v.fract() == 0.0) {
         return 1.0;
@@ -73,7 +79,7 @@ fn build(
     table: Option<numalize_pages::PageTable>,
     page_size: u64,
     mut notes: Vec<String>,
-) -> Profile {
+) -> Result<Profile, String> {
     let threads = matrix
         .threads()
         .max(table.as_ref().map_or(0, |t| t.threads));
@@ -94,6 +100,16 @@ fn build(
         notes.push("the matrix was made symmetric: its layer has no direction".to_owned());
         matrix.symmetrised()
     };
+    if let Some((src, dst, amount)) = both
+        .cells()
+        .find(|(_, _, amount)| amount * factor > MOST_AMOUNT)
+    {
+        return Err(format!("cell ({src}, {dst}) is {amount:e}"));
+    }
+    let sum: f64 = both.cells().map(|(_, _, amount)| amount * factor).sum();
+    if sum > MOST_AMOUNT {
+        return Err(format!("the sum of its cells is {sum:e}"));
+    }
     let communication = both
         .cells()
         .map(|(src, dst, amount)| CommRow {
@@ -116,7 +132,7 @@ fn build(
             accesses[access.thread.index()] += access.total();
         }
     }
-    Profile {
+    Ok(Profile {
         meta: Meta {
             command: vec!["(imported)".to_owned()],
             frontend: "import".to_owned(),
@@ -156,5 +172,5 @@ fn build(
         objects,
         cell_errors: Vec::new(),
         shared_lines: Vec::new(),
-    }
+    })
 }

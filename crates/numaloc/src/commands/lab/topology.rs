@@ -26,19 +26,27 @@ pub struct Args {
     /// Where the XML goes (default: stdout)
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Replace an existing file
+    #[arg(long)]
+    force: bool,
 }
 
 impl Args {
     /// Boots, asks, writes.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        let output = self
+            .output
+            .as_deref()
+            .map(|path| ui.output(path, self.force))
+            .transpose()?;
         let lab = Lab::new(&self.shape, ui)?;
         let (xml, topology) = ask(&lab)?;
-        match &self.output {
-            Some(path) => {
-                let fail =
-                    |error| CliError::tool(format!("cannot write {}: {error}", path.display()));
-                write_whole(path, &xml).map_err(fail)?;
-                ui.result(
+        match &output {
+            Some(output) => {
+                let path = output.path();
+                output.write(xml.as_bytes())?;
+                ui.written(
+                    output,
                     || {
                         format!(
                             "{}: {}, fingerprint {}\n",
@@ -57,13 +65,6 @@ impl Args {
         }
         Ok(0)
     }
-}
-
-/// Writes under the final name only what is complete.
-fn write_whole(path: &std::path::Path, text: &str) -> std::io::Result<()> {
-    let part = path.with_extension("part");
-    std::fs::write(&part, text)?;
-    std::fs::rename(&part, path)
 }
 
 /// The guest's hwloc XML and what we read in it.

@@ -1,6 +1,6 @@
 //! Running the program: signals go to it, its status comes back, progress goes to stderr.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -18,7 +18,7 @@ use signal_hook::low_level::siginfo::{Cause, Origin};
 
 use super::OWN_FAILURE;
 use crate::error::CliError;
-use crate::ui::Ui;
+use crate::ui::{Ui, stderr};
 
 /// What somebody may send to the recorder and mean the program. The recorder lives on, to write the profile.
 const PASSED_ON: [i32; 11] = [
@@ -110,7 +110,7 @@ pub fn run(mut command: Command, folder: &Path, ui: &Ui) -> Result<u8, CliError>
         }
     };
     if drawn {
-        eprint!("\r\x1b[K");
+        stderr("\r\x1b[K");
     }
     drop(forwarding);
     status.map_err(failed).map(own_status)
@@ -166,10 +166,9 @@ fn draw(folder: &Path, began: Instant) {
             threads += number(8);
         }
     }
-    eprint!(
+    stderr(&format!(
         "\r\x1b[Knumaloc: recording, {:.1} s, {:.1} M accesses, {threads} threads",
         began.elapsed().as_secs_f64(),
         accesses as f64 / 1e6
-    );
-    let _ = std::io::stderr().flush();
+    ));
 }

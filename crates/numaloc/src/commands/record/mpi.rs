@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use numaloc_model::Profile;
+use numaloc_files::FolderOutput;
 use numaloc_mpi::Options;
 use numaloc_mpi::hybrid::join;
 use numaloc_mpi::merge::MergeError;
@@ -82,14 +83,9 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
         CliError::usage("record --mpi needs -o FOLDER: the first word is the launcher's name, not the program's")
             .status(OWN_FAILURE)
     })?;
-    if output.exists() && !args.force {
-        let taken = CliError::tool(format!("cannot write {}: it exists", output.display()));
-        return Err(taken
-            .hint("--force replaces it, -o names another folder")
-            .status(OWN_FAILURE));
-    }
+    let output = args.checked(&output)?;
     // Next to the output: a file system that the hosts of a cluster are likely to share.
-    let work = work_folder(&output)?;
+    let work = work_folder(output.path())?;
     conditions::keep(work.path()).map_err(|error| {
         let folder = work.path().display();
         CliError::tool(format!("cannot write in {folder}: {error}")).status(OWN_FAILURE)
@@ -169,7 +165,7 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
             let salvage = format!(
                 "what the ranks wrote is kept: numaloc record --salvage {} -o {}",
                 kept.display(),
-                output.display()
+                output.path().display()
             );
             error.hint = Some(match error.hint {
                 Some(hint) => format!("{hint}; {salvage}"),
@@ -185,7 +181,7 @@ fn finish(
     args: &Args,
     messages: Profile,
     threads: Option<(&Args, &Path)>,
-    output: &Path,
+    output: &FolderOutput,
     ui: &Ui,
 ) -> Result<(), CliError> {
     let profile = match threads {
@@ -219,7 +215,7 @@ pub fn salvage(
     args: &Args,
     left_behind: &Path,
     spool: &Path,
-    output: &Path,
+    output: &FolderOutput,
     ui: &Ui,
 ) -> Result<(), CliError> {
     let memory = journals(left_behind);

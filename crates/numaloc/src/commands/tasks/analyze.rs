@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use numaloc_files::FolderOutput;
 use numaloc_task_plan::{
-    Analysis, AnalyzeError, Distribution, Doubt, LARGER, Options, Scales, Tried, analyze,
+    Analysis, AnalyzeError, Distribution, Doubt, LARGER, Options, PLAN_FOLDER, Scales, Tried, analyze,
     read_profile, write_plan,
 };
 use numaloc_topology::resolve;
@@ -41,7 +42,8 @@ pub(super) struct Analyze {
     /// How much more than the mean a node may have to do
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
     slack: f64,
-    /// Write the plan even if it is slower than none on the tasks of the profile, or places next to nothing
+    /// Replace an existing plan, and write one even if it is slower than none on the tasks of the profile, or
+    /// places next to nothing
     #[arg(long)]
     force: bool,
     /// List every class
@@ -55,14 +57,7 @@ impl Analyze {
             return Err(CliError::usage(format!("slack {} is no share", self.slack))
                 .expected("a number of at least 0, such as 0.1"));
         }
-        // Both are folders of CSV files, and blocks.csv is in either.
-        if self.output.join("run.csv").exists() {
-            return Err(CliError::usage(format!(
-                "{} holds a profile, which the plan would overwrite",
-                self.output.display()
-            ))
-            .expected("another folder for the plan, as in -o plan"));
-        }
+        let output = FolderOutput::check(&self.output, self.force, PLAN_FOLDER)?;
         let machine = resolve(&self.machine)?;
         let profile = read_profile(&self.profile).map_err(file_error)?;
         let options = Options {
@@ -101,7 +96,7 @@ impl Analyze {
             }
             ui.remark(why);
         }
-        write_plan(&self.output, &analysis.plan).map_err(file_error)?;
+        output.fill(|folder| write_plan(folder, &analysis.plan).map_err(file_error))?;
         if profile.nodes != analysis.plan.nodes {
             ui.remark(format!(
                 "the profile was made for {} nodes, the plan is for {}: hints cannot be compared",

@@ -1,8 +1,10 @@
 //! `numaloc tasks profile`: one run on one thread, in which tasks are tried with their data near and far.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 
-use numaloc_task_plan::read_profile;
+use numaloc_files::FolderOutput;
+use numaloc_task_plan::{PROFILE_FOLDER, read_profile};
 use numaloc_topology::resolve;
 use serde_json::json;
 
@@ -20,6 +22,9 @@ pub(super) struct Profile {
     /// Folder for the profile (CSV files)
     #[arg(long, short, value_name = "FOLDER")]
     output: PathBuf,
+    /// Replace an existing profile
+    #[arg(long)]
+    force: bool,
     /// The machine whose nodes the program sees
     #[arg(long, value_name = "MACHINE", default_value = "this")]
     machine: String,
@@ -39,9 +44,29 @@ pub(super) struct Profile {
 
 impl Profile {
     pub(super) fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        let output = FolderOutput::check(&self.output, self.force, PROFILE_FOLDER)
+            .map_err(|error| CliError::from(error).status(125))?;
         resolve(&self.machine)?;
+        let mut ended = None;
+        let filled = output.fill(|folder| self.profile_into(folder, &mut ended, ui));
+        match (filled, ended) {
+            (Ok(()), Some(status)) => self.show(status, ui),
+            // The program failed without a profile and has said why.
+            (Err(_), Some(status)) if !status.success() => Ok(code_of(status)),
+            (Err(error), _) => Err(error),
+            (Ok(()), None) => Ok(0),
+        }
+    }
+
+    /// Runs the program, which writes its profile into `folder`; `ended` is how it ended.
+    fn profile_into(
+        &self,
+        folder: &Path,
+        ended: &mut Option<ExitStatus>,
+        ui: &Ui,
+    ) -> Result<(), CliError> {
         let settings = [
-            ("PROFILE", absolute(&self.output)?),
+            ("PROFILE", absolute(folder)?),
             ("MACHINE", self.machine.clone()),
             ("REPLAYS", self.replays.to_string()),
             ("BUDGET", self.budget.to_string()),
@@ -49,28 +74,22 @@ impl Profile {
             ("PLAN", String::new()),
             ("STATS", String::new()),
         ];
-        if self.output.join("plan.csv").exists() {
-            return Err(CliError::usage(format!(
-                "{} holds a plan, which the profile would overwrite",
-                self.output.display()
-            ))
-            .expected("another folder for the profile, as in -o prof"));
+        *ended = Some(run_program(&self.program, &settings, ui)?);
+        // Written last: a folder with it is complete.
+        if folder.join(PROFILE_FOLDER.mark).is_file() {
+            return Ok(());
         }
-        // A folder with run.csv is complete: an old one must not pass for new.
-        let _ = std::fs::remove_file(self.output.join("run.csv"));
-        let status = run_program(&self.program, &settings, ui)?;
-        if !self.output.join("run.csv").is_file() {
-            if status.success() {
-                return Err(CliError::tool(format!(
-                    "{} wrote no profile to {}",
-                    self.program[0],
-                    self.output.display()
-                ))
-                .hint("link it with -lnumaloc_ocr (numaloc tasks cc)")
-                .status(125));
-            }
-            return Ok(code_of(status));
-        }
+        Err(CliError::tool(format!(
+            "{} wrote no profile to {}",
+            self.program[0],
+            self.output.display()
+        ))
+        .hint("link it with -lnumaloc_ocr (numaloc tasks cc)")
+        .status(125))
+    }
+
+    /// Sums up the profile that was written.
+    fn show(&self, status: ExitStatus, ui: &Ui) -> Result<u8, CliError> {
         let profile = read_profile(&self.output).map_err(file_error)?;
         let marks: std::collections::BTreeMap<&str, usize> = profile
             .tasks

@@ -75,6 +75,9 @@ pub(super) struct Run {
     /// Write statistics (JSON) to a file
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
+    /// Replace an existing file of statistics
+    #[arg(long)]
+    force: bool,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     program: Vec<String>,
@@ -82,19 +85,23 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        let output = self
+            .stats
+            .as_deref()
+            .map(|path| ui.output(path, self.force))
+            .transpose()
+            .map_err(|error| error.status(125))?;
         resolve(&self.machine)?;
         let name = |value: &dyn Fn() -> Option<clap::builder::PossibleValue>| {
             value().map_or(String::new(), |value| value.get_name().to_owned())
         };
-        let own_stats = std::env::temp_dir().join(format!(
-            "numaloc-tasks-{}-{}.json",
-            std::process::id(),
-            std::time::UNIX_EPOCH
-                .elapsed()
-                .map_or(0, |since| since.as_nanos())
-        ));
-        let stats = self.stats.clone().unwrap_or_else(|| own_stats.clone());
-        let _ = std::fs::remove_file(&stats);
+        let folder = tempfile::Builder::new()
+            .prefix("numaloc-tasks-")
+            .tempdir()
+            .map_err(|error| {
+                CliError::tool(format!("cannot create a temporary folder: {error}")).status(125)
+            })?;
+        let stats = folder.path().join("stats.json");
         let mut settings = vec![
             ("SCHEDULER", name(&|| self.scheduler.to_possible_value())),
             ("ALLOCATOR", name(&|| self.allocator.to_possible_value())),
@@ -118,7 +125,11 @@ impl Run {
         }
         let status = run_program(&self.program, &settings, ui)?;
         let told = std::fs::read_to_string(&stats).ok();
-        let _ = std::fs::remove_file(&own_stats);
+        if let (Some(output), Some(text)) = (&output, &told) {
+            output
+                .write(text.as_bytes())
+                .map_err(|error| CliError::from(error).status(125))?;
+        }
         let Some(told) = told.and_then(|text| serde_json::from_str::<Value>(&text).ok()) else {
             if status.success() {
                 ui.remark(format!(

@@ -1,0 +1,25 @@
+//! Whether standard output was open when the process started.
+//!
+//! Rust's start-up code opens `/dev/null` in place of a closed descriptor, so that by the time `main` runs a
+//! command would write its result into nothing and call that success. What the linker puts into `.init_array` is
+//! called before that.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn look() {
+    // SAFETY: descriptor 1 is only asked about; it is neither used nor closed, and may be closed already.
+    let stdout = unsafe { std::os::fd::BorrowedFd::borrow_raw(1) };
+    CLOSED.store(rustix::io::fcntl_getfd(stdout).is_err(), Ordering::Relaxed);
+}
+
+// SAFETY: the section holds pointers to functions without arguments or result, and `look` is one.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = look;
+
+/// Whether the process was started without a standard output.
+pub(crate) fn stdout_was_closed() -> bool {
+    CLOSED.load(Ordering::Relaxed)
+}
