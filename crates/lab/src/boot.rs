@@ -474,7 +474,7 @@ mod tests {
     #[test]
     fn how_far_the_guest_came_says_whether_the_program_may_have_run() {
         let machine = Machine::even(1, 1, 1 << 29, None).unwrap();
-        let job = Job::new("/bin/true".into(), &[]);
+        let job = Job::new("/bin/true", &[]);
         let ended = |ready, calibrated| {
             let guest = Transcript {
                 ready,

@@ -86,6 +86,9 @@ fn interpreter(bytes: &[u8]) -> Result<Option<PathBuf>, String> {
     let damaged = |error: object::read::Error| format!("a damaged ELF file: {error}");
     for segment in header.program_headers(endian, bytes).map_err(damaged)? {
         if let Some(name) = segment.interpreter(endian, bytes).map_err(damaged)? {
+            if name.is_empty() {
+                return Err("a damaged ELF file: its interpreter has no name".to_owned());
+            }
             return Ok(Some(OsStr::from_bytes(name).into()));
         }
     }

@@ -1,0 +1,230 @@
+//! What commands do to the places they write to: nothing is replaced that is not theirs, no refusal comes late, and
+//! streams that cannot be written are noticed.
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const MACHINE: &str = "numa:2 core:2 pu:1";
+
+fn numaloc(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("numaloc"));
+    let command = command.args(arguments).current_dir(folder);
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+/// Runs a shell script in which `numaloc` is the program under test.
+fn shell(folder: &Path, script: &str) -> Output {
+    let program = assert_cmd::cargo::cargo_bin("numaloc");
+    let script = format!("numaloc() {{ '{}' \"$@\"; }}\n{script}", program.display());
+    let mut command = Command::new("bash");
+    command
+        .args(["-c", &script])
+        .current_dir(folder)
+        .output()
+        .unwrap()
+}
+
+fn ok(output: Output) -> String {
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {words}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refused(output: Output, status: i32, says: &str) {
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{words}");
+    assert!(
+        words.starts_with("error: ") && words.contains(says),
+        "{words}"
+    );
+}
+
+/// A folder with a profile `p.numaloc`, a plan `plan.json`, and a host file.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    std::fs::write(at.join("m.csv"), "0,5,1,0\n5,0,2,1\n1,2,0,9\n0,1,9,0\n").unwrap();
+    std::fs::write(at.join("hosts"), "a\nb\n").unwrap();
+    ok(numaloc(at, &["import", "m.csv", "-o", "p.numaloc"]));
+    ok(numaloc(
+        at,
+        &["plan", "p.numaloc", "--machine", MACHINE, "-o", "plan.json"],
+    ));
+    folder
+}
+
+/// Every command that writes one file, up to the file's name.
+const WRITERS: [&[&str]; 4] = [
+    &["plan", "p.numaloc", "--machine", MACHINE, "-o"],
+    &["export", "p.numaloc", "--format", "csv", "-o"],
+    &["report", "p.numaloc", "--machine", MACHINE, "-o"],
+    &["topology", "--hostfile", "hosts", "--host", MACHINE, "-o"],
+];
+
+#[test]
+fn no_command_replaces_a_file_without_force_or_anything_else_at_all() {
+    let folder = folder();
+    let at = folder.path();
+    std::fs::create_dir(at.join("folder")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(at.join("socket")).unwrap();
+    for writer in WRITERS {
+        let to = |name| [writer, &[name]].concat();
+        let forced = |name| [writer, &[name, "--force"]].concat();
+        std::fs::write(at.join("mine"), "precious").unwrap();
+        std::fs::set_permissions(at.join("mine"), PermissionsExt::from_mode(0o600)).unwrap();
+        refused(numaloc(at, &to("mine")), 1, "it exists");
+        assert_eq!(std::fs::read(at.join("mine")).unwrap(), b"precious");
+        let _ = std::fs::remove_file(at.join("link"));
+        symlink("mine", at.join("link")).unwrap();
+        refused(numaloc(at, &to("link")), 1, "it exists");
+        ok(numaloc(at, &forced("link")));
+        let about = std::fs::symlink_metadata(at.join("mine")).unwrap();
+        assert!(about.is_file() && about.len() > 8 && about.mode() & 0o777 == 0o600);
+        assert!(at.join("link").is_symlink());
+        refused(numaloc(at, &forced("folder")), 1, "it is a folder");
+        refused(numaloc(at, &forced("socket")), 1, "it is a socket");
+        refused(numaloc(at, &forced("no/such")), 1, "No such file");
+    }
+    assert!(at.join("folder").is_dir());
+    let socket = std::fs::metadata(at.join("socket")).unwrap();
+    assert!(socket.file_type().is_socket());
+}
+
+#[test]
+fn devices_and_fifos_are_written_into_and_a_dash_is_standard_output() {
+    let folder = folder();
+    let at = folder.path();
+    // A device like /dev/null, but not the system's own. Only root may make one.
+    let device = shell(at, "mknod null c 1 3").status.success();
+    for writer in WRITERS {
+        let to = |name| [writer, &[name]].concat();
+        let direct = ok(numaloc(at, &to("-")));
+        assert!(direct.len() > 30 && !direct.contains("-> -"), "{direct}");
+        assert_eq!(ok(numaloc(at, &to("/dev/stdout"))), direct);
+        refused(
+            numaloc(at, &[&to("-")[..], &["--json"]].concat()),
+            2,
+            "--json",
+        );
+        let words: Vec<String> = to("fifo").iter().map(|word| format!("'{word}'")).collect();
+        let script = format!(
+            "rm -f fifo; mkfifo fifo; cat fifo >got & numaloc {} --force >/dev/null; wait; test -p fifo && cat got",
+            words.join(" ")
+        );
+        assert_eq!(ok(shell(at, &script)), direct, "{writer:?}");
+        if device {
+            ok(numaloc(at, &[&to("null")[..], &["--force"]].concat()));
+            let about = std::fs::metadata(at.join("null")).unwrap();
+            assert!(about.file_type().is_char_device());
+        }
+    }
+}
+
+#[test]
+fn a_profile_is_refused_before_the_program_runs() {
+    let folder = folder();
+    let at = folder.path();
+    std::fs::create_dir(at.join("thesis")).unwrap();
+    std::fs::write(at.join("thesis/chapter"), "1").unwrap();
+    symlink("nowhere", at.join("dangling")).unwrap();
+    for (output, says) in [
+        ("thesis", "not a numaloc profile"),
+        ("m.csv", "not a folder"),
+        ("dangling", "a symbolic link to nothing"),
+        ("no/such", "No such file"),
+    ] {
+        let run = [
+            "record", "-q", "--force", "-o", output, "--", "touch", "ran",
+        ];
+        refused(numaloc(at, &run), 125, says);
+        assert!(!at.join("ran").exists(), "{output}: the program ran");
+    }
+    let unforced = ["record", "-q", "-o", "p.numaloc", "--", "touch", "ran"];
+    refused(numaloc(at, &unforced), 125, "it exists");
+    assert!(!at.join("ran").exists() && at.join("thesis/chapter").exists());
+}
+
+#[test]
+fn force_on_a_profile_keeps_the_users_own_files_in_it() {
+    let folder = folder();
+    let at = folder.path();
+    std::fs::write(at.join("p.numaloc/notes.txt"), "mine").unwrap();
+    ok(numaloc(
+        at,
+        &["import", "m.csv", "-o", "p.numaloc", "--force"],
+    ));
+    assert_eq!(
+        std::fs::read(at.join("p.numaloc/notes.txt")).unwrap(),
+        b"mine"
+    );
+    ok(numaloc(at, &["show", "p.numaloc"]));
+    ok(numaloc(at, &["report", "p.numaloc", "--svg", "figures"]));
+    let figures = ["report", "p.numaloc", "--svg", "figures"];
+    refused(numaloc(at, &figures), 1, "it exists");
+    ok(numaloc(at, &[&figures[..], &["--force"]].concat()));
+    let left: Vec<_> = std::fs::read_dir(at)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .filter(|name| name.to_string_lossy().starts_with('.'))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn standard_output_that_cannot_be_written_is_a_failure_and_a_closed_pipe_is_not() {
+    let folder = folder();
+    let at = folder.path();
+    let full = "cannot write standard output: No space left";
+    for command in [
+        "show p.numaloc",
+        "--json show p.numaloc",
+        "machines",
+        "--help",
+        "show --help",
+    ] {
+        refused(shell(at, &format!("numaloc {command} >/dev/full")), 1, full);
+    }
+    refused(
+        shell(at, "numaloc export p.numaloc --format csv -o - >/dev/full"),
+        1,
+        "No space left",
+    );
+    refused(
+        shell(at, "numaloc show p.numaloc >&-"),
+        1,
+        "cannot write standard output: Bad file",
+    );
+    let status = ok(shell(
+        at,
+        "numaloc show p.numaloc | true; echo ${PIPESTATUS[0]}",
+    ));
+    assert_eq!(status, "0\n");
+}
+
+#[test]
+fn a_disk_that_fills_up_keeps_no_half_of_a_result_and_none_of_what_stood_there() {
+    let folder = folder();
+    let at = folder.path();
+    // A limit on the size of files acts like a full disk, for every file system and every user.
+    let limited = |script: &str| shell(at, &format!("trap '' XFSZ; ulimit -f 1; {script}"));
+    let failed = limited("numaloc report p.numaloc -o report.html");
+    refused(failed, 1, "cannot write report.html");
+    assert!(!at.join("report.html").exists());
+    std::fs::write(at.join("log"), "before\n").unwrap();
+    let failed = limited("numaloc report p.numaloc -o - >>log");
+    refused(failed, 1, "cannot write standard output");
+    assert_eq!(std::fs::read(at.join("log")).unwrap(), b"before\n");
+}
+
+#[test]
+fn a_standard_error_that_takes_nothing_changes_nothing_for_the_program() {
+    let folder = folder();
+    let at = folder.path();
+    let script = "numaloc record -o r.numaloc -- sh -c 'echo out; exit 7' 2>/dev/full; echo $?";
+    assert_eq!(ok(shell(at, script)), "out\n7\n");
+    ok(numaloc(at, &["show", "r.numaloc"]));
+    // An error that nobody can read is still an exit status.
+    let silent = shell(at, "numaloc show no-such 2>/dev/full");
+    assert_eq!(silent.status.code(), Some(1));
+}
