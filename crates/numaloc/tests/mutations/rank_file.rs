@@ -67,7 +67,7 @@ fn repair(file: &mut [u8]) {
         let bytes = file.get(at..at.checked_add(4)?)?;
         Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
     };
-    let mut from = 0;
+    let mut from = 0_usize;
     let mut length = number(file, 12).and_then(|whole| whole.checked_sub(4));
     while let Some(sum_at) = length.and_then(|length| from.checked_add(length)) {
         let Some(content) = file.get(from..sum_at) else {
