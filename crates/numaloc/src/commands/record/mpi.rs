@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use numaloc_model::Profile;
 use numaloc_files::FolderOutput;
+use numaloc_model::Profile;
 use numaloc_mpi::Options;
 use numaloc_mpi::hybrid::join;
 use numaloc_mpi::merge::MergeError;
