@@ -1,7 +1,5 @@
 //! `record --repeat`: does another run give the same work to the same threads?
 
-use std::path::Path;
-
 use numaloc_analysis::compare::{correlation, matched_threads, restricted};
 use numaloc_model::conditions::Repeats;
 use numaloc_model::profile::Amount;
@@ -18,7 +16,7 @@ pub fn compare(
     args: &Args,
     first: &mut Profile,
     program: &Program,
-    output: &Path,
+    output: &numaloc_files::FolderOutput,
     ui: &Ui,
 ) -> Result<(), CliError> {
     let layer = args.layers.first().copied().unwrap_or(Layer::WriteRead);

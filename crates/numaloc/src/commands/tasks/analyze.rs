@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use numaloc_files::FolderOutput;
 use numaloc_task_plan::{
-    Analysis, AnalyzeError, Distribution, Doubt, LARGER, Options, PLAN_FOLDER, Scales, Tried, analyze,
-    read_profile, write_plan,
+    Analysis, AnalyzeError, Distribution, Doubt, LARGER, Options, PLAN_FOLDER, Scales, Tried,
+    analyze, read_profile, write_plan,
 };
 use numaloc_topology::resolve;
 use serde_json::{Value, json};
@@ -56,6 +56,14 @@ impl Analyze {
         if !(self.slack.is_finite() && self.slack >= 0.0) {
             return Err(CliError::usage(format!("slack {} is no share", self.slack))
                 .expected("a number of at least 0, such as 0.1"));
+        }
+        // Both are folders of CSV files, and blocks.csv is in either.
+        if self.output.join("run.csv").exists() {
+            return Err(CliError::usage(format!(
+                "{} holds a profile, which the plan would overwrite",
+                self.output.display()
+            ))
+            .expected("another folder for the plan, as in -o plan"));
         }
         let output = FolderOutput::check(&self.output, self.force, PLAN_FOLDER)?;
         let machine = resolve(&self.machine)?;
