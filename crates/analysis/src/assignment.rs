@@ -16,8 +16,11 @@ use numaloc_model::{CommMatrix, LogicalNode, PageUsage, ThreadAccess};
 /// The node of every thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeAssignment {
-    /// How many nodes the machine has.
+    /// How many nodes the machine has, with PUs or of memory alone (CXL, HBM): the length of what is kept by node.
     pub nodes: usize,
+    /// Those with PUs, in order: threads run on them, and balance is about them. Nodes of memory alone hold pages
+    /// and count in no mean.
+    pub homes: Vec<LogicalNode>,
     /// By thread.
     pub of_thread: Vec<LogicalNode>,
 }
@@ -32,6 +35,7 @@ impl NodeAssignment {
         assert!(nodes > 0, "a machine has a node");
         Self {
             nodes,
+            homes: every(nodes),
             of_thread: (0..threads)
                 .map(|t| LogicalNode::from_index(t * nodes / threads))
                 .collect(),
@@ -47,10 +51,23 @@ impl NodeAssignment {
         assert!(nodes > 0, "a machine has a node");
         Self {
             nodes,
+            homes: every(nodes),
             of_thread: (0..threads)
                 .map(|t| LogicalNode::from_index(t % nodes))
                 .collect(),
         }
+    }
+
+    /// What nodes with PUs have, of amounts by node.
+    ///
+    /// # Panics
+    /// If `by_node` is not as long as the machine has nodes.
+    #[must_use]
+    pub fn of_homes<T: Copy>(&self, by_node: &[T]) -> Vec<T> {
+        self.homes
+            .iter()
+            .map(|home| by_node[home.index()])
+            .collect()
     }
 
     /// The node of a thread as an index.
@@ -58,6 +75,11 @@ impl NodeAssignment {
     pub fn node(&self, thread: usize) -> usize {
         self.of_thread[thread].index()
     }
+}
+
+/// All nodes of a machine where each has PUs.
+fn every(nodes: usize) -> Vec<LogicalNode> {
+    (0..nodes).map(LogicalNode::from_index).collect()
 }
 
 /// What the threads of one node should have with each other.
@@ -173,7 +195,11 @@ fn grow(common: &CommMatrix, nodes: usize, goal: Goal) -> NodeAssignment {
             }
         }
     }
-    NodeAssignment { nodes, of_thread }
+    NodeAssignment {
+        nodes,
+        homes: every(nodes),
+        of_thread,
+    }
 }
 
 /// Swaps threads of different nodes while that brings the goal nearer.

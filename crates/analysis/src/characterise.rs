@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use numaloc_model::profile::{Amount, Clock, Profile};
-use numaloc_model::{CommError, CommMatrix, Layer, LogicalNode, PageUsage};
+use numaloc_model::{CommError, CommMatrix, Layer, PageUsage};
 
 use crate::assignment::{Goal, NodeAssignment, assign, page_affinity};
 use crate::beyond_caches::beyond_private_caches;
@@ -32,8 +32,6 @@ pub struct Setting {
     pub layer: Option<Layer>,
     /// The node of every thread if threads are bound in the order of their creation.
     pub assignment: NodeAssignment,
-    /// Nodes that threads can run on.
-    pub homes: Vec<LogicalNode>,
     /// Size of all caches of the machine together, where known.
     pub cache_bytes: Option<u64>,
     /// Size of a core's private cache.
@@ -101,8 +99,6 @@ pub struct Characterisation {
     pub verdicts: [Verdict; 4],
     /// What the verdicts compare: threads free, bound, and what they recommend.
     pub outlooks: Vec<Outlook>,
-    /// Nodes that threads can run on.
-    pub homes: Vec<LogicalNode>,
     /// The assignment all of it is for.
     pub assignment: NodeAssignment,
 }
@@ -196,7 +192,6 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         objects: &objects,
         sharing: &sharing,
         assignment,
-        homes: &setting.homes,
         candidates: &Candidates::default(),
         cache_bytes: setting.cache_bytes,
         private_cache_bytes: setting.private_cache_bytes,
@@ -223,7 +218,6 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         private_cache_bytes: setting.private_cache_bytes,
         verdicts: answer.verdicts,
         outlooks: answer.outlooks,
-        homes: setting.homes.clone(),
         assignment: assignment.clone(),
     })
 }
@@ -242,7 +236,6 @@ impl Characterisation {
             objects: &self.objects,
             sharing: &self.sharing,
             assignment: &self.assignment,
-            homes: &self.homes,
             candidates,
             cache_bytes: self.cache_bytes,
             private_cache_bytes: self.private_cache_bytes,
@@ -364,7 +357,7 @@ pub fn exclusivity_by_size(profile: &Profile, assignment: &NodeAssignment) -> Ve
             let mut most = assigned;
             let mut least = assigned;
             for goal in [Goal::Together, Goal::Apart] {
-                let found = exclusivity(usage, &assign(&common, assignment.nodes, goal))?;
+                let found = exclusivity(usage, &assign(&common, assignment.homes.len(), goal))?;
                 most = most.max(found);
                 least = least.min(found);
             }

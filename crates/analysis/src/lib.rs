@@ -53,4 +53,5 @@ pub use assignment::NodeAssignment;
 pub use characterise::{Characterisation, Setting, characterise};
 pub use communication::CommunicationMetrics;
 pub use concurrency::{Concurrency, concurrency_groups};
+pub use load::{LoadSource, LoadVector};
 pub use pages::PageMetrics;

@@ -10,6 +10,10 @@
 //! vector of phase i, i runs over threads); Algorithm 2 uses the vector as each thread's load, whose
 //! mean over nodes is the target, so that is what [`access_load`] gives.
 //!
+//! The paper counts accesses to DRAM. A profile has those of every thread where its source observed them
+//! (samples of a PMU, or the cache model of an access trace), but not when they were: each thread's are
+//! spread over the slices as its accesses are. Elsewhere all accesses count; [`LoadSource`] says which.
+//!
 //! Cost: O(n log n).
 
 use std::ops::Range;
@@ -97,41 +101,152 @@ pub fn access_phases(series: &[f64], min_width: usize) -> Vec<Range<usize>> {
 /// If a row's thread is not below `threads`.
 #[must_use]
 pub fn access_load(
-    rows: impl IntoIterator<Item = (usize, usize, u64)>,
+    rows: impl IntoIterator<Item = (usize, usize, f64)>,
     threads: usize,
     phases: &[Range<usize>],
 ) -> Vec<f64> {
-    let mut by_phase = vec![vec![0u64; threads]; phases.len()];
+    let mut by_phase = vec![vec![0.0; threads]; phases.len()];
     for (slice, thread, accesses) in rows {
         let phase = phases.partition_point(|phase| phase.end <= slice);
         if let Some(loads) = by_phase.get_mut(phase) {
             loads[thread] += accesses;
         }
     }
-    let total: u64 = by_phase.iter().flatten().sum();
+    let total: f64 = by_phase.iter().flatten().sum();
     let mut vector = vec![0.0; threads];
-    if total == 0 {
+    if total <= 0.0 {
         return vector;
     }
     for loads in &by_phase {
-        let weight = loads.iter().sum::<u64>() as f64 / total as f64;
+        let weight = loads.iter().sum::<f64>() / total;
         for (sum, &load) in vector.iter_mut().zip(loads) {
-            *sum += weight * load as f64;
+            *sum += weight * load;
         }
     }
     vector
 }
 
-/// The memory load of a run.
+/// A load vector as policies take it: `None` where no thread has any load, for there is nothing to level.
+#[must_use]
+pub fn load_to_level(by_thread: &[f64]) -> Option<&[f64]> {
+    by_thread
+        .iter()
+        .any(|&load| load > 0.0)
+        .then_some(by_thread)
+}
+
+/// What a load vector counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadSource {
+    /// Bytes from DRAM; where they were observed.
+    Dram(String),
+    /// All accesses, whatever answered them: no DRAM accesses were observed.
+    Accesses,
+}
+
+impl LoadSource {
+    /// One phrase for people.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        match self {
+            Self::Dram(source) => format!("bytes from DRAM, by {source}"),
+            Self::Accesses => "all accesses (no DRAM accesses were observed)".to_owned(),
+        }
+    }
+}
+
+/// Each thread's load on memory.
 #[derive(Clone, Debug, PartialEq)]
-pub struct MemoryLoad {
-    /// Accesses by slice, smoothed; `None` when page use by slice was not recorded or not read.
+pub struct LoadVector {
+    /// What it counts.
+    pub source: LoadSource,
+    /// Load by slice, smoothed; `None` when page use by slice was not recorded.
     pub smoothed: Option<Vec<f64>>,
     /// Access phases of the smoothed series; empty without it.
     pub phases: Vec<Range<usize>>,
-    /// Access-load vector: load by thread. Without page use by slice, all accesses of each thread.
+    /// Access-load vector: load by thread. Without page use by slice, all of each thread's.
     pub by_thread: Vec<f64>,
-    /// The threads' loads added up by node.
+}
+
+impl LoadVector {
+    /// Of a run.
+    #[must_use]
+    pub fn of(profile: &Profile) -> Self {
+        let threads = &profile.threads;
+        let (source, totals) = totals(profile);
+        let rows = profile.accesses_by_slice();
+        let mut accesses = vec![0u64; threads.len()];
+        for row in &rows {
+            let sum = &mut accesses[row.thread.index()];
+            *sum = sum.saturating_add(row.accesses);
+        }
+        // A thread whose DRAM bytes cannot be spread over time would lose them.
+        let without_time = |(total, &accesses): (&f64, &u64)| {
+            source != LoadSource::Accesses && *total > 0.0 && accesses == 0
+        };
+        if rows.is_empty() || totals.iter().zip(&accesses).any(without_time) {
+            return Self {
+                source,
+                smoothed: None,
+                phases: Vec::new(),
+                by_thread: totals,
+            };
+        }
+        let load = |at: usize, count: u64| match source {
+            LoadSource::Accesses => count as f64,
+            LoadSource::Dram(_) => totals[at] * count as f64 / accesses[at] as f64,
+        };
+        let rows: Vec<(usize, usize, f64)> = rows
+            .iter()
+            .filter(|row| row.accesses > 0)
+            .map(|row| (row.slice.index(), row.thread.index(), row.accesses))
+            .map(|(slice, thread, count)| (slice, thread, load(thread, count)))
+            .collect();
+        let mut by_slice = vec![0.0; profile.slices.len()];
+        for &(slice, _, load) in &rows {
+            if let Some(sum) = by_slice.get_mut(slice) {
+                *sum += load;
+            }
+        }
+        let smoothed = smoothed(&by_slice);
+        let phases = access_phases(&smoothed, MIN_WIDTH);
+        Self {
+            by_thread: access_load(rows, threads.len(), &phases),
+            source,
+            smoothed: Some(smoothed),
+            phases,
+        }
+    }
+}
+
+/// Each thread's load in the whole run, and what it counts.
+fn totals(profile: &Profile) -> (LoadSource, Vec<f64>) {
+    let dram: Option<Vec<u64>> = profile.threads.iter().map(|t| t.dram_bytes).collect();
+    let dram = dram.filter(|dram| dram.iter().any(|&bytes| bytes > 0));
+    match (&profile.meta.dram_source, dram) {
+        (Some(source), Some(dram)) => {
+            let source = LoadSource::Dram(source.clone());
+            (source, dram.into_iter().map(|bytes| bytes as f64).collect())
+        }
+        _ => {
+            let accesses = profile.threads.iter().map(|t| t.accesses as f64);
+            (LoadSource::Accesses, accesses.collect())
+        }
+    }
+}
+
+/// The memory load of a run under an assignment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemoryLoad {
+    /// What it counts.
+    pub source: LoadSource,
+    /// Load by slice, smoothed; `None` when page use by slice was not recorded.
+    pub smoothed: Option<Vec<f64>>,
+    /// Access phases of the smoothed series; empty without it.
+    pub phases: Vec<Range<usize>>,
+    /// Access-load vector: load by thread. Without page use by slice, all of each thread's.
+    pub by_thread: Vec<f64>,
+    /// The threads' loads added up by node with PUs.
     pub by_node: Vec<f64>,
     /// Load_std (eq. 6) of `by_node`.
     pub deviation: f64,
@@ -143,30 +258,14 @@ pub struct MemoryLoad {
 /// If the assignment is not of the profile.
 #[must_use]
 pub fn memory_load(profile: &Profile, assignment: &NodeAssignment) -> MemoryLoad {
-    let threads = profile.threads.len();
-    let (series, phases, by_thread) = if profile.page_slices.is_empty() {
-        let totals = profile.threads.iter().map(|t| t.accesses as f64).collect();
-        (None, Vec::new(), totals)
-    } else {
-        let mut by_slice = vec![0.0; profile.slices.len()];
-        for row in &profile.page_slices {
-            if let Some(sum) = by_slice.get_mut(row.slice.index()) {
-                *sum += row.accesses as f64;
-            }
-        }
-        let series = smoothed(&by_slice);
-        let phases = access_phases(&series, MIN_WIDTH);
-        let rows = profile.page_slices.iter();
-        let rows = rows.map(|row| (row.slice.index(), row.thread.index(), row.accesses));
-        let vector = access_load(rows, threads, &phases);
-        (Some(series), phases, vector)
-    };
-    let by_node = node_loads(&by_thread, assignment);
+    let vector = LoadVector::of(profile);
+    let by_node = node_loads(&vector.by_thread, assignment);
     MemoryLoad {
-        smoothed: series,
-        phases,
+        source: vector.source,
+        smoothed: vector.smoothed,
+        phases: vector.phases,
         deviation: load_deviation(&by_node),
-        by_thread,
+        by_thread: vector.by_thread,
         by_node,
     }
 }
@@ -215,7 +314,7 @@ mod tests {
     fn heavy_phases_weigh_more() {
         // Phase 0 (slices 0..1): T0 has 30. Phase 1 (1..2): T0 20, T1 50. Weights 0.3 and 0.7.
         // T0: 0.3·30 + 0.7·20 = 23; T1: 0.7·50 = 35.
-        let rows = [(0, 0, 30), (1, 0, 20), (1, 1, 50)];
+        let rows = [(0, 0, 30.0), (1, 0, 20.0), (1, 1, 50.0)];
         let vector = access_load(rows, 2, &[0..1, 1..2]);
         assert!((vector[0] - 23.0).abs() < 1e-12 && (vector[1] - 35.0).abs() < 1e-12);
         assert_eq!(access_load([], 2, &[0..1, 1..2]), [0.0, 0.0]);
@@ -248,6 +347,38 @@ mod tests {
         assert_eq!((found.smoothed, found.by_thread), (None, vec![1000.0; 4]));
     }
 
+    #[test]
+    fn accesses_to_dram_are_the_load_where_they_are_known() {
+        // T0 makes 50 accesses and T1 as many, but only T1's leave the caches: 6400 bytes from DRAM, T0 has 640. One
+        // phase of weight 1: that is the vector. By slice: T0's 640 go 30 : 20, T1's all to slice 1.
+        let mut profile = profile_of(2, 2, &[]);
+        let row = |slice, thread, accesses| PageSliceRow {
+            slice: SliceIdx(slice),
+            page: 0,
+            thread: ThreadIdx(thread),
+            accesses,
+        };
+        profile.page_slices = vec![row(0, 0, 30), row(1, 0, 20), row(1, 1, 50)];
+        assert_eq!(LoadVector::of(&profile).source, LoadSource::Accesses);
+        for (thread, bytes) in profile.threads.iter_mut().zip([640, 6400]) {
+            thread.dram_bytes = Some(bytes);
+        }
+        profile.meta.dram_source = Some("a test".to_owned());
+        let found = LoadVector::of(&profile);
+        assert_eq!(found.source, LoadSource::Dram("a test".to_owned()));
+        assert_eq!(found.smoothed, Some(vec![384.0, 6656.0]));
+        assert_eq!(found.by_thread, [640.0, 6400.0]);
+        // A reader that kept only the sums comes to the same.
+        profile.access_slices = profile.accesses_by_slice();
+        profile.page_slices.clear();
+        assert_eq!(LoadVector::of(&profile), found);
+        // Without time the totals are the vector; where one thread's bytes are unknown, accesses are.
+        profile.access_slices.clear();
+        assert_eq!(LoadVector::of(&profile).by_thread, [640.0, 6400.0]);
+        profile.threads[0].dram_bytes = None;
+        assert_eq!(LoadVector::of(&profile).source, LoadSource::Accesses);
+    }
+
     proptest! {
         #[test]
         fn smoothing_lowers_and_phases_cover(
@@ -270,16 +401,17 @@ mod tests {
 
         #[test]
         fn access_load_scales_and_follows_its_thread(
-            rows in proptest::collection::vec((0usize..20, 0usize..4, 1u64..100), 1..50),
+            rows in proptest::collection::vec((0usize..20, 0usize..4, 1u32..100), 1..50),
         ) {
+            let rows: Vec<_> = rows.into_iter().map(|r| (r.0, r.1, f64::from(r.2))).collect();
             let phases = [0..7, 7..20];
             let vector = access_load(rows.iter().copied(), 4, &phases);
-            let total: u64 = rows.iter().map(|r| r.2).sum();
+            let total: f64 = rows.iter().map(|r| r.2).sum();
             // Weights are at most 1: no more load than accesses, and something where there is any.
-            prop_assert!(vector.iter().sum::<f64>() <= total as f64 + 1e-6);
+            prop_assert!(vector.iter().sum::<f64>() <= total + 1e-6);
             prop_assert!(vector.iter().sum::<f64>() > 0.0);
             let renamed = access_load(rows.iter().map(|r| (r.0, 3 - r.1, r.2)), 4, &phases);
-            let triple = access_load(rows.iter().map(|r| (r.0, r.1, 3 * r.2)), 4, &phases);
+            let triple = access_load(rows.iter().map(|r| (r.0, r.1, 3.0 * r.2)), 4, &phases);
             for t in 0..4 {
                 prop_assert!((renamed[3 - t] - vector[t]).abs() < 1e-9);
                 prop_assert!((triple[t] - 3.0 * vector[t]).abs() < 1e-6);

@@ -35,14 +35,14 @@ pub fn remote_share(matrix: &CommMatrix, layer: Layer, assignment: &NodeAssignme
     }
 }
 
-/// Load by node: the loads of its threads added up.
+/// Load by node that has PUs: the loads of its threads added up. Nodes of memory alone have none and do not count.
 #[must_use]
 pub fn node_loads(thread_loads: &[f64], assignment: &NodeAssignment) -> Vec<f64> {
     let mut loads = vec![0.0; assignment.nodes];
     for (thread, load) in thread_loads.iter().enumerate() {
         loads[assignment.node(thread)] += load;
     }
-    loads
+    assignment.of_homes(&loads)
 }
 
 /// Load_std (CMLB eq. 6, with the missing square): standard deviation of the nodes' loads.
@@ -102,6 +102,20 @@ mod tests {
         assert_eq!((load_deviation(&[]), imbalance(&[0.0, 0.0])), (0.0, 1.0));
     }
 
+    #[test]
+    fn nodes_of_memory_alone_have_no_load_to_deviate() {
+        // Nodes 0 and 2 have PUs, node 1 is memory: loads 4 and 4 are level, not 4, 0 and 4.
+        let homes = vec![LogicalNode(0), LogicalNode(2)];
+        let assignment = NodeAssignment {
+            nodes: 3,
+            of_thread: vec![homes[0], homes[0], homes[1], homes[1]],
+            homes,
+        };
+        let loads = node_loads(&[1., 3., 2., 2.], &assignment);
+        assert_eq!(loads, [4.0, 4.0]);
+        assert_eq!((load_deviation(&loads), imbalance(&loads)), (0.0, 1.0));
+    }
+
     proptest! {
         #[test]
         fn ranges_scaling_and_renamed_nodes(
@@ -119,6 +133,7 @@ mod tests {
             let last = nodes - 1;
             let renamed = NodeAssignment {
                 nodes,
+                homes: of.homes.clone(),
                 of_thread: of.of_thread.iter().map(|n| LogicalNode::from_index(last - n.index())).collect(),
             };
             prop_assert_eq!(remote_share(&matrix, Layer::WriteRead, &renamed), share);

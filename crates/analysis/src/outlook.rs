@@ -182,8 +182,7 @@ impl<'a> Scene<'a> {
             loads[assignment.node(src)] += amount;
             loads[assignment.node(dst)] += amount;
         }
-        let homes: Vec<f64> = self.homes.iter().map(|home| loads[home.index()]).collect();
-        imbalance(&homes)
+        imbalance(&assignment.of_homes(&loads))
     }
 }
 

@@ -201,8 +201,8 @@ impl PageMetrics {
         found.exclusivity = share(most, found.accesses);
         found.mean_page_exclusivity =
             (found.pages > 0).then(|| exclusivity_sum / found.pages as f64);
-        found.page_balance = balance(&found.node_pages);
-        found.access_balance = balance(&found.node_accesses);
+        found.page_balance = balance(&assignment.of_homes(&found.node_pages));
+        found.access_balance = balance(&assignment.of_homes(&found.node_accesses));
         found.page_accuracy = share(right_pages, found.pages - found.unplaced);
         found.access_accuracy = share(right_accesses, placed_accesses);
         found.local_share = share(local, placed_accesses);
@@ -318,6 +318,7 @@ pub(crate) mod tests {
             // Nodes have no order: renaming them changes nothing.
             let renamed = NodeAssignment {
                 nodes,
+                homes: of.homes.clone(),
                 of_thread: of.of_thread.iter().map(|n| LogicalNode((nodes - 1 - n.index()) as u32)).collect(),
             };
             let r = PageMetrics::of(&usage, &renamed, &first_touch(&usage, &renamed));

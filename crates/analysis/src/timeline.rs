@@ -158,6 +158,7 @@ pub(crate) mod tests {
                 .collect(),
             pages: PageUsage::new(4096),
             page_slices: Vec::new(),
+            access_slices: Vec::new(),
             objects: Vec::new(),
             cell_errors: Vec::new(),
             shared_lines: Vec::new(),

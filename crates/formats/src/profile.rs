@@ -32,7 +32,8 @@ pub(crate) const MOST_COUNTED: u64 = 1 << 60;
 /// Which large tables a reader wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// `page_slices`: one row per slice, page and thread, often the largest table by far.
+    /// `page_slices`: one row per slice, page and thread, often the largest table by far. Without it only
+    /// its sums by slice and thread are kept (`access_slices`).
     pub page_slices: bool,
 }
 
@@ -153,16 +154,13 @@ pub fn read_parts(folder: &Path, parts: Parts) -> Result<Profile, FormatError> {
     });
     let pages = pages?;
     let communication = communication.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-    let page_slices = if parts.page_slices {
-        pages::read_slices(
-            &file("page_slices.parquet")?,
-            &pages,
-            threads.len(),
-            slices.len(),
-        )?
+    let table = file("page_slices.parquet")?;
+    let (mut page_slices, mut access_slices) = (Vec::new(), Vec::new());
+    if parts.page_slices {
+        page_slices = pages::read_slices(&table, &pages, threads.len(), slices.len())?;
     } else {
-        Vec::new()
-    };
+        access_slices = pages::read_slice_sums(&table, threads.len(), slices.len())?;
+    }
     let cell_errors = detail::read_errors(&file("cell_errors.parquet")?, threads.len())?;
     let shared_lines = detail::read_lines(&file("shared_lines.parquet")?, objects.len())?;
     Ok(Profile {
@@ -172,6 +170,7 @@ pub fn read_parts(folder: &Path, parts: Parts) -> Result<Profile, FormatError> {
         communication,
         pages,
         page_slices,
+        access_slices,
         objects,
         cell_errors,
         shared_lines,

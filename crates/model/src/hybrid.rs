@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::comm::Layer;
 use crate::ids::ThreadIdx;
 use crate::pages::{PageHead, PageUsage, ThreadAccess};
-use crate::profile::{CommRow, CommSums, PageSliceRow, Profile};
+use crate::profile::{AccessSliceRow, CommRow, CommSums, PageSliceRow, Profile};
 
 /// Begins the label of threads that serve a run-time system, not the program.
 const HELPER: &str = "runtime helper";
@@ -111,6 +111,10 @@ impl Profile {
                 creator.accesses += thread.accesses;
                 creator.read_bytes += thread.read_bytes;
                 creator.write_bytes += thread.write_bytes;
+                creator.dram_bytes = match (creator.dram_bytes, thread.dram_bytes) {
+                    (Some(own), Some(more)) => Some(own + more),
+                    (own, _) => own,
+                };
             }
         }
         self.communication.retain_mut(|row| {
@@ -136,6 +140,9 @@ impl Profile {
                     .collect(),
             );
         }
+        let rows = self.access_slices.iter();
+        self.access_slices =
+            AccessSliceRow::sums(rows.map(|row| (row.slice, of(row.thread), row.accesses)));
         let mut slices: BTreeMap<_, u64> = BTreeMap::new();
         for row in &self.page_slices {
             *slices
@@ -245,6 +252,7 @@ mod tests {
             communication,
             pages,
             page_slices: vec![],
+            access_slices: vec![],
             objects: vec![],
             cell_errors: vec![],
             shared_lines: vec![],

@@ -246,6 +246,35 @@ pub struct PageSliceRow {
     pub accesses: u64,
 }
 
+/// Accesses by a thread in a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessSliceRow {
+    /// When.
+    pub slice: SliceIdx,
+    /// Who.
+    pub thread: ThreadIdx,
+    /// Loads and stores.
+    pub accesses: u64,
+}
+
+impl AccessSliceRow {
+    /// One row for each slice and thread, in that order; sums stay at the largest number.
+    #[must_use]
+    pub fn sums(rows: impl Iterator<Item = (SliceIdx, ThreadIdx, u64)>) -> Vec<Self> {
+        let mut sums: BTreeMap<(SliceIdx, ThreadIdx), u64> = BTreeMap::new();
+        for (slice, thread, accesses) in rows {
+            let sum = sums.entry((slice, thread)).or_default();
+            *sum = sum.saturating_add(accesses);
+        }
+        let row = |((slice, thread), accesses)| Self {
+            slice,
+            thread,
+            accesses,
+        };
+        sums.into_iter().map(row).collect()
+    }
+}
+
 /// How far an estimated cell of a whole-run matrix can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CellError {
@@ -289,6 +318,8 @@ pub struct Profile {
     pub pages: PageUsage,
     /// Page usage per slice; may be empty when not recorded.
     pub page_slices: Vec<PageSliceRow>,
+    /// Sums of the rows that a reader left out of `page_slices`, by slice, then thread; else empty.
+    pub access_slices: Vec<AccessSliceRow>,
     /// By [`ObjectIdx`].
     pub objects: Vec<Object>,
     /// For sampled runs; sorted by layer, src, dst. Empty when exact.
@@ -319,6 +350,16 @@ impl Amount {
 }
 
 impl Profile {
+    /// Accesses by slice and thread, in that order; empty when page usage per slice was not recorded.
+    #[must_use]
+    pub fn accesses_by_slice(&self) -> Vec<AccessSliceRow> {
+        if self.page_slices.is_empty() {
+            return self.access_slices.clone();
+        }
+        let rows = self.page_slices.iter();
+        AccessSliceRow::sums(rows.map(|row| (row.slice, row.thread, row.accesses)))
+    }
+
     /// The layers that hold at least one row, in [`Layer::ALL`] order.
     #[must_use]
     pub fn layers(&self) -> Vec<Layer> {

@@ -336,6 +336,7 @@ pub fn merge(
         communication,
         pages: PageUsage::new(4096),
         page_slices: Vec::new(),
+        access_slices: Vec::new(),
         objects: Vec::new(),
         cell_errors: Vec::new(),
         shared_lines: Vec::new(),

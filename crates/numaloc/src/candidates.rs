@@ -2,6 +2,7 @@
 //!
 //! The analysis computes figures and knows no policies; here they are asked and their answers handed over as data.
 
+use numaloc_analysis::load::load_to_level;
 use numaloc_analysis::outlook::{Candidate, Candidates};
 use numaloc_analysis::{Characterisation, NodeAssignment};
 use numaloc_mapping::{Direction, MapInput};
@@ -15,7 +16,7 @@ use crate::error::CliError;
 const THREADS: [&str; 3] = ["numaloc", "deloc", "balance"];
 /// Page policies that are asked.
 const PAGES: [&str; 2] = ["locality", "mixed"];
-/// Threads beyond which no thread policy is asked, for `show` must not take long: `numaloc` takes about a second for a
+/// Threads beyond which no thread policy is asked, for `show` must not take long: `numaloc` takes one to two seconds for a
 /// dense matrix of this size. The analysis then groups threads by communication itself.
 const MOST_THREADS: usize = 256;
 
@@ -48,7 +49,7 @@ fn mappings(found: &Characterisation, machine: &Topology) -> Vec<Candidate<NodeA
     if threads == 0 || threads > MOST_THREADS || found.events.stored_cells() == 0 {
         return Vec::new();
     }
-    // As `numaloc plan` maps: messages by their bytes, shared lines by events.
+    // As `numaloc plan` maps: messages by their bytes, shared lines by events, and what each thread asks of memory.
     let matrix = found.weighed();
     let direction = if found.layer.is_directed() {
         Direction::Directed
@@ -56,7 +57,9 @@ fn mappings(found: &Characterisation, machine: &Topology) -> Vec<Candidate<NodeA
         Direction::Undirected
     };
     let groups = &found.concurrency.groups;
-    let input = MapInput::directed(matrix, direction, machine).with_groups(groups);
+    let input = MapInput::directed(matrix, direction, machine)
+        .with_load(load_to_level(&found.load.by_thread))
+        .with_groups(groups);
     THREADS
         .iter()
         .filter_map(|name| numaloc_mapping::by_name(name))
@@ -67,6 +70,7 @@ fn mappings(found: &Characterisation, machine: &Topology) -> Vec<Candidate<NodeA
                 policy: policy.name().to_owned(),
                 answer: NodeAssignment {
                     nodes: machine.nodes().len(),
+                    homes: machine.nodes_with_pus(),
                     of_thread: pus.map(|&pu| machine.node_of(pu)).collect(),
                 },
             })
@@ -82,7 +86,7 @@ fn placements(
     let Some(mapping) = on_nodes(machine, &found.assignment) else {
         return Vec::new();
     };
-    if found.pages.pages == 0 || found.homes.len() < 2 {
+    if found.pages.pages == 0 || found.assignment.homes.len() < 2 {
         return Vec::new();
     }
     let input = PlaceInput::new(&profile.pages, &mapping, machine);

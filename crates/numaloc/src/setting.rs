@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use numaloc_analysis::beyond_caches::PRIVATE_CACHE;
 use numaloc_analysis::{Characterisation, NodeAssignment, Setting, characterise};
 use numaloc_formats::profile::{self, Parts};
-use numaloc_model::{Layer, LogicalNode, Profile};
+use numaloc_model::{Layer, Profile};
 use numaloc_report::next::{self, Step};
 use numaloc_topology::{ObjectKind, Topology, resolve};
 
@@ -153,18 +153,16 @@ impl SettingArgs {
                 layer,
                 assignment: NodeAssignment {
                     nodes: machine.nodes().len(),
-                    of_thread: (0..threads)
-                        .map(|t| homes[blocks.node(t)])
-                        .collect::<Vec<LogicalNode>>(),
+                    of_thread: (0..threads).map(|t| homes[blocks.node(t)]).collect(),
+                    homes,
                 },
-                homes,
                 cache_bytes: (caches > 0).then_some(caches),
                 private_cache_bytes: private_cache(&machine),
             },
             assumed: format!(
                 "{} ({} nodes), threads in blocks",
                 machine.name(),
-                machine.nodes().len()
+                blocks.homes.len()
             ),
             machine: Some(machine),
             nodes_only: false,
@@ -208,7 +206,6 @@ fn blocks(layer: Option<Layer>, threads: usize, nodes: usize, why: &str) -> Reso
         setting: Setting {
             layer,
             assignment: NodeAssignment::blocks(threads, nodes),
-            homes: (0..nodes).map(LogicalNode::from_index).collect(),
             cache_bytes: None,
             private_cache_bytes: PRIVATE_CACHE,
         },

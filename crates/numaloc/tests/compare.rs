@@ -3,6 +3,7 @@
 mod support;
 
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use support::{fails, numaloc, ok, workload};
@@ -66,6 +67,35 @@ fn policies_are_recorded_planned_run_and_compared() {
     assert_eq!(energy, missing["energy"].is_null(), "{missing}");
     let one_node = names.get(1) != Some(&"autonuma");
     assert_eq!(one_node, missing["autonuma"].is_string(), "{missing}");
+}
+
+/// With one PU there is one seat to draw.
+#[test]
+fn random_is_drawn_anew_in_each_round() {
+    let folder = tempfile::tempdir().unwrap();
+    let seats = folder.path().join("seats");
+    // The program writes where it may run. Under the first plan that is one PU, by chance.
+    let program = "grep Cpus_allowed_list /proc/self/status >> seats";
+    ok(numaloc(&[
+        "--quiet",
+        "--json",
+        "compare",
+        "--threads",
+        "random,numaloc",
+    ])
+    .args(["--pages", "first-touch", "--runs", "12"])
+    .args(["--", "sh", "-c", program])
+    .current_dir(folder.path()));
+    let seats = std::fs::read_to_string(seats).unwrap();
+    let pus = std::thread::available_parallelism().unwrap().get();
+    let one_pu = |seat: &&str| !seat.contains([',', '-']);
+    let drawn: BTreeSet<&str> = seats
+        .lines()
+        .filter_map(|line| line.split_whitespace().last())
+        .filter(one_pu)
+        .collect();
+    // `numaloc` is one plan for all rounds: one PU. Twelve draws of two or more PUs find another.
+    assert!(drawn.len() > 1 || pus == 1, "{seats}");
 }
 
 #[test]

@@ -56,6 +56,7 @@ fn ring(folder: &Path) -> std::path::PathBuf {
         communication: rows.collect(),
         pages: PageUsage::new(4096),
         page_slices: Vec::new(),
+        access_slices: Vec::new(),
         objects: Vec::new(),
         cell_errors: Vec::new(),
         shared_lines: Vec::new(),

@@ -447,6 +447,7 @@ impl Collector {
             communication,
             pages,
             page_slices,
+            access_slices: Vec::new(),
             objects: Vec::new(),
             cell_errors: Vec::new(),
             shared_lines: Vec::new(),

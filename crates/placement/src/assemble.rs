@@ -225,6 +225,7 @@ mod tests {
             communication: vec![],
             pages,
             page_slices: vec![],
+            access_slices: vec![],
             objects: vec![Object {
                 kind: ObjectKind::Mapping,
                 name: "[anon]".into(),

@@ -172,6 +172,7 @@ fn generate(threads: usize, slices: usize, pages: usize, rows: usize) -> Profile
         communication,
         pages: usage,
         page_slices,
+        access_slices: Vec::new(),
         objects: vec![
             object("grid (stencil.c:41)", pages * 3 / 4, 0x7f00_0000 * 4096),
             object(

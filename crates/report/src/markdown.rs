@@ -48,7 +48,7 @@ pub fn page(
             cell(&v.sentence())
         );
     }
-    if c.homes.len() > 1 {
+    if c.assignment.homes.len() > 1 {
         out += "\n| computed | communication between nodes | local accesses beyond private caches | access balance |\n|---|---|---|---|\n";
         for outlook in &c.outlooks {
             let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number::percent);

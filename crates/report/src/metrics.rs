@@ -1,8 +1,8 @@
 //! Every metric of a characterisation, with what a reader needs to use it. `show`, `report`, `diff` and
 //! the JSON outputs print this one list; `docs/metrics.md` explains each entry under its key.
 
-use numaloc_analysis::Characterisation;
 use numaloc_analysis::mapping_cost::{imbalance, remote_communication};
+use numaloc_analysis::{Characterisation, LoadSource};
 use numaloc_model::profile::Clock;
 
 use crate::number;
@@ -462,7 +462,10 @@ fn load(c: &Characterisation) -> Vec<Metric> {
             name: "load deviation",
             symbol: "Load_std",
             value: Some(load.deviation),
-            unit: Unit::Count("accesses"),
+            unit: match load.source {
+                LoadSource::Dram(_) => Unit::Bytes,
+                LoadSource::Accesses => Unit::Count("accesses"),
+            },
             range: "0..",
             source: "CMLB eq. 6",
             meaning: "of the nodes' loads, threads in blocks",

@@ -52,15 +52,16 @@ pub fn view(
         .map(|thread| by_path.get(thread.path.as_str()).copied())
         .map(|pu| pu.filter(|pu| pu.index() < machine.pus().len()))
         .collect();
-    let nodes = machine.nodes().len();
-    let fallback = NodeAssignment::blocks(profile.threads.len(), nodes);
+    let (nodes, homes) = (machine.nodes().len(), machine.nodes_with_pus());
+    let fallback = NodeAssignment::blocks(profile.threads.len(), homes.len());
     let assignment = NodeAssignment {
         nodes,
         of_thread: pus
             .iter()
             .enumerate()
-            .map(|(t, pu)| pu.map_or(fallback.of_thread[t], |pu| machine.node_of(pu)))
+            .map(|(t, pu)| pu.map_or(homes[fallback.node(t)], |pu| machine.node_of(pu)))
             .collect(),
+        homes,
     };
     let placement = placement(plan, profile, nodes);
     let mut loads = vec![0.0; nodes];
@@ -77,7 +78,7 @@ pub fn view(
         missing_threads: pus.iter().filter(|pu| pu.is_none()).count(),
         pages: PageMetrics::of(&profile.pages, &assignment, &placement),
         remote_share: remote_share(&c.events, c.layer, &assignment),
-        imbalance: imbalance(&loads),
+        imbalance: imbalance(&assignment.of_homes(&loads)),
         load_deviation: load_deviation(&node_loads(&c.load.by_thread, &assignment)),
         pus,
         assignment,

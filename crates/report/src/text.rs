@@ -150,7 +150,7 @@ fn head(profile: &Profile) -> String {
 
 /// What each step gives: binding, mapping, placement.
 fn ways(c: &Characterisation, style: Style) -> String {
-    if c.homes.len() < 2 {
+    if c.assignment.homes.len() < 2 {
         return String::new();
     }
     let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number::percent);
@@ -180,7 +180,7 @@ fn ways(c: &Characterisation, style: Style) -> String {
         &format!(
             "threads not bound: if the kernel moves them between nodes, at worst 1 of {} accesses is local; accesses are those \
              beyond private caches of {} KiB",
-            c.homes.len(),
+            c.assignment.homes.len(),
             c.private_cache_bytes >> 10
         ),
         2,

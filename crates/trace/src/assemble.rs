@@ -243,6 +243,7 @@ impl<'a> Assembly<'a> {
             communication,
             pages,
             page_slices,
+            access_slices: Vec::new(),
             objects,
             cell_errors,
             shared_lines,

@@ -8,7 +8,7 @@ use crate::outlook::{Scene, working_threads};
 
 pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -> Verdict {
     let verdict = |likelihood, reason| Verdict::plain(Measure::BindThreads, likelihood, reason);
-    let nodes = evidence.homes.len();
+    let nodes = evidence.assignment.homes.len();
     if nodes < 2 {
         let reason = "the machine has one NUMA node: threads cannot leave it";
         return verdict(Likelihood::Unlikely, reason.to_owned());

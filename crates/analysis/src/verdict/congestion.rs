@@ -11,7 +11,10 @@ use crate::outlook::Outlook;
 pub(super) fn verdict(evidence: &Evidence<'_>, ways: &Ways, mapping: &Verdict) -> Verdict {
     let verdict = |likelihood, reason| Verdict::plain(Measure::CongestionAware, likelihood, reason);
     let c = evidence.communication;
-    let Some(concurrency) = c.concurrency.filter(|_| evidence.homes.len() > 1) else {
+    let Some(concurrency) = c
+        .concurrency
+        .filter(|_| evidence.assignment.homes.len() > 1)
+    else {
         let reason = "nothing communicates between nodes, so nothing can congest them";
         return verdict(Likelihood::Unlikely, reason.to_owned());
     };

@@ -33,13 +33,14 @@ pub(super) fn outlooks(evidence: &Evidence<'_>, scene: &Scene<'_>) -> Vec<Outloo
 /// Threads grouped (or torn apart) by communication alone.
 fn grouping(evidence: &Evidence<'_>, scene: &Scene<'_>, goal: Goal) -> NodeAssignment {
     let common = undirected(evidence.events, scene.layer);
-    let found = assign(&common, evidence.homes.len().max(1), goal);
+    let found = assign(&common, evidence.assignment.homes.len().max(1), goal);
     NodeAssignment {
         nodes: evidence.assignment.nodes,
+        homes: evidence.assignment.homes.clone(),
         of_thread: found
             .of_thread
             .iter()
-            .map(|at| evidence.homes[at.index()])
+            .map(|at| evidence.assignment.homes[at.index()])
             .collect(),
     }
 }
@@ -48,7 +49,7 @@ fn grouping(evidence: &Evidence<'_>, scene: &Scene<'_>, goal: Goal) -> NodeAssig
 /// two on a node, neither the best nor the worst grouping that is found differs from an arbitrary mapping.
 fn is_uniform(evidence: &Evidence<'_>, scene: &Scene<'_>) -> bool {
     let threads = evidence.events.threads();
-    if threads <= evidence.homes.len() || threads < 3 {
+    if threads <= evidence.assignment.homes.len() || threads < 3 {
         return false;
     }
     let mut loads = vec![0.0; threads];
@@ -72,7 +73,7 @@ fn is_uniform(evidence: &Evidence<'_>, scene: &Scene<'_>) -> bool {
 pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -> Verdict {
     let verdict = |likelihood, reason| Verdict::plain(Measure::ThreadMapping, likelihood, reason);
     let c = evidence.communication;
-    let nodes = evidence.homes.len();
+    let nodes = evidence.assignment.homes.len();
     if nodes < 2 {
         let reason = "the machine has one NUMA node: no communication can be remote";
         return verdict(Likelihood::Unlikely, reason.to_owned());

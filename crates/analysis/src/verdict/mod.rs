@@ -18,7 +18,7 @@
 //! `cannot tell` is an answer: between the thresholds, or when what would decide was not observed.
 
 use numaloc_model::profile::{Clock, Profile};
-use numaloc_model::{CommMatrix, Layer, LogicalNode, PageUsage, number};
+use numaloc_model::{CommMatrix, Layer, PageUsage, number};
 
 use crate::assignment::NodeAssignment;
 use crate::communication::CommunicationMetrics;
@@ -187,8 +187,6 @@ pub struct Evidence<'a> {
     pub sharing: &'a Sharing,
     /// Threads to nodes if they are bound in the order of their creation.
     pub assignment: &'a NodeAssignment,
-    /// Nodes that threads can run on.
-    pub homes: &'a [LogicalNode],
     /// What policies would do.
     pub candidates: &'a Candidates,
     /// Size of all caches of the machine together, where known (OPT eq. 7).
@@ -213,7 +211,7 @@ pub fn verdicts(evidence: &Evidence<'_>) -> Answer {
         events: evidence.events,
         layer: evidence.communication.layer,
         beyond: evidence.beyond,
-        homes: evidence.homes,
+        homes: &evidence.assignment.homes,
     };
     let ways = Ways {
         free: scene.free(),

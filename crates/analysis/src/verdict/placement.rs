@@ -58,7 +58,7 @@ fn moved_bytes(evidence: &Evidence<'_>, policy: &str) -> u64 {
 
 pub(super) fn verdict(evidence: &Evidence<'_>, ways: &Ways) -> Verdict {
     let verdict = |likelihood, reason| Verdict::plain(Measure::PagePlacement, likelihood, reason);
-    if evidence.homes.len() < 2 {
+    if evidence.assignment.homes.len() < 2 {
         let reason = "the machine has one NUMA node: every page is local";
         return verdict(Likelihood::Unlikely, reason.to_owned());
     }

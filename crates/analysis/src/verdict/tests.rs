@@ -51,6 +51,7 @@ fn profile(threads: u32, cells: &[(u32, u32, u64)], pages: PageUsage) -> Profile
             .collect(),
         pages,
         page_slices: Vec::new(),
+        access_slices: Vec::new(),
         objects: Vec::new(),
         cell_errors: Vec::new(),
         shared_lines: Vec::new(),
@@ -70,7 +71,6 @@ fn found(profile: &Profile, nodes: usize) -> Characterisation {
     let setting = Setting {
         layer: None,
         assignment: NodeAssignment::blocks(profile.threads.len(), nodes),
-        homes: (0..nodes).map(LogicalNode::from_index).collect(),
         cache_bytes: None,
         private_cache_bytes: 64 << 10,
     };
@@ -90,6 +90,7 @@ fn ring(threads: u32) -> Vec<(u32, u32, u64)> {
 
 fn assignment(nodes: usize, of_thread: &[u32]) -> NodeAssignment {
     NodeAssignment {
+        homes: (0..nodes).map(LogicalNode::from_index).collect(),
         nodes,
         of_thread: of_thread.iter().map(|&n| LogicalNode(n)).collect(),
     }
@@ -364,8 +365,10 @@ fn nodes_without_cpus_do_not_count() {
     let profile = profile(4, &ring(4), usage_of(&own));
     let setting = Setting {
         layer: None,
-        assignment: assignment(4, &[0, 0, 2, 2]),
-        homes: vec![LogicalNode(0), LogicalNode(2)],
+        assignment: NodeAssignment {
+            homes: vec![LogicalNode(0), LogicalNode(2)],
+            ..assignment(4, &[0, 0, 2, 2])
+        },
         cache_bytes: None,
         private_cache_bytes: 64 << 10,
     };

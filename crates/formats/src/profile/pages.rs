@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use numaloc_model::pages::{PageHead, PageUsage, ThreadAccess};
-use numaloc_model::profile::PageSliceRow;
-use numaloc_model::{PageNumber, Profile, ThreadIdx};
+use numaloc_model::profile::{AccessSliceRow, PageSliceRow};
+use numaloc_model::{PageNumber, Profile, SliceIdx, ThreadIdx};
 
 use super::{countable, in_range, object_id, page_slice, same_rows};
 use crate::columns::{self, Source, Table};
@@ -155,6 +155,24 @@ pub(super) fn write_slices(profile: &Profile, path: &Path) -> Result<(), FormatE
             ("accesses", Source::U64(Box::new(|i| rows[i].accesses))),
         ],
     )
+}
+
+/// The table's sums by slice and thread.
+pub(super) fn read_slice_sums(
+    path: &Path,
+    threads: usize,
+    slices: usize,
+) -> Result<Vec<AccessSliceRow>, FormatError> {
+    let table = Table::open(path)?;
+    let slice = table.u32("slice")?;
+    let thread = table.u32("thread")?;
+    let accesses = table.u64("accesses")?;
+    let rows = same_rows(path, &[slice.len(), thread.len(), accesses.len()])?;
+    in_range(path, "slice", &slice, slices)?;
+    in_range(path, "thread", &thread, threads)?;
+    countable(path, "accesses", accesses.iter().copied())?;
+    let row = |row: usize| (SliceIdx(slice[row]), ThreadIdx(thread[row]), accesses[row]);
+    Ok(AccessSliceRow::sums((0..rows).map(row)))
 }
 
 pub(super) fn read_slices(

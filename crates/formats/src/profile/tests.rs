@@ -79,6 +79,7 @@ pub(crate) fn small() -> Profile {
         communication: vec![row(0, 0, 1, Layer::WriteRead), row(1, 2, 0, Layer::Message)],
         pages,
         page_slices: vec![page_slice(1, 1, 0, 5)],
+        access_slices: vec![],
         objects: vec![Object {
             kind: ObjectKind::Heap,
             name: "[heap]".into(),

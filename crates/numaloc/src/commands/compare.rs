@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
-use crate::commands::policies;
+use crate::commands::policies::{self, JOINT};
 use crate::error::CliError;
 use crate::ui::{Ui, stderr};
 
@@ -37,7 +37,7 @@ pub struct Args {
     /// A plan made by `numaloc plan`; give one per variant
     #[arg(long = "plan", value_name = "FILE")]
     plans: Vec<PathBuf>,
-    /// Thread policies to plan with, or `joint`
+    /// Thread policies to plan with, `joint`, `shared-pages` or `os` (threads left alone)
     #[arg(long, value_name = "POLICY,...", value_delimiter = ',')]
     threads: Vec<String>,
     /// Page policies to plan with
@@ -49,7 +49,7 @@ pub struct Args {
     /// Runs of each variant
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..))]
     runs: u32,
-    /// Seed of the order
+    /// Seed of the order and of random policies, which draw again in each round
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The program and its arguments
@@ -61,13 +61,14 @@ pub struct Args {
 const THREADS: &str = "numaloc";
 /// Page policy where only thread policies are given.
 const PAGES: &str = "locality";
-/// Decides threads and pages together, so combines with no page policy.
-const JOINT: &str = "joint";
+/// Chance decides, in every round again.
+const RANDOM: &str = "random";
 
 /// One way to run the program, and what it took.
 struct Variant {
     name: String,
-    plan: Option<PathBuf>,
+    /// The plan of each round, over and over; empty for none.
+    plans: Vec<PathBuf>,
     /// What the kernel's NUMA balancing must be set to, where that is ours to say.
     balancing: Option<&'static str>,
     seconds: Sample,
@@ -96,15 +97,15 @@ impl Args {
         }
         let stop = Stop::new()?;
         let work = tempfile::tempdir().map_err(CliError::tool)?;
-        let mut plans: Vec<(String, PathBuf)> = self
+        let mut plans: Vec<(String, Vec<PathBuf>)> = self
             .plans
             .iter()
-            .map(|plan| (plan.display().to_string(), plan.clone()))
+            .map(|plan| (plan.display().to_string(), vec![plan.clone()]))
             .collect();
         if !combinations.is_empty() {
             let profile = self.profile(ui, work.path(), &stop)?;
             for (threads, pages) in &combinations {
-                plans.push(make_plan(&profile, threads, pages, work.path(), &stop)?);
+                plans.push(self.make_plans(&profile, threads, pages, work.path(), &stop)?);
             }
         }
         let nodes = numaloc_topology::identity_of_this_machine()?.nodes;
@@ -149,16 +150,45 @@ impl Args {
         let mut pairs = Vec::new();
         for threads in or(&self.threads, THREADS) {
             if threads == JOINT {
+                // It decides pages too, so it combines with no page policy.
                 pairs.push((threads, JOINT.to_owned()));
                 continue;
             }
-            policies::threads(&threads)?;
+            policies::threads_of_profile(&threads)?;
             for pages in or(&self.pages, PAGES) {
                 policies::pages(&pages)?;
                 pairs.push((threads.clone(), pages));
             }
         }
         Ok(pairs)
+    }
+
+    /// The variant's name and the plan of each of its rounds: one for all, but `random` is drawn anew for
+    /// each execution, as in the papers.
+    fn make_plans(
+        &self,
+        profile: &Path,
+        threads: &str,
+        pages: &str,
+        work: &Path,
+        stop: &Stop,
+    ) -> Result<(String, Vec<PathBuf>), CliError> {
+        let name = match threads {
+            JOINT => JOINT.to_owned(),
+            _ => format!("{threads}+{pages}"),
+        };
+        let seeds = match [threads, pages].contains(&RANDOM) {
+            true => u64::from(self.runs),
+            false => 1,
+        };
+        let mut files = Vec::new();
+        for round in 0..seeds {
+            let file = work.join(format!("{name}-{round}.json"));
+            let seed = self.seed.wrapping_add(round);
+            make_plan(profile, (threads, pages), seed, &file, stop)?;
+            files.push(file);
+        }
+        Ok((name, files))
     }
 
     /// The profile given, or one recorded now.
@@ -194,7 +224,7 @@ impl Args {
                     let (number, name) = (round + 1, &variants[at].name);
                     stderr(&format!("\rround {number} of {}: {name:<40}", self.runs));
                 }
-                match self.measure(&variants[at], energy.as_ref().ok(), counters, stop) {
+                match self.measure(&variants[at], round, energy.as_ref().ok(), counters, stop) {
                     Err(_) if stop.asked() => return Ok(round),
                     measured => runs[at] = Some(measured?),
                 }
@@ -212,6 +242,7 @@ impl Args {
     fn measure(
         &self,
         variant: &Variant,
+        round: u32,
         energy: Option<&Energy>,
         counters: &Counters,
         stop: &Stop,
@@ -220,7 +251,7 @@ impl Args {
             Balancing::set(value).map_err(CliError::tool)?;
         }
         let mut words: Vec<OsString> = Vec::new();
-        if let Some(plan) = &variant.plan {
+        if let Some(plan) = variant.plan(round) {
             words.push(std::env::current_exe().map_err(CliError::tool)?.into());
             words.extend(["--quiet", "run", "--plan"].map(OsString::from));
             words.push(plan.into());
@@ -249,6 +280,11 @@ impl Args {
 }
 
 impl Variant {
+    fn plan(&self, round: u32) -> Option<&PathBuf> {
+        let at = (round as usize).checked_rem(self.plans.len())?;
+        self.plans.get(at)
+    }
+
     fn add(&mut self, run: &Run) {
         self.seconds.push(run.seconds);
         if let Some(joules) = run.joules {
@@ -262,21 +298,21 @@ impl Variant {
     }
 }
 
-fn variants(plans: Vec<(String, PathBuf)>, balancing: bool, counters: usize) -> Vec<Variant> {
-    let variant = |name: String, plan: Option<PathBuf>, on: &'static str| Variant {
+fn variants(plans: Vec<(String, Vec<PathBuf>)>, balancing: bool, counters: usize) -> Vec<Variant> {
+    let variant = |name: String, plans: Vec<PathBuf>, on: &'static str| Variant {
         name,
-        plan,
+        plans,
         balancing: balancing.then_some(on),
         seconds: Sample::default(),
         joules: Sample::default(),
         counts: vec![Sample::default(); counters],
     };
-    let mut variants = vec![variant("os-default".to_owned(), None, "0")];
+    let mut variants = vec![variant("os-default".to_owned(), Vec::new(), "0")];
     if balancing {
-        variants.push(variant("autonuma".to_owned(), None, "1"));
+        variants.push(variant("autonuma".to_owned(), Vec::new(), "1"));
     }
-    for (name, plan) in plans {
-        variants.push(variant(name, Some(plan), "0"));
+    for (name, plans) in plans {
+        variants.push(variant(name, plans, "0"));
     }
     variants
 }
@@ -300,29 +336,24 @@ fn own() -> Result<Command, CliError> {
     ))
 }
 
-/// Plans from a profile; the variant's name and the plan's file.
+/// Plans from a profile into a file, with the seed of random choices.
 fn make_plan(
     profile: &Path,
-    threads: &str,
-    pages: &str,
-    work: &Path,
+    (threads, pages): (&str, &str),
+    seed: u64,
+    file: &Path,
     stop: &Stop,
-) -> Result<(String, PathBuf), CliError> {
-    let name = match threads {
-        JOINT => JOINT.to_owned(),
-        _ => format!("{threads}+{pages}"),
-    };
-    let file = work.join(format!("{name}.json"));
+) -> Result<(), CliError> {
     let mut command = own()?;
     command
         .args(["--quiet", "plan"])
         .arg(profile)
-        .args(["--force", "--threads", threads, "--pages", pages, "-o"])
-        .arg(&file)
+        .args(["--force", "--threads", threads, "--pages", pages])
+        .args(["--seed", &seed.to_string(), "-o"])
+        .arg(file)
         .stdout(Stdio::null());
     let status = stop.run(&mut command).map_err(CliError::tool)?;
-    succeeded(status, &format!("planning {name}"), stop)?;
-    Ok((name, file))
+    succeeded(status, &format!("planning {threads}+{pages}"), stop)
 }
 
 fn succeeded(status: ExitStatus, what: &str, stop: &Stop) -> Result<(), CliError> {

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use numaloc_analysis::assignment::page_affinity;
 use numaloc_analysis::characterise::default_layer;
-use numaloc_analysis::concurrency_groups;
+use numaloc_analysis::load::load_to_level;
+use numaloc_analysis::{LoadVector, concurrency_groups};
 use numaloc_formats::profile::{Parts, read_parts};
-use numaloc_mapping::{Evaluation, MapInput, Mapped, Spread};
+use numaloc_mapping::{Direction, Evaluation, MapInput, Mapped, MappingPolicy, Spread};
 use numaloc_model::plan::{Plan, Predicted, Provenance};
 use numaloc_model::profile::Amount;
 use numaloc_model::{CommError, CommMatrix, Layer, Mapping, Placement, Profile, TaskGroup};
@@ -14,7 +16,7 @@ use numaloc_mpi::RankMap;
 use numaloc_placement::{Assembled, PlaceInput};
 use numaloc_topology::{ObjectKind, Topology, resolve};
 
-use crate::commands::policies;
+use crate::commands::policies::{self, JOINT, ThreadPolicy};
 use crate::error::CliError;
 use crate::ui::Ui;
 
@@ -40,7 +42,8 @@ pub struct Args {
     /// `this`, an hwloc XML file, a .toml machine file, a described machine or a synthetic string
     #[arg(long, value_name = "MACHINE", default_value = "this")]
     machine: String,
-    /// Thread policy, `joint` (threads and pages together), or `all`
+    /// Thread policy, `joint` (threads and pages together), `shared-pages` (threads that use the same
+    /// pages together), `os` (leave threads to the system), or `all`
     #[arg(long, value_name = "POLICY", default_value = "numaloc")]
     threads: String,
     /// Page policy, `joint` (threads and pages together), or `all`
@@ -117,12 +120,85 @@ struct PageAnswer {
     seconds: f64,
 }
 
+/// What threads are mapped by.
+struct Problem<'a> {
+    profile: &'a Profile,
+    layer: Layer,
+    /// Each thread's load on memory; `None` where there is none at all.
+    load: Option<&'a [f64]>,
+    machine: &'a Topology,
+    /// The threads of a rank weigh more to each other than everything that was recorded, so that policies keep them
+    /// on one host wherever there is room.
+    together: bool,
+}
+
+impl Problem<'_> {
+    /// The same with what was recorded and no more: what answers are judged by.
+    fn as_recorded(&self) -> Self {
+        Self {
+            together: false,
+            ..*self
+        }
+    }
+}
+
+fn run(policy: &dyn MappingPolicy, input: &MapInput) -> Result<Mapped, CliError> {
+    numaloc_mapping::map(policy, input).map_err(CliError::tool)
+}
+
+/// Where threads are taken to run when nobody binds them: spread over all nodes, as the kernel's load
+/// balancing does with a machine of their own.
+fn left_to_the_system(input: &MapInput) -> Result<Mapped, CliError> {
+    let mut mapped = run(&numaloc_mapping::policies::scatter::Scatter, input)?;
+    mapped.remarks.push(
+        "threads are left to the system; pages are placed as if it ran thread i where `scatter` puts it"
+            .to_owned(),
+    );
+    Ok(mapped)
+}
+
+/// Says on a terminal what takes longer than a second.
+struct Progress<'a> {
+    ui: &'a Ui,
+    start: Instant,
+    said: std::cell::Cell<bool>,
+}
+
+impl<'a> Progress<'a> {
+    fn new(ui: &'a Ui) -> Self {
+        Self {
+            ui,
+            start: Instant::now(),
+            said: std::cell::Cell::new(false),
+        }
+    }
+
+    /// `what` begins.
+    fn now(&self, what: &str) {
+        if self.ui.progress() && self.start.elapsed().as_secs() >= 1 {
+            let seconds = self.start.elapsed().as_secs();
+            eprint!("\r{seconds:>4} s: {what:<40}");
+            self.said.set(true);
+        }
+    }
+}
+
+impl Drop for Progress<'_> {
+    fn drop(&mut self) {
+        if self.said.get() {
+            eprint!("\r{:<48}\r", "");
+        }
+    }
+}
+
 /// Everything `plan` found out, for showing.
 struct Answer {
     machine: Topology,
     layer: Layer,
     /// What the threads are mapped by is counted in.
     unit: &'static str,
+    /// Each thread's load on memory: what policies level.
+    load: LoadVector,
     threads: Vec<ThreadAnswer>,
     /// Under the first thread policy's mapping; the first is always first-touch, the baseline.
     pages: Vec<PageAnswer>,
@@ -137,8 +213,9 @@ impl Args {
     /// Maps, places, compares, and writes the plan if asked to.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
         // The joint policy starts from all thread policies and brings pages of its own.
-        let joint = self.threads == joint::NAME || self.pages == joint::NAME;
-        let thread_policies = policies::threads(if joint { "all" } else { &self.threads })?;
+        let joint = self.threads == JOINT || self.pages == JOINT;
+        let thread_policies =
+            policies::threads_of_profile(if joint { "all" } else { &self.threads })?;
         let page_policies = if joint {
             Vec::new()
         } else {
@@ -184,9 +261,21 @@ impl Args {
             .filter(|path| profile.threads.iter().all(|thread| thread.path != *path))
             .collect();
         let layer = self.layer(&profile)?;
-        let mut threads = self.map(&thread_policies, &profile, layer, &machine)?;
+        let load = LoadVector::of(&profile);
+        let problem = Problem {
+            profile: &profile,
+            layer,
+            load: load_to_level(&load.by_thread),
+            machine: &machine,
+            together: one_host_per_rank(&profile, &machine),
+        };
+        let thread_policies = match joint {
+            true => joint::starts(thread_policies, profile.threads.len()),
+            false => thread_policies,
+        };
+        let mut threads = self.map(&thread_policies, &problem, ui)?;
         let decided = if joint {
-            Some(self.decide_jointly(&mut threads, &profile, layer, &machine)?)
+            Some(self.decide_jointly(&mut threads, &problem, ui)?)
         } else {
             None
         };
@@ -228,7 +317,7 @@ impl Args {
             };
             return export(&assembled.plan, name, ui);
         }
-        let unplanned = self.unplanned(&profile, layer, &machine)?;
+        let unplanned = self.unplanned(&problem)?;
         let unit = match Amount::of_layer(layer) {
             Amount::Bytes => "bytes",
             Amount::Events if hybrid && self.layer.is_none() => "cache lines",
@@ -239,6 +328,7 @@ impl Args {
             machine,
             layer,
             unit,
+            load,
             threads,
             pages,
             written,
@@ -289,18 +379,23 @@ impl Args {
 
     fn map(
         &self,
-        chosen: &[&'static dyn numaloc_mapping::MappingPolicy],
-        profile: &Profile,
-        layer: Layer,
-        machine: &Topology,
+        chosen: &[ThreadPolicy],
+        problem: &Problem,
+        ui: &Ui,
     ) -> Result<Vec<ThreadAnswer>, CliError> {
-        let together = one_host_per_rank(profile, machine);
-        let mut answers = self.with_input(profile, layer, machine, together, |input| {
+        let progress = Progress::new(ui);
+        let together = problem.together;
+        let mut answers = self.with_input(problem, |input| {
             chosen
                 .iter()
                 .map(|policy| {
+                    progress.now(policy.name());
                     let start = Instant::now();
-                    let mapped = numaloc_mapping::map(*policy, input).map_err(CliError::tool)?;
+                    let mapped = match policy {
+                        ThreadPolicy::Listed(policy) => run(*policy, input),
+                        ThreadPolicy::SharedPages => self.by_shared_pages(problem),
+                        ThreadPolicy::Os => left_to_the_system(input),
+                    }?;
                     let seconds = start.elapsed().as_secs_f64();
                     let value = numaloc_mapping::evaluate(input, &mapped.mapping);
                     let between_hosts = numaloc_mapping::between_hosts(input, &mapped.mapping);
@@ -316,7 +411,7 @@ impl Args {
         })?;
         if together {
             // What the mappings are worth is said of what was recorded.
-            self.with_input(profile, layer, machine, false, |input| {
+            self.with_input(&problem.as_recorded(), |input| {
                 for answer in &mut answers {
                     answer.value = numaloc_mapping::evaluate(input, &answer.mapped.mapping);
                     answer.between_hosts =
@@ -328,42 +423,61 @@ impl Args {
         Ok(answers)
     }
 
-    /// Lets `ask` put questions to the mapping problem of this profile and machine. `together`: the threads of a rank weigh more
-    /// to each other than everything that was recorded, so that policies keep them on one host wherever there is room.
+    /// Lets `ask` put questions to the mapping problem.
     fn with_input<T>(
         &self,
-        profile: &Profile,
-        layer: Layer,
-        machine: &Topology,
-        together: bool,
+        problem: &Problem,
         ask: impl FnOnce(&MapInput) -> Result<T, CliError>,
     ) -> Result<T, CliError> {
+        let (profile, layer) = (problem.profile, problem.layer);
         let matrix = profile
             .matrix(layer, Amount::of_layer(layer))
             .map_err(|error| {
                 CliError::tool(format!("cannot use {}: {error}", self.profile.display()))
             })?;
-        let matrix = if together {
+        let matrix = if problem.together {
             glued(&matrix, profile).map_err(CliError::tool)?
         } else {
             matrix
         };
         let groups: Vec<TaskGroup> = concurrency_groups(profile, layer).groups;
-        let spread = match (self.spread, self.compact) {
+        let direction = if layer.is_directed() {
+            Direction::Directed
+        } else {
+            Direction::Undirected
+        };
+        let input = MapInput::directed(&matrix, direction, problem.machine)
+            .with_load(problem.load)
+            .with_groups(&groups)
+            .with_spread(self.spread_wanted())
+            .with_seed(self.seed);
+        ask(&input)
+    }
+
+    fn spread_wanted(&self) -> Spread {
+        match (self.spread, self.compact) {
             (true, _) => Spread::Spread,
             (_, true) => Spread::Compact,
             _ => Spread::Auto,
-        };
-        let direction = if layer.is_directed() {
-            numaloc_mapping::Direction::Directed
-        } else {
-            numaloc_mapping::Direction::Undirected
-        };
-        let input = MapInput::directed(&matrix, direction, machine)
-            .with_groups(&groups)
-            .with_spread(spread)
+        }
+    }
+
+    /// The thread mapping of the data mapping paper (section IV, its reference 12): threads that use the
+    /// same pages go together. What two threads have in common is the smaller of their accesses to each
+    /// page; pairs, then pairs of pairs, as there.
+    fn by_shared_pages(&self, problem: &Problem) -> Result<Mapped, CliError> {
+        let profile = problem.profile;
+        if profile.pages.pages().is_empty() {
+            let path = self.profile.display();
+            return Err(CliError::tool(format!(
+                "cannot map {path} by shared pages: it has no page usage"
+            )));
+        }
+        let common = page_affinity(&profile.pages, profile.threads.len());
+        let input = MapInput::directed(&common, Direction::Undirected, problem.machine)
+            .with_spread(self.spread_wanted())
             .with_seed(self.seed);
-        ask(&input)
+        run(&numaloc_mapping::policies::choice_map::ChoiceMap, &input)
     }
 
     fn place(
@@ -425,7 +539,7 @@ impl Args {
             parameter("seed", self.seed.to_string()),
             parameter("min_exclusivity", self.min_exclusivity.to_string()),
         ];
-        if pages.policy == joint::NAME {
+        if pages.policy == JOINT {
             parameters.push(parameter("in_flight", self.in_flight.to_string()));
         }
         let provenance = Provenance {
@@ -446,14 +560,20 @@ impl Args {
             remote_accesses: 0,
             accesses: 0,
         };
-        numaloc_placement::assemble(
+        let mut assembled = numaloc_placement::assemble(
             profile,
             machine,
             &threads.mapped.mapping,
             &pages.placement,
             provenance,
             predicted,
-        )
+        );
+        if threads.policy == ThreadPolicy::Os.name() {
+            // Named, so that `run` does not take them for threads that the plan does not know.
+            let left = assembled.plan.threads.drain(..).map(|thread| thread.path);
+            assembled.plan.provenance.left_out.extend(left);
+        }
+        assembled
     }
 }
 

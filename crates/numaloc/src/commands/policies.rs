@@ -17,6 +17,14 @@ fn unknown<'a>(what: &str, given: &str, known: impl Iterator<Item = &'a str> + C
 
 /// The thread policies that `given` names.
 pub fn threads(given: &str) -> Result<Vec<&'static dyn MappingPolicy>, CliError> {
+    registered(given, &[])
+}
+
+/// The same where `others` would have been accepted too.
+fn registered(
+    given: &str,
+    others: &[&'static str],
+) -> Result<Vec<&'static dyn MappingPolicy>, CliError> {
     if given == "all" {
         return Ok(numaloc_mapping::registry().to_vec());
     }
@@ -29,8 +37,48 @@ pub fn threads(given: &str) -> Result<Vec<&'static dyn MappingPolicy>, CliError>
             let names = numaloc_mapping::registry()
                 .iter()
                 .map(|policy| policy.name());
-            unknown("thread", given, names.chain(aliases))
+            unknown(
+                "thread",
+                given,
+                names.chain(aliases).chain(others.iter().copied()),
+            )
         })
+}
+
+/// Decides threads and pages together, on the command line and in plans.
+pub const JOINT: &str = "joint";
+
+/// What decides about the threads of a recorded program.
+#[derive(Clone, Copy)]
+pub enum ThreadPolicy {
+    /// A policy of the registry, by communication.
+    Listed(&'static dyn MappingPolicy),
+    /// Threads that use the same pages together.
+    SharedPages,
+    /// Threads stay the system's business; only pages are placed.
+    Os,
+}
+
+impl ThreadPolicy {
+    /// As on the command line and in plans.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Listed(policy) => policy.name(),
+            Self::SharedPages => "shared-pages",
+            Self::Os => "os",
+        }
+    }
+}
+
+/// The thread policies that `given` names for a profile. `all` are those that map by communication.
+pub fn threads_of_profile(given: &str) -> Result<Vec<ThreadPolicy>, CliError> {
+    let others = [ThreadPolicy::SharedPages, ThreadPolicy::Os];
+    if let Some(policy) = others.into_iter().find(|policy| policy.name() == given) {
+        return Ok(vec![policy]);
+    }
+    let [pages, os] = others.map(ThreadPolicy::name);
+    let listed = registered(given, &[pages, os, JOINT])?;
+    Ok(listed.into_iter().map(ThreadPolicy::Listed).collect())
 }
 
 /// The page policies that `given` names.

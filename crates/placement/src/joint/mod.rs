@@ -67,6 +67,8 @@ pub struct Joint {
 
 /// Decides threads and pages together. `input.mapping` is not looked at; `candidates` are; `comm` in events.
 ///
+/// `progress` is called with what begins.
+///
 /// # Errors
 /// [`PlaceError`] when there is no candidate, or one does not fit profile and machine.
 pub fn joint(
@@ -74,6 +76,7 @@ pub fn joint(
     comm: &CommMatrix,
     candidates: &[Candidate],
     weights: Weights,
+    progress: &dyn Fn(&str),
 ) -> Result<Joint, PlaceError> {
     let objective = Objective::new(input.topology, comm, weights);
     let mut starts: Vec<(Combination, &Mapping, Vec<Option<LogicalNode>>)> = Vec::new();
@@ -88,6 +91,7 @@ pub fn joint(
                 ),
             });
         }
+        progress(&format!("page policies under {}", candidate.policy));
         let under = PlaceInput {
             mapping: candidate.mapping,
             ..input.clone()
@@ -126,6 +130,7 @@ pub fn joint(
             ..input.clone()
         };
         improve(
+            progress,
             &View::new(&under),
             &objective,
             &capacities(&under),
@@ -171,6 +176,7 @@ pub fn joint(
 }
 
 fn improve(
+    progress: &dyn Fn(&str),
     view: &View,
     objective: &Objective,
     capacity: &[u64],
@@ -185,7 +191,8 @@ fn improve(
     let order = hottest_first(view);
     let mut search = Search::new(objective, view.usage(), capacity, &mapping.pu, nodes);
     let mut work = THREAD_WORK;
-    for _ in 0..ROUNDS {
+    for round in 1..=ROUNDS {
+        progress(&format!("joint, round {round} of at most {ROUNDS}"));
         let pages = search.improve_pages(&order, view.candidates());
         let threads = search.improve_threads(&mut work);
         let cost = objective.cost(view.usage(), search.pu(), search.node());
@@ -234,7 +241,7 @@ mod tests {
             mapping: &offered,
         }];
         let weights = Weights::of(&topology);
-        let answer = joint(&input, &comm, &candidates, weights).unwrap();
+        let answer = joint(&input, &comm, &candidates, weights, &|_| ()).unwrap();
         let home = |t: usize| topology.node_of(answer.mapping.pu[t]);
         assert_eq!((home(0), home(1)), (home(2), home(3)));
         assert_ne!(home(0), home(1));
@@ -269,7 +276,7 @@ mod tests {
             link_bytes_per_s: 1e9,
             ..Weights::default()
         };
-        let answer = joint(&input, &comm, &candidates, weights).unwrap();
+        let answer = joint(&input, &comm, &candidates, weights, &|_| ()).unwrap();
         let mut load = [0; 4];
         for node in answer.placed.placement.node.iter().flatten() {
             load[node.index()] += 1;
@@ -302,7 +309,7 @@ mod tests {
                 controller_bytes_per_s: 20.0,
                 link_bytes_per_s: 1e9,
             };
-            let answer = joint(&input, &comm, &candidates, weights).unwrap();
+            let answer = joint(&input, &comm, &candidates, weights, &|_| ()).unwrap();
             let nodes = answer.placed.placement.node.iter().flatten();
             let first = nodes.filter(|node| node.index() == 0).count();
             first.max(100 - first)
@@ -316,7 +323,14 @@ mod tests {
         let (topology, none) = (machine(2), mapping(&[]));
         let pages = usage(&[]);
         let input = PlaceInput::new(&pages, &none, &topology);
-        let error = joint(&input, &CommMatrix::empty(0), &[], Weights::default()).unwrap_err();
+        let error = joint(
+            &input,
+            &CommMatrix::empty(0),
+            &[],
+            Weights::default(),
+            &|_| (),
+        )
+        .unwrap_err();
         assert!(error.to_string().contains("at least one"));
     }
 
@@ -343,7 +357,7 @@ mod tests {
                 Candidate { policy: "packed", mapping: &packed },
                 Candidate { policy: "other", mapping: &other },
             ];
-            let answer = joint(&input, &comm, &candidates, Weights::default()).unwrap();
+            let answer = joint(&input, &comm, &candidates, Weights::default(), &|_| ()).unwrap();
             // Judged again from scratch, against every combination placed by the public road.
             let objective = Objective::new(&topology, &comm, Weights::default());
             let own = objective.cost(&pages, &answer.mapping.pu, &answer.placed.placement.node).total();

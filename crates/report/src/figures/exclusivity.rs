@@ -13,7 +13,7 @@ pub fn distribution(c: &Characterisation, paint: Paint) -> String {
     let (width, height) = (530.0, 250.0);
     let mut drawing = Drawing::new(width, height, paint);
     // No page can be below 1/N: leave that part out.
-    let first = EXCLUSIVITY_BINS / c.assignment.nodes.clamp(1, EXCLUSIVITY_BINS);
+    let first = EXCLUSIVITY_BINS / c.assignment.homes.len().clamp(1, EXCLUSIVITY_BINS);
     let first = first.saturating_sub(1).min(EXCLUSIVITY_BINS - 4);
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
     let most = (first..EXCLUSIVITY_BINS)
@@ -135,7 +135,7 @@ pub fn by_page_size(c: &Characterisation, paint: Paint) -> String {
         let label = number::page_size(e.page_size);
         drawing.label(x, axes.bottom() + 17.0, &label);
     }
-    let floor = axes.y(1.0 / c.assignment.nodes as f64);
+    let floor = axes.y(1.0 / c.assignment.homes.len() as f64);
     drawing.line(axes.left, floor, axes.left + axes.width, floor, paint.muted);
     drawing.text(
         axes.left + 4.0,

@@ -44,7 +44,7 @@ fn verdicts(out: &mut String, c: &Characterisation) {
 
 /// What binding, mapping and placement would each give.
 fn ways(out: &mut String, c: &Characterisation) {
-    if c.homes.len() < 2 {
+    if c.assignment.homes.len() < 2 {
         return;
     }
     let shown = |value: Option<f64>| value.map_or_else(|| "not known".to_owned(), number::percent);

@@ -169,6 +169,7 @@ fn build(
         communication,
         pages,
         page_slices: Vec::new(),
+        access_slices: Vec::new(),
         objects,
         cell_errors: Vec::new(),
         shared_lines: Vec::new(),

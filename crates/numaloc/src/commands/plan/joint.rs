@@ -4,30 +4,39 @@ use std::time::Instant;
 
 use numaloc_mapping::Mapped;
 use numaloc_model::profile::Amount;
-use numaloc_model::{Layer, Profile};
 use numaloc_placement::PlaceInput;
 use numaloc_placement::joint::{Candidate, Weights, joint};
-use numaloc_topology::Topology;
 
-use super::{Args, PageAnswer, ThreadAnswer};
+use super::{Args, PageAnswer, Problem, Progress, ThreadAnswer};
+use crate::commands::policies::{JOINT, ThreadPolicy};
 use crate::error::CliError;
+use crate::ui::Ui;
 
-/// The policy's name on the command line and in plans.
-pub const NAME: &str = "joint";
+/// Beyond this many threads MPIPP takes longer than everything else together.
+const MPIPP_THREADS: usize = 64;
+
+/// The policies whose answers are worth starting from, for this many threads.
+pub(super) fn starts(all: Vec<ThreadPolicy>, threads: usize) -> Vec<ThreadPolicy> {
+    let slow = |policy: &ThreadPolicy| policy.name() == "mpipp" && threads > MPIPP_THREADS;
+    all.into_iter().filter(|policy| !slow(policy)).collect()
+}
 
 impl Args {
     /// The joint answer for pages; its mapping becomes the first of `threads`.
     pub(super) fn decide_jointly(
         &self,
         threads: &mut Vec<ThreadAnswer>,
-        profile: &Profile,
-        layer: Layer,
-        machine: &Topology,
+        problem: &Problem,
+        ui: &Ui,
     ) -> Result<PageAnswer, CliError> {
+        let (profile, machine) = (problem.profile, problem.machine);
+        let progress = Progress::new(ui);
         let start = Instant::now();
-        let events = profile.matrix(layer, Amount::Events).map_err(|error| {
-            CliError::tool(format!("cannot use {}: {error}", self.profile.display()))
-        })?;
+        let events = profile
+            .matrix(problem.layer, Amount::Events)
+            .map_err(|error| {
+                CliError::tool(format!("cannot use {}: {error}", self.profile.display()))
+            })?;
         let candidates: Vec<Candidate> = threads
             .iter()
             .map(|answer| Candidate {
@@ -49,7 +58,10 @@ impl Args {
             in_flight: self.in_flight,
             ..Weights::of(machine)
         };
-        let answer = joint(&input, &events, &candidates, weights).map_err(CliError::usage)?;
+        let answer = joint(&input, &events, &candidates, weights, &|what| {
+            progress.now(what)
+        })
+        .map_err(CliError::usage)?;
         let seconds = start.elapsed().as_secs_f64();
         let (remote, accesses) = numaloc_placement::remote_accesses(
             profile,
@@ -58,7 +70,7 @@ impl Args {
             &answer.placed.placement,
         );
         let mapped = Mapped::plain(answer.mapping.pu);
-        let (value, between_hosts) = self.with_input(profile, layer, machine, false, |input| {
+        let (value, between_hosts) = self.with_input(&problem.as_recorded(), |input| {
             let mapping = &mapped.mapping;
             Ok((
                 numaloc_mapping::evaluate(input, mapping),
@@ -68,7 +80,7 @@ impl Args {
         threads.insert(
             0,
             ThreadAnswer {
-                policy: NAME,
+                policy: JOINT,
                 mapped,
                 value,
                 between_hosts,
@@ -76,7 +88,7 @@ impl Args {
             },
         );
         Ok(PageAnswer {
-            policy: NAME,
+            policy: JOINT,
             placement: answer.placed.placement,
             spilled: answer.placed.spilled,
             remarks: answer.placed.diagnostics,

@@ -1,11 +1,10 @@
 //! What binding alone gives: the rows that every plan is to be compared with.
 
 use numaloc_mapping::Spread;
-use numaloc_model::{Layer, Placement, Profile};
-use numaloc_topology::Topology;
+use numaloc_model::Placement;
 use serde_json::{Value, json};
 
-use super::Args;
+use super::{Args, Problem};
 use crate::error::CliError;
 
 /// Binds threads in the order of their creation.
@@ -23,16 +22,12 @@ pub(super) struct Unplanned {
 
 impl Args {
     /// `None` where threads cannot be bound in order.
-    pub(super) fn unplanned(
-        &self,
-        profile: &Profile,
-        layer: Layer,
-        machine: &Topology,
-    ) -> Result<Option<Unplanned>, CliError> {
+    pub(super) fn unplanned(&self, problem: &Problem) -> Result<Option<Unplanned>, CliError> {
         let Some(policy) = numaloc_mapping::by_name(IN_ORDER) else {
             return Ok(None);
         };
-        self.with_input(profile, layer, machine, false, |input| {
+        let (profile, machine) = (problem.profile, problem.machine);
+        self.with_input(&problem.as_recorded(), |input| {
             let input = input.clone().with_spread(Spread::Spread);
             let Ok(mapped) = numaloc_mapping::map(policy, &input) else {
                 return Ok(None);

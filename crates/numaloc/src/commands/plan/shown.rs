@@ -1,5 +1,6 @@
 //! What `plan` prints.
 
+use numaloc_analysis::load::load_to_level;
 use numaloc_model::number;
 use serde_json::{Value, json};
 
@@ -59,6 +60,7 @@ pub(super) fn text(answer: &Answer) -> String {
     }
     out += "  remote: share of communication between nodes; cost: sum of amount x distance;\n";
     out += "  x bound: cost over a lower bound no mapping can beat; node load: largest over mean\n";
+    out += &format!("  load: {}\n", load(answer));
     out += &format!("\npages, threads mapped by {}:\n", answer.threads[0].policy);
     out += &format!(
         "  {:<12} {:>16} {:>10} {:>9}\n",
@@ -108,6 +110,14 @@ pub(super) fn text(answer: &Answer) -> String {
     out
 }
 
+/// What "node load" and `load_std` count.
+fn load(answer: &Answer) -> String {
+    match load_to_level(&answer.load.by_thread) {
+        Some(_) => answer.load.source.in_words(),
+        None => "communication (no accesses were recorded)".to_owned(),
+    }
+}
+
 /// The same for scripts; shares are 0 to 1, amounts in the layer's unit, mapping in logical indexes.
 pub(super) fn json(answer: &Answer) -> Value {
     let threads: Vec<Value> = answer
@@ -151,6 +161,10 @@ pub(super) fn json(answer: &Answer) -> Value {
         "fingerprint": answer.machine.fingerprint(),
         "layer": answer.layer.name(),
         "unit": answer.unit,
+        "load": {
+            "source": load(answer),
+            "by_thread": answer.load.by_thread,
+        },
         "policies": threads,
         "page_policies": pages,
         "unplanned": answer.unplanned.as_ref().map(super::pinned::Unplanned::json),

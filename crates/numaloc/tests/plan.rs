@@ -1,0 +1,196 @@
+//! `numaloc plan` from the outside, on a profile made by hand.
+
+use std::path::Path;
+
+use assert_cmd::Command;
+use numaloc_model::pages::PageHead;
+use numaloc_model::profile::{Clock, CommRow, Meta, PageSliceRow, Profile, Slice, Thread};
+use numaloc_model::{Layer, ObjectIdx, PageNumber, PageUsage, SliceIdx, ThreadAccess, ThreadIdx};
+use serde_json::Value;
+
+/// What the threads brought from DRAM.
+const DRAM: [u64; 4] = [100, 200, 300, 600];
+
+/// Four threads in a ring. Threads 0 and 2 use one page, 1 and 3 another, each in two slices.
+fn profile(folder: &Path) {
+    let thread = |at: u32| Thread {
+        path: format!("0.{at}"),
+        label: None,
+        pid: 1,
+        tid: at + 1,
+        rank: None,
+        start: 0,
+        end: 20,
+        accesses: 1000,
+        read_bytes: 8000,
+        write_bytes: 0,
+        dram_bytes: Some(DRAM[at as usize]),
+    };
+    let comm = |src: u32| CommRow {
+        slice: SliceIdx(0),
+        src: ThreadIdx(src),
+        dst: ThreadIdx((src + 1) % 4),
+        layer: Layer::WriteRead,
+        events: 10,
+        bytes: 80,
+    };
+    let mut pages = PageUsage::new(4096);
+    for page in 0..2 {
+        let access = |thread: u32| ThreadAccess {
+            thread: ThreadIdx(thread),
+            reads: 1000,
+            writes: 0,
+        };
+        let head = PageHead {
+            number: PageNumber(u64::from(page)),
+            object: None::<ObjectIdx>,
+            object_page: 0,
+            first_touch: Some(ThreadIdx(3 * page)),
+            first_touch_time: 0,
+        };
+        pages.push(head, vec![access(page), access(page + 2)]);
+    }
+    let rows = (0..2u32).flat_map(|slice| (0..4u32).map(move |thread| (slice, thread)));
+    let mut page_slices: Vec<PageSliceRow> = rows
+        .map(|(slice, thread)| PageSliceRow {
+            slice: SliceIdx(slice),
+            page: thread % 2,
+            thread: ThreadIdx(thread),
+            accesses: 500,
+        })
+        .collect();
+    page_slices.sort_by_key(|row| (row.slice, row.page, row.thread));
+    let profile = Profile {
+        meta: Meta {
+            conditions: numaloc_model::conditions::Conditions::default(),
+            command: vec!["./made".into()],
+            frontend: "test".into(),
+            clock: Clock::Virtual,
+            line_size: 64,
+            complete: true,
+            notes: Vec::new(),
+            sampled: 1.0,
+            dram_source: Some("a test".into()),
+        },
+        threads: (0..4).map(thread).collect(),
+        slices: [(0, 10), (10, 20)]
+            .map(|(start, end)| Slice { start, end })
+            .into(),
+        communication: (0..4).map(comm).collect(),
+        pages,
+        page_slices,
+        access_slices: Vec::new(),
+        objects: Vec::new(),
+        cell_errors: Vec::new(),
+        shared_lines: Vec::new(),
+    };
+    numaloc_formats::profile::write(&profile, &folder.join("p.numaloc"), false).unwrap();
+}
+
+const MACHINE: &str = "numa:2 core:2 pu:1";
+/// Each package has a second node, of memory alone, as with CXL or HBM.
+const WITH_MEMORY_NODES: &str = "package:2 [numa] [numa] core:2 pu:1";
+
+fn json(folder: &Path, args: &[&str]) -> Value {
+    json_for(MACHINE, folder, args)
+}
+
+fn json_for(machine: &str, folder: &Path, args: &[&str]) -> Value {
+    let mut command = Command::cargo_bin("numaloc").unwrap();
+    command.current_dir(folder).args(["--quiet", "--json"]);
+    let output = command
+        .args(args)
+        .args(["--machine", machine])
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {error}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn the_load_vector_is_that_of_the_profile_in_every_command() {
+    let dir = tempfile::tempdir().unwrap();
+    profile(dir.path());
+    let plan = json(dir.path(), &["plan", "p.numaloc", "--threads", "all"]);
+    assert_eq!(plan["load"]["source"], "bytes from DRAM, by a test");
+    assert_eq!(
+        plan["load"]["by_thread"],
+        serde_json::json!([100.0, 200.0, 300.0, 600.0])
+    );
+    let rows = plan["policies"].as_array().unwrap();
+    let load_std = |policy: &str| {
+        let row = rows.iter().find(|row| row["policy"] == policy).unwrap();
+        row["load_std"].as_f64().unwrap()
+    };
+    // Blocks of two: 300 and 900 around 600. Balanced, two on each: 700 and 500.
+    assert_eq!((load_std("packed"), load_std("balance")), (300.0, 100.0));
+    // `show`, with threads in blocks, says the same number.
+    let shown = json(dir.path(), &["show", "p.numaloc"]);
+    assert_eq!(shown["metrics"]["load_deviation"], 300.0);
+}
+
+#[test]
+fn threads_may_be_mapped_by_shared_pages_or_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    profile(dir.path());
+    let plan = json(
+        dir.path(),
+        &["plan", "p.numaloc", "--threads", "shared-pages"],
+    );
+    let pu: Vec<u64> = plan["policies"][0]["mapping"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|pu| pu.as_u64().unwrap() / 2)
+        .collect();
+    assert!(pu[0] == pu[2] && pu[1] == pu[3] && pu[0] != pu[1], "{pu:?}");
+    let os = ["plan", "p.numaloc", "--threads", "os", "-o", "os.json"];
+    let os = json(dir.path(), &os);
+    assert_eq!(os["policies"][0]["policy"], "os");
+    assert_eq!(os["plan"]["threads"], 0);
+    let written = numaloc_formats::plan::read(&dir.path().join("os.json")).unwrap();
+    assert!(written.threads.is_empty());
+    // Left to the kernel on purpose: `run` does not count them as threads that nobody planned.
+    let left = ["0.0", "0.1", "0.2", "0.3"];
+    assert_eq!(written.provenance.left_out, left);
+}
+
+#[test]
+fn nodes_of_memory_alone_change_no_mean() {
+    let dir = tempfile::tempdir().unwrap();
+    profile(dir.path());
+    let policies = |machine| {
+        let plan = ["plan", "p.numaloc", "--threads", "packed", "--spread"];
+        let row = json_for(machine, dir.path(), &plan)["policies"][0].clone();
+        (row["load_std"].clone(), row["node_imbalance"].clone())
+    };
+    let metrics = |machine| {
+        let shown = json_for(machine, dir.path(), &["show", "p.numaloc"]);
+        [
+            "load_deviation",
+            "load_imbalance",
+            "first_touch_access_balance",
+        ]
+        .map(|metric| shown["metrics"][metric].clone())
+    };
+    // Loads of 300 and 900 on the nodes with PUs; with the memory nodes, 0 each, the deviation would be 367.
+    assert_eq!(policies(MACHINE), (300.0.into(), 1.5.into()));
+    assert_eq!(policies(WITH_MEMORY_NODES), policies(MACHINE));
+    assert_eq!(metrics(MACHINE), [300.0, 1.5, 1.0].map(Value::from));
+    assert_eq!(metrics(WITH_MEMORY_NODES), metrics(MACHINE));
+}
+
+#[test]
+fn an_unknown_thread_policy_is_answered_with_all_that_plan_has() {
+    let dir = tempfile::tempdir().unwrap();
+    profile(dir.path());
+    let plan = ["plan", "p.numaloc", "--threads", "shared-page"];
+    let mut command = Command::cargo_bin("numaloc").unwrap();
+    let output = command.current_dir(dir.path()).args(plan).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr);
+    for name in ["shared-pages", "os", "joint", "numaloc"] {
+        assert!(error.contains(name), "{name}: {error}");
+    }
+}
