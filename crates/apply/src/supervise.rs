@@ -111,7 +111,7 @@ impl Supervisor {
 
     /// Runs the program to its end, and what it leaves behind to theirs.
     pub fn run(mut self, waiting: &Waiting) -> io::Result<(End, Desk)> {
-        self.desk.started(self.main, &mut nobody());
+        self.bind_first_thread();
         self.tracees.insert(
             self.main,
             Tracee {
@@ -145,6 +145,12 @@ impl Supervisor {
         stop_passing_signals();
         let end = self.end.unwrap_or(End::Exited(125));
         Ok((end, self.desk))
+    }
+
+    /// The first thread goes to its place while it still waits to execute the program: the kernel allocates the top of its
+    /// stack (arguments, environment) within `execve`, on the node of the PU that it runs on.
+    fn bind_first_thread(&mut self) {
+        self.desk.started(self.main, &mut nobody());
     }
 
     fn on(&mut self, tid: i32, wait: Wait) -> io::Result<()> {
@@ -311,5 +317,42 @@ impl Supervisor {
         );
         self.spaces.remove(&tid);
         sys::resume(tid, Resume::Syscall, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use numaloc_model::plan::{Plan, ThreadPlan};
+    use numaloc_model::{LogicalPu, OsPu};
+
+    use super::{End, Supervisor};
+    use crate::book::Book;
+    use crate::desk::{Desk, Wishes};
+    use crate::launch::fork;
+    use crate::sys;
+
+    #[test]
+    fn the_first_thread_is_bound_before_it_executes_the_program() {
+        let allowed = sys::affinity(0).unwrap();
+        let last = *allowed.last().unwrap();
+        let plan = Plan {
+            threads: vec![ThreadPlan {
+                path: "0".to_owned(),
+                pu: LogicalPu(last),
+                os_pu: OsPu(last),
+            }],
+            ..Plan::by_hand("here", "none")
+        };
+        let desk = Desk::new(Book::threads_only(&plan), Wishes::default(), allowed);
+        let waiting = fork(&["true".into()]).unwrap();
+        sys::seize(waiting.pid).unwrap();
+        let mut supervisor = Supervisor::new(desk, false, false, &waiting);
+        supervisor.bind_first_thread();
+        assert_eq!(sys::affinity(waiting.pid).unwrap(), [last]);
+        // It is still what we forked.
+        let image = |of: &str| std::fs::read_link(format!("/proc/{of}/exe")).unwrap();
+        assert_eq!(image(&waiting.pid.to_string()), image("self"));
+        let (end, _) = supervisor.run(&waiting).unwrap();
+        assert_eq!(end, End::Exited(0));
     }
 }
