@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::Output;
 
 use assert_cmd::Command;
+use numaloc_model::pages::{PageHead, ThreadAccess};
 use numaloc_model::profile::{Clock, CommRow, Meta, Profile, Slice, Thread};
-use numaloc_model::{Layer, PageUsage, SliceIdx, ThreadIdx};
+use numaloc_model::{Layer, PageNumber, PageUsage, SliceIdx, ThreadIdx};
 
 /// Four threads in a ring, each a hundred events to the next, over ten slices.
 fn ring(folder: &Path) -> std::path::PathBuf {
@@ -189,6 +190,74 @@ fn show_and_plan_separate_binding_from_mapping_and_placement() {
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["unplanned"]["pinned"]["remote_accesses"], 8);
     assert_eq!(json["unplanned"]["unbound"]["remote_share"], 0.5);
+}
+
+#[test]
+fn where_threads_change_their_work_reports_say_so_and_propose_no_thread_plan() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = ring(dir.path());
+    let next = || {
+        let args = ["show", "ring.numaloc", "--json", "--nodes", "2"];
+        let json: serde_json::Value =
+            serde_json::from_str(&stdout(&numaloc(dir.path(), &args))).unwrap();
+        json["next"][0].as_str().unwrap().to_owned()
+    };
+    let report = |form: &[&str]| {
+        let args = ["report", "ring.numaloc", "--force"];
+        stdout(&numaloc(dir.path(), &[&args[..], form].concat()))
+    };
+    let says = "a thread plan will not hold";
+    // Partners two threads apart: their order is not the best mapping, a thread plan is proposed.
+    let mut profile = numaloc_formats::profile::read(&path).unwrap();
+    for row in &mut profile.communication {
+        row.dst = ThreadIdx((row.src.0 + 2) % 4);
+    }
+    numaloc_formats::profile::write(&profile, &path, true).unwrap();
+    assert!(next().contains("--pages locality"), "{}", next());
+    assert!(!report(&["--md"]).contains(says));
+    let loops = numaloc_model::conditions::WorkSharing::DynamicLoop;
+    profile.meta.conditions.sharing = vec![(loops, "<GOMP_loop_dynamic_start>".to_owned())];
+    numaloc_formats::profile::write(&profile, &path, true).unwrap();
+    // No pages were recorded: threads over all nodes.
+    assert!(
+        next().contains("--threads packed --spread --pages first-touch"),
+        "{}",
+        next()
+    );
+    let markdown = report(&["--md"]);
+    assert!(
+        markdown.contains(says) && markdown.contains("schedule(static)"),
+        "{markdown}"
+    );
+    report(&["-o", "r.html"]);
+    let page = std::fs::read_to_string(dir.path().join("r.html")).unwrap();
+    assert!(page.contains(says) && page.contains("schedule(static)"));
+    assert!(!page.contains("<GOMP_loop"));
+    // With pages, these go to all nodes too.
+    for at in 0..8 {
+        let head = PageHead {
+            number: PageNumber(at),
+            object: None,
+            object_page: at,
+            first_touch: Some(ThreadIdx(0)),
+            first_touch_time: 0,
+        };
+        let thread = ThreadIdx(at as u32 % 4);
+        profile.pages.push(
+            head,
+            vec![ThreadAccess {
+                thread,
+                reads: 500,
+                writes: 0,
+            }],
+        );
+    }
+    numaloc_formats::profile::write(&profile, &path, true).unwrap();
+    assert!(
+        next().contains(" packed") && next().contains("--pages interleave"),
+        "{}",
+        next()
+    );
 }
 
 #[test]

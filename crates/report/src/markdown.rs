@@ -7,6 +7,7 @@ use crate::metrics;
 use crate::next::Step;
 use crate::number;
 use crate::plan::PlanView;
+use crate::repeatability;
 
 /// The page as Markdown.
 #[must_use]
@@ -62,6 +63,12 @@ pub fn page(
                     .map_or_else(|| "-".to_owned(), |b| number::fixed(b, 2))
             );
         }
+    }
+    if let Some(sentence) = repeatability::sentence(profile) {
+        out += &format!("\n{}.\n", cell(&sentence));
+    }
+    if let Some(advice) = repeatability::advice(profile) {
+        out += &format!("\nTry: {}.\n", cell(&advice));
     }
     if !next.is_empty() {
         out += "\n```\n";

@@ -37,11 +37,21 @@ pub fn steps(
         let found = found.filter(|v| v.likelihood == Likelihood::Likely)?;
         found.recommended.as_ref()
     };
+    let holds = profile
+        .meta
+        .conditions
+        .repeatability(profile.threads.len())
+        .holds();
+    let has_pages = c.pages.pages > 0;
     let policies = policies(
         recommended(Measure::PagePlacement).is_some(),
         recommended(Measure::CongestionAware).or(recommended(Measure::ThreadMapping)),
         recommended(Measure::BindThreads).is_some(),
     );
+    let policies = match policies {
+        Some(_) if !holds => Some(whoever_works(has_pages).to_owned()),
+        as_recommended => as_recommended,
+    };
     let profile_word = quoted(path);
     let program: Vec<String> = profile
         .meta
@@ -76,10 +86,11 @@ pub fn steps(
     }
     let Some(policies) = policies else {
         // Without page use there is nothing to decide jointly.
-        let tried = if c.pages.pages > 0 {
-            "numaloc,joint"
-        } else {
-            "numaloc,deloc"
+        let tried = match (holds, has_pages) {
+            (false, true) => "packed --pages interleave",
+            (false, false) => "packed",
+            (true, true) => "numaloc,joint",
+            (true, false) => "numaloc,deloc",
         };
         let open = c
             .verdicts
@@ -103,10 +114,15 @@ pub fn steps(
         path.trim_end_matches('/').trim_end_matches(".numaloc")
     );
     let plan = quoted(&plan);
-    let decide = if assumed {
-        "decide where threads and pages go; MACHINE: see `numaloc machines`"
-    } else {
-        "decide where threads and pages go"
+    let decide = match (holds, assumed) {
+        (true, true) => "decide where threads and pages go; MACHINE: see `numaloc machines`",
+        (true, false) => "decide where threads and pages go",
+        (false, true) => {
+            "places that suit whatever work each thread gets, which differs from run to run; MACHINE: see `numaloc machines`"
+        }
+        (false, false) => {
+            "places that suit whatever work each thread gets, which differs from run to run"
+        }
     };
     let mut steps = vec![Step {
         command: format!("numaloc plan {profile_word}{on} {policies} -o {plan}"),
@@ -126,6 +142,15 @@ fn policies(pages: bool, threads: Option<&Way>, bind: bool) -> Option<String> {
         return Some(format!("--threads {policy} --pages locality"));
     }
     bind.then(|| "--threads packed --spread --pages first-touch".to_owned())
+}
+
+/// Options of `numaloc plan` where another run may give threads other work, so that no thread has pages or partners of its
+/// own: threads over all nodes, pages too.
+fn whoever_works(pages: bool) -> &'static str {
+    match pages {
+        true => "--threads packed --spread --pages interleave",
+        false => "--threads packed --spread --pages first-touch",
+    }
 }
 
 /// How the program is started again.

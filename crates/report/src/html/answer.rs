@@ -9,11 +9,13 @@ use numaloc_analysis::{Characterisation, PageMetrics};
 use super::Report;
 use crate::figures::escape;
 use crate::number;
+use crate::repeatability;
 
 pub(super) fn write(out: &mut String, report: &Report<'_>) {
     verdicts(out, report.found);
     ways(out, report.found);
     outcome(out, report);
+    repeatable(out, report);
     next(out, report);
 }
 
@@ -101,6 +103,22 @@ fn outcome(out: &mut String, report: &Report<'_>) {
         );
     }
     *out += "</tbody></table></section>\n";
+}
+
+/// Whether threads do the same work in another run, and what to do if not.
+fn repeatable(out: &mut String, report: &Report<'_>) {
+    let Some(sentence) = repeatability::sentence(report.profile) else {
+        return;
+    };
+    let _ = write!(
+        out,
+        "<section class=\"card outcome repeatability\" aria-label=\"Repeatability\"><p>{}</p>",
+        prose(&sentence)
+    );
+    if let Some(advice) = repeatability::advice(report.profile) {
+        let _ = write!(out, "<p class=\"hint\">Try: {}.</p>", escape(&advice));
+    }
+    *out += "</section>\n";
 }
 
 fn next(out: &mut String, report: &Report<'_>) {
