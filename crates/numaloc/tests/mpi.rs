@@ -97,6 +97,24 @@ fn failures_say_what_to_do() {
     let lines = "record --mpi --line-size 128 -o p.numaloc -- mpirun true";
     let said = fails(&mut numaloc(&lines.split(' ').collect::<Vec<_>>()), 125);
     assert!(said.contains("need --frontend"), "{said}");
+    // Limits that would end the ranks' files, or leave a tracer no address space: before the launcher starts.
+    let own = env!("CARGO_BIN_EXE_numaloc");
+    for (limit, more, says) in [
+        ("-f 8", "", "at least 256 MiB"),
+        ("-f 500000", "--frontend qemu", "at least 1.00 GiB"),
+        ("-v 20000000", "--frontend qemu", "(ulimit -v)"),
+    ] {
+        let ran = dir.path().join("ran");
+        let record = format!("{own} record --mpi=openmpi {more} -o limited.numaloc");
+        let script = format!(
+            "ulimit {limit}; exec {record} -- mpirun.openmpi touch {}",
+            ran.display()
+        );
+        let mut shell = Command::new("sh");
+        let said = fails(shell.args(["-c", &script]).current_dir(dir.path()), 125);
+        assert!(said.contains(says), "{said}");
+        assert!(!ran.exists(), "{said}");
+    }
     // The program's status passes through: mpirun gives 7 for a program that ends with 7.
     let launch = "-- mpirun.openmpi --allow-run-as-root -n 1 sh -c";
     let output = numaloc(&["record", "--mpi", "-o"])

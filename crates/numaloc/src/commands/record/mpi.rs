@@ -12,7 +12,9 @@ use numaloc_mpi::shims::{MpiLibrary, rank_files};
 use numaloc_mpi::under::{Emulator, Under};
 use numaloc_trace::common::Board;
 
-use super::{Args, OWN_FAILURE, child, conditions, instrument, journals, qemu, work_folder};
+use super::{
+    Args, OWN_FAILURE, child, conditions, instrument, journals, preflight, qemu, work_folder,
+};
 use crate::error::CliError;
 use crate::ui::Ui;
 
@@ -84,6 +86,7 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
             .status(OWN_FAILURE)
     })?;
     let output = args.checked(&output)?;
+    preflight::check_ranks(memory_traced(args))?;
     // Next to the output: a file system that the hosts of a cluster are likely to share.
     let work = work_folder(output.path())?;
     conditions::keep(work.path()).map_err(|error| {
