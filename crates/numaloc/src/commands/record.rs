@@ -386,7 +386,7 @@ impl Args {
             slices: self.slices,
         };
         let (profile, images) = assemble::assemble_images(folder, &options)
-            .map_err(|error| CliError::tool(error).status(self.failure()))?;
+            .map_err(|error| self.unassembled(error, folder))?;
         let mut profile = profile;
         profile.meta.conditions.environment = conditions::kept(folder);
         let mut assembled = Assembled {
@@ -395,6 +395,24 @@ impl Args {
         };
         self.trace.look_at(&mut assembled, ui);
         Ok(assembled)
+    }
+
+    /// Why there is no profile. The tracer is in the program and keeps quiet where its first write fails: whether the disk is
+    /// full is asked here.
+    fn unassembled(&self, error: assemble::AssembleError, folder: &Path) -> CliError {
+        let full = match error {
+            assemble::AssembleError::Empty { .. } => no_room(folder),
+            _ => None,
+        };
+        let shown = match full {
+            Some(full) => CliError::tool(format!(
+                "cannot write the recording in {}: {full}; the program ran, but nothing was recorded",
+                folder.display()
+            ))
+            .hint("make room there, or record with -o on another disk"),
+            None => CliError::tool(error),
+        };
+        shown.status(self.failure())
     }
 
     /// The profile's folder, refused before anything is recorded.
@@ -548,11 +566,23 @@ fn common_table(ui: &Ui) -> Option<Board> {
         .ok()
 }
 
+/// The system's error where not even a page can be written in `folder`: disk full, or quota.
+fn no_room(folder: &Path) -> Option<std::io::Error> {
+    use std::io::Write;
+    let written = tempfile::tempfile_in(folder).and_then(|mut file| {
+        file.write_all(&[1; 4096])?;
+        // Some file systems find out only when they write.
+        file.sync_all()
+    });
+    written.err()
+}
+
 /// Whether there is a trace worth keeping.
 fn journals(folder: &Path) -> bool {
     std::fs::read_dir(folder).is_ok_and(|entries| {
         entries
             .flatten()
-            .any(|entry| entry.path().extension().is_some_and(|e| e == "journal"))
+            .filter(|entry| entry.path().extension().is_some_and(|e| e == "journal"))
+            .any(|entry| entry.metadata().is_ok_and(|data| data.len() > 0))
     })
 }
