@@ -9,6 +9,7 @@
 //! | [`rank_file`] | what did one rank count? |
 //! | [`mod@merge`] | what did all ranks count, as a profile? |
 //! | [`rank_map`] | where does a plan put each rank? |
+//! | [`mod@one_list`] | does one list of PUs serve all hosts? |
 //! | [`export`] | how does each launcher say so? |
 //! | [`run`] | how is a program run under a plan, and were its ranks there? |
 //! | [`under`] | how are the memory accesses of ranks traced too? |
@@ -24,6 +25,7 @@ pub mod hybrid;
 pub mod launcher;
 pub mod merge;
 pub mod monitoring_dump;
+pub mod one_list;
 pub mod rank_file;
 pub mod rank_map;
 pub mod record;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use numaloc_mpi::export::{hydra, rankfile, slurm, wrapper};
+use numaloc_mpi::one_list::{Unequal, one_list};
 use numaloc_mpi::{Launcher, RankMap};
 use numaloc_topology::resolve;
 use serde_json::json;
@@ -76,16 +77,23 @@ impl Args {
             .hint("name the plan's machine with --machine"));
         }
         let map = RankMap::from_plan(&plan, &machine).map_err(CliError::tool)?;
-        let unequal = || {
-            CliError::tool("hosts need different PUs, which this launcher has no option for")
-                .hint("--for wrapper writes a script that works under every launcher")
+        let map = match self.form {
+            Form::Hydra | Form::Slurm => {
+                let one = one_list(&map, &machine).map_err(unequal)?;
+                if one != map {
+                    ui.remark("PUs are renumbered by symmetries of the hosts, so that one list serves all");
+                }
+                one
+            }
+            _ => map,
         };
+        let no_list = || CliError::tool("this launcher has no option for the plan's PUs");
         let words = |options: Vec<String>| options.join(" ") + "\n";
         let text = match self.form {
             Form::Table => table(&map),
             Form::Openmpi | Form::Prrte => rankfile::rankfile(&map),
-            Form::Hydra => words(hydra::options(&map).ok_or_else(unequal)?),
-            Form::Slurm if slurm::cpu_bind(&map).is_none() => return Err(unequal()),
+            Form::Hydra => words(hydra::options(&map).ok_or_else(no_list)?),
+            Form::Slurm if slurm::cpu_bind(&map).is_none() => return Err(no_list()),
             Form::Slurm => words(slurm::options(&map)),
             Form::SlurmHosts => slurm::hostfile(&map),
             Form::Wrapper => wrapper::script(&map),
@@ -122,6 +130,14 @@ impl Args {
         }
         Ok(0)
     }
+}
+
+/// What to say where one list does not serve all hosts.
+pub(super) fn unequal(why: Unequal) -> CliError {
+    CliError::tool(format!(
+        "this launcher has one list of PUs for all hosts: {why}"
+    ))
+    .hint("--for wrapper writes a script that works under every launcher")
 }
 
 fn table(map: &RankMap) -> String {

@@ -4,6 +4,7 @@ use numaloc_apply::{LaunchError, Options, PageMode};
 use numaloc_model::conditions::VARIABLES;
 use numaloc_model::outcome::{Applied, Outcome};
 use numaloc_model::plan::Plan;
+use numaloc_mpi::one_list::one_list;
 use numaloc_mpi::{Launcher, RankMap};
 use numaloc_topology::Topology;
 use serde_json::json;
@@ -121,6 +122,13 @@ impl Args {
         }
         let map = RankMap::from_plan(plan, machine)
             .map_err(|error| CliError::tool(error).status(OURS))?;
+        let map = match Launcher::of_command(&self.command) {
+            // These give all hosts one list.
+            Launcher::Hydra | Launcher::Slurm => {
+                one_list(&map, machine).map_err(|why| super::ranks::unequal(why).status(OURS))?
+            }
+            _ => map,
+        };
         let work = tempfile::Builder::new()
             .prefix(".numaloc-run-")
             .tempdir_in(".")
