@@ -78,9 +78,6 @@ impl Args {
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
         let plan = numaloc_formats::plan::read(&self.plan)
             .map_err(|error| CliError::from(error).status(OURS))?;
-        for line in other_environment(&plan) {
-            ui.remark(line);
-        }
         if Launcher::of_command(&self.command) != Launcher::None {
             let machine = numaloc_topology::from_this_machine()
                 .map_err(|error| CliError::from(error).status(OURS))?;
@@ -88,6 +85,10 @@ impl Args {
         }
         let machine = numaloc_topology::identity_of_this_machine()
             .map_err(|error| CliError::from(error).status(OURS))?;
+        // A plan that is refused has nothing else to say.
+        if self.force_machine || machine.fingerprint == plan.fingerprint {
+            remark_environment(&plan, ui);
+        }
         let options = Options {
             pages: match self.pages {
                 Pages::Auto => PageMode::Auto,
@@ -129,6 +130,7 @@ impl Args {
             }
             _ => map,
         };
+        remark_environment(plan, ui);
         let work = tempfile::Builder::new()
             .prefix(".numaloc-run-")
             .tempdir_in(".")
@@ -167,6 +169,12 @@ impl Args {
             }
         }
         Ok(u8::try_from(outcome.status & 0xff).unwrap_or(OURS))
+    }
+}
+
+fn remark_environment(plan: &Plan, ui: &Ui) {
+    for line in other_environment(plan) {
+        ui.remark(line);
     }
 }
 
