@@ -17,3 +17,7 @@ test-faults: build ## kill -9 and full disks at 300 random moments: profiles who
 
 test-ci-faults: build
 	make/faults/run 12
+
+.PHONY: mutate
+mutate: build ## 5,000 damaged files of every kind, read by the real program: no panic, no hang, 1 GiB (10 minutes; MUTATIONS=N, SEED=N)
+	NUMALOC_MUTATIONS=$(or $(MUTATIONS),5000) NUMALOC_SEED=$(or $(SEED),1) $(CARGO) test -q -p numaloc --test mutations -- --nocapture

@@ -1,0 +1,194 @@
+//! Damaged files, read by the real program: no panic, no hang, no memory beyond bounds, an honest exit status.
+//!
+//! Every reader gets files that were good once. Damage is drawn from a seed, so that a run repeats:
+//! `NUMALOC_MUTATIONS=5000 NUMALOC_SEED=1 cargo test -p numaloc --test mutations` (`make mutate`). Each file is read by
+//! a process of its own with 5 s of processor time and 1 GiB of address space; what it did wrong is reported with the
+//! reader, the number of the mutation, and a copy of the file.
+
+#[path = "mutations/damage.rs"]
+mod damage;
+#[path = "../../perf/tests/support/mod.rs"]
+mod perf_data;
+#[path = "mutations/rank_file.rs"]
+mod rank_file;
+#[path = "mutations/seeds.rs"]
+mod seeds;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use damage::Random;
+use seeds::Reader;
+
+/// Mutations of a run of the tests; `make mutate` asks for more.
+const FEW: usize = 130;
+/// Bounds of one reading process: processor time, address space.
+const BOUNDS: &str = "ulimit -t 5; ulimit -v 1048576; ulimit -c 0; exec \"$0\" \"$@\"";
+/// Set for the process that reads one rank file, which no command does by itself.
+const ONE_RANK_FILE: &str = "NUMALOC_TEST_RANK_FILE";
+
+fn number(variable: &str) -> Option<usize> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+#[test]
+fn damaged_files_end_in_one_line_of_error_or_in_a_result() {
+    let work = tempfile::tempdir().unwrap();
+    let readers = seeds::all(work.path());
+    check_good(&readers, &work.path().join("good"));
+    let count = number("NUMALOC_MUTATIONS").unwrap_or(FEW);
+    let seed = number("NUMALOC_SEED").unwrap_or(1);
+    let next = AtomicUsize::new(0);
+    let tally: Mutex<BTreeMap<&str, [usize; 2]>> = Mutex::default();
+    let faults: Mutex<Vec<String>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for worker in 0..2 {
+            let folder = work.path().join(format!("worker-{worker}"));
+            let (readers, next, tally, faults) = (&readers, &next, &tally, &faults);
+            scope.spawn(move || {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    if at >= count {
+                        break;
+                    }
+                    let reader = &readers[at % readers.len()];
+                    match try_one(reader, &folder, seed, at) {
+                        Ok(refused) => {
+                            let mut tally = tally.lock().unwrap();
+                            tally.entry(reader.name).or_default()[usize::from(refused)] += 1;
+                        }
+                        Err(fault) => faults.lock().unwrap().push(fault),
+                    }
+                }
+            });
+        }
+    });
+    let (tally, faults) = (tally.into_inner().unwrap(), faults.into_inner().unwrap());
+    for (name, [read, refused]) in &tally {
+        println!("{name:<16} {read:>5} read {refused:>5} refused");
+    }
+    println!("{count} mutations, seed {seed}: {} faults", faults.len());
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    // Damage that nobody notices would prove nothing.
+    let refused: usize = tally.values().map(|[_, refused]| refused).sum();
+    assert!(
+        refused * 4 > count,
+        "only {refused} of {count} were refused"
+    );
+}
+
+/// Every reader takes its files as long as they are good, or the damage would not be what is refused.
+fn check_good(readers: &[Reader], folder: &Path) {
+    for reader in readers {
+        let _ = std::fs::remove_dir_all(folder);
+        copy(&reader.good, &folder.join("in"));
+        for arguments in &reader.commands {
+            let output = run(folder, arguments);
+            let words = String::from_utf8_lossy(&output.stderr);
+            // The small task profile is read whole, but holds too little to plan by.
+            assert!(
+                output.status.success() || words.contains("nothing to decide"),
+                "{}, undamaged: numaloc {}: {}: {words}",
+                reader.name,
+                arguments.join(" "),
+                output.status
+            );
+        }
+    }
+}
+
+/// Damages a copy of the reader's files and has them read; whether they were refused, or what went wrong.
+fn try_one(reader: &Reader, folder: &Path, seed: usize, at: usize) -> Result<bool, String> {
+    let _ = std::fs::remove_dir_all(folder);
+    copy(&reader.good, &folder.join("in"));
+    let mut random = Random::new((seed as u64) << 32 | at as u64);
+    let file = random.choice(&reader.files);
+    let path = folder.join("in").join(file);
+    let good = std::fs::read(&path).unwrap();
+    let bad = (reader.damage)(&good, &mut random);
+    std::fs::write(&path, &bad).unwrap();
+    let arguments = random.choice(&reader.commands);
+    let output = run(folder, arguments);
+    let fault = judge(reader, &output, bad == good);
+    if let Some(what) = fault {
+        let kept = std::env::temp_dir().join(format!("numaloc-mutation-{seed}-{at}"));
+        let _ = std::fs::remove_dir_all(&kept);
+        copy(&folder.join("in"), &kept);
+        return Err(format!(
+            "{} {seed}:{at}: {file}: {what}; numaloc {}; kept in {}; {}",
+            reader.name,
+            arguments.join(" "),
+            kept.display(),
+            String::from_utf8_lossy(&output.stderr)
+        ));
+    }
+    Ok(output.status.code() != Some(0))
+}
+
+fn run(folder: &Path, arguments: &[String]) -> Output {
+    let mut command = Command::new("sh");
+    command.args(["-c", BOUNDS]);
+    if let [only] = arguments
+        && let Some(file) = only.strip_prefix("rank-file:")
+    {
+        command
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "a_rank_file_is_merged", "--nocapture"])
+            .env(ONE_RANK_FILE, folder.join(file));
+    } else {
+        command
+            .arg(assert_cmd::cargo::cargo_bin("numaloc"))
+            .args(arguments);
+    }
+    command.current_dir(folder).output().expect("sh runs")
+}
+
+/// What is wrong with how the program ended.
+fn judge(reader: &Reader, output: &Output, intact: bool) -> Option<String> {
+    let Some(status) = output.status.code() else {
+        return Some(format!("ended by {}", output.status));
+    };
+    let words = String::from_utf8_lossy(&output.stderr);
+    let errors = words
+        .lines()
+        .filter(|line| line.starts_with("error: "))
+        .count();
+    match status {
+        _ if words.contains("panicked") => Some("a panic".to_owned()),
+        0 if reader.sealed && !intact => Some("read as if intact".to_owned()),
+        0 if errors == 0 => None,
+        1 | 2 | 125 if errors == 1 => None,
+        _ => Some(format!("status {status} with {errors} lines of error")),
+    }
+}
+
+/// Not a test by itself: the process that merges one rank file for the test above.
+#[test]
+fn a_rank_file_is_merged() {
+    let Some(file) = std::env::var_os(ONE_RANK_FILE) else {
+        return;
+    };
+    let merged =
+        numaloc_mpi::merge::merge(&[PathBuf::from(file)], &[], numaloc_mpi::Options::default());
+    if let Err(error) = merged {
+        eprintln!("error: {error}");
+        std::process::exit(1);
+    }
+}
+
+/// Copies a folder with all in it.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
