@@ -12,11 +12,14 @@ test-ci-programs: build
 	make/programs/run quick
 
 FAULTS ?= 300
-test-faults: build ## kill -9 and full disks at 300 random moments: profiles whole or absent, never corrupt (root)
+LAB_FAULTS ?= 10
+test-faults: build ## kill -9 of every command and of what it runs, and full disks, at 300 random moments: outputs whole or absent (root)
 	make/faults/run $(FAULTS)
+	make/faults/run $(LAB_FAULTS) "" lab
 
+# One of each kind; lab boots a virtual machine and stays out.
 test-ci-faults: build
-	make/faults/run 12
+	make/faults/run 24
 
 .PHONY: mutate
 mutate: build ## 5,000 damaged files of every kind, read by the real program: no panic, no hang, 1 GiB (10 minutes; MUTATIONS=N, SEED=N)
