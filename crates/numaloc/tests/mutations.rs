@@ -25,10 +25,13 @@ use seeds::Reader;
 
 /// Mutations of a run of the tests; `make mutate` asks for more.
 const FEW: usize = 130;
-/// Bounds of one reading process: processor time, address space.
-const BOUNDS: &str = "ulimit -t 5; ulimit -v 1048576; ulimit -c 0; exec \"$0\" \"$@\"";
+/// Bounds of one reading process: processor time, address space, and patience with one that waits for nothing.
+const BOUNDS: &str =
+    "ulimit -t 5 && ulimit -v 1048576 && ulimit -c 0 && exec timeout -s KILL 120 \"$0\" \"$@\"";
 /// Set for the process that reads one rank file, which no command does by itself.
 const ONE_RANK_FILE: &str = "NUMALOC_TEST_RANK_FILE";
+/// Set for the process that behaves as a broken reader would.
+const MISBEHAVE: &str = "NUMALOC_TEST_MISBEHAVE";
 
 fn number(variable: &str) -> Option<usize> {
     std::env::var(variable).ok()?.parse().ok()
@@ -112,7 +115,7 @@ fn try_one(reader: &Reader, folder: &Path, seed: usize, at: usize) -> Result<boo
     std::fs::write(&path, &bad).unwrap();
     let arguments = random.choice(&reader.commands);
     let output = run(folder, arguments);
-    let fault = judge(reader, &output, bad == good);
+    let fault = judge(&output, reader.sealed && bad != good);
     if let Some(what) = fault {
         let kept = std::env::temp_dir().join(format!("numaloc-mutation-{seed}-{at}"));
         let _ = std::fs::remove_dir_all(&kept);
@@ -128,9 +131,14 @@ fn try_one(reader: &Reader, folder: &Path, seed: usize, at: usize) -> Result<boo
     Ok(output.status.code() != Some(0))
 }
 
-fn run(folder: &Path, arguments: &[String]) -> Output {
+fn bounded() -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", BOUNDS]);
+    command
+}
+
+fn run(folder: &Path, arguments: &[String]) -> Output {
+    let mut command = bounded();
     if let [only] = arguments
         && let Some(file) = only.strip_prefix("rank-file:")
     {
@@ -146,8 +154,8 @@ fn run(folder: &Path, arguments: &[String]) -> Output {
     command.current_dir(folder).output().expect("sh runs")
 }
 
-/// What is wrong with how the program ended.
-fn judge(reader: &Reader, output: &Output, intact: bool) -> Option<String> {
+/// What is wrong with how the program ended; `refuse` if it had to find the damage.
+fn judge(output: &Output, refuse: bool) -> Option<String> {
     let Some(status) = output.status.code() else {
         return Some(format!("ended by {}", output.status));
     };
@@ -158,11 +166,45 @@ fn judge(reader: &Reader, output: &Output, intact: bool) -> Option<String> {
         .count();
     match status {
         _ if words.contains("panicked") => Some("a panic".to_owned()),
-        0 if reader.sealed && !intact => Some("read as if intact".to_owned()),
+        0 if refuse => Some("read as if intact".to_owned()),
         0 if errors == 0 => None,
         1 | 2 | 125 if errors == 1 => None,
         _ => Some(format!("status {status} with {errors} lines of error")),
     }
+}
+
+/// Inputs that `make mutate` once found to break a reader.
+#[test]
+fn what_once_broke_a_reader_is_read_or_refused_within_bounds() {
+    let work = tempfile::tempdir().unwrap();
+    let readers = seeds::all(work.path());
+    let folder = work.path().join("again");
+    let end_of = |name: &str, file: &str, good: &str, bad: &str| {
+        let reader = readers.iter().find(|reader| reader.name == name).unwrap();
+        let _ = std::fs::remove_dir_all(&folder);
+        copy(&reader.good, &folder.join("in"));
+        let file = folder.join("in").join(file);
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.contains(good), "{name}: {text}");
+        std::fs::write(&file, text.replacen(good, bad, 1)).unwrap();
+        let output = run(&folder, reader.commands.last().unwrap());
+        assert_eq!(judge(&output, false), None, "{name}: {good} made {bad}");
+        output.status.code()
+    };
+    // 65,537 tasks, of which hardly any communicate: growing half of them took quadratic time.
+    assert_eq!(
+        end_of("matrix edges", "m.edges", "2 3 9", "2 65536 9"),
+        Some(0)
+    );
+    // A node that the machine of the profile does not have.
+    assert_eq!(
+        end_of("task profile", "tasks.csv", "step,1,1,", "step,1,2,"),
+        Some(1)
+    );
+    assert_eq!(
+        end_of("task profile", "blocks.csv", "4096,1", "4096,255"),
+        Some(1)
+    );
 }
 
 /// Not a test by itself: the process that merges one rank file for the test above.
@@ -176,6 +218,64 @@ fn a_rank_file_is_merged() {
     if let Err(error) = merged {
         eprintln!("error: {error}");
         std::process::exit(1);
+    }
+}
+
+#[test]
+fn a_broken_reader_is_noticed() {
+    let end_of = |how: &str| {
+        let output = bounded()
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "a_broken_reader", "--nocapture"])
+            .env(MISBEHAVE, how)
+            .output()
+            .expect("sh runs");
+        judge(&output, false)
+    };
+    assert_eq!(end_of("well"), None);
+    assert_eq!(end_of("error"), None);
+    for (how, expected) in [
+        ("spin", "signal: 9 (SIGKILL)"),
+        ("hoard", "signal: 6 (SIGABRT)"),
+        ("panic", "a panic"),
+        ("crash", "signal: 8 (SIGFPE)"),
+        ("silent", "status 1 with 0 lines of error"),
+        ("twofold", "status 1 with 2 lines of error"),
+        ("unknown", "status 77 with 1 lines of error"),
+        ("untold", "status 0 with 1 lines of error"),
+    ] {
+        let fault = end_of(how).unwrap_or_else(|| panic!("{how}: not noticed"));
+        assert!(fault.contains(expected), "{how}: {fault}");
+    }
+}
+
+/// Not a test by itself: the process that misbehaves for the test above.
+#[test]
+fn a_broken_reader() {
+    let Ok(how) = std::env::var(MISBEHAVE) else {
+        return;
+    };
+    let end = |lines: usize, status: i32| -> ! {
+        eprint!("{}", "error: broken\n".repeat(lines));
+        std::process::exit(status)
+    };
+    match how.as_str() {
+        "well" => end(0, 0),
+        "error" => end(1, 1),
+        "spin" => loop {
+            std::hint::spin_loop();
+        },
+        "hoard" => drop(std::hint::black_box(vec![1_u8; 2 << 30])),
+        "panic" => panic!("as asked"),
+        "crash" => drop(
+            Command::new("kill")
+                .args(["-FPE", &std::process::id().to_string()])
+                .status(),
+        ),
+        "silent" => end(0, 1),
+        "twofold" => end(2, 1),
+        "unknown" => end(1, 77),
+        _ => end(1, 0),
     }
 }
 

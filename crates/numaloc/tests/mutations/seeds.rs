@@ -143,7 +143,10 @@ pub fn all(work: &Path) -> Vec<Reader> {
     let mut plan = reader(
         "plan",
         with("plan", &["p.numaloc", "plan.json"]),
-        &["report in/p.numaloc in/plan.json --machine numa:2~core:2~pu:1 -o -"],
+        &[
+            "report in/p.numaloc in/plan.json --machine numa:2~core:2~pu:1 -o -",
+            "run --plan in/plan.json --force-machine --verify -- true",
+        ],
         damage::text,
     );
     plan.files = vec!["plan.json".to_owned()];
