@@ -216,6 +216,17 @@ fn seconds(row: &Row) -> Result<f64, FileError> {
     Err(row.wrong(format!("{seconds} seconds"), "a finite time of at least 0"))
 }
 
+/// The node that the program asked for, one of `nodes`.
+fn hint(row: &Row, nodes: usize) -> Result<Option<u16>, FileError> {
+    let hint: Option<u16> = row.optional("hint", "a node or nothing")?;
+    match hint {
+        Some(node) if usize::from(node) >= nodes => {
+            Err(row.wrong(format!("hint {node}"), &format!("a node below {nodes}")))
+        }
+        _ => Ok(hint),
+    }
+}
+
 /// Reads a profile, and checks that numbers refer to what exists.
 ///
 /// # Errors
@@ -262,7 +273,7 @@ pub fn read_profile(folder: &Path) -> Result<Profile, FileError> {
             position: row.value("position", "a number")?,
             template: row.text("template").to_owned(),
             slots: row.value("slots", "a number")?,
-            hint: row.optional("hint", "a node or nothing")?,
+            hint: hint(&row, profile.nodes)?,
             seconds: seconds(&row)?,
             mark: row.text("mark").to_owned(),
         });
@@ -281,7 +292,7 @@ pub fn read_profile(folder: &Path) -> Result<Profile, FileError> {
             creator,
             position: row.value("position", "a number")?,
             bytes: row.value("bytes", "a number of bytes")?,
-            hint: row.optional("hint", "a node or nothing")?,
+            hint: hint(&row, profile.nodes)?,
         });
     }
     let blocks = profile.blocks.len();

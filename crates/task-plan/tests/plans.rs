@@ -308,6 +308,35 @@ fn broken_files_are_told_with_file_and_line() {
     }
 }
 
+#[test]
+fn hints_for_nodes_that_the_profile_does_not_have_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut profile = strands(4, 4);
+    profile.tasks[1].hint = Some(3);
+    profile.blocks[1].hint = Some(3);
+    write_profile(folder.path(), &profile).unwrap();
+    assert_eq!(read_profile(folder.path()).unwrap().blocks, profile.blocks);
+    profile.tasks[1].hint = Some(4);
+    write_profile(folder.path(), &profile).unwrap();
+    let error = read_profile(folder.path()).unwrap_err().to_string();
+    assert!(
+        error.contains("tasks.csv") && error.contains("line 3"),
+        "{error}"
+    );
+    assert!(
+        error.contains("hint 4") && error.contains("a node below 4"),
+        "{error}"
+    );
+    profile.tasks[1].hint = None;
+    profile.blocks[1].hint = Some(u16::MAX);
+    write_profile(folder.path(), &profile).unwrap();
+    let error = read_profile(folder.path()).unwrap_err().to_string();
+    assert!(
+        error.contains("blocks.csv") && error.contains("hint 65535"),
+        "{error}"
+    );
+}
+
 proptest! {
     /// Whatever is in the files, reading gives an error or a plan, never a panic.
     #[test]
