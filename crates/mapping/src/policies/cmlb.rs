@@ -12,7 +12,7 @@
 //! the heaviest free task (the paper is silent; EagerMap's lowest index would make labels matter). Group
 //! sizes are the nodes' seats; inside a node tasks take seats in the order they joined, so that heavy
 //! partners are neighbours. Without a load vector each task's communication is its load.
-//! O(N^2 log N).
+//! O(N^2 log N), which bounds N.
 
 use numaloc_model::LogicalPu;
 
@@ -22,6 +22,8 @@ use crate::slots::Spread;
 /// See the module's text.
 pub struct Cmlb;
 
+/// Beyond this, time that grows with the square of the tasks is too long to wait for among other policies.
+const MOST_TASKS: usize = 8192;
 /// How far above the target a group may end.
 const TOLERANCE: f64 = 0.05;
 
@@ -35,6 +37,13 @@ impl MappingPolicy for Cmlb {
     }
 
     fn place(&self, input: &MapInput) -> Result<Mapped, MapError> {
+        if input.tasks() > MOST_TASKS {
+            return Err(MapError::TooLarge {
+                policy: self.name(),
+                limit: MOST_TASKS,
+                tasks: input.tasks(),
+            });
+        }
         let topology = input.topology();
         let capacity = input.slots(Spread::Spread).capacity().to_vec();
         let load = input.task_loads();

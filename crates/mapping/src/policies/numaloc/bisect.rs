@@ -232,6 +232,12 @@ impl Graph {
             .collect();
         let mut held = 0;
         let mut next = rng.usize(0..n);
+        // A graph with many parts does not coarsen: n may be all tasks. Ties go to the last vertex.
+        let entry = |gain: f64, v: usize| Entry {
+            gain,
+            vertex: !(v as u32),
+        };
+        let mut heap: BinaryHeap<Entry> = (0..n).map(|v| entry(gain[v], v)).collect();
         loop {
             side[next] = false;
             held += self.size[next];
@@ -240,11 +246,19 @@ impl Graph {
             }
             for (t, w) in self.row(next) {
                 gain[t] += 2.0 * w;
+                if side[t] {
+                    heap.push(entry(gain[t], t));
+                }
             }
-            let outside = (0..n).filter(|&v| side[v]);
-            match outside.max_by(|&a, &b| gain[a].total_cmp(&gain[b])) {
-                Some(v) => next = v,
-                None => return side,
+            loop {
+                let Some(top) = heap.pop() else {
+                    return side;
+                };
+                let v = !top.vertex as usize;
+                if side[v] && top.gain.total_cmp(&gain[v]).is_eq() {
+                    next = v;
+                    break;
+                }
             }
         }
     }
