@@ -1,20 +1,22 @@
-/* A plugin for gcc: the accesses of a loop are announced with one call, and those of copies and fills that become no call.
+/* A plugin for gcc with three passes around gcc's thread-sanitizer pass, which puts a call before each load and store.
  *
- * gcc's thread-sanitizer pass puts a call before each load and store. That costs a loop several times its own work, and more still
- * because what is left is not vectorised. This pass comes right after it. Of an innermost loop it takes those calls out whose
- * addresses move by the same amount in each iteration, and puts one call in their place (docs/formats/loop-calls.md):
+ * locals   before it: volatile locals, and locals of a page or more, are marked so that it announces them too.
+ * copies   after it: copies and fills that gcc expands in line, without a call of memcpy or memset, are announced as ranges.
+ * loops    after it: the accesses of an innermost loop whose addresses move by the same amount in each iteration are announced
+ *          with one call instead of one per access (docs/formats/loop-calls.md). A call per access costs several times the loop's
+ *          own work, and keeps the loop from being vectorised.
  *
- *     __numaloc_loop_1(description, iterations, values)       before the loop, where it is known there how often it runs
- *     __numaloc_looped_1(description, iterations, values)     where the loop is left, else; the iterations are counted
+ *     __numaloc_loop_1(description, iterations, values)       before the loop, where its number of iterations is known there
+ *     __numaloc_looped_1(description, iterations, values)     else where the loop is left, with the iterations counted
  *
- * What is counted does not change. What changes is when: the accesses are told before the first of them is made, or after the last.
- * So a loop is left as it is when it calls anything but mathematics, which covers all that synchronises: no access is told on the
- * other side of it. And these accesses are still announced one by one:
+ * The counts are the same either way; only the time of the record differs: before the first access, or after the last.
+ * So a loop that calls anything but mathematics, which includes all synchronisation, is left as it is: no access is recorded on
+ * the other side of it. Within a loop these accesses are still announced one by one:
  *   - those on some of the loop's paths only;
- *   - stores to the same place again and again: threads that do so side by side hand that line to and fro, and each time counts;
- *     and loads from the same place, which may be such a line's, where other stores are announced one by one.
+ *   - stores to the same place in each iteration: where threads alternate in writing that line, each store counts;
+ *     and loads from the same place, which may be on such a line, where other stores are announced one by one.
  *
- * It is built against the headers of the compiler that loads it, by `numaloc cc`, and uses what gcc 11 and 12 have alike.
+ * `numaloc cc` builds it with the headers of the compiler that loads it; it uses what gcc 11 and 12 have in common.
  */
 #include "gcc-plugin.h"
 #include "plugin-version.h"

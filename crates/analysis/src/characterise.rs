@@ -114,7 +114,7 @@ impl Characterisation {
     }
 }
 
-/// The layer a profile is looked at and mapped by, unless another is asked for: what its frontend is best at. Of MPI ranks
+/// The layer a profile is shown and mapped by, unless another is asked for: what its frontend is best at. Of MPI ranks
 /// everything they send, in their own messages and in collectives.
 #[must_use]
 pub fn default_layer(profile: &Profile) -> Layer {

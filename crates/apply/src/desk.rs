@@ -296,7 +296,7 @@ impl Desk {
             .is_some_and(|thread| thread.planned.is_some() && !thread.own_affinity)
     }
 
-    /// A thread that is not followed any more: it keeps the PU it has, nothing of its memory is looked at.
+    /// A thread that is not followed any more: it keeps the PU it has, and none of its memory is placed.
     pub fn released(&mut self, tid: i32) {
         let Some(thread) = self.threads.remove(&tid) else {
             return;

@@ -8,7 +8,7 @@
 //!   folder are refused, whatever the user said;
 //! - a symbolic link stays one: what it leads to is written. Modes and owners of what is replaced are kept;
 //! - under the final name stands a complete output or what stood there before. The work is done under a random
-//!   name beside it, which nobody can foresee in a folder that others may write to.
+//!   name in the same folder, which nobody can predict in a folder that others may write to.
 //!
 //! | module | what |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What shaped a recorded run beside the program and its arguments: the environment, and how work reached the threads.
+//! What shaped a recorded run apart from the program and its arguments: the environment, and how work reached the threads.
 
 /// Variables of the environment that decide how many threads a program starts, where they run, which work each gets, and
 /// which arena of the heap it allocates from. A recording keeps those that are set.

@@ -57,7 +57,7 @@ pub struct Meta {
     pub sampled: f64,
     /// What the threads' `dram_bytes` come from, with its parameters; `None` where they were not observed.
     pub dram_source: Option<String>,
-    /// What shaped the run beside the command.
+    /// What shaped the run apart from the command.
     pub conditions: Conditions,
 }
 

@@ -46,7 +46,7 @@ pub struct Recorded {
 /// How a launcher is started and waited for; passing signals on is its business.
 pub type Runner<'a> = &'a dyn Fn(Command) -> std::io::Result<ExitStatus>;
 
-/// The launcher's words, kept beside the rank files for a profile that is made of them later.
+/// The launcher's words, kept with the rank files for a profile that is made from them later.
 const COMMAND: &str = "command";
 /// How long ranks may outlive a launcher before the profile is made without their end.
 const PATIENCE: Duration = Duration::from_secs(5);

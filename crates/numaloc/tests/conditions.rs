@@ -1,4 +1,4 @@
-//! What shapes a recording beside the program: the environment, how work reaches the threads, limits, streams, signals.
+//! What shapes a recording apart from the program: the environment, how work reaches the threads, limits, streams, signals.
 
 mod support;
 

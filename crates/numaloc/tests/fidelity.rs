@@ -13,7 +13,7 @@ use numaloc_model::profile::Amount;
 use numaloc_model::{Layer, Profile};
 use support::{Load, by_slice, compile, matrix, numaloc, ok, record, stretches, workload};
 
-/// Held by tests that load the machine, so that what one records idle is not recorded beside another's load.
+/// Held by tests that load the machine, so that one test's idle recording does not run under another's load.
 static MACHINE: Mutex<()> = Mutex::new(());
 
 /// Records a workload, on one core if `pinned`.

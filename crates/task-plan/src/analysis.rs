@@ -31,8 +31,8 @@ const MUCH_SLACK: f64 = 0.5;
 /// What comes later in the list of attempts take less than this share of an earlier one's time.
 const CLEARLY_FASTER: f64 = 0.98;
 
-/// A profile is made with a smaller problem than the run: plans are compared, and chosen, with all blocks so many times
-/// as large, where data weighs against the fixed cost of a task as it does in a run.
+/// Factor by which plans are also compared with larger blocks. A profile is made with a smaller problem than the run; with
+/// blocks this much larger, data weighs against the fixed cost of a task as it does in a run.
 pub const LARGER: u64 = 64;
 
 /// The tasks of the profile, with blocks as large as in the profile and [`LARGER`].

@@ -7,7 +7,7 @@
 //! 3. [`Affinity`]: the seconds a class of tasks loses when one of its blocks is remote, by regression
 //!    over replays, with shrinkage.
 //! 4. [`analyze`]: data blocks get nodes, then classes of tasks do: a [`Plan`], as CSV files; tried on the tasks of the
-//!    profile beside no plan and the program's hints.
+//!    profile against no plan and the program's hints.
 //!
 //! Files are read and written in [`profile`] and [`plan`] only; the rest is pure and deterministic.
 

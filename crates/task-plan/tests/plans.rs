@@ -193,7 +193,7 @@ fn a_plan_that_is_slower_than_none_or_places_little_is_doubted() {
     // Strands by their blocks: the plan is what makes them near.
     let analysis = analyze(&strands(8, 6), &machine, options).unwrap();
     assert_eq!(analysis.doubt(), None, "{analysis:?}");
-    // A thousand tasks that use nothing beside them.
+    // A thousand tasks that use no other block.
     let mut profile = strands(8, 6);
     for position in 8..1008 {
         profile.tasks.push(task(Some(0), position, "idle", 0));

@@ -71,7 +71,7 @@ impl Journal {
         })
     }
 
-    /// Whether the file is still ours and may grow by so many bytes.
+    /// Whether the file is still ours and may grow by `bytes` bytes.
     fn takes(&self, bytes: usize) -> bool {
         self.file.metadata().is_ok_and(|data| {
             (data.dev(), data.ino()) == self.identity

@@ -7,7 +7,7 @@
 //!
 //! No atomic read-modify-write unless a line changes hands. Everything else is in the cold functions: `lines` for lines that change
 //! hands, `clock` for turns and slices, `written` for what goes to the journal, `values` for what libgomp writes and reads,
-//! `blocks`, `runs` and `loops` for accesses that are told together, `strings` for string instructions.
+//! `blocks`, `runs` and `loops` for accesses that are recorded together, `strings` for string instructions.
 //!
 //! # The virtual clock
 //! A thread's clock counts its accesses, but for those of run-time libraries that run threads: how many they make depends on how long

@@ -2,7 +2,7 @@
  * Conjugate gradients for the 1-D Poisson equation, P ranks: conjugate-gradient [POINTS-PER-RANK [RANKS [ITERATIONS]]]
  *
  * A strand of tasks per rank. Dot products go through two COLLECTIVE events (all-reduce), the rows at the rank's ends through
- * CHANNEL events between neighbours. Checked by the residual, computed anew from the solution.
+ * CHANNEL events between neighbours. Checked by the residual, computed again from the solution.
  *
  * Pattern: nearest neighbours, 16 bytes, and reductions of 8 bytes; a rank's vectors are used by its own tasks.
  */

@@ -26,7 +26,7 @@ use search::Search;
 
 /// Rounds of threads, then pages.
 pub const ROUNDS: usize = 8;
-/// Partners of threads looked at while exchanges are tried, per combination that is improved: bounds the time for
+/// Partners of threads visited while exchanges are tried, per combination that is improved: bounds the time for
 /// thousands of threads.
 pub const THREAD_WORK: u64 = 400_000_000;
 /// Combinations that are improved, best first.

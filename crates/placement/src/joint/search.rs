@@ -23,7 +23,7 @@ const POWER: i32 = 16;
 /// Machines of at most this many PUs have a table of their distances.
 const TABLE_PUS: usize = 2048;
 
-/// What a proposal takes beside looking at partners, in partners.
+/// What a proposal costs apart from visiting partners, in partners.
 const EFFORT: usize = 64;
 
 impl Norm {
@@ -301,7 +301,7 @@ impl<'a> Search<'a> {
     }
 
     /// Tries every exchange of two threads and every move to a PU with room; takes what helps. Whether
-    /// anything did. `work` is what may still be looked at, in partners of threads that are tried.
+    /// anything did. `work` is what may still be visited, in partners of threads that are tried.
     pub(super) fn improve_threads(&mut self, work: &mut u64) -> bool {
         let threads = self.pu.len();
         let pus = self.objective.topology.pus().len();

@@ -34,7 +34,7 @@ impl Totals {
         self.by_accesses(amount)
     }
 
-    /// The same by the share of the thread's accesses that were looked at (ratio estimator), whichever way they were chosen.
+    /// The same by the share of the thread's accesses that were sampled (ratio estimator), whichever way they were chosen.
     pub(super) fn by_accesses(&self, amount: u64) -> u64 {
         if self.seen == self.accesses || self.seen == 0 {
             return amount;

@@ -1,4 +1,4 @@
-//! Loads of nodes as a cost beside J.
+//! Loads of nodes as a cost in addition to J.
 //!
 //! Every node should have equally much of the load vector. The cost is the sum over nodes of the squared
 //! load, which is smallest when they are level.

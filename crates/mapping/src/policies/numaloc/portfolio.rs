@@ -2,7 +2,7 @@
 //!
 //! A mapping dominates another when its J, its remote communication and its load deviation are all at
 //! most the other's and one of them is less (equal: within 1e-9). The answers of all other policies
-//! that are cheap beside our own search are computed too, and the choice is made among them and our own
+//! that are cheap compared with our own search are computed too, and the choice is made among them and our own
 //! mappings, by a rule that no dominated one can win:
 //!
 //! - without a load vector the least J, then the least remote communication, then the least deviation of

@@ -1,4 +1,4 @@
-//! What shapes a recording beside the command: found out before the program starts, kept next to the journals, so that
+//! What shapes a recording apart from the command: found out before the program starts, kept next to the journals, so that
 //! salvaging finds it too.
 
 use std::path::Path;
