@@ -391,17 +391,11 @@ impl Endless {
     /// Begun, and both ranks have written messages.
     fn begin(library: &str, launcher: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let mut record = numaloc(&[
-            "record",
-            "--mpi",
-            "-o",
-            "p.numaloc",
-            "--",
-            launcher,
-            "-n",
-            "2",
-        ]);
-        let recorder = record
+        // Where the tests run in a shell's background, SIGINT is ignored.
+        let recorder = Command::new("env")
+            .args(["--default-signal=INT", env!("CARGO_BIN_EXE_numaloc")])
+            .args(["record", "--mpi", "-o", "p.numaloc", "--"])
+            .args([launcher, "-n", "2"])
             .args([workload(library, "ring"), "10".into(), "1000000000".into()])
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
