@@ -498,8 +498,9 @@ fn whatever_is_killed_the_recording_is_kept() {
             let mut run = Endless::begin(library, launcher);
             kill(run.recorder.id() as i32, signal);
             let status = run.recorder.wait().unwrap();
+            // The launcher's own status. Hydra's is 0 or the signal's number, by whether it or its ranks end first.
             assert!(
-                !status.success() && status.code().is_some(),
+                status.code().is_some() && (library == "mpich" || !status.success()),
                 "{library}: {status}"
             );
             run.check_profile(&format!("{library}: {signal:?}"));
