@@ -65,6 +65,24 @@ fn policies_are_recorded_planned_run_and_compared() {
     let missing = &found["not_available"];
     let energy = rows[0]["energy_j"].is_number();
     assert_eq!(energy, missing["energy"].is_null(), "{missing}");
+    // Each group of the memory system's figures is measured for every variant, or named with the reason.
+    let unmeasured = missing["memory_system"].as_array().unwrap();
+    for (what, figure) in [
+        ("DRAM volume and bandwidth", "bandwidth"),
+        ("memory-controller queue and latency", "read-queue"),
+        ("UPI/QPI/xGMI bytes", "link-"),
+        ("local and remote reads", "remote-reads"),
+        ("DRAM energy", "dram-energy"),
+    ] {
+        let named = unmeasured.iter().any(|m| m["what"] == what);
+        for row in rows {
+            let figures = row["memory_system"].as_array().unwrap();
+            let measured = figures
+                .iter()
+                .any(|f| f["figure"].as_str().unwrap().contains(figure));
+            assert_ne!(named, measured, "{what}: {row}");
+        }
+    }
     let one_node = names.get(1) != Some(&"autonuma");
     assert_eq!(one_node, missing["autonuma"].is_string(), "{missing}");
 }

@@ -106,15 +106,18 @@ pub fn discover(folder: &Path) -> Result<Vec<MemoryEvent>, PerfError> {
 }
 
 /// One folder of sysfs.
-struct Pmu<'a> {
+pub(crate) struct Pmu<'a> {
     folder: &'a Path,
     name: &'a str,
-    kind: u32,
+    pub(crate) kind: u32,
     cpus: Vec<u32>,
 }
 
+/// Parameters of an event and their values, in the order they were given.
+pub(crate) type Parameters = Vec<(String, u64)>;
+
 impl<'a> Pmu<'a> {
-    fn read(folder: &'a Path, name: &'a str) -> Option<Self> {
+    pub(crate) fn read(folder: &'a Path, name: &'a str) -> Option<Self> {
         let text = |file: &str| fs::read_to_string(folder.join(file)).ok();
         Some(Self {
             folder,
@@ -161,17 +164,35 @@ impl<'a> Pmu<'a> {
         })
     }
 
-    /// The configuration words of `events/NAME`, a list such as `event=0xcd,umask=0x1,ldlat=3`.
+    /// The configuration words of `events/NAME`.
     fn parameters(&self, event: &str) -> Option<[u64; 3]> {
+        self.encode(&self.listed(event)?)
+    }
+
+    /// `events/NAME`, a list such as `event=0xcd,umask=0x1,ldlat=3`.
+    pub(crate) fn listed(&self, event: &str) -> Option<Parameters> {
         let text = fs::read_to_string(self.folder.join("events").join(event)).ok()?;
-        let mut config = [0; 3];
-        for parameter in text.trim().split(',') {
+        let parameter = |parameter: &str| {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, "1"));
             let value = match value.strip_prefix("0x") {
                 Some(digits) => u64::from_str_radix(digits, 16).ok()?,
                 None => value.parse().ok()?,
             };
-            self.format(name)?.set(&mut config, value);
+            Some((name.to_owned(), value))
+        };
+        text.trim().split(',').map(parameter).collect()
+    }
+
+    /// The configuration words of these parameters; none where the PMU lacks one of them or its field is
+    /// too narrow for the value.
+    pub(crate) fn encode(&self, parameters: &[(String, u64)]) -> Option<[u64; 3]> {
+        let mut config = [0; 3];
+        for (name, value) in parameters {
+            let format = self.format(name)?;
+            if !format.fits(*value) {
+                return None;
+            }
+            format.set(&mut config, *value);
         }
         Some(config)
     }
@@ -200,6 +221,10 @@ impl Format {
         };
         let bits = cpu_list(ranges);
         (!bits.is_empty() && bits.iter().all(|&bit| bit < 64)).then_some(Self { word, bits })
+    }
+
+    fn fits(&self, value: u64) -> bool {
+        self.bits.len() >= 64 || value >> self.bits.len() == 0
     }
 
     /// Puts the low bits of `value` where they belong.

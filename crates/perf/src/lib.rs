@@ -5,6 +5,8 @@
 //! |---|---|
 //! | [`events`] | which events of this machine sample data addresses, found in sysfs |
 //! | [`live`] | a program run under those events |
+//! | [`uncore`] | what the memory system of this machine counts, found in sysfs |
+//! | [`live::counting`] | those counters, opened and read |
 //! | [`mod@import`] | `perf.data` files, hostile until checked |
 //! | [`record`] | one kernel record, from bytes to an event |
 //! | [`data_src`] | what a sample says of load, store and who answered |
@@ -25,6 +27,7 @@ pub mod import;
 pub mod lineage;
 pub mod live;
 pub mod record;
+pub mod uncore;
 
 pub use collect::{Options, Origin};
 pub use error::PerfError;

@@ -20,6 +20,7 @@ use crate::error::PerfError;
 use crate::events::{MemoryEvent, cpu_list};
 use crate::record::{Event, Layout, kind};
 
+pub mod counting;
 mod sys;
 
 use sys::{Attr, Ring};

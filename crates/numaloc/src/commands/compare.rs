@@ -5,11 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
+use numaloc_perf::live::counting::Counters as MemoryCounters;
+use numaloc_perf::uncore;
+
 use crate::commands::policies::{self, JOINT};
 use crate::error::CliError;
 use crate::ui::{Ui, stderr};
 
 mod balancing;
+mod memory;
 mod meters;
 mod shown;
 mod statistics;
@@ -74,6 +78,8 @@ struct Variant {
     seconds: Sample,
     joules: Sample,
     counts: Vec<Sample>,
+    /// Of each figure of the memory system.
+    memory: Vec<Sample>,
 }
 
 /// What one run took.
@@ -81,6 +87,14 @@ struct Run {
     seconds: f64,
     joules: Option<f64>,
     counts: Vec<Option<f64>>,
+    memory: Vec<Option<f64>>,
+}
+
+/// What is read around each run.
+struct Meters {
+    energy: Result<Energy, String>,
+    counters: Counters,
+    memory: MemoryCounters,
 }
 
 impl Args {
@@ -113,15 +127,14 @@ impl Args {
             Ok(guard) => (Some(guard), None),
             Err(why) => (None, Some(why)),
         };
-        let energy = Energy::of_this_machine();
-        let counters = Counters::of_this_machine();
-        let mut variants = variants(plans, guard.is_some(), counters.names().len());
-        let complete = self.rounds(ui, &mut variants, (&energy, &counters), &stop)?;
+        let meters = Meters::of_this_machine();
+        let mut variants = variants(plans, guard.is_some(), &meters);
+        let complete = self.rounds(ui, &mut variants, &meters, &stop)?;
         drop(guard);
         let missing = shown::Missing {
             autonuma: no_balancing,
-            energy: energy.err(),
-            counters: counters.why_not(),
+            energy: meters.energy.as_ref().err().cloned(),
+            counters: meters.counters.why_not(),
         };
         if complete < self.runs {
             ui.remark(format!(
@@ -131,8 +144,8 @@ impl Args {
         }
         if complete >= 2 {
             ui.result(
-                || shown::text(&variants, &counters, &missing),
-                || shown::json(&variants, &counters, &missing),
+                || shown::text(&variants, &meters, &missing),
+                || shown::json(&variants, &meters, &missing),
             );
         }
         Ok(stop.status().unwrap_or(0))
@@ -213,7 +226,7 @@ impl Args {
         &self,
         ui: &Ui,
         variants: &mut [Variant],
-        (energy, counters): (&Result<Energy, String>, &Counters),
+        meters: &Meters,
         stop: &Stop,
     ) -> Result<u32, CliError> {
         let mut draw = self.seed;
@@ -224,7 +237,7 @@ impl Args {
                     let (number, name) = (round + 1, &variants[at].name);
                     stderr(&format!("\rround {number} of {}: {name:<40}", self.runs));
                 }
-                match self.measure(&variants[at], round, energy.as_ref().ok(), counters, stop) {
+                match self.measure(&variants[at], round, meters, stop) {
                     Err(_) if stop.asked() => return Ok(round),
                     measured => runs[at] = Some(measured?),
                 }
@@ -243,8 +256,7 @@ impl Args {
         &self,
         variant: &Variant,
         round: u32,
-        energy: Option<&Energy>,
-        counters: &Counters,
+        meters: &Meters,
         stop: &Stop,
     ) -> Result<Run, CliError> {
         if let Some(value) = variant.balancing {
@@ -258,16 +270,19 @@ impl Args {
             words.push("--".into());
         }
         words.extend(self.command.iter().cloned());
-        let mut counted = counters.around(words).map_err(CliError::tool)?;
+        let mut counted = meters.counters.around(words).map_err(CliError::tool)?;
         let command = &mut counted.command;
         command.stdin(Stdio::null()).stdout(Stdio::null());
+        let energy = meters.energy.as_ref().ok();
         let before = energy.map(Energy::read);
+        let memory = meters.memory.read();
         let start = Instant::now();
         let shown = self.command[0].display();
         let status = stop
             .run(command)
             .map_err(|error| CliError::tool(format!("cannot run {shown}: {error}")))?;
         let seconds = start.elapsed().as_secs_f64();
+        let memory = meters.memory.since(&memory, seconds);
         succeeded(status, &format!("{shown} under {}", variant.name), stop)?;
         Ok(Run {
             seconds,
@@ -275,6 +290,7 @@ impl Args {
                 .zip(before)
                 .and_then(|(energy, before)| energy.joules_since(&before)),
             counts: counted.read(),
+            memory,
         })
     }
 }
@@ -290,7 +306,8 @@ impl Variant {
         if let Some(joules) = run.joules {
             self.joules.push(joules);
         }
-        for (sample, count) in self.counts.iter_mut().zip(&run.counts) {
+        let samples = self.counts.iter_mut().chain(&mut self.memory);
+        for (sample, count) in samples.zip(run.counts.iter().chain(&run.memory)) {
             if let Some(count) = count {
                 sample.push(*count);
             }
@@ -298,14 +315,25 @@ impl Variant {
     }
 }
 
-fn variants(plans: Vec<(String, Vec<PathBuf>)>, balancing: bool, counters: usize) -> Vec<Variant> {
+impl Meters {
+    fn of_this_machine() -> Self {
+        Self {
+            energy: Energy::of_this_machine(),
+            counters: Counters::of_this_machine(),
+            memory: MemoryCounters::open(uncore::discover(Path::new(uncore::SYSFS))),
+        }
+    }
+}
+
+fn variants(plans: Vec<(String, Vec<PathBuf>)>, balancing: bool, meters: &Meters) -> Vec<Variant> {
     let variant = |name: String, plans: Vec<PathBuf>, on: &'static str| Variant {
         name,
         plans,
         balancing: balancing.then_some(on),
         seconds: Sample::default(),
         joules: Sample::default(),
-        counts: vec![Sample::default(); counters],
+        counts: vec![Sample::default(); meters.counters.names().len()],
+        memory: vec![Sample::default(); meters.memory.figures().len()],
     };
     let mut variants = vec![variant("os-default".to_owned(), Vec::new(), "0")];
     if balancing {

@@ -103,6 +103,22 @@ impl Attr {
         attr
     }
 
+    /// An event that counts at once, whoever runs: uncore PMUs belong to no process and refuse to leave
+    /// anything out.
+    pub fn of_the_machine(kind: u32, config: [u64; 3]) -> Self {
+        const TOTAL_TIME_ENABLED: u64 = 1;
+        const TOTAL_TIME_RUNNING: u64 = 1 << 1;
+        Self {
+            kind,
+            size: size_of::<Self>() as u32,
+            config: config[0],
+            config1: config[1],
+            config2: config[2],
+            read_format: TOTAL_TIME_ENABLED | TOTAL_TIME_RUNNING,
+            ..Self::default()
+        }
+    }
+
     /// Samples the kernel too, for PMUs that cannot leave it out.
     pub fn include_kernel(&mut self) {
         self.flags &= !(flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV);
@@ -128,13 +144,27 @@ pub fn monotonic_ns() -> u64 {
 
 /// `perf_event_open` for a process on one CPU.
 pub fn open(attr: &Attr, pid: u32, cpu: u32, group: Option<RawFd>) -> io::Result<OwnedFd> {
+    open_event(attr, pid as libc::pid_t, cpu, group)
+}
+
+/// `perf_event_open` for whatever runs on the package of this CPU.
+pub fn open_system_wide(attr: &Attr, cpu: u32) -> io::Result<OwnedFd> {
+    open_event(attr, -1, cpu, None)
+}
+
+fn open_event(
+    attr: &Attr,
+    pid: libc::pid_t,
+    cpu: u32,
+    group: Option<RawFd>,
+) -> io::Result<OwnedFd> {
     const CLOEXEC: u64 = 8;
     // SAFETY: `attr` is a valid attribute of the size it states and outlives the call; the rest are numbers.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
             std::ptr::from_ref(attr),
-            pid as libc::pid_t,
+            pid,
             cpu as libc::c_int,
             group.unwrap_or(-1),
             CLOEXEC,

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use numaloc_perf::uncore::counted;
 use tempfile::NamedTempFile;
 
 /// Energy counters of all processor packages.
@@ -40,7 +42,7 @@ impl Energy {
         let mut sum = 0.0;
         for ((package, before), after) in self.0.iter().zip(before).zip(self.read()) {
             let range = number(&package.join("max_energy_range_uj"));
-            sum += spent((*before)?, after?, range)? as f64 * 1e-6;
+            sum += counted((*before)?, after?, range)? as f64 * 1e-6;
         }
         Some(sum)
     }
@@ -55,14 +57,6 @@ fn is_package(path: &Path) -> bool {
 
 fn number(path: &Path) -> Option<u64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
-}
-
-/// The counter starts again at 0 behind `range`.
-fn spent(before: u64, after: u64, range: Option<u64>) -> Option<u64> {
-    if after >= before {
-        return Some(after - before);
-    }
-    Some(range?.checked_sub(before)? + after)
 }
 
 /// Events asked for, in perf's names. What of them a machine has differs.
@@ -197,10 +191,10 @@ mod tests {
 
     #[test]
     fn energy_counters_wrap_around() {
-        assert_eq!(spent(10, 25, None), Some(15));
+        assert_eq!(counted(10, 25, None), Some(15));
         // 100 - 90 to the end of the range, 5 from there.
-        assert_eq!(spent(90, 5, Some(100)), Some(15));
-        assert_eq!(spent(90, 5, None), None);
+        assert_eq!(counted(90, 5, Some(100)), Some(15));
+        assert_eq!(counted(90, 5, None), None);
         assert!(is_package(Path::new("/x/intel-rapl:1")));
         assert!(!is_package(Path::new("/x/intel-rapl:0:0")));
     }

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Variant;
 use super::meters::Counters;
-use super::statistics::differ;
+use super::statistics::{Sample, differ};
+use super::{Meters, Variant, memory};
 
 /// Why something was not measured.
 pub struct Missing {
@@ -29,7 +29,8 @@ impl Missing {
 }
 
 /// For people.
-pub fn text(variants: &[Variant], counters: &Counters, missing: &Missing) -> String {
+pub fn text(variants: &[Variant], meters: &Meters, missing: &Missing) -> String {
+    let counters = &meters.counters;
     let base = &variants[0].seconds;
     let width = variants.iter().map(|v| v.name.len()).max().unwrap_or(0);
     let width = width.max("variant".len());
@@ -70,11 +71,16 @@ pub fn text(variants: &[Variant], counters: &Counters, missing: &Missing) -> Str
     for (what, why) in missing.reasons() {
         out += &format!("{what}: n/a ({why})\n");
     }
-    out
+    let rows: Vec<(&str, &[Sample])> = variants
+        .iter()
+        .map(|variant| (variant.name.as_str(), &variant.memory[..]))
+        .collect();
+    out + &memory::text(meters.memory.figures(), meters.memory.missing(), &rows)
 }
 
 /// For scripts.
-pub fn json(variants: &[Variant], counters: &Counters, missing: &Missing) -> Value {
+pub fn json(variants: &[Variant], meters: &Meters, missing: &Missing) -> Value {
+    let counters = &meters.counters;
     let base = &variants[0].seconds;
     let rows: Vec<Value> = variants
         .iter()
@@ -101,6 +107,7 @@ pub fn json(variants: &[Variant], counters: &Counters, missing: &Missing) -> Val
                 "energy_j": energy,
                 "counters": counts,
                 "remote_share": remote_share(variant, counters),
+                "memory_system": memory::json(meters.memory.figures(), &variant.memory),
             })
         })
         .collect();
@@ -111,6 +118,7 @@ pub fn json(variants: &[Variant], counters: &Counters, missing: &Missing) -> Val
             "autonuma": missing.autonuma,
             "energy": missing.energy,
             "counters": missing.counters,
+            "memory_system": memory::missing_json(meters.memory.missing()),
         },
     })
 }
