@@ -4,6 +4,7 @@
 #include <oneapi/tbb/task_group.h>
 
 #include <memory>
+#include <utility>
 
 namespace {
 std::unique_ptr<oneapi::tbb::task_group> group;
@@ -29,29 +30,22 @@ void numaloc_tbb_spawn(void (*body)(void *), void *argument) {
 
 void numaloc_tbb_wait() { the_group()->wait(); }
 
-// The calling task waits: this thread runs other tasks of its arena until `over(argument)`. A group with a task that
-// is not run yet keeps the thread in oneTBB's loop; the question is asked by tasks that are enqueued, because
-// the loop turns to those only when the thread has nothing else.
-void numaloc_tbb_help(int (*over)(void *), void *argument) {
-    struct Waiting {
-        oneapi::tbb::task_group group;
-        oneapi::tbb::task_arena arena{oneapi::tbb::task_arena::attach{}};
-        oneapi::tbb::task_handle last;
-        int (*over)(void *);
-        void *argument;
-        static void ask(Waiting *waiting) {
-            if (waiting->over(waiting->argument))
-                waiting->group.run(std::move(waiting->last));
-            else
-                waiting->arena.enqueue([waiting] { ask(waiting); });
-        }
-    } waiting;
-    waiting.over = over;
-    waiting.argument = argument;
-    waiting.last = waiting.group.defer([] {});
-    Waiting *pointer = &waiting;
-    waiting.arena.enqueue([pointer] { Waiting::ask(pointer); });
-    waiting.group.wait();
+// A task that waits: its thread runs other tasks until `numaloc_tbb_release`. The group counts a task that nobody
+// runs, and destroying that task ends the wait; so any thread may release, and none has to be free to run anything.
+struct Waiting {
+    oneapi::tbb::task_group group;
+    oneapi::tbb::task_handle last = group.defer([] {});
+};
+
+Waiting *numaloc_tbb_hold() { return new Waiting; }
+
+// Returns once `waiting` is released, which is then gone.
+void numaloc_tbb_help(Waiting *waiting) {
+    waiting->group.wait();
+    delete waiting;
 }
+
+// To be called once. The task is taken out first: with its end, `waiting` may be gone.
+void numaloc_tbb_release(Waiting *waiting) { oneapi::tbb::task_handle last = std::move(waiting->last); }
 
 }

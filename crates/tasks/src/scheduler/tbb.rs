@@ -6,7 +6,7 @@ mod found {
     use std::cell::Cell;
     use std::ffi::c_void;
     use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-    use std::sync::{Arc, Mutex};
+    use std::sync::{Arc, Condvar, Mutex, Once};
     use std::time::Duration;
 
     use crate::edt::{self, Edt};
@@ -18,7 +18,9 @@ mod found {
         fn numaloc_tbb_run(workers: i32, body: extern "C" fn(*mut c_void), argument: *mut c_void);
         fn numaloc_tbb_spawn(body: unsafe extern "C" fn(*mut c_void), argument: *mut c_void);
         fn numaloc_tbb_wait();
-        fn numaloc_tbb_help(over: unsafe extern "C" fn(*mut c_void) -> i32, argument: *mut c_void);
+        fn numaloc_tbb_hold() -> *mut c_void;
+        fn numaloc_tbb_help(waiting: *mut c_void);
+        fn numaloc_tbb_release(waiting: *mut c_void);
     }
 
     /// Workers of oneTBB's threads live until the run ends: it does not say when a thread leaves.
@@ -129,29 +131,66 @@ mod found {
         stuck: bool,
     }
 
-    /// Whether the waiting thread should stop running other tasks. Any thread asks, one at a time.
-    unsafe extern "C" fn over(pause: *mut c_void) -> i32 {
-        // SAFETY: `pause` below gave it, and waits; whoever asks hands it on to the next.
-        let pause = unsafe { &mut *pause.cast::<Pause>() };
+    /// Whether the waiting thread should stop running other tasks.
+    fn is_over(pause: &mut Pause) -> bool {
         let w = worker_of_this_thread();
-        // SAFETY: this thread's worker; no task runs on it at this moment.
+        // SAFETY: this thread's worker; no task runs on it.
         if (pause.ready)(unsafe { &mut *w }) {
-            return 1;
+            return true;
         }
-        std::thread::sleep(ASK_EVERY);
         pause.quiet = if running(pause.rt) <= 0 {
             pause.quiet + 1
         } else {
             0
         };
-        // What one waits for has come: it goes on as soon as it asks, unless others on its thread wait above it.
+        // What one waits for has come: it goes on as soon as it is released, unless others on its thread wait above it.
         let quiet = if crate::stuck::something_came(pause.rt) {
             QUIET_BUT_COME
         } else {
             QUIET
         };
         pause.stuck = pause.quiet >= quiet;
-        i32::from(pause.stuck)
+        pause.stuck
+    }
+
+    /// A task that waits, for the thread that asks.
+    struct Wait {
+        /// A [`Pause`], on the stack of the waiting thread until it is released.
+        pause: *mut c_void,
+        /// What `numaloc_tbb_release` takes.
+        waiting: *mut c_void,
+    }
+
+    // SAFETY: the waiting thread does not touch its `Pause` before it is released.
+    unsafe impl Send for Wait {}
+
+    /// Waits that were begun since the asking thread last looked.
+    static BEGUN: Mutex<Vec<Wait>> = Mutex::new(Vec::new());
+    static HAS_BEGUN: Condvar = Condvar::new();
+    static ASKING: Once = Once::new();
+
+    /// Releases the tasks that wait when their waits are over; on a thread of its own, because all of oneTBB's
+    /// threads may be inside tasks that wait.
+    fn ask() {
+        let mut waits = Vec::new();
+        loop {
+            let mut begun = BEGUN.lock().expect("no panic while locked");
+            while waits.is_empty() && begun.is_empty() {
+                begun = HAS_BEGUN.wait(begun).expect("no panic while locked");
+            }
+            waits.append(&mut begun);
+            drop(begun);
+            waits.retain(|wait| {
+                // SAFETY: alive until it is released, and nobody else's until then.
+                let over = is_over(unsafe { &mut *wait.pause.cast::<Pause>() });
+                if over {
+                    // SAFETY: held by `pause`, released once: it leaves the list.
+                    unsafe { numaloc_tbb_release(wait.waiting) };
+                }
+                !over
+            });
+            std::thread::sleep(ASK_EVERY);
+        }
     }
 
     /// A task waits inside itself: oneTBB runs others on this thread until `ready` holds. False: it never will, for
@@ -166,11 +205,21 @@ mod found {
             quiet: 0,
             stuck: false,
         };
-        // SAFETY: this thread's worker, `w` is not used meanwhile; `over` gets `pause`, which lives until the call
-        // returns.
+        ASKING.call_once(|| {
+            std::thread::spawn(ask);
+        });
+        // SAFETY: this thread's worker, `w` is not used meanwhile; `pause` and what is held live until the call of
+        // `numaloc_tbb_help` returns, which is after the release.
         unsafe {
             (*pointer).nesting += 1;
-            numaloc_tbb_help(over, (&raw mut pause).cast());
+            let waiting = numaloc_tbb_hold();
+            let wait = Wait {
+                pause: (&raw mut pause).cast(),
+                waiting,
+            };
+            BEGUN.lock().expect("no panic while locked").push(wait);
+            HAS_BEGUN.notify_one();
+            numaloc_tbb_help(waiting);
             (*pointer).nesting -= 1;
         }
         !pause.stuck
