@@ -5,6 +5,7 @@
 //! stacks from the thread itself, and the files in `/proc/self/maps` at the start.
 
 use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use numaloc_trace::common::Backing;
@@ -24,6 +25,8 @@ const NON_MAIN_ARENA: u64 = 4;
 
 /// Files already told: name, first and last address.
 static IMAGES: Lock<Vec<(String, u64, u64)>> = Lock::new(Vec::new());
+/// Where thread-local variables lie, as [`find_thread_locals`] has it.
+static THREAD_LOCALS: OnceLock<Vec<(u64, u64)>> = OnceLock::new();
 /// Arenas already told, each at the first free place from that of its number on; glibc has 8 for each core.
 static ARENAS: [AtomicU64; 4096] = [const { AtomicU64::new(0) }; 4096];
 
@@ -155,15 +158,15 @@ fn describe_to(engine: &Engine) {
 
 /// Records the mapping in which the loader keeps the first thread's variables: no call of the program's made it.
 fn describe_thread_locals(parsed: &[(u64, u64, bool, &str)]) {
-    // SAFETY: pthread_self cannot fail.
-    let descriptor = unsafe { libc::pthread_self() };
+    let descriptor = descriptor();
+    THREAD_LOCALS.get_or_init(find_thread_locals);
     let mapping = parsed
         .iter()
         .find(|(start, end, _, file)| file.is_empty() && (*start..*end).contains(&descriptor));
     let Some((start, end, ..)) = mapping else {
         return;
     };
-    let locals = thread_locals().into_iter().map(|(from, _)| from);
+    let locals = thread_locals(descriptor).map(|(from, _)| from);
     // Below them the kernel may have joined what belongs to a file to it.
     let first = locals
         .filter(|from| start <= from && *from <= descriptor)
@@ -219,18 +222,34 @@ fn describe_stack_to(engine: &Engine, creator: u32) {
 /// What the C library's `pthread_create` has stored in the stack from `start` to `end` of the calling thread: its thread-local
 /// variables, initialised or cleared, and its descriptor, both at the stack's end.
 fn prepared(start: u64, end: u64) -> Vec<(u64, u64)> {
-    let mut found = thread_locals();
-    // Those of libraries that came later lie in the heap.
+    let descriptor = descriptor();
+    let mut found: Vec<(u64, u64)> = thread_locals(descriptor).collect();
     found.retain(|&(from, to)| start <= from && to <= end);
-    // SAFETY: pthread_self cannot fail.
-    let descriptor = unsafe { libc::pthread_self() };
     // Some of its fields, from the first to the last.
     found.extend([(descriptor, descriptor + SOME), (end - SOME, end)]);
     found
 }
 
-/// The calling thread's variables of each file, first and last address.
-fn thread_locals() -> Vec<(u64, u64)> {
+/// Address of the calling thread's descriptor.
+fn descriptor() -> u64 {
+    // SAFETY: pthread_self cannot fail.
+    unsafe { libc::pthread_self() }
+}
+
+/// First and last address of the thread-local variables of each file that was there at the program's start, in the thread with
+/// that `descriptor`. Those of libraries that came later lie in the heap, but for what fits into the C library's reserve.
+fn thread_locals(descriptor: u64) -> impl Iterator<Item = (u64, u64)> {
+    let below = THREAD_LOCALS.get().map_or(&[][..], Vec::as_slice);
+    below
+        .iter()
+        .map(move |(from, to)| (descriptor - from, descriptor - to))
+}
+
+/// Bytes from the beginning and the end of each file's thread-local variables up to the descriptor, from the calling thread's.
+///
+/// The loader holds a lock while it lists its files, which a child of `fork` finds locked for ever if another thread was inside:
+/// it is asked once, by the first thread.
+fn find_thread_locals() -> Vec<(u64, u64)> {
     unsafe extern "C" fn add(
         module: *mut libc::dl_phdr_info,
         _: usize,
@@ -251,7 +270,11 @@ fn thread_locals() -> Vec<(u64, u64)> {
     let mut found: Vec<(u64, u64)> = Vec::new();
     // SAFETY: the callback gets the vector.
     unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut found).cast()) };
-    found
+    let descriptor = descriptor();
+    // Variables of the initial files lie below the descriptor; others are of no interest.
+    found.retain(|&(_, to)| to <= descriptor);
+    let below = |(from, to): (u64, u64)| (descriptor - from, descriptor - to);
+    found.into_iter().map(below).collect()
 }
 
 /// The mapping that a block is, if the C library mapped it on its own.

@@ -124,3 +124,62 @@ fn forks_amid_threads_and_signals_end_and_have_their_paths() {
     // The first thread, and for each round four, a child's first and the one it makes.
     assert_eq!(paths.len(), 1 + ROUNDS * 6);
 }
+
+/// Forks while another thread has the loader list the files in memory, for which the loader holds a lock: in the children it is
+/// locked for ever.
+const LISTS: &str = r#"
+#define _GNU_SOURCE
+#include <link.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile int ended;
+static int look(struct dl_phdr_info *info, size_t size, void *count) { ++*(int *)count; return 0; }
+static void *list(void *unused)
+{
+    int count = 0;
+    while (!ended) dl_iterate_phdr(look, &count);
+    return unused;
+}
+static void *work(void *cell) { ++*(int *)cell; return 0; }
+int main(int count, char **arguments)
+{
+    pthread_t lister;
+    pthread_create(&lister, 0, list, 0);
+    for (int rounds = atoi(arguments[1]); rounds > 0; rounds--) {
+        pid_t child = fork();
+        if (!child) {
+            pthread_t one;
+            int cell = 0;
+            pthread_create(&one, 0, work, &cell);
+            pthread_join(one, 0);
+            _exit(6 + cell);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        if (WEXITSTATUS(status) != 7) return 1;
+    }
+    ended = 1;
+    pthread_join(lister, 0);
+    puts("done");
+    return 0;
+}
+"#;
+
+#[test]
+fn children_forked_while_the_loader_holds_its_lock_create_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "lists", LISTS, true);
+    let recorder = numaloc(&[]);
+    let said = ok(Command::new("timeout")
+        .args(["-s", "KILL", "120"])
+        .arg(recorder.get_program())
+        .args(["record", "--quiet", "-o"])
+        .arg(dir.path().join("p.numaloc"))
+        .arg("--")
+        .arg(&program)
+        .arg(ROUNDS.to_string()));
+    assert_eq!(said, "done\n");
+}
