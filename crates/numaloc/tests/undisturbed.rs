@@ -110,7 +110,7 @@ fn forks_amid_threads_and_signals_end_and_have_their_paths() {
     let folder = dir.path().join("p.numaloc");
     let recorder = numaloc(&[]);
     let said = ok(Command::new("timeout")
-        .args(["-s", "KILL", "120"])
+        .args(["-s", "KILL", "400"])
         .arg(recorder.get_program())
         .args(["record", "--quiet", "-o"])
         .arg(&folder)
@@ -174,12 +174,12 @@ fn children_forked_while_the_loader_holds_its_lock_create_threads() {
     let program = compile(dir.path(), "lists", LISTS, true);
     let recorder = numaloc(&[]);
     let said = ok(Command::new("timeout")
-        .args(["-s", "KILL", "120"])
+        .args(["-s", "KILL", "400"])
         .arg(recorder.get_program())
         .args(["record", "--quiet", "-o"])
         .arg(dir.path().join("p.numaloc"))
         .arg("--")
         .arg(&program)
-        .arg(ROUNDS.to_string()));
+        .arg("30"));
     assert_eq!(said, "done\n");
 }
