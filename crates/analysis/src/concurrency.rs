@@ -1,8 +1,8 @@
 //! What communicates at the same time: clusters of slices, and the thread pairs of each.
 //!
 //! Implements DeLoc (Agung et al. 2020) section II-C and `buildTaskGroups`, eq. 2 and 3 of II-D. The
-//! timestamps are the middles of the slices that hold communication, weighted by their number of
-//! events; [`crate::kmeans`] finds the optimal clusters for every `k`; the Bayesian information criterion
+//! timestamps are the middles of the slices that hold communication, weighted by its amount (events of
+//! shared memory, bytes of messages: a slice of empty messages only is none, unless all messages are empty); [`crate::kmeans`] finds the optimal clusters for every `k`; the Bayesian information criterion
 //! picks `k`: see [`crate::bic`](mod@crate::bic).
 //!
 //! Timestamps do not tell between whom: a steady run whose pattern changes is one cluster of them, though pairs
@@ -124,11 +124,24 @@ pub fn concurrency_groups(profile: &Profile, layer: Layer) -> Concurrency {
             bytes[row.slice.index()] += row.bytes;
         }
     }
+    let amount = if bytes.iter().any(|&b| b > 0) {
+        Amount::Bytes
+    } else {
+        Amount::Events
+    };
+    let weight_of = match Amount::of_layer(layer) {
+        Amount::Bytes if amount == Amount::Bytes => &bytes,
+        _ => &events,
+    };
     // Distinct times: slices that share a middle (empty ones do) are one point.
     let mut points: Vec<f64> = Vec::new();
     let mut weights: Vec<f64> = Vec::new();
     let mut slices_of: Vec<(u32, u32)> = Vec::new();
-    for (at, &count) in events.iter().enumerate().filter(|(_, count)| **count > 0) {
+    for (at, &count) in weight_of
+        .iter()
+        .enumerate()
+        .filter(|(_, count)| **count > 0)
+    {
         let slice = profile.slices[at];
         let middle = slice.start as f64 + (slice.end.saturating_sub(slice.start)) as f64 / 2.0;
         if points.last().is_some_and(|&last| last >= middle) {
@@ -180,11 +193,6 @@ pub fn concurrency_groups(profile: &Profile, layer: Layer) -> Concurrency {
             }
         })
         .collect();
-    let amount = if bytes.iter().any(|&b| b > 0) {
-        Amount::Bytes
-    } else {
-        Amount::Events
-    };
     let groups = task_groups(&profile.communication, layer, amount, &clusters, threads);
     Concurrency {
         k: clusters.len(),
@@ -278,10 +286,7 @@ fn task_groups(
         let to = rows.partition_point(|row| row.slice <= cluster.last);
         let mut sums = PairSums::new(threads);
         for row in rows[from..to].iter().filter(|row| layer.holds(row.layer)) {
-            let value = match amount {
-                Amount::Bytes => row.bytes,
-                Amount::Events => row.events,
-            };
+            let value = amount.of(row);
             if row.src.index() < threads && row.dst.index() < threads {
                 sums.add(row.src.0, row.dst.0, value as f64);
             }
@@ -451,6 +456,39 @@ mod tests {
             .collect();
         let found = concurrency_groups(&profile_of(2, 1000, &rows), Layer::WriteRead);
         assert_eq!(found.k, 1, "{:?}", found.bic);
+    }
+
+    #[test]
+    fn messages_weigh_their_bytes() {
+        // A burst of few large messages, a long silence, a burst of many empty ones between others.
+        let mut profile = two_bursts();
+        for row in &mut profile.communication {
+            let late = row.slice.0 >= 50;
+            row.layer = if late {
+                Layer::Collective
+            } else {
+                Layer::Message
+            };
+            (row.events, row.bytes) = if late { (1_000_000, 0) } else { (1, 4096) };
+        }
+        let found = concurrency_groups(&profile, Layer::Sent);
+        assert!(
+            found.clusters.iter().all(|c| c.last.0 < 20),
+            "{:?}",
+            found.clusters
+        );
+        let mean = found.clusters.iter().map(|c| c.mean).sum::<f64>() / found.k as f64;
+        assert!(
+            (mean - 100.0).abs() < 10.0,
+            "the middle of slices 0..20, not {mean}"
+        );
+        // Nothing but empty messages: their number is all there is.
+        for row in &mut profile.communication {
+            row.bytes = 0;
+        }
+        let found = concurrency_groups(&profile, Layer::Sent);
+        assert_eq!(found.amount, Amount::Events);
+        assert!(found.clusters.iter().any(|c| c.last.0 >= 70));
     }
 
     #[test]

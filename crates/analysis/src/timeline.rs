@@ -16,6 +16,17 @@ pub struct Timeline {
     pub heterogeneity: Vec<Option<f64>>,
 }
 
+impl Timeline {
+    /// What communication is weighed by, by slice: bytes of messages, events of memory.
+    #[must_use]
+    pub fn weighed(&self, layer: Layer) -> &[u64] {
+        match Amount::of_layer(layer) {
+            Amount::Bytes => &self.bytes,
+            Amount::Events => &self.events,
+        }
+    }
+}
+
 /// Events, bytes and heterogeneity of every slice of a layer. Rows must be sorted by slice.
 #[must_use]
 pub fn timeline(profile: &Profile, layer: Layer) -> Timeline {
@@ -38,10 +49,7 @@ pub fn timeline(profile: &Profile, layer: Layer) -> Timeline {
                 *events += row.events;
                 found.bytes[slice.index()] += row.bytes;
                 if row.src != row.dst && row.events > 0 {
-                    let amount = match Amount::of_layer(layer) {
-                        Amount::Bytes => row.bytes,
-                        Amount::Events => row.events,
-                    };
+                    let amount = Amount::of_layer(layer).of(row);
                     if amount > 0 {
                         pairs.push((row.src.0, row.dst.0, amount as f64));
                     }

@@ -30,4 +30,4 @@ mod sys;
 pub mod tally;
 mod tracee;
 
-pub use run::{LaunchError, Options, PageMode, run};
+pub use run::{LaunchError, Options, PageMode, check_machine, run};

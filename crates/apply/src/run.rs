@@ -48,14 +48,14 @@ pub struct Options {
 pub enum LaunchError {
     /// The plan is for another machine.
     #[error(
-        "the plan was made for {planned} [{planned_digest}], this machine is {found} [{found_digest}]"
+        "the plan was made for {planned} [{planned_digest}], the machine is {found} [{found_digest}]"
     )]
     OtherMachine {
         /// The plan's machine.
         planned: String,
         /// Its fingerprint.
         planned_digest: String,
-        /// This machine, in short.
+        /// The machine at hand, in short.
         found: String,
         /// Its fingerprint.
         found_digest: String,
@@ -99,6 +99,26 @@ impl LaunchError {
     }
 }
 
+/// Whether `plan` may be applied to `machine`: it was made for it, or `options` overrule that.
+///
+/// # Errors
+/// [`LaunchError::OtherMachine`].
+pub fn check_machine(
+    plan: &Plan,
+    machine: &Identity,
+    options: &Options,
+) -> Result<(), LaunchError> {
+    if options.force_machine || machine.fingerprint == plan.fingerprint {
+        return Ok(());
+    }
+    Err(LaunchError::OtherMachine {
+        planned: plan.machine.clone(),
+        planned_digest: plan.fingerprint.clone(),
+        found: machine.summary.clone(),
+        found_digest: machine.fingerprint.clone(),
+    })
+}
+
 /// Runs `command` under `plan` on `machine`, which is this one. Returns when the program and all
 /// it started have ended.
 ///
@@ -110,14 +130,7 @@ pub fn run(
     command: &[OsString],
     options: &Options,
 ) -> Result<Outcome, LaunchError> {
-    if !options.force_machine && machine.fingerprint != plan.fingerprint {
-        return Err(LaunchError::OtherMachine {
-            planned: plan.machine.clone(),
-            planned_digest: plan.fingerprint.clone(),
-            found: machine.summary.clone(),
-            found_digest: machine.fingerprint.clone(),
-        });
-    }
+    check_machine(plan, machine, options)?;
     plan.check().map_err(LaunchError::Plan)?;
     let program = command
         .first()

@@ -3,6 +3,9 @@
 //! A sum of no floating-point numbers is -0 in Rust, and small losses round to it: what people read of a
 //! fraction goes through here, where nothing that reads as zero has a sign.
 
+use crate::comm::Layer;
+use crate::profile::Amount;
+
 /// `value` with so many digits after the point; what rounds to zero has no sign.
 #[must_use]
 pub fn fixed(value: f64, digits: usize) -> String {
@@ -42,6 +45,24 @@ pub fn bytes(value: f64) -> String {
         1024.0,
         &[" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"],
     )
+}
+
+/// How an amount of a layer's communication is written on an axis: bytes of messages, events of memory.
+#[must_use]
+pub fn amount(layer: Layer) -> fn(f64) -> String {
+    match Amount::of_layer(layer) {
+        Amount::Bytes => bytes,
+        Amount::Events => count,
+    }
+}
+
+/// The same with its unit.
+#[must_use]
+pub fn weighed(layer: Layer, value: f64) -> String {
+    match Amount::of_layer(layer) {
+        Amount::Bytes => bytes(value),
+        Amount::Events => format!("{} events", count(value)),
+    }
 }
 
 /// A page size: whole units, `4 KiB`.

@@ -347,6 +347,15 @@ impl Amount {
             Self::Events
         }
     }
+
+    /// This amount of a row.
+    #[must_use]
+    pub fn of(self, row: &CommRow) -> u64 {
+        match self {
+            Self::Events => row.events,
+            Self::Bytes => row.bytes,
+        }
+    }
 }
 
 impl Profile {
@@ -383,6 +392,25 @@ impl Profile {
         self.matrix_of_slices(layer, amount, 0..u32::MAX)
     }
 
+    /// Whole-run matrix of a layer in cache lines that move, which is what accesses to pages can be weighed
+    /// against: an event of shared memory moves one line, messages move their bytes.
+    ///
+    /// # Errors
+    /// [`CommError::OutOfRange`] if a row names a thread the profile does not have.
+    pub fn matrix_in_lines(&self, layer: Layer) -> Result<CommMatrix, CommError> {
+        let matrix = self.matrix(layer, Amount::of_layer(layer))?;
+        match Amount::of_layer(layer) {
+            Amount::Events => Ok(matrix),
+            Amount::Bytes => {
+                let line = self.meta.line_size.max(1) as f64;
+                let cells = matrix
+                    .cells()
+                    .map(|(src, dst, bytes)| (src, dst, bytes / line));
+                CommMatrix::from_cells(matrix.threads(), cells)
+            }
+        }
+    }
+
     /// Matrix of the slices `slices` (indexes).
     ///
     /// # Errors
@@ -398,13 +426,7 @@ impl Profile {
             .iter()
             .filter(|row| layer.holds(row.layer) && slices.contains(&row.slice.0));
         let threads = self.threads.len();
-        let cells = rows.map(|row| {
-            let value = match amount {
-                Amount::Events => row.events,
-                Amount::Bytes => row.bytes,
-            };
-            (row.src.index(), row.dst.index(), value as f64)
-        });
+        let cells = rows.map(|row| (row.src.index(), row.dst.index(), amount.of(row) as f64));
         if self.communication.len() < threads * threads {
             return CommMatrix::from_cells(threads, cells);
         }

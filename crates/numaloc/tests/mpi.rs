@@ -544,3 +544,20 @@ fn whatever_is_killed_the_recording_is_kept() {
         assert!(left.exists(), "--salvage leaves what it read");
     }
 }
+
+#[test]
+fn a_plan_of_another_machine_is_refused_alike_for_threads_and_ranks() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("plan.json");
+    let plan = numaloc_model::plan::Plan::by_hand("elsewhere", "0123456789abcdef");
+    numaloc_formats::plan::write(&plan, &path, false).unwrap();
+    let refused = |command: &[&str]| {
+        let mut run = numaloc(&["run", "--plan"]);
+        let said = fails(run.arg(&path).arg("--").args(command), 125);
+        said.lines().next().unwrap_or_default().to_owned()
+    };
+    let threads = refused(&["true"]);
+    let begins = "error: the plan was made for elsewhere [0123456789abcdef], the machine is";
+    assert!(threads.starts_with(begins), "{threads}");
+    assert_eq!(refused(&["mpirun", "-n", "1", "true"]), threads);
+}

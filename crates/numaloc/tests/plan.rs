@@ -194,3 +194,48 @@ fn an_unknown_thread_policy_is_answered_with_all_that_plan_has() {
         assert!(error.contains(name), "{name}: {error}");
     }
 }
+
+#[test]
+fn joint_weighs_messages_by_the_lines_they_move() {
+    let dir = tempfile::tempdir().unwrap();
+    profile(dir.path());
+    let path = dir.path().join("p.numaloc");
+    let mut profile = numaloc_formats::profile::read(&path).unwrap();
+    // Threads 0 and 1, 2 and 3 exchange few large messages; 0 and 2, 1 and 3 many empty ones.
+    let row = |(src, dst, layer, events, bytes)| CommRow {
+        slice: SliceIdx(0),
+        src: ThreadIdx(src),
+        dst: ThreadIdx(dst),
+        layer,
+        events,
+        bytes,
+    };
+    profile.communication = [
+        (0, 1, Layer::Message, 2, 1 << 26),
+        (0, 2, Layer::Collective, 500_000, 0),
+        (1, 3, Layer::Collective, 500_000, 0),
+        (2, 3, Layer::Message, 2, 1 << 26),
+    ]
+    .map(row)
+    .into();
+    let messages = dir.path().join("messages.numaloc");
+    numaloc_formats::profile::write(&profile, &messages, false).unwrap();
+    let plan = dir.path().join("plan.json");
+    let args = [
+        "plan",
+        "messages.numaloc",
+        "-o",
+        "plan.json",
+        "--threads",
+        "joint",
+        "--layer",
+        "sent",
+    ];
+    json(dir.path(), &args);
+    let plan = numaloc_formats::plan::read(&plan).unwrap();
+    let node = |at: usize| plan.threads[at].pu.0 / 2;
+    assert_eq!(
+        (node(0) == node(1), node(2) == node(3), node(0) == node(2)),
+        (true, true, false)
+    );
+}

@@ -65,7 +65,7 @@ pub fn view(
     };
     let placement = placement(plan, profile, nodes);
     let mut loads = vec![0.0; nodes];
-    for (src, dst, amount) in c.events.cells() {
+    for (src, dst, amount) in c.weighed().cells() {
         loads[assignment.node(src)] += amount;
         loads[assignment.node(dst)] += amount;
     }
@@ -77,7 +77,7 @@ pub fn view(
         ),
         missing_threads: pus.iter().filter(|pu| pu.is_none()).count(),
         pages: PageMetrics::of(&profile.pages, &assignment, &placement),
-        remote_share: remote_share(&c.events, c.layer, &assignment),
+        remote_share: remote_share(c.weighed(), c.layer, &assignment),
         imbalance: imbalance(&assignment.of_homes(&loads)),
         load_deviation: load_deviation(&node_loads(&c.load.by_thread, &assignment)),
         pus,

@@ -69,7 +69,7 @@ pub fn page(
     if c.events.stored_cells() == 0 {
         out += "  none observed\n";
     } else {
-        out += &heatmap::draw(&c.events, style);
+        out += &heatmap::draw(c.weighed(), style);
     }
     for section in metrics::sections(c) {
         let title = if section.title == "Pages" {

@@ -197,8 +197,8 @@ fn sides(
             .collect()
     };
     let (matrix_a, matrix_b) = (
-        restricted(&found_a.events, &in_a),
-        restricted(&found_b.events, &in_b),
+        restricted(found_a.weighed(), &in_a),
+        restricted(found_b.weighed(), &in_b),
     );
     Sides {
         matched: matched.len(),

@@ -1,12 +1,12 @@
 //! `numaloc run`: a program at native speed under a plan.
 
-use numaloc_apply::{LaunchError, Options, PageMode};
+use numaloc_apply::{LaunchError, Options, PageMode, check_machine};
 use numaloc_model::conditions::VARIABLES;
 use numaloc_model::outcome::{Applied, Outcome};
 use numaloc_model::plan::Plan;
 use numaloc_mpi::one_list::one_list;
 use numaloc_mpi::{Launcher, RankMap};
-use numaloc_topology::Topology;
+use numaloc_topology::{Identity, Topology};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -85,11 +85,17 @@ impl Args {
         }
         let machine = numaloc_topology::identity_of_this_machine()
             .map_err(|error| CliError::from(error).status(OURS))?;
+        let options = self.options();
         // A plan that is refused has nothing else to say.
-        if self.force_machine || machine.fingerprint == plan.fingerprint {
-            remark_environment(&plan, ui);
-        }
-        let options = Options {
+        check_machine(&plan, &machine, &options).map_err(|error| explain(&error))?;
+        remark_environment(&plan, ui);
+        let outcome = numaloc_apply::run(&plan, &machine, &self.command, &options)
+            .map_err(|error| explain(&error))?;
+        self.report(&outcome, ui)
+    }
+
+    fn options(&self) -> Options {
+        Options {
             pages: match self.pages {
                 Pages::Auto => PageMode::Auto,
                 Pages::Always => PageMode::Always,
@@ -98,10 +104,7 @@ impl Args {
             verify: self.verify || self.require.is_some(),
             enforce: self.enforce,
             force_machine: self.force_machine,
-        };
-        let outcome = numaloc_apply::run(&plan, &machine, &self.command, &options)
-            .map_err(|error| explain(&error))?;
-        self.report(&outcome, ui)
+        }
     }
 
     /// The command is an MPI launcher's: ranks are placed through it.
@@ -112,15 +115,9 @@ impl Args {
                 .map_err(|error| CliError::from(error).status(OURS))?,
             None => here,
         };
-        if machine.fingerprint() != plan.fingerprint && !self.force_machine {
-            return Err(explain(&LaunchError::OtherMachine {
-                planned: plan.machine.clone(),
-                planned_digest: plan.fingerprint.clone(),
-                found: machine.summary(),
-                found_digest: machine.fingerprint(),
-            })
-            .hint("--machine names the cluster the plan was made for"));
-        }
+        check_machine(plan, &Identity::from(machine), &self.options()).map_err(|error| {
+            explain(&error).hint("--machine names the cluster the plan was made for")
+        })?;
         let map = RankMap::from_plan(plan, machine)
             .map_err(|error| CliError::tool(error).status(OURS))?;
         let map = match Launcher::of_command(&self.command) {

@@ -65,7 +65,8 @@ pub struct Joint {
     pub combinations: Vec<Combination>,
 }
 
-/// Decides threads and pages together. `input.mapping` is not looked at; `candidates` are; `comm` in events.
+/// Decides threads and pages together. `input.mapping` is not looked at; `candidates` are; `comm` in cache lines that
+/// move.
 ///
 /// `progress` is called with what begins.
 ///

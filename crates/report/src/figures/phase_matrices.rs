@@ -7,7 +7,7 @@ use super::cells::{binned, cells};
 use super::{Anchor, Drawing, Paint};
 use crate::number;
 
-/// Matrices drawn at most: those with most events, in time order.
+/// Matrices drawn at most: those with most communication, in time order.
 pub const SHOWN: usize = 8;
 /// Rows of a matrix at most.
 const BINS: usize = 32;
@@ -15,12 +15,12 @@ const BINS: usize = 32;
 /// The pattern phases that are worth a matrix, as indexes into `pattern_phases`.
 #[must_use]
 pub fn shown_phases(c: &Characterisation) -> Vec<usize> {
-    let events =
-        |at: usize| -> u64 { c.timeline.events[c.pattern_phases[at].clone()].iter().sum() };
+    let amounts = c.timeline.weighed(c.layer);
+    let amount = |at: usize| -> u64 { amounts[c.pattern_phases[at].clone()].iter().sum() };
     let mut all: Vec<usize> = (0..c.pattern_phases.len())
-        .filter(|&at| events(at) > 0)
+        .filter(|&at| amount(at) > 0)
         .collect();
-    all.sort_by_key(|&at| (std::cmp::Reverse(events(at)), at));
+    all.sort_by_key(|&at| (std::cmp::Reverse(amount(at)), at));
     all.truncate(SHOWN);
     all.sort_unstable();
     all
@@ -43,7 +43,7 @@ pub fn phase_matrices(profile: &Profile, c: &Characterisation, paint: Paint) -> 
         let slices = &c.pattern_phases[at];
         let range = slices.start as u32..slices.end as u32;
         let matrix = profile
-            .matrix_of_slices(c.layer, Amount::Events, range)
+            .matrix_of_slices(c.layer, Amount::of_layer(c.layer), range)
             .ok()?;
         let left = gap + (place % columns) as f64 * (side + gap);
         let top = (place / columns) as f64 * pitch + 40.0;
@@ -54,8 +54,8 @@ pub fn phase_matrices(profile: &Profile, c: &Characterisation, paint: Paint) -> 
             slices.end - 1
         );
         drawing.text(left, top - 22.0, Anchor::Start, paint.ink, 12.0, &title);
-        let events: u64 = c.timeline.events[slices.clone()].iter().sum();
-        let amount = format!("{} events", number::count(events as f64));
+        let sum: u64 = c.timeline.weighed(c.layer)[slices.clone()].iter().sum();
+        let amount = number::weighed(c.layer, sum as f64);
         drawing.text(left, top - 7.0, Anchor::Start, paint.muted, 11.0, &amount);
         let bins = matrix.threads().clamp(1, BINS);
         cells(&mut drawing, (left, top), side, &binned(&matrix, bins));

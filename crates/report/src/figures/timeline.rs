@@ -10,28 +10,24 @@ use crate::number;
 /// Bars at most: a bar is a slice, or as many as fit.
 const BARS: usize = 320;
 
-/// Draws events by slice.
+/// Draws the amount by slice: events of memory, bytes of messages.
 #[must_use]
 pub fn timeline(profile: &Profile, c: &Characterisation, paint: Paint) -> String {
-    let events = &c.timeline.events;
+    let amounts = c.timeline.weighed(c.layer);
+    let shown = number::amount(c.layer);
     let (width, height) = (1080.0, 230.0);
     let mut drawing = Drawing::new(width, height, paint);
-    let slices = events.len();
+    let slices = amounts.len();
     let per_bar = slices.div_ceil(BARS).max(1);
     let bars: Vec<(usize, usize, u64)> = (0..slices)
         .step_by(per_bar)
         .map(|from| {
             let to = (from + per_bar).min(slices);
-            (from, to, events[from..to].iter().sum())
+            (from, to, amounts[from..to].iter().sum())
         })
         .collect();
     let max = bars.iter().map(|bar| bar.2).max().unwrap_or(0) as f64;
-    let axes = Axes::draw(
-        &mut drawing,
-        (62.0, 14.0, width - 76.0, 168.0),
-        max,
-        number::count,
-    );
+    let axes = Axes::draw(&mut drawing, (62.0, 14.0, width - 76.0, 168.0), max, shown);
     let step = axes.width / bars.len().max(1) as f64;
     for (at, &(from, to, sum)) in bars.iter().enumerate() {
         if sum == 0 {
@@ -39,7 +35,7 @@ pub fn timeline(profile: &Profile, c: &Characterisation, paint: Paint) -> String
         }
         // The cluster of the bar's first communicating slice.
         let cluster = (from..to)
-            .filter(|&s| events[s] > 0)
+            .filter(|&s| amounts[s] > 0)
             .find_map(|s| c.concurrency.cluster_of(SliceIdx::from_index(s)));
         let colour = cluster.map_or(paint.other, |k| SERIES[k.index() % SERIES.len()]);
         let y = axes.y(sum as f64).min(axes.bottom() - 1.0);
@@ -49,8 +45,8 @@ pub fn timeline(profile: &Profile, c: &Characterisation, paint: Paint) -> String
             format!("slices {from} to {}", to - 1)
         };
         let tip = format!(
-            "{what}: {} events{}",
-            number::count(sum as f64),
+            "{what}: {}{}",
+            number::weighed(c.layer, sum as f64),
             cluster.map_or_else(String::new, |k| format!(", cluster {}", k.0 + 1))
         );
         let gap = if step > 3.0 { 0.8 } else { 0.0 };

@@ -77,7 +77,7 @@ fn outcome(out: &mut String, report: &Report<'_>) {
         return;
     }
     let c = report.found;
-    let today = remote_share(&c.events, c.layer, &c.assignment);
+    let today = remote_share(c.weighed(), c.layer, &c.assignment);
     let local = |pages: &PageMetrics| pages.local_share.map(number::percent);
     *out += "<section class=\"card outcome\" aria-label=\"What the plans change\"><table><thead><tr><th>computed</th>\
              <th class=\"n\">communication between nodes</th><th class=\"n\">page accesses that are local</th>\

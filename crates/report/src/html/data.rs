@@ -59,7 +59,8 @@ pub(super) fn chips(out: &mut String, report: &Report<'_>, views: &[View]) {
     *out += "<div class=\"chips\" role=\"group\" aria-label=\"Show one stretch of the run in the matrix\">\
              <button type=\"button\" class=\"chip\" data-view=\"whole run\">whole run</button>";
     for view in views {
-        let events: u64 = report.found.timeline.events[view.slices.clone()]
+        let c = report.found;
+        let sum: u64 = c.timeline.weighed(c.layer)[view.slices.clone()]
             .iter()
             .sum();
         let dot = view.colour.map_or_else(String::new, |colour| {
@@ -70,10 +71,10 @@ pub(super) fn chips(out: &mut String, report: &Report<'_>, views: &[View]) {
         });
         let _ = write!(
             out,
-            "<button type=\"button\" class=\"chip\" data-view=\"{name}\" title=\"slices {} to {}\">{dot}{name}: {} events{pairs}</button>",
+            "<button type=\"button\" class=\"chip\" data-view=\"{name}\" title=\"slices {} to {}\">{dot}{name}: {}{pairs}</button>",
             view.slices.start,
             view.slices.end - 1,
-            number::count(events as f64),
+            number::weighed(c.layer, sum as f64),
             name = escape(&view.name),
         );
     }
@@ -103,23 +104,29 @@ pub(super) fn of(report: &Report<'_>, views: &[View]) -> Value {
         }
     };
     // The most important first: what is left out is the end of it.
-    push(c.layer, "whole run", "events", &c.events);
+    let unit = |layer| match Amount::of_layer(layer) {
+        Amount::Bytes => "bytes",
+        Amount::Events => "events",
+    };
+    push(c.layer, "whole run", unit(c.layer), c.weighed());
     let others = profile
         .layers()
         .into_iter()
         .filter(|&layer| layer != c.layer);
     for layer in others {
-        if let Ok(matrix) = profile.matrix(layer, Amount::Events) {
-            push(layer, "whole run", "events", &matrix);
+        if let Ok(matrix) = profile.matrix(layer, Amount::of_layer(layer)) {
+            push(layer, "whole run", unit(layer), &matrix);
         }
     }
-    if c.bytes.stored_cells() > 0 {
+    if c.layer.is_message() {
+        push(c.layer, "whole run, events", "events", &c.events);
+    } else if c.bytes.stored_cells() > 0 {
         push(c.layer, "whole run, bytes", "bytes", &c.bytes);
     }
     for view in views {
         let slices = view.slices.start as u32..view.slices.end as u32;
-        if let Ok(matrix) = profile.matrix_of_slices(c.layer, Amount::Events, slices) {
-            push(c.layer, &view.name, "events", &matrix);
+        if let Ok(matrix) = profile.matrix_of_slices(c.layer, Amount::of_layer(c.layer), slices) {
+            push(c.layer, &view.name, unit(c.layer), &matrix);
         }
     }
     let orders: Vec<Value> = if bins < threads {

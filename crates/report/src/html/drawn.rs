@@ -34,7 +34,7 @@ pub fn figures(report: &Report<'_>, paint: Paint) -> Vec<Figure> {
             name: "timeline",
             title: "Communication over time".into(),
             caption:
-                "Events by slice. One colour is one cluster: what communicates at the same time."
+                "Events (of messages: bytes) by slice. One colour is one cluster: what communicates at the same time."
                     .into(),
             svg: figures::timeline(profile, c, paint),
         });
@@ -49,7 +49,7 @@ pub fn figures(report: &Report<'_>, paint: Paint) -> Vec<Figure> {
             all.push(Figure {
                 name: "phase-matrices",
                 title: "Who talks to whom in each phase".into(),
-                caption: "One matrix for each stretch between changes of the pattern, those with most events."
+                caption: "One matrix for each stretch between changes of the pattern, those with most communication."
                     .into(),
                 svg,
             });
@@ -187,7 +187,7 @@ fn mappings(
             before[pu.index()].threads.push((t, colour(t)));
         }
     }
-    let share = numaloc_analysis::mapping_cost::remote_share(&c.events, c.layer, &c.assignment);
+    let share = numaloc_analysis::mapping_cost::remote_share(c.weighed(), c.layer, &c.assignment);
     let mut all = vec![(
         "threads-before",
         "Before: threads in order".to_owned(),

@@ -144,7 +144,7 @@ pub(super) fn plans(out: &mut String, report: &Report<'_>) {
         return;
     }
     let c = report.found;
-    let remote = numaloc_analysis::mapping_cost::remote_share(&c.events, c.layer, &c.assignment);
+    let remote = numaloc_analysis::mapping_cost::remote_share(c.weighed(), c.layer, &c.assignment);
     let share = |v: Option<f64>| v.map_or_else(|| "-".to_owned(), number::percent);
     *out += "<div class=\"card\"><h3>Plans compared</h3><div class=\"scroll\"><table><thead><tr><th>plan</th>\
              <th>policies</th><th class=\"n\">remote communication</th><th class=\"n\">Load_std</th><th class=\"n\">local page accesses</th>\

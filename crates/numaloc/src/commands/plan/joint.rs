@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use numaloc_mapping::Mapped;
-use numaloc_model::profile::Amount;
 use numaloc_placement::PlaceInput;
 use numaloc_placement::joint::{Candidate, Weights, joint};
 
@@ -32,11 +31,9 @@ impl Args {
         let (profile, machine) = (problem.profile, problem.machine);
         let progress = Progress::new(ui);
         let start = Instant::now();
-        let events = profile
-            .matrix(problem.layer, Amount::Events)
-            .map_err(|error| {
-                CliError::tool(format!("cannot use {}: {error}", self.profile.display()))
-            })?;
+        let lines = profile.matrix_in_lines(problem.layer).map_err(|error| {
+            CliError::tool(format!("cannot use {}: {error}", self.profile.display()))
+        })?;
         let candidates: Vec<Candidate> = threads
             .iter()
             .map(|answer| Candidate {
@@ -58,7 +55,7 @@ impl Args {
             in_flight: self.in_flight,
             ..Weights::of(machine)
         };
-        let answer = joint(&input, &events, &candidates, weights, &|what| {
+        let answer = joint(&input, &lines, &candidates, weights, &|what| {
             progress.now(what)
         })
         .map_err(CliError::usage)?;

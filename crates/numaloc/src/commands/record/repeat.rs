@@ -46,7 +46,7 @@ pub fn compare(
 }
 
 fn matrix(profile: &Profile, layer: Layer, threads: &[usize]) -> Result<CommMatrix, CliError> {
-    let whole = profile.matrix(layer, Amount::Events);
+    let whole = profile.matrix(layer, Amount::of_layer(layer));
     let whole = whole.map_err(|error| CliError::tool(error).status(OWN_FAILURE))?;
     Ok(restricted(&whole, threads))
 }
