@@ -180,6 +180,68 @@ fn ci_a_joint_plan_makes_the_accesses_of_every_thread_local() {
     }
 }
 
+/// A profile of tasks that read one data block, in a guest of two nodes, with all replays near or all far: accesses by
+/// `[node of the CPU][node of the memory]`.
+fn replays(program: &str, design: &str) -> Vec<Vec<u64>> {
+    let design = format!("NUMALOC_OCR_DESIGN={design}");
+    let (json, output) = lab(
+        &[
+            "--nodes",
+            "2",
+            "--cpus",
+            "2",
+            "--memory",
+            "256M",
+            "--env",
+            "NUMALOC_OCR_PROFILE=/tmp/profile",
+            "--env",
+            "NUMALOC_OCR_REPLAYS=16",
+            "--env",
+            &design,
+        ],
+        &[program],
+    );
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    assert!(words.contains("all tasks read right"), "{words}");
+    serde_json::from_value(json["all_accesses"].clone()).unwrap()
+}
+
+/// The program begins on the other node: a profile that does not bind its thread stays there, and near and far change sides.
+#[test]
+#[ignore = "boots virtual machines: make test-ci-lab"]
+fn ci_near_replays_of_tasks_are_local_and_far_ones_remote() {
+    // 8 replays of the first task, 16 of those that follow, each the better of two runs of 8 passes over 65,536 words.
+    const REPLAYED: u64 = 2 * 24 * 8 * (1 << 16);
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("readers");
+    let built = numaloc(&[
+        "tasks",
+        "cc",
+        "-O2",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/readers.c"),
+        "-o",
+        program.to_str().unwrap(),
+    ]);
+    assert!(built.status.success(), "{built:?}");
+    let program = program.to_str().unwrap();
+    let near = replays(program, "near");
+    assert!(near[0][0] >= REPLAYED, "{near:?}");
+    let remote = near[0][1] + near[1][0];
+    assert!(
+        remote * 50 < REPLAYED,
+        "near replays access the other node: {near:?}"
+    );
+    let far = replays(program, "far");
+    assert!(
+        (REPLAYED..REPLAYED + REPLAYED / 5).contains(&far[0][1]),
+        "far replays access their own node: {far:?}"
+    );
+    // What is not replayed is as before.
+    let rest = far[0][0].abs_diff(near[0][0] - REPLAYED);
+    assert!(rest * 5 < REPLAYED, "{near:?} and {far:?}");
+}
+
 /// Records a program, plans threads and pages jointly for the default machine, and runs it there: all threads
 /// and at least 99 % of the pages must be where planned, else the status is 3.
 fn lands_where_planned(folder: &Path, source: &str, kind: &str, flags: &[&str]) {

@@ -57,9 +57,22 @@ pub struct Config {
     pub seed: u64,
 }
 
+/// Where the data blocks of replayed tasks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Design {
+    /// Near and far, in the combinations that tell the slots apart.
+    Full,
+    /// All near. Like `Far`, to check with other tools what near and far come to on a machine.
+    Near,
+    /// All far.
+    Far,
+}
+
 /// How a profiling run measures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Experiments {
+    /// Which placements replays have.
+    pub design: Design,
     /// Replays per class at most; 0 records the structure only.
     pub per_class: u32,
     /// A class is known well enough when the confidence interval's half width is below this share of the mean.
@@ -73,6 +86,7 @@ pub struct Experiments {
 impl Default for Experiments {
     fn default() -> Self {
         Self {
+            design: Design::Full,
             per_class: 32,
             precision: 0.02,
             budget_seconds: 30,
@@ -162,6 +176,14 @@ impl Config {
         }
         if let Some(replays) = number("REPLAYS")? {
             config.experiments.per_class = u32::try_from(replays).unwrap_or(u32::MAX);
+        }
+        if let Some(text) = get("DESIGN") {
+            config.experiments.design = match text.as_str() {
+                "full" => Design::Full,
+                "near" => Design::Near,
+                "far" => Design::Far,
+                _ => return Err(wrong("DESIGN", &text, "full, near or far")),
+            };
         }
         if let Some(budget) = number("BUDGET")? {
             config.experiments.budget_seconds = budget;

@@ -31,6 +31,7 @@ use numaloc_task_plan::{ClassId, Replay};
 
 use crate::abi::{Dep, Errno, Guid, Result, mode};
 use crate::block::{self, Block};
+use crate::config::{Design, Experiments};
 use crate::edt::{Edt, slot_state};
 use crate::record::Recorder;
 use crate::worker::Worker;
@@ -128,7 +129,7 @@ pub fn experiment(w: &mut Worker, recorder: &'static Recorder, edt: *mut Edt, cl
         if bytes > limits.largest_bytes {
             state.mark = Some("blocks too large");
         }
-        if state.mark.is_none() && known(state, limits.per_class, limits.precision, held.len()) {
+        if state.mark.is_none() && known(state, limits, held.len()) {
             return;
         }
         (state.mark, (state.tried, state.next), random)
@@ -142,7 +143,11 @@ pub fn experiment(w: &mut Worker, recorder: &'static Recorder, edt: *mut Edt, cl
     let mut runs: Vec<(u64, f64)> = Vec::new();
     if mark.is_none() {
         let mut design: Vec<u64> = (0..RUNS_PER_TASK)
-            .map(|at| design_point(held.len(), next + at, &mut random))
+            .map(|at| match limits.design {
+                Design::Full => design_point(held.len(), next + at, &mut random),
+                Design::Near => 0,
+                Design::Far => (1 << held.len().min(63)) - 1,
+            })
             .collect();
         for at in (1..design.len()).rev() {
             design.swap(at, below(&mut random, at + 1));
@@ -189,17 +194,17 @@ pub fn experiment(w: &mut Worker, recorder: &'static Recorder, edt: *mut Edt, cl
 }
 
 /// Whether a class needs no more runs.
-fn known(state: &ClassState, budget: u32, precision: f64, blocks: usize) -> bool {
-    if state.runs >= budget {
+fn known(state: &ClassState, limits: Experiments, blocks: usize) -> bool {
+    if state.runs >= limits.per_class {
         return true;
     }
-    if (state.runs as usize) < 4 * blocks || state.near.len() < 3 {
+    if limits.design != Design::Full || (state.runs as usize) < 4 * blocks || state.near.len() < 3 {
         return false;
     }
     let n = state.near.len() as f64;
     let mean = state.near.iter().sum::<f64>() / n;
     let variance = state.near.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    2.0 * (variance / n).sqrt() < precision * mean
+    2.0 * (variance / n).sqrt() < limits.precision * mean
 }
 
 /// Which blocks are far in run `at` of a class's design, as bits.
