@@ -10,8 +10,11 @@
 //! be compared, which a ranking within each class cannot give.
 //!
 //! *Deciding.* Nodes are chosen by [`Affinity::weight`], which is steadier than the estimates: bytes, unless
-//! the measurements of all classes with the same template and number of slots contradict them by an order of magnitude
-//! (three quarters of them, in powers of eight). So profiles that differ by noise lead to the same plan.
+//! the measurements of all classes with the same template and number of slots contradict them: in three quarters of them
+//! a far byte costs less than an eighth of what it costs elsewhere (the tasks hardly touch the block), and
+//! noise is below that price. Bytes then count a sixty-fourth. Far bytes that cost more than others are no contradiction:
+//! between streaming and waiting for each line lies a factor of ten, and where it counted, noise would
+//! decide. So profiles that differ by noise lead to the same plan.
 //!
 //! Where the profile was made on one node, far means *out of the caches* (method `evict`): b is then what
 //! memory costs over cache, which stands for what far memory costs over near.
@@ -129,7 +132,7 @@ impl Affinity {
             replays: data.profile.replays.len(),
             ..Self::default()
         };
-        affinity.decide(data);
+        affinity.decide(data, &fits);
         affinity
     }
 }
@@ -139,6 +142,12 @@ const LINE_BYTES: f64 = 64.0;
 
 /// Measurements must contradict an expectation by this factor to count.
 const CLEARLY: f64 = 8.0;
+
+/// What bytes that hardly cost anything count.
+const HARDLY: f64 = 1.0 / 64.0;
+
+/// No memory is faster than 40 GB/s for one core: a lower price is noise.
+const LEAST_SECONDS_PER_BYTE: f64 = 2.5e-11;
 
 /// Fewer classes that agree do not make a contradiction.
 const MANY_CLASSES: usize = 8;
@@ -174,7 +183,7 @@ impl Affinity {
     }
 
     /// Fills in what [`Affinity::weight`] goes by.
-    fn decide(&mut self, data: &Data) {
+    fn decide(&mut self, data: &Data, fits: &[Fit]) {
         let mut numbers: BTreeMap<(&str, u32), usize> = BTreeMap::new();
         self.kinds = (0..data.class_data.len())
             .map(|class| {
@@ -185,25 +194,20 @@ impl Affinity {
                     .or_insert(next)
             })
             .collect();
-        let mut ratios: BTreeMap<(usize, u32), Vec<(f64, u64)>> = BTreeMap::new();
-        for (class, slots) in self.estimates.iter().enumerate() {
-            for (&slot, estimate) in slots {
-                if let Some(measured) = estimate.measured {
-                    let expected = self.seconds_per_byte * estimate.bytes.max(LINE_BYTES);
-                    let all = ratios.entry((self.kinds[class], slot)).or_default();
-                    all.push((measured / expected, data.class_data[class].tasks));
-                }
-            }
+        let price = self.seconds_per_byte.max(LEAST_SECONDS_PER_BYTE);
+        let mut ratios: BTreeMap<(usize, u32), Vec<f64>> = BTreeMap::new();
+        for fit in fits {
+            let all = ratios.entry((self.kinds[fit.class], fit.slot)).or_default();
+            all.push(fit.b / (price * fit.bytes.max(LINE_BYTES)));
         }
         self.factors = ratios
             .into_iter()
             .filter(|(_, all)| all.len() >= MANY_CLASSES)
             .filter_map(|(key, mut all)| {
-                // Three quarters have to agree.
-                all.sort_by(|a, b| a.0.total_cmp(&b.0));
-                let (low, high) = (all[all.len() / 4].0, all[all.len() * 3 / 4].0);
-                let factor = if low > CLEARLY { low } else { high };
-                (low > CLEARLY || high < CLEARLY.recip()).then(|| (key, rounded(factor)))
+                all.sort_by(f64::total_cmp);
+                // Three quarters have to agree, and noise must not be what makes them.
+                let (low, high) = (all[all.len() / 4], all[all.len() * 3 / 4]);
+                (high < CLEARLY.recip() && low > -1.0).then_some((key, HARDLY))
             })
             .collect();
     }

@@ -1,7 +1,5 @@
 //! The whole way from a profile to a plan, and what to tell about it.
 
-use std::collections::BTreeSet;
-
 use numaloc_topology::Topology;
 
 use crate::affinity::Affinity;
@@ -11,6 +9,7 @@ use crate::data::Data;
 use crate::place::{Nodes, Placed, block_pattern, kinds_of_lasting_blocks, place};
 use crate::plan::{Plan, PlanBlock, PlanChild, PlanClass};
 use crate::profile::Profile;
+use crate::recursion::by_depth_where_bounded;
 use crate::remote::{Traffic, traffic};
 
 /// How lasting data blocks are distributed.
@@ -370,73 +369,6 @@ fn plan_of(
     plan
 }
 
-/// The profile by classes, and which classes are refused as recursions. Recursions are first taken by depth: if every
-/// task of one then has others of its class (the recursion happens again and again, to the same depth, as in
-/// a multigrid cycle), its classes do say where they belong.
-fn by_depth_where_bounded(profile: &Profile) -> (Data<'_>, Vec<bool>) {
-    let mut recursions = BTreeSet::new();
-    let mut data = Data::new(profile, &recursions);
-    let mut refused = recursive(&data);
-    while refused.iter().any(|&refused| refused) {
-        let (component, sizes) = data.classes.components();
-        let before = recursions.len();
-        for class in (0..refused.len()).filter(|&class| refused[class]) {
-            let id = ClassId(class as u32);
-            if sizes[component[class]] > 1 || data.classes.leads_to_itself(id) {
-                recursions.insert(data.classes.template(id).to_owned());
-            }
-        }
-        if recursions.len() == before {
-            break;
-        }
-        let unfolded = Data::new(profile, &recursions);
-        let mut concerned = (0_u64, 0_u64);
-        for (class, data) in unfolded.class_data.iter().enumerate() {
-            let template = unfolded.classes.template(ClassId(class as u32));
-            if recursions.contains(template) {
-                concerned = (concerned.0 + 1, concerned.1 + data.tasks);
-            }
-        }
-        if concerned.1 < 2 * concerned.0 {
-            break;
-        }
-        data = unfolded;
-        refused = recursive(&data);
-    }
-    (data, refused)
-}
-
-/// Classes of recursions: some task creates two or more tasks of its own cycle, so that many tasks of
-/// a class are alive at a time, and what such classes create.
-fn recursive(data: &Data) -> Vec<bool> {
-    let (component, _) = data.classes.components();
-    let mut in_cycle = vec![0_u32; data.profile.tasks.len()];
-    let mut bad = vec![false; component.len()];
-    for (at, task) in data.profile.tasks.iter().enumerate() {
-        let Some(creator) = task.creator else {
-            continue;
-        };
-        let (from, to) = (data.class_of[creator as usize], data.class_of[at]);
-        if component[from.index()] == component[to.index()] {
-            in_cycle[creator as usize] += 1;
-            if in_cycle[creator as usize] > 1 {
-                bad[component[from.index()]] = true;
-            }
-        }
-    }
-    let mut refused: Vec<bool> = component.iter().map(|&at| bad[at]).collect();
-    // What a recursion creates is as ambiguous as the recursion.
-    loop {
-        let before = refused.clone();
-        for (from, _, to) in data.classes.transitions() {
-            refused[to.index()] |= refused[from.index()];
-        }
-        if before == refused {
-            return refused;
-        }
-    }
-}
-
 fn refusals(data: &Data, is_refused: &[bool]) -> Vec<Refusal> {
     (0..data.class_data.len())
         .filter(|&class| is_refused[class])
@@ -457,7 +389,11 @@ fn joint(data: &Data, affinity: &Affinity, nodes: usize) -> Vec<Option<u16>> {
         .flatten()
         .collect();
     let is_lasting = |block: usize| lasting.contains(&block);
+    let turns = data.turns();
     for (class, used) in data.class_data.iter().enumerate() {
+        if turns.as_ref().is_some_and(|turns| !turns[class]) {
+            continue;
+        }
         let mine: Vec<(usize, f64)> = used
             .uses
             .iter()

@@ -5,8 +5,8 @@
 //! not say who satisfied what: then only creators count. A worker takes its newest task, else the oldest of its
 //! node's inbox, else steals the oldest of another worker of the node, and, where that is allowed, of any node.
 //! What nobody places belongs where its creator ran. Blocks are where they are placed, else where their creator ran.
-//! Where the program has a loop, only what the loop repeats counts: of other tasks (the first turn, set-up, a check at the end) the
-//! data is taken to cost nothing, because the run turns more often than the profile did.
+//! Where the program has a loop, only what the loop repeats counts: of other tasks (the first turn, set-up, a check when the loop
+//! ends) the data is taken to cost nothing, because the run turns more often than the profile did.
 //! Deterministic; what it gives depends on the structure and the bytes in the profile, not on times measured.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -15,7 +15,6 @@ use numaloc_topology::Topology;
 
 use crate::data::Data;
 use crate::model::{SECONDS_PER_TASK, seconds_per_byte};
-use crate::place::below;
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -92,10 +91,10 @@ impl<'a> Trial<'a> {
             before[task as usize] += 1;
         }
         let mut blocks = vec![Vec::new(); count];
-        let repeated = below(data, &data.classes.repeating());
-        let any_loop = repeated.iter().any(|&repeated| repeated);
+        let turns = data.turns();
         for access in &profile.accesses {
-            if any_loop && !repeated[data.class_of[access.task as usize].index()] {
+            let class = data.class_of[access.task as usize].index();
+            if turns.as_ref().is_some_and(|turns| !turns[class]) {
                 continue;
             }
             blocks[access.task as usize].push(access.block);

@@ -163,6 +163,37 @@ impl<'a> Data<'a> {
     }
 }
 
+impl Data<'_> {
+    /// By class, whether its tasks come again in each turn of the program's loop: classes on a cycle and what they create,
+    /// apart from how a loop ends. `None` without a loop.
+    ///
+    /// What a class creates a single time in three turns or more ends the loop: a check, a sum, output. A run
+    /// with more turns than the profile has no more of it.
+    pub fn turns(&self) -> Option<Vec<bool>> {
+        let mut turns = self.classes.repeating();
+        if !turns.contains(&true) {
+            return None;
+        }
+        let mut created: BTreeMap<(ClassId, ClassId), u64> = BTreeMap::new();
+        for (task, &class) in self.profile.tasks.iter().zip(&self.class_of) {
+            if let Some(creator) = task.creator {
+                let from = self.class_of[creator as usize];
+                *created.entry((from, class)).or_default() += 1;
+            }
+        }
+        loop {
+            let before = turns.clone();
+            for (&(from, to), &count) in &created {
+                let ends = count == 1 && self.class_data[from.index()].tasks >= 3;
+                turns[to.index()] |= turns[from.index()] && !ends;
+            }
+            if before == turns {
+                return Some(turns);
+            }
+        }
+    }
+}
+
 /// Bytes a core moves in a second, for balance alone.
 const BYTES_PER_SECOND: f64 = 5e9;
 

@@ -23,6 +23,7 @@ mod model;
 mod place;
 pub mod plan;
 pub mod profile;
+mod recursion;
 mod remote;
 
 pub use affinity::{Affinity, Estimate};

@@ -1,8 +1,8 @@
 //! Affinities and plans on profiles made by hand, and what is said of broken files.
 
 use numaloc_task_plan::{
-    Access, AnalyzeError, Block, Distribution, Doubt, Options, Profile, Replay, Task, analyze,
-    read_plan, read_profile, write_plan, write_profile,
+    Access, AnalyzeError, Block, Distribution, Doubt, Options, Profile, Replay, Task, Tried,
+    analyze, read_plan, read_profile, write_plan, write_profile,
 };
 use proptest::prelude::*;
 
@@ -348,5 +348,135 @@ proptest! {
         let file = ["plan.csv", "classes.csv", "transitions.csv", "blocks.csv"][which];
         std::fs::write(folder.path().join(file), text).unwrap();
         let _ = read_plan(folder.path());
+    }
+}
+
+/// A solver's loop whose turns go down `levels` levels, one task creating the next, each with `parts` tasks on blocks of its
+/// level; a block of a level is `shrink` times as large as one of the next.
+fn cycles(turns: u32, levels: u32, parts: u32, shrink: u64) -> Profile {
+    let mut profile = Profile {
+        machine: "by hand".to_owned(),
+        nodes: 4,
+        method: "none".to_owned(),
+        tasks: vec![task(None, 0, "main", 0)],
+        ..Profile::default()
+    };
+    let add = |profile: &mut Profile, creator, position, template, slots| {
+        profile
+            .tasks
+            .push(task(Some(creator), position, template, slots));
+        profile.tasks.len() as u32 - 1
+    };
+    for at in 0..levels * parts {
+        let creator = add(&mut profile, 0, at, "init", 0);
+        profile.blocks.push(Block {
+            creator: Some(creator),
+            position: 0,
+            bytes: 64 * shrink.pow(levels - at / parts),
+            hint: None,
+        });
+    }
+    let mut solver = add(&mut profile, 0, levels * parts, "loop", 0);
+    for _ in 0..turns {
+        let mut above = add(&mut profile, solver, 0, "cycle", 0);
+        for level in 0..levels {
+            for part in 0..parts {
+                let at = add(&mut profile, above, part, "smooth", 1);
+                profile.accesses.push(Access {
+                    task: at,
+                    slot: 0,
+                    block: level * parts + part,
+                    mode: "RW".to_owned(),
+                });
+            }
+            if level + 1 < levels {
+                above = add(&mut profile, above, parts, "cycle", 0);
+            }
+        }
+        solver = add(&mut profile, solver, 1, "loop", 0);
+    }
+    profile
+}
+
+#[test]
+fn a_cycle_over_levels_has_classes_by_depth_and_a_loop_in_a_loop_has_not() {
+    let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
+    let smoothers = |profile: &Profile| {
+        let plan = analyze(profile, &machine, Options::default()).unwrap().plan;
+        let found = plan.classes.into_iter();
+        found
+            .filter(|class| class.template == "smooth")
+            .collect::<Vec<_>>()
+    };
+    // Five levels of four parts; in the first turn of the solver and in all others.
+    let by_depth = smoothers(&cycles(6, 5, 4, 4));
+    assert_eq!(by_depth.len(), 2 * 5 * 4);
+    // Every part of a level has data of its own, and all parts fit on one node each.
+    assert!(by_depth.iter().all(|class| class.node.is_some()));
+    // The same data at every depth: a loop of five turns. The first two are told apart from the rest.
+    let folded = smoothers(&cycles(6, 5, 4, 1));
+    assert_eq!(folded.len(), 2 * 2 * 4);
+    // A run with more turns of the solver has no other classes.
+    assert_eq!(by_depth.len(), smoothers(&cycles(12, 5, 4, 4)).len());
+}
+
+#[test]
+fn what_ends_a_loop_does_not_count_when_a_plan_is_tried() {
+    let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
+    let profile = cycles(6, 1, 8, 4);
+    let tried = |profile: &Profile| {
+        let analysis = analyze(profile, &machine, Options::default()).unwrap();
+        [analysis.tried.larger, analysis.tried_without.larger]
+    };
+    let mut checked = profile.clone();
+    let last = checked.tasks.len() as u32 - 1;
+    checked.tasks.push(task(Some(last), 0, "check", 8));
+    for block in 0..8 {
+        checked.accesses.push(Access {
+            task: last + 1,
+            slot: block,
+            block,
+            mode: "RO".to_owned(),
+        });
+    }
+    for (with, without) in tried(&checked).into_iter().zip(tried(&profile)) {
+        let all = |tried: Tried| tried.local_bytes + tried.remote_bytes;
+        assert_eq!(all(with), all(without));
+    }
+}
+
+#[test]
+fn noise_contradicts_no_bytes_and_a_block_that_is_not_touched_does() {
+    let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
+    let weights = |profile: &Profile| {
+        let analysis = analyze(profile, &machine, Options::default()).unwrap();
+        let classes = analysis.plan.classes.iter().enumerate();
+        let of_work = classes.filter(|(_, class)| class.template == "work");
+        of_work
+            .flat_map(|(class, _)| {
+                [0, 1].map(|slot| analysis.affinity.weight(class, slot).unwrap())
+            })
+            .collect::<Vec<f64>>()
+    };
+    let quiet = strands(8, 8);
+    for pair in weights(&quiet).chunks(2) {
+        assert!(*pair == [1000.0, 1000.0 / 64.0], "{pair:?}");
+    }
+    // The same tasks on a busy machine, several times: up to ten times what they take is added at random.
+    for seed in 1..20_u64 {
+        let mut noisy = quiet.clone();
+        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for replay in &mut noisy.replays {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let draw = (random >> 40) as f64 / (1_u64 << 24) as f64;
+            replay.seconds += 1e-2 * draw.powi(8);
+        }
+        assert!(
+            weights(&noisy).iter().all(|&weight| weight == 1000.0),
+            "seed {seed}: {:?}",
+            weights(&noisy)
+        );
     }
 }

@@ -81,6 +81,8 @@ pub struct Experiments {
     pub budget_seconds: u64,
     /// Blocks larger than this many bytes are not copied: their tasks are not replayed.
     pub largest_bytes: u64,
+    /// Show how far they are, on stderr.
+    pub progress: bool,
 }
 
 impl Default for Experiments {
@@ -91,6 +93,7 @@ impl Default for Experiments {
             precision: 0.02,
             budget_seconds: 30,
             largest_bytes: 1 << 30,
+            progress: false,
         }
     }
 }
@@ -194,6 +197,7 @@ impl Config {
             Some("1") => Ok(true),
             Some(text) => Err(wrong(name, text, "0 or 1")),
         };
+        config.experiments.progress = flag("PROGRESS", false)?;
         config.threads = flag("THREADS", config.threads)?;
         config.checked = flag("CHECKED", config.checked)?;
         config.hints = flag("HINTS", config.hints)?;

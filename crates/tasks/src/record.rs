@@ -53,7 +53,12 @@ pub struct State {
     pub(crate) spent: Duration,
     /// Whether the user knows that the budget is used up.
     pub(crate) budget_reported: bool,
+    /// When progress was last shown.
+    shown: Option<Instant>,
 }
+
+/// Between two lines of progress.
+const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
 impl Recorder {
     /// Gets ready to write a profile to `folder`.
@@ -91,8 +96,27 @@ impl Recorder {
                 random: config.seed | 1,
                 spent: Duration::ZERO,
                 budget_reported: false,
+                shown: None,
             }),
         })
+    }
+
+    /// Experiments with a task are done: shows how far they are, on the line that the terminal has for it.
+    pub(crate) fn show_progress(&self, state: &mut State) {
+        let due = state
+            .shown
+            .is_none_or(|shown| shown.elapsed() >= PROGRESS_EVERY);
+        if self.experiments.progress && due {
+            state.shown = Some(Instant::now());
+            eprint!(
+                "\r\x1b[Knumaloc: {} tasks created, {} classes, {} replays, {:.1} of at most {} s of experiments",
+                state.profile.tasks.len(),
+                state.classes.as_ref().map_or(0, Classes::len),
+                state.profile.replays.len(),
+                state.spent.as_secs_f64(),
+                self.experiments.budget_seconds
+            );
+        }
     }
 
     /// Writes everything.
@@ -101,6 +125,9 @@ impl Recorder {
     /// A sentence that names the file.
     pub fn write(&self, _: &Runtime) -> Result<(), String> {
         let state = self.state.lock().expect("no panic while locked");
+        if state.shown.is_some() {
+            eprint!("\r\x1b[K");
+        }
         write_profile(&self.folder, &state.profile).map_err(|error| error.to_string())
     }
 }

@@ -191,6 +191,7 @@ pub fn experiment(w: &mut Worker, recorder: &'static Recorder, edt: *mut Edt, cl
     if let Some(mark) = mark {
         state.profile.tasks[id].mark = mark.to_owned();
     }
+    recorder.show_progress(state);
 }
 
 /// Whether a class needs no more runs.

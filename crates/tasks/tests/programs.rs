@@ -255,3 +255,46 @@ fn bad_files_and_settings_get_one_clear_line() {
         assert!(said.contains(words) && said.lines().count() == 1, "{said}");
     }
 }
+
+/// By the model a byte of a block costs a core of this machine at least 4/50 ns.
+#[test]
+fn a_simulated_task_is_ready_when_the_last_it_waits_for_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile_file(folder.path(), "crates/tasks/tests/c/join.c");
+    let stats = folder.path().join("stats");
+    let stats_name = stats.display().to_string();
+    for largest in ["0", "1", "2"] {
+        let settings = [
+            ("MACHINE", "numa:4 pu:4"),
+            ("STEAL", "node"),
+            ("STATS", &*stats_name),
+        ];
+        run(&program, &[largest], &settings);
+        let seconds = field(&stats, "simulated_seconds");
+        let both = 2.0 * f64::from(1 << 20) * 4.0 / 50e9;
+        assert!(seconds > both, "task {largest} is large: {seconds} s");
+    }
+}
+
+#[test]
+fn a_profile_says_how_far_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "stencil2d");
+    let profile = folder.path().join("profile").display().to_string();
+    let shown = |progress| {
+        let settings = [
+            ("PROFILE", &*profile),
+            ("MACHINE", "numa:4 pu:2"),
+            ("PROGRESS", progress),
+        ];
+        let output = run_any(&program, &["64", "2", "2", "2"], &settings);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let line = shown("1");
+    assert!(
+        line.contains(" tasks created, ") && line.contains(" of at most 30 s of experiments"),
+        "{line}"
+    );
+    assert!(!shown("0").contains("experiments"));
+}

@@ -1,9 +1,10 @@
 //! A described machine's schedule, played on one thread in virtual time.
 //!
-//! Every worker of the machine has a queue and a clock. A task's code runs for real, when its worker
-//! takes it; how long it *took* is the model's word: a fixed cost plus, for each block it holds, bytes
+//! Every worker of the machine has a queue and a clock. A task begins when its worker takes it; how long it takes
+//! is the model's word: a fixed cost plus, for each block it holds, bytes
 //! over the bandwidth a core has when all cores work (of its own memory, or of the link to the other
-//! node). What the task made ready becomes available when it ends. `numa` sends tasks to their node
+//! node). Its code runs for real at the moment when it ends, so that tasks satisfy events and leave finish scopes in
+//! the order in which they end: what waits for several is ready with the last. `numa` sends tasks to their node
 //! and steals inside nodes; `tbb` knows no nodes and steals from a random victim of the machine.
 //! While a task waits inside itself its worker takes other tasks, and the rest of the machine goes on.
 //! Deterministic for a given seed. What it shows is where tasks ran and which bytes were remote; its
@@ -25,16 +26,9 @@ struct SimulatedWorker {
     idle: bool,
     /// The task it runs waits inside itself: it takes others meanwhile.
     waiting: bool,
-    /// The number of the event after which it looks for work; events before that are of tasks above which
-    /// another has ended.
+    /// The number of the event after which it looks for work: the last one. Others are of tasks that waited inside
+    /// themselves while it took the next.
     turn: u64,
-}
-
-/// A worker is done with a task.
-struct Done {
-    worker: usize,
-    /// What the task made ready.
-    made_ready: Vec<*mut Edt>,
 }
 
 /// The simulation; see the module's text.
@@ -42,8 +36,9 @@ pub struct Simulation {
     workers: Vec<SimulatedWorker>,
     inboxes: Vec<VecDeque<*mut Edt>>,
     workers_of: Vec<Vec<usize>>,
-    /// When which worker is done with what it does: by time, worker and number.
-    events: BTreeMap<(u64, usize, u64), Done>,
+    /// What happens when, by time, worker and number: the task that the worker has been busy with ends, or it just looks for
+    /// work.
+    events: BTreeMap<(u64, usize, u64), Option<*mut Edt>>,
     next_event: u64,
     /// The worker whose task is being run.
     playing: usize,
@@ -90,15 +85,11 @@ impl Simulation {
         self.now_ns as f64 * 1e-9
     }
 
-    /// Worker `at` is done at that time, and then looks for work.
-    fn done_at(&mut self, time: u64, at: usize, made_ready: Vec<*mut Edt>) {
+    /// At that time the task that worker `at` is busy with, if any, ends, and it looks for work.
+    fn event(&mut self, time: u64, at: usize, ends: Option<*mut Edt>) {
         self.next_event += 1;
         self.workers[at].turn = self.next_event;
-        let done = Done {
-            worker: at,
-            made_ready,
-        };
-        self.events.insert((time, at, self.next_event), done);
+        self.events.insert((time, at, self.next_event), ends);
     }
 
     /// # Safety
@@ -122,8 +113,8 @@ impl Simulation {
         }
     }
 
-    /// The task being run waits inside itself: lets the machine go on until the next task has run, or a worker
-    /// has found none. False: nobody has anything to do.
+    /// The task being run waits inside itself: lets the machine go on until the next task has ended, or a worker
+    /// has looked for one. False: nobody has anything to do.
     ///
     /// # Safety
     /// As for [`Simulation::run`].
@@ -136,67 +127,67 @@ impl Simulation {
                 let at = this.playing;
                 this.publish(&mut *w, at, ready);
                 if !std::mem::replace(&mut this.workers[at].waiting, true) {
-                    this.done_at(this.now_ns, at, Vec::new());
+                    this.event(this.now_ns, at, None);
                 }
             }
             Self::step(this, w)
         }
     }
 
-    /// The next event: a worker is done and takes another task. False: there is none.
+    /// The next event: a task ends, its worker takes another. False: there is none.
     ///
     /// # Safety
     /// As for [`Simulation::run`].
     unsafe fn step(this: *mut Self, w: *mut Worker) -> bool {
         // SAFETY: as for `run`.
         unsafe {
-            let (at, edt) = {
-                let this = &mut *this;
-                let Some(((time, at, number), done)) = this.events.pop_first() else {
-                    return false;
-                };
-                this.now_ns = time;
-                this.publish(&mut *w, done.worker, done.made_ready);
-                if number != this.workers[at].turn {
-                    return true;
-                }
-                match this.find(&mut *w, at) {
-                    Some(edt) => (at, edt),
-                    None => {
-                        this.workers[at].idle = true;
-                        return true;
-                    }
-                }
+            let Some(((time, at, number), ends)) = (*this).events.pop_first() else {
+                return false;
             };
-            Self::execute(this, w, at, edt);
+            (*this).now_ns = time;
+            if let Some(edt) = ends {
+                Self::end(this, w, at, edt);
+            }
+            let this = &mut *this;
+            if number == this.workers[at].turn {
+                this.begin(&mut *w, at);
+            }
             true
         }
     }
 
+    /// Worker `at` takes a task, or is idle.
+    fn begin(&mut self, w: &mut Worker, at: usize) {
+        let found = self.find(w, at);
+        self.workers[at].idle = found.is_none();
+        if let Some(edt) = found {
+            let cost_ns = SECONDS_PER_TASK * 1e9 + self.cost_ns(w, self.workers[at].node, edt);
+            self.event(self.now_ns + cost_ns as u64, at, Some(edt));
+        }
+    }
+
+    /// The task of worker `at` ends: runs its code, and makes available what that made ready.
+    ///
     /// # Safety
     /// As for [`Simulation::run`].
-    unsafe fn execute(this: *mut Self, w: *mut Worker, at: usize, edt: *mut Edt) {
-        // SAFETY: as for `run`.
+    unsafe fn end(this: *mut Self, w: *mut Worker, at: usize, edt: *mut Edt) {
+        // SAFETY: as for `run`. References end before the task's code runs.
         unsafe {
-            let (cost_ns, playing, waiting, node) = {
+            let (playing, waiting, node) = {
                 let this = &mut *this;
                 let worker = &mut this.workers[at];
-                worker.idle = false;
                 let waiting = std::mem::take(&mut worker.waiting);
                 let node = std::mem::replace(&mut (*w).node, worker.node);
-                let playing = std::mem::replace(&mut this.playing, at);
-                let cost_ns = SECONDS_PER_TASK * 1e9 + this.cost_ns(&*w, (*w).node, edt);
-                (cost_ns, playing, waiting, node)
+                (std::mem::replace(&mut this.playing, at), waiting, node)
             };
             edt::execute(w, edt);
             scope::settle(&mut *w);
             let ready = (*w).ready.drain(..).collect();
             (*w).node = node;
             let this = &mut *this;
+            this.publish(&mut *w, at, ready);
             this.playing = playing;
             this.workers[at].waiting = waiting;
-            this.workers[at].idle = false;
-            this.done_at(this.now_ns + cost_ns as u64, at, ready);
         }
     }
 
@@ -245,7 +236,7 @@ impl Simulation {
     fn wake(&mut self, worker: Option<usize>) {
         if let Some(at) = worker {
             self.workers[at].idle = false;
-            self.done_at(self.now_ns, at, Vec::new());
+            self.event(self.now_ns, at, None);
         }
     }
 

@@ -1,5 +1,6 @@
 //! `numaloc tasks profile`: one run on one thread, in which tasks are tried with their data near and far.
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
@@ -65,7 +66,15 @@ impl Profile {
         ended: &mut Option<ExitStatus>,
         ui: &Ui,
     ) -> Result<(), CliError> {
+        if self.replays > 0 {
+            ui.remark(format!(
+                "one run on one thread; experiments with its tasks take at most {} s more (--budget), at most {} replays of each class (--replays)",
+                self.budget, self.replays
+            ));
+        }
+        let progress = !ui.quiet && std::io::stderr().is_terminal();
         let settings = [
+            ("PROGRESS", u8::from(progress).to_string()),
             ("PROFILE", absolute(folder)?),
             ("MACHINE", self.machine.clone()),
             ("REPLAYS", self.replays.to_string()),

@@ -1,0 +1,177 @@
+//! Recursions: which of them have classes by depth, and which do not say where their tasks belong.
+//!
+//! The star makes one class of a recursion, whatever the depth, as it does of a loop. Two kinds of recursions are unfolded:
+//!
+//! - Branching ones (a task creates two or more tasks of its own cycle), because a class of theirs has many tasks alive
+//!   at a time on different data.
+//! - Chains over levels (one recursive task per task, as in a V-cycle): entered again and again, to the same depth each
+//!   time, with data of another size at another depth. A loop inside a loop differs in that: each turn
+//!   has the same data. It stays folded, for the run may have more turns.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::classes::ClassId;
+use crate::data::Data;
+use crate::profile::Profile;
+
+/// The profile by classes, and which classes are refused as recursions. Recursions are first taken by depth: if every
+/// task of one then has others of its class (the recursion happens again and again, to the same depth, as in
+/// a multigrid cycle), its classes do say where they belong.
+pub fn by_depth_where_bounded(profile: &Profile) -> (Data<'_>, Vec<bool>) {
+    let mut recursions = BTreeSet::new();
+    let mut data = Data::new(profile, &recursions);
+    let levels = chains_over_levels(&data);
+    if !levels.is_empty() {
+        let unfolded = Data::new(profile, &levels);
+        if has_company(&unfolded, &levels) {
+            (data, recursions) = (unfolded, levels);
+        }
+    }
+    let mut refused = recursive(&data);
+    while refused.iter().any(|&refused| refused) {
+        let (component, sizes) = data.classes.components();
+        let before = recursions.len();
+        for class in (0..refused.len()).filter(|&class| refused[class]) {
+            let id = ClassId(class as u32);
+            if sizes[component[class]] > 1 || data.classes.leads_to_itself(id) {
+                recursions.insert(data.classes.template(id).to_owned());
+            }
+        }
+        if recursions.len() == before {
+            break;
+        }
+        let unfolded = Data::new(profile, &recursions);
+        if !has_company(&unfolded, &recursions) {
+            break;
+        }
+        data = unfolded;
+        refused = recursive(&data);
+    }
+    (data, refused)
+}
+
+/// Classes of recursions: some task creates two or more tasks of its own cycle, so that many tasks of
+/// a class are alive at a time, and what such classes create.
+fn recursive(data: &Data) -> Vec<bool> {
+    let (component, _) = data.classes.components();
+    let mut in_cycle = vec![0_u32; data.profile.tasks.len()];
+    let mut bad = vec![false; component.len()];
+    for (at, task) in data.profile.tasks.iter().enumerate() {
+        let Some(creator) = task.creator else {
+            continue;
+        };
+        let (from, to) = (data.class_of[creator as usize], data.class_of[at]);
+        if component[from.index()] == component[to.index()] {
+            in_cycle[creator as usize] += 1;
+            if in_cycle[creator as usize] > 1 {
+                bad[component[from.index()]] = true;
+            }
+        }
+    }
+    let mut refused: Vec<bool> = component.iter().map(|&at| bad[at]).collect();
+    // What a recursion creates is as ambiguous as the recursion.
+    loop {
+        let before = refused.clone();
+        for (from, _, to) in data.classes.transitions() {
+            refused[to.index()] |= refused[from.index()];
+        }
+        if before == refused {
+            return refused;
+        }
+    }
+}
+
+/// Whether the tasks of these templates have others of their class, two on average, when taken by depth.
+fn has_company(data: &Data, templates: &BTreeSet<String>) -> bool {
+    let (mut classes, mut tasks) = (0, 0);
+    for (class, data_of) in data.class_data.iter().enumerate() {
+        if templates.contains(data.classes.template(ClassId(class as u32))) {
+            classes += 1;
+            tasks += data_of.tasks;
+        }
+    }
+    tasks >= 2 * classes
+}
+
+/// Data at neighbouring depths differs by this factor, where depths are levels.
+const LEVELS_DIFFER: u64 = 3; // halves: a factor of 1.5
+
+/// Templates of chains over levels; see the module's text.
+fn chains_over_levels(data: &Data) -> BTreeSet<String> {
+    const NONE: usize = usize::MAX;
+    let tasks = &data.profile.tasks;
+    let (component, sizes) = data.classes.components();
+    let on_cycle: Vec<bool> = (0..component.len())
+        .map(|at| sizes[component[at]] > 1 || data.classes.leads_to_itself(ClassId(at as u32)))
+        .collect();
+    // Of each task on a cycle the one with which the cycle was entered, and how deep below that it is; of each task the
+    // nearest above it, or itself, that is on a cycle.
+    let (mut entry, mut depth) = (vec![NONE; tasks.len()], vec![0; tasks.len()]);
+    let mut owner = vec![NONE; tasks.len()];
+    let mut sums: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+    let mut branching = BTreeSet::new();
+    for (at, task) in tasks.iter().enumerate() {
+        let class = data.class_of[at].index();
+        let creator = task.creator.map_or(NONE, |creator| creator as usize);
+        if !on_cycle[class] {
+            owner[at] = if creator == NONE {
+                NONE
+            } else {
+                owner[creator]
+            };
+            continue;
+        }
+        owner[at] = at;
+        let inside =
+            creator != NONE && component[data.class_of[creator].index()] == component[class];
+        if inside {
+            (entry[at], depth[at]) = (entry[creator], depth[creator] + 1);
+        } else {
+            entry[at] = at;
+        }
+        let chain = sums.entry(entry[at]).or_default();
+        if chain.len() == depth[at] {
+            chain.push(0);
+        } else {
+            branching.insert(component[class]);
+        }
+    }
+    for access in &data.profile.accesses {
+        let owner = owner[access.task as usize];
+        if owner != NONE {
+            let bytes = data.profile.blocks[access.block as usize].bytes;
+            if let Some(chain) = sums.get_mut(&entry[owner]) {
+                chain[depth[owner]] += bytes;
+            }
+        }
+    }
+    let mut of_component: BTreeMap<usize, Vec<&Vec<u64>>> = BTreeMap::new();
+    for (&entry, chain) in &sums {
+        let component = component[data.class_of[entry].index()];
+        of_component.entry(component).or_default().push(chain);
+    }
+    let over_levels = |chains: &[&Vec<u64>]| {
+        let usual = chains[chains.len() - 1];
+        let steps = usual.windows(2);
+        let differing = steps
+            .filter(|pair| {
+                let (more, less) = (pair[0].max(pair[1]), pair[0].min(pair[1]));
+                2 * more >= LEVELS_DIFFER * less && more > 0
+            })
+            .count();
+        chains.len() >= 2
+            && chains.iter().all(|chain| chain.len() == usual.len())
+            // The first time may do more.
+            && chains.iter().skip(1).all(|chain| *chain == usual)
+            && 2 * differing > usual.len() - 1
+    };
+    let found: BTreeSet<usize> = of_component
+        .into_iter()
+        .filter(|(component, chains)| !branching.contains(component) && over_levels(chains))
+        .map(|(component, _)| component)
+        .collect();
+    (0..component.len())
+        .filter(|&class| on_cycle[class] && found.contains(&component[class]))
+        .map(|class| data.classes.template(ClassId(class as u32)).to_owned())
+        .collect()
+}
