@@ -9,7 +9,7 @@
 //!
 //! Deterministic. Time: (mappings x page policies) evaluations, then at most [`ROUNDS`] rounds of O(pages x
 //! nodes x hops) and at most [`THREAD_WORK`] for thread exchanges. Memory: O(threads x nodes + pages x nodes),
-//! and 8 bytes per pair of PUs up to 2,048 of them.
+//! 8 bytes per pair of PUs up to 2,048 of them, and, where threads have many partners, per thread and PU up to 64 MiB.
 
 use numaloc_model::{CommMatrix, LogicalNode, Mapping, Placement};
 
@@ -18,8 +18,10 @@ use crate::place::{PlaceError, PlaceInput, Placed, capacities, check};
 use crate::policies::POLICIES;
 use crate::view::View;
 
+mod norm;
 pub mod objective;
 mod search;
+mod waits;
 
 pub use objective::{Cost, Objective, Weights};
 use search::Search;
@@ -158,7 +160,7 @@ pub fn joint(
         placement,
         spilled: spill.pages(),
         diagnostics: vec![format!(
-            "started from {} + {} ({:.4} s), now {:.4} s: latency {:.4}, controller {:.4}, link {:.4}",
+            "started from {} + {} ({:.6} s), now {:.6} s: latency {:.6}, controller {:.6}, link {:.6}",
             first.threads,
             first.pages,
             first.cost.total(),

@@ -99,6 +99,8 @@ pub struct Objective<'a> {
     /// Links on the way from node to node (row-major): indexes into `link_bytes_per_s`.
     routes: Vec<Vec<usize>>,
     pub(super) link_bytes_per_s: Vec<f64>,
+    /// Seconds for a line from memory of a node (column) to a core of a node (row).
+    memory_s: Vec<f64>,
     nodes: usize,
 }
 
@@ -143,6 +145,9 @@ impl<'a> Objective<'a> {
             partners,
             comm,
             link_bytes_per_s,
+            memory_s: (0..nodes * nodes)
+                .map(|at| memory_s(topology, &weights, at / nodes, at % nodes))
+                .collect(),
             nodes,
         }
     }
@@ -160,12 +165,7 @@ impl<'a> Objective<'a> {
 
     /// Seconds for a line from memory of `memory` to a core of `core`.
     pub(super) fn memory_s(&self, core: usize, memory: usize) -> f64 {
-        let (core, memory) = (
-            LogicalNode::from_index(core),
-            LogicalNode::from_index(memory),
-        );
-        let local = self.topology.node_distance(core, core).max(1e-9);
-        self.weights.local_latency_s * self.topology.node_distance(core, memory) / local
+        self.memory_s[core * self.nodes + memory]
     }
 
     /// Seconds for a line from one core to another.
@@ -233,6 +233,12 @@ impl<'a> Objective<'a> {
             links,
         }
     }
+}
+
+fn memory_s(topology: &Topology, weights: &Weights, core: usize, memory: usize) -> f64 {
+    let node = LogicalNode::from_index;
+    let local = topology.node_distance(node(core), node(core)).max(1e-9);
+    weights.local_latency_s * topology.node_distance(node(core), node(memory)) / local
 }
 
 /// Up to this many pages times nodes the accesses by page and node are kept: 256 MiB.

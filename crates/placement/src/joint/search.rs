@@ -3,100 +3,21 @@
 //! The maxima of the objective are flat where two controllers or links are equally busy, so the search
 //! steers by a smooth stand-in, the 16-norm of the loads (never below the maximum). What it visits is
 //! judged by the objective itself. All sums are kept as running totals. A proposal only asks what would
-//! change: O(candidates x accessing nodes x hops) for a page, O(nodes x hops + partners) for a thread.
+//! change: O(candidates x accessing nodes x hops) for a page, O(nodes x hops + partners) for a thread, without the
+//! partners where a table knows what they cost ([`super::waits`]). What cannot be better even with idle links is not
+//! asked for links at all.
 
 use numaloc_model::{LogicalNode, LogicalPu, PageUsage};
 
+use super::norm::{Changes, Norm};
 use super::objective::{Objective, working_at_once};
-
-/// Loads whose 16-norm is kept up to date.
-struct Norm {
-    /// Seconds each.
-    load: Vec<f64>,
-    /// Sum of `(load / scale)^16`.
-    sum: f64,
-    scale: f64,
-}
-
-const POWER: i32 = 16;
+use super::waits::Waits;
 
 /// Machines of at most this many PUs have a table of their distances.
 const TABLE_PUS: usize = 2048;
 
 /// What a proposal costs apart from visiting partners, in partners.
 const EFFORT: usize = 64;
-
-impl Norm {
-    fn new(size: usize, scale: f64) -> Self {
-        Self {
-            load: vec![0.0; size],
-            sum: 0.0,
-            scale: if scale > 0.0 { scale } else { 1.0 },
-        }
-    }
-
-    fn add(&mut self, at: usize, seconds: f64) {
-        self.sum -= (self.load[at] / self.scale).powi(POWER);
-        self.load[at] += seconds;
-        self.sum += (self.load[at] / self.scale).powi(POWER);
-    }
-
-    fn value(&self) -> f64 {
-        self.of_sum(self.sum)
-    }
-
-    fn of_sum(&self, sum: f64) -> f64 {
-        self.scale * sum.max(0.0).powf(1.0 / f64::from(POWER))
-    }
-
-    /// The norm if these changes were made.
-    fn value_with(&self, changes: &Changes) -> f64 {
-        let mut sum = self.sum;
-        for &at in &changes.touched {
-            let (old, more) = (self.load[at], changes.more[at]);
-            sum += ((old + more) / self.scale).powi(POWER) - (old / self.scale).powi(POWER);
-        }
-        self.of_sum(sum)
-    }
-
-    fn apply(&mut self, changes: &Changes) {
-        for &at in &changes.touched {
-            self.add(at, changes.more[at]);
-        }
-    }
-}
-
-/// Seconds that loads would change by; most do not.
-struct Changes {
-    more: Vec<f64>,
-    touched: Vec<usize>,
-    is_touched: Vec<bool>,
-}
-
-impl Changes {
-    fn new(size: usize) -> Self {
-        Self {
-            more: vec![0.0; size],
-            touched: Vec::new(),
-            is_touched: vec![false; size],
-        }
-    }
-
-    fn clear(&mut self) {
-        for at in self.touched.drain(..) {
-            self.more[at] = 0.0;
-            self.is_touched[at] = false;
-        }
-    }
-
-    fn add(&mut self, at: usize, seconds: f64) {
-        if !self.is_touched[at] {
-            self.is_touched[at] = true;
-            self.touched.push(at);
-        }
-        self.more[at] += seconds;
-    }
-}
 
 /// What a change of seats would do.
 struct Proposal {
@@ -117,8 +38,17 @@ pub(super) struct Search<'a> {
     by_partner: Vec<f64>,
     /// PUs x PUs: seconds for a line from one to the other, where that fits.
     transfer_s: Option<Vec<f64>>,
-    /// Room for a proposal's changes of links.
+    /// What threads wait for partners, where they have many.
+    waits: Option<Waits>,
+    /// Node of every PU.
+    node_of: Vec<usize>,
+    /// By node: the links on the ways from and to it, and their part of the links' norm.
+    links_of: Vec<Vec<usize>>,
+    part_of: Vec<f64>,
+    /// Room for a proposal's changes of links, and for what goes another way than before, by node: lines of memory,
+    /// events with partners.
     changes: Changes,
+    rerouted: Vec<(f64, f64)>,
     /// Pages each node still has room for.
     room: Vec<u64>,
     /// Sum over lines, seconds; divided by the PUs that work at once in `value`.
@@ -157,7 +87,19 @@ impl<'a> Search<'a> {
             by_memory: vec![0.0; pu.len() * nodes],
             by_partner: vec![0.0; pu.len() * nodes],
             transfer_s: transfers(objective),
+            waits: None,
+            node_of: (0..objective.topology.pus().len())
+                .map(|pu| {
+                    objective
+                        .topology
+                        .node_of(LogicalPu::from_index(pu))
+                        .index()
+                })
+                .collect(),
+            links_of: (0..nodes).map(|node| links_of(objective, node)).collect(),
+            part_of: vec![0.0; nodes],
             changes: Changes::new(objective.link_bytes_per_s.len()),
+            rerouted: vec![(0.0, 0.0); nodes],
             room,
             latency: 0.0,
             all_work: work.iter().sum(),
@@ -167,8 +109,21 @@ impl<'a> Search<'a> {
             controllers: Norm::new(nodes, scale),
             links: Norm::new(objective.link_bytes_per_s.len(), scale),
         };
+        let partners = (0..pu.len()).map(|thread| search.partners(thread).len());
+        if Waits::pay(pu.len(), partners.sum(), search.node_of.len()) {
+            search.keep_waits();
+        }
         search.recount();
         search
+    }
+
+    /// Has what threads wait for partners at hand from now on, if distances are.
+    fn keep_waits(&mut self) {
+        let partners: Vec<_> = (0..self.pu.len())
+            .map(|thread| self.partners(thread))
+            .collect();
+        let transfer_s = self.transfer_s.as_deref();
+        self.waits = transfer_s.map(|transfer_s| Waits::new(&partners, &self.pu, transfer_s));
     }
 
     pub(super) fn pu(&self) -> &[LogicalPu] {
@@ -201,24 +156,35 @@ impl<'a> Search<'a> {
         self.busy.fill(0.0);
         self.squares = 0.0;
         for norm in [&mut self.controllers, &mut self.links] {
-            norm.load.fill(0.0);
-            norm.sum = 0.0;
+            norm.clear();
         }
         for thread in 0..self.pu.len() {
             self.occupy(thread);
             self.count_memory(thread);
             self.count_partners(thread);
         }
+        self.recount_parts();
+    }
+
+    fn recount_parts(&mut self) {
+        for (part, links) in self.part_of.iter_mut().zip(&self.links_of) {
+            *part = self.links.part(links);
+        }
     }
 
     fn value(&self) -> f64 {
-        let at_once = working_at_once(self.all_work, self.squares);
-        let waiting = self.latency / (at_once * self.objective.weights.in_flight);
+        let waiting = self.waiting(self.latency, self.squares);
         waiting + self.controllers.value() + self.links.value()
     }
 
+    /// Mean time of a thread, from the sum over lines and the sum of squares of the PUs' work.
+    fn waiting(&self, latency: f64, squares: f64) -> f64 {
+        let at_once = working_at_once(self.all_work, squares);
+        latency / (at_once * self.objective.weights.in_flight)
+    }
+
     fn home(&self, thread: usize) -> usize {
-        self.objective.topology.node_of(self.pu[thread]).index()
+        self.node_of[self.pu[thread].index()]
     }
 
     /// `accesses` more (or fewer) from a core of node `core` to memory of node `memory`, without
@@ -311,16 +277,16 @@ impl<'a> Search<'a> {
         let mut helped = false;
         let mut best = self.value();
         for a in 0..threads {
-            let effort = |search: &Self, other: usize| {
-                (search.partners(a).len() + search.partners(other).len() + EFFORT) as u64
+            let effort = |search: &Self, other: usize| match search.waits {
+                Some(_) => EFFORT as u64,
+                None => (search.partners(a).len() + search.partners(other).len() + EFFORT) as u64,
             };
             for b in a + 1..threads {
                 if self.pu[a] == self.pu[b] || *work == 0 {
                     continue;
                 }
                 *work = work.saturating_sub(effort(self, b));
-                let proposal = self.propose(a, Some(b), self.pu[b]);
-                if proposal.value < best * (1.0 - 1e-9) {
+                if let Some(proposal) = self.propose(a, Some(b), self.pu[b], best * (1.0 - 1e-9)) {
                     (best, helped) = (proposal.value, true);
                     self.accept(a, Some(b), self.pu[b], &proposal);
                 }
@@ -331,8 +297,7 @@ impl<'a> Search<'a> {
                 }
                 *work = work.saturating_sub(effort(self, a));
                 let (old, new) = (self.pu[a], LogicalPu::from_index(free));
-                let proposal = self.propose(a, None, new);
-                if proposal.value < best * (1.0 - 1e-9) {
+                if let Some(proposal) = self.propose(a, None, new, best * (1.0 - 1e-9)) {
                     used[old.index()] -= 1;
                     used[free] += 1;
                     (best, helped) = (proposal.value, true);
@@ -344,40 +309,64 @@ impl<'a> Search<'a> {
         helped
     }
 
-    /// What it would cost if `a` went to `to` and `b`, who is there, to where `a` is.
-    fn propose(&mut self, a: usize, b: Option<usize>, to: LogicalPu) -> Proposal {
+    /// What it would cost if `a` went to `to` and `b`, who is there, to where `a` is; `None` where that is not
+    /// less than `limit`.
+    fn propose(
+        &mut self,
+        a: usize,
+        b: Option<usize>,
+        to: LogicalPu,
+        limit: f64,
+    ) -> Option<Proposal> {
         let from = self.pu[a];
-        let mut latency = self.latency + self.farther(a, b, from, to);
+        let between = b.map_or(0.0, |b| self.events_between(a, b));
+        let mut latency = self.latency + self.farther(a, b, between, from, to);
         let mut work = self.work[a];
         if let Some(b) = b {
-            latency += self.farther(b, Some(a), to, from);
+            latency += self.farther(b, Some(a), between, to, from);
             work -= self.work[b];
         }
         let (here, there) = (self.busy[from.index()], self.busy[to.index()]);
         let squares = self.squares + 2.0 * work * (there - here + work);
         self.changes.clear();
-        let topology = self.objective.topology;
-        let (home, away) = (topology.node_of(from).index(), topology.node_of(to).index());
+        let (home, away) = (self.node_of[from.index()], self.node_of[to.index()]);
+        let controllers = self.controllers.value();
         if home != away {
-            latency += self.reroute(a, b, home, away);
+            latency += self.reroute(a, b, between, home, away);
+            // Even if links from and to both nodes carried nothing.
+            let gone = self.part_of[home] + self.part_of[away];
+            let rest = self.links.value_without(gone);
+            if self.waiting(latency, squares) + controllers + rest >= limit {
+                return None;
+            }
+            self.carry_rerouted(home, away);
         }
-        let at_once = working_at_once(self.all_work, squares);
-        let waiting = latency / (at_once * self.objective.weights.in_flight);
-        Proposal {
+        let value =
+            self.waiting(latency, squares) + controllers + self.links.value_with(&self.changes);
+        (value < limit).then_some(Proposal {
             latency,
             squares,
-            value: waiting + self.controllers.value() + self.links.value_with(&self.changes),
-        }
+            value,
+        })
     }
 
-    /// How much longer `thread` waits for its partners (but `without`) on `to` than on `from`.
+    /// How much longer `thread` waits for its partners (but `without`, with whom it exchanges `between`) on `to`
+    /// than on `from`.
     fn farther(
         &self,
         thread: usize,
         without: Option<usize>,
+        between: f64,
         from: LogicalPu,
         to: LogicalPu,
     ) -> f64 {
+        if let Some(waits) = &self.waits {
+            let except = without.map_or(0.0, |other| {
+                let there = self.pu[other];
+                between * (self.transfer(to, there) - self.transfer(from, there))
+            });
+            return waits.at(thread, to) - waits.at(thread, from) - except;
+        }
         let mut more = 0.0;
         for &(other, events) in self.partners(thread) {
             if Some(other) != without {
@@ -388,23 +377,25 @@ impl<'a> Search<'a> {
         more
     }
 
-    /// Puts into `changes` what links carry more or less if `a` went from node `home` to `away` and `b`
-    /// back; how much longer both wait for memory. Controllers serve the same pages as before.
-    fn reroute(&mut self, a: usize, b: Option<usize>, home: usize, away: usize) -> f64 {
+    /// Puts into `rerouted` what goes another way if `a` went from node `home` to `away` and `b` back; how much
+    /// longer both wait for memory. Controllers serve the same pages as before.
+    fn reroute(
+        &mut self,
+        a: usize,
+        b: Option<usize>,
+        between: f64,
+        home: usize,
+        away: usize,
+    ) -> f64 {
         let objective = self.objective;
-        let (nodes, weights) = (objective.nodes(), &objective.weights);
-        let between = b.map_or(0.0, |b| self.events_between(a, b));
+        let (nodes, share) = (objective.nodes(), objective.weights.memory_share);
         let mut latency = 0.0;
         for node in 0..nodes {
-            let lines = |search: &Self, thread: usize| {
-                search.by_memory[thread * nodes + node] * weights.memory_share
-            };
-            let exchanged = |search: &Self, thread: usize| search.by_partner[thread * nodes + node];
-            let mut moved = lines(self, a);
-            let mut events = exchanged(self, a);
+            let mut moved = share * self.by_memory[a * nodes + node];
+            let mut events = self.by_partner[a * nodes + node];
             if let Some(b) = b {
-                moved -= lines(self, b);
-                events -= exchanged(self, b);
+                moved -= share * self.by_memory[b * nodes + node];
+                events -= self.by_partner[b * nodes + node];
                 // The two keep their distance: what they exchange stays where it is.
                 if node == away {
                     events -= between;
@@ -412,24 +403,29 @@ impl<'a> Search<'a> {
                     events += between;
                 }
             }
-            if moved != 0.0 {
-                latency +=
-                    moved * (objective.memory_s(away, node) - objective.memory_s(home, node));
-                self.carry(node, home, -moved);
-                self.carry(node, away, moved);
-            }
-            if events != 0.0 {
-                for (place, lines) in [(home, -0.5 * events), (away, 0.5 * events)] {
-                    self.carry(place, node, lines);
-                    self.carry(node, place, lines);
-                }
-            }
+            latency += moved * (objective.memory_s(away, node) - objective.memory_s(home, node));
+            self.rerouted[node] = (moved, events);
         }
         latency
     }
 
+    /// Puts into `changes` what links carry more or less by `rerouted`.
+    fn carry_rerouted(&mut self, home: usize, away: usize) {
+        for node in 0..self.objective.nodes() {
+            let (moved, events) = self.rerouted[node];
+            // Events go half of them each way.
+            for (place, sign) in [(home, -1.0), (away, 1.0)] {
+                self.carry(node, place, sign * (moved + 0.5 * events));
+                self.carry(place, node, sign * 0.5 * events);
+            }
+        }
+    }
+
     /// `lines` more on the links from node `from` to node `to`.
     fn carry(&mut self, from: usize, to: usize, lines: f64) {
+        if lines == 0.0 {
+            return;
+        }
         let objective = self.objective;
         let bytes = lines * objective.weights.line_bytes;
         for &link in objective.route(from, to) {
@@ -448,16 +444,22 @@ impl<'a> Search<'a> {
         self.latency = proposal.latency;
         self.squares = proposal.squares;
         self.links.apply(&self.changes);
+        self.recount_parts();
     }
 
     fn seat(&mut self, thread: usize, to: LogicalPu) {
         let nodes = self.objective.nodes();
         let home = self.home(thread);
-        self.busy[self.pu[thread].index()] -= self.work[thread];
+        let from = self.pu[thread];
+        self.busy[from.index()] -= self.work[thread];
         self.busy[to.index()] += self.work[thread];
         self.pu[thread] = to;
         let away = self.home(thread);
-        for &(other, events) in self.partners(thread) {
+        let partners = self.partners(thread);
+        if let (Some(waits), Some(transfer_s)) = (&mut self.waits, &self.transfer_s) {
+            waits.moved(partners, from, to, transfer_s);
+        }
+        for &(other, events) in partners {
             self.by_partner[other * nodes + home] -= events;
             self.by_partner[other * nodes + away] += events;
         }
@@ -471,12 +473,8 @@ impl<'a> Search<'a> {
         for &at in order {
             let Some(old) = self.node[at] else { continue };
             let page = &self.usage.pages()[at];
-            let topology = self.objective.topology;
-            self.usage.by_node(
-                page,
-                |t| topology.node_of(self.pu[t.index()]).index(),
-                &mut from,
-            );
+            self.usage
+                .by_node(page, |thread| self.home(thread.index()), &mut from);
             let before = self.value();
             let (mut best, mut least) = (old, before * (1.0 - 1e-9));
             self.shift(&from, old, -1.0);
@@ -484,12 +482,9 @@ impl<'a> Search<'a> {
                 if node == old || self.room[node.index()] == 0 {
                     continue;
                 }
-                self.shift(&from, node, 1.0);
-                let value = self.value();
-                if value < least {
+                if let Some(value) = self.value_there(&from, node, least) {
                     (best, least) = (node, value);
                 }
-                self.shift(&from, node, -1.0);
             }
             self.shift(&from, best, 1.0);
             if best != old {
@@ -503,6 +498,34 @@ impl<'a> Search<'a> {
         helped
     }
 
+    /// What it would cost with a page, now nowhere, at `memory`; `None` where that is not less than `limit`. `from` are its
+    /// accesses by node.
+    fn value_there(&mut self, from: &[u64], memory: LogicalNode, limit: f64) -> Option<f64> {
+        let (objective, weights) = (self.objective, &self.objective.weights);
+        let memory = memory.index();
+        let (mut seconds, mut all) = (0.0, 0.0);
+        for (core, &accesses) in from.iter().enumerate() {
+            seconds += accesses as f64 * objective.memory_s(core, memory);
+            all += accesses as f64;
+        }
+        let latency = self.latency + seconds * weights.memory_share;
+        let bytes = all * weights.memory_share * weights.line_bytes;
+        let controllers = self
+            .controllers
+            .value_if(memory, bytes / weights.controller_bytes_per_s);
+        let value = self.waiting(latency, self.squares) + controllers;
+        // The page's lines only make links busier.
+        if value + self.links.value() >= limit {
+            return None;
+        }
+        self.changes.clear();
+        for (core, &accesses) in from.iter().enumerate() {
+            self.carry(memory, core, accesses as f64 * weights.memory_share);
+        }
+        let value = value + self.links.value_with(&self.changes);
+        (value < limit).then_some(value)
+    }
+
     fn shift(&mut self, from: &[u64], memory: LogicalNode, sign: f64) {
         for (core, &accesses) in from.iter().enumerate() {
             if accesses > 0 {
@@ -512,6 +535,18 @@ impl<'a> Search<'a> {
         let all: u64 = from.iter().sum();
         self.serve(memory.index(), sign * all as f64);
     }
+}
+
+/// Links on the ways between a node and the others.
+fn links_of(objective: &Objective, node: usize) -> Vec<usize> {
+    let ways = (0..objective.nodes()).flat_map(|other| {
+        let (there, back) = (objective.route(node, other), objective.route(other, node));
+        there.iter().chain(back)
+    });
+    let mut links: Vec<usize> = ways.copied().collect();
+    links.sort_unstable();
+    links.dedup();
+    links
 }
 
 /// PUs x PUs seconds for a line, where that takes at most 32 MiB: asking the tree costs a walk up it.
@@ -541,6 +576,7 @@ mod tests {
             cells in prop::collection::vec((0_usize..8, 0_usize..8, 1_u32..100), 0..40),
             table in prop::collection::vec(prop::collection::vec((0_u32..8, 1_u64..2000), 1..4), 1..20),
             moves in prop::collection::vec((0_usize..8, 0_usize..8, 8_u32..12, any::<bool>()), 1..12),
+            with_table in any::<bool>(),
         ) {
             let topology = numaloc_topology::resolve("numa:3 core:2 pu:2").unwrap();
             let cells = cells.into_iter().filter(|(a, b, _)| a != b);
@@ -552,6 +588,9 @@ mod tests {
             let pu: Vec<_> = (0..8).map(LogicalPu).collect();
             let fresh = |pu: &[LogicalPu]| Search::new(&objective, &pages, &[99; 3], pu, &node);
             let mut search = fresh(&pu);
+            if with_table {
+                search.keep_waits();
+            }
             for (a, b, free, exchange) in moves {
                 let (b, to) = match exchange {
                     true if a == b => continue,
@@ -559,7 +598,10 @@ mod tests {
                     false if search.pu.contains(&LogicalPu(free)) => continue,
                     false => (None, LogicalPu(free)),
                 };
-                let proposal = search.propose(a, b, to);
+                let proposal = search.propose(a, b, to, f64::INFINITY).unwrap();
+                // Whoever asks for less hears no, and the bound never cuts off what is better.
+                prop_assert!(search.propose(a, b, to, proposal.value).is_none());
+                let proposal = search.propose(a, b, to, proposal.value * 1.000_001).unwrap();
                 search.accept(a, b, to, &proposal);
                 let expected = fresh(&search.pu).value();
                 for value in [proposal.value, search.value()] {

@@ -7,8 +7,9 @@
 use fastrand::Rng;
 
 use super::Search;
-use super::anneal::{NOBODY, Problem, Rows, Schedule, Seating};
+use super::anneal::{Gains, NOBODY, Problem, Rows, Schedule, Seating};
 use super::balance::{Levelling, Loads};
+use super::tables::Tables;
 
 /// Trades clusters of `size`; does nothing where a node's tasks do not divide by it.
 pub(super) fn trade(
@@ -40,16 +41,12 @@ pub(super) fn trade(
     };
     let merged = loads.merged(&clusters);
     let mut levelling = Levelling::new(&merged, &small, &order, price);
-    let mut rows = Rows::new(&small, &order);
-    let unit = small.unit(small.cost(&order));
-    let proposals = search.proposals / size;
-    for hot in [unit, 0.0] {
-        let schedule = Schedule {
-            proposals,
-            hot,
-            cold: hot / 10.0,
-        };
-        small.anneal(&mut order, &mut rows, &mut levelling, schedule, rng);
+    match Tables::new(&small, &order) {
+        Some(mut tables) => descend(search, &small, &mut order, &mut tables, &mut levelling, rng),
+        None => {
+            let mut rows = Rows::new(&small, &order);
+            descend(search, &small, &mut order, &mut rows, &mut levelling, rng);
+        }
     }
     for (cluster, tasks) in clusters.iter().enumerate() {
         let seat = order.seat_of[cluster] as usize * size;
@@ -57,6 +54,27 @@ pub(super) fn trade(
             seating.task_at[seat + at] = task;
             seating.seat_of[task as usize] = (seat + at) as u32;
         }
+    }
+}
+
+/// Anneals clusters, then only takes what improves.
+fn descend(
+    search: &Search,
+    small: &Problem,
+    order: &mut Seating,
+    gains: &mut impl Gains,
+    levelling: &mut Levelling,
+    rng: &mut Rng,
+) {
+    let unit = small.unit(small.cost(order));
+    let proposals = search.proposals * small.tasks() / search.problem.tasks();
+    for hot in [unit, 0.0] {
+        let schedule = Schedule {
+            proposals,
+            hot,
+            cold: hot / 10.0,
+        };
+        small.anneal(order, gains, levelling, schedule, rng);
     }
 }
 

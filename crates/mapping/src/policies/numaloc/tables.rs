@@ -18,12 +18,11 @@ pub(super) struct Tables<'a> {
     /// By seat, `levels` block numbers each, deepest first.
     block: Vec<u32>,
     levels: usize,
-    blocks: usize,
     /// By level: distance inside its blocks minus distance inside the next ones out.
     nearer: Vec<f64>,
     /// Distance inside the deepest blocks.
     inside: f64,
-    /// Tasks x blocks.
+    /// Blocks x tasks: a swap changes rows from end to end.
     exchange: Vec<f64>,
     matrix: Vec<f64>,
 }
@@ -96,7 +95,6 @@ impl<'a> Tables<'a> {
             problem,
             block,
             levels,
-            blocks,
             nearer,
             inside: distance[0],
             exchange: vec![0.0; tasks * blocks],
@@ -106,7 +104,7 @@ impl<'a> Tables<'a> {
             for at in problem.start[task] as usize..problem.start[task + 1] as usize {
                 let seat = seating.seat_of[problem.to[at] as usize] as usize;
                 for &block in &tables.block[seat * levels..(seat + 1) * levels] {
-                    tables.exchange[task * blocks + block as usize] += problem.weight[at];
+                    tables.exchange[block as usize * tasks + task] += problem.weight[at];
                 }
             }
         }
@@ -139,7 +137,8 @@ impl<'a> Tables<'a> {
 
     #[inline]
     fn half(&self, task: u32, from: u32, to: u32) -> f64 {
-        let exchange = &self.exchange[task as usize * self.blocks..][..self.blocks];
+        let tasks = self.problem.tasks();
+        let exchange = |block: u32| self.exchange[block as usize * tasks + task as usize];
         let mut sum = 0.0;
         for ((&f, &t), nearer) in self
             .around(from)
@@ -147,27 +146,37 @@ impl<'a> Tables<'a> {
             .zip(self.around(to))
             .zip(&self.nearer)
         {
-            sum += nearer * (exchange[t as usize] - exchange[f as usize]);
+            sum += nearer * (exchange(t) - exchange(f));
         }
         sum
     }
 
     fn carry(&mut self, task: u32, from: u32, to: u32) {
-        let problem = self.problem;
-        let row = problem.start[task as usize] as usize..problem.start[task as usize + 1] as usize;
         for level in 0..self.levels {
             let (f, t) = (self.around(from)[level], self.around(to)[level]);
             if f == t {
                 break;
             }
-            for (&other, &w) in problem.to[row.clone()]
-                .iter()
-                .zip(&problem.weight[row.clone()])
-            {
-                let exchange = &mut self.exchange[other as usize * self.blocks..][..self.blocks];
-                exchange[f as usize] -= w;
-                exchange[t as usize] += w;
+            self.add(task, f, -1.0);
+            self.add(task, t, 1.0);
+        }
+    }
+
+    /// What everybody exchanges with `task`, once more (or less) with a block.
+    fn add(&mut self, task: u32, block: u32, sign: f64) {
+        let (problem, task) = (self.problem, task as usize);
+        let tasks = problem.tasks();
+        let exchange = &mut self.exchange[block as usize * tasks..][..tasks];
+        let row = problem.start[task] as usize..problem.start[task + 1] as usize;
+        if !self.matrix.is_empty() && 2 * row.len() > tasks {
+            let weights = &self.matrix[task * tasks..][..tasks];
+            for (sum, weight) in exchange.iter_mut().zip(weights) {
+                *sum += sign * weight;
             }
+            return;
+        }
+        for (&other, weight) in problem.to[row.clone()].iter().zip(&problem.weight[row]) {
+            exchange[other as usize] += sign * weight;
         }
     }
 }
