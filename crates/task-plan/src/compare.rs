@@ -31,7 +31,7 @@ impl Tried {
     /// Share of the bytes that were remote, 0 to 1.
     #[must_use]
     pub fn remote_share(&self) -> f64 {
-        self.remote_bytes as f64 / (self.local_bytes + self.remote_bytes).max(1) as f64
+        self.remote_bytes as f64 / self.local_bytes.saturating_add(self.remote_bytes).max(1) as f64
     }
 }
 
@@ -263,9 +263,9 @@ impl Run<'_> {
                 .saturating_mul(self.scale);
             let at = self.block_node[block as usize];
             if at == node {
-                self.tried.local_bytes += bytes;
+                self.tried.local_bytes = self.tried.local_bytes.saturating_add(bytes);
             } else {
-                self.tried.remote_bytes += bytes;
+                self.tried.remote_bytes = self.tried.remote_bytes.saturating_add(bytes);
             }
             seconds += bytes as f64 * trial.cost[node * trial.nodes + at];
         }

@@ -94,7 +94,7 @@ impl<'a> Data<'a> {
                 block_classes.len() - 1
             });
             block_classes[class].count += 1;
-            total_bytes[class] += block.bytes;
+            total_bytes[class] = total_bytes[class].saturating_add(block.bytes);
             block_class_of.push(class);
         }
         for (class, total) in block_classes.iter_mut().zip(&total_bytes) {

@@ -216,6 +216,21 @@ fn seconds(row: &Row) -> Result<f64, FileError> {
     Err(row.wrong(format!("{seconds} seconds"), "a finite time of at least 0"))
 }
 
+/// Largest data block: 256 TiB, all that a program can address.
+const MOST_BYTES: u64 = 1 << 48;
+
+/// The size of a data block.
+fn bytes(row: &Row) -> Result<u64, FileError> {
+    let bytes = row.value("bytes", "a number of bytes")?;
+    if bytes <= MOST_BYTES {
+        return Ok(bytes);
+    }
+    Err(row.wrong(
+        format!("a block of {bytes} bytes"),
+        &format!("at most {MOST_BYTES}"),
+    ))
+}
+
 /// The node that the program asked for, one of `nodes`.
 fn hint(row: &Row, nodes: usize) -> Result<Option<u16>, FileError> {
     let hint: Option<u16> = row.optional("hint", "a node or nothing")?;
@@ -291,7 +306,7 @@ pub fn read_profile(folder: &Path) -> Result<Profile, FileError> {
         profile.blocks.push(Block {
             creator,
             position: row.value("position", "a number")?,
-            bytes: row.value("bytes", "a number of bytes")?,
+            bytes: bytes(&row)?,
             hint: hint(&row, profile.nodes)?,
         });
     }

@@ -27,18 +27,20 @@ pub fn traffic(
     let mut traffic = Traffic::default();
     for (class, used) in data.class_data.iter().enumerate() {
         for (&(slot, block), &count) in &used.uses {
-            let bytes = data.block_classes[block].bytes * count;
+            let bytes = data.block_classes[block].bytes.saturating_mul(count);
             match (task_node[class], block_node[block]) {
-                (Some(task), Some(at)) if task == at => traffic.local_bytes += bytes,
+                (Some(task), Some(at)) if task == at => {
+                    traffic.local_bytes = traffic.local_bytes.saturating_add(bytes)
+                }
                 (Some(task), Some(at)) => {
-                    traffic.remote_bytes += bytes;
+                    traffic.remote_bytes = traffic.remote_bytes.saturating_add(bytes);
                     let b = affinity.estimates[class]
                         .get(&slot)
                         .map_or(0.0, |e| e.seconds);
                     let excess = distance(task, at) / distance(task, task) - 1.0;
                     traffic.remote_seconds += b * excess * count as f64;
                 }
-                _ => traffic.unknown_bytes += bytes,
+                _ => traffic.unknown_bytes = traffic.unknown_bytes.saturating_add(bytes),
             }
         }
     }

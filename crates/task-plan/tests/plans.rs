@@ -480,3 +480,67 @@ fn noise_contradicts_no_bytes_and_a_block_that_is_not_touched_does() {
         );
     }
 }
+
+/// What is said of a folder with a profile in which `good` was replaced in `file`.
+fn refusal_of(file: &str, good: &str, bad: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in [
+        (
+            "run.csv",
+            "key,value\nversion,1\nmachine,by hand\nnodes,2\nmethod,evict\n",
+        ),
+        (
+            "tasks.csv",
+            "task,creator,position,template,slots,hint,seconds,mark\n0,,0,main,0,,0.5,\n1,0,0,step,1,1,0.25,\n",
+        ),
+        (
+            "blocks.csv",
+            "block,creator,position,bytes,hint\n0,0,0,4096,1\n",
+        ),
+        ("accesses.csv", "task,slot,block,mode\n1,0,0,RW\n"),
+        ("replays.csv", "task,far,seconds\n1,,0.25\n1,0,0.75\n"),
+    ] {
+        let text = if name == file {
+            assert!(text.contains(good), "{name}");
+            text.replacen(good, bad, 1)
+        } else {
+            text.to_owned()
+        };
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    match read_profile(folder.path()) {
+        Ok(_) => String::new(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn values_that_no_run_has_are_refused_with_file_and_line() {
+    assert_eq!(refusal_of("tasks.csv", "0,,0,main", "0,,0,main"), "");
+    // 2^48 bytes are the largest block.
+    assert_eq!(refusal_of("blocks.csv", "4096", "281474976710656"), "");
+    for (file, good, bad, line) in [
+        ("blocks.csv", "4096", "281474976710657", 2),
+        ("blocks.csv", "4096", "18446744073709551615", 2),
+        ("blocks.csv", "4096", "18446744073709551616", 2),
+        ("blocks.csv", "4096", "-1", 2),
+        ("blocks.csv", "0,0,0,4096,1", "0,9,0,4096,1", 2),
+        ("blocks.csv", "4096,1", "4096,2", 2),
+        ("tasks.csv", "0.25", "-0.25", 3),
+        ("tasks.csv", "0.25", "nan", 3),
+        ("tasks.csv", "0.25", "1e999", 3),
+        ("tasks.csv", "1,0,0,step", "1,1,0,step", 3),
+        ("tasks.csv", "step,1,1", "step,1,2", 3),
+        ("accesses.csv", "1,0,0,RW", "7,0,0,RW", 2),
+        ("accesses.csv", "1,0,0,RW", "1,0,7,RW", 2),
+        ("replays.csv", "0.75", "inf", 3),
+        ("replays.csv", "1,0,0.75", "5,0,0.75", 3),
+    ] {
+        let error = refusal_of(file, good, bad);
+        let place = format!("line {line}");
+        assert!(
+            error.contains(file) && error.contains(&place) && !error.contains('\n'),
+            "{file}: {good} made {bad}: {error:?}"
+        );
+    }
+}

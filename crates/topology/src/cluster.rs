@@ -205,6 +205,23 @@ pub fn compose(
     })
 }
 
+/// Largest distance, latency in ns or bandwidth in bytes per second: far above all networks, far below where sums of
+/// products with amounts of communication lose their meaning.
+const MOST: f64 = 1e15;
+
+/// Refuses figures that no network has; `field` says where they stand.
+fn check(field: &str, values: &[f64]) -> Result<(), String> {
+    match values.iter().position(|v| !(0.0..=MOST).contains(v)) {
+        Some(at) => Err(format!(
+            "{field} has {} as number {} of {}, expected 0 to {MOST:e}",
+            values[at],
+            at + 1,
+            values.len()
+        )),
+        None => Ok(()),
+    }
+}
+
 /// The switches as levels, and what a level does not say.
 struct Shape {
     arities: Vec<usize>,
@@ -216,7 +233,6 @@ struct Shape {
 impl Shape {
     fn of(network: &Network, hosts: &[(String, &Topology)]) -> Result<Self, String> {
         let count = hosts.len();
-        let bad = |values: &[f64]| values.iter().copied().find(|d| !d.is_finite() || *d < 0.0);
         let shape = match network {
             Network::Tree {
                 arities,
@@ -236,11 +252,7 @@ impl Shape {
                             arities.len()
                         ));
                     }
-                    if let Some(value) = bad(values) {
-                        return Err(format!(
-                            "{what} has {value}, expected a finite number of at least 0"
-                        ));
-                    }
+                    check(what, values)?;
                 }
                 let memory_ns = hosts[0]
                     .1
@@ -272,6 +284,7 @@ impl Shape {
                         distances.len()
                     ));
                 }
+                check("distances", distances)?;
                 let distances = if distances.is_empty() {
                     default_distances(3)
                 } else {
@@ -296,9 +309,19 @@ impl Shape {
                     }
                     place
                 };
-                let size: usize = dims.iter().product();
-                if size < count {
-                    return Err(format!("a torus of {size} hosts for {count}"));
+                let size = dims
+                    .iter()
+                    .try_fold(1_usize, |size, &length| size.checked_mul(length));
+                if dims.contains(&0) || size.is_none_or(|size| size < count) {
+                    return Err(format!("a torus of {dims:?} has no room for {count} hosts"));
+                }
+                if count > TABLE_LIMIT {
+                    return Err(format!(
+                        "a torus of {count} hosts, expected at most {TABLE_LIMIT}; describe it as a tree"
+                    ));
+                }
+                for (what, value) in [("first_hop", *first_hop), ("per_hop", *per_hop)] {
+                    check(what, &[value])?;
                 }
                 let matrix = matrix_of(count, |a, b| {
                     let (a, b) = (at(a), at(b));
@@ -319,6 +342,7 @@ impl Shape {
                 }
             }
             Network::Matrix { distances } => {
+                check("distances", distances)?;
                 if distances.len() != count * count {
                     return Err(format!(
                         "{} distances for {count} hosts, expected {}",
@@ -333,13 +357,9 @@ impl Shape {
                 }
             }
         };
-        if let Some(value) =
-            bad(&shape.distances).or_else(|| bad(shape.matrix.as_deref().unwrap_or(&[])))
-        {
-            return Err(format!(
-                "distance {value} is not a finite number of at least 0"
-            ));
-        }
+        // Sums of hops, and latencies in units of the memory's.
+        check("the network", &shape.distances)?;
+        check("the network", shape.matrix.as_deref().unwrap_or(&[]))?;
         let room = shape
             .arities
             .iter()
@@ -669,6 +689,58 @@ mod tests {
                 assert_eq!(t.node_distance(x, v), 100.0);
             }
         }
+    }
+
+    #[test]
+    fn figures_that_no_network_has_are_refused_with_their_place() {
+        let refused = |network: &str| {
+            let text = format!(
+                "name = \"x\"\ndescription = \"x\"\n[cluster]\nhosts = [{{ names = \"n[0-3]\", machine = \"core:1 pu:1\" }}]\n\
+                 network = {{ {network} }}\n"
+            );
+            let file: ClusterFile = toml::from_str(&text).unwrap();
+            file.build("test.toml").unwrap_err().to_string()
+        };
+        for value in ["-1.0", "nan", "inf", "1e300"] {
+            for field in ["distances", "latency_ns", "bandwidth_bytes_per_s"] {
+                let error = refused(&format!(
+                    "kind = \"tree\", arities = [2, 2], {field} = [1.0, {value}]"
+                ));
+                let place = format!("{field} has ");
+                assert!(
+                    error.contains("test.toml")
+                        && error.contains(&place)
+                        && error.contains("number 2 of 2"),
+                    "{error}"
+                );
+            }
+            let torus = |rest: &str| format!("kind = \"torus\", dims = [2, 2], {rest}");
+            for (network, field) in [
+                (
+                    format!(
+                        "kind = \"dragonfly\", groups = 1, routers = 2, hosts = 2, distances = [1.0, {value}, 1.0]"
+                    ),
+                    "distances",
+                ),
+                (torus(&format!("first_hop = {value}")), "first_hop"),
+                (torus(&format!("per_hop = {value}")), "per_hop"),
+                (
+                    format!(
+                        "kind = \"matrix\", distances = [{}{value}]",
+                        "1.0, ".repeat(15)
+                    ),
+                    "distances",
+                ),
+            ] {
+                let error = refused(&network);
+                assert!(error.contains(field), "{network}: {error}");
+            }
+        }
+        // 2^64 hosts are none, in numbers of 64 bits.
+        let error = refused("kind = \"torus\", dims = [4294967296, 4294967296]");
+        assert!(error.contains("no room"), "{error}");
+        let error = refused("kind = \"torus\", dims = [0, 4]");
+        assert!(error.contains("no room"), "{error}");
     }
 
     #[test]
