@@ -1,12 +1,12 @@
 //! Boots the machine, runs the job, collects what both sides say.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -102,7 +102,8 @@ fn boot(
     let command = qemu_command(machine, kernel, plugin, job, folder.path());
     let mut qemu = Qemu(start(command)?);
     let transcript = Arc::new(Mutex::new(Transcript::default()));
-    let pumps = ports.connect(&mut qemu.0, &signals, sinks, &transcript);
+    let unwritten = Arc::new(OnceLock::new());
+    let pumps = ports.connect(&mut qemu.0, &signals, sinks, &transcript, &unwritten);
     let ended = pumps.and_then(|pumps| {
         let ended = wait(
             &mut qemu.0,
@@ -140,7 +141,9 @@ fn boot(
     ended?;
     let guest = transcript.lock().expect("no panic holds it").clone();
     let text = std::fs::read_to_string(at("counts"));
-    conclude(machine, job, guest, text.ok().as_deref(), &console())
+    let mut outcome = conclude(machine, job, guest, text.ok().as_deref(), &console())?;
+    outcome.unwritten = unwritten.get().map(ToString::to_string);
+    Ok(outcome)
 }
 
 /// Makes an outcome of what both sides said, or finds out what is wrong.
@@ -324,6 +327,7 @@ impl Ports {
         signals: &Signals,
         sinks: &[Sink; 2],
         transcript: &Arc<Mutex<Transcript>>,
+        unwritten: &Arc<OnceLock<io::Error>>,
     ) -> Result<Vec<JoinHandle<()>>, LabError> {
         let mut streams: Vec<UnixStream> = Vec::new();
         for listener in &self.0 {
@@ -364,23 +368,41 @@ impl Ports {
         };
         Ok(vec![
             std::thread::spawn(listen),
-            pump(out, &sinks[0]),
-            pump(err, &sinks[1]),
+            pump(out, &sinks[0], Some(Arc::clone(unwritten))),
+            // Nobody is left to tell if standard error takes nothing.
+            pump(err, &sinks[1], None),
         ])
     }
 }
 
-/// Passes bytes on as they come. A reader of ours that went away does not end the run.
-fn pump(mut from: UnixStream, to: &Sink) -> JoinHandle<()> {
+/// Passes bytes on as they come. A sink that fails does not end the run: after the first failure, which goes to
+/// `unwritten`, the rest is read and dropped, so that what arrived is a prefix. A reader who closed the pipe has seen
+/// enough, which is no failure.
+fn pump(
+    mut from: impl Read + Send + 'static,
+    to: &Sink,
+    unwritten: Option<Arc<OnceLock<io::Error>>>,
+) -> JoinHandle<()> {
     let to = Arc::clone(to);
     std::thread::spawn(move || {
         let mut buffer = [0; 8192];
+        let mut failed = false;
         while let Ok(count) = from.read(&mut buffer) {
             if count == 0 {
                 return;
             }
+            if failed {
+                continue;
+            }
             let mut to = to.lock().expect("no panic holds it");
-            let _ = to.write_all(&buffer[..count]).and_then(|()| to.flush());
+            if let Err(error) = to.write_all(&buffer[..count]).and_then(|()| to.flush()) {
+                failed = true;
+                if error.kind() != io::ErrorKind::BrokenPipe
+                    && let Some(unwritten) = &unwritten
+                {
+                    let _ = unwritten.set(error);
+                }
+            }
         }
     })
 }
@@ -436,6 +458,49 @@ fn wait(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Takes so many bytes, then fails.
+    struct Full(usize, io::ErrorKind, Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let count = bytes.len().min(self.0);
+            if count == 0 {
+                return Err(self.1.into());
+            }
+            self.0 -= count;
+            self.2.lock().unwrap().extend(&bytes[..count]);
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn output_that_cannot_be_written_is_drained_and_reported_and_a_closed_pipe_is_no_failure() {
+        let pumped = |kind| {
+            let taken = Arc::new(Mutex::new(Vec::new()));
+            let sink: Box<dyn Write + Send> = Box::new(Full(10_000, kind, Arc::clone(&taken)));
+            let unwritten = Arc::new(OnceLock::new());
+            let (mut guest, port) = UnixStream::pair().unwrap();
+            let pump = pump(
+                port,
+                &Arc::new(Mutex::new(sink)),
+                Some(Arc::clone(&unwritten)),
+            );
+            // More than the socket holds: it ends only if all of it is read.
+            guest.write_all(&[7; 1 << 20]).unwrap();
+            drop(guest);
+            pump.join().unwrap();
+            assert_eq!(*taken.lock().unwrap(), [7; 10_000]);
+            unwritten.get().map(io::Error::kind)
+        };
+        let full = io::ErrorKind::StorageFull;
+        assert_eq!(pumped(full), Some(full));
+        assert_eq!(pumped(io::ErrorKind::BrokenPipe), None);
+    }
 
     #[test]
     fn a_guest_that_died_before_the_program_is_booted_again_and_a_later_death_is_final() {

@@ -84,6 +84,8 @@ pub struct Outcome {
     pub guest: Transcript,
     /// The plugin's side.
     pub counts: Counts,
+    /// Why the program's standard output did not reach where it should go, if it did not.
+    pub unwritten: Option<String>,
 }
 
 impl Outcome {
@@ -106,6 +108,7 @@ impl Outcome {
             seconds: counts.seconds,
             guest,
             counts,
+            unwritten: None,
         }
     }
 

@@ -151,7 +151,13 @@ impl Single {
         } else if !ui.quiet {
             crate::ui::stderr(&shown::text(&lab.machine, &outcome));
         }
-        Ok(outcome.ended.status())
+        match (outcome.ended.status(), outcome.unwritten) {
+            // The program's own failure says more than ours.
+            (0, Some(why)) => Err(CliError::tool(format!(
+                "cannot write standard output of the program: {why}"
+            ))),
+            (status, _) => Ok(status),
+        }
     }
 }
 
