@@ -18,11 +18,15 @@ use numaloc_model::Profile;
 use crate::collect::{Collector, Options, Origin, Source};
 use crate::error::PerfError;
 use crate::events::{MemoryEvent, cpu_list};
-use crate::record::{Event, Layout, kind};
 
 pub mod counting;
+mod feed;
+mod ring;
 mod sys;
+#[cfg(test)]
+mod tests;
 
+use feed::Feed;
 use sys::{Attr, Ring};
 
 /// TID, TIME, ADDR, PERIOD, WEIGHT, DATA_SRC, IDENTIFIER.
@@ -37,10 +41,7 @@ pub struct Session {
     rings: Vec<Ring>,
     /// Events that only count, kept open while they are needed.
     _leaders: Vec<OwnedFd>,
-    /// Kernel id of each opened event, and which of `sources` it is.
-    ids: Vec<(u64, usize)>,
-    collector: Collector,
-    pending: Vec<(u64, usize, Event)>,
+    feed: Feed,
 }
 
 impl Session {
@@ -88,9 +89,7 @@ impl Session {
             child: held.release().map_err(spawn)?,
             rings,
             _leaders: leaders,
-            ids,
-            collector: Collector::new(options.clone(), sources),
-            pending: Vec::new(),
+            feed: Feed::new(Collector::new(options.clone(), sources), ids),
         })
     }
 
@@ -119,9 +118,9 @@ impl Session {
             let now = sys::monotonic_ns();
             self.drain();
             let safe = if ended.is_some() { u64::MAX } else { before };
-            self.feed_until(safe);
+            self.feed.until(safe);
             if let Some(status) = ended {
-                return Ok((status, self.collector.finish(origin)));
+                return Ok((status, self.feed.into_collector().finish(origin)));
             }
             before = now;
             sys::wait_for_records(&self.rings, ROUND);
@@ -130,35 +129,10 @@ impl Session {
 
     /// Takes what the kernel has written.
     fn drain(&mut self) {
-        let layout = Layout {
-            sample_type: SAMPLE_TYPE,
-            sample_id_all: true,
-            big_endian: cfg!(target_endian = "big"),
-            ..Layout::default()
-        };
         for ring in &mut self.rings {
-            ring.drain(|record, misc, body| {
-                let Some(event) = layout.parse(record, misc, body) else {
-                    return;
-                };
-                // A sample begins with its event's id.
-                let source = body
-                    .first_chunk::<8>()
-                    .filter(|_| record == kind::SAMPLE)
-                    .map(|id| u64::from_ne_bytes(*id))
-                    .and_then(|id| self.ids.iter().find(|(known, _)| *known == id))
-                    .map_or(0, |&(_, source)| source);
-                self.pending.push((event.time(), source, event));
-            });
-        }
-    }
-
-    /// Hands on everything older than `time`, oldest first.
-    fn feed_until(&mut self, time: u64) {
-        self.pending.sort_by_key(|&(at, ..)| at);
-        let ready = self.pending.partition_point(|&(at, ..)| at < time);
-        for (_, source, event) in self.pending.drain(..ready) {
-            self.collector.feed(source, event);
+            if ring.drain(|record| self.feed.record(record)) > 0 {
+                self.feed.broken();
+            }
         }
     }
 }

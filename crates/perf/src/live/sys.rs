@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::ring::{self, RawRecord};
 use crate::events::MemoryEvent;
 
 /// Pages of a ring's data, a power of two: 32 keeps two events a CPU under the default
@@ -245,48 +246,31 @@ impl Ring {
         self.atomic(offset).load(Ordering::Relaxed)
     }
 
-    /// Hands every record the kernel has finished to `take` as (type, misc, body), and frees their space.
-    pub fn drain(&mut self, mut take: impl FnMut(u32, u16, &[u8])) {
+    /// Hands every record the kernel has finished to `take`, and frees their space; how many bytes were no record.
+    pub fn drain(&mut self, take: impl FnMut(RawRecord<'_>)) -> u64 {
         // Acquire: the records before the head are written.
         let head = self.atomic(DATA_HEAD).load(Ordering::Acquire);
-        let mut tail = self.word(DATA_TAIL);
-        while tail < head {
-            let available = (head - tail) as usize;
-            let mut header = [0; 8];
-            if available < header.len() {
-                break;
-            }
-            self.copy(tail, &mut header);
-            let size = usize::from(u16::from_ne_bytes([header[6], header[7]]));
-            if size < header.len() || size > available {
-                tail = head; // Never written by the kernel; do not spin on it.
-                break;
-            }
-            let mut record = std::mem::take(&mut self.record);
-            record.resize(size - header.len(), 0);
-            self.copy(tail + header.len() as u64, &mut record);
-            let kind = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
-            take(kind, u16::from_ne_bytes([header[4], header[5]]), &record);
-            self.record = record;
-            tail += size as u64;
-        }
+        let tail = self.word(DATA_TAIL);
+        let mut record = std::mem::take(&mut self.record);
+        let copy = |at: usize, to: &mut [u8]| self.copy(at, to);
+        let drained = ring::drain(self.data.1 as u64, tail, head, &mut record, copy, take);
+        self.record = record;
         // Release: our copies are made before the kernel may overwrite.
-        self.atomic(DATA_TAIL).store(tail, Ordering::Release);
+        self.atomic(DATA_TAIL)
+            .store(drained.tail, Ordering::Release);
+        drained.broken
     }
 
-    /// Copies from stream position `at`, around the ring's end if need be.
-    fn copy(&self, at: u64, to: &mut [u8]) {
+    /// Copies data from place `at` on.
+    fn copy(&self, at: usize, to: &mut [u8]) {
         let (offset, size) = self.data;
-        let start = (at % size as u64) as usize;
-        let first = to.len().min(size - start);
-        let second = to.len() - first;
-        assert!(second <= size, "a record larger than the ring");
-        // SAFETY: both ranges lie in the mapping (`map` checked offset + size); the kernel does not write between
-        // tail and head before the tail is moved; `to` is our own memory.
+        let end = at.checked_add(to.len());
+        assert!(end.is_some_and(|end| end <= size), "beyond the ring's end");
+        // SAFETY: the range lies in the data (checked above), which lies in the mapping (`map` checked offset + size);
+        // the kernel does not write between tail and head before the tail is moved; `to` is our own memory.
         unsafe {
-            let data = self.base.as_ptr().add(offset);
-            std::ptr::copy_nonoverlapping(data.add(start), to.as_mut_ptr(), first);
-            std::ptr::copy_nonoverlapping(data, to.as_mut_ptr().add(first), second);
+            let data = self.base.as_ptr().add(offset + at);
+            std::ptr::copy_nonoverlapping(data, to.as_mut_ptr(), to.len());
         }
     }
 }

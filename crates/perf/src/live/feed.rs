@@ -1,0 +1,67 @@
+//! Records of several ring buffers, put in order and handed to the collector.
+
+use crate::collect::Collector;
+use crate::record::{Event, Layout, kind};
+
+use super::SAMPLE_TYPE;
+use super::ring::RawRecord;
+
+/// What was read and not yet handed on.
+#[derive(Debug)]
+pub struct Feed {
+    collector: Collector,
+    /// Kernel id of each opened event, and its source.
+    ids: Vec<(u64, usize)>,
+    pending: Vec<(u64, usize, Event)>,
+}
+
+impl Feed {
+    /// Samples carry one of `ids`, which says their source.
+    pub fn new(collector: Collector, ids: Vec<(u64, usize)>) -> Self {
+        Self {
+            collector,
+            ids,
+            pending: Vec::new(),
+        }
+    }
+
+    /// Takes a record of any buffer.
+    pub fn record(&mut self, record: RawRecord<'_>) {
+        let layout = Layout {
+            sample_type: SAMPLE_TYPE,
+            sample_id_all: true,
+            big_endian: cfg!(target_endian = "big"),
+            ..Layout::default()
+        };
+        let Some(event) = layout.parse(record.kind, record.misc, record.body) else {
+            return;
+        };
+        // A sample begins with its event's id.
+        let id = record.body.first_chunk::<8>();
+        let source = id
+            .filter(|_| record.kind == kind::SAMPLE)
+            .map(|id| u64::from_ne_bytes(*id))
+            .and_then(|id| self.ids.iter().find(|(known, _)| *known == id))
+            .map_or(0, |&(_, source)| source);
+        self.pending.push((event.time(), source, event));
+    }
+
+    /// Takes notice of bytes that are no record: one record at least was lost.
+    pub fn broken(&mut self) {
+        self.pending.push((0, 0, Event::Lost(1)));
+    }
+
+    /// Hands on everything older than `time`, oldest first.
+    pub fn until(&mut self, time: u64) {
+        self.pending.sort_by_key(|&(at, ..)| at);
+        let ready = self.pending.partition_point(|&(at, ..)| at < time);
+        for (_, source, event) in self.pending.drain(..ready) {
+            self.collector.feed(source, event);
+        }
+    }
+
+    /// What was collected.
+    pub fn into_collector(self) -> Collector {
+        self.collector
+    }
+}
