@@ -33,6 +33,12 @@ bench-fidelity: workloads ## what the host's load and pinning change in each wor
 	@$(WITH_QEMU) python3 make/fidelity target/release/numaloc 16 qemu
 	@$(WITH_QEMU) python3 make/fidelity target/release/numaloc 64 qemu
 
+TEST_EXTRA += test-ci-fidelity-rule
+
+.PHONY: test-ci-fidelity-rule
+test-ci-fidelity-rule: # the rule of bench-fidelity, on matrices whose answer is known
+	@python3 make/fidelity --check
+
 .PHONY: bench-trace-writer
 bench-trace-writer: ## records of the access trace a second: filter, socket, compression, disk, and reading back (release, 2 minutes)
 	@mkdir -p target/bench
