@@ -24,3 +24,18 @@ test-ci-faults: build
 .PHONY: mutate
 mutate: build ## 5,000 damaged files of every kind, read by the real program: no panic, no hang, 1 GiB (10 minutes; MUTATIONS=N, SEED=N)
 	NUMALOC_MUTATIONS=$(or $(MUTATIONS),5000) NUMALOC_SEED=$(or $(SEED),1) $(CARGO) test -q -p numaloc --test mutations -- --nocapture
+
+.PHONY: fuzz
+fuzz: build ## each reader called with committed and damaged files for 60 s: no panic, 5 s, 1 GiB (11 minutes; SECONDS=N, READER=NAME, SEED=N)
+	NUMALOC_FUZZ_SECONDS=$(or $(SECONDS),60) NUMALOC_SEED=$(or $(SEED),1) $(if $(READER),NUMALOC_FUZZ_READER="$(READER)") \
+	    $(CARGO) test -q -p numaloc --test mutations readers_called -- --nocapture
+
+# Crates without a line of `unsafe` and without system calls, whose dependencies miri may run into.
+MIRI_CRATES := access-trace model analysis
+
+.PHONY: miri
+miri: ## unit tests of the pure crates under miri (nightly toolchain with the component miri)
+	@$(CARGO) +nightly miri --version >/dev/null 2>&1 || \
+	    { echo "make miri: no miri here; rustup toolchain install nightly --component miri" >&2; exit 1; }
+	MIRIFLAGS="-Zmiri-disable-isolation" PROPTEST_CASES=4 CARGO_TARGET_DIR=target/miri \
+	    $(CARGO) +nightly miri test $(addprefix -p numaloc-,$(MIRI_CRATES)) --lib

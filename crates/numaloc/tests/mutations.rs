@@ -7,6 +7,10 @@
 
 #[path = "mutations/damage.rs"]
 mod damage;
+#[path = "mutations/frames.rs"]
+mod frames;
+#[path = "mutations/in_process.rs"]
+mod in_process;
 #[path = "../../perf/tests/support/mod.rs"]
 mod perf_data;
 #[path = "mutations/rank_file.rs"]
@@ -40,7 +44,8 @@ fn number(variable: &str) -> Option<usize> {
 #[test]
 fn damaged_files_end_in_one_line_of_error_or_in_a_result() {
     let work = tempfile::tempdir().unwrap();
-    let readers = seeds::all(work.path());
+    let mut readers = seeds::all(work.path());
+    readers.retain(|reader| !reader.commands.is_empty());
     check_good(&readers, &work.path().join("good"));
     let count = number("NUMALOC_MUTATIONS").unwrap_or(FEW);
     let seed = number("NUMALOC_SEED").unwrap_or(1);
@@ -111,7 +116,7 @@ fn try_one(reader: &Reader, folder: &Path, seed: usize, at: usize) -> Result<boo
     let file = random.choice(&reader.files);
     let path = folder.join("in").join(file);
     let good = std::fs::read(&path).unwrap();
-    let bad = (reader.damage)(&good, &mut random);
+    let bad = seeds::damage_of(reader.name)(&good, &mut random);
     std::fs::write(&path, &bad).unwrap();
     let arguments = random.choice(&reader.commands);
     let output = run(folder, arguments);
@@ -131,14 +136,14 @@ fn try_one(reader: &Reader, folder: &Path, seed: usize, at: usize) -> Result<boo
     Ok(output.status.code() != Some(0))
 }
 
-fn bounded() -> Command {
+fn bounded(bounds: &str) -> Command {
     let mut command = Command::new("sh");
-    command.args(["-c", BOUNDS]);
+    command.args(["-c", bounds]);
     command
 }
 
 fn run(folder: &Path, arguments: &[String]) -> Output {
-    let mut command = bounded();
+    let mut command = bounded(BOUNDS);
     if let [only] = arguments
         && let Some(file) = only.strip_prefix("rank-file:")
     {
@@ -170,6 +175,169 @@ fn judge(output: &Output, refuse: bool) -> Option<String> {
         0 if errors == 0 => None,
         1 | 2 | 125 if errors == 1 => None,
         _ => Some(format!("status {status} with {errors} lines of error")),
+    }
+}
+
+/// Files that each reader reads in a run of the tests; `make fuzz` asks for a time instead.
+const FEW_IN_PROCESS: u64 = 300;
+/// Set for the process in which one reader is called: reader, files, inputs, seconds and seed, one a line.
+const IN_PROCESS: &str = "NUMALOC_TEST_IN_PROCESS";
+/// Bounds of such a process: address space of the reader and 256 MiB for the harness, the stack of a main thread.
+const IN_PROCESS_BOUNDS: &str =
+    "ulimit -v 1310720 && ulimit -c 0 && RUST_MIN_STACK=8388608 exec \"$0\" \"$@\"";
+
+/// `NUMALOC_FUZZ_SECONDS=60 cargo test -p numaloc --test mutations readers_called` (`make fuzz`) is the long form.
+#[test]
+fn readers_called_in_process_withstand_committed_and_damaged_files() {
+    let work = tempfile::tempdir().unwrap();
+    let mut readers = seeds::all(work.path());
+    for name in in_process::names() {
+        assert!(readers.iter().any(|reader| reader.name == name), "{name}");
+    }
+    assert_eq!(readers.len(), in_process::names().count());
+    if let Ok(only) = std::env::var("NUMALOC_FUZZ_READER") {
+        readers.retain(|reader| reader.name == only);
+    }
+    let seconds = number("NUMALOC_FUZZ_SECONDS");
+    let seed = number("NUMALOC_SEED").unwrap_or(1);
+    let next = AtomicUsize::new(0);
+    let faults: Mutex<Vec<String>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(reader) = readers.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let inputs = match (seconds, reader.name) {
+                        (Some(_), _) => u64::MAX,
+                        // A process for each.
+                        (None, "hwloc XML") => FEW_IN_PROCESS / 10,
+                        (None, _) => FEW_IN_PROCESS,
+                    };
+                    let folder = work.path().join(format!("called {}", reader.name));
+                    // However busy the machine is, the tests are about the inputs.
+                    let seconds = seconds.unwrap_or(3600);
+                    let found = call(reader.name, reader, &folder, inputs, seconds, seed);
+                    let named = found
+                        .iter()
+                        .map(|fault| format!("{}: {fault}", reader.name));
+                    faults.lock().unwrap().extend(named);
+                }
+            });
+        }
+    });
+    let faults = faults.into_inner().unwrap();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Calls reader `name` with damaged files of `reader` in a process of its own; what went wrong.
+fn call(
+    name: &str,
+    reader: &Reader,
+    folder: &Path,
+    inputs: u64,
+    seconds: usize,
+    seed: usize,
+) -> Vec<String> {
+    let order = [
+        name,
+        reader.good.to_str().unwrap(),
+        folder.to_str().unwrap(),
+        &reader.files.join("\t"),
+        &inputs.to_string(),
+        &seconds.to_string(),
+        &seed.to_string(),
+    ];
+    let output = bounded(IN_PROCESS_BOUNDS)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "a_reader_is_called", "--nocapture"])
+        .env(IN_PROCESS, order.join("\n"))
+        .output()
+        .expect("sh runs");
+    let mut faults = Vec::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        if let Some(tally) = line.strip_prefix("tally: ") {
+            println!("{name:<16} {tally}");
+        } else if let Some(fault) = line.strip_prefix("fault: ") {
+            faults.push(fault.to_owned());
+        }
+    }
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        let kept = in_process::keep(&folder.join("in"));
+        let kept = kept.display();
+        faults.push(format!("{}: {words}; kept in {kept}", output.status));
+    }
+    faults
+}
+
+#[test]
+fn a_broken_reader_called_in_process_is_noticed() {
+    let work = tempfile::tempdir().unwrap();
+    let good = work.path().join("good");
+    std::fs::create_dir(&good).unwrap();
+    std::fs::write(good.join("m.txt"), "1 2 3\n").unwrap();
+    let reader = Reader {
+        name: "broken",
+        good,
+        files: vec!["m.txt".to_owned()],
+        commands: Vec::new(),
+        sealed: false,
+    };
+    for (name, expected) in [
+        ("broken: well", None),
+        ("broken: panic", Some("as asked")),
+        ("broken: spin", Some("took more than 5 s")),
+        (
+            "broken: hoard",
+            Some("memory allocation of 2147483648 bytes"),
+        ),
+    ] {
+        let faults = call(name, &reader, &work.path().join(name), 20, 3600, 1);
+        match expected {
+            None => assert!(faults.is_empty(), "{faults:?}"),
+            // Each place once, however often it panics.
+            Some(words) => {
+                assert!(
+                    faults.len() == 1 && faults[0].contains(words),
+                    "{name}: {faults:?}"
+                );
+                let kept = faults[0]
+                    .rsplit_once("kept in ")
+                    .expect("the files are kept")
+                    .1;
+                assert!(Path::new(kept).join("m.txt").exists(), "{kept}");
+                std::fs::remove_dir_all(kept).unwrap();
+            }
+        }
+    }
+}
+
+/// Not a test by itself: the process in which one reader is called for the test above.
+#[test]
+fn a_reader_is_called() {
+    let Ok(order) = std::env::var(IN_PROCESS) else {
+        return;
+    };
+    let [reader, good, folder, files, inputs, seconds, seed] =
+        order.split('\n').collect::<Vec<_>>().try_into().unwrap();
+    numaloc_topology::isolate_xml(|| {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin("numaloc"));
+        command.arg("read-hwloc-xml");
+        command
+    });
+    let files: Vec<String> = files.split('\t').map(str::to_owned).collect();
+    let found = in_process::run(&in_process::Order {
+        reader,
+        good: Path::new(good),
+        files: &files,
+        folder: Path::new(folder),
+        seed: seed.parse().unwrap(),
+        inputs: inputs.parse().unwrap(),
+        time: std::time::Duration::from_secs(seconds.parse().unwrap()),
+    });
+    println!();
+    println!("tally: {:>8} read {:>8} refused", found.read, found.refused);
+    for fault in found.faults {
+        println!("fault: {}", fault.replace('\n', " "));
     }
 }
 
@@ -224,7 +392,7 @@ fn a_rank_file_is_merged() {
 #[test]
 fn a_broken_reader_is_noticed() {
     let end_of = |how: &str| {
-        let output = bounded()
+        let output = bounded(BOUNDS)
             .arg(std::env::current_exe().unwrap())
             .args(["--exact", "a_broken_reader", "--nocapture"])
             .env(MISBEHAVE, how)

@@ -283,4 +283,26 @@ mod tests {
             assert!(sample().starts_with(&seen), "byte {cut} flipped");
         }
     }
+    #[test]
+    fn a_page_that_no_process_can_have_ends_the_journal() {
+        // Its number would be that of a page of another process in the profile.
+        for page in [1 << crate::assemble::SPACE_SHIFT, u64::MAX] {
+            let pages = Record::Pages {
+                thread: 1,
+                start: 0,
+                length: 1,
+                cells: vec![(page, 1, 1)],
+            };
+            let touch = Record::FirstTouch {
+                thread: 1,
+                cells: vec![(page, 1)],
+            };
+            for record in [pages, touch] {
+                let mut seen = Vec::new();
+                let bytes = written(&[Record::End, record]);
+                assert!(!replay(&bytes, |record| seen.push(record)));
+                assert_eq!(seen, [Record::End]);
+            }
+        }
+    }
 }

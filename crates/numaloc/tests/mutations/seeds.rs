@@ -4,7 +4,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::damage::{self, Random};
-use crate::{copy, perf_data, rank_file};
+use crate::{copy, frames, perf_data, rank_file};
+
+/// How files of a reader are damaged.
+pub fn damage_of(reader: &str) -> fn(&[u8], &mut Random) -> Vec<u8> {
+    match reader {
+        "profile, sealed" | "profile" | "profile, traced" | "matrix npy" | "perf.data" => {
+            damage::bytes
+        }
+        "access trace" | "journal" => frames::damage,
+        "rank file" => rank_file::damage,
+        _ => damage::text,
+    }
+}
 
 /// A reader and what it is given.
 pub struct Reader {
@@ -13,17 +25,22 @@ pub struct Reader {
     pub good: PathBuf,
     /// Which of them are damaged.
     pub files: Vec<String>,
-    /// Commands that read them; their folder holds `in`.
+    /// Commands that read them; their folder holds `in`. None of a part that no command reads from a file.
     pub commands: Vec<Vec<String>>,
-    pub damage: fn(&[u8], &mut Random) -> Vec<u8>,
     /// Every change has to be found.
     pub sealed: bool,
 }
 
-const MACHINE: &str = "numa:2 core:2 pu:1";
+pub const MACHINE: &str = "numa:2 core:2 pu:1";
 const MATRIX: &str = "0,5,1,0\n7,0,2,1\n1,3,0,9\n0,1,8,0\n";
 const PAGES: &str = "page.address,alloc.thread,alloc.location,firsttouch.thread,firsttouch.location,structure.name,T0,T1,T2,T3\n\
     100,0,,0,,field,10,0,0,0\n101,0,,1,,field,0,20,3,0\n205,0,,3,,other,1,0,0,40\n";
+
+const HOSTS: &str = "# two racks\nroot@a slots=4\nn[01-03]:8\nb max_slots=2\n";
+const SWITCHES: &str = "SwitchName=s0 Level=1 Switches=s[1-2]\nSwitchName=s1 Level=0 Nodes=n[1-4]\n\
+    SwitchName=s2 Level=0 Nodes=n[5-8]\n";
+const DUMP: &str = "# POINT TO POINT\nE\t0\t1\t4000 bytes\t10 msgs sent\t0,0,10\nI\t0\t2\t8 bytes\t1 msgs sent\n\
+    D\tMPI_COMM_WORLD\tprocs: 0,1,2\nS\t0\t1\t64 bytes\t2 msgs sent\n";
 
 fn numaloc(folder: &Path, arguments: &[&str]) {
     let output = Command::new(assert_cmd::cargo::cargo_bin("numaloc"))
@@ -105,12 +122,11 @@ pub fn all(work: &Path) -> Vec<Reader> {
         }
         to
     };
-    let reader = |name, good: PathBuf, commands: &[&str], damage| Reader {
+    let reader = |name, good: PathBuf, commands: &[&str]| Reader {
         name,
         files: files(&good, ""),
         good,
         commands: split(commands),
-        damage,
         sealed: false,
     };
     let profile = [
@@ -137,7 +153,6 @@ pub fn all(work: &Path) -> Vec<Reader> {
             "show in/r.numaloc --trace",
             "show in/r.numaloc --trace --json",
         ],
-        damage::bytes,
     );
     trace.files.retain(|name| name.contains("accesses"));
     let mut plan = reader(
@@ -147,21 +162,18 @@ pub fn all(work: &Path) -> Vec<Reader> {
             "report in/p.numaloc in/plan.json --machine numa:2~core:2~pu:1 -o -",
             "run --plan in/plan.json --force-machine --verify -- true",
         ],
-        damage::text,
     );
     plan.files = vec!["plan.json".to_owned()];
     let text_matrix = |name, file: &str| {
         let import = format!("import in/{file} -o out.numaloc --force");
         let map = format!("map in/{file} --topology numa:2~core:2~pu:1 --policy all");
-        reader(name, with(name, &[file]), &[&import, &map], damage::text)
+        reader(name, with(name, &[file]), &[&import, &map])
     };
-    let mut npy = text_matrix("matrix npy", "m.npy");
-    npy.damage = damage::bytes;
+    let npy = text_matrix("matrix npy", "m.npy");
     let pages = reader(
         "page table",
         with("page table", &["m.csv", "pages.csv"]),
         &["import in/m.csv --pages in/pages.csv -o out.numaloc --force"],
-        damage::text,
     );
     let machine = folder("machine");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -188,33 +200,23 @@ pub fn all(work: &Path) -> Vec<Reader> {
     std::fs::rename(data, perf.join("x.data")).unwrap();
     let ranks = folder("ranks");
     std::fs::write(ranks.join("1.nlmpi"), rank_file::good()).unwrap();
+    let text = |name: &str, content: &str| {
+        let folder = folder(name);
+        std::fs::write(folder.join("m.txt"), content).unwrap();
+        folder
+    };
     let all = vec![
         Reader {
             sealed: true,
-            ..reader("profile, sealed", sealed, &profile[2..3], damage::bytes)
+            ..reader("profile, sealed", sealed, &profile[2..3])
         },
-        reader("profile", open, &profile, damage::bytes),
-        reader("profile, traced", traced, &recorded, damage::bytes),
+        reader("profile", open, &profile),
+        reader("profile, traced", traced, &recorded),
         trace,
         plan,
-        reader(
-            "machine file",
-            machine,
-            &["topology --machine in/m.toml"],
-            damage::text,
-        ),
-        reader(
-            "cluster file",
-            cluster,
-            &["topology --machine in/m.toml"],
-            damage::text,
-        ),
-        reader(
-            "hwloc XML",
-            xml,
-            &["topology --machine in/m.xml"],
-            damage::text,
-        ),
+        reader("machine file", machine, &["topology --machine in/m.toml"]),
+        reader("cluster file", cluster, &["topology --machine in/m.toml"]),
+        reader("hwloc XML", xml, &["topology --machine in/m.xml"]),
         text_matrix("matrix csv", "m.csv"),
         text_matrix("matrix mtx", "m.mtx"),
         text_matrix("matrix edges", "m.edges"),
@@ -224,22 +226,27 @@ pub fn all(work: &Path) -> Vec<Reader> {
             "perf.data",
             perf,
             &["import in/x.data -o out.numaloc --force"],
-            damage::bytes,
         ),
-        reader(
-            "rank file",
-            ranks,
-            &["rank-file:in/1.nlmpi"],
-            rank_file::damage,
-        ),
+        reader("rank file", ranks, &["rank-file:in/1.nlmpi"]),
         reader(
             "journal",
             journal(work),
             &["record --salvage in -o out.numaloc --force"],
-            damage::bytes,
         ),
         tasks(work),
         task_plan(work),
+        reader(
+            "host file",
+            text("hosts", HOSTS),
+            &["topology --hostfile in/m.txt --host numa:2~core:2~pu:1 -o -"],
+        ),
+        reader(
+            "host list",
+            text("list", "n[001-003,7],m1,k[2-3]-[0-1]\n"),
+            &[],
+        ),
+        reader("switches", text("switches", SWITCHES), &[]),
+        reader("message dump", text("dump", DUMP), &[]),
     ];
     all
 }
@@ -269,7 +276,11 @@ fn journal(work: &Path) -> PathBuf {
             "k.numaloc",
             "--",
         ])
-        .args(["sh", "-c", "sleep 0.2; : >ready; exec sleep 600"])
+        .args([
+            "sh",
+            "-c",
+            "sleep 0.2; : >ready; exec sleep 60 >/dev/null 2>&1",
+        ])
         .current_dir(&folder)
         .stdin(Stdio::null())
         .spawn()
@@ -320,7 +331,6 @@ fn tasks(work: &Path) -> Reader {
         files: files(&good, ""),
         good,
         commands: split(&["tasks analyze in -o out --force --machine numa:2~core:2~pu:1"]),
-        damage: damage::text,
         sealed: false,
     }
 }
@@ -354,7 +364,6 @@ fn task_plan(work: &Path) -> Reader {
         files: files(&good, ""),
         good,
         commands: split(&["tasks run --plan in --machine numa:2~core:2~pu:1 -- true"]),
-        damage: damage::text,
         sealed: false,
     }
 }

@@ -1,6 +1,7 @@
 //! Bytes to records, whatever the bytes are.
 
 use super::Record;
+use crate::assemble::SPACE_SHIFT;
 
 /// Takes LEB128 numbers and strings off a payload; `None` at its end or for an impossible value.
 pub(super) struct Decoder<'a>(pub(super) &'a [u8]);
@@ -21,6 +22,13 @@ impl Decoder<'_> {
 
     fn small(&mut self) -> Option<u32> {
         self.number()?.try_into().ok()
+    }
+
+    /// Moves `last` on by as many pages; the pages of a process are fewer than what keeps processes apart.
+    fn page(&mut self, last: &mut u64) -> Option<u64> {
+        let next = last.checked_add(self.number()?);
+        *last = next.filter(|page| page >> SPACE_SHIFT == 0)?;
+        Some(*last)
     }
 
     /// Millionths, more than none.
@@ -87,15 +95,12 @@ impl Decoder<'_> {
                 length: self.number().filter(|&length| length > 0)?,
                 cells: {
                     let mut last = 0u64;
-                    self.list(|from| {
-                        last = last.wrapping_add(from.number()?);
-                        Some((last, from.number()?, from.number()?))
-                    })?
+                    self.list(|from| Some((from.page(&mut last)?, from.number()?, from.number()?)))?
                 },
             },
             6 => Record::FirstTouch {
                 thread: self.small()?,
-                cells: self.list(|from| Some((from.number()?, from.number()?)))?,
+                cells: self.list(|from| Some((from.page(&mut 0)?, from.number()?)))?,
             },
             7 => Record::Map {
                 sequence: self.number()?,
