@@ -71,6 +71,17 @@ pub enum WorkSharing {
 }
 
 impl WorkSharing {
+    /// What a program without symbols contains (a section, or part of a constant) if it has a run-time system whose threads
+    /// steal work from each other, and what is recorded instead of a function of it.
+    pub const STRIPPED: [(&str, &str); 2] = [
+        (".go.buildinfo", "Go's scheduler"),
+        ("rayon-core-", "Rayon's pool"),
+    ];
+
+    /// The function that starts a Java virtual machine. The threads of its collector and of its library's pools steal work;
+    /// the pools are bytecode, which no symbol names.
+    const VIRTUAL_MACHINE: &str = "JNI_CreateJavaVM";
+
     /// Every kind.
     pub const ALL: [Self; 5] = [
         Self::DynamicLoop,
@@ -148,6 +159,8 @@ impl WorkSharing {
             "_ZN3tbb8internal",
             "__cilkrts_",
         ]) || matches!(symbol, "runtime.stealWork" | "runtime.runqsteal")
+            || Self::STRIPPED.iter().any(|(_, name)| *name == symbol)
+            || symbol == Self::VIRTUAL_MACHINE
             || (symbol.contains("rayon_core") && symbol.contains("WorkerThread"));
         stealing.then_some(Self::Stealing)
     }
@@ -289,6 +302,8 @@ mod tests {
             ("__kmpc_for_static_init_4", None),
             ("__kmpc_dispatch_init_8u", Some(WorkSharing::DynamicLoop)),
             ("runtime.stealWork", Some(WorkSharing::Stealing)),
+            ("Go's scheduler", Some(WorkSharing::Stealing)),
+            ("JNI_CreateJavaVM", Some(WorkSharing::Stealing)),
             ("main", None),
         ] {
             assert_eq!(WorkSharing::of_symbol(symbol), kind, "{symbol}");

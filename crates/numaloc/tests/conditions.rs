@@ -93,6 +93,71 @@ fn loops_whose_parts_go_to_whoever_is_free_are_noticed() {
     }
 }
 
+/// Two threads, with what the compiler is told to leave in the program.
+const MARKED: &str = r#"
+#include <pthread.h>
+MARK
+static void *work(void *sum) { ++*(long *)sum; return 0; }
+int main(void)
+{
+    pthread_t thread;
+    long sum = 0;
+    CALL;
+    pthread_create(&thread, 0, work, &sum);
+    pthread_join(thread, 0);
+    return sum != 1;
+}
+"#;
+
+#[test]
+fn run_time_systems_without_symbols_are_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("p.numaloc");
+    let virtual_machine = folder.path().join("libjvm.so");
+    let source = folder.path().join("jvm.c");
+    std::fs::write(&source, "int JNI_CreateJavaVM(void) { return 0; }").unwrap();
+    ok(Command::new("gcc")
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&virtual_machine, &source]));
+    let section = r#"__attribute__((used, section(".go.buildinfo"))) static int info[8] = {1};"#;
+    let constant = r#"__attribute__((used)) static const char *const at = "/rayon-core-1.12.1/src/registry.rs";"#;
+    for (name, mark, call, by) in [
+        ("go", section, "", Some("Go's scheduler")),
+        ("rayon", constant, "", Some("Rayon's pool")),
+        (
+            "java",
+            "int JNI_CreateJavaVM(void);",
+            "JNI_CreateJavaVM()",
+            Some("JNI_CreateJavaVM"),
+        ),
+        ("plain", "", "", None),
+    ] {
+        let (source, program) = (
+            folder.path().join(format!("{name}.c")),
+            folder.path().join(name),
+        );
+        let text = MARKED.replace("MARK", mark).replace("CALL", call);
+        std::fs::write(&source, text).unwrap();
+        let mut compiler = Command::new("gcc");
+        compiler
+            .args(["-s", "-pthread", "-o"])
+            .args([&program, &source]);
+        if name == "java" {
+            compiler.arg(&virtual_machine);
+        }
+        ok(&mut compiler);
+        let conditions = recorded(&output, &program, &[], &[]).meta.conditions;
+        let found: Vec<_> = conditions
+            .sharing
+            .iter()
+            .map(|(_, by)| by.as_str())
+            .collect();
+        assert_eq!(found, Vec::from_iter(by), "{name}");
+        let shown = json(numaloc(&["--json", "show"]).arg(&output));
+        assert_eq!(shown["repeatability"]["thread_plan_holds"], by.is_none());
+    }
+}
+
 /// Four threads; in run n, thread i reads what thread i + n wrote. Runs are counted in a file.
 const SHIFTS: &str = "
 #include <pthread.h>

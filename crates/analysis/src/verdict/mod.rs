@@ -17,6 +17,7 @@
 //!
 //! `cannot tell` is an answer: between the thresholds, or when what would decide was not observed.
 
+use numaloc_model::conditions::Repeatability;
 use numaloc_model::profile::{Clock, Profile};
 use numaloc_model::{CommMatrix, Layer, PageUsage, number};
 
@@ -311,6 +312,22 @@ impl Evidence<'_> {
     /// Whether communication is worth placing.
     fn talks_enough(&self) -> bool {
         self.ratio().is_some_and(|ratio| ratio >= RATIO_WORTHWHILE)
+    }
+
+    /// Why a thread need not do the same work in another run, where that is known.
+    fn handed_out(&self) -> Option<String> {
+        let conditions = &self.profile.meta.conditions;
+        match conditions.repeatability(self.profile.threads.len()) {
+            Repeatability::Measured | Repeatability::Assumed => None,
+            Repeatability::Differs => Some("several recordings differ".to_owned()),
+            Repeatability::Dynamic => {
+                let (kind, by) = conditions.open().next()?;
+                let words = kind.words();
+                Some(format!(
+                    "work is handed out while the program runs ({words}: {by})"
+                ))
+            }
+        }
     }
 
     /// Why the places of pages cannot matter, where that is known.

@@ -86,7 +86,9 @@ pub(super) fn verdict(evidence: &Evidence<'_>, ways: &Ways) -> Verdict {
     let (Some(nearest), Some(evenest)) = (most(&gain), most(&evened)) else {
         return verdict(Likelihood::CannotTell, "no page policy answered".to_owned());
     };
-    let wins_locality = gain(nearest) >= LOCAL_GAIN;
+    // Which node is near depends on who gets the work; how even the nodes are does not.
+    let handed_out = evidence.handed_out();
+    let wins_locality = gain(nearest) >= LOCAL_GAIN && handed_out.is_none();
     let best = if !wins_locality && evened(evenest) >= EVENED_NEGLIGIBLE {
         evenest
     } else {
@@ -102,6 +104,11 @@ pub(super) fn verdict(evidence: &Evidence<'_>, ways: &Ways) -> Verdict {
         best.balance
             .map_or_else(|| "not observed".to_owned(), |b| number::fixed(b, 2))
     );
+    let but = handed_out.map_or_else(String::new, |how| {
+        format!(
+            "; {how}: other threads may use these pages in another run, so that only the balance can be expected again"
+        )
+    });
     let moved = moved_bytes(evidence, policy);
     if gain(nearest) < LOCAL_GAIN_NEGLIGIBLE && evened(evenest) < EVENED_NEGLIGIBLE {
         let reason = format!("{figures}: first touch is already right");
@@ -121,10 +128,10 @@ pub(super) fn verdict(evidence: &Evidence<'_>, ways: &Ways) -> Verdict {
                 None => format!("Place pages {option}"),
             }),
             recommended: Some(best.way.clone()),
-            ..verdict(Likelihood::Likely, figures)
+            ..verdict(Likelihood::Likely, figures + &but)
         }
     } else {
-        verdict(Likelihood::CannotTell, figures)
+        verdict(Likelihood::CannotTell, figures + &but)
     }
 }
 

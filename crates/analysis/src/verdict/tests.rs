@@ -1,5 +1,6 @@
 //! Profiles made by hand, small enough to compute every figure of a verdict on paper.
 
+use numaloc_model::conditions::{Repeats, WorkSharing};
 use numaloc_model::profile::{Clock, CommRow, Meta, Slice, Thread};
 use numaloc_model::{Layer, LogicalNode, PageUsage, Placement, Profile, SliceIdx, ThreadIdx};
 
@@ -148,6 +149,62 @@ fn what_one_thread_touched_is_placed_and_binding_alone_wins_nothing() {
     let placed = found.outlooks.last().expect("the recommended way");
     assert_eq!(placed.local, Some(1.0));
     assert!(placed.balance.is_some_and(|balance| balance > 0.95));
+}
+
+#[test]
+fn work_that_is_handed_out_does_not_keep_to_its_pages() {
+    // Every thread uses the 100 pages that the one before touched: bound, nothing is local, placed, all is, and the nodes
+    // are even either way.
+    let pages: Vec<_> = (0..4u32)
+        .flat_map(|t| {
+            let mut uses = vec![0; 4];
+            uses[t as usize] = 5000;
+            alike(100, (t + 3) % 4, &uses)
+        })
+        .collect();
+    let mut profile = profile(4, &[], usage_of(&pages));
+    let judged = |profile: &Profile| {
+        let verdict = of(&found(profile, 4), Measure::PagePlacement).clone();
+        (verdict.likelihood, verdict.reason)
+    };
+    assert_eq!(judged(&profile).0, Likelihood::Likely);
+    let by = "GOMP_parallel_loop_dynamic".to_owned();
+    profile.meta.conditions.sharing = vec![(WorkSharing::DynamicLoop, by)];
+    let (likelihood, reason) = judged(&profile);
+    assert_eq!(likelihood, Likelihood::CannotTell);
+    assert!(
+        reason.contains("(loops with a dynamic or guided schedule: GOMP"),
+        "{reason}"
+    );
+    // Where recordings agree, it does not matter how.
+    profile.meta.conditions.repeats = Some(Repeats {
+        runs: 2,
+        correlation: Some(0.99),
+        same_threads: true,
+    });
+    assert_eq!(judged(&profile).0, Likelihood::Likely);
+}
+
+#[test]
+fn work_that_is_handed_out_still_gains_from_even_nodes() {
+    // All pages on one node: whoever uses them, three nodes more answer.
+    let pages: Vec<_> = (0..4usize)
+        .flat_map(|t| {
+            let mut uses = vec![0; 4];
+            uses[t] = 5000;
+            alike(100, 0, &uses)
+        })
+        .collect();
+    let mut profile = profile(4, &[], usage_of(&pages));
+    profile.meta.conditions.sharing = vec![(WorkSharing::Stealing, "runtime.stealWork".to_owned())];
+    let found = found(&profile, 4);
+    let verdict = of(&found, Measure::PagePlacement);
+    assert_eq!(verdict.likelihood, Likelihood::Likely, "{}", verdict.reason);
+    assert!(
+        verdict.reason.contains("only the balance"),
+        "{}",
+        verdict.reason
+    );
 }
 
 #[test]

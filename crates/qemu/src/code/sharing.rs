@@ -6,10 +6,10 @@ use std::fs::File;
 use std::sync::{Mutex, PoisonError};
 
 use numaloc_trace::WorkSharing;
-use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
+use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 
 /// Base names of run-time systems that hand out work; programs that are linked statically have them themselves.
-const HANDING_OUT: [&str; 7] = [
+const HANDING_OUT: [&str; 8] = [
     "libgomp.",
     "libomp.",
     "libomp-",
@@ -17,6 +17,7 @@ const HANDING_OUT: [&str; 7] = [
     "libiomp5.",
     "libtbb.",
     "libcilkrts.",
+    "libjvm.",
 ];
 
 /// What is known of the files seen so far, and of the addresses where they lie.
@@ -67,6 +68,12 @@ fn functions_of(file: &str) -> Vec<(u64, String)> {
     };
     let first = image.segments().map(|segment| segment.address()).min();
     let first = first.unwrap_or(0) & !4095;
+    if image.symbols().next().is_none()
+        && let Some(name) = run_time_system(&image)
+    {
+        // No function of it can be told from another: the program's first instruction stands for them.
+        return vec![(image.entry().wrapping_sub(first), name.to_owned())];
+    }
     image
         .symbols()
         .chain(image.dynamic_symbols())
@@ -77,4 +84,20 @@ fn functions_of(file: &str) -> Vec<(u64, String)> {
             Some((symbol.address().wrapping_sub(first), name.to_owned()))
         })
         .collect()
+}
+
+/// Which run-time system a program without symbols contains: Go names a section for it, panics of Rayon name its sources.
+fn run_time_system<'a>(image: &impl object::Object<'a>) -> Option<&'static str> {
+    let constants = image.section_by_name(".rodata");
+    let constants = constants.and_then(|section| section.data().ok());
+    let constants = constants.unwrap_or_default();
+    let found = WorkSharing::STRIPPED
+        .iter()
+        .find(|(mark, _)| match mark.strip_prefix('.') {
+            Some(_) => image.section_by_name(mark).is_some(),
+            None => constants
+                .windows(mark.len())
+                .any(|part| part == mark.as_bytes()),
+        });
+    found.map(|&(_, name)| name)
 }
