@@ -103,7 +103,7 @@ class Recording:
         status = tool.wait()
         meta = whole_profile(folder / "p.numaloc")
         if meta is None:
-            if not tool.refused(status, 125) and not (kind == "launcher" and self.not_begun(status, tool)):
+            if not tool.refused(status, 125) and not (kind in ("launcher", "rank") and self.not_begun(status, tool)):
                 raise Broken(f"{kind} killed: no profile, status {status}, {tool.message()}")
             return "no profile, said so"
         if kind in ("program", "launcher") and status != 137:
@@ -222,6 +222,47 @@ class Launched(Recording):
         return [chance.choice(ranks)] if ranks else []
 
 
+class LaunchedEmulated(Launched):
+    """Ranks under mpirun, each with threads, each in an emulator of its own: messages and memory accesses in one profile."""
+
+    command = "record --mpi, emulated"
+    options = ["--mpi", "--frontend", "qemu"]
+    environment = {"OMP_NUM_THREADS": "2"}
+
+    def make(self, folder):
+        program = "target/workloads/mpi/openmpi/hybrid"
+        check("make", "-s", program)
+        self.ranks(folder / "hybrid", open(program, "rb").read())
+
+    def ranks(self, program, content):
+        program.write_bytes(content)
+        program.chmod(0o755)
+        self.program = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2", program]
+
+    def result(self, folder):
+        # Ranks speak in any order.
+        return sorted(super().result(folder).splitlines())
+
+    def victims(self, kind, tool, chance):
+        if kind == "launcher":
+            return tool.started()[:1]
+        # An emulator is named after its program or after itself, by how far it is.
+        ranks = [pid for pid in tool.started() if name(pid) in ("hybrid", "qemu-x86_64")]
+        return [chance.choice(ranks)] if ranks else []
+
+
+class LaunchedInstrumented(LaunchedEmulated):
+    """The same with ranks that were built with `numaloc cc`."""
+
+    command = "record --mpi, instrumented"
+    options = ["--mpi", "--frontend", "instrument"]
+
+    def make(self, folder):
+        program = folder / "built"
+        numaloc("cc", "--", "mpicc.openmpi", "-O2", "-g", "-fopenmp", "-std=gnu11", "workloads/mpi/hybrid.c", "-o", program)
+        self.ranks(folder / "hybrid", program.read_bytes())
+
+
 def bytes_of(folders):
     total = 0
     for folder in folders:
@@ -233,4 +274,4 @@ def bytes_of(folders):
     return total
 
 
-CASES = [Emulated, Instrumented, Launched]
+CASES = [Emulated, Instrumented, Launched, LaunchedEmulated, LaunchedInstrumented]

@@ -418,3 +418,63 @@ fn a_message_layer_that_is_not_monitored_is_recorded_by_the_profiling_interface(
         "{keys:?}"
     );
 }
+
+/// Sends 5 times 100 bytes to the next rank, twice more by a persistent request, and puts 100 bytes there.
+const MPI4PY: &str = "
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+to, source = (world.rank + 1) % world.size, (world.rank - 1) % world.size
+data, into = bytearray(100), bytearray(100)
+for _ in range(5):
+    receive = world.Irecv(into, source=source)
+    world.Send(data, dest=to)
+    receive.Wait()
+send = world.Send_init(data, dest=to)
+for _ in range(2):
+    receive = world.Irecv(into, source=source)
+    send.Start()
+    send.Wait()
+    receive.Wait()
+send.Free()
+window = MPI.Win.Allocate(128, comm=world)
+window.Fence()
+window.Put([data, MPI.BYTE], to)
+window.Fence()
+window.Free()
+";
+
+#[test]
+fn python_programs_count_in_both_message_layers() {
+    const PYTHON: &str = "/usr/bin/python3";
+    let has = std::process::Command::new(PYTHON)
+        .args(["-c", "import mpi4py"])
+        .output();
+    if !has.is_ok_and(|output| output.status.success()) {
+        let ci = std::env::var("CI").is_ok_and(|value| value == "true");
+        assert!(
+            !ci,
+            "skipped, which CI=true does not allow: needs python3-mpi4py"
+        );
+        return;
+    }
+    let next = |amount| {
+        (0..3)
+            .map(|r| ((r, (r + 1) % 3), amount))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let ob1 = [("OMPI_MCA_pml", OsString::from("ob1"))];
+    for more in [&[][..], &ob1[..]] {
+        let counts = trace_ok(OpenMpi, 3, &words(&[PYTHON, "-c", MPI4PY]), more).counts;
+        assert_eq!(
+            of_kind(&counts, Kind::PointToPoint),
+            next((5, 500)),
+            "{more:?}"
+        );
+        assert_eq!(
+            of_kind(&counts, Kind::Persistent),
+            next((2, 200)),
+            "{more:?}"
+        );
+        assert_eq!(of_kind(&counts, Kind::Put), next((1, 100)), "{more:?}");
+    }
+}

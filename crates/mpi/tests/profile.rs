@@ -149,3 +149,64 @@ fn the_library_of_a_program_is_read_from_its_file() {
     assert_eq!(MpiLibrary::of_executable("/bin/sh".as_ref()), None);
     assert_eq!(MpiLibrary::of_executable("/etc/hostname".as_ref()), None);
 }
+
+/// The notes of a profile of these rank files.
+fn notes(files: &[std::path::PathBuf]) -> String {
+    let merged = numaloc_mpi::merge(files, &["it".to_owned()], Options::default());
+    merged.expect("merges").profile.meta.notes.join("\n")
+}
+
+#[test]
+fn what_is_left_out_is_said() {
+    // Messages to itself: two times 500 of 8 bytes.
+    for library in [OpenMpi, MpiLibrary::Mpich] {
+        let mut argv = vec![workload(library, "pingpong").into()];
+        argv.extend(support::words(&["500", "2"]));
+        let said = notes(&support::trace_ok(library, 1, &argv, &[]).files);
+        let to_self = "1000 messages of ranks to themselves, 8000 bytes together, are left out";
+        assert!(said.contains(to_self), "{}: {said}", library.name());
+    }
+    for library in [OpenMpi, MpiLibrary::Mpich] {
+        let ring = workload(library, "ring");
+        let run = support::trace_ok(library, 3, &[ring.into()], &[]);
+        let whole = notes(&run.files);
+        assert!(
+            !whole.contains("left out") && !whole.contains("wrote no file"),
+            "{whole}"
+        );
+        // A rank whose host does not see the folder, by its number and the hosts that do.
+        let kept = run.files.iter().filter(|file| {
+            !file
+                .file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("rank-1-"))
+        });
+        let kept: Vec<_> = kept.into_iter().cloned().collect();
+        let said = notes(&kept);
+        let host = numaloc_mpi::rank_file::RankFile::open(&kept[0])
+            .expect("opens")
+            .header()
+            .host
+            .clone();
+        let missing = format!(
+            "1 of 3 ranks wrote no file, rank 1 first; files came from {host}: do all hosts see"
+        );
+        assert!(!host.is_empty() && said.contains(&missing), "{said}");
+        // A rank that was started without a launcher is a world of its own, and not one of MPI_Comm_spawn.
+        let alone = std::process::Command::new(workload(library, "ep"))
+            .envs(
+                numaloc_mpi::shims::install(library, run.folder.path(), 0).expect("shim installs"),
+            )
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+            .output()
+            .expect("runs");
+        assert!(alone.status.success(), "{alone:?}");
+        let said = notes(&numaloc_mpi::shims::rank_files(run.folder.path()).expect("folder lists"));
+        let single = "1 processes of 1 other worlds are left out: of one process each, started without a launcher";
+        assert!(
+            said.contains(single) && !said.contains("spawn"),
+            "{}: {said}",
+            library.name()
+        );
+    }
+}

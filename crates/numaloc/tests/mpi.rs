@@ -561,3 +561,46 @@ fn a_plan_of_another_machine_is_refused_alike_for_threads_and_ranks() {
     assert!(threads.starts_with(begins), "{threads}");
     assert_eq!(refused(&["mpirun", "-n", "1", "true"]), threads);
 }
+
+#[test]
+fn one_list_serves_hosts_that_differ_by_a_symmetry() {
+    use numaloc_model::plan::{Plan, ThreadPlan};
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("hosts"), "n1\nn2\n").unwrap();
+    let host = [
+        "--hostfile",
+        "hosts",
+        "--host",
+        "numa:2 core:2 pu:1",
+        "-o",
+        "two.toml",
+    ];
+    ok(numaloc(&["topology"]).args(host).current_dir(dir.path()));
+    let cluster = dir.path().join("two.toml");
+    let machine = numaloc_topology::resolve(cluster.to_str().unwrap()).unwrap();
+    let ranks = |form: &str, pus: [u32; 8]| {
+        let threads = pus.iter().enumerate().map(|(rank, &pu)| ThreadPlan {
+            path: format!("r{rank}"),
+            pu: numaloc_model::LogicalPu(pu),
+            os_pu: machine.pus()[pu as usize].os,
+        });
+        let plan = Plan {
+            threads: threads.collect(),
+            ..Plan::by_hand(machine.name(), &machine.fingerprint())
+        };
+        let path = dir.path().join("plan.json");
+        numaloc_formats::plan::write(&plan, &path, true).unwrap();
+        let mut command = numaloc(&["ranks", "--for", form, "--machine", "two.toml", "plan.json"]);
+        command.current_dir(dir.path());
+        command
+    };
+    // Both hosts are full; the second has its nodes the other way round.
+    let full = [0, 1, 2, 3, 6, 7, 4, 5];
+    assert!(ok(&mut ranks("hydra", full)).contains("-bind-to user:0,1,2,3"));
+    assert!(ok(&mut ranks("slurm", full)).contains("map_cpu:0,1,2,3"));
+    // Neighbours on a node of the first host are on different nodes of the second: no symmetry makes these alike.
+    for form in ["hydra", "slurm"] {
+        let said = fails(&mut ranks(form, [0, 1, 2, 3, 4, 6, 5, 7]), 1);
+        assert!(said.contains("n2") && said.contains("wrapper"), "{said}");
+    }
+}

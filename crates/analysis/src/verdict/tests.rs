@@ -434,3 +434,42 @@ fn nodes_without_cpus_do_not_count() {
     // Both nodes with CPUs carry the same communication.
     assert_eq!(found.outlooks[1].busiest, Some(1.0));
 }
+
+/// Eight ranks, each of which exchanges `bytes` with the one four further on, half of them in collectives; a run of one second.
+fn ranks(bytes: u64, clock: Clock) -> Profile {
+    let cells: Vec<_> = (0..8).map(|rank| (rank, (rank + 4) % 8, 1)).collect();
+    let mut profile = profile(8, &cells, no_pages());
+    profile.meta.clock = clock;
+    profile.slices[0].end = 1_000_000_000;
+    for row in &mut profile.communication {
+        row.layer = if row.src.0 % 2 == 0 {
+            Layer::Message
+        } else {
+            Layer::Collective
+        };
+        row.bytes = bytes;
+    }
+    profile
+}
+
+#[test]
+fn messages_matter_from_what_a_slow_network_would_take_for_them() {
+    let verdict = |profile: &Profile| {
+        let verdict = of(&found(profile, 4), Measure::ThreadMapping).clone();
+        (verdict.likelihood, verdict.reason)
+    };
+    // 0.3 % of eight ranks' second is 24 ms: 8 messages of 10 us, and 8 x 299,000 bytes of 10 ns.
+    let (likelihood, reason) = verdict(&ranks(299_000, Clock::Wall));
+    assert_eq!(likelihood, Likelihood::Likely, "{reason}");
+    let (likelihood, reason) = verdict(&ranks(298_999, Clock::Wall));
+    assert_eq!(likelihood, Likelihood::Unlikely, "{reason}");
+    let says = "the ranks sent 2.28 MiB in 8 messages, 1.14 MiB of it in collectives: too little to matter";
+    assert!(
+        reason.to_lowercase().contains(&says.to_lowercase()),
+        "{reason}"
+    );
+    assert!(!reason.contains("of all bytes accessed"), "{reason}");
+    // Another clock says nothing of what messages take; empty ones move nothing.
+    assert_eq!(verdict(&ranks(1, Clock::Virtual)).0, Likelihood::Likely);
+    assert_eq!(verdict(&ranks(0, Clock::Virtual)).0, Likelihood::Unlikely);
+}
