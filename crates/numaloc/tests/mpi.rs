@@ -604,3 +604,36 @@ fn one_list_serves_hosts_that_differ_by_a_symmetry() {
         assert!(said.contains("n2") && said.contains("wrapper"), "{said}");
     }
 }
+
+#[test]
+fn ranks_that_share_a_pu_see_that_they_should_yield() {
+    use numaloc_model::plan::{Plan, ThreadPlan};
+    let dir = tempfile::tempdir().unwrap();
+    let machine = numaloc_topology::from_this_machine().unwrap();
+    let path = dir.path().join("plan.json");
+    let threads = (0..3).map(|rank| ThreadPlan {
+        path: format!("r{rank}"),
+        pu: numaloc_model::LogicalPu(0),
+        os_pu: machine.pus()[0].os,
+    });
+    let plan = Plan {
+        threads: threads.collect(),
+        ..Plan::by_hand(machine.name(), &machine.fingerprint())
+    };
+    numaloc_formats::plan::write(&plan, &path, false).unwrap();
+    let yields = |more: &[(&str, &str)]| {
+        let mut run = numaloc(&["run", "--plan"]);
+        run.arg(&path)
+            .args(["--", "mpirun.openmpi", "--allow-run-as-root", "-n", "3"])
+            .args(["sh", "-c", "echo yields=$OMPI_MCA_mpi_yield_when_idle"])
+            .envs(more.iter().copied())
+            .current_dir(dir.path());
+        let output = run.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert_eq!(yields(&[]), "yields=1\n".repeat(3));
+    // Who sets it knows better.
+    let never = [("OMPI_MCA_mpi_yield_when_idle", "0")];
+    assert_eq!(yields(&never), "yields=0\n".repeat(3));
+}
