@@ -20,6 +20,7 @@ mod record;
 mod report;
 mod run;
 mod show;
+mod simulate;
 mod tasks;
 mod topology;
 
@@ -70,6 +71,7 @@ commands! {
     Report => report,
     Run => run,
     Show => show,
+    Simulate => simulate,
     Tasks => tasks,
     Topology => topology,
 }

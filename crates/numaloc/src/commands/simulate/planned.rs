@@ -1,0 +1,153 @@
+//! Cases before the trace is there: threads on PUs, pages of the profile on nodes.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use numaloc_model::plan::{ObjectKey, PagePlan, Plan};
+use numaloc_model::{LogicalNode, LogicalPu, Profile};
+use numaloc_sim::{Pages, Trace};
+use numaloc_topology::Topology;
+
+use crate::error::CliError;
+
+/// Where pages live, by the profile's pages.
+pub(super) enum Homes {
+    FirstTouch,
+    Interleave,
+    /// By page of the profile; the others by first touch.
+    Placed(Vec<Option<LogicalNode>>),
+}
+
+/// A [`super::Case`] that does not know the trace's pages yet.
+pub(super) struct Case {
+    pub target: usize,
+    pub threads: String,
+    pub pages: String,
+    pub mapping: Vec<LogicalPu>,
+    pub homes: Homes,
+}
+
+impl Case {
+    /// The same with the pages of the trace.
+    pub fn on_pages_of(self, trace: &Trace, profile: &Profile) -> Result<super::Case, CliError> {
+        let homes = match self.homes {
+            Homes::FirstTouch => Pages::FirstTouch,
+            Homes::Interleave => Pages::Interleave,
+            Homes::Placed(nodes) => {
+                let known: HashMap<u64, Option<LogicalNode>> = profile
+                    .pages
+                    .pages()
+                    .iter()
+                    .zip(nodes)
+                    .map(|(page, node)| (page.number.0, node))
+                    .collect();
+                let home = |page: &u64| known.get(page).copied().flatten();
+                Pages::Placed(trace.pages().iter().map(home).collect())
+            }
+        };
+        Ok(super::Case {
+            target: self.target,
+            threads: self.threads,
+            pages: self.pages,
+            mapping: self.mapping,
+            homes,
+        })
+    }
+}
+
+/// What `plan` says of the profile's threads and pages. Threads that it leaves out run where their creators do, as affinity is
+/// inherited.
+pub(super) fn of_plan(
+    plan: &Plan,
+    path: &Path,
+    target: usize,
+    profile: &Profile,
+    machine: &Topology,
+) -> Result<Case, CliError> {
+    if plan.fingerprint != machine.fingerprint() {
+        return Err(CliError::tool(format!(
+            "{} is a plan for {}, not for {}",
+            path.display(),
+            plan.machine,
+            machine.name()
+        ))
+        .hint("numaloc plan PROFILE --machine MACHINE makes one"));
+    }
+    let planned: HashMap<&str, LogicalPu> = plan
+        .threads
+        .iter()
+        .map(|thread| (&*thread.path, thread.pu))
+        .collect();
+    let first = plan.threads.first().map(|thread| thread.pu);
+    let of_path = |path: &str| {
+        let mut path = path;
+        loop {
+            if let Some(&pu) = planned.get(path) {
+                return Some(pu);
+            }
+            path = &path[..path.rfind(['.', '/'])?];
+        }
+    };
+    let mapping: Option<Vec<LogicalPu>> = profile
+        .threads
+        .iter()
+        .map(|thread| of_path(&thread.path).or(first))
+        .collect();
+    let mapping =
+        mapping.ok_or_else(|| CliError::tool(format!("{} plans no threads", path.display())))?;
+    Ok(Case {
+        target,
+        threads: plan.provenance.thread_policy.clone(),
+        pages: format!(
+            "{} ({})",
+            plan.provenance.page_policy,
+            super::plan_name(path, plan)
+        ),
+        mapping,
+        homes: Homes::Placed(homes(plan, profile)),
+    })
+}
+
+/// Node of each page of the profile, by the plan's objects.
+fn homes(plan: &Plan, profile: &Profile) -> Vec<Option<LogicalNode>> {
+    let known: HashMap<&ObjectKey, u32> = plan.objects.iter().zip(0..).collect();
+    // The plan's object of each object of the profile.
+    let planned: Vec<Option<u32>> = profile
+        .objects
+        .iter()
+        .map(|object| {
+            let creator = object
+                .thread
+                .map(|thread| profile.threads[thread.index()].path.clone());
+            let key = ObjectKey {
+                kind: object.kind,
+                name: object.name.clone(),
+                creator,
+                size: object.size,
+                order: object.order,
+            };
+            known.get(&key).copied()
+        })
+        .collect();
+    let mut ranges: Vec<Vec<&PagePlan>> = vec![Vec::new(); plan.objects.len()];
+    for range in &plan.pages {
+        ranges[range.object as usize].push(range);
+    }
+    let factor = (profile.pages.page_size(), plan.page_size);
+    profile
+        .pages
+        .pages()
+        .iter()
+        .map(|page| {
+            let object = planned[page.object?.index()]?;
+            let at = page.object_page * factor.0 / factor.1;
+            let holds = |range: &&&PagePlan| {
+                (range.first_page..range.first_page + range.pages).contains(&at)
+            };
+            ranges[object as usize]
+                .iter()
+                .find(holds)
+                .map(|range| range.node)
+        })
+        .collect()
+}

@@ -1,0 +1,433 @@
+//! The machine as the simulator needs it: cores, shared caches, memory controllers and links, with times in picoseconds.
+//!
+//! Cores and caches come from the topology, latencies and bandwidths from the hardware figures of a described machine
+//! (`machines/NAME.toml`); figures that machine files do not have are [`Parameters`], presets that a result names.
+
+use numaloc_model::LogicalPu;
+use numaloc_topology::{Hardware, ObjectKind, Topology};
+
+use crate::NS;
+pub use crate::cache::Shape;
+
+/// Constants of the model that machine files do not have. Presets, not measurements.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameters {
+    /// Core cycles that an access answered by a private cache takes, the instructions around it included.
+    pub cycles_per_access: f64,
+    /// Accesses that a core goes on with while its oldest miss is outstanding (stands for the reorder buffer).
+    pub window_accesses: u64,
+    /// Misses that a core has outstanding at once (line fill buffers); 1 makes every miss wait for the one before, as a pointer
+    /// chase does.
+    pub outstanding: usize,
+    /// Lines of recognised streams that a core has outstanding at once (prefetching).
+    pub prefetched: usize,
+    /// Most that the clock of a PU is ahead of the others, in nanoseconds.
+    pub quantum_ns: f64,
+    /// How long a thread runs before another that waits for the same PU takes its place, in microseconds.
+    pub time_slice_us: f64,
+    /// Cost of such a change, in microseconds.
+    pub switch_us: f64,
+    /// Factor on the time of accesses answered by private caches while another PU of the same core is busy.
+    pub smt_slowdown: f64,
+    /// Bytes of a message without data on a link.
+    pub request_bytes: u64,
+    /// Bytes that a message with a line has beside the line.
+    pub header_bytes: u64,
+    /// From the creation of a thread to its first access, in microseconds.
+    pub thread_start_us: f64,
+    /// Whether a line that leaves a last-level cache leaves the private caches below it too.
+    pub inclusive: bool,
+    /// Energy constants.
+    pub energy: Energy,
+}
+
+/// Energy constants: estimates, for comparing placements on one machine, not for predicting a meter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Energy {
+    /// Watts of a node, its idle cores, caches and memory included.
+    pub static_w: f64,
+    /// Nanojoules of a line read from or written to DRAM: 64 bytes at some 39 pJ a bit (DDR3 and DDR4 devices with their
+    /// interface; Vogelsang, MICRO 2010, gives 30 to 60 pJ a bit).
+    pub dram_line_nj: f64,
+    /// Picojoules of a byte on a link between sockets: some 10 pJ a bit (QPI; Mahajan and others, Hot Interconnects 2010).
+    pub link_byte_pj: f64,
+    /// Nanojoules of an access answered by a last-level cache.
+    pub llc_access_nj: f64,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self {
+            cycles_per_access: 1.5,
+            window_accesses: 64,
+            outstanding: 10,
+            prefetched: 20,
+            quantum_ns: 100.0,
+            time_slice_us: 1000.0,
+            switch_us: 2.0,
+            smt_slowdown: 1.6,
+            request_bytes: 16,
+            header_bytes: 16,
+            thread_start_us: 5.0,
+            inclusive: false,
+            energy: Energy {
+                static_w: 40.0,
+                dram_line_nj: 20.0,
+                link_byte_pj: 80.0,
+                llc_access_nj: 1.0,
+            },
+        }
+    }
+}
+
+/// A machine that cannot be simulated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MachineError {
+    /// No latencies and bandwidths.
+    #[error(
+        "machine {0} has no hardware figures; expected one of `numaloc topology --list`, or a machine file with a [hardware] table"
+    )]
+    NoHardware(String),
+    /// Memory of one node cannot be reached from another.
+    #[error("machine {machine} has no links that lead from node {from} to node {to}")]
+    NoRoute {
+        /// Its name.
+        machine: String,
+        /// Logical node.
+        from: usize,
+        /// Logical node.
+        to: usize,
+    },
+    /// No shared cache in the hardware figures.
+    #[error("machine {0} has no cache of level 2 or 3 in its hardware figures")]
+    NoCache(String),
+    /// More than the simulator can hold.
+    #[error("machine {machine} has {count} {what}, the simulator takes {most}")]
+    TooLarge {
+        /// Its name.
+        machine: String,
+        /// Of what there are too many.
+        what: &'static str,
+        /// How many there are.
+        count: usize,
+        /// How many may be.
+        most: usize,
+    },
+}
+
+/// Where a PU belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its core: the PUs that share the private caches.
+    pub core: u32,
+    /// Its last-level cache.
+    pub group: u32,
+    /// Its NUMA node.
+    pub node: u32,
+}
+
+/// A directed link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkModel {
+    /// Logical node it leaves.
+    pub from: usize,
+    /// Logical node it enters.
+    pub to: usize,
+    /// Picoseconds a byte.
+    pub ps_per_byte: f64,
+    /// Picoseconds from one end to the other.
+    pub hop: u64,
+}
+
+/// A machine with all times in picoseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// For people.
+    pub name: String,
+    /// Bytes of a line.
+    pub line_bytes: u64,
+    /// By logical PU.
+    pub pus: Vec<Place>,
+    /// Node of each core's PUs, by core.
+    pub core_node: Vec<u32>,
+    /// Last-level cache of each core.
+    pub core_group: Vec<u32>,
+    /// NUMA nodes, those without PUs included.
+    pub nodes: usize,
+    /// Last-level caches.
+    pub groups: usize,
+    /// The largest private cache.
+    pub private: Shape,
+    /// Bytes of the largest private cache.
+    pub private_bytes: u64,
+    /// A last-level cache.
+    pub llc: Shape,
+    /// Of a hit in the largest private cache.
+    pub private_latency: u64,
+    /// Of a hit in the last-level cache.
+    pub llc_latency: u64,
+    /// From a core to idle memory, by the memory's node; links come on top.
+    pub memory_latency: Vec<u64>,
+    /// Of a controller for a line, by node.
+    pub service: Vec<u64>,
+    /// Directed links.
+    pub links: Vec<LinkModel>,
+    /// Links from node `a` to node `b`, in order, at `a * nodes + b`.
+    pub routes: Vec<Vec<u16>>,
+    /// Of an access answered by a private cache.
+    pub access: f64,
+    /// Constants of the model.
+    pub parameters: Parameters,
+}
+
+/// Most last-level caches: the directory has a bit for each.
+const MOST_GROUPS: usize = 32;
+/// Most NUMA nodes.
+const MOST_NODES: usize = 256;
+
+impl Machine {
+    /// The machine that `topology` describes.
+    ///
+    /// # Errors
+    /// [`MachineError`] where its hardware figures are missing or do not suffice.
+    pub fn new(topology: &Topology, parameters: Parameters) -> Result<Self, MachineError> {
+        let name = topology.name().to_owned();
+        let Some(hardware) = topology.hardware() else {
+            return Err(MachineError::NoHardware(name));
+        };
+        let cycle = 1e12 / hardware.clock_hz;
+        let mut caches: Vec<_> = hardware
+            .caches
+            .iter()
+            .filter(|cache| cache.level > 1)
+            .collect();
+        caches.sort_by_key(|cache| cache.level);
+        let Some(last) = caches.last() else {
+            return Err(MachineError::NoCache(name));
+        };
+        let private = caches.iter().rev().nth(1).copied();
+        let private = private.or(hardware.caches.iter().find(|cache| cache.level == 1));
+        let private = private.ok_or_else(|| MachineError::NoCache(name.clone()))?;
+        let nodes = topology.nodes().len();
+        let place = Places::new(topology, last.level, private.level);
+        let too_large = |what, count, most| MachineError::TooLarge {
+            machine: name.clone(),
+            what,
+            count,
+            most,
+        };
+        if place.groups > MOST_GROUPS {
+            return Err(too_large("last-level caches", place.groups, MOST_GROUPS));
+        }
+        if nodes > MOST_NODES {
+            return Err(too_large("NUMA nodes", nodes, MOST_NODES));
+        }
+        let links = links(hardware);
+        let routes = routes(&links, nodes).map_err(|(from, to)| MachineError::NoRoute {
+            machine: name.clone(),
+            from,
+            to,
+        })?;
+        let line = hardware.line_bytes;
+        let of_cycles = |cycles: f64| (cycles * cycle).round() as u64;
+        Ok(Self {
+            line_bytes: line,
+            nodes,
+            groups: place.groups,
+            private: Shape::of_bytes(private.size_bytes, private.associativity, line),
+            private_bytes: private.size_bytes,
+            llc: Shape::of_bytes(last.size_bytes, last.associativity, line),
+            private_latency: of_cycles(private.latency_cycles),
+            llc_latency: of_cycles(last.latency_cycles),
+            memory_latency: vec![(hardware.memory_latency_ns * NS as f64).round() as u64; nodes],
+            service: vec![
+                (line as f64 / hardware.memory_bandwidth_bytes_per_s * 1e12).round()
+                    as u64;
+                nodes
+            ],
+            links,
+            routes,
+            access: parameters.cycles_per_access * cycle,
+            parameters,
+            pus: place.pus,
+            core_node: place.core_node,
+            core_group: place.core_group,
+            name,
+        })
+    }
+
+    /// Where a PU belongs.
+    ///
+    /// # Panics
+    /// If the machine has no such PU.
+    #[must_use]
+    pub fn place(&self, pu: LogicalPu) -> Place {
+        self.pus[pu.index()]
+    }
+
+    /// The route from one node's memory or cores to another's.
+    #[inline]
+    pub(crate) fn route(&self, from: usize, to: usize) -> &[u16] {
+        &self.routes[from * self.nodes + to]
+    }
+}
+
+/// Cores and last-level caches of a topology.
+struct Places {
+    pus: Vec<Place>,
+    core_node: Vec<u32>,
+    core_group: Vec<u32>,
+    groups: usize,
+}
+
+impl Places {
+    fn new(topology: &Topology, last: u8, private: u8) -> Self {
+        // The object of that cache level above a PU, if hwloc knows it.
+        let above = |pu: usize, level: u8| {
+            let mut at = Some(topology.pus()[pu].object);
+            while let Some(object) = at {
+                if topology.objects()[object as usize].kind == ObjectKind::Cache(level) {
+                    return Some(object);
+                }
+                at = topology.objects()[object as usize].parent;
+            }
+            None
+        };
+        let (mut cores, mut groups) = (Numbers::default(), Numbers::default());
+        let (mut core_node, mut core_group) = (Vec::new(), Vec::new());
+        let pus = (0..topology.pus().len())
+            .map(|pu| {
+                let found = &topology.pus()[pu];
+                let node = found.node.0;
+                // Without that cache in the tree: private ones belong to a core, the last one to a node.
+                let core = above(pu, private).unwrap_or(found.core);
+                let group = above(pu, last).map_or(u64::from(node) | 1 << 32, u64::from);
+                let core = cores.number(u64::from(core));
+                let group = groups.number(group);
+                if core as usize == core_node.len() {
+                    core_node.push(node);
+                    core_group.push(group);
+                }
+                Place { core, group, node }
+            })
+            .collect();
+        Self {
+            pus,
+            core_node,
+            core_group,
+            groups: groups.0.len(),
+        }
+    }
+}
+
+/// Dense numbers in order of first appearance.
+#[derive(Default)]
+struct Numbers(Vec<u64>);
+
+impl Numbers {
+    fn number(&mut self, of: u64) -> u32 {
+        let at = self.0.iter().position(|&known| known == of);
+        at.unwrap_or_else(|| {
+            self.0.push(of);
+            self.0.len() - 1
+        }) as u32
+    }
+}
+
+fn links(hardware: &Hardware) -> Vec<LinkModel> {
+    let model = |link: &numaloc_topology::Link| LinkModel {
+        from: link.from as usize,
+        to: link.to as usize,
+        ps_per_byte: 1e12 / link.bandwidth_bytes_per_s,
+        hop: (link.latency_ns * NS as f64).round() as u64,
+    };
+    hardware.links.iter().map(model).collect()
+}
+
+/// Shortest routes by latency, then by links, then by the lowest link numbers; the pair that has none, if there is one.
+fn routes(links: &[LinkModel], nodes: usize) -> Result<Vec<Vec<u16>>, (usize, usize)> {
+    let mut routes = vec![Vec::new(); nodes * nodes];
+    for from in 0..nodes {
+        // Bellman-Ford: machines have few nodes, and ties must break the same way everywhere.
+        let mut best: Vec<Option<(u64, Vec<u16>)>> = vec![None; nodes];
+        best[from] = Some((0, Vec::new()));
+        for _ in 1..nodes {
+            for (number, link) in links.iter().enumerate() {
+                let Some((cost, route)) = &best[link.from] else {
+                    continue;
+                };
+                let mut longer = route.clone();
+                longer.push(number as u16);
+                let new = (cost + link.hop, longer);
+                let is_better = best[link.to]
+                    .as_ref()
+                    .is_none_or(|old| (new.0, new.1.len(), &new.1) < (old.0, old.1.len(), &old.1));
+                if is_better {
+                    best[link.to] = Some(new);
+                }
+            }
+        }
+        for (to, found) in best.into_iter().enumerate() {
+            routes[from * nodes + to] = found.ok_or((from, to))?.1;
+        }
+    }
+    Ok(routes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(from: usize, to: usize, hop: u64) -> LinkModel {
+        LinkModel {
+            from,
+            to,
+            ps_per_byte: 50.0,
+            hop,
+        }
+    }
+
+    #[test]
+    fn routes_are_shortest_and_ties_go_to_the_lowest_links() {
+        // A ring of four, one way slower between 2 and 3.
+        let ring = [
+            link(0, 1, 10),
+            link(1, 2, 10),
+            link(2, 3, 30),
+            link(3, 0, 10),
+            link(1, 0, 10),
+            link(2, 1, 10),
+            link(3, 2, 30),
+            link(0, 3, 10),
+        ];
+        let found = routes(&ring, 4).unwrap();
+        assert_eq!(found[2], [0, 1], "0 to 2 by way of 1");
+        assert_eq!(
+            found[2 * 4 + 3],
+            [2],
+            "one link of 30 or three of 10: fewer links"
+        );
+        assert_eq!(found[3 * 4 + 1], [3, 0]);
+        assert!(found[5].is_empty());
+        assert_eq!(routes(&ring[..1], 2), Err((1, 0)));
+    }
+
+    #[test]
+    fn every_described_machine_can_be_simulated() {
+        for (name, _) in numaloc_topology::described_machines() {
+            let topology = numaloc_topology::resolve(&name).unwrap();
+            let machine = Machine::new(&topology, Parameters::default())
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(machine.pus.len(), topology.pus().len());
+            assert!(machine.core_node.len() <= machine.pus.len());
+            assert!(machine.groups >= machine.nodes / 2, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_machine_without_figures_is_refused() {
+        let topology = numaloc_topology::resolve("numa:2 core:2 pu:1").unwrap();
+        let error = Machine::new(&topology, Parameters::default()).unwrap_err();
+        assert!(matches!(error, MachineError::NoHardware(_)), "{error}");
+    }
+}

@@ -1,0 +1,411 @@
+//! The memory system: private caches where they are modelled, last-level caches, the directory, controllers and links.
+//!
+//! The directory keeps for each line the core that has it written (owner), the cores that may have it (sharers) and the last-level
+//! caches that may: MESI with the exclusive state folded into ownership on the first write. Cores drop clean lines without a word, so
+//! sharers are an upper bound, as in real directories.
+//!
+//! Latencies of a request by a core: a last-level hit takes the cache's latency; memory of its own node the memory latency after the
+//! controller's queue; another node's memory a request and a data message along the route on top. A line that another core has
+//! written comes from there: inside a last-level cache for its latency and one private latency, from another one by way of the line's home,
+//! which gets the line written back. A write waits until all other copies are invalid.
+
+use crate::cache::Cache;
+use crate::machine::Machine;
+use crate::outcome::{GroupFigures, LinkFigures, NodeFigures};
+use crate::pages::PageTable;
+use crate::server::Server;
+use crate::timeline::Timeline;
+
+/// What the directory knows of a line.
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    /// Cores that may have it, a bit for each (for several on machines with more than 64).
+    sharers: u64,
+    /// Last-level caches that may have it.
+    groups: u32,
+    /// The core that has it written, plus one; 0 for none.
+    owner: u32,
+}
+
+/// How a request was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// By the core's own caches: nothing outstanding.
+    Private(u64),
+    /// At that time.
+    At(u64),
+}
+
+pub(crate) struct Memory<'a> {
+    machine: &'a Machine,
+    pages: PageTable,
+    page_shift: u32,
+    directory: Vec<Entry>,
+    /// Largest private cache of each core; absent where the trace's own filter stands for it.
+    private: Option<Vec<Cache>>,
+    llcs: Vec<Cache>,
+    controllers: Vec<Server>,
+    link_servers: Vec<Server>,
+    pub(crate) nodes: Vec<NodeFigures>,
+    pub(crate) groups: Vec<GroupFigures>,
+    pub(crate) links: Vec<LinkFigures>,
+    /// Lines read from DRAM and written back to it, by the core's node and the line's home.
+    pub(crate) lines_by_node_pair: Vec<u64>,
+    pub(crate) private_hits: u64,
+    pub(crate) invalidations: u64,
+    pub(crate) transfers_within: u64,
+    pub(crate) transfers_between: u64,
+    sharer_shift: u32,
+}
+
+impl<'a> Memory<'a> {
+    pub(crate) fn new(
+        machine: &'a Machine,
+        pages: PageTable,
+        page_shift: u32,
+        lines: usize,
+        with_private: bool,
+    ) -> Self {
+        let cores = machine.core_node.len();
+        let sharer_shift = cores.div_ceil(64).next_power_of_two().trailing_zeros();
+        Self {
+            pages,
+            page_shift,
+            directory: vec![Entry::default(); lines],
+            private: with_private.then(|| vec![Cache::new(machine.private); cores]),
+            llcs: vec![Cache::new(machine.llc); machine.groups],
+            controllers: vec![Server::default(); machine.nodes],
+            link_servers: vec![Server::default(); machine.links.len()],
+            nodes: vec![NodeFigures::default(); machine.nodes],
+            groups: vec![GroupFigures::default(); machine.groups],
+            links: machine.links.iter().map(LinkFigures::of).collect(),
+            lines_by_node_pair: vec![0; machine.nodes * machine.nodes],
+            private_hits: 0,
+            invalidations: 0,
+            transfers_within: 0,
+            transfers_between: 0,
+            sharer_shift,
+            machine,
+        }
+    }
+
+    /// The bit of a core among a line's sharers.
+    #[inline(always)]
+    fn bit(&self, core: u32) -> u64 {
+        1 << (core >> self.sharer_shift)
+    }
+
+    #[inline(always)]
+    fn home(&mut self, line: u32, core: u32) -> usize {
+        let node = self.machine.core_node[core as usize];
+        self.pages.home((line >> self.page_shift) as usize, node)
+    }
+
+    /// Sends a message of `bytes` from node to node; when it arrives.
+    fn send(&mut self, mut now: u64, from: usize, to: usize, bytes: u64) -> u64 {
+        for &link in self.machine.route(from, to) {
+            let link = usize::from(link);
+            let model = &self.machine.links[link];
+            let service = (bytes as f64 * model.ps_per_byte).round() as u64;
+            let start = self.link_servers[link].book(now, service);
+            self.links[link].bytes += bytes;
+            self.links[link].over_time.add(start, bytes);
+            now = start + service + model.hop;
+        }
+        now
+    }
+
+    fn send_request(&mut self, now: u64, from: usize, to: usize) -> u64 {
+        self.send(now, from, to, self.machine.parameters.request_bytes)
+    }
+
+    fn send_line(&mut self, now: u64, from: usize, to: usize) -> u64 {
+        let bytes = self.machine.line_bytes + self.machine.parameters.header_bytes;
+        self.send(now, from, to, bytes)
+    }
+
+    /// A line read from the memory of `home` for a core of `node`; when it is there.
+    fn read_dram(&mut self, now: u64, node: usize, home: usize) -> u64 {
+        self.lines_by_node_pair[node * self.machine.nodes + home] += 1;
+        self.nodes[home].lines_read += 1;
+        let asked = self.send_request(now, node, home);
+        let start = self.occupy(asked, home);
+        let ready = start + self.machine.memory_latency[home];
+        self.send_line(ready, home, node)
+    }
+
+    /// A line written back from `node` to the memory of `home`: nobody waits for it.
+    fn write_dram(&mut self, now: u64, node: usize, home: usize) {
+        self.lines_by_node_pair[node * self.machine.nodes + home] += 1;
+        self.nodes[home].lines_written += 1;
+        let arrives = self.send_line(now, node, home);
+        self.occupy(arrives, home);
+    }
+
+    fn occupy(&mut self, now: u64, home: usize) -> u64 {
+        let service = self.machine.service[home];
+        let start = self.controllers[home].book(now, service);
+        let figures = &mut self.nodes[home];
+        figures.busy_over_time.add(start, service);
+        figures.wait_over_time.add(start, start - now);
+        start
+    }
+
+    /// A load that the recorder's filter did not answer.
+    #[inline]
+    pub(crate) fn read(&mut self, core: u32, line: u32, now: u64) -> Answer {
+        if let Some(caches) = &mut self.private
+            && caches[core as usize].touch(line)
+        {
+            self.private_hits += 1;
+            return Answer::Private(now + self.machine.private_latency);
+        }
+        let done = self.fetch(core, line, now);
+        let bit = self.bit(core);
+        self.directory[line as usize].sharers |= bit;
+        self.fill_private(core, line, false, now);
+        Answer::At(done)
+    }
+
+    /// A store that the filter did not answer.
+    #[inline]
+    pub(crate) fn write(&mut self, core: u32, line: u32, now: u64) -> Answer {
+        let is_here = match &mut self.private {
+            Some(caches) => caches[core as usize].touch(line),
+            None => false,
+        };
+        if is_here {
+            self.private_hits += 1;
+            return self.own(core, line, now);
+        }
+        let fetched = self.fetch(core, line, now);
+        let invalid = self.invalidate(core, line, now);
+        self.fill_private(core, line, true, now);
+        Answer::At(fetched.max(invalid))
+    }
+
+    /// A store to a line that the core has, and that others may have too.
+    #[inline]
+    pub(crate) fn own(&mut self, core: u32, line: u32, now: u64) -> Answer {
+        let done = self.invalidate(core, line, now);
+        self.fill_private(core, line, true, now);
+        if done == now {
+            Answer::Private(now)
+        } else {
+            Answer::At(done)
+        }
+    }
+
+    /// A written line left the recorder's filter.
+    #[inline]
+    pub(crate) fn write_back(&mut self, core: u32, line: u32, now: u64) {
+        if self.private.is_some() {
+            // The machine's own private cache keeps it until it has to leave from there.
+            self.fill_private(core, line, true, now);
+        } else {
+            self.leave_private(core, line, now);
+        }
+    }
+
+    fn fill_private(&mut self, core: u32, line: u32, dirty: bool, now: u64) {
+        let Some(caches) = &mut self.private else {
+            return;
+        };
+        if let Some((gone, was_dirty)) = caches[core as usize].put(line, dirty)
+            && was_dirty
+        {
+            self.leave_private(core, gone, now);
+        }
+    }
+
+    /// A written line goes from private caches to the core's last-level cache.
+    fn leave_private(&mut self, core: u32, line: u32, now: u64) {
+        let entry = &mut self.directory[line as usize];
+        // Another core has taken it meanwhile.
+        if entry.owner != 0 && entry.owner != core + 1 {
+            return;
+        }
+        entry.owner = 0;
+        let group = self.machine.core_group[core as usize];
+        self.fill_llc(group, line, true, now);
+    }
+
+    fn fill_llc(&mut self, group: u32, line: u32, dirty: bool, now: u64) {
+        self.directory[line as usize].groups |= 1 << group;
+        let Some((gone, was_dirty)) = self.llcs[group as usize].put(line, dirty) else {
+            return;
+        };
+        self.directory[gone as usize].groups &= !(1 << group);
+        let mut was_dirty = was_dirty;
+        if self.machine.parameters.inclusive {
+            was_dirty |= self.drop_below(group, gone);
+        }
+        if was_dirty {
+            let node = self.node_of_group(group);
+            let home = self.pages.home((gone >> self.page_shift) as usize, node);
+            self.write_dram(now, node as usize, home);
+        }
+    }
+
+    /// Takes a line out of the private caches below a last-level cache; whether one had it written.
+    fn drop_below(&mut self, group: u32, line: u32) -> bool {
+        let mut was_dirty = false;
+        for core in 0..self.machine.core_group.len() as u32 {
+            let entry = self.directory[line as usize];
+            if self.machine.core_group[core as usize] != group
+                || entry.sharers & self.bit(core) == 0
+            {
+                continue;
+            }
+            was_dirty |= entry.owner == core + 1;
+            if entry.owner == core + 1 {
+                self.directory[line as usize].owner = 0;
+            }
+            if let Some(caches) = &mut self.private {
+                caches[core as usize].remove(line);
+            }
+        }
+        was_dirty
+    }
+
+    fn node_of_group(&self, group: u32) -> u32 {
+        let core = self.machine.core_group.iter().position(|&of| of == group);
+        self.machine.core_node[core.expect("each last-level cache has a core")]
+    }
+
+    /// Brings a line to a core; when it is there. The directory's sharers stay as they are.
+    fn fetch(&mut self, core: u32, line: u32, now: u64) -> u64 {
+        let group = self.machine.core_group[core as usize];
+        let node = self.machine.core_node[core as usize] as usize;
+        let home = self.home(line, core);
+        let entry = self.directory[line as usize];
+        let figures = &mut self.groups[group as usize];
+        if entry.owner != 0 && entry.owner != core + 1 {
+            let owner = entry.owner - 1;
+            self.directory[line as usize].owner = 0;
+            let owner_group = self.machine.core_group[owner as usize];
+            if owner_group == group {
+                self.transfers_within += 1;
+                figures.hits += 1;
+                self.fill_llc(group, line, true, now);
+                return now + self.machine.llc_latency + self.machine.private_latency;
+            }
+            figures.misses += 1;
+            let from = self.machine.core_node[owner as usize] as usize;
+            return self.transfer(now, (group, node), home, (owner_group, from), line);
+        }
+        if self.llcs[group as usize].touch(line) {
+            figures.hits += 1;
+            return now + self.machine.llc_latency;
+        }
+        figures.misses += 1;
+        let mut others = entry.groups & !(1 << group);
+        while others != 0 {
+            let other = others.trailing_zeros();
+            others &= others - 1;
+            if self.llcs[other as usize].is_dirty(line) {
+                let from = self.node_of_group(other) as usize;
+                return self.transfer(now, (group, node), home, (other, from), line);
+            }
+        }
+        let done = self.read_dram(now, node, home);
+        self.fill_llc(group, line, false, now);
+        done
+    }
+
+    /// A written line from another last-level cache, or from a core below it, by way of its home, which gets it written back.
+    fn transfer(
+        &mut self,
+        now: u64,
+        (group, node): (u32, usize),
+        home: usize,
+        (other, from): (u32, usize),
+        line: u32,
+    ) -> u64 {
+        self.transfers_between += 1;
+        let asked = self.send_request(now + self.machine.llc_latency, node, home);
+        let forwarded = self.send_request(asked, home, from) + self.machine.llc_latency;
+        let done = self.send_line(forwarded, from, node);
+        self.write_dram(forwarded, from, home);
+        self.llcs[other as usize].clean(line);
+        self.fill_llc(other, line, false, now);
+        self.fill_llc(group, line, false, now);
+        done
+    }
+
+    /// Makes `core` the only one that has the line; when all others have said so.
+    fn invalidate(&mut self, core: u32, line: u32, now: u64) -> u64 {
+        let group = self.machine.core_group[core as usize];
+        let (bit, entry) = (self.bit(core), self.directory[line as usize]);
+        let is_alone = entry.owner == core + 1;
+        self.directory[line as usize] = Entry {
+            sharers: bit,
+            groups: entry.groups & (1 << group),
+            owner: core + 1,
+        };
+        if is_alone {
+            return now;
+        }
+        let (sharers, groups) = (entry.sharers & !bit, entry.groups & !(1 << group));
+        if sharers == 0 && groups == 0 {
+            return now;
+        }
+        let node = self.machine.core_node[core as usize] as usize;
+        let mut asked_groups = groups;
+        let mut done = now;
+        for other in 0..self.machine.core_group.len() as u32 {
+            if sharers & self.bit(other) == 0 || other == core {
+                continue;
+            }
+            self.invalidations += 1;
+            if let Some(caches) = &mut self.private {
+                caches[other as usize].remove(line);
+            }
+            match self.machine.core_group[other as usize] {
+                same if same == group => done = done.max(now + self.machine.llc_latency),
+                another => asked_groups |= 1 << another,
+            }
+        }
+        while asked_groups != 0 {
+            let other = asked_groups.trailing_zeros();
+            asked_groups &= asked_groups - 1;
+            self.llcs[other as usize].remove(line);
+            let to = self.node_of_group(other) as usize;
+            let asked = self.send_request(now + self.machine.llc_latency, node, to);
+            done = done.max(self.send_request(asked, to, node));
+        }
+        done
+    }
+
+    /// Figures of controllers and links, and pages by node.
+    pub(crate) fn finish(&mut self) {
+        for (figures, server) in self.nodes.iter_mut().zip(&self.controllers) {
+            figures.busy = server.busy;
+            figures.waited = server.waited;
+            figures.longest_wait = server.longest;
+        }
+        for (figures, server) in self.links.iter_mut().zip(&self.link_servers) {
+            figures.busy = server.busy;
+            figures.waited = server.waited;
+        }
+        let pages = self.pages.count(self.machine.nodes);
+        for (figures, pages) in self.nodes.iter_mut().zip(pages) {
+            figures.pages = pages;
+        }
+    }
+}
+
+impl Default for NodeFigures {
+    fn default() -> Self {
+        Self {
+            pages: 0,
+            lines_read: 0,
+            lines_written: 0,
+            busy: 0,
+            waited: 0,
+            longest_wait: 0,
+            busy_over_time: Timeline::default(),
+            wait_over_time: Timeline::default(),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What a simulation found. Times in picoseconds, energy in joules.
+
+use crate::machine::{LinkModel, Machine};
+pub use crate::timeline::Timeline;
+
+/// A node's memory controller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeFigures {
+    /// Pages that live there at the end.
+    pub pages: u64,
+    /// Lines read from its memory.
+    pub lines_read: u64,
+    /// Lines written back to its memory.
+    pub lines_written: u64,
+    /// Time spent on requests.
+    pub busy: u64,
+    /// Sum of the times that requests waited in its queue.
+    pub waited: u64,
+    /// Longest wait.
+    pub longest_wait: u64,
+    /// Time spent on requests, over the run.
+    pub busy_over_time: Timeline,
+    /// Waits of the requests served in each interval, over the run.
+    pub wait_over_time: Timeline,
+}
+
+impl NodeFigures {
+    /// Requests to its memory.
+    #[must_use]
+    pub fn lines(&self) -> u64 {
+        self.lines_read + self.lines_written
+    }
+
+    /// Mean wait of a request; 0 without requests.
+    #[must_use]
+    pub fn mean_wait(&self) -> f64 {
+        self.waited as f64 / self.lines().max(1) as f64
+    }
+}
+
+/// A last-level cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupFigures {
+    /// Requests answered there, or by another core below it.
+    pub hits: u64,
+    /// Requests passed on.
+    pub misses: u64,
+}
+
+/// A directed link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkFigures {
+    /// Logical node it leaves.
+    pub from: usize,
+    /// Logical node it enters.
+    pub to: usize,
+    /// Bytes carried.
+    pub bytes: u64,
+    /// Time spent on messages.
+    pub busy: u64,
+    /// Sum of the times that messages waited for it.
+    pub waited: u64,
+    /// Bytes, over the run.
+    pub over_time: Timeline,
+}
+
+impl LinkFigures {
+    pub(crate) fn of(link: &LinkModel) -> Self {
+        Self {
+            from: link.from,
+            to: link.to,
+            bytes: 0,
+            busy: 0,
+            waited: 0,
+            over_time: Timeline::default(),
+        }
+    }
+}
+
+/// What a program costs on a machine, with threads and pages in their places.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// From the start to the end of the last thread.
+    pub time: u64,
+    /// End of each thread.
+    pub thread_ends: Vec<u64>,
+    /// By logical node.
+    pub nodes: Vec<NodeFigures>,
+    /// By last-level cache.
+    pub groups: Vec<GroupFigures>,
+    /// As the machine has them.
+    pub links: Vec<LinkFigures>,
+    /// Lines read from and written back to DRAM, by the node of the core and that of the memory: `from * nodes + to`.
+    pub lines_by_node_pair: Vec<u64>,
+    /// Accesses of all threads.
+    pub accesses: u64,
+    /// Records that a private cache of the machine answered although the recorder's did not.
+    pub private_hits: u64,
+    /// Copies of lines that other cores' writes made invalid.
+    pub invalidations: u64,
+    /// Written lines that went from one core to another below one last-level cache.
+    pub transfers_within: u64,
+    /// Written lines that went from one last-level cache to another.
+    pub transfers_between: u64,
+    /// Times that a PU changed from one thread to another that had waited for it.
+    pub switches: u64,
+}
+
+impl Outcome {
+    /// Lines between a node's cores and another node's memory, of all to and from DRAM, in percent; `None` without DRAM traffic.
+    #[must_use]
+    pub fn remote_percent(&self) -> Option<f64> {
+        let nodes = self.nodes.len();
+        let all: u64 = self.lines_by_node_pair.iter().sum();
+        let local: u64 = (0..nodes)
+            .map(|node| self.lines_by_node_pair[node * nodes + node])
+            .sum();
+        (all > 0).then(|| 100.0 * (all - local) as f64 / all as f64)
+    }
+
+    /// Bytes over all links.
+    #[must_use]
+    pub fn link_bytes(&self) -> u64 {
+        self.links.iter().map(|link| link.bytes).sum()
+    }
+
+    /// Mean wait in a controller's queue, over all requests.
+    #[must_use]
+    pub fn mean_wait(&self) -> f64 {
+        let waited: u64 = self.nodes.iter().map(|node| node.waited).sum();
+        let lines: u64 = self.nodes.iter().map(NodeFigures::lines).sum();
+        waited as f64 / lines.max(1) as f64
+    }
+
+    /// Misses of all last-level caches.
+    #[must_use]
+    pub fn llc_misses(&self) -> u64 {
+        self.groups.iter().map(|group| group.misses).sum()
+    }
+
+    /// Joules: an estimate with the constants of the machine's [`Energy`](crate::machine::Energy).
+    #[must_use]
+    pub fn energy(&self, machine: &Machine) -> f64 {
+        let constants = &machine.parameters.energy;
+        let lines: u64 = self.nodes.iter().map(NodeFigures::lines).sum();
+        let requests: u64 = self
+            .groups
+            .iter()
+            .map(|group| group.hits + group.misses)
+            .sum();
+        constants.static_w * self.nodes.len() as f64 * self.time as f64 * 1e-12
+            + constants.dram_line_nj * 1e-9 * lines as f64
+            + constants.llc_access_nj * 1e-9 * requests as f64
+            + constants.link_byte_pj * 1e-12 * self.link_bytes() as f64
+    }
+}

@@ -1,0 +1,55 @@
+//! A quantity over the time of a run, in at most 256 intervals of equal width.
+
+/// Most intervals; where the run is longer, neighbours are joined and the width doubles.
+const INTERVALS: usize = 256;
+
+/// Sums by interval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeline {
+    /// Picoseconds an interval.
+    pub width: u64,
+    /// Sum of each interval, from time 0.
+    pub sums: Vec<u64>,
+}
+
+impl Default for Timeline {
+    fn default() -> Self {
+        Self {
+            width: 1_000_000,
+            sums: Vec::new(),
+        }
+    }
+}
+
+impl Timeline {
+    /// Adds `amount` at `time`.
+    #[inline]
+    pub(crate) fn add(&mut self, time: u64, amount: u64) {
+        let mut at = (time / self.width) as usize;
+        while at >= INTERVALS {
+            self.sums = self.sums.chunks(2).map(|pair| pair.iter().sum()).collect();
+            self.width *= 2;
+            at = (time / self.width) as usize;
+        }
+        if at >= self.sums.len() {
+            self.sums.resize(at + 1, 0);
+        }
+        self.sums[at] += amount;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_lost_when_intervals_are_joined() {
+        let mut line = Timeline::default();
+        for time in 0..10_000u64 {
+            line.add(time * 777_777, time);
+        }
+        assert!(line.sums.len() <= INTERVALS);
+        assert_eq!(line.sums.iter().sum::<u64>(), 9_999 * 5_000);
+        assert!(line.sums.len() as u64 * line.width > 9_999 * 777_777);
+    }
+}

@@ -1,0 +1,445 @@
+//! The access trace in memory: 8 bytes an event, for any number of simulations at once.
+//!
+//! Lines get numbers from 0 by the order of their pages' addresses, so that neighbours stay neighbours and a line's number can
+//! index a table; synchronisation words get numbers by first appearance. Each acquire knows how many releases of its word came before it in
+//! the recording: in a simulation it waits for as many, whichever thread comes first. Since the recorded order satisfies every
+//! acquire, no simulation can wait for ever.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use numaloc_model::ThreadIdx;
+use numaloc_model::trace::{Action, Event};
+
+use crate::cache::MOST_LINES;
+
+/// What an event asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Step {
+    Read,
+    Write,
+    Own,
+    WriteBack,
+    /// Of the acquire with that number.
+    Acquire,
+    /// Of the word with that number.
+    Release,
+    /// Creates the thread with that index.
+    Create,
+    /// Accesses alone; their number is the value.
+    Work,
+}
+
+const STEPS: [Step; 8] = [
+    Step::Read,
+    Step::Write,
+    Step::Own,
+    Step::WriteBack,
+    Step::Acquire,
+    Step::Release,
+    Step::Create,
+    Step::Work,
+];
+
+const WORK_BITS: u32 = 29;
+
+/// An event: step in the low 3 bits, accesses since the event before in the next 29, value in the high 32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Packed(u64);
+
+impl Packed {
+    fn new(step: Step, work: u64, value: u32) -> Self {
+        debug_assert!(work < 1 << WORK_BITS);
+        Self(u64::from(value) << 32 | work << 3 | step as u64)
+    }
+
+    #[inline(always)]
+    pub(crate) fn step(self) -> Step {
+        STEPS[(self.0 & 7) as usize]
+    }
+
+    #[inline(always)]
+    pub(crate) fn work(self) -> u64 {
+        self.0 >> 3 & ((1 << WORK_BITS) - 1)
+    }
+
+    #[inline(always)]
+    pub(crate) fn value(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// A trace that cannot be simulated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TraceError {
+    /// Lines beyond what a table can number.
+    #[error("the trace touches more than {MOST_LINES} lines of {line_bytes} bytes")]
+    TooManyLines {
+        /// Bytes of a line.
+        line_bytes: u64,
+    },
+    /// More synchronisation than 32 bits number.
+    #[error("the trace has more than 2^32 synchronisation events")]
+    TooMuchSynchronisation,
+    /// Pages are not whole lines.
+    #[error("pages of {page_bytes} bytes do not hold whole lines of {line_bytes} bytes")]
+    Pages {
+        /// Bytes of a page.
+        page_bytes: u64,
+        /// Bytes of a line.
+        line_bytes: u64,
+    },
+}
+
+/// A thread of the trace.
+#[derive(Clone, Debug)]
+pub(crate) struct Thread {
+    pub(crate) events: Vec<Packed>,
+    /// Whether another thread's event creates it; the others run from the start.
+    pub(crate) is_created: bool,
+    /// Accesses, those that private caches answered included.
+    pub(crate) accesses: u64,
+}
+
+/// What all threads of a program asked of memory.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    pub(crate) threads: Vec<Thread>,
+    /// Word and number of releases before, by acquire.
+    pub(crate) acquires: Vec<(u32, u32)>,
+    pub(crate) words: usize,
+    /// Page numbers by dense number, ascending.
+    pub(crate) pages: Vec<u64>,
+    /// Log2 of the lines of a page.
+    pub(crate) page_shift: u32,
+    line_bytes: u64,
+    records: u64,
+}
+
+impl Trace {
+    /// Threads.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Pages touched, ascending: address divided by the page size.
+    #[must_use]
+    pub fn pages(&self) -> &[u64] {
+        &self.pages
+    }
+
+    /// Bytes of a page.
+    #[must_use]
+    pub fn page_bytes(&self) -> u64 {
+        self.line_bytes << self.page_shift
+    }
+
+    /// Bytes of a line.
+    #[must_use]
+    pub fn line_bytes(&self) -> u64 {
+        self.line_bytes
+    }
+
+    /// Events.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Accesses of all threads.
+    #[must_use]
+    pub fn accesses(&self) -> u64 {
+        self.threads.iter().map(|thread| thread.accesses).sum()
+    }
+
+    /// Lines that a table indexed by line number needs.
+    pub(crate) fn lines(&self) -> usize {
+        self.pages.len() << self.page_shift
+    }
+}
+
+/// Hashes a page or word number: they differ in their low bits.
+#[derive(Default)]
+struct Multiply(u64);
+
+impl Hasher for Multiply {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(byte.into());
+        }
+    }
+    fn write_u64(&mut self, value: u64) {
+        let mixed = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+}
+
+type Dense = HashMap<u64, u32, BuildHasherDefault<Multiply>>;
+
+/// Takes events in recorded order.
+#[derive(Debug)]
+pub struct TraceBuilder {
+    threads: Vec<Thread>,
+    /// The page that a thread touched last: its number and its dense number.
+    recent: Vec<(u64, u32)>,
+    /// Thread that the n-th creation of a thread makes.
+    children: HashMap<(u32, u64), u32>,
+    acquires: Vec<(u32, u32)>,
+    /// Dense number of a word.
+    words: Dense,
+    /// Releases of each word so far.
+    releases: Vec<u32>,
+    pages: Dense,
+    page_shift: u32,
+    line_bytes: u64,
+    records: u64,
+    error: Option<TraceError>,
+}
+
+impl TraceBuilder {
+    /// For threads with these paths (`0`, `0.1`, `0.1.2`; see `docs/identity.md`), lines and pages of so many bytes.
+    ///
+    /// # Errors
+    /// [`TraceError::Pages`] where a page is not a power of two of lines.
+    pub fn new<'a>(
+        paths: impl IntoIterator<Item = &'a str>,
+        line_bytes: u64,
+        page_bytes: u64,
+    ) -> Result<Self, TraceError> {
+        let lines = page_bytes.checked_div(line_bytes).unwrap_or(0);
+        if !lines.is_power_of_two() || lines * line_bytes != page_bytes {
+            return Err(TraceError::Pages {
+                page_bytes,
+                line_bytes,
+            });
+        }
+        let paths: Vec<&str> = paths.into_iter().collect();
+        let index: HashMap<&str, u32> = paths
+            .iter()
+            .zip(0..)
+            .map(|(path, at)| (*path, at))
+            .collect();
+        let mut threads = Vec::with_capacity(paths.len());
+        let mut children = HashMap::new();
+        for (path, at) in paths.iter().zip(0u32..) {
+            let creator = path
+                .rsplit_once('.')
+                .and_then(|(creator, number)| Some((*index.get(creator)?, number.parse().ok()?)));
+            if let Some(creator) = creator {
+                children.insert(creator, at);
+            }
+            threads.push(Thread {
+                events: Vec::new(),
+                is_created: false,
+                accesses: 0,
+            });
+        }
+        Ok(Self {
+            recent: vec![(u64::MAX, 0); threads.len()],
+            threads,
+            children,
+            acquires: Vec::new(),
+            words: Dense::default(),
+            releases: Vec::new(),
+            pages: Dense::default(),
+            page_shift: lines.trailing_zeros(),
+            line_bytes,
+            records: 0,
+            error: None,
+        })
+    }
+
+    /// Adds an event of `thread`; events come in the order of [`Event::time`], as `numaloc_formats::access_trace::Order` gives them.
+    ///
+    /// # Panics
+    /// If there is no such thread.
+    pub fn push(&mut self, thread: ThreadIdx, event: &Event) {
+        let mut work = event.work;
+        self.threads[thread.index()].accesses += work;
+        let (step, value) = match event.action {
+            Action::Read(line) => (Step::Read, self.line(thread, line)),
+            Action::Write(line) => (Step::Write, self.line(thread, line)),
+            Action::Own(line) => (Step::Own, self.line(thread, line)),
+            Action::WriteBack(line) => (Step::WriteBack, self.line(thread, line)),
+            Action::Acquire(word) => {
+                let word = self.word(word);
+                let before = self.releases[word as usize];
+                if before == 0 {
+                    // Nobody to wait for: the word's last release lies before the trace, or in a process that is not in it.
+                    (Step::Work, 0)
+                } else {
+                    self.acquires.push((word, before));
+                    (Step::Acquire, (self.acquires.len() - 1) as u32)
+                }
+            }
+            Action::Release(word) => {
+                let word = self.word(word);
+                self.releases[word as usize] += 1;
+                (Step::Release, word)
+            }
+            Action::Create(number) => match self.children.get(&(thread.0, number)) {
+                Some(&child) => {
+                    self.threads[child as usize].is_created = true;
+                    (Step::Create, child)
+                }
+                // A creation that failed.
+                None => (Step::Work, 0),
+            },
+            Action::End => (Step::Work, 0),
+        };
+        if self.acquires.len() > u32::MAX as usize - 1 {
+            self.error.get_or_insert(TraceError::TooMuchSynchronisation);
+        }
+        let events = &mut self.threads[thread.index()].events;
+        while work >= 1 << WORK_BITS {
+            let part = work.min(u64::from(u32::MAX));
+            events.push(Packed::new(Step::Work, 0, part as u32));
+            work -= part;
+        }
+        if step == Step::Work {
+            if work > 0 {
+                events.push(Packed::new(Step::Work, 0, work as u32));
+            }
+        } else {
+            events.push(Packed::new(step, work, value));
+        }
+        self.records += 1;
+    }
+
+    fn word(&mut self, word: u64) -> u32 {
+        let next = self.releases.len() as u32;
+        let word = *self.words.entry(word).or_insert(next);
+        if word == next {
+            self.releases.push(0);
+        }
+        word
+    }
+
+    /// A line's number while pages are numbered by first appearance.
+    #[inline]
+    fn line(&mut self, thread: ThreadIdx, line: u64) -> u32 {
+        let (page, within) = (line >> self.page_shift, line & ((1 << self.page_shift) - 1));
+        let recent = &mut self.recent[thread.index()];
+        if recent.0 != page {
+            let next = self.pages.len() as u32;
+            *recent = (page, *self.pages.entry(page).or_insert(next));
+        }
+        let dense = u64::from(recent.1) << self.page_shift | within;
+        if dense >= MOST_LINES {
+            self.error.get_or_insert(TraceError::TooManyLines {
+                line_bytes: self.line_bytes,
+            });
+        }
+        dense as u32
+    }
+
+    /// The trace.
+    ///
+    /// # Errors
+    /// [`TraceError`] where it is larger than the simulator's tables.
+    pub fn finish(mut self) -> Result<Trace, TraceError> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        let mut by_address: Vec<(u64, u32)> =
+            self.pages.iter().map(|(&page, &at)| (page, at)).collect();
+        by_address.sort_unstable();
+        let mut rank = vec![0u32; by_address.len()];
+        for (at, &(_, first)) in by_address.iter().enumerate() {
+            rank[first as usize] = at as u32;
+        }
+        let within = (1u32 << self.page_shift) - 1;
+        for thread in &mut self.threads {
+            for event in &mut thread.events {
+                if matches!(
+                    event.step(),
+                    Step::Read | Step::Write | Step::Own | Step::WriteBack
+                ) {
+                    let line = event.value();
+                    let page = rank[(line >> self.page_shift) as usize];
+                    *event = Packed::new(
+                        event.step(),
+                        event.work(),
+                        page << self.page_shift | line & within,
+                    );
+                }
+            }
+            thread.events.shrink_to_fit();
+        }
+        Ok(Trace {
+            threads: self.threads,
+            acquires: self.acquires,
+            words: self.releases.len(),
+            pages: by_address.into_iter().map(|(page, _)| page).collect(),
+            page_shift: self.page_shift,
+            line_bytes: self.line_bytes,
+            records: self.records,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(work: u64, action: Action) -> Event {
+        Event {
+            time: 0,
+            work,
+            action,
+        }
+    }
+
+    #[test]
+    fn lines_are_numbered_by_the_addresses_of_their_pages() {
+        let mut builder = TraceBuilder::new(["0", "0.1"], 64, 4096).unwrap();
+        let (first, second) = (ThreadIdx(0), ThreadIdx(1));
+        builder.push(first, &event(3, Action::Create(1)));
+        builder.push(first, &event(1, Action::Write(64 * 900 + 5)));
+        builder.push(second, &event(1, Action::Read(64 * 7 + 63)));
+        builder.push(second, &event(1, Action::Acquire(4)));
+        builder.push(first, &event(1, Action::Release(4)));
+        builder.push(second, &event((1 << 33) + 9, Action::Acquire(4)));
+        builder.push(second, &event(2, Action::End));
+        let trace = builder.finish().unwrap();
+        assert_eq!(trace.pages(), [7, 900]);
+        assert_eq!((trace.records(), trace.accesses()), (7, (1 << 33) + 18));
+        let steps = |thread: usize| -> Vec<(Step, u64, u32)> {
+            let unpack = |event: &Packed| (event.step(), event.work(), event.value());
+            trace.threads[thread].events.iter().map(unpack).collect()
+        };
+        assert_eq!(
+            steps(0),
+            [
+                (Step::Create, 3, 1),
+                (Step::Write, 1, 64 + 5),
+                (Step::Release, 1, 0)
+            ]
+        );
+        let rest = ((1u64 << 33) + 9) - 2 * u64::from(u32::MAX);
+        assert_eq!(
+            steps(1),
+            [
+                (Step::Read, 1, 63),
+                (Step::Work, 0, 1),
+                (Step::Work, 0, u32::MAX),
+                (Step::Work, 0, u32::MAX),
+                (Step::Acquire, rest, 0),
+                (Step::Work, 0, 2)
+            ]
+        );
+        assert_eq!(trace.acquires, [(0, 1)]);
+        assert!(trace.threads[1].is_created && !trace.threads[0].is_created);
+    }
+
+    #[test]
+    fn pages_hold_whole_lines() {
+        assert!(TraceBuilder::new(["0"], 64, 4096 + 64).is_err());
+        assert!(TraceBuilder::new(["0"], 64, 32).is_err());
+    }
+}

@@ -1,0 +1,500 @@
+//! The simulator against answers that are known without it.
+
+use numaloc_model::trace::{Action, Event};
+use numaloc_model::{LogicalNode, LogicalPu, ThreadIdx};
+use numaloc_sim::machine::{LinkModel, Place};
+use numaloc_sim::outcome::Outcome;
+use numaloc_sim::{Machine, Pages, Parameters, Setup, Trace, TraceBuilder, simulate};
+
+const NS: u64 = 1000;
+const LINE: u64 = 64;
+const PAGE_LINES: u64 = 64;
+/// Lines of the test machine's last-level caches and of its private ones.
+const LLC_LINES: u64 = 16_384;
+const PRIVATE_LINES: u64 = 1024;
+
+const PRIVATE: u64 = 5 * NS;
+const LLC: u64 = 20 * NS;
+const MEMORY: u64 = 80 * NS;
+const HOP: u64 = 30 * NS;
+/// 64 bytes at 16 GB/s.
+const SERVICE: u64 = 4 * NS;
+/// Picoseconds a byte of a link of 10 GB/s.
+const BYTE: f64 = 100.0;
+/// A request of 16 bytes and a line with a header of as many, on a link.
+const REQUEST: u64 = 16 * 100;
+const DATA: u64 = 80 * 100;
+
+fn shape(lines: u64, ways: u64) -> numaloc_sim::machine::Shape {
+    numaloc_sim::machine::Shape { lines, ways }
+}
+
+/// `nodes` nodes, all joined, with `cores` cores and a last-level cache each; instructions take no time.
+fn machine(nodes: usize, cores: usize, outstanding: usize) -> Machine {
+    let links: Vec<LinkModel> = (0..nodes * nodes)
+        .map(|pair| (pair / nodes, pair % nodes))
+        .filter(|(from, to)| from != to)
+        .map(|(from, to)| LinkModel {
+            from,
+            to,
+            ps_per_byte: BYTE,
+            hop: HOP,
+        })
+        .collect();
+    let routes = (0..nodes * nodes)
+        .map(|pair| {
+            let (from, to) = (pair / nodes, pair % nodes);
+            let link = links
+                .iter()
+                .position(|link| (link.from, link.to) == (from, to));
+            link.map(|link| link as u16).into_iter().collect()
+        })
+        .collect();
+    let node_of = |core: usize| (core / cores) as u32;
+    Machine {
+        name: "test".to_owned(),
+        line_bytes: LINE,
+        pus: (0..nodes * cores)
+            .map(|core| Place {
+                core: core as u32,
+                group: node_of(core),
+                node: node_of(core),
+            })
+            .collect(),
+        core_node: (0..nodes * cores).map(node_of).collect(),
+        core_group: (0..nodes * cores).map(node_of).collect(),
+        nodes,
+        groups: nodes,
+        private: shape(PRIVATE_LINES, 8),
+        private_bytes: PRIVATE_LINES * LINE,
+        llc: shape(LLC_LINES, 16),
+        private_latency: PRIVATE,
+        llc_latency: LLC,
+        memory_latency: vec![MEMORY; nodes],
+        service: vec![SERVICE; nodes],
+        links,
+        routes,
+        access: 0.0,
+        parameters: Parameters {
+            outstanding,
+            prefetched: 0,
+            thread_start_us: 0.0,
+            ..Parameters::default()
+        },
+    }
+}
+
+/// Threads `0`, `0.1`, ... that all start at once, each with its events; the order of recording is one event of each in turn.
+fn trace(threads: &[Vec<Action>]) -> Trace {
+    let paths: Vec<String> = (0..threads.len()).map(|at| format!("r{at}")).collect();
+    let mut builder =
+        TraceBuilder::new(paths.iter().map(String::as_str), LINE, LINE * PAGE_LINES).unwrap();
+    let longest = threads.iter().map(Vec::len).max().unwrap_or(0);
+    for time in 0..longest {
+        for (thread, actions) in threads.iter().enumerate() {
+            if let Some(&action) = actions.get(time) {
+                let event = Event {
+                    time: time as u64 + 1,
+                    work: 1,
+                    action,
+                };
+                builder.push(ThreadIdx::from_index(thread), &event);
+            }
+        }
+    }
+    builder.finish().unwrap()
+}
+
+fn pus(of: &[u32]) -> Vec<LogicalPu> {
+    of.iter().copied().map(LogicalPu).collect()
+}
+
+fn run(machine: &Machine, trace: &Trace, threads: &[u32], pages: &Pages) -> Outcome {
+    let threads = pus(threads);
+    let setup = Setup {
+        threads: &threads,
+        pages,
+    };
+    // The private caches of the machine are modelled: the traces here have every access.
+    simulate(machine, trace, &setup, 0).unwrap()
+}
+
+/// Reads of `lines` lines in an order without streams, `rounds` times, from `first` on.
+fn chase(first: u64, lines: u64, rounds: u64) -> Vec<Action> {
+    let step = (lines / 2 + 1..).find(|step| gcd(*step, lines) == 1 && *step > 16 % lines);
+    let step = step.expect("there is one");
+    (0..lines * rounds)
+        .map(|at| Action::Read(first + at * step % lines))
+        .collect()
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Time of a pointer chase for each access, once the caches are warm.
+fn chase_latency(machine: &Machine, lines: u64, pages: &Pages) -> f64 {
+    let time = |rounds| run(machine, &trace(&[chase(0, lines, rounds)]), &[0], pages).time;
+    let (two, four) = (time(2), time(4));
+    (four - two) as f64 / (2 * lines) as f64
+}
+
+#[test]
+fn a_pointer_chase_takes_the_latency_of_the_level_that_answers() {
+    let local = Pages::Node(LogicalNode(0));
+    let remote = Pages::Node(LogicalNode(1));
+    let one = machine(2, 1, 1);
+    assert_eq!(
+        chase_latency(&one, PRIVATE_LINES / 2, &local),
+        PRIVATE as f64
+    );
+    assert_eq!(chase_latency(&one, LLC_LINES / 2, &local), LLC as f64);
+    assert_eq!(chase_latency(&one, LLC_LINES * 4, &local), MEMORY as f64);
+    let expected = MEMORY + 2 * HOP + REQUEST + DATA;
+    assert_eq!(chase_latency(&one, LLC_LINES * 4, &remote), expected as f64);
+}
+
+#[test]
+fn remote_over_local_is_the_configured_numa_factor() {
+    for factor in [1.5, 2.1, 2.8] {
+        let mut one = machine(2, 1, 1);
+        for link in &mut one.links {
+            link.ps_per_byte = 0.0;
+            link.hop = (MEMORY as f64 * (factor - 1.0) / 2.0).round() as u64;
+        }
+        let of = |node| chase_latency(&one, LLC_LINES * 4, &Pages::Node(LogicalNode(node)));
+        assert!((of(1) / of(0) - factor).abs() < 1e-9);
+    }
+}
+
+/// Bytes a second of `cores` that read disjoint lines, each with `outstanding` misses.
+fn bandwidth(machine: &Machine, threads: &[u32], pages: &Pages) -> (f64, Vec<f64>) {
+    let lines = LLC_LINES * 2;
+    let of_thread = |at: usize| chase(at as u64 * lines, lines, 1);
+    let traces: Vec<_> = (0..threads.len()).map(of_thread).collect();
+    let outcome = run(machine, &trace(&traces), threads, pages);
+    let per_thread = |end: &u64| (lines * LINE) as f64 / *end as f64 * 1e12;
+    let shares: Vec<f64> = outcome.thread_ends.iter().map(per_thread).collect();
+    let all = (lines * LINE) as f64 * threads.len() as f64 / outcome.time as f64 * 1e12;
+    (all, shares)
+}
+
+#[test]
+fn a_closed_loop_has_the_throughput_of_its_asymptotes() {
+    for (cores, outstanding) in [(1, 1), (1, 4), (2, 4), (4, 10), (8, 10)] {
+        let mut closed = machine(1, cores, outstanding);
+        closed.parameters.window_accesses = 1 << 20;
+        let threads: Vec<u32> = (0..cores as u32).collect();
+        let (found, _) = bandwidth(&closed, &threads, &Pages::FirstTouch);
+        let (n, k) = (cores as f64, outstanding as f64);
+        let expected = (n * k / MEMORY as f64).min(1.0 / SERVICE as f64) * LINE as f64 * 1e12;
+        // At the knee (N K = 20) both asymptotes are near and the truth below them.
+        assert!(
+            (found / expected - 1.0).abs() < 0.02,
+            "{cores} cores, {outstanding} outstanding: {found:.4e}, expected {expected:.4e}"
+        );
+    }
+}
+
+#[test]
+fn streaming_cores_share_a_controllers_bandwidth_and_two_controllers_have_twice_as_much() {
+    let mut two = machine(2, 4, 10);
+    two.parameters.window_accesses = 1 << 20;
+    let peak = LINE as f64 / SERVICE as f64 * 1e12;
+    let near = |found: f64, expected: f64, most: f64| {
+        assert!(
+            (found / expected - 1.0).abs() < most,
+            "{found:.4e} bytes/s, expected {expected:.4e}"
+        );
+    };
+    let (one, shares) = bandwidth(&two, &[0, 1, 2, 3], &Pages::FirstTouch);
+    near(one, peak, 0.01);
+    shares
+        .iter()
+        .for_each(|share| near(*share, peak / 4.0, 0.05));
+    let (both, _) = bandwidth(&two, &[0, 1, 2, 3, 4, 5, 6, 7], &Pages::FirstTouch);
+
+    near(both, 2.0 * peak, 0.01);
+    // All remote: the link carries 80 bytes for each line of 64.
+    let (remote, _) = bandwidth(&two, &[0, 1, 2, 3], &Pages::Node(LogicalNode(1)));
+    near(remote, peak.min(1e12 / BYTE * 64.0 / 80.0), 0.01);
+}
+
+/// Two threads that write one line, or one each, in turns.
+fn turns(writes: u64, lines: [u64; 2]) -> Trace {
+    let mut threads = [Vec::new(), Vec::new()];
+    for turn in 0..writes {
+        let (me, other) = (turn as usize % 2, 1 - turn as usize % 2);
+        // Each releases a word of its own after its write, and the other acquires it before its next.
+        if turn > 0 {
+            threads[me].push(Action::Acquire(other as u64));
+        }
+        threads[me].push(Action::Write(lines[me]));
+        threads[me].push(Action::Release(me as u64));
+    }
+    // Recorded in the order of the turns.
+    let paths = ["r0", "r1"];
+    let mut builder = TraceBuilder::new(paths, LINE, LINE * PAGE_LINES).unwrap();
+    let mut at = [0, 0];
+    for turn in 0..writes {
+        let me = turn as usize % 2;
+        let count = if turn > 0 { 3 } else { 2 };
+        for _ in 0..count {
+            let action = threads[me][at[me]];
+            at[me] += 1;
+            let event = Event {
+                time: turn,
+                work: 1,
+                action,
+            };
+            builder.push(ThreadIdx::from_index(me), &event);
+        }
+    }
+    builder.finish().unwrap()
+}
+
+#[test]
+fn a_line_written_in_turns_moves_once_for_each_write() {
+    let two = machine(2, 2, 1);
+    let writes = 1000;
+    let ping_pong = turns(writes, [0, 0]);
+    let same = run(&two, &ping_pong, &[0, 1], &Pages::FirstTouch);
+    let other = run(&two, &ping_pong, &[0, 2], &Pages::FirstTouch);
+    assert_eq!(same.transfers_within, writes - 1);
+    assert_eq!(same.transfers_between, 0);
+    assert_eq!(other.transfers_between, writes - 1);
+    // Inside a node the last-level cache hands it on.
+    let first = MEMORY;
+    assert_eq!(same.time, first + (writes - 1) * (LLC + PRIVATE));
+    // Between nodes every second owner is at home: a request to the home and on to the owner, the line, and the two caches on the way.
+    let to_home = LLC + LLC + REQUEST + HOP + DATA + HOP;
+    assert_eq!(other.time, first + (writes - 1) * to_home);
+    assert_eq!(same.lines_by_node_pair.iter().sum::<u64>(), 1);
+}
+
+#[test]
+fn padding_removes_false_sharing() {
+    let two = machine(2, 2, 1);
+    let writes = 1000;
+    let shared = run(&two, &turns(writes, [0, 0]), &[0, 1], &Pages::FirstTouch);
+    let padded = run(&two, &turns(writes, [0, 1]), &[0, 1], &Pages::FirstTouch);
+    assert_eq!(padded.transfers_within + padded.transfers_between, 0);
+    assert_eq!(padded.invalidations, 0);
+    assert_eq!(
+        padded.time,
+        2 * MEMORY,
+        "two first misses, one after the other"
+    );
+    assert!(shared.time > 10 * padded.time);
+}
+
+#[test]
+fn lines_that_are_only_read_are_fetched_once_for_each_node() {
+    let two = machine(2, 4, 4);
+    let lines = LLC_LINES / 4;
+    let threads: Vec<_> = (0..8).map(|_| chase(0, lines, 3)).collect();
+    let outcome = run(
+        &two,
+        &trace(&threads),
+        &[0, 1, 2, 3, 4, 5, 6, 7],
+        &Pages::Interleave,
+    );
+    let read: u64 = outcome.nodes.iter().map(|node| node.lines_read).sum();
+    assert_eq!(read, 2 * lines);
+    assert_eq!(outcome.llc_misses(), 2 * lines);
+    assert_eq!(outcome.invalidations, 0);
+    assert_eq!(outcome.transfers_within + outcome.transfers_between, 0);
+}
+
+#[test]
+fn pages_decide_what_is_remote() {
+    let nodes = 4;
+    let mut four = machine(nodes, 1, 10);
+    four.parameters.window_accesses = 1 << 20;
+    // One core alone does not fill a controller, four do.
+    four.service = vec![2 * SERVICE; nodes];
+    let lines = LLC_LINES * 2;
+    let threads: Vec<_> = (0..4).map(|at| chase(at * lines, lines, 1)).collect();
+    let program = trace(&threads);
+    let pages_each = lines / PAGE_LINES;
+    let rotated = |by: u64| {
+        let node = |page: &u64| Some(LogicalNode((((page / pages_each) + by) % 4) as u32));
+        Pages::Placed(program.pages().iter().map(node).collect())
+    };
+    let of = |pages: &Pages| run(&four, &program, &[0, 1, 2, 3], pages);
+    let (own, rotated) = (of(&rotated(0)), of(&rotated(1)));
+    assert_eq!((own.remote_percent(), own.link_bytes()), (Some(0.0), 0));
+    assert_eq!(rotated.remote_percent(), Some(100.0));
+    assert_eq!(rotated.link_bytes(), 4 * lines * (16 + 80));
+    assert_eq!(of(&Pages::FirstTouch).remote_percent(), Some(0.0));
+    let interleaved = of(&Pages::Interleave);
+    assert!((interleaved.remote_percent().unwrap() - 75.0).abs() < 1e-9);
+    // Everything on one node: its queue is the bottleneck.
+    let master = of(&Pages::Node(LogicalNode(0)));
+    assert_eq!(master.nodes[0].lines_read, 4 * lines);
+    assert!(master.mean_wait() > 3.0 * interleaved.mean_wait());
+    assert!(master.time > own.time);
+}
+
+/// Reads and writes at random over private and shared lines, with a barrier now and then.
+fn mixed(threads: usize, accesses: u64) -> Trace {
+    let mut state = 12_345u64;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        state >> 33
+    };
+    let mut of: Vec<Vec<Action>> = vec![Vec::new(); threads];
+    for at in 0..accesses {
+        for (thread, actions) in of.iter_mut().enumerate() {
+            if at % 1000 == 999 {
+                // A word for each barrier and thread: all release, then all acquire all.
+                actions.push(Action::Release(at * 100 + thread as u64));
+            } else if at % 1000 == 0 && at > 0 {
+                let before = at - 1;
+                actions
+                    .extend((0..threads as u64).map(|other| Action::Acquire(before * 100 + other)));
+            }
+            let line = match next() % 4 {
+                0 => next() % 2000,
+                _ => 10_000 * (thread as u64 + 1) + next() % 40_000,
+            };
+            actions.push(match next() % 3 {
+                0 => Action::Write(line),
+                _ => Action::Read(line),
+            });
+        }
+    }
+    trace(&of)
+}
+
+#[test]
+fn what_is_counted_in_one_place_is_counted_in_the_other() {
+    let four = machine(4, 2, 8);
+    let program = mixed(8, 20_000);
+    let of = || {
+        run(
+            &four,
+            &program,
+            &[0, 1, 2, 3, 4, 5, 6, 7],
+            &Pages::Interleave,
+        )
+    };
+    let outcome = of();
+    let all: u64 = outcome.lines_by_node_pair.iter().sum();
+    let at_controllers: u64 = outcome.nodes.iter().map(|node| node.lines()).sum();
+    assert_eq!(all, at_controllers);
+    for node in &outcome.nodes {
+        assert_eq!(node.busy, SERVICE * node.lines());
+        assert_eq!(node.busy_over_time.sums.iter().sum::<u64>(), node.busy);
+        assert_eq!(node.wait_over_time.sums.iter().sum::<u64>(), node.waited);
+    }
+    let hits: u64 = outcome.groups.iter().map(|group| group.hits).sum();
+    assert_eq!(
+        outcome.private_hits + hits + outcome.llc_misses(),
+        8 * 20_000,
+        "each access is answered once"
+    );
+    for link in &outcome.links {
+        assert_eq!(link.over_time.sums.iter().sum::<u64>(), link.bytes);
+    }
+    assert_eq!(of(), outcome, "twice the same");
+}
+
+#[test]
+fn the_quantum_hardly_matters() {
+    let program = mixed(8, 20_000);
+    let of = |quantum_ns: f64| {
+        let mut four = machine(4, 2, 8);
+        four.parameters.quantum_ns = quantum_ns;
+        run(
+            &four,
+            &program,
+            &[0, 1, 2, 3, 4, 5, 6, 7],
+            &Pages::Interleave,
+        )
+    };
+    let reference = of(100.0);
+    for quantum in [50.0, 200.0, 500.0, 1000.0] {
+        let other = of(quantum);
+        let change = other.time as f64 / reference.time as f64 - 1.0;
+        assert!(change.abs() < 0.02, "{quantum} ns: {change:+.4}");
+        let misses = other.llc_misses() as f64 / reference.llc_misses() as f64 - 1.0;
+        assert!(misses.abs() < 0.01, "{quantum} ns: {misses:+.4} misses");
+    }
+}
+
+#[test]
+fn streams_are_fetched_ahead() {
+    let stream: Vec<Action> = (0..LLC_LINES * 4).map(Action::Read).collect();
+    let time = |prefetched| {
+        let mut one = machine(1, 1, 1);
+        one.parameters.prefetched = prefetched;
+        run(
+            &one,
+            &trace(std::slice::from_ref(&stream)),
+            &[0],
+            &Pages::FirstTouch,
+        )
+        .time as f64
+    };
+    let (without, with) = (time(0), time(10));
+    assert!((without / with - 10.0).abs() < 0.2, "{}", without / with);
+}
+
+#[test]
+fn threads_of_one_pu_take_turns() {
+    let one = machine(1, 2, 1);
+    let lines = LLC_LINES * 2;
+    let threads: Vec<_> = (0..2).map(|at| chase(at * lines, lines, 2)).collect();
+    let apart = run(&one, &trace(&threads), &[0, 1], &Pages::FirstTouch);
+    let together = run(&one, &trace(&threads), &[0, 0], &Pages::FirstTouch);
+    assert!(together.switches > 1);
+    let ratio = together.time as f64 / apart.time as f64;
+    assert!((ratio - 2.0).abs() < 0.05, "{ratio}");
+}
+
+#[test]
+fn a_created_thread_starts_after_its_creation_and_waits_for_releases() {
+    let mut builder = TraceBuilder::new(["0", "0.1"], LINE, LINE * PAGE_LINES).unwrap();
+    let mut push = |thread: u32, time: u64, action: Action| {
+        let event = Event {
+            time,
+            work: 1,
+            action,
+        };
+        builder.push(ThreadIdx(thread), &event);
+    };
+    push(0, 1, Action::Read(0));
+    push(0, 2, Action::Create(1));
+    push(1, 3, Action::Read(64));
+    push(1, 4, Action::Release(9));
+    push(0, 5, Action::Acquire(9));
+    push(0, 6, Action::Read(128));
+    let program = builder.finish().unwrap();
+    let mut two = machine(1, 2, 1);
+    two.parameters.thread_start_us = 1.0;
+    let outcome = run(&two, &program, &[0, 1], &Pages::FirstTouch);
+    // The first miss is outstanding while the thread is created; the second thread misses, releases, and the first misses again.
+    let released = 1000 * NS + MEMORY;
+    assert_eq!(outcome.thread_ends, [released + MEMORY, released]);
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let one = machine(1, 1, 1);
+    let program = trace(&[chase(0, 64, 1)]);
+    let fails = |threads: &[u32], pages: &Pages| {
+        let threads = pus(threads);
+        let setup = Setup {
+            threads: &threads,
+            pages,
+        };
+        simulate(&one, &program, &setup, 0).unwrap_err().to_string()
+    };
+    assert!(fails(&[0, 0], &Pages::FirstTouch).contains("2 threads"));
+    assert!(fails(&[7], &Pages::FirstTouch).contains("1 PUs"));
+    assert!(fails(&[0], &Pages::Node(LogicalNode(3))).contains("1 nodes"));
+    assert!(fails(&[0], &Pages::Placed(vec![None; 5])).contains("5 pages, expected 1"));
+}
