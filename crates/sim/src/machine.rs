@@ -85,7 +85,7 @@ impl Default for Parameters {
 pub enum MachineError {
     /// No latencies and bandwidths.
     #[error(
-        "machine {0} has no hardware figures; expected one of `numaloc topology --list`, or a machine file with a [hardware] table"
+        "machine {0} has no hardware figures; expected one of those that `numaloc machines` lists, or a machine file with a [hardware] table"
     )]
     NoHardware(String),
     /// Memory of one node cannot be reached from another.

@@ -320,9 +320,10 @@ impl<'a> Run<'a> {
     fn limit(&self, pu: usize) -> u64 {
         let ahead = |Reverse((clock, _)): &Reverse<(u64, u32)>| clock.saturating_add(self.quantum);
         let limit = self.heap.peek().map_or(u64::MAX, ahead);
-        match self.pus[pu].ready.is_empty() {
-            true => limit,
-            false => limit.min(self.pus[pu].since + self.time_slice),
+        match self.pus[pu].ready.front() {
+            None => limit,
+            // One that is ready only later leaves the PU to the running thread until then.
+            Some(&(_, since)) => limit.min(since.max(self.pus[pu].since + self.time_slice)),
         }
     }
 

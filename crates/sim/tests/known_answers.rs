@@ -481,6 +481,32 @@ fn a_created_thread_starts_after_its_creation_and_waits_for_releases() {
     assert_eq!(outcome.thread_ends, [released + MEMORY, released]);
 }
 
+/// The second thread becomes ready after the first one's time slice is over, but long before the first one ends.
+#[test]
+fn a_thread_that_is_ready_later_leaves_the_pu_to_the_other_until_then() {
+    let mut builder = TraceBuilder::new(["0", "0.1"], LINE, LINE * PAGE_LINES).unwrap();
+    let mut push = |thread: u32, time: u64, action: Action| {
+        let event = Event {
+            time,
+            work: 1,
+            action,
+        };
+        builder.push(ThreadIdx(thread), &event);
+    };
+    push(0, 1, Action::Create(1));
+    for at in 0..1000 {
+        push(0, 2 + at, Action::Read(at * 67 % 65_536));
+        push(1, 2 + at, Action::Read(65_536 + at * 67 % 1000));
+    }
+    let program = builder.finish().unwrap();
+    let mut one = machine(1, 1, 1);
+    one.parameters.thread_start_us = 30.0;
+    one.parameters.time_slice_us = 10.0;
+    let outcome = run(&one, &program, &[0, 0], &Pages::FirstTouch);
+    assert!(outcome.switches > 2, "{}", outcome.switches);
+    assert!(outcome.thread_ends.iter().all(|end| *end > 0));
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let one = machine(1, 1, 1);

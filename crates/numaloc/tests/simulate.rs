@@ -1,0 +1,207 @@
+//! `numaloc simulate` on a recorded program.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use support::{compile, fails, numaloc, ok};
+
+/// Four threads that each clear and then read their own megabyte eight times; the first thread clears the second half of it.
+const PARTS: &str = r#"
+#include <pthread.h>
+#include <string.h>
+enum { WORDS = 1 << 17 };
+static long parts[4][WORDS];
+static volatile long sums[4][64];
+static pthread_barrier_t barrier;
+static void *work(void *which)
+{
+    long me = (long)which, sum = 0;
+    for (int i = 0; i < WORDS / 2; i++) parts[me][i] = i;
+    pthread_barrier_wait(&barrier);
+    for (int round = 0; round < 8; round++)
+        for (int i = 0; i < WORDS; i++) sum += parts[me][i];
+    sums[me][0] = sum;
+    return 0;
+}
+int main(void)
+{
+    pthread_t threads[4];
+    pthread_barrier_init(&barrier, 0, 4);
+    for (int part = 0; part < 4; part++)
+        for (int i = WORDS / 2; i < WORDS; i++) parts[part][i] = i;
+    for (long i = 0; i < 4; i++) pthread_create(&threads[i], 0, work, (void *)i);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+    return 0;
+}
+"#;
+
+/// A machine of two nodes whose last-level caches hold half a part.
+const MACHINE: &str = r#"
+name = "small"
+description = "two nodes with small caches"
+synthetic = "numa:2(memory=4GiB) l3:1(size=512KiB) l2:2(size=64KiB) core:1 pu:1"
+[hardware]
+clock_hz = 2e9
+line_bytes = 64
+memory_latency_ns = 80
+memory_bandwidth_bytes_per_s = 10e9
+caches = [
+  { level = 1, size_bytes = 32768, associativity = 8, latency_cycles = 4 },
+  { level = 2, size_bytes = 65536, associativity = 8, latency_cycles = 12 },
+  { level = 3, size_bytes = 524288, associativity = 16, latency_cycles = 40 },
+]
+links = [
+  { from = 0, to = 1, bandwidth_bytes_per_s = 10e9, latency_ns = 60 },
+  { from = 1, to = 0, bandwidth_bytes_per_s = 10e9, latency_ns = 60 },
+]
+"#;
+
+fn recorded(dir: &Path) -> (PathBuf, PathBuf) {
+    let program = compile(dir, "parts", PARTS, true);
+    let (profile, machine) = (dir.join("parts.numaloc"), dir.join("small.toml"));
+    ok(
+        numaloc(&["record", "--quiet", "--trace", "--trace-l2", "64K/8", "-o"])
+            .arg(&profile)
+            .arg("--")
+            .arg(&program),
+    );
+    std::fs::write(&machine, MACHINE).unwrap();
+    (profile, machine)
+}
+
+fn row<'a>(found: &'a Value, pages: &str) -> &'a Value {
+    let rows = found["rows"].as_array().unwrap();
+    let wanted = |row: &&Value| row["pages"].as_str().unwrap().starts_with(pages);
+    rows.iter()
+        .find(wanted)
+        .unwrap_or_else(|| panic!("{pages}: {found}"))
+}
+
+#[test]
+fn placements_of_one_program_differ_as_they_should() {
+    let dir = tempfile::tempdir().unwrap();
+    let (profile, machine) = recorded(dir.path());
+    let plan = dir.path().join("plan.json");
+    ok(numaloc(&[
+        "plan",
+        "--quiet",
+        "--threads",
+        "scatter",
+        "--pages",
+        "locality",
+        "--machine",
+    ])
+    .args([&machine, &profile])
+    .arg("-o")
+    .arg(&plan));
+    let simulate = |jobs: &str| {
+        ok(
+            numaloc(&["simulate", "--json", "--threads", "scatter", "--jobs", jobs])
+                .args(["--pages", "first-touch,interleave,locality", "--machine"])
+                .args([&machine, &profile])
+                .arg("--plan")
+                .arg(&plan),
+        )
+    };
+    let one = simulate("1");
+    assert_eq!(one, simulate("3"), "as many jobs as you like");
+    let found: Value = serde_json::from_str(&one).unwrap();
+    let remote = |pages| row(&found, pages)["remote_percent"].as_f64().unwrap();
+    let time = |pages| row(&found, pages)["time_ns"].as_f64().unwrap();
+    // Two of the four threads are on the other node than the first, which touched half of all pages.
+    assert!((20.0..32.0).contains(&remote("first-touch")), "{found}");
+    assert!((45.0..55.0).contains(&remote("interleave")), "{found}");
+    assert!(remote("locality (plan)") < 10.0, "{found}");
+    assert!(time("locality") < time("first-touch"));
+    // Three quarters of the pages are on the first node: its controller is busier than with interleaving.
+    let lines = |pages, node: usize| {
+        row(&found, pages)["nodes"][node]["lines_read"]
+            .as_f64()
+            .unwrap()
+    };
+    let share = |pages| lines(pages, 0) / (lines(pages, 0) + lines(pages, 1));
+    assert!((0.7..0.8).contains(&share("first-touch")), "{found}");
+    assert!((0.45..0.55).contains(&share("interleave")), "{found}");
+    // A plan that says the same as the policy gives the same.
+    let (by_plan, by_policy) = (time("locality (plan)"), time("locality"));
+    assert!(
+        (by_plan / by_policy - 1.0).abs() < 0.01,
+        "{by_plan} {by_policy}"
+    );
+    for row in found["rows"].as_array().unwrap() {
+        let sum = |values: &Value| {
+            values
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter_map(Value::as_u64)
+                .sum::<u64>()
+        };
+        let pairs: u64 = row["lines_by_node_pair"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(sum)
+            .sum();
+        let at_nodes = row["nodes"].as_array().unwrap().iter();
+        let at_nodes: u64 = at_nodes
+            .map(|node| {
+                node["lines_read"].as_u64().unwrap() + node["lines_written"].as_u64().unwrap()
+            })
+            .sum();
+        assert_eq!(pairs, at_nodes);
+        // Each thread reads its part eight times, and no cache holds half of it.
+        assert!(pairs > 4 * 8 * (1 << 20) / 64);
+    }
+    let text = ok(numaloc(&["simulate", "--machine"]).args([&machine, &profile]));
+    assert!(
+        text.contains("queue wait") && text.contains("first-touch"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_cannot_be_simulated_is_refused_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let (profile, machine) = recorded(dir.path());
+    let error = fails(
+        numaloc(&["simulate", "--machine", "numa:2 core:2 pu:1"]).arg(&profile),
+        2,
+    );
+    assert!(error.contains("no hardware figures"), "{error}");
+    let plan = dir.path().join("plan.json");
+    ok(numaloc(&["plan", "--quiet", "--machine", "purple"])
+        .arg(&profile)
+        .arg("-o")
+        .arg(&plan));
+    let of_other = numaloc(&["simulate", "--machine"])
+        .args([&machine, &profile])
+        .arg("--plan")
+        .arg(&plan)
+        .output()
+        .unwrap();
+    let error = String::from_utf8(of_other.stderr).unwrap();
+    assert_eq!(of_other.status.code(), Some(1), "{error}");
+    assert!(error.contains("a plan for purple"), "{error}");
+    let error = fails(
+        numaloc(&["simulate", "--threads", "best", "--machine"]).args([&machine, &profile]),
+        2,
+    );
+    assert!(error.contains("unknown thread policy"), "{error}");
+    // A trace that ends in the middle is said to, and simulated as far as it goes.
+    let untraced = dir.path().join("untraced.numaloc");
+    ok(numaloc(&["record", "--quiet", "-o"])
+        .arg(&untraced)
+        .arg("--")
+        .arg(dir.path().join("a program/parts")));
+    let error = fails(
+        numaloc(&["simulate", "--machine"]).args([&machine, &untraced]),
+        1,
+    );
+    assert!(
+        error.contains("no access trace") && error.contains("--trace"),
+        "{error}"
+    );
+}
