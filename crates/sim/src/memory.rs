@@ -14,7 +14,6 @@ use crate::machine::Machine;
 use crate::outcome::{GroupFigures, LinkFigures, NodeFigures};
 use crate::pages::PageTable;
 use crate::server::Server;
-use crate::timeline::Timeline;
 
 /// What the directory knows of a line.
 #[derive(Clone, Copy, Default)]
@@ -391,21 +390,6 @@ impl<'a> Memory<'a> {
         let pages = self.pages.count(self.machine.nodes);
         for (figures, pages) in self.nodes.iter_mut().zip(pages) {
             figures.pages = pages;
-        }
-    }
-}
-
-impl Default for NodeFigures {
-    fn default() -> Self {
-        Self {
-            pages: 0,
-            lines_read: 0,
-            lines_written: 0,
-            busy: 0,
-            waited: 0,
-            longest_wait: 0,
-            busy_over_time: Timeline::default(),
-            wait_over_time: Timeline::default(),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::machine::{LinkModel, Machine};
 pub use crate::timeline::Timeline;
 
 /// A node's memory controller.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeFigures {
     /// Pages that live there at the end.
     pub pages: u64,
