@@ -112,6 +112,7 @@ pub const PROFILE_FOLDER: FolderKind = FolderKind {
             "blocks.csv",
             "accesses.csv",
             "replays.csv",
+            "dependences.csv",
             "run.csv",
         ]
         .iter()

@@ -1,8 +1,10 @@
 //! Affinities and plans on profiles made by hand, and what is said of broken files.
 
+use std::path::Path;
+
 use numaloc_task_plan::{
-    Access, AnalyzeError, Block, Distribution, Doubt, Options, Profile, Replay, Task, Tried,
-    analyze, read_plan, read_profile, write_plan, write_profile,
+    Access, AnalyzeError, Block, Distribution, Doubt, Options, PLAN_FOLDER, PROFILE_FOLDER,
+    Profile, Replay, Task, Tried, analyze, read_plan, read_profile, write_plan, write_profile,
 };
 use proptest::prelude::*;
 
@@ -254,6 +256,25 @@ fn profiles_and_plans_are_read_as_they_were_written() {
         .plan;
     write_plan(folder.path(), &plan).unwrap();
     assert_eq!(read_plan(folder.path()).unwrap(), plan);
+}
+
+/// With --force the files of an old profile or plan go; one that stayed would be read as part of the new.
+#[test]
+fn every_file_written_belongs_to_its_folder_kind() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
+    let profile = strands(8, 6);
+    let plan = analyze(&profile, &machine, Options::default())
+        .unwrap()
+        .plan;
+    write_profile(&folder.path().join("profile"), &profile).unwrap();
+    write_plan(&folder.path().join("plan"), &plan).unwrap();
+    for (name, kind) in [("profile", PROFILE_FOLDER), ("plan", PLAN_FOLDER)] {
+        for file in std::fs::read_dir(folder.path().join(name)).unwrap() {
+            let file = file.unwrap().file_name();
+            assert!((kind.owns)(Path::new(&file)), "{file:?} of a {name}");
+        }
+    }
 }
 
 #[test]

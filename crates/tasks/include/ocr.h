@@ -365,6 +365,15 @@ u8 ocrDbRelease(ocrGuid_t db);
 u8 ocrDbGetSize(ocrGuid_t db, u64 *size);
 /* Whoever destroys a block that it holds releases it; others keep it until they end. */
 u8 ocrDbDestroy(ocrGuid_t db);
+/* Creates a task that copies; *completionEvent, if wanted, fires with the destination. Both blocks long enough, or OCR_ENOMEM;
+ * not the same one, or OCR_EPERM. */
+u8 ocrDbCopy(ocrGuid_t destination, u64 destinationOffset, ocrGuid_t source, u64 sourceOffset, u64 size,
+             u64 copyType, ocrGuid_t *completionEvent);
+/* Always OCR_EINVAL: no block supports allocation, because NO_ALLOC is the only allocator there is. */
+u8 ocrDbMalloc(ocrGuid_t db, u64 size, void **addr);
+u8 ocrDbMallocOffset(ocrGuid_t db, u64 size, u64 *offset);
+u8 ocrDbFree(ocrGuid_t db, void *addr);
+u8 ocrDbFreeOffset(ocrGuid_t db, u64 offset);
 
 void ocrShutdown(void);
 void ocrAbort(u8 errorCode);
@@ -387,7 +396,16 @@ typedef enum {
 
 u8 ocrGuidRangeCreate(ocrGuid_t *rangeGuid, u64 numberGuid, ocrGuidUserKind kind);
 u8 ocrGuidFromIndex(ocrGuid_t *outGuid, ocrGuid_t rangeGuid, u64 idx);
+/* A range whose labels are found by tuples: ocrGuidFromLabel gives what mapFunc makes of the first label's GUID, the
+ * distance between two labels' GUIDs, a copy of params, and the tuple. */
+u8 ocrGuidMapCreate(ocrGuid_t *mapGuid, u32 numParams,
+                    ocrGuid_t (*mapFunc)(ocrGuid_t startGuid, u64 skipGuid, s64 *params, s64 *tuple),
+                    s64 *params, u64 numberGuid, ocrGuidUserKind kind);
+u8 ocrGuidFromLabel(ocrGuid_t *outGuid, ocrGuid_t mapGuid, s64 *tuple);
+/* Of a range or a map. */
 u8 ocrGuidMapDestroy(ocrGuid_t mapGuid);
+/* Of an object, or of what was created under a label; GUID_USER_NONE of anything else. */
+u8 ocrGetGuidKind(ocrGuidUserKind *outKind, ocrGuid_t guid);
 
 /* ---- affinities: one for each NUMA node ------------------------------------------------------- */
 

@@ -5,6 +5,10 @@
 #![allow(clippy::missing_safety_doc)] // One contract for all of them: ocr.h.
 #![allow(missing_docs)] // Documented once, in ocr.h.
 
+mod more;
+
+pub use more::*;
+
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::abi::{Dep, EdtFunction, Errno, EventParams, Guid, Hint, Result, event_type, property};

@@ -61,6 +61,16 @@ enum Extra {
 
 const _: () = assert!(size_of::<Event>() <= 96);
 
+/// The type of a live event.
+///
+/// # Errors
+/// EINVAL: no such event.
+pub fn kind_of(w: &Worker, guid: Guid) -> Result<u32> {
+    let event: *mut Event = w.rt.live(guid, Kind::Event, Errno::EINVAL)?.cast();
+    // SAFETY: alive; the type never changes.
+    Ok(u32::from(unsafe { (*event).kind }))
+}
+
 /// Creates an event.
 ///
 /// # Errors

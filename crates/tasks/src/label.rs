@@ -34,6 +34,18 @@ struct Cell {
 
 const BEING_CREATED: i64 = -1;
 
+/// A program's function from tuples to labels: first label, distance of labels, parameters, tuple.
+pub type MapFunction = unsafe extern "C" fn(Guid, u64, *mut i64, *mut i64) -> Guid;
+
+/// What makes a range a map.
+pub struct Map {
+    function: MapFunction,
+    params: Vec<i64>,
+}
+
+/// Maps by their range.
+pub type Maps = Mutex<HashMap<Guid, Map>>;
+
 /// A dependence as the program gave it.
 #[derive(Clone, Copy)]
 pub struct Dependence {
@@ -97,6 +109,40 @@ pub fn create_range(w: &mut Worker, count: u64) -> Result<Guid> {
     }
 }
 
+/// Creates a range whose labels a function finds by tuples.
+///
+/// # Errors
+/// As [`create_range`].
+pub fn create_map(
+    w: &mut Worker,
+    count: u64,
+    function: MapFunction,
+    params: Vec<i64>,
+) -> Result<Guid> {
+    let range = create_range(w, count)?;
+    let mut maps = w.rt.maps.lock().expect("no panic while locked");
+    maps.insert(range, Map { function, params });
+    Ok(range)
+}
+
+/// The label that the map's function gives for a tuple.
+///
+/// # Errors
+/// EINVAL: no such map.
+///
+/// # Safety
+/// `tuple` is what the function expects.
+pub unsafe fn from_tuple(w: &Worker, map: Guid, tuple: *mut i64) -> Result<Guid> {
+    let first = label(w, map, 0)?;
+    let (function, mut params) = {
+        let maps = w.rt.maps.lock().expect("no panic while locked");
+        let map = maps.get(&map).ok_or(Errno::EINVAL)?;
+        (map.function, map.params.clone())
+    };
+    // SAFETY: the program's own function, with what ocr.h says it gets.
+    Ok(unsafe { function(first, size_of::<Cell>() as u64, params.as_mut_ptr(), tuple) })
+}
+
 fn live_range(rt: &Runtime, guid: Guid) -> Result<*mut Range> {
     Ok(rt.live(guid, Kind::Range, Errno::EINVAL)?.cast())
 }
@@ -107,6 +153,10 @@ fn live_range(rt: &Runtime, guid: Guid) -> Result<*mut Range> {
 /// EINVAL: no such range.
 pub fn destroy_range(w: &mut Worker, guid: Guid) -> Result<()> {
     let range = live_range(w.rt, guid)?;
+    w.rt.maps
+        .lock()
+        .expect("no panic while locked")
+        .remove(&guid);
     // SAFETY: alive; destroying it twice at the same time is the program's error, seen above at best.
     unsafe { w.rt.arena.release(&mut w.lists, range.cast()) };
     Ok(())

@@ -28,6 +28,7 @@ mod edt;
 mod event;
 mod hint;
 mod idle;
+mod kinds;
 mod label;
 mod legacy;
 mod machine;

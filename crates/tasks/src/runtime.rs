@@ -65,6 +65,8 @@ pub struct Runtime {
     pub(crate) waits: Mutex<Vec<Wait>>,
     /// Dependences on labels under which nothing exists yet.
     pub(crate) awaited: label::Awaited,
+    /// Ranges of labels that are found by tuples.
+    pub(crate) maps: label::Maps,
     pub(crate) simulated: bool,
     pub(crate) shutdown: AtomicBool,
     pub(crate) stop: AtomicBool,
@@ -155,6 +157,7 @@ impl Runtime {
             idle: Mutex::new(Idle::new(machine.nodes(), spread.len())),
             waits: Mutex::default(),
             awaited: label::Awaited::default(),
+            maps: label::Maps::default(),
             workers_of,
             served_by,
             simulated,

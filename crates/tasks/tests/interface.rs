@@ -19,3 +19,17 @@ fn older_names_verify_and_the_runtime_interface() {
         assert!(printed.contains("FAILURE @ '"), "{printed}");
     }
 }
+
+#[test]
+fn maps_kinds_copies_and_allocation_in_blocks() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile_file(folder.path(), "crates/tasks/tests/c/more.c");
+    let profile = folder.path().join("profile").display().to_string();
+    let profiled = [("PROFILE", profile.as_str()), ("REPLAYS", "4")];
+    for settings in SCHEDULERS.iter().copied().chain([&profiled[..]]) {
+        let output = run_any(&program, &[], settings);
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{settings:?}: {output:?}");
+        assert_eq!(printed, "copied\n", "{settings:?}");
+    }
+}

@@ -1,10 +1,12 @@
 /*
  * What a task costs: a million empty tasks in four shapes, all inside one FINISH task.
  *
- *   overhead CASE [TASKS]      prints: CASE TASKS ns-per-task peak-bytes-per-task
+ *   overhead CASE [TASKS [STEPS]]      prints: CASE TASKS ns-per-task peak-bytes-per-task
  *
  *   chain        each task creates the next
  *   independent  one task creates them all
+ *   warm         as independent, the second time in this process: memory of tasks is used again, so no page faults;
+ *                each task makes STEPS (0) dependent multiplications, a nanosecond or so each
  *   tree         a binary creation tree
  *   fork-join    a binary tree of tasks; two events and a join task per fork
  *   live         as independent, each task with an output event and a slot nobody satisfies until
@@ -35,7 +37,7 @@ static u64 resident(void) {
 static double started;
 static u64 resident_before, resident_all;
 static const char *name;
-static u64 tasks;
+static u64 tasks, steps;
 static ocrGuid_t template_guid, join_template, gate;
 
 static ocrGuid_t report(u32 paramc, u64 *paramv, u32 depc, ocrEdtDep_t depv[]) {
@@ -54,6 +56,30 @@ static ocrGuid_t report(u32 paramc, u64 *paramv, u32 depc, ocrEdtDep_t depv[]) {
 
 static ocrGuid_t nothing(u32 paramc, u64 *paramv, u32 depc, ocrEdtDep_t depv[]) {
     (void)paramc, (void)paramv, (void)depc, (void)depv;
+    return NULL_GUID;
+}
+
+static ocrGuid_t multiply(u32 paramc, u64 *paramv, u32 depc, ocrEdtDep_t depv[]) {
+    volatile u64 result;
+    u64 value = 1;
+    (void)paramc, (void)paramv, (void)depc, (void)depv;
+    for (u64 i = 0; i < steps; i++) {
+        value = value * 6364136223846793005u + 1;
+        __asm__ volatile("" : "+r"(value)); /* no closed form */
+    }
+    result = value;
+    (void)result;
+    return NULL_GUID;
+}
+
+/* Creates all tasks; the second one is measured. */
+static ocrGuid_t round_of_tasks(u32 paramc, u64 *paramv, u32 depc, ocrEdtDep_t depv[]) {
+    ocrGuid_t edt;
+    (void)paramc, (void)paramv, (void)depc, (void)depv;
+    started = now();
+    for (u64 i = 0; i < tasks; i++)
+        ocrEdtCreate(&edt, template_guid, EDT_PARAM_DEF, NULL, EDT_PARAM_DEF, NULL, EDT_PROP_NONE, NULL_HINT,
+                     NULL);
     return NULL_GUID;
 }
 
@@ -120,6 +146,13 @@ static ocrGuid_t driver(u32 paramc, u64 *paramv, u32 depc, ocrEdtDep_t depv[]) {
         for (u64 i = 0; i < tasks; i++)
             ocrEdtCreate(&edt, template_guid, EDT_PARAM_DEF, NULL, EDT_PARAM_DEF, NULL, EDT_PROP_NONE,
                          NULL_HINT, NULL);
+    } else if (strcmp(name, "warm") == 0) {
+        ocrGuid_t round, first, second, done;
+        ocrEdtTemplateCreate(&template_guid, multiply, 0, 0);
+        ocrEdtTemplateCreate(&round, round_of_tasks, 0, 1);
+        ocrEdtCreate(&first, round, 0, NULL, 1, NULL, EDT_PROP_FINISH, NULL_HINT, &done);
+        ocrEdtCreate(&second, round, 0, NULL, 1, &done, EDT_PROP_NONE, NULL_HINT, NULL);
+        ocrAddDependence(NULL_GUID, first, 0, DB_MODE_NULL);
     } else if (strcmp(name, "live") == 0) {
         ocrGuid_t output;
         ocrEdtTemplateCreate(&template_guid, nothing, 0, 1);
@@ -144,7 +177,7 @@ static ocrGuid_t driver(u32 paramc, u64 *paramv, u32 depc, ocrEdtDep_t depv[]) {
         ocrEdtCreate(&edt, template_guid, EDT_PARAM_DEF, params, EDT_PARAM_DEF, NULL, EDT_PROP_NONE,
                      NULL_HINT, NULL);
     } else {
-        fprintf(stderr, "unknown case %s; expected chain, independent, tree, fork-join or live\n", name);
+        fprintf(stderr, "unknown case %s; expected chain, independent, warm, tree, fork-join or live\n", name);
         ocrAbort(2);
     }
     return NULL_GUID;
@@ -155,6 +188,7 @@ ocrGuid_t mainEdt(u32 paramc, u64 *paramv, u32 depc, ocrEdtDep_t depv[]) {
     (void)paramc, (void)paramv, (void)depc;
     name = ocrGetArgc(depv[0].ptr) > 1 ? strdup(ocrGetArgv(depv[0].ptr, 1)) : "chain";
     tasks = ocrGetArgc(depv[0].ptr) > 2 ? strtoull(ocrGetArgv(depv[0].ptr, 2), NULL, 10) : 1000000;
+    steps = ocrGetArgc(depv[0].ptr) > 3 ? strtoull(ocrGetArgv(depv[0].ptr, 3), NULL, 10) : 0;
     resident_before = resident();
     ocrEventCreate(&gate, OCR_EVENT_STICKY_T, EVT_PROP_NONE);
     ocrEdtTemplateCreate(&template, driver, 0, 1);
