@@ -51,6 +51,38 @@ fn every_command_is_documented() {
 }
 
 #[test]
+fn pages_say_what_replaces_an_output_and_what_goes_to_standard_output() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands");
+    let commands = commands();
+    let mut with_output: Vec<Vec<&str>> = commands.iter().map(|name| vec![&name[..]]).collect();
+    with_output.extend([
+        vec!["lab", "topology"],
+        vec!["tasks", "profile"],
+        vec!["tasks", "analyze"],
+        vec!["tasks", "run"],
+    ]);
+    let mut replace = 0;
+    for command in with_output {
+        let help = help(&command);
+        let Ok(page) = std::fs::read_to_string(root.join(format!("{}.md", command[0]))) else {
+            assert_eq!(command, ["machines"]);
+            continue;
+        };
+        if help.contains("--force ") || help.contains("--force\n") {
+            replace += 1;
+            assert!(page.contains("`--force`"), "{command:?}");
+        }
+    }
+    assert!(replace >= 10, "{replace}");
+    for name in [
+        "export", "topology", "ranks", "plan", "report", "lab", "tasks",
+    ] {
+        let page = std::fs::read_to_string(root.join(format!("{name}.md"))).expect("a page");
+        assert!(page.contains("`-o -`") || page.contains("(`-`: "), "{name}");
+    }
+}
+
+#[test]
 fn every_link_of_the_documentation_leads_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut folders = vec![root.join("docs")];
