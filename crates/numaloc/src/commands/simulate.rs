@@ -353,7 +353,7 @@ fn load(traces: &[AccessTrace], profile: &Profile, ui: &Ui) -> Result<Trace, Cli
         let (thread, event) = event?;
         builder.push(thread, &event);
         count += 1;
-        if count % (1 << 22) == 0 && ui.progress() {
+        if count.is_multiple_of(1 << 22) && ui.progress() {
             stderr(&format!(
                 "\rread {} of {} M records   ",
                 count >> 20,
