@@ -61,10 +61,10 @@ impl Cache {
     #[inline]
     pub(crate) fn touch(&mut self, line: u32) -> bool {
         let set = self.set(line);
-        let Some(at) = set.iter().position(|&tag| tag & !DIRTY == line) else {
+        let Some(at) = find(set, line) else {
             return false;
         };
-        set[..=at].rotate_right(1);
+        move_to_front(set, at);
         true
     }
 
@@ -73,13 +73,15 @@ impl Cache {
     pub(crate) fn put(&mut self, line: u32, dirty: bool) -> Option<(u32, bool)> {
         let mark = if dirty { DIRTY } else { 0 };
         let set = self.set(line);
-        if let Some(at) = set.iter().position(|&tag| tag & !DIRTY == line) {
-            set[..=at].rotate_right(1);
+        if let Some(at) = find(set, line) {
+            move_to_front(set, at);
             set[0] |= mark;
             return None;
         }
-        set.rotate_right(1);
-        let gone = std::mem::replace(&mut set[0], line | mark);
+        let last = set.len() - 1;
+        let gone = set[last];
+        set.copy_within(..last, 1);
+        set[0] = line | mark;
         (gone != EMPTY).then_some((gone & !DIRTY, gone & DIRTY != 0))
     }
 
@@ -99,7 +101,7 @@ impl Cache {
     /// Takes the line out; whether it was here and differed from memory.
     pub(crate) fn remove(&mut self, line: u32) -> bool {
         let set = self.set(line);
-        let Some(at) = set.iter().position(|&tag| tag & !DIRTY == line) else {
+        let Some(at) = find(set, line) else {
             return false;
         };
         let dirty = set[at] & DIRTY != 0;
@@ -107,6 +109,19 @@ impl Cache {
         set[at..].rotate_left(1);
         dirty
     }
+}
+
+/// Where the line is in its set.
+#[inline(always)]
+fn find(set: &[u32], line: u32) -> Option<usize> {
+    set.iter().position(|&tag| tag & !DIRTY == line)
+}
+
+#[inline(always)]
+fn move_to_front(set: &mut [u32], at: usize) {
+    let tag = set[at];
+    set.copy_within(..at, 1);
+    set[0] = tag;
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //! which gets the line written back. A write waits until all other copies are invalid.
 
 use crate::cache::Cache;
-use crate::machine::Machine;
+use crate::machine::{LinkModel, Machine};
 use crate::outcome::{GroupFigures, LinkFigures, NodeFigures};
 use crate::pages::PageTable;
 use crate::server::Server;
@@ -24,6 +24,15 @@ struct Entry {
     groups: u32,
     /// The core that has it written, plus one; 0 for none.
     owner: u32,
+}
+
+/// What goes over a link.
+#[derive(Clone, Copy)]
+enum Message {
+    /// Without data.
+    Request,
+    /// With a line.
+    Line,
 }
 
 /// How a request was answered.
@@ -45,6 +54,12 @@ pub(crate) struct Memory<'a> {
     llcs: Vec<Cache>,
     controllers: Vec<Server>,
     link_servers: Vec<Server>,
+    /// By [`Message`].
+    message_bytes: [u64; 2],
+    /// Picoseconds that a link works on each [`Message`].
+    message_times: Vec<[u64; 2]>,
+    /// A node of each last-level cache's cores.
+    group_node: Vec<u32>,
     pub(crate) nodes: Vec<NodeFigures>,
     pub(crate) groups: Vec<GroupFigures>,
     pub(crate) links: Vec<LinkFigures>,
@@ -66,6 +81,21 @@ impl<'a> Memory<'a> {
         with_private: bool,
     ) -> Self {
         let cores = machine.core_node.len();
+        let parameters = &machine.parameters;
+        let message_bytes = [
+            parameters.request_bytes,
+            machine.line_bytes + parameters.header_bytes,
+        ];
+        let times = |link: &LinkModel| {
+            message_bytes.map(|bytes| (bytes as f64 * link.ps_per_byte).round() as u64)
+        };
+        let node_of_group = |group: usize| {
+            let core = machine
+                .core_group
+                .iter()
+                .position(|&of| of as usize == group);
+            core.map_or(0, |core| machine.core_node[core])
+        };
         let sharer_shift = cores.div_ceil(64).next_power_of_two().trailing_zeros();
         Self {
             pages,
@@ -75,6 +105,9 @@ impl<'a> Memory<'a> {
             llcs: vec![Cache::new(machine.llc); machine.groups],
             controllers: vec![Server::default(); machine.nodes],
             link_servers: vec![Server::default(); machine.links.len()],
+            message_bytes,
+            message_times: machine.links.iter().map(times).collect(),
+            group_node: (0..machine.groups).map(node_of_group).collect(),
             nodes: vec![NodeFigures::default(); machine.nodes],
             groups: vec![GroupFigures::default(); machine.groups],
             links: machine.links.iter().map(LinkFigures::of).collect(),
@@ -100,27 +133,30 @@ impl<'a> Memory<'a> {
         self.pages.home((line >> self.page_shift) as usize, node)
     }
 
-    /// Sends a message of `bytes` from node to node; when it arrives.
-    fn send(&mut self, mut now: u64, from: usize, to: usize, bytes: u64) -> u64 {
+    /// Sends a message from node to node; when it arrives.
+    #[inline]
+    fn send(&mut self, mut now: u64, from: usize, to: usize, message: Message) -> u64 {
+        if from == to {
+            return now;
+        }
+        let bytes = self.message_bytes[message as usize];
         for &link in self.machine.route(from, to) {
             let link = usize::from(link);
-            let model = &self.machine.links[link];
-            let service = (bytes as f64 * model.ps_per_byte).round() as u64;
+            let service = self.message_times[link][message as usize];
             let start = self.link_servers[link].book(now, service);
             self.links[link].bytes += bytes;
             self.links[link].over_time.add(start, bytes);
-            now = start + service + model.hop;
+            now = start + service + self.machine.links[link].hop;
         }
         now
     }
 
     fn send_request(&mut self, now: u64, from: usize, to: usize) -> u64 {
-        self.send(now, from, to, self.machine.parameters.request_bytes)
+        self.send(now, from, to, Message::Request)
     }
 
     fn send_line(&mut self, now: u64, from: usize, to: usize) -> u64 {
-        let bytes = self.machine.line_bytes + self.machine.parameters.header_bytes;
-        self.send(now, from, to, bytes)
+        self.send(now, from, to, Message::Line)
     }
 
     /// A line read from the memory of `home` for a core of `node`; when it is there.
@@ -268,8 +304,7 @@ impl<'a> Memory<'a> {
     }
 
     fn node_of_group(&self, group: u32) -> u32 {
-        let core = self.machine.core_group.iter().position(|&of| of == group);
-        self.machine.core_node[core.expect("each last-level cache has a core")]
+        self.group_node[group as usize]
     }
 
     /// Brings a line to a core; when it is there. The directory's sharers stay as they are.

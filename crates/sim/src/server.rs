@@ -65,7 +65,11 @@ impl Server {
     /// all waits is that of a server that got its requests in order.
     #[inline]
     fn book_late(&mut self, arrival: u64, service: u64) -> Option<u64> {
-        let mut at = self.gaps.partition_point(|(_, to)| *to <= arrival);
+        // Late requests are late by little: the gap is one of the last.
+        let mut at = self.gaps.len();
+        while at > 0 && self.gaps[at - 1].1 > arrival {
+            at -= 1;
+        }
         let (from, to) = *self.gaps.get(at)?;
         let start = from.max(arrival);
         let mut wait = start - arrival;

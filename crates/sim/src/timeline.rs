@@ -6,7 +6,7 @@ const INTERVALS: usize = 256;
 /// Sums by interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
-    /// Picoseconds an interval.
+    /// Picoseconds an interval: a power of two.
     pub width: u64,
     /// Sum of each interval, from time 0.
     pub sums: Vec<u64>,
@@ -15,7 +15,7 @@ pub struct Timeline {
 impl Default for Timeline {
     fn default() -> Self {
         Self {
-            width: 1_000_000,
+            width: 1 << 20,
             sums: Vec::new(),
         }
     }
@@ -25,11 +25,11 @@ impl Timeline {
     /// Adds `amount` at `time`.
     #[inline]
     pub(crate) fn add(&mut self, time: u64, amount: u64) {
-        let mut at = (time / self.width) as usize;
+        let mut at = (time >> self.width.trailing_zeros()) as usize;
         while at >= INTERVALS {
             self.sums = self.sums.chunks(2).map(|pair| pair.iter().sum()).collect();
             self.width *= 2;
-            at = (time / self.width) as usize;
+            at = (time >> self.width.trailing_zeros()) as usize;
         }
         if at >= self.sums.len() {
             self.sums.resize(at + 1, 0);

@@ -1,0 +1,151 @@
+//! `make bench-simulate`: how fast traces are simulated.
+//!
+//! A made-up program of 64 threads that stream through private memory, look up shared lines at random, write some of them, and meet at a
+//! barrier now and then; on machines with four nodes, under several placements. Prints M records a second for each
+//! simulation alone, then for all of them at once on every PU, and the peak of memory.
+
+use std::time::Instant;
+
+use numaloc_model::trace::{Action, Event};
+use numaloc_model::{LogicalNode, LogicalPu, ThreadIdx};
+use numaloc_sim::{Machine, Pages, Parameters, Setup, Trace, TraceBuilder, simulate};
+
+const THREADS: u64 = 64;
+/// Records of each thread between two barriers.
+const ROUND: u64 = 2000;
+
+fn made_up(records: u64) -> Trace {
+    let paths: Vec<String> = (0..THREADS).map(|at| format!("r{at}")).collect();
+    let mut builder = TraceBuilder::new(paths.iter().map(String::as_str), 64, 4096)
+        .expect("pages hold whole lines");
+    let mut state = 1u64;
+    let mut random = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    };
+    for at in 0..records / THREADS {
+        for thread in 0..THREADS {
+            let mut push = |action| {
+                let event = Event {
+                    time: at,
+                    work: 6,
+                    action,
+                };
+                builder.push(ThreadIdx(thread as u32), &event);
+            };
+            let own = (thread + 1) << 20;
+            match at % ROUND {
+                0 if at > 0 => (0..4).for_each(|word| push(Action::Acquire(word))),
+                last if last == ROUND - 1 => push(Action::Release(thread % 4)),
+                _ => match random() % 8 {
+                    0 => push(Action::Read(random() % (1 << 18))),
+                    1 => push(Action::Write(random() % (1 << 12))),
+                    2 => push(Action::WriteBack(own + at.saturating_sub(4096) % (1 << 18))),
+                    _ => push(Action::Read(own + at % (1 << 18))),
+                },
+            }
+        }
+    }
+    builder.finish().expect("it fits")
+}
+
+fn peak_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    kib.unwrap_or(0) >> 10
+}
+
+fn main() {
+    let number = |name, standard| {
+        let given = std::env::var(name)
+            .ok()
+            .and_then(|given| given.parse().ok());
+        given.unwrap_or(standard)
+    };
+    let (millions, repeats) = (number("RECORDS_M", 20), number("REPEATS", 3));
+    let start = Instant::now();
+    let trace = made_up(millions * 1_000_000);
+    let records = trace.records() as f64;
+    println!(
+        "{:.1} M records of {} threads, {} MiB of pages; made in {:.1} s, peak {} MiB",
+        records / 1e6,
+        trace.threads(),
+        trace.pages().len() >> 8,
+        start.elapsed().as_secs_f64(),
+        peak_mib()
+    );
+    let machines: Vec<Machine> = ["skylake-4s", "xeon-x7550"]
+        .iter()
+        .map(|name| {
+            let topology = numaloc_topology::resolve(name).expect("it is described");
+            Machine::new(&topology, Parameters::default()).expect("it has figures")
+        })
+        .collect();
+    let pages = [
+        ("first touch", Pages::FirstTouch),
+        ("interleave", Pages::Interleave),
+        ("one node", Pages::Node(LogicalNode(0))),
+    ];
+    let mut cases = Vec::new();
+    for machine in &machines {
+        for spread in [1, 5] {
+            let pus = machine.pus.len() as u64;
+            let pu = |thread| LogicalPu((thread * spread % pus) as u32);
+            let threads: Vec<LogicalPu> = (0..THREADS).map(pu).collect();
+            for (name, pages) in &pages {
+                cases.push((machine, threads.clone(), *name, pages));
+            }
+        }
+    }
+    let run = |case: &(&Machine, Vec<LogicalPu>, &str, &Pages)| {
+        let setup = Setup {
+            threads: &case.1,
+            pages: case.3,
+        };
+        simulate(case.0, &trace, &setup, case.0.private_bytes).expect("it fits")
+    };
+    println!("machine      pages         simulated ms    M records/s (median, spread)");
+    for case in cases.iter().step_by(2) {
+        let mut rates: Vec<f64> = Vec::new();
+        let mut time = 0;
+        for _ in 0..repeats {
+            let start = Instant::now();
+            time = run(case).time;
+            rates.push(records / 1e6 / start.elapsed().as_secs_f64());
+        }
+        rates.sort_by(f64::total_cmp);
+        println!(
+            "{:<12} {:<12} {:>13.3} {:>8.1} ({:.1} to {:.1})",
+            case.0.name,
+            case.2,
+            time as f64 / 1e9,
+            rates[rates.len() / 2],
+            rates[0],
+            rates[rates.len() - 1]
+        );
+    }
+    let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(case) =
+                    cases.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+                {
+                    run(case);
+                }
+            });
+        }
+    });
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "all {} at once on {workers} PUs: {seconds:.1} s, {:.1} M records/s a PU, peak {} MiB",
+        cases.len(),
+        records / 1e6 * cases.len() as f64 / seconds / workers as f64,
+        peak_mib()
+    );
+}
