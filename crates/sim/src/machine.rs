@@ -81,7 +81,7 @@ impl Default for Parameters {
 }
 
 /// A machine that cannot be simulated.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MachineError {
     /// No latencies and bandwidths.
     #[error(
@@ -101,6 +101,18 @@ pub enum MachineError {
     /// No shared cache in the hardware figures.
     #[error("machine {0} has no cache of level 2 or 3 in its hardware figures")]
     NoCache(String),
+    /// A figure that no machine has, and with which times would overflow.
+    #[error("machine {machine}: {what} is {found:.3e} ns, expected at most {most:.0e} ns")]
+    TooSlow {
+        /// Its name.
+        machine: String,
+        /// Which time.
+        what: &'static str,
+        /// How long it is.
+        found: f64,
+        /// How long it may be.
+        most: f64,
+    },
     /// More than the simulator can hold.
     #[error("machine {machine} has {count} {what}, the simulator takes {most}")]
     TooLarge {
@@ -182,6 +194,8 @@ pub struct Machine {
 
 /// Most last-level caches: the directory has a bit for each.
 const MOST_GROUPS: usize = 32;
+/// Longest latency or service time, in nanoseconds: with longer ones, sums of many would not fit 64 bits.
+const MOST_NS: f64 = 1e6;
 /// Most NUMA nodes.
 const MOST_NODES: usize = 256;
 
@@ -222,13 +236,40 @@ impl Machine {
         if nodes > MOST_NODES {
             return Err(too_large("NUMA nodes", nodes, MOST_NODES));
         }
+        let line = hardware.line_bytes;
+        let message = (line + parameters.header_bytes.max(parameters.request_bytes)) as f64;
+        let access = parameters.cycles_per_access * cycle;
+        let bandwidth = hardware.memory_bandwidth_bytes_per_s;
+        let cycles = hardware.caches.iter().map(|cache| cache.latency_cycles);
+        let link_times = hardware.links.iter().flat_map(|link| {
+            let on_link = message / link.bandwidth_bytes_per_s * 1e9;
+            [
+                ("a link's latency", link.latency_ns),
+                ("a message on a link", on_link),
+            ]
+        });
+        let times = [
+            ("the time of an access", access / NS as f64),
+            ("the latency of memory", hardware.memory_latency_ns),
+            ("a line at a controller", line as f64 / bandwidth * 1e9),
+        ];
+        let of_caches = cycles.map(|cycles| ("the latency of a cache", cycles * cycle / NS as f64));
+        for (what, found) in times.into_iter().chain(of_caches).chain(link_times) {
+            if found.is_nan() || found > MOST_NS {
+                return Err(MachineError::TooSlow {
+                    machine: name,
+                    what,
+                    found,
+                    most: MOST_NS,
+                });
+            }
+        }
         let links = links(hardware);
         let routes = routes(&links, nodes).map_err(|(from, to)| MachineError::NoRoute {
             machine: name.clone(),
             from,
             to,
         })?;
-        let line = hardware.line_bytes;
         let of_cycles = |cycles: f64| (cycles * cycle).round() as u64;
         Ok(Self {
             line_bytes: line,
@@ -240,14 +281,10 @@ impl Machine {
             private_latency: of_cycles(private.latency_cycles),
             llc_latency: of_cycles(last.latency_cycles),
             memory_latency: vec![(hardware.memory_latency_ns * NS as f64).round() as u64; nodes],
-            service: vec![
-                (line as f64 / hardware.memory_bandwidth_bytes_per_s * 1e12).round()
-                    as u64;
-                nodes
-            ],
+            service: vec![(line as f64 / bandwidth * 1e12).round() as u64; nodes],
             links,
             routes,
-            access: parameters.cycles_per_access * cycle,
+            access,
             parameters,
             pus: place.pus,
             core_node: place.core_node,
@@ -422,6 +459,17 @@ mod tests {
             assert!(machine.core_node.len() <= machine.pus.len());
             assert!(machine.groups >= machine.nodes / 2, "{name}");
         }
+    }
+
+    #[test]
+    fn figures_with_which_times_would_overflow_are_refused() {
+        let topology = numaloc_topology::resolve("purple").unwrap();
+        let parameters = Parameters {
+            cycles_per_access: 1e30,
+            ..Parameters::default()
+        };
+        let error = Machine::new(&topology, parameters).unwrap_err().to_string();
+        assert!(error.contains("time of an access"), "{error}");
     }
 
     #[test]

@@ -172,6 +172,16 @@ struct Run<'a> {
     access: [f64; 2],
 }
 
+/// A clock stops here, far below 2^64: what is added to it must not overflow.
+const END_OF_TIME: u64 = 1 << 62;
+
+/// The clock after `work` accesses of so many picoseconds.
+#[inline(always)]
+fn later(now: u64, work: u64, access: f64) -> u64 {
+    now.saturating_add((work as f64 * access) as u64)
+        .min(END_OF_TIME)
+}
+
 /// Why a PU stopped.
 enum Stop {
     /// It is ahead of the others.
@@ -345,7 +355,7 @@ impl<'a> Run<'a> {
             }
             at += 1;
             let work = event.work();
-            now += (work as f64 * access) as u64;
+            now = later(now, work, access);
             self.accesses[core] += work;
             match event.step() {
                 Step::Read | Step::Write | Step::Own | Step::WriteBack => {
@@ -353,7 +363,7 @@ impl<'a> Run<'a> {
                 }
                 Step::Work => {
                     let work = u64::from(event.value());
-                    now += (work as f64 * access) as u64;
+                    now = later(now, work, access);
                     self.accesses[core] += work;
                 }
                 Step::Create => {

@@ -43,6 +43,8 @@ const STEPS: [Step; 8] = [
 ];
 
 const WORK_BITS: u32 = 29;
+/// Most accesses of a trace: some twenty CPU hours at a nanosecond each.
+const MOST_ACCESSES: u64 = 1 << 46;
 
 /// An event: step in the low 3 bits, accesses since the event before in the next 29, value in the high 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +81,9 @@ pub enum TraceError {
         /// Bytes of a line.
         line_bytes: u64,
     },
+    /// Work beyond what clocks can count.
+    #[error("the trace has more than 2^46 accesses")]
+    TooLong,
     /// More synchronisation than 32 bits number.
     #[error("the trace has more than 2^32 synchronisation events")]
     TooMuchSynchronisation,
@@ -198,6 +203,7 @@ pub struct TraceBuilder {
     page_shift: u32,
     line_bytes: u64,
     records: u64,
+    accesses: u64,
     error: Option<TraceError>,
 }
 
@@ -250,6 +256,7 @@ impl TraceBuilder {
             page_shift: lines.trailing_zeros(),
             line_bytes,
             records: 0,
+            accesses: 0,
             error: None,
         })
     }
@@ -260,6 +267,11 @@ impl TraceBuilder {
     /// If there is no such thread.
     pub fn push(&mut self, thread: ThreadIdx, event: &Event) {
         let mut work = event.work;
+        self.accesses = self.accesses.saturating_add(work);
+        if self.accesses > MOST_ACCESSES {
+            self.error.get_or_insert(TraceError::TooLong);
+            return;
+        }
         self.threads[thread.index()].accesses += work;
         let (step, value) = match event.action {
             Action::Read(line) => (Step::Read, self.line(thread, line)),
@@ -435,6 +447,14 @@ mod tests {
         );
         assert_eq!(trace.acquires, [(0, 1)]);
         assert!(trace.threads[1].is_created && !trace.threads[0].is_created);
+    }
+
+    #[test]
+    fn work_that_no_run_has_is_refused() {
+        let mut builder = TraceBuilder::new(["0"], 64, 4096).unwrap();
+        builder.push(ThreadIdx(0), &event(u64::MAX, Action::Read(1)));
+        builder.push(ThreadIdx(0), &event(u64::MAX, Action::End));
+        assert_eq!(builder.finish().unwrap_err(), TraceError::TooLong);
     }
 
     #[test]
