@@ -22,7 +22,10 @@ use crate::ui::Ui;
 
 mod joint;
 mod pinned;
+mod progress;
 mod shown;
+
+use progress::Progress;
 
 /// Decide where the threads and pages of a recorded program should live
 #[derive(clap::Args)]
@@ -155,40 +158,6 @@ fn left_to_the_system(input: &MapInput) -> Result<Mapped, CliError> {
             .to_owned(),
     );
     Ok(mapped)
-}
-
-/// Says on a terminal what takes longer than a second.
-struct Progress<'a> {
-    ui: &'a Ui,
-    start: Instant,
-    said: std::cell::Cell<bool>,
-}
-
-impl<'a> Progress<'a> {
-    fn new(ui: &'a Ui) -> Self {
-        Self {
-            ui,
-            start: Instant::now(),
-            said: std::cell::Cell::new(false),
-        }
-    }
-
-    /// `what` begins.
-    fn now(&self, what: &str) {
-        if self.ui.progress() && self.start.elapsed().as_secs() >= 1 {
-            let seconds = self.start.elapsed().as_secs();
-            eprint!("\r{seconds:>4} s: {what:<40}");
-            self.said.set(true);
-        }
-    }
-}
-
-impl Drop for Progress<'_> {
-    fn drop(&mut self) {
-        if self.said.get() {
-            eprint!("\r{:<48}\r", "");
-        }
-    }
 }
 
 /// Everything `plan` found out, for showing.

@@ -1,0 +1,101 @@
+//! Progress of a plan that takes longer than a second.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::ui::{Ui, stderr};
+
+/// Shows on a terminal what has been running for longer than a second, and for how long.
+pub(super) struct Progress {
+    /// What is running; dropped first, which ends the thread that shows it.
+    running: Option<Sender<String>>,
+    shown: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    pub fn new(ui: &Ui) -> Self {
+        if !ui.progress() {
+            return Self {
+                running: None,
+                shown: None,
+            };
+        }
+        let (running, news) = std::sync::mpsc::channel();
+        Self {
+            running: Some(running),
+            shown: Some(std::thread::spawn(move || show(&news, stderr))),
+        }
+    }
+
+    /// `what` begins.
+    pub fn now(&self, what: &str) {
+        if let Some(running) = &self.running {
+            // The thread ends only after this end of the channel is closed.
+            let _ = running.send(what.to_owned());
+        }
+    }
+}
+
+/// Writes a line each second until `news` is closed, and clears it.
+fn show(news: &Receiver<String>, mut write: impl FnMut(&str)) {
+    let start = Instant::now();
+    let (mut what, mut next, mut is_shown) = (String::new(), 1, false);
+    loop {
+        let wait = Duration::from_secs(next).saturating_sub(start.elapsed());
+        match news.recv_timeout(wait) {
+            Ok(new) => what = new,
+            Err(RecvTimeoutError::Timeout) => {
+                write(&format!("\r{next:>4} s: {what:<40}"));
+                (next, is_shown) = (next + 1, true);
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    if is_shown {
+        write(&format!("\r{:<48}\r", ""));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.running = None;
+        if let Some(shown) = self.shown.take() {
+            // It writes to a terminal and does nothing else.
+            let _ = shown.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn one_long_step_is_shown_each_second_and_cleared_at_the_end() {
+        let ((running, news), (lines, shown)) = (channel(), channel());
+        running.send("joint: first".to_owned()).unwrap();
+        running.send("joint: search".to_owned()).unwrap();
+        let thread = std::thread::spawn(move || {
+            show(&news, |line| {
+                lines.send(line.to_owned()).expect("the test listens")
+            });
+        });
+        let first: Vec<String> = shown.iter().take(2).collect();
+        drop(running);
+        thread.join().unwrap();
+        assert!(first[0].starts_with("\r   1 s: joint: search"), "{first:?}");
+        assert!(first[1].starts_with("\r   2 s: joint: search"), "{first:?}");
+        let last = shown.iter().last().expect("the line is cleared");
+        assert_eq!(last.trim_matches(['\r', ' ']), "");
+    }
+
+    #[test]
+    fn what_ends_within_a_second_leaves_no_trace() {
+        let (running, news) = channel::<String>();
+        drop(running);
+        show(&news, |line| panic!("{line:?}"));
+    }
+}
