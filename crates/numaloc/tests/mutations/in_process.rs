@@ -1,4 +1,4 @@
-//! Every reader as a function called in this process: a thousand times the files a second that commands read.
+//! Every reader as a function called in this process, which reads many more files a second than a command started for each.
 //!
 //! One process for each reader, with the address space that a reader may take and room for the harness. A panic is caught
 //! and reported with its place, each place once; a reader that takes too much processor time or memory ends the process,
