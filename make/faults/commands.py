@@ -21,6 +21,10 @@ def same(one, other):
     return sorted(os.listdir(one)) == names and filecmp.cmpfiles(one, other, names, shallow=False)[0] == names
 
 
+# Seconds in which a fault of that kind may come: from the first byte of an output to its last one, and a little beyond.
+WINDOWS = {"writing": 0.01}
+
+
 class Writer:
     """A command that makes one output from an input.
 
@@ -56,10 +60,7 @@ class Writer:
             while set(os.listdir(folder)) == known:
                 if tool.ended():
                     raise TooLate
-            # From the first byte to the last one, and a little beyond.
-            time.sleep(chance.uniform(0, 0.01))
-        else:
-            time.sleep(moment)
+        time.sleep(moment)
         tool.strike_itself()
         others = [file for file in os.listdir(folder) if not file.startswith(".")]
         if unknown := set(others) - {self.output, "stdout", "stderr"}:
