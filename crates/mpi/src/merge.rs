@@ -68,7 +68,7 @@ pub enum MergeError {
         size: u32,
     },
     /// More ranks than we believe.
-    #[error("{path}: rank {rank} of {size}, expected at most {MAX_RANKS} ranks", path = path.display())]
+    #[error("{path}: rank {rank} of {size}, expected at most {most} ranks (rank files: {files})", path = path.display())]
     TooManyRanks {
         /// The file.
         path: PathBuf,
@@ -76,11 +76,19 @@ pub enum MergeError {
         rank: u32,
         /// Size of the world.
         size: u32,
+        /// Ranks that left a file.
+        files: usize,
+        /// Largest world that is believed of so many.
+        most: u32,
     },
 }
 
 /// Largest world that is believed (2^24; the largest machines run a few million ranks).
 pub const MAX_RANKS: u32 = 1 << 24;
+/// Largest world that is believed of any number of files: each rank takes some 250 bytes, so 256 MiB.
+const BELIEVED_RANKS: u32 = 1 << 20;
+/// Larger worlds have a file of one in so many ranks at least, so that memory is bounded by what the files hold.
+const RANKS_PER_FILE: usize = 64;
 
 /// Where one rank ran, as its own process saw it when MPI started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,15 +183,23 @@ pub fn merge(
 
     let size = seen
         .iter()
-        .map(|s| s.header.world_size.unwrap_or(s.header.rank + 1))
+        .map(|s| {
+            s.header
+                .world_size
+                .unwrap_or(s.header.rank.saturating_add(1))
+        })
         .max();
     let size = size.ok_or(MergeError::NoRanks)?;
+    let of_files = u32::try_from(seen.len() * RANKS_PER_FILE).unwrap_or(MAX_RANKS);
+    let most = of_files.clamp(BELIEVED_RANKS, MAX_RANKS);
     for s in &seen {
-        if size > MAX_RANKS || s.header.rank >= size {
+        if size > most || s.header.rank >= size {
             return Err(MergeError::TooManyRanks {
                 path: s.path.clone(),
                 rank: s.header.rank,
                 size,
+                files: seen.len(),
+                most,
             });
         }
     }

@@ -389,6 +389,26 @@ fn a_rank_file_is_merged() {
     }
 }
 
+/// Each rank of a world takes memory, whether it left a file or not.
+#[test]
+fn a_world_far_beyond_its_files_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("1.nlmpi");
+    let merged = |ranks: u32| {
+        std::fs::write(&file, rank_file::of_world(ranks)).unwrap();
+        let files = [file.clone()];
+        numaloc_mpi::merge::merge(&files, &[], numaloc_mpi::Options::default())
+            .map(|merged| merged.profile.threads.len())
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(merged(4), Ok(4));
+    let error = merged(1 << 23).unwrap_err();
+    assert!(
+        error.contains("rank 1 of 8388608, expected at most 1048576 ranks (rank files: 1)"),
+        "{error}"
+    );
+}
+
 #[test]
 fn a_broken_reader_is_noticed() {
     let end_of = |how: &str| {

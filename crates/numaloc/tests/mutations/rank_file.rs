@@ -37,6 +37,14 @@ pub fn good() -> Vec<u8> {
     file
 }
 
+/// The same of a world with so many ranks.
+pub fn of_world(ranks: u32) -> Vec<u8> {
+    let mut file = good();
+    file[20..24].copy_from_slice(&ranks.to_le_bytes());
+    repair(&mut file);
+    file
+}
+
 fn block(file: &mut Vec<u8>, kind: u32, start: u64, end: u64, payload: &[u8]) {
     let from = file.len();
     file.extend(kind.to_le_bytes());
