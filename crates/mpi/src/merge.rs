@@ -78,16 +78,16 @@ pub enum MergeError {
         size: u32,
         /// Ranks that left a file.
         files: usize,
-        /// Largest world that is believed of so many.
+        /// Largest world accepted with that number of files.
         most: u32,
     },
 }
 
 /// Largest world that is believed (2^24; the largest machines run a few million ranks).
 pub const MAX_RANKS: u32 = 1 << 24;
-/// Largest world that is believed of any number of files: each rank takes some 250 bytes, so 256 MiB.
+/// Largest world accepted whatever the number of files: each rank takes some 250 bytes, so 256 MiB.
 const BELIEVED_RANKS: u32 = 1 << 20;
-/// Larger worlds have a file of one in so many ranks at least, so that memory is bounded by what the files hold.
+/// A larger world is accepted if at least one rank in this many left a file, so that memory is bounded by the files given.
 const RANKS_PER_FILE: usize = 64;
 
 /// Where one rank ran, as its own process saw it when MPI started.

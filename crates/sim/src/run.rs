@@ -175,7 +175,7 @@ struct Run<'a> {
 /// A clock stops here, far below 2^64: what is added to it must not overflow.
 const END_OF_TIME: u64 = 1 << 62;
 
-/// The clock after `work` accesses of so many picoseconds.
+/// The clock, in picoseconds, after `work` accesses of `access` picoseconds each.
 #[inline(always)]
 fn later(now: u64, work: u64, access: f64) -> u64 {
     now.saturating_add((work as f64 * access) as u64)

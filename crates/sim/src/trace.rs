@@ -208,7 +208,7 @@ pub struct TraceBuilder {
 }
 
 impl TraceBuilder {
-    /// For threads with these paths (`0`, `0.1`, `0.1.2`; see `docs/identity.md`), lines and pages of so many bytes.
+    /// For threads with these paths (`0`, `0.1`, `0.1.2`; see `docs/identity.md`), lines of `line_bytes` and pages of `page_bytes`.
     ///
     /// # Errors
     /// [`TraceError::Pages`] where a page is not a power of two of lines.

@@ -455,24 +455,31 @@ fn threads_of_one_pu_take_turns() {
     assert!((ratio - 2.0).abs() < 0.05, "{ratio}");
 }
 
-#[test]
-fn a_created_thread_starts_after_its_creation_and_waits_for_releases() {
+/// Thread `0` and thread `0.1`, which it creates, with their events in recorded order.
+fn creator_and_created(events: &[(u32, Action)]) -> Trace {
     let mut builder = TraceBuilder::new(["0", "0.1"], LINE, LINE * PAGE_LINES).unwrap();
-    let mut push = |thread: u32, time: u64, action: Action| {
+    for (&(thread, action), time) in events.iter().zip(1..) {
         let event = Event {
             time,
             work: 1,
             action,
         };
         builder.push(ThreadIdx(thread), &event);
-    };
-    push(0, 1, Action::Read(0));
-    push(0, 2, Action::Create(1));
-    push(1, 3, Action::Read(64));
-    push(1, 4, Action::Release(9));
-    push(0, 5, Action::Acquire(9));
-    push(0, 6, Action::Read(128));
-    let program = builder.finish().unwrap();
+    }
+    builder.finish().unwrap()
+}
+
+#[test]
+fn a_created_thread_starts_after_its_creation_and_waits_for_releases() {
+    let mut events = Vec::new();
+    let mut push = |thread: u32, action: Action| events.push((thread, action));
+    push(0, Action::Read(0));
+    push(0, Action::Create(1));
+    push(1, Action::Read(64));
+    push(1, Action::Release(9));
+    push(0, Action::Acquire(9));
+    push(0, Action::Read(128));
+    let program = creator_and_created(&events);
     let mut two = machine(1, 2, 1);
     two.parameters.thread_start_us = 1.0;
     let outcome = run(&two, &program, &[0, 1], &Pages::FirstTouch);
@@ -484,21 +491,14 @@ fn a_created_thread_starts_after_its_creation_and_waits_for_releases() {
 /// The second thread becomes ready after the first one's time slice is over, but long before the first one ends.
 #[test]
 fn a_thread_that_is_ready_later_leaves_the_pu_to_the_other_until_then() {
-    let mut builder = TraceBuilder::new(["0", "0.1"], LINE, LINE * PAGE_LINES).unwrap();
-    let mut push = |thread: u32, time: u64, action: Action| {
-        let event = Event {
-            time,
-            work: 1,
-            action,
-        };
-        builder.push(ThreadIdx(thread), &event);
-    };
-    push(0, 1, Action::Create(1));
+    let mut events = Vec::new();
+    let mut push = |thread: u32, action: Action| events.push((thread, action));
+    push(0, Action::Create(1));
     for at in 0..1000 {
-        push(0, 2 + at, Action::Read(at * 67 % 65_536));
-        push(1, 2 + at, Action::Read(65_536 + at * 67 % 1000));
+        push(0, Action::Read(at * 67 % 65_536));
+        push(1, Action::Read(65_536 + at * 67 % 1000));
     }
-    let program = builder.finish().unwrap();
+    let program = creator_and_created(&events);
     let mut one = machine(1, 1, 1);
     one.parameters.thread_start_us = 30.0;
     one.parameters.time_slice_us = 10.0;

@@ -130,9 +130,8 @@ impl Args {
         let filter = traces[0].head.l2;
         self.say_what_is_hidden(filter, &targets, ui);
         // Policies and plans are checked before the trace, which takes longer, is loaded.
-        let trace = |ui| load(&traces, &profile, ui);
         let cases = self.cases(&targets, &profile)?;
-        let trace = trace(ui)?;
+        let trace = load(&traces, &profile, ui)?;
         let cases: Vec<Case> = cases
             .into_iter()
             .map(|case| case.on_pages_of(&trace, &profile))
@@ -290,15 +289,17 @@ impl Args {
             cases.iter().map(|_| Mutex::new(None)).collect();
         let start = Instant::now();
         let work = || {
-            while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(case) = cases.get(at) else {
+                    break;
+                };
                 let setup = Setup {
                     threads: &case.mapping,
                     pages: &case.homes,
                 };
                 let machine = &targets[case.target].machine;
                 let outcome = numaloc_sim::simulate(machine, trace, &setup, filter_bytes);
-                let at = cases.iter().position(|other| std::ptr::eq(other, case));
-                let at = at.expect("it is one of them");
                 *found[at].lock().expect("nobody panics with it") =
                     Some(outcome.map_err(|error| error.to_string()));
                 let ended = done.fetch_add(1, Ordering::Relaxed) + 1;

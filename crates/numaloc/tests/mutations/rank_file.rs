@@ -37,7 +37,7 @@ pub fn good() -> Vec<u8> {
     file
 }
 
-/// The same of a world with so many ranks.
+/// [`good`] with a world of `ranks` ranks.
 pub fn of_world(ranks: u32) -> Vec<u8> {
     let mut file = good();
     file[20..24].copy_from_slice(&ranks.to_le_bytes());
