@@ -365,8 +365,8 @@ u8 ocrDbRelease(ocrGuid_t db);
 u8 ocrDbGetSize(ocrGuid_t db, u64 *size);
 /* Whoever destroys a block that it holds releases it; others keep it until they end. */
 u8 ocrDbDestroy(ocrGuid_t db);
-/* Creates a task that copies; *completionEvent, if wanted, fires with the destination. Both blocks long enough, or OCR_ENOMEM;
- * not the same one, or OCR_EPERM. */
+/* Creates a task that copies. *completionEvent, if wanted, fires with the destination: a STICKY event, so that a dependence may be
+ * added after the copy is done; the caller destroys it. Both blocks long enough, or OCR_ENOMEM; not the same one, or OCR_EPERM. */
 u8 ocrDbCopy(ocrGuid_t destination, u64 destinationOffset, ocrGuid_t source, u64 sourceOffset, u64 size,
              u64 copyType, ocrGuid_t *completionEvent);
 /* Always OCR_EINVAL: no block supports allocation, because NO_ALLOC is the only allocator there is. */

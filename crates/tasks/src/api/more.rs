@@ -4,11 +4,11 @@
 use std::ffi::c_void;
 
 use super::{Given, call, call_with, put};
-use crate::abi::{Dep, Errno, Guid, Result, mode};
+use crate::abi::{Dep, Errno, Guid, Result, event_type, mode};
 use crate::edt;
 use crate::label::{self, MapFunction};
 use crate::worker::{NO_NODE, Worker};
-use crate::{block, kinds, replay};
+use crate::{block, event, kinds, replay};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ocrGuidMapCreate(
@@ -115,21 +115,27 @@ pub unsafe extern "C" fn ocrDbCopy(
         }
         let name = w.rt.names.number("ocrDbCopy");
         let template = edt::create_template(w, copy, 3, 2, name)?;
+        // Sticky: the copy may be done before the caller adds its dependence, and a ONCE event would be gone by then.
+        let output = if completion.is_null() {
+            Guid::NULL
+        } else {
+            event::create(w, event_type::STICKY, None)?
+        };
         let new = edt::New {
             template,
             paramc: 3,
             depc: 2,
             finish: false,
             hinted: NO_NODE,
-            output: Guid::NULL,
-            want_output: !completion.is_null(),
+            output,
+            want_output: false,
         };
         let params = [destination_offset, source_offset, bytes];
         // SAFETY: three parameters; the slots are satisfied below, after the caller has the event.
         unsafe {
-            let (task, guid, event) = edt::create(w, &new, params.as_ptr())?;
+            let (task, guid, _) = edt::create(w, &new, params.as_ptr())?;
             edt::destroy_template(w, template)?;
-            put(completion, event);
+            put(completion, output);
             edt::start(w, task, guid, std::ptr::null())?;
             edt::add_dependence(w, to, guid, 0, mode::RW)?;
             edt::add_dependence(w, from, guid, 1, mode::RO)

@@ -1,5 +1,6 @@
 /* Maps of labels, kinds of GUIDs, copies between data blocks, allocation inside data blocks. */
 #include <ocr.h>
+#include <unistd.h>
 
 enum { ROWS = 3, COLUMNS = 5, WORDS = 100 };
 
@@ -74,7 +75,8 @@ static ocrGuid_t all(u32 paramc, u64 *paramv, u32 depc, ocrEdtDep_t depv[])
     ocrAssert(ocrDbCopy(to, 0, from, ~(u64)0, 10 * word, 0, NULL) == OCR_ENOMEM);
     ocrAssert(ocrDbCopy(to, 0, latch, 0, word, 0, NULL) == OCR_EINVAL);
     ocrAssert(ocrDbCopy(to, 10 * word, from, 5 * word, 10 * word, 0, &done) == 0);
-    ocrAddDependence(done, last, 2, DB_MODE_RO);
+    usleep(50000); /* With two workers the copy is done before the dependence on it is added. */
+    ocrAssert(ocrAddDependence(done, last, 2, DB_MODE_RO) == 0);
 
     /* A dependence on a label, and the event created under it afterwards. */
     ocrAddDependence(labels[7], last, 0, DB_MODE_NULL);
