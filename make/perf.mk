@@ -17,16 +17,16 @@ test-faults: build ## kill -9 of every command and of what it runs, and full dis
 	make/faults/run $(FAULTS)
 	make/faults/run $(LAB_FAULTS) "" lab
 
-# One of each kind; lab boots a virtual machine and stays out.
+# One of each kind, the same ones each time; lab boots a virtual machine and stays out.
 test-ci-faults: build
-	make/faults/run 24
+	make/faults/run 24 $(or $(SEED),1)
 
 .PHONY: mutate
 mutate: build ## 5,000 damaged files of every kind, read by the real program: no panic, no hang, 1 GiB (10 minutes; MUTATIONS=N, SEED=N)
 	NUMALOC_MUTATIONS=$(or $(MUTATIONS),5000) NUMALOC_SEED=$(or $(SEED),1) $(CARGO) test -q -p numaloc --test mutations -- --nocapture
 
 .PHONY: fuzz
-fuzz: build ## each reader called with committed and damaged files for 60 s: no panic, 5 s, 1 GiB (11 minutes; SECONDS=N, READER=NAME, SEED=N)
+fuzz: build ## each reader called with committed and damaged files for 60 s: no panic, 5 s, 1 GiB (22 minutes; SECONDS=N, READER=NAME, SEED=N)
 	NUMALOC_FUZZ_SECONDS=$(or $(SECONDS),60) NUMALOC_SEED=$(or $(SEED),1) $(if $(READER),NUMALOC_FUZZ_READER="$(READER)") \
 	    $(CARGO) test -q -p numaloc --test mutations readers_called -- --nocapture
 

@@ -279,15 +279,21 @@ fn what_cannot_be_is_refused_in_one_line() {
     );
 }
 
-/// Works for seconds, then says so.
+/// Works, works on when it is told to, then says so.
 const LONG: &str = r#"
 #include <stdio.h>
 static volatile long data[4 << 17];
-int main(void)
+static void work(void)
 {
-    for (int time = 0; time < 60; time++)
+    for (int time = 0; time < 30; time++)
         for (long at = time % 8; at < 4 << 17; at += 8)
             data[at] += time;
+}
+int main(void)
+{
+    work();
+    getchar();
+    work();
     puts("done");
     return 0;
 }
@@ -303,9 +309,11 @@ fn a_killed_recorder_leaves_the_program_alone_and_a_trace_to_salvage() {
         .arg(&profile)
         .arg("--")
         .arg(&program)
+        .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
+    let go_on = recorder.stdin.take().unwrap();
     let mut said = recorder.stdout.take().unwrap();
     // Until a few blocks are on disk.
     let work = loop {
@@ -324,6 +332,7 @@ fn a_killed_recorder_leaves_the_program_alone_and_a_trace_to_salvage() {
     };
     recorder.kill().unwrap();
     recorder.wait().unwrap();
+    drop(go_on);
     let mut text = String::new();
     said.read_to_string(&mut text).unwrap();
     assert_eq!(text, "done\n", "the program goes on to its end");

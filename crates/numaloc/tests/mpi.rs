@@ -417,13 +417,13 @@ impl Endless {
     }
 
     fn wait_for(&self, what: &str, is_so: impl Fn() -> bool) {
-        for _ in 0..3000 {
+        for _ in 0..15_000 {
             if is_so() {
                 return;
             }
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        panic!("waited a minute until {what}: {}", self.said());
+        panic!("waited five minutes until {what}: {}", self.said());
     }
 
     fn said(&self) -> String {

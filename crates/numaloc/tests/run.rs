@@ -149,7 +149,7 @@ fn debuggers_run_under_a_plan() {
         ],
     ] {
         if Command::new(tracer[0]).arg("--version").output().is_err() {
-            println!("SKIPPED: {} is not installed", tracer[0]);
+            support::skip(&format!("{} is not installed", tracer[0]));
             continue;
         }
         let script = ["sh", "-c", "/bin/true; exit 4"];
@@ -204,11 +204,13 @@ fn a_set_user_id_program_keeps_its_rights() {
     open(folder.path(), 0o755);
     let plan = plan(folder.path(), &["0"]);
     open(&plan, 0o644);
-    // Copies, since `nobody` may not reach the originals.
+    // Copies, since `nobody` may not reach the originals. Made by a process of its own: what another test's thread starts
+    // meanwhile would hold a file of this process open, and the kernel executes no file that is open for writing.
     let own = folder.path().join("numaloc");
-    std::fs::copy(env!("CARGO_BIN_EXE_numaloc"), &own).unwrap();
     let id = folder.path().join("id");
-    std::fs::copy("/usr/bin/id", &id).unwrap();
+    for (from, to) in [(env!("CARGO_BIN_EXE_numaloc"), &own), ("/usr/bin/id", &id)] {
+        support::ok(Command::new("cp").arg(from).arg(to));
+    }
     open(&id, 0o4755);
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])

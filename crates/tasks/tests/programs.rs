@@ -83,6 +83,8 @@ fn profile(program: &Path, arguments: &[&str], folder: &Path, replays: &str) -> 
             ("PROFILE", &shown),
             ("MACHINE", machine),
             ("REPLAYS", replays),
+            // A busy machine takes long, and a budget that is used up is said.
+            ("BUDGET", "3600"),
         ],
     );
     let machine = numaloc_topology::resolve(machine).unwrap();

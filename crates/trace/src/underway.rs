@@ -54,19 +54,24 @@ impl Underway {
     /// Waits until what was underway has been told; a tenth of a second at most for each thread, longer where the host is busy.
     #[inline(always)]
     pub(crate) fn wait(&self) {
+        self.wait_for_all(LOOKS);
+    }
+
+    #[inline(always)]
+    fn wait_for_all(&self, looks: u32) {
         let used = self.used.load(Relaxed) as usize;
         for seat in self.seats.iter().take(used) {
             let store = seat.load(Acquire);
             if store != 0 {
-                Self::wait_for(seat, store);
+                Self::wait_for(seat, store, looks);
             }
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn wait_for(seat: &AtomicU64, store: u64) {
-        for look in 0..LOOKS {
+    fn wait_for(seat: &AtomicU64, store: u64, looks: u32) {
+        for look in 0..looks {
             match look {
                 0..SPINS => std::hint::spin_loop(),
                 SPINS..YIELDS => std::thread::yield_now(),
@@ -91,8 +96,9 @@ mod tests {
         underway.wait();
         underway.begin(70, 1);
         std::thread::scope(|scope| {
+            // Without a limit: a busy host may keep this thread from storing for longer than any.
             let waiting = scope.spawn(|| {
-                underway.wait();
+                underway.wait_for_all(u32::MAX);
                 clock.load(Relaxed)
             });
             std::thread::sleep(PAUSE);

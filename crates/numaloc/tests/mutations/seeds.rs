@@ -276,15 +276,13 @@ fn journal(work: &Path) -> PathBuf {
             "k.numaloc",
             "--",
         ])
-        .args([
-            "sh",
-            "-c",
-            "sleep 0.2; : >ready; exec sleep 60 >/dev/null 2>&1",
-        ])
+        .args(["sh", "-c", "sleep 0.2; : >ready; exec cat >/dev/null 2>&1"])
         .current_dir(&folder)
-        .stdin(Stdio::null())
+        .stdin(Stdio::piped())
         .spawn()
         .unwrap();
+    // The program ends when this is closed.
+    let input = recorder.stdin.take();
     while !folder.join("ready").exists() {
         assert_eq!(recorder.try_wait().unwrap(), None, "the recorder ended");
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -298,6 +296,7 @@ fn journal(work: &Path) -> PathBuf {
         .expect("the journals are left");
     let good = work.join("journal-good");
     copy(&left, &good);
+    drop(input);
     good
 }
 

@@ -24,10 +24,10 @@ static void task(int number)
     work(number);
 }
 
-/* Until task `number` has begun, two seconds at most. */
+/* Until task `number` has begun, ten seconds at most. */
 static void until(int number)
 {
-    for (int i = 0; i < 2000 && !runner[number]; i++)
+    for (int i = 0; i < 10000 && !runner[number]; i++)
         usleep(1000);
 }
 

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 use numaloc_model::{Layer, Profile};
 
@@ -16,6 +17,9 @@ pub fn root() -> PathBuf {
 
 /// A workload built by `make workloads`; built now if it is not there.
 pub fn workload(name: &str) -> PathBuf {
+    /// While one thread builds it, no other may find half of it.
+    static BUILDING: Mutex<()> = Mutex::new(());
+    let _alone = BUILDING.lock().unwrap_or_else(PoisonError::into_inner);
     let path = root().join("target/workloads").join(name);
     if !path.is_file() {
         let made = Command::new("make")
