@@ -45,12 +45,9 @@ TEST_EXTRA += test-tasks-loom
 test-tasks-loom: ## model-check deque, inbox and finish latch (about a minute)
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test -p numaloc-task-queues --release --test loom
 
-# ThreadSanitizer needs the nightly toolchain, and std built with it: an uninstrumented std raises false alarms.
 .PHONY: test-tasks-tsan
-test-tasks-tsan: ## random task graphs under ThreadSanitizer (nightly toolchain)
-	rustup component add rust-src --toolchain nightly
-	RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=target/tsan TSAN_OPTIONS="halt_on_error=1 suppressions=$(CURDIR)/crates/tasks/tsan-suppressions.txt" \
-	  $(CARGO) +nightly test -Zbuild-std -p numaloc-tasks --target $(shell rustc -vV | sed -n 's/host: //p') --test semantics --test random_graphs
+test-tasks-tsan: ## random task graphs under ThreadSanitizer (nightly toolchain with rust-src)
+	@make/tsan tasks
 
 .PHONY: soak-tasks
 soak-tasks: ocr ## ten million tasks: memory must not grow

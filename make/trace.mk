@@ -33,7 +33,12 @@ bench-fidelity: workloads ## what the host's load and pinning change in each wor
 	@$(WITH_QEMU) python3 make/fidelity target/release/numaloc 16 qemu
 	@$(WITH_QEMU) python3 make/fidelity target/release/numaloc 64 qemu
 
-TEST_EXTRA += test-ci-fidelity-rule
+TEST_EXTRA += test-ci-fidelity-rule test-ci-tsan
+
+# Two minutes the first time, seconds afterwards.
+.PHONY: test-ci-tsan
+test-ci-tsan: ## the engine driven by two threads of the system under ThreadSanitizer, and the task runtime where nightly has rust-src
+	@make/tsan all
 
 .PHONY: test-ci-fidelity-rule
 test-ci-fidelity-rule: # the rule of bench-fidelity, on matrices whose answer is known
