@@ -107,12 +107,16 @@ pub fn may_trace() -> bool {
 }
 
 impl Waiting {
-    /// Lets it execute the program.
+    /// Lets it execute the program. Waiting for one that was killed meanwhile says how it ended.
     pub fn release(&self) -> io::Result<()> {
         // SAFETY: writes one byte from a live buffer.
-        match unsafe { libc::write(self.go.as_raw_fd(), [1_u8].as_ptr().cast(), 1) } {
-            1 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
+        if unsafe { libc::write(self.go.as_raw_fd(), [1_u8].as_ptr().cast(), 1) } == 1 {
+            return Ok(());
+        }
+        match io::Error::last_os_error() {
+            // The child alone holds the read end: it is gone.
+            error if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            error => Err(error),
         }
     }
 
@@ -167,4 +171,21 @@ pub fn pass_signals_to(pid: i32) {
 /// The program is gone: signals mean us again (they are ignored, the end is near).
 pub fn stop_passing_signals() {
     PROGRAM.store(0, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::{Wait, wait};
+
+    #[test]
+    fn a_program_killed_before_it_is_released_ends_as_killed() {
+        let waiting = fork(&["true".into()]).unwrap();
+        // SAFETY: a signal to a child of this process that nobody has waited for.
+        assert_eq!(unsafe { libc::kill(waiting.pid, libc::SIGKILL) }, 0);
+        let (_, end) = wait(waiting.pid).unwrap();
+        assert!(matches!(end, Wait::Killed(libc::SIGKILL)));
+        waiting.release().unwrap();
+        assert_eq!(waiting.exec_failure(), None);
+    }
 }
