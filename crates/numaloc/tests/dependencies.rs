@@ -15,6 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("numaloc-trace", &["numaloc-model", "numaloc-access-trace"]),
     ("numaloc-qemu", &["numaloc-trace"]),
     ("numaloc-instrument", &["numaloc-trace"]),
+    ("numaloc-native", &[]),
     ("numaloc-perf", &["numaloc-model"]),
     ("numaloc-mpi", &["numaloc-model", "numaloc-topology"]),
     ("numaloc-analysis", &["numaloc-model"]),

@@ -1,0 +1,251 @@
+//! The way between engine and code cache, and the places where a signal must find its way out: assembly.
+//!
+//! Inside the cache all registers are the program's, fs too; gs is the address of the thread's [`State`] everywhere.
+
+use std::arch::global_asm;
+use std::mem::offset_of;
+
+use crate::state::{State, exit};
+
+// The assembly knows the fields at fixed offsets; the others are Rust's.
+#[expect(improper_ctypes, reason = "states are passed on, not looked into")]
+unsafe extern "C" {
+    /// Runs the program from `code` on until it leaves the cache; [`State::exit`] says why.
+    pub fn native_enter(state: *mut State, code: u64);
+    static native_enter_begin: u8;
+    static native_enter_end: u8;
+    static native_leave: u8;
+    static native_exit: u8;
+    static native_miss: u8;
+    static native_call_begin: u8;
+    static native_call_instruction: u8;
+    static native_call_interrupted: u8;
+    static native_copy_instruction: u8;
+    static native_copy_fault: u8;
+    static native_restorer: u8;
+    /// A system call of the program: number and six arguments. [`INTERRUPTED`] if a signal waited before it was made.
+    pub fn native_call(arguments: *const [u64; 7]) -> i64;
+    /// Copies bytes; what is left when memory faults.
+    pub fn native_copy(to: *mut u8, from: *const u8, len: usize) -> usize;
+    /// `clone` or `clone3`, by number and six arguments. The child goes to [`crate::threads`] with `child`; with null it
+    /// returns here, as after a fork.
+    pub fn native_clone(number: i64, arguments: *const [u64; 6], child: *mut State) -> i64;
+    /// Ends the thread after it says that nothing uses its stack any more.
+    pub fn native_end(free: *const std::sync::atomic::AtomicU32, status: u64) -> !;
+}
+
+/// What [`native_call`] returns when a signal must be delivered first; no result of the kernel.
+pub const INTERRUPTED: i64 = -512;
+
+/// Addresses in the assembly.
+pub struct Places {
+    /// Between looking for signals and the cache: nothing of the program's state is lost yet.
+    pub entering: std::ops::Range<u64>,
+    /// Leaves for the engine with what [`State`] holds.
+    pub leave: u64,
+    /// Where direct exits go.
+    pub exit: u64,
+    /// Where unknown targets of indirect branches go.
+    pub miss: u64,
+    /// The system call is not made yet.
+    pub calling: std::ops::RangeInclusive<u64>,
+    /// Where it is given up.
+    pub interrupted: u64,
+    /// The instruction that copies.
+    pub copy: u64,
+    /// Where its faults go.
+    pub copy_fault: u64,
+    /// What signal handlers of ours return to.
+    pub restorer: u64,
+}
+
+/// The [`Places`].
+pub fn places() -> Places {
+    let at = |place: *const u8| place as u64;
+    Places {
+        entering: at(&raw const native_enter_begin)..at(&raw const native_enter_end),
+        leave: at(&raw const native_leave),
+        exit: at(&raw const native_exit),
+        miss: at(&raw const native_miss),
+        calling: at(&raw const native_call_begin)..=at(&raw const native_call_instruction),
+        interrupted: at(&raw const native_call_interrupted),
+        copy: at(&raw const native_copy_instruction),
+        copy_fault: at(&raw const native_copy_fault),
+        restorer: at(&raw const native_restorer),
+    }
+}
+
+global_asm!(
+    r#"
+    .text
+    .globl native_enter, native_enter_begin, native_enter_end, native_leave, native_exit, native_miss
+    .globl native_call, native_call_begin, native_call_instruction, native_call_interrupted
+    .globl native_copy, native_copy_instruction, native_copy_fault, native_restorer, native_clone, native_end
+native_enter:
+    push rbx
+    push rbp
+    push r12
+    push r13
+    push r14
+    push r15
+    mov gs:[{engine_rsp}], rsp
+    mov gs:[{entry}], rsi
+native_enter_begin:
+    cmp qword ptr gs:[{pending}], 0
+    jne native_leave
+    mov eax, gs:[{xmask}]
+    xor edx, edx
+    xrstor64 gs:[{xstate}]
+    mov rax, gs:[{guest_fs}]
+    wrfsbase rax
+    push qword ptr gs:[{rflags}]
+    popfq
+    mov rax, gs:[0]
+    mov rcx, gs:[8]
+    mov rdx, gs:[16]
+    mov rbx, gs:[24]
+    mov rsp, gs:[32]
+    mov rbp, gs:[40]
+    mov rsi, gs:[48]
+    mov rdi, gs:[56]
+    mov r8, gs:[64]
+    mov r9, gs:[72]
+    mov r10, gs:[80]
+    mov r11, gs:[88]
+    mov r12, gs:[96]
+    mov r13, gs:[104]
+    mov r14, gs:[112]
+    mov r15, gs:[120]
+    jmp qword ptr gs:[{entry}]
+native_enter_end:
+    ud2
+
+native_leave:
+    mov qword ptr gs:[{exit}], {signal}
+    jmp 2f
+
+native_miss:
+    mov gs:[{pc}], rcx
+    mov rcx, gs:[{slots}]
+    mov rdx, gs:[{slots}+8]
+    mov qword ptr gs:[{exit}], {miss}
+native_exit:
+    mov gs:[0], rax
+    mov gs:[8], rcx
+    mov gs:[16], rdx
+    mov gs:[24], rbx
+    mov gs:[32], rsp
+    mov gs:[40], rbp
+    mov gs:[48], rsi
+    mov gs:[56], rdi
+    mov gs:[64], r8
+    mov gs:[72], r9
+    mov gs:[80], r10
+    mov gs:[88], r11
+    mov gs:[96], r12
+    mov gs:[104], r13
+    mov gs:[112], r14
+    mov gs:[120], r15
+    mov rsp, gs:[{engine_rsp}]
+    pushfq
+    pop qword ptr gs:[{rflags}]
+    mov eax, gs:[{xmask}]
+    xor edx, edx
+    xsave64 gs:[{xstate}]
+    rdfsbase rax
+    mov gs:[{guest_fs}], rax
+2:
+    mov rsp, gs:[{engine_rsp}]
+    mov rax, gs:[{engine_fs}]
+    wrfsbase rax
+    push 0x202
+    popfq
+    push 0x1f80
+    ldmxcsr [rsp]
+    pop rax
+    pop r15
+    pop r14
+    pop r13
+    pop r12
+    pop rbp
+    pop rbx
+    ret
+
+native_call:
+    mov rax, [rdi]
+    mov rsi, [rdi+16]
+    mov rdx, [rdi+24]
+    mov r10, [rdi+32]
+    mov r8, [rdi+40]
+    mov r9, [rdi+48]
+    mov rdi, [rdi+8]
+native_call_begin:
+    cmp qword ptr gs:[{pending}], 0
+    jne native_call_interrupted
+native_call_instruction:
+    syscall
+    ret
+native_call_interrupted:
+    mov rax, {interrupted}
+    ret
+
+native_copy:
+    mov rcx, rdx
+native_copy_instruction:
+    rep movsb
+native_copy_fault:
+    mov rax, rcx
+    ret
+
+native_restorer:
+    mov eax, 15
+    syscall
+
+native_clone:
+    push r12
+    mov r12, rdx
+    mov rax, rdi
+    mov rdi, [rsi]
+    mov rdx, [rsi+16]
+    mov r10, [rsi+24]
+    mov r8, [rsi+32]
+    mov r9, [rsi+40]
+    mov rsi, [rsi+8]
+    syscall
+    test rax, rax
+    jnz 3f
+    test r12, r12
+    jz 3f
+    xor ebp, ebp
+    and rsp, -16
+    mov rdi, r12
+    call {start}
+    ud2
+3:
+    pop r12
+    ret
+
+native_end:
+    mov dword ptr [rdi], 1
+    mov rdi, rsi
+    mov eax, 60
+    syscall
+    ud2
+"#,
+    engine_rsp = const offset_of!(State, engine_rsp),
+    entry = const offset_of!(State, entry),
+    pending = const offset_of!(State, pending),
+    xmask = const offset_of!(State, xmask),
+    xstate = const offset_of!(State, xstate),
+    guest_fs = const offset_of!(State, guest_fs),
+    engine_fs = const offset_of!(State, engine_fs),
+    rflags = const offset_of!(State, rflags),
+    exit = const offset_of!(State, exit),
+    pc = const offset_of!(State, pc),
+    slots = const offset_of!(State, slots),
+    signal = const exit::SIGNAL,
+    miss = const exit::MISS,
+    interrupted = const INTERRUPTED,
+    start = sym crate::threads::native_thread_start,
+);
+const _: () = assert!(offset_of!(State, regs) == 0);

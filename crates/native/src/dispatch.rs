@@ -1,0 +1,96 @@
+//! Between two stays in the cache: signals, translation, system calls.
+
+use std::sync::atomic::Ordering::{Release, SeqCst};
+
+use crate::cache::ENGINE;
+use crate::crossing::native_enter;
+use crate::signals::{self, deliver, host_mask, set_host_mask};
+use crate::state::{FAULT, Signal, State, exit};
+use crate::{guest, invalidate, sys, syscalls};
+
+/// Runs a thread of the program until it ends.
+pub fn run(state: &mut State) -> ! {
+    let mut indirect = false;
+    loop {
+        if state.pending != 0 || deliver::held(state) {
+            signals::block_all(state);
+            deliver::deliver(state);
+        }
+        if state.all_blocked {
+            state.all_blocked = false;
+            set_host_mask(host_mask(state.mask));
+        }
+        let Some(code) = enter_code(state, indirect) else {
+            invalidate::flush(state);
+            continue;
+        };
+        // SAFETY: code that was made for the program's address, with the thread's own state.
+        unsafe { native_enter(state, code) };
+        indirect = left(state);
+    }
+}
+
+/// Code for where the program is; the thread counts as inside the cache from then on.
+fn enter_code(state: &State, indirect: bool) -> Option<u64> {
+    let mut engine = ENGINE.lock();
+    let code = engine.code_for(state.pc, indirect);
+    if code.is_ok() {
+        state.inside.store(engine.generation + 1, SeqCst);
+    }
+    code.ok()
+}
+
+/// Does what the program left the cache for. Returns whether it was for an indirect branch.
+fn left(state: &mut State) -> bool {
+    if state.exit >= exit::LINK {
+        state.pc = ENGINE.lock().resolve(state.exit);
+    }
+    state.inside.store(0, Release);
+    match state.exit {
+        exit::MISS => return true,
+        exit::SYSCALL => syscalls::system_call(state),
+        exit::BREAKPOINT => fault(state, libc::SIGTRAP, 0x80, [3, 0], 0),
+        exit::NO_CODE => no_code(state),
+        exit::UNSUPPORTED => {
+            let code: [u8; 8] = guest::read(state.pc).unwrap_or_default();
+            sys::give_up(&format!(
+                "instruction {code:02x?} at {:#x}: not for this recorder, record with --frontend qemu",
+                state.pc
+            ));
+        }
+        _ => {}
+    }
+    false
+}
+
+/// A fault that the processor would raise for the program.
+fn fault(state: &mut State, number: i32, code: i32, trap: [u64; 2], address: u64) {
+    signals::block_all(state);
+    let mut info = [0; 16];
+    info[0] = number as u64;
+    info[1] = code as u64;
+    info[2] = address;
+    state.signals[FAULT] = Some(Signal {
+        number,
+        info,
+        trap,
+        cr2: address,
+    });
+    state.pending |= 1 << FAULT;
+}
+
+/// The program is where nothing can be executed, or where no instruction is.
+fn no_code(state: &mut State) {
+    const MAPPING: i32 = 1;
+    const ACCESS: i32 = 2;
+    const FETCH: u64 = 0x14;
+    let executable = ENGINE.lock().regions.find(state.pc).is_some();
+    if executable {
+        const OPERAND: i32 = 2;
+        fault(state, libc::SIGILL, OPERAND, [6, 0], state.pc);
+        return;
+    }
+    let mapped = guest::read::<u8>(state.pc).is_some();
+    let code = if mapped { ACCESS } else { MAPPING };
+    fault(state, libc::SIGSEGV, code, [14, FETCH], state.pc);
+}

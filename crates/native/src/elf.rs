@@ -1,0 +1,213 @@
+//! What a loader must know of an ELF program or a script: pure, and bounded by the bytes it is given.
+
+/// Bytes of a file that say what it is.
+pub const HEAD: usize = 256;
+
+/// What a file is to `execve`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An x86-64 program.
+    Program,
+    /// A program for another processor, or another mode of this one.
+    OtherProgram,
+    /// It names an interpreter.
+    Script,
+    /// Nothing that can be executed.
+    Neither,
+}
+
+/// What a file with these first bytes is.
+pub fn kind(head: &[u8]) -> Kind {
+    if head.starts_with(b"#!") {
+        return Kind::Script;
+    }
+    if !head.starts_with(b"\x7fELF") {
+        return Kind::Neither;
+    }
+    const CLASS_64: u8 = 2;
+    const X86_64: u16 = 62;
+    let right = head.get(4) == Some(&CLASS_64) && u16_at(head, 18) == Some(X86_64);
+    if right {
+        Kind::Program
+    } else {
+        Kind::OtherProgram
+    }
+}
+
+/// Interpreter and optional argument of a script, as Linux reads its first line.
+pub fn script(head: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    let head = &head[..head.len().min(HEAD - 1)];
+    let line = head.strip_prefix(b"#!")?;
+    let line = line.split(|&byte| byte == b'\n').next()?;
+    let line = line.trim_ascii();
+    let blank = |&byte: &u8| byte == b' ' || byte == b'\t';
+    let end = line.iter().position(blank).unwrap_or(line.len());
+    if end == 0 {
+        return None;
+    }
+    let rest = line[end..].trim_ascii();
+    let argument = (!rest.is_empty()).then(|| rest.to_vec());
+    Some((line[..end].to_vec(), argument))
+}
+
+fn bytes_at<const N: usize>(file: &[u8], at: usize) -> Option<[u8; N]> {
+    file.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+fn u16_at(file: &[u8], at: usize) -> Option<u16> {
+    bytes_at(file, at).map(u16::from_le_bytes)
+}
+
+fn u32_at(file: &[u8], at: usize) -> Option<u32> {
+    bytes_at(file, at).map(u32::from_le_bytes)
+}
+
+fn u64_at(file: &[u8], at: usize) -> Option<u64> {
+    bytes_at(file, at).map(u64::from_le_bytes)
+}
+
+/// A stretch of the file that is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Address, before the image is moved.
+    pub address: u64,
+    /// Bytes in memory.
+    pub memory_len: u64,
+    /// Where its bytes are in the file.
+    pub offset: u64,
+    /// Bytes in the file.
+    pub file_len: u64,
+    /// The program may read, write, execute.
+    pub prot: i32,
+}
+
+/// A program's headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Headers {
+    /// The image may be put anywhere.
+    pub movable: bool,
+    /// Address of its first instruction.
+    pub entry: u64,
+    /// Where its program headers are in the file.
+    pub offset: u64,
+    /// Number of program headers.
+    pub count: u16,
+    /// What is mapped, in ascending order.
+    pub segments: Vec<Segment>,
+    /// Where the name of its dynamic linker is in the file: offset and length.
+    pub interpreter: Option<(u64, u64)>,
+    /// The program executes code on its stack.
+    pub executable_stack: bool,
+}
+
+/// Bytes of a program header.
+pub const ENTRY: u64 = 56;
+
+/// Where program headers are in the file: offset and bytes.
+pub fn header_range(head: &[u8]) -> Option<(u64, u64)> {
+    if u16_at(head, 54)? != ENTRY as u16 {
+        return None;
+    }
+    let offset = u64_at(head, 32)?;
+    let len = u64::from(u16_at(head, 56)?) * ENTRY;
+    offset.checked_add(len)?;
+    Some((offset, len))
+}
+
+/// Reads the headers from the file's first bytes and the program headers' bytes.
+pub fn headers(head: &[u8], table: &[u8]) -> Option<Headers> {
+    const LOAD: u32 = 1;
+    const INTERPRETER: u32 = 3;
+    const STACK: u32 = 0x6474_e551;
+    const EXECUTABLE: u16 = 2;
+    const SHARED: u16 = 3;
+    let (offset, len) = header_range(head)?;
+    let table = table.get(..len as usize)?;
+    let movable = match u16_at(head, 16)? {
+        EXECUTABLE => false,
+        SHARED => true,
+        _ => return None,
+    };
+    let mut headers = Headers {
+        movable,
+        entry: u64_at(head, 24)?,
+        offset,
+        count: u16_at(head, 56)?,
+        segments: Vec::new(),
+        interpreter: None,
+        executable_stack: false,
+    };
+    for header in table.chunks_exact(ENTRY as usize) {
+        let flags = u32_at(header, 4)? as i32;
+        let segment = Segment {
+            address: u64_at(header, 16)?,
+            memory_len: u64_at(header, 40)?,
+            offset: u64_at(header, 8)?,
+            file_len: u64_at(header, 32)?,
+            // Read is 4 here and 1 there, execute the other way round.
+            prot: (flags >> 2 & 1) | (flags & 2) | (flags & 1) << 2,
+        };
+        match u32_at(header, 0)? {
+            LOAD if segment.memory_len > 0 => {
+                let end = segment.address.checked_add(segment.memory_len)?;
+                let sound = segment.file_len <= segment.memory_len
+                    && segment.address % 4096 == segment.offset % 4096
+                    && end < 1 << 47;
+                if !sound {
+                    return None;
+                }
+                headers.segments.push(segment);
+            }
+            INTERPRETER => headers.interpreter = Some((segment.offset, segment.file_len)),
+            STACK => headers.executable_stack = segment.prot & 4 != 0,
+            _ => {}
+        }
+    }
+    let ascending = headers.segments.is_sorted_by_key(|segment| segment.address);
+    (ascending && !headers.segments.is_empty()).then_some(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, header_range, headers, kind, script};
+
+    #[test]
+    fn a_script_names_interpreter_and_one_argument() {
+        let head = b"#! /bin/sh -e  -u \necho\n";
+        assert_eq!(kind(head), Kind::Script);
+        let (interpreter, argument) = script(head).unwrap();
+        assert_eq!(interpreter, b"/bin/sh");
+        assert_eq!(argument.as_deref(), Some(&b"-e  -u"[..]));
+        assert_eq!(script(b"#!\n"), None);
+        assert_eq!(script(b"#!/bin/cat").unwrap().1, None);
+    }
+
+    #[test]
+    fn this_test_is_a_program_with_segments() {
+        let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        assert_eq!(kind(&file), Kind::Program);
+        let (offset, len) = header_range(&file).unwrap();
+        let table = &file[offset as usize..(offset + len) as usize];
+        let headers = headers(&file, table).unwrap();
+        assert!(headers.segments.iter().any(|segment| segment.prot == 5));
+        assert!(headers.interpreter.is_some());
+    }
+
+    #[test]
+    fn broken_headers_are_refused() {
+        let file = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let (offset, len) = header_range(&file).unwrap();
+        let mut table = file[offset as usize..(offset + len) as usize].to_vec();
+        assert_eq!(headers(&file[..60], &table), headers(&file, &table));
+        assert_eq!(headers(&file[..50], &table), None);
+        assert_eq!(headers(&file, &table[..len as usize - 1]), None);
+        let load = (0..len as usize)
+            .step_by(56)
+            .find(|&at| table[at] == 1)
+            .unwrap();
+        table[load + 32..load + 40].fill(0xff);
+        assert_eq!(headers(&file, &table), None);
+        assert_eq!(kind(b"\x7fELF\x01"), Kind::OtherProgram);
+        assert_eq!(kind(b""), Kind::Neither);
+    }
+}

@@ -1,0 +1,90 @@
+//! Code that changes: what was made from it is dropped.
+//!
+//! Mappings are changed by system calls, which come here first. Pages that the program may both write and execute are
+//! read-only while there is code from them ([`crate::translate`]); a write faults, and [`written`] drops the code and makes
+//! the page writable. Not noticed: writes through another mapping of the same memory.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::Ordering::Acquire;
+
+use crate::cache::{ENGINE, Engine};
+use crate::state::State;
+use crate::{sys, threads};
+
+/// Drops code from `start..end`, whose mapping is about to change.
+pub fn dropped(engine: &mut Engine, start: u64, end: u64) {
+    for page in engine.pages_with_code(start, end) {
+        engine.drop_page(page);
+        engine.protected.remove(&page);
+    }
+}
+
+/// A write to `address` faulted; true if that was our doing, and the write may be repeated.
+pub fn written(address: u64) -> bool {
+    let mut engine = ENGINE.lock();
+    let page = sys::page_down(address);
+    if !engine.protected.contains(&page) {
+        // Another thread may have been first.
+        return engine
+            .regions
+            .find(address)
+            .is_some_and(|region| region.writable)
+            && is_writable(page);
+    }
+    release(&mut engine, page);
+    true
+}
+
+/// Whether the page can be written to now: asks the kernel by advice that changes nothing for pages that can.
+fn is_writable(page: u64) -> bool {
+    const MADV_POPULATE_WRITE: u64 = 23;
+    // SAFETY: faults a page in.
+    unsafe {
+        sys::call(
+            libc::SYS_madvise,
+            [page, sys::PAGE, MADV_POPULATE_WRITE, 0, 0, 0],
+        ) == 0
+    }
+}
+
+fn release(engine: &mut Engine, page: u64) {
+    engine.drop_page(page);
+    engine.protected.remove(&page);
+    let prot = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+    // SAFETY: the program asked for a writable page.
+    unsafe { sys::call(libc::SYS_mprotect, [page, sys::PAGE, prot, 0, 0, 0]) };
+}
+
+/// Makes all pages writable that the program takes for writable: a system call found one that is not. False if there
+/// was none.
+pub fn release_all() -> bool {
+    let mut engine = ENGINE.lock();
+    let pages: Vec<u64> = engine.protected.iter().copied().collect();
+    for &page in &pages {
+        release(&mut engine, page);
+    }
+    !pages.is_empty()
+}
+
+/// Makes room in a full cache: waits until no thread is in the half that is used next, and begins there.
+pub fn flush(state: &State) {
+    loop {
+        let mut engine = ENGINE.lock();
+        if !engine.is_full() {
+            return;
+        }
+        let now = engine.generation + 1;
+        let elsewhere = threads::all().into_iter().any(|other| {
+            // SAFETY: blocks of threads are never unmapped.
+            let inside = unsafe { (*other).inside.load(Acquire) };
+            !std::ptr::eq(other, state) && inside != 0 && inside != now
+        });
+        if !elsewhere {
+            engine.flush();
+            return;
+        }
+        drop(engine);
+        // SAFETY: no preconditions.
+        unsafe { sys::call(libc::SYS_sched_yield, [0; 6]) };
+    }
+}

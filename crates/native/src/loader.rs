@@ -1,0 +1,358 @@
+//! Puts a program where the kernel's `execve` would: image, dynamic linker, stack.
+//!
+//! The stack is the process's own, below what the engine began with; the engine moves to stacks of its own. The break is the
+//! process's own, too: the engine does not use it.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use crate::cache::ENGINE;
+use crate::elf::{self, Headers, Kind, Segment};
+use crate::layout::IMAGES;
+use crate::options::Options;
+use crate::stack::{self, aux};
+use crate::sys::{self, PAGE, page_down, page_up};
+use crate::syscalls::images_from;
+
+static PROGRAM: OnceLock<Vec<u8>> = OnceLock::new();
+static OPTIONS: OnceLock<Options> = OnceLock::new();
+
+/// The file that runs, by its whole name.
+pub fn program() -> &'static [u8] {
+    PROGRAM.get().map_or(&[], Vec::as_slice)
+}
+
+/// The engine's arguments for a program that this one executes.
+pub fn command(path: &CString, arguments: Vec<CString>) -> Vec<CString> {
+    let mut command = vec![c"numaloc-native".to_owned()];
+    if let Some(options) = OPTIONS.get() {
+        command.extend(options.passed_on());
+    }
+    command.extend([c"--path".to_owned(), path.clone(), c"--".to_owned()]);
+    command.extend(arguments);
+    command
+}
+
+/// Variables that the dynamic linker would take as meant for the engine get this before their name.
+const HIDDEN: &[u8] = b"NUMALOC_NATIVE_HIDDEN_";
+
+fn meant_for_linker(variable: &[u8]) -> bool {
+    variable.starts_with(b"LD_") || variable.starts_with(b"GLIBC_TUNABLES=")
+}
+
+/// A variable of the program's environment as the engine's environment keeps it.
+pub fn hide(variable: CString) -> CString {
+    if !meant_for_linker(variable.as_bytes()) {
+        return variable;
+    }
+    let hidden = [HIDDEN, variable.as_bytes()].concat();
+    CString::new(hidden).unwrap_or(variable)
+}
+
+/// Whether the dynamic linker may have taken variables as meant for the engine.
+pub fn disturbed(environment: &[&'static [u8]]) -> bool {
+    environment
+        .iter()
+        .any(|variable| meant_for_linker(variable))
+}
+
+/// An image in memory.
+struct Image {
+    entry: u64,
+    headers: u64,
+    count: u16,
+    base: u64,
+    end: u64,
+    interpreter: Option<PathBuf>,
+    executable_stack: bool,
+}
+
+/// Where the program begins.
+pub struct Start {
+    /// Its first instruction, mostly the dynamic linker's.
+    pub pc: u64,
+    /// Its stack pointer.
+    pub sp: u64,
+}
+
+/// What the process began with.
+pub struct Given<'a> {
+    /// Variables, terminated by NUL in memory.
+    pub environment: &'a [&'static [u8]],
+    /// The auxiliary vector.
+    pub auxiliary: &'a [(u64, u64)],
+    /// The stack below is free.
+    pub top: u64,
+}
+
+/// Loads `path` with `arguments`.
+///
+/// # Errors
+/// A line that says why the program cannot run, and the exit status.
+pub fn load(
+    options: Options,
+    path: &Path,
+    arguments: Vec<Vec<u8>>,
+    given: &Given,
+) -> Result<Start, (String, i32)> {
+    let _ = OPTIONS.set(options);
+    let (path, arguments) = interpreted(path.to_owned(), arguments)?;
+    let whole = path.canonicalize().unwrap_or_else(|_| path.clone());
+    let _ = PROGRAM.set(whole.into_os_string().as_bytes().to_vec());
+    let image = map(&path)?;
+    images_from(image.end + (1 << 20));
+    let linker = match &image.interpreter {
+        Some(linker) => Some(map(linker)?),
+        None => None,
+    };
+    if let Some(linker) = &linker {
+        images_from(linker.end + (1 << 20));
+    }
+    allow_vdso(given.auxiliary);
+    let own = [
+        (aux::PHDR, image.headers),
+        (aux::PHENT, elf::ENTRY),
+        (aux::PHNUM, u64::from(image.count)),
+        (aux::BASE, linker.as_ref().map_or(0, |linker| linker.base)),
+        (aux::ENTRY, image.entry),
+    ];
+    let shown = |variable: &&'static [u8]| {
+        let hidden = variable.starts_with(HIDDEN);
+        variable.as_ptr() as u64 + if hidden { HIDDEN.len() as u64 } else { 0 }
+    };
+    let environment: Vec<u64> = given.environment.iter().map(shown).collect();
+    let name = path.as_os_str().as_bytes();
+    let stack = stack::build(
+        given.top,
+        name,
+        &arguments,
+        &environment,
+        given.auxiliary,
+        &own,
+    );
+    // SAFETY: the stack below `top` is free, and grows.
+    unsafe {
+        let to = stack.sp as *mut u8;
+        std::ptr::copy_nonoverlapping(stack.bytes.as_ptr(), to, stack.bytes.len());
+    }
+    if image.executable_stack {
+        let bottom = page_down(stack.sp.saturating_sub(8 << 20));
+        let end = page_down(given.top + (1 << 20));
+        ENGINE.lock().regions.insert(bottom, end, true);
+    }
+    show(&path, stack.arguments);
+    Ok(Start {
+        pc: linker.map_or(image.entry, |linker| linker.entry),
+        sp: stack.sp,
+    })
+}
+
+/// The kernel's own library may be executed, too.
+fn allow_vdso(auxiliary: &[(u64, u64)]) {
+    let Some(&(_, at)) = auxiliary.iter().find(|entry| entry.0 == aux::VDSO) else {
+        return;
+    };
+    // SAFETY: the kernel mapped it, a page at least.
+    let head = unsafe { std::slice::from_raw_parts(at as *const u8, PAGE as usize) };
+    let headers = elf::header_range(head).and_then(|(offset, len)| {
+        let end = offset.checked_add(len)?;
+        elf::headers(head, head.get(offset as usize..end as usize)?)
+    });
+    let Some((start, end)) = headers.as_ref().and_then(bounds) else {
+        return;
+    };
+    let end = at.wrapping_add(end - start);
+    ENGINE.lock().regions.insert(at, end, false);
+}
+
+/// A file and what it is given, or why there is none.
+type Found = Result<(PathBuf, Vec<Vec<u8>>), (String, i32)>;
+
+/// Follows `#!` to a program.
+fn interpreted(mut path: PathBuf, mut arguments: Vec<Vec<u8>>) -> Found {
+    const DEEPEST: usize = 5;
+    for _ in 0..DEEPEST {
+        let file = File::open(&path).map_err(|error| failed(&path, &error))?;
+        let mut head = [0; elf::HEAD];
+        let len = file
+            .read_at(&mut head, 0)
+            .map_err(|error| failed(&path, &error))?;
+        match elf::kind(&head[..len]) {
+            Kind::Program => return Ok((path, arguments)),
+            Kind::Script => {}
+            Kind::OtherProgram => {
+                return Err((format!("{}: not an x86-64 program", path.display()), 126));
+            }
+            Kind::Neither => {
+                return Err((format!("{}: not a program", path.display()), 126));
+            }
+        }
+        let Some((interpreter, argument)) = elf::script(&head[..len]) else {
+            return Err((format!("{}: no interpreter", path.display()), 126));
+        };
+        let script = path.as_os_str().as_bytes().to_vec();
+        let mut all = vec![interpreter.clone()];
+        all.extend(argument);
+        all.push(script);
+        all.extend(arguments.into_iter().skip(1));
+        arguments = all;
+        path = PathBuf::from(std::ffi::OsStr::from_bytes(&interpreter));
+    }
+    Err((format!("{}: too many interpreters", path.display()), 126))
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> (String, i32) {
+    let status = match error.kind() {
+        std::io::ErrorKind::NotFound => 127,
+        _ => 126,
+    };
+    (format!("{}: {error}", path.display()), status)
+}
+
+/// Maps an image.
+fn map(path: &Path) -> Result<Image, (String, i32)> {
+    let refused = |why: &str| (format!("{}: {why}", path.display()), 126);
+    let file = File::open(path).map_err(|error| failed(path, &error))?;
+    let mut head = vec![0; 64];
+    file.read_exact_at(&mut head, 0)
+        .map_err(|error| failed(path, &error))?;
+    let (offset, len) = elf::header_range(&head).ok_or_else(|| refused("broken headers"))?;
+    let mut table = vec![0; len as usize];
+    file.read_exact_at(&mut table, offset)
+        .map_err(|error| failed(path, &error))?;
+    let headers = elf::headers(&head, &table).ok_or_else(|| refused("broken headers"))?;
+    let (start, end) = bounds(&headers).ok_or_else(|| refused("broken headers"))?;
+    let at = reserve(&headers, start, end - start)
+        .ok_or_else(|| refused("its addresses are taken: record with --frontend qemu"))?;
+    let base = at.wrapping_sub(start);
+    for segment in &headers.segments {
+        if !place(&file, segment, base) {
+            return Err(refused("cannot be mapped"));
+        }
+    }
+    let mut image = Image {
+        entry: base.wrapping_add(headers.entry),
+        headers: 0,
+        count: headers.count,
+        base,
+        end: base.wrapping_add(end),
+        interpreter: None,
+        executable_stack: headers.executable_stack,
+    };
+    let within = |segment: &&Segment| {
+        segment.offset <= headers.offset && headers.offset < segment.offset + segment.file_len
+    };
+    if let Some(segment) = headers.segments.iter().find(within) {
+        image.headers = base.wrapping_add(segment.address + headers.offset - segment.offset);
+    }
+    if let Some((offset, len)) = headers.interpreter {
+        let mut name = vec![0; len.min(4096) as usize];
+        file.read_exact_at(&mut name, offset)
+            .map_err(|error| failed(path, &error))?;
+        while name.last() == Some(&0) {
+            name.pop();
+        }
+        image.interpreter = Some(PathBuf::from(std::ffi::OsString::from(
+            std::ffi::OsStr::from_bytes(&name),
+        )));
+    }
+    Ok(image)
+}
+
+/// First page and end of an image.
+fn bounds(headers: &Headers) -> Option<(u64, u64)> {
+    let first = headers.segments.first()?;
+    let last = headers.segments.last()?;
+    Some((
+        page_down(first.address),
+        page_up(last.address + last.memory_len)?,
+    ))
+}
+
+/// Room for an image: where it wants to be, or low.
+fn reserve(headers: &Headers, start: u64, len: u64) -> Option<u64> {
+    let try_at = |at: u64| sys::map(at, len, libc::PROT_NONE, libc::MAP_FIXED_NOREPLACE).ok();
+    if !headers.movable {
+        return try_at(start);
+    }
+    const STEP: u64 = 2 << 20;
+    let mut at = IMAGES.start;
+    while at + len < IMAGES.end {
+        if let Some(place) = try_at(at) {
+            return Some(place);
+        }
+        at += STEP;
+    }
+    None
+}
+
+/// Maps a segment over its reserved place.
+fn place(file: &File, segment: &Segment, base: u64) -> bool {
+    let address = base.wrapping_add(segment.address);
+    let start = page_down(address);
+    let file_end = address + segment.file_len;
+    let end = address + segment.memory_len;
+    let (Some(file_pages), Some(pages)) = (page_up(file_end), page_up(end)) else {
+        return false;
+    };
+    let executable = segment.prot & libc::PROT_EXEC != 0;
+    let mut prot = segment.prot & !libc::PROT_EXEC;
+    if executable {
+        prot |= libc::PROT_READ;
+    }
+    let private = libc::MAP_PRIVATE | libc::MAP_FIXED;
+    let map = |at: u64, end: u64, flags: i32, fd: u64, offset: u64| {
+        let arguments = [at, end - at, prot as u64, flags as u64, fd, offset];
+        // SAFETY: within the image's reserved room.
+        unsafe { sys::call(libc::SYS_mmap, arguments) as u64 == at }
+    };
+    let offset = page_down(segment.offset);
+    let fd = file.as_raw_fd() as u64;
+    if segment.file_len > 0 && !map(start, file_pages, private, fd, offset) {
+        return false;
+    }
+    let zero_from = if segment.file_len > 0 {
+        file_pages
+    } else {
+        start
+    };
+    if end > file_end && segment.file_len > 0 && prot & libc::PROT_WRITE != 0 {
+        let len = (file_pages - file_end) as usize;
+        // SAFETY: the rest of the last page, just mapped writable.
+        unsafe { (file_end as *mut u8).write_bytes(0, len) };
+    }
+    let anonymous = private | libc::MAP_ANONYMOUS;
+    if pages > zero_from && !map(zero_from, pages, anonymous, u64::MAX, 0) {
+        return false;
+    }
+    if executable {
+        let writable = prot & libc::PROT_WRITE != 0;
+        ENGINE.lock().regions.insert(start, pages, writable);
+    }
+    true
+}
+
+/// The process's name and arguments, as tools show them.
+fn show(path: &Path, arguments: (u64, u64)) {
+    if let Some(name) = path.file_name()
+        && let Ok(name) = CString::new(name.as_bytes())
+    {
+        let set = libc::PR_SET_NAME as u64;
+        // SAFETY: the name lives; the kernel cuts it.
+        unsafe { sys::call(libc::SYS_prctl, [set, name.as_ptr() as u64, 0, 0, 0, 0]) };
+    }
+    // Needs a capability; without it, tools show the engine's arguments.
+    let set = |what: i32, value: u64| {
+        let arguments = [libc::PR_SET_MM as u64, what as u64, value, 0, 0, 0];
+        // SAFETY: addresses of mapped memory, for tools alone.
+        unsafe { sys::call(libc::SYS_prctl, arguments) }
+    };
+    set(libc::PR_SET_MM_ARG_START, arguments.0);
+    set(libc::PR_SET_MM_ARG_END, arguments.1);
+}

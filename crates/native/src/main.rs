@@ -1,0 +1,187 @@
+//! Runs an unmodified x86-64 program from a code cache: the translator of the native recorder.
+//!
+//! `numaloc-native PROGRAM ARGUMENTS` is the program's process. It maps the program ([`loader`]), copies its code block by block
+//! into a cache ([`cache`], [`translate`]) and runs it there ([`dispatch`], [`crossing`]). Registers, stack and memory are the
+//! program's own, return addresses on the stack too, so that unwinding and debugging information hold. System calls go through
+//! [`syscalls`], signals through [`signals`], threads are the kernel's with a state of ours ([`state`], [`threads`]), and programs that it
+//! executes run the same way.
+//!
+//! The engine shares nothing with the program's C library: memory ([`heap`]), locks ([`lock`]) and thread-local storage ([`tls`]) are its
+//! own. See `docs/native.md` for what it cannot do.
+
+#![cfg_attr(not(test), no_main)]
+#![cfg_attr(test, allow(dead_code))]
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod cache;
+mod crossing;
+mod dispatch;
+mod elf;
+mod emit;
+mod guest;
+mod heap;
+mod invalidate;
+mod layout;
+mod loader;
+mod lock;
+mod options;
+mod regions;
+mod signals;
+mod stack;
+mod state;
+mod sys;
+mod syscalls;
+mod threads;
+mod tls;
+mod translate;
+
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use options::Options;
+use stack::aux;
+
+#[cfg(not(test))]
+#[global_allocator]
+static HEAP: heap::Heap = heap::Heap;
+
+/// Bytes of the first stack that the engine may still use when the program's stack is built below.
+const ROOM: u64 = 128 << 10;
+
+/// The C library calls this: without Rust's runtime, which would change signals.
+///
+/// # Safety
+/// Called once, as C's `main`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn main(
+    _: c_int,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+) -> c_int {
+    // SAFETY: C's main gets arrays of strings that live as long as the process.
+    let (arguments, environment) = unsafe { (strings(argv), strings(envp)) };
+    // SAFETY: the kernel puts the vector behind the environment.
+    let auxiliary = unsafe { auxiliary(envp.add(environment.len() + 1).cast()) };
+    let here = 0_u64;
+    let top = (&raw const here as u64 - ROOM) & !0xfff;
+    match begin(&arguments, &environment, &auxiliary, top) {
+        Ok(never) => never,
+        Err((message, status)) => {
+            sys::complain(&message);
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(status) }
+        }
+    }
+}
+
+/// # Safety
+/// `array` is a null-terminated array of strings that live as long as the process.
+unsafe fn strings(array: *const *const c_char) -> Vec<&'static [u8]> {
+    let mut strings = Vec::new();
+    loop {
+        // SAFETY: not beyond the null pointer.
+        let string = unsafe { array.add(strings.len()).read() };
+        if string.is_null() {
+            return strings;
+        }
+        // SAFETY: as the caller promises.
+        strings.push(unsafe { CStr::from_ptr(string) }.to_bytes());
+    }
+}
+
+/// # Safety
+/// `at` is the process's auxiliary vector.
+unsafe fn auxiliary(at: *const (u64, u64)) -> Vec<(u64, u64)> {
+    let mut entries = Vec::new();
+    loop {
+        // SAFETY: not beyond its end.
+        let entry = unsafe { at.add(entries.len()).read() };
+        entries.push(entry);
+        if entry.0 == aux::NULL {
+            return entries;
+        }
+    }
+}
+
+fn begin(
+    arguments: &[&'static [u8]],
+    environment: &[&'static [u8]],
+    auxiliary: &[(u64, u64)],
+    top: u64,
+) -> Result<c_int, (String, i32)> {
+    if loader::disturbed(environment) {
+        return Err(again(arguments, environment));
+    }
+    let own: Vec<Vec<u8>> = arguments.iter().skip(1).map(|a| a.to_vec()).collect();
+    let (options, program) = Options::parse(&own).map_err(|message| (message, 2))?;
+    const FSGSBASE: u64 = 2;
+    let capable = |&&(kind, value): &&(u64, u64)| kind == aux::HWCAP2 && value & FSGSBASE != 0;
+    if auxiliary.iter().find(capable).is_none() {
+        let message = "needs Linux 5.9 and a processor with FSGSBASE: record with --frontend qemu";
+        return Err((message.to_owned(), 125));
+    }
+    let path = match (&options.path, program.first()) {
+        (Some(path), _) => PathBuf::from(OsStr::from_bytes(path)),
+        (None, Some(name)) => find(OsStr::from_bytes(name)),
+        (None, None) => return Err((options::USAGE.to_owned(), 2)),
+    };
+    tls::learn();
+    signals::host::prepare();
+    {
+        let mut engine = cache::ENGINE.lock();
+        if let Some(kib) = options.cache_kib {
+            engine.limit = engine.limit.min(kib.saturating_mul(1024)).max(256 << 10);
+        }
+        engine.map().map_err(|errno| {
+            let error = std::io::Error::from_raw_os_error(errno);
+            (
+                format!("no room below 2 GiB for translated code: {error}"),
+                125,
+            )
+        })?;
+    }
+    let given = loader::Given {
+        environment,
+        auxiliary,
+        top,
+    };
+    let start = loader::load(options, &path, program, &given)?;
+    let mask = threads::initial_mask();
+    let process = signals::begin();
+    threads::first(process, start.pc, start.sp, mask)
+}
+
+/// Executes this program once more, without the variables that its dynamic linker has taken as meant for itself. Returns what failed.
+fn again(arguments: &[&'static [u8]], environment: &[&'static [u8]]) -> (String, i32) {
+    let own = |bytes: &&[u8]| CString::new(*bytes).unwrap_or_default();
+    let arguments: Vec<CString> = arguments.iter().map(own).collect();
+    let environment: Vec<CString> = environment.iter().map(own).map(loader::hide).collect();
+    let pointers = |strings: &[CString]| -> Vec<*const c_char> {
+        let pointers = strings.iter().map(|string| string.as_ptr());
+        pointers.chain([std::ptr::null()]).collect()
+    };
+    let (argv, envp) = (pointers(&arguments), pointers(&environment));
+    // SAFETY: null-terminated arrays of strings that live.
+    unsafe { libc::execve(c"/proc/self/exe".as_ptr(), argv.as_ptr(), envp.as_ptr()) };
+    let error = std::io::Error::last_os_error();
+    (format!("cannot execute itself: {error}"), 125)
+}
+
+/// Finds a program in PATH.
+fn find(name: &OsStr) -> PathBuf {
+    if name.as_bytes().contains(&b'/') {
+        return name.into();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| is_program(file))
+        .unwrap_or_else(|| name.into())
+}
+
+fn is_program(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}

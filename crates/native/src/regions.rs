@@ -1,0 +1,126 @@
+//! Which of the program's addresses may be executed.
+//!
+//! The host's mappings are never executable: the program's code is data to us. What the program asked for is kept here, so
+//! that a jump to data faults as it does natively, and so that writes to translated code are noticed.
+
+use std::collections::BTreeMap;
+
+/// A stretch of executable addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Address behind its last byte.
+    pub end: u64,
+    /// The program may write there as well.
+    pub writable: bool,
+}
+
+/// Executable stretches by their beginning; they do not overlap.
+#[derive(Default)]
+pub struct Regions(BTreeMap<u64, Region>);
+
+impl Regions {
+    /// Nothing is executable.
+    pub const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// The stretch that holds `at`.
+    pub fn find(&self, at: u64) -> Option<Region> {
+        let (_, region) = self.0.range(..=at).next_back()?;
+        (at < region.end).then_some(*region)
+    }
+
+    /// How far from `at` on addresses are executable without a gap, looked at for `enough` bytes.
+    pub fn end(&self, at: u64, enough: u64) -> Option<u64> {
+        let mut end = self.find(at)?.end;
+        while end - at < enough {
+            let Some(next) = self.find(end) else { break };
+            end = next.end;
+        }
+        Some(end)
+    }
+
+    /// Whether something in `start..end` is executable.
+    pub fn overlap(&self, start: u64, end: u64) -> bool {
+        self.0
+            .range(..end)
+            .next_back()
+            .is_some_and(|(_, region)| region.end > start)
+    }
+
+    /// Nothing in `start..end` is executable any more.
+    pub fn remove(&mut self, start: u64, end: u64) {
+        let cut: Vec<(u64, Region)> = self
+            .0
+            .range(..end)
+            .rev()
+            .take_while(|(_, region)| region.end > start)
+            .map(|(&at, &region)| (at, region))
+            .collect();
+        for (at, region) in cut {
+            self.0.remove(&at);
+            if at < start {
+                let head = Region {
+                    end: start,
+                    ..region
+                };
+                self.0.insert(at, head);
+            }
+            if region.end > end {
+                self.0.insert(end, region);
+            }
+        }
+    }
+
+    /// Everything in `start..end` is executable from now on.
+    pub fn insert(&mut self, start: u64, end: u64, writable: bool) {
+        self.remove(start, end);
+        if start < end {
+            self.0.insert(start, Region { end, writable });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Region, Regions};
+
+    #[test]
+    fn a_hole_splits_a_stretch() {
+        let mut regions = Regions::new();
+        regions.insert(0x1000, 0x9000, true);
+        regions.remove(0x3000, 0x4000);
+        let head = Region {
+            end: 0x3000,
+            writable: true,
+        };
+        assert_eq!(regions.find(0x2fff), Some(head));
+        assert_eq!(regions.find(0x3000), None);
+        assert_eq!(regions.find(0x4000).map(|r| r.end), Some(0x9000));
+        assert_eq!(regions.find(0x9000), None);
+    }
+
+    #[test]
+    fn a_later_stretch_replaces_what_it_covers() {
+        let mut regions = Regions::new();
+        regions.insert(0x1000, 0x3000, false);
+        regions.insert(0x4000, 0x6000, false);
+        regions.insert(0x2000, 0x5000, true);
+        assert_eq!(regions.find(0x1000).map(|r| r.end), Some(0x2000));
+        assert_eq!(regions.find(0x4fff).map(|r| r.writable), Some(true));
+        assert_eq!(regions.find(0x5000).map(|r| r.end), Some(0x6000));
+    }
+
+    #[test]
+    fn neighbours_are_read_through() {
+        let mut regions = Regions::new();
+        regions.insert(0x1000, 0x2000, false);
+        regions.insert(0x2000, 0x3000, true);
+        assert_eq!(regions.end(0x1ff8, 15), Some(0x3000));
+        assert_eq!(regions.end(0x1000, 15), Some(0x2000));
+        assert_eq!(regions.end(0x3000, 15), None);
+        assert!(regions.overlap(0x2fff, 0x4000));
+        assert!(!regions.overlap(0x3000, 0x4000));
+        assert!(!regions.overlap(0, 0x1000));
+    }
+}

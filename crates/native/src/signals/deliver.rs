@@ -1,0 +1,82 @@
+//! Delivers signals to the program, between two stays in the cache.
+
+use super::{Action, bit, frame, host_action, set_host_mask};
+use crate::state::{ASYNCHRONOUS, FAULT, Signal, State};
+use crate::sys;
+
+/// Delivers what waits; the frames of later ones lie on those of earlier ones. All signals are blocked meanwhile.
+pub fn deliver(state: &mut State) {
+    loop {
+        if state.signals[ASYNCHRONOUS].is_none() {
+            let mask = state.mask;
+            let ready = |held: &&mut Option<Signal>| {
+                held.as_ref()
+                    .is_some_and(|signal| mask & bit(signal.number) == 0)
+            };
+            if let Some(held) = state.held.iter_mut().find(ready) {
+                state.signals[ASYNCHRONOUS] = held.take();
+            }
+        }
+        if let Some(fault) = state.signals[FAULT].take() {
+            one(state, &fault, true);
+        } else if let Some(signal) = state.signals[ASYNCHRONOUS].take() {
+            one(state, &signal, false);
+        } else {
+            state.pending = 0;
+            return;
+        }
+    }
+}
+
+/// Whether a held signal may be delivered now.
+pub fn held(state: &State) -> bool {
+    let held = state.held.iter().flatten();
+    held.into_iter()
+        .any(|signal| state.mask & bit(signal.number) == 0)
+}
+
+fn one(state: &mut State, signal: &Signal, fault: bool) {
+    let number = signal.number;
+    let action = {
+        let mut actions = state.process.actions.lock();
+        let action = actions[number as usize];
+        let plain = action.handler <= libc::SIG_IGN as u64;
+        if action.flags & libc::SA_RESETHAND as u64 != 0 && !plain {
+            actions[number as usize] = Action::default();
+            super::install(number, &Action::default());
+        }
+        action
+    };
+    let ignored = action.handler == libc::SIG_IGN as u64;
+    if fault && (ignored || state.mask & bit(number) != 0) {
+        die(state, number);
+    }
+    if ignored {
+        return;
+    }
+    if action.handler == libc::SIG_DFL as u64 {
+        let harmless = [libc::SIGCHLD, libc::SIGURG, libc::SIGWINCH, libc::SIGCONT];
+        if harmless.contains(&number) {
+            return;
+        }
+        die(state, number);
+    }
+    let mask = state.mask;
+    if !frame::push(state, signal, &action, mask) {
+        die(state, libc::SIGSEGV);
+    }
+}
+
+/// Ends the process by a signal, as the kernel would.
+pub fn die(state: &mut State, number: i32) -> ! {
+    state.pending = 0;
+    host_action(number, Some(&Action::default()), None);
+    // SAFETY: these calls have no preconditions.
+    unsafe {
+        let pid = sys::call(libc::SYS_getpid, [0; 6]) as u64;
+        let tid = sys::call(libc::SYS_gettid, [0; 6]) as u64;
+        sys::call(libc::SYS_tgkill, [pid, tid, number as u64, 0, 0, 0]);
+    }
+    set_host_mask(!bit(number));
+    sys::give_up(&format!("signal {number} did not end the process"));
+}

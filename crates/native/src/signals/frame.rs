@@ -1,0 +1,197 @@
+//! The frame of a signal handler on the program's stack, as the kernel lays it out.
+
+use crate::state::{RAX, RDI, RDX, RSI, RSP, Signal, State};
+
+use super::{Action, bit, blockable};
+use crate::guest;
+
+/// Words of the frame: return address, context, signal information.
+const WORDS: usize = 1 + 38 + 16;
+const FLAGS: usize = 1;
+const STACK: usize = 3;
+const REGISTERS: usize = 6;
+const RIP: usize = REGISTERS + 16;
+const RFLAGS: usize = REGISTERS + 17;
+const SEGMENTS: usize = REGISTERS + 18;
+const ERROR: usize = REGISTERS + 19;
+const TRAP: usize = REGISTERS + 20;
+const OLD_MASK: usize = REGISTERS + 21;
+const CR2: usize = REGISTERS + 22;
+const XSTATE: usize = REGISTERS + 23;
+const MASK: usize = 38;
+const INFO: usize = 39;
+
+/// Our registers in the kernel's order.
+const ORDER: [usize; 16] = [8, 9, 10, 11, 12, 13, 14, 15, 7, 6, 5, 3, 2, 0, 1, 4];
+/// Status, direction and alignment flags: what a program may set by returning from a handler.
+const SETTABLE: u64 = 0x4_0cd5;
+/// What handlers begin without: direction, resume, trap.
+const CLEARED: u64 = 0x1_0500;
+const MAGIC: u32 = 0x4650_5853;
+const MAGIC_END: u32 = 0x4650_5845;
+const DISARM: i32 = 1 << 31;
+
+/// Bytes of extended state for what the processor has.
+fn xstate_len(xmask: u64) -> usize {
+    match xmask {
+        mask if mask & 0xe0 != 0 => 2688,
+        mask if mask & 4 != 0 => 832,
+        _ => 576,
+    }
+}
+
+fn on_altstack(state: &State) -> bool {
+    let (base, size, flags) = state.altstack;
+    flags & DISARM == 0 && state.regs[RSP].wrapping_sub(base).wrapping_sub(1) < size
+}
+
+/// The program's alternate stack as `sigaltstack` reports it.
+pub fn altstack(state: &State) -> [u64; 3] {
+    let (base, size, flags) = state.altstack;
+    let status = match () {
+        () if size == 0 => libc::SS_DISABLE,
+        () if on_altstack(state) => libc::SS_ONSTACK,
+        () => 0,
+    };
+    [base, (flags & DISARM | status) as u32 as u64, size]
+}
+
+/// Builds the frame and goes to the handler. False if the stack cannot take it.
+pub fn push(state: &mut State, signal: &Signal, action: &Action, mask: u64) -> bool {
+    let (base, size, flags) = state.altstack;
+    let mut sp = state.regs[RSP] - 128;
+    if action.flags & libc::SA_ONSTACK as u64 != 0 && size != 0 && !on_altstack(state) {
+        sp = base + size;
+    }
+    let len = xstate_len(state.xmask);
+    let xstate = (sp - len as u64 - 4) & !63;
+    sp = ((xstate - 8 * WORDS as u64) & !15) - 8;
+    let mut bytes = state.xstate.0[..len].to_vec();
+    bytes[464..512].fill(0);
+    bytes[464..468].copy_from_slice(&MAGIC.to_le_bytes());
+    bytes[468..472].copy_from_slice(&(len as u32 + 4).to_le_bytes());
+    bytes[472..480].copy_from_slice(&state.xmask.to_le_bytes());
+    bytes[480..484].copy_from_slice(&(len as u32).to_le_bytes());
+    bytes.extend(MAGIC_END.to_le_bytes());
+    let mut frame = [0_u64; WORDS];
+    frame[0] = action.restorer;
+    // The context has extended state, and a stack segment that is to be restored.
+    frame[FLAGS] = 7;
+    frame[STACK..STACK + 3].copy_from_slice(&altstack(state));
+    for (n, &register) in ORDER.iter().enumerate() {
+        frame[REGISTERS + n] = state.regs[register];
+    }
+    frame[RIP] = state.pc;
+    frame[RFLAGS] = state.rflags;
+    frame[SEGMENTS] = 0x33 | 0x2b << 48;
+    frame[ERROR] = signal.trap[1];
+    frame[TRAP] = signal.trap[0];
+    frame[OLD_MASK] = mask;
+    frame[CR2] = signal.cr2;
+    frame[XSTATE] = xstate;
+    frame[MASK] = mask;
+    frame[INFO..].copy_from_slice(&signal.info);
+    if !guest::write_bytes(xstate, &bytes) || !guest::write(sp, &frame) {
+        return false;
+    }
+    if flags & DISARM != 0 {
+        state.altstack = (0, 0, 0);
+    }
+    state.regs[RSP] = sp;
+    state.regs[RAX] = 0;
+    state.regs[RDI] = signal.number as u64;
+    state.regs[RSI] = sp + 8 * INFO as u64;
+    state.regs[RDX] = sp + 8 * FLAGS as u64;
+    state.rflags &= !CLEARED;
+    state.pc = action.handler;
+    let own = if action.flags & libc::SA_NODEFER as u64 == 0 {
+        bit(signal.number)
+    } else {
+        0
+    };
+    state.mask = blockable(state.mask | action.mask | own);
+    true
+}
+
+/// Takes the state from the frame a handler returned to. False if there is none.
+pub fn pop(state: &mut State) -> bool {
+    let Some(frame) = guest::read::<[u64; WORDS]>(state.regs[RSP] - 8) else {
+        return false;
+    };
+    for (n, &register) in ORDER.iter().enumerate() {
+        state.regs[register] = frame[REGISTERS + n];
+    }
+    state.pc = frame[RIP];
+    state.rflags = state.rflags & !SETTABLE | frame[RFLAGS] & SETTABLE;
+    state.mask = blockable(frame[MASK]);
+    set_altstack(state, &[frame[STACK], frame[STACK + 1], frame[STACK + 2]]);
+    let at = frame[XSTATE];
+    if at == 0 {
+        state.xstate.0[512..520].fill(0);
+        return true;
+    }
+    let Some(mut legacy) = guest::read::<[u8; 576]>(at) else {
+        return false;
+    };
+    let magic = legacy[464..468] == MAGIC.to_le_bytes();
+    let mut present = 3;
+    if magic && let Some(header) = legacy[512..520].first_chunk::<8>() {
+        present = u64::from_le_bytes(*header) & state.xmask;
+    }
+    legacy[512..520].copy_from_slice(&present.to_le_bytes());
+    legacy[520..576].fill(0);
+    // Control bits that processors refuse.
+    legacy[26] = 0;
+    legacy[27] = 0;
+    let len = xstate_len(state.xmask);
+    if magic && len > 576 {
+        let Some(rest) = guest::read::<[u8; 256]>(at + 576) else {
+            return false;
+        };
+        state.xstate.0[576..832].copy_from_slice(&rest);
+        if len > 832 {
+            let Some(rest) = guest::read::<[u8; 1856]>(at + 832) else {
+                return false;
+            };
+            state.xstate.0[832..].copy_from_slice(&rest);
+        }
+    }
+    state.xstate.0[..576].copy_from_slice(&legacy);
+    true
+}
+
+/// Sets the alternate stack from a `stack_t`.
+pub fn set_altstack(state: &mut State, stack: &[u64; 3]) {
+    let flags = stack[1] as i32;
+    state.altstack = if flags & libc::SS_DISABLE != 0 {
+        (0, 0, 0)
+    } else {
+        (stack[0], stack[2], flags & DISARM)
+    };
+}
+
+/// `sigaltstack`; a failure is a negated `errno`.
+pub fn sigaltstack(state: &mut State, new: u64, old: u64) -> i64 {
+    const SMALLEST: u64 = 2048;
+    let before = altstack(state);
+    if new != 0 {
+        let Some(stack) = guest::read::<[u64; 3]>(new) else {
+            return -i64::from(libc::EFAULT);
+        };
+        let flags = stack[1] as i32;
+        if on_altstack(state) {
+            return -i64::from(libc::EPERM);
+        }
+        if flags & !(DISARM | libc::SS_DISABLE | libc::SS_ONSTACK) != 0 {
+            return -i64::from(libc::EINVAL);
+        }
+        if flags & libc::SS_DISABLE == 0 && stack[2] < SMALLEST {
+            return -i64::from(libc::ENOMEM);
+        }
+        set_altstack(state, &stack);
+    }
+    if old != 0 && !guest::write(old, &before) {
+        return -i64::from(libc::EFAULT);
+    }
+    0
+}

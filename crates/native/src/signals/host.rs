@@ -1,0 +1,224 @@
+//! The handler the kernel calls.
+//!
+//! It runs on a stack of its own. In the engine it notes the signal and blocks the others; the dispatcher looks before it
+//! enters the cache, and the assembly before it makes a system call. In the cache a fault is an instruction of the program at a known
+//! point, whose state is taken as it is; for other signals the thread is single-stepped to the next such point.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::sync::LazyLock;
+
+use libc::{siginfo_t, ucontext_t};
+
+use super::{FAULTS, bit, blocking};
+use crate::cache::ENGINE;
+use crate::crossing::{Places, places};
+use crate::layout::CODE;
+use crate::state::{ASYNCHRONOUS, FAULT, Signal, State, Stepping, XSTATE_BYTES, current};
+use crate::{invalidate, sys, tls};
+
+static PLACES: LazyLock<Places> = LazyLock::new(places);
+
+/// Prepares what the handler must not compute.
+pub fn prepare() {
+    LazyLock::force(&PLACES);
+}
+
+/// The trap flag.
+const TF: i64 = 0x100;
+/// The direction flag.
+const DF: i64 = 0x400;
+/// Where each of our registers is among the kernel's.
+const ORDER: [usize; 16] = [13, 14, 12, 11, 15, 10, 9, 8, 0, 1, 2, 3, 4, 5, 6, 7];
+const RIP: usize = libc::REG_RIP as usize;
+const EFLAGS: usize = libc::REG_EFL as usize;
+
+/// The kernel calls this.
+///
+/// # Safety
+/// Only the kernel calls it, in a thread whose gs is its state.
+pub unsafe extern "C" fn on_signal(number: i32, info: *const siginfo_t, context: *mut c_void) {
+    // The kernel leaves the alignment check as the program set it.
+    // SAFETY: flags that compiled code does not expect to keep.
+    unsafe { std::arch::asm!("push 0x202", "popfq") };
+    // SAFETY: the kernel passes valid structures; the thread is one of the program's.
+    let (info, context, state) = unsafe { (&*info, &mut *context.cast::<ucontext_t>(), current()) };
+    let rip = context.uc_mcontext.gregs[RIP] as u64;
+    if !CODE.contains(&rip) {
+        in_engine(number, info, context, state);
+        return;
+    }
+    let guest_fs = tls::fs();
+    // SAFETY: what follows uses thread-local storage of the engine, and the program's fs is put back.
+    unsafe { tls::set_fs(state.engine_fs) };
+    if !in_cache(number, info, context, state, guest_fs) {
+        // SAFETY: back to the cache.
+        unsafe { tls::set_fs(guest_fs) };
+    }
+}
+
+/// Raised by an instruction, not sent.
+fn is_fault(number: i32, info: &siginfo_t) -> bool {
+    info.si_code > 0 && FAULTS.contains(&number)
+}
+
+fn taken(number: i32, info: &siginfo_t, context: &ucontext_t) -> Signal {
+    let registers = &context.uc_mcontext.gregs;
+    let word = |register: i32| registers[register as usize] as u64;
+    // SAFETY: siginfo_t has 128 bytes without padding that matters.
+    let info = unsafe { std::ptr::from_ref(info).cast::<[u64; 16]>().read() };
+    Signal {
+        number,
+        info,
+        trap: [word(libc::REG_TRAPNO), word(libc::REG_ERR)],
+        cr2: word(libc::REG_CR2),
+    }
+}
+
+fn keep(state: &mut State, signal: Signal, which: usize, context: &mut ucontext_t) {
+    state.pending |= 1 << which;
+    state.signals[which] = Some(signal);
+    block(state, context);
+}
+
+/// Blocks signals from the handler's return on.
+fn block(state: &mut State, context: &mut ucontext_t) {
+    state.all_blocked = true;
+    // SAFETY: the kernel's mask has 8 bytes.
+    unsafe {
+        (&raw mut context.uc_sigmask)
+            .cast::<u64>()
+            .write(blocking())
+    };
+}
+
+/// A signal from elsewhere; one that cannot wait in its place is held.
+fn arrived(state: &mut State, signal: Signal, context: &mut ucontext_t) {
+    let blocked = state.mask & bit(signal.number) != 0;
+    if (blocked || state.signals[ASYNCHRONOUS].is_some()) && FAULTS.contains(&signal.number) {
+        let free = state.held.iter_mut().find(|held| held.is_none());
+        if let Some(held) = free {
+            *held = Some(signal);
+        }
+        return;
+    }
+    keep(state, signal, ASYNCHRONOUS, context);
+}
+
+fn in_engine(number: i32, info: &siginfo_t, context: &mut ucontext_t, state: &mut State) {
+    let rip = context.uc_mcontext.gregs[RIP] as u64;
+    if number == libc::SIGTRAP && state.stepping != Stepping::No {
+        // It left the cache by itself.
+        state.stepping = Stepping::No;
+        context.uc_mcontext.gregs[EFLAGS] &= !TF;
+        return;
+    }
+    if is_fault(number, info) {
+        if rip == PLACES.copy {
+            let address = context.uc_mcontext.gregs[libc::REG_CR2 as usize] as u64;
+            if number != libc::SIGSEGV || !invalidate::written(address) {
+                context.uc_mcontext.gregs[RIP] = PLACES.copy_fault as i64;
+            }
+            return;
+        }
+        sys::give_up(&format!("signal {number} in the engine at {rip:#x}"));
+    }
+    let signal = taken(number, info, context);
+    arrived(state, signal, context);
+    if state.pending == 0 {
+        return;
+    }
+    if PLACES.entering.contains(&rip) {
+        context.uc_mcontext.gregs[RIP] = PLACES.leave as i64;
+    } else if PLACES.calling.contains(&rip) {
+        context.uc_mcontext.gregs[RIP] = PLACES.interrupted as i64;
+    }
+}
+
+/// Whether the thread leaves the cache.
+fn in_cache(
+    number: i32,
+    info: &siginfo_t,
+    context: &mut ucontext_t,
+    state: &mut State,
+    guest_fs: u64,
+) -> bool {
+    let rip = context.uc_mcontext.gregs[RIP] as u64;
+    if number == libc::SIGTRAP && info.si_code > 0 && state.stepping != Stepping::No {
+        return leave(context, state, guest_fs);
+    }
+    if is_fault(number, info) {
+        let address = context.uc_mcontext.gregs[libc::REG_CR2 as usize] as u64;
+        if number == libc::SIGSEGV && invalidate::written(address) {
+            // The instruction runs where it is, and then no other of this fragment.
+            block(state, context);
+            state.stepping = Stepping::OverWrite;
+            context.uc_mcontext.gregs[EFLAGS] |= TF;
+            return false;
+        }
+        let signal = taken(number, info, context);
+        state.stepping = Stepping::No;
+        context.uc_mcontext.gregs[EFLAGS] &= !TF;
+        keep(state, signal, FAULT, context);
+        if !leave(context, state, guest_fs) {
+            sys::give_up(&format!("signal {number} in translated code at {rip:#x}"));
+        }
+        return true;
+    }
+    let signal = taken(number, info, context);
+    arrived(state, signal, context);
+    if state.pending == 0 || leave(context, state, guest_fs) {
+        return state.pending != 0;
+    }
+    state.stepping = Stepping::ToPoint;
+    context.uc_mcontext.gregs[EFLAGS] |= TF;
+    false
+}
+
+/// Leaves for the dispatcher if the program's state is known here.
+fn leave(context: &mut ucontext_t, state: &mut State, guest_fs: u64) -> bool {
+    let registers = &mut context.uc_mcontext.gregs;
+    let found = ENGINE.lock().point(registers[RIP] as u64);
+    let Some((pc, borrowed)) = found else {
+        return false;
+    };
+    state.stepping = Stepping::No;
+    registers[EFLAGS] &= !(TF | DF);
+    state.pc = pc;
+    for (register, &place) in state.regs.iter_mut().zip(&ORDER) {
+        *register = registers[place] as u64;
+    }
+    if let Some((register, slot)) = borrowed {
+        state.regs[usize::from(register)] = state.slots[usize::from(slot)];
+    }
+    state.rflags = registers[EFLAGS] as u64;
+    state.guest_fs = guest_fs;
+    take_xstate(state, context.uc_mcontext.fpregs.cast());
+    context.uc_mcontext.gregs[RIP] = PLACES.leave as i64;
+    true
+}
+
+/// Copies extended state from a frame of the kernel.
+fn take_xstate(state: &mut State, from: *const u8) {
+    const MAGIC: u32 = 0x4650_5853;
+    // SAFETY: the kernel stored at least 512 bytes, and says behind how many more.
+    let (magic, len) = unsafe {
+        (
+            from.add(464).cast::<u32>().read(),
+            from.add(480).cast::<u32>().read(),
+        )
+    };
+    let len = if magic == MAGIC { len as usize } else { 512 };
+    let xstate = &mut state.xstate.0;
+    xstate[512..576].fill(0);
+    // SAFETY: the bytes are there, and the area is big enough.
+    unsafe { std::ptr::copy_nonoverlapping(from, xstate.as_mut_ptr(), len.min(XSTATE_BYTES)) };
+    let mut present = 3;
+    if magic == MAGIC
+        && let Some(header) = xstate[512..520].first_chunk::<8>()
+    {
+        present = u64::from_le_bytes(*header) & state.xmask;
+    }
+    xstate[512..520].copy_from_slice(&present.to_le_bytes());
+    xstate[520..576].fill(0);
+}

@@ -1,0 +1,143 @@
+//! Signals of the program.
+//!
+//! The kernel delivers to [`host`], which keeps one signal in the thread's state, blocks the others and sees that the
+//! thread gets to the dispatcher with its state known; [`deliver`] then builds the frame the program's handler expects
+//! ([`frame`]) and goes on there, in translated code. Signals that the program blocks are blocked in the kernel, so that
+//! `sigwait`, `signalfd` and pending sets work by themselves; but for those the engine itself needs, SIGSEGV and SIGTRAP.
+
+pub mod deliver;
+pub mod frame;
+pub mod host;
+
+use crate::lock::Lock;
+use crate::state::State;
+use crate::sys;
+
+/// Signals have the numbers 1 to 64.
+pub const SIGNALS: usize = 65;
+
+/// What the program wants done at a signal: the kernel's `struct sigaction`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Action {
+    /// `SIG_DFL`, `SIG_IGN` or an address.
+    pub handler: u64,
+    /// `SA_…`.
+    pub flags: u64,
+    /// Where the handler returns to.
+    pub restorer: u64,
+    /// Signals blocked meanwhile.
+    pub mask: u64,
+}
+
+/// What the threads of a process have in common.
+pub struct Process {
+    /// By signal number.
+    pub actions: Lock<[Action; SIGNALS]>,
+}
+
+impl Process {
+    /// A process with these actions; it lives as long as the engine.
+    pub fn new(actions: [Action; SIGNALS]) -> &'static Self {
+        Box::leak(Box::new(Self {
+            actions: Lock::new(actions),
+        }))
+    }
+}
+
+/// The bit of a signal in a mask.
+pub const fn bit(number: i32) -> u64 {
+    1 << (number - 1)
+}
+
+/// Signals whose handler is always ours: faults tell of writes to translated code, traps of single steps.
+pub const OURS: u64 = bit(libc::SIGSEGV) | bit(libc::SIGTRAP);
+/// Signals that instructions raise.
+pub const FAULTS: [i32; 5] = [
+    libc::SIGSEGV,
+    libc::SIGTRAP,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+];
+/// Those that nobody can block.
+const UNBLOCKABLE: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
+
+/// The mask that blocks all but faults.
+pub const fn blocking() -> u64 {
+    let mut mask = !0;
+    let mut n = 0;
+    while n < FAULTS.len() {
+        mask &= !bit(FAULTS[n]);
+        n += 1;
+    }
+    mask
+}
+
+/// Sets the calling thread's mask in the kernel.
+pub fn set_host_mask(mask: u64) {
+    let arguments = [
+        libc::SIG_SETMASK as u64,
+        (&raw const mask) as u64,
+        0,
+        8,
+        0,
+        0,
+    ];
+    // SAFETY: reads the mask.
+    unsafe { sys::call(libc::SYS_rt_sigprocmask, arguments) };
+}
+
+/// Blocks all but faults until the dispatcher sets the program's mask again.
+pub fn block_all(state: &mut State) {
+    state.all_blocked = true;
+    set_host_mask(blocking());
+}
+
+/// The mask in the kernel for what the program blocks.
+pub const fn host_mask(mask: u64) -> u64 {
+    mask & !OURS
+}
+
+/// What the program may block.
+pub const fn blockable(mask: u64) -> u64 {
+    mask & !UNBLOCKABLE
+}
+
+/// Asks or sets the kernel's action; a failure is a negated `errno`.
+pub fn host_action(number: i32, new: Option<&Action>, old: Option<&mut Action>) -> i64 {
+    let new = new.map_or(0, |new| &raw const *new as u64);
+    let old = old.map_or(0, |old| &raw mut *old as u64);
+    // SAFETY: the structures live; handlers are `host::on_signal` or the kernel's own.
+    unsafe { sys::call(libc::SYS_rt_sigaction, [number as u64, new, old, 8, 0, 0]) }
+}
+
+/// Puts the kernel's action in place for what the program wants.
+pub fn install(number: i32, action: &Action) -> i64 {
+    let ours = OURS & bit(number) != 0;
+    let plain = action.handler == libc::SIG_DFL as u64 || action.handler == libc::SIG_IGN as u64;
+    if plain && !ours {
+        return host_action(number, Some(action), None);
+    }
+    let kept = libc::SA_RESTART | libc::SA_NOCLDSTOP | libc::SA_NOCLDWAIT;
+    let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | 0x0400_0000;
+    let host = Action {
+        handler: host::on_signal as *const () as u64,
+        flags: (action.flags & kept as u64) | flags as u64,
+        restorer: crate::crossing::places().restorer,
+        mask: blocking(),
+    };
+    host_action(number, Some(&host), None)
+}
+
+/// The actions the process came with, and our own handlers in place.
+pub fn begin() -> &'static Process {
+    let mut actions = [Action::default(); SIGNALS];
+    for number in 1..SIGNALS as i32 {
+        host_action(number, None, Some(&mut actions[number as usize]));
+        if OURS & bit(number) != 0 {
+            install(number, &actions[number as usize]);
+        }
+    }
+    Process::new(actions)
+}

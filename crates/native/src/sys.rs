@@ -1,0 +1,71 @@
+//! System calls without a C library: no `errno`, no cancellation, nothing of a thread is touched.
+
+use std::arch::asm;
+
+/// Makes a system call; a failure is a negated `errno`.
+///
+/// # Safety
+/// The call and its arguments must be sound for this process: nothing that Rust code relies on may change.
+#[inline]
+pub unsafe fn call(number: i64, arguments: [u64; 6]) -> i64 {
+    let result;
+    // SAFETY: the kernel changes rax, rcx and r11; the rest is the caller's promise.
+    unsafe {
+        asm!("syscall", inlateout("rax") number => result,
+            in("rdi") arguments[0], in("rsi") arguments[1], in("rdx") arguments[2],
+            in("r10") arguments[3], in("r8") arguments[4], in("r9") arguments[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    result
+}
+
+/// Bytes of a page.
+pub const PAGE: u64 = 4096;
+
+/// Rounds up to whole pages; `None` beyond the address space.
+pub fn page_up(at: u64) -> Option<u64> {
+    at.checked_add(PAGE - 1).map(|end| end & !(PAGE - 1))
+}
+
+/// Rounds down to a page.
+pub fn page_down(at: u64) -> u64 {
+    at & !(PAGE - 1)
+}
+
+/// Maps private anonymous memory without swap reserved for it; at `at` exactly with `MAP_FIXED_NOREPLACE` in `flags`.
+pub fn map(at: u64, len: u64, prot: i32, flags: i32) -> Result<u64, i32> {
+    let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let arguments = [at, len, prot as u64, flags as u64, u64::MAX, 0];
+    // SAFETY: a new mapping; callers never pass MAP_FIXED.
+    let result = unsafe { call(libc::SYS_mmap, arguments) };
+    if result < 0 {
+        return Err(-result as i32);
+    }
+    if flags & libc::MAP_FIXED_NOREPLACE != 0 && result as u64 != at {
+        // SAFETY: the mapping was just made, by a kernel that does not know the flag.
+        unsafe { call(libc::SYS_munmap, [result as u64, len, 0, 0, 0, 0]) };
+        return Err(libc::EEXIST);
+    }
+    Ok(result as u64)
+}
+
+/// Writes a line to standard error, whole and at once.
+pub fn complain(message: &str) {
+    let line = format!("numaloc-native: {message}\n");
+    // SAFETY: writes from a live buffer.
+    unsafe {
+        call(
+            libc::SYS_write,
+            [2, line.as_ptr() as u64, line.len() as u64, 0, 0, 0],
+        )
+    };
+}
+
+/// Ends the process after a line that says why.
+pub fn give_up(message: &str) -> ! {
+    complain(message);
+    loop {
+        // SAFETY: ends the process.
+        unsafe { call(libc::SYS_exit_group, [125, 0, 0, 0, 0, 0]) };
+    }
+}

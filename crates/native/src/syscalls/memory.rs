@@ -1,0 +1,178 @@
+//! Mappings: what the program may execute is kept, and the host's mappings are never executable.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::error;
+use crate::cache::ENGINE;
+use crate::invalidate;
+use crate::layout::IMAGES;
+use crate::state::State;
+use crate::sys::{self, page_down, page_up};
+
+const READ: u64 = libc::PROT_READ as u64;
+const WRITE: u64 = libc::PROT_WRITE as u64;
+const EXEC: u64 = libc::PROT_EXEC as u64;
+const FIXED: u64 = (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) as u64;
+
+/// Where the next library is put.
+static NEXT: AtomicU64 = AtomicU64::new(IMAGES.start);
+
+/// Libraries are put at `at` or above.
+pub fn images_from(at: u64) {
+    NEXT.fetch_max(at, Relaxed);
+}
+
+/// What the host is asked for: code is data, which is read.
+fn host_prot(prot: u64) -> u64 {
+    if prot & EXEC == 0 {
+        prot
+    } else {
+        prot & !EXEC | READ
+    }
+}
+
+/// Makes a call that does not wait: with the engine's lock held, so without a look at signals.
+fn host(number: i64, a: [u64; 6]) -> i64 {
+    // SAFETY: the program's own mappings; ours are where it asks for nothing.
+    unsafe { sys::call(number, a) }
+}
+
+/// The pages of a mapping; `None` if the kernel will refuse them.
+fn pages(at: u64, len: u64) -> Option<(u64, u64)> {
+    Some((at, page_up(at.checked_add(len)?)?))
+}
+
+/// `mmap`: libraries and code that is yet to be written are put where the cache reaches them.
+pub fn mmap(_: &State, a: [u64; 6]) -> i64 {
+    let [at, len, prot, flags, fd, offset] = a;
+    let prot_host = host_prot(prot);
+    if flags & FIXED != 0 {
+        let Some((start, end)) = pages(at, len) else {
+            return host(libc::SYS_mmap, a);
+        };
+        let mut engine = ENGINE.lock();
+        let replaces = flags & libc::MAP_FIXED_NOREPLACE as u64 == 0;
+        if replaces {
+            invalidate::dropped(&mut engine, start, end);
+        }
+        let result = host(libc::SYS_mmap, [at, len, prot_host, flags, fd, offset]);
+        if result >= 0 {
+            engine.regions.remove(start, end);
+            if prot & EXEC != 0 {
+                engine.regions.insert(start, end, prot & WRITE != 0);
+            }
+        }
+        return result;
+    }
+    let private = flags & libc::MAP_SHARED as u64 == 0;
+    let file = flags & libc::MAP_ANONYMOUS as u64 == 0;
+    let mut result = error(libc::ENOMEM);
+    if at == 0 && ((file && private) || prot & EXEC != 0) && len < 256 << 20 {
+        result = low([at, len, prot_host, flags, fd, offset]);
+    }
+    if result < 0 {
+        result = host(libc::SYS_mmap, [at, len, prot_host, flags, fd, offset]);
+    }
+    if result >= 0 && prot & EXEC != 0 {
+        let start = result as u64;
+        if let Some((start, end)) = pages(start, len) {
+            let writable = prot & WRITE != 0;
+            ENGINE.lock().regions.insert(start, end, writable);
+        }
+    }
+    result
+}
+
+/// Maps at the next free place below 2 GiB.
+fn low(a: [u64; 6]) -> i64 {
+    const TRIES: usize = 64;
+    let Some(len) = page_up(a[1]) else {
+        return error(libc::ENOMEM);
+    };
+    let step = (len + 0xffff) & !0xffff;
+    for _ in 0..TRIES {
+        let at = NEXT.fetch_add(step, Relaxed);
+        if at + len > IMAGES.end {
+            // From the beginning: libraries may have been unmapped.
+            NEXT.store(IMAGES.start, Relaxed);
+            continue;
+        }
+        let flags = a[3] | libc::MAP_FIXED_NOREPLACE as u64;
+        let result = host(libc::SYS_mmap, [at, a[1], a[2], flags, a[4], a[5]]);
+        if result != error(libc::EEXIST) {
+            return result;
+        }
+    }
+    error(libc::ENOMEM)
+}
+
+/// `mprotect` and `pkey_mprotect`.
+pub fn mprotect(number: i64, a: [u64; 6]) -> i64 {
+    let [at, len, prot, ..] = a;
+    let Some((start, end)) = pages(at, len) else {
+        return host(number, a);
+    };
+    let mut changed = a;
+    changed[2] = host_prot(prot);
+    let mut engine = ENGINE.lock();
+    invalidate::dropped(&mut engine, page_down(start), end);
+    let result = host(number, changed);
+    if result >= 0 {
+        engine.regions.remove(start, end);
+        if prot & EXEC != 0 {
+            engine.regions.insert(start, end, prot & WRITE != 0);
+        }
+    }
+    result
+}
+
+/// `munmap`.
+pub fn munmap(a: [u64; 6]) -> i64 {
+    let Some((start, end)) = pages(a[0], a[1]) else {
+        return host(libc::SYS_munmap, a);
+    };
+    let mut engine = ENGINE.lock();
+    if !engine.regions.overlap(start, end) {
+        drop(engine);
+        return host(libc::SYS_munmap, a);
+    }
+    invalidate::dropped(&mut engine, page_down(start), end);
+    let result = host(libc::SYS_munmap, a);
+    if result >= 0 {
+        engine.regions.remove(start, end);
+    }
+    result
+}
+
+/// `mremap`: code that moves is code at its new place.
+pub fn mremap(a: [u64; 6]) -> i64 {
+    let [old, old_len, new_len, ..] = a;
+    let Some((start, end)) = pages(old, old_len) else {
+        return host(libc::SYS_mremap, a);
+    };
+    let mut engine = ENGINE.lock();
+    let region = engine.regions.find(start);
+    invalidate::dropped(&mut engine, start, end);
+    let result = host(libc::SYS_mremap, a);
+    if result >= 0 {
+        let moved = result as u64;
+        engine.regions.remove(start, end);
+        if let Some((start, end)) = pages(moved, new_len) {
+            invalidate::dropped(&mut engine, start, end);
+            engine.regions.remove(start, end);
+            if let Some(region) = region {
+                engine.regions.insert(start, end, region.writable);
+            }
+        }
+    }
+    result
+}
+
+/// `shmat`: code in shared memory of System V is refused.
+pub fn shmat(a: [u64; 6]) -> i64 {
+    if a[2] & libc::SHM_EXEC as u64 != 0 {
+        return error(libc::EACCES);
+    }
+    host(libc::SYS_shmat, a)
+}

@@ -1,0 +1,83 @@
+//! System calls of the program: most are made as they are, from assembly that gives way to signals.
+//!
+//! Those that change what may be executed, signals, threads or processes, or that would show the engine instead of the program, are
+//! in the modules here.
+#![allow(unsafe_code)]
+
+mod memory;
+mod process;
+mod signal;
+mod view;
+
+use crate::crossing::{INTERRUPTED, native_call};
+pub use memory::images_from;
+
+use crate::state::{R8, R9, R10, RAX, RDI, RDX, RSI, State};
+use crate::{invalidate, signals, threads};
+
+const SYS_RSEQ: i64 = 334;
+const SYS_CLONE3: i64 = 435;
+
+/// A failure as the kernel reports it.
+pub const fn error(errno: i32) -> i64 {
+    -(errno as i64)
+}
+
+/// Makes the system call in the state, behind which the program is.
+pub fn system_call(state: &mut State) {
+    let number = state.regs[RAX] as i64;
+    let registers = [RDI, RSI, RDX, R10, R8, R9];
+    let a = registers.map(|register| state.regs[register]);
+    let result = match number {
+        libc::SYS_mmap => memory::mmap(state, a),
+        libc::SYS_mprotect | libc::SYS_pkey_mprotect => memory::mprotect(number, a),
+        libc::SYS_munmap => memory::munmap(a),
+        libc::SYS_mremap => memory::mremap(a),
+        libc::SYS_shmat => memory::shmat(a),
+        libc::SYS_rt_sigaction => signal::sigaction(state, a),
+        libc::SYS_rt_sigprocmask => signal::sigprocmask(state, a),
+        libc::SYS_sigaltstack => signals::frame::sigaltstack(state, a[0], a[1]),
+        libc::SYS_rt_sigreturn => {
+            signals::block_all(state);
+            if !signals::frame::pop(state) {
+                signals::deliver::die(state, libc::SIGSEGV);
+            }
+            // All registers come from the frame.
+            return;
+        }
+        libc::SYS_clone | libc::SYS_fork | libc::SYS_vfork | SYS_CLONE3 => {
+            threads::clone(state, number)
+        }
+        libc::SYS_execve => process::execve(state, a[0], a[1], a[2]),
+        libc::SYS_execveat => process::execveat(state, a),
+        libc::SYS_exit => threads::end(state, a[0]),
+        libc::SYS_arch_prctl => process::arch_prctl(state, a),
+        libc::SYS_prctl => process::prctl(state, a),
+        libc::SYS_ptrace => process::ptrace(a),
+        libc::SYS_seccomp => error(libc::ENOSYS),
+        SYS_RSEQ => error(libc::ENOSYS),
+        libc::SYS_readlink => view::readlink(state, None, a[0], a[1], a[2]),
+        libc::SYS_readlinkat => view::readlink(state, Some(a[0]), a[1], a[2], a[3]),
+        libc::SYS_open | libc::SYS_openat => view::open(state, number, a),
+        _ => plain(number, a),
+    };
+    if result == INTERRUPTED {
+        // A signal first; then the program is at the system call again.
+        state.pc -= 2;
+        return;
+    }
+    threads::returned(state, result);
+}
+
+/// Makes a system call as it is.
+fn plain(number: i64, a: [u64; 6]) -> i64 {
+    let arguments = [number as u64, a[0], a[1], a[2], a[3], a[4], a[5]];
+    loop {
+        // SAFETY: the program's own call; what changes mappings or threads does not come here.
+        let result = unsafe { native_call(&arguments) };
+        // The kernel could not write where the program can.
+        if result != error(libc::EFAULT) || !invalidate::release_all() {
+            return result;
+        }
+    }
+}

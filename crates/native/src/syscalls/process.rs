@@ -1,0 +1,216 @@
+//! Programs that run other programs, and what the engine must keep to itself.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use super::{error, plain, view};
+use crate::crossing::INTERRUPTED;
+use crate::elf::{self, Kind};
+use crate::signals::{self, OURS, bit, host_action, set_host_mask};
+use crate::state::State;
+use crate::{guest, loader, sys};
+
+const STRING: usize = 128 << 10;
+
+/// How a file is executed.
+enum How {
+    /// By another engine.
+    Translated,
+    /// As it is, since we cannot; why.
+    Native(&'static str),
+}
+
+fn examine(path: &Path) -> Result<How, i32> {
+    let errno = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EIO);
+    let metadata = path.metadata().map_err(errno)?;
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| libc::ENOENT)?;
+    let arguments = [name.as_ptr() as u64, libc::X_OK as u64, 0, 0, 0, 0];
+    // SAFETY: the name lives.
+    if unsafe { sys::call(libc::SYS_access, arguments) } < 0 || !metadata.is_file() {
+        return Err(libc::EACCES);
+    }
+    let mode = metadata.permissions().mode();
+    // SAFETY: no preconditions.
+    let user = unsafe { sys::call(libc::SYS_geteuid, [0; 6]) };
+    if mode & 0o4000 != 0 && i64::from(metadata.uid()) != user {
+        return Ok(How::Native("set-user-id"));
+    }
+    let Ok(mut file) = File::open(path) else {
+        return Ok(How::Native("not readable"));
+    };
+    let mut head = Vec::new();
+    let len = elf::HEAD as u64;
+    file.by_ref()
+        .take(len)
+        .read_to_end(&mut head)
+        .map_err(errno)?;
+    match elf::kind(&head) {
+        Kind::Program => Ok(How::Translated),
+        Kind::Script => {
+            let (interpreter, _) = elf::script(&head).ok_or(libc::ENOEXEC)?;
+            Path::new(std::ffi::OsStr::from_bytes(&interpreter))
+                .metadata()
+                .map_err(errno)?;
+            Ok(How::Translated)
+        }
+        Kind::OtherProgram => Ok(How::Native("not an x86-64 program")),
+        Kind::Neither => Err(libc::ENOEXEC),
+    }
+}
+
+/// `execve`: the engine runs the program.
+pub fn execve(state: &mut State, path: u64, argv: u64, envp: u64) -> i64 {
+    let Some(path) = guest::string(path, 4096) else {
+        return error(libc::EFAULT);
+    };
+    execute(state, path, argv, envp)
+}
+
+/// `execveat`: the same for a file that is named by a descriptor.
+pub fn execveat(state: &mut State, a: [u64; 6]) -> i64 {
+    let [folder, path, argv, envp, flags, _] = a;
+    let Some(path) = guest::string(path, 4096) else {
+        return error(libc::EFAULT);
+    };
+    let folder = folder as i32;
+    if flags & libc::AT_SYMLINK_NOFOLLOW as u64 != 0 {
+        return error(libc::EINVAL);
+    }
+    let path = if path.is_empty() && flags & libc::AT_EMPTY_PATH as u64 != 0 {
+        // By its name, since the descriptor may be closed by the exec.
+        match std::fs::read_link(format!("/proc/self/fd/{folder}")) {
+            Ok(path) => path.as_os_str().as_bytes().to_vec(),
+            Err(_) => return error(libc::EBADF),
+        }
+    } else if path.starts_with(b"/") || folder == libc::AT_FDCWD {
+        path
+    } else {
+        let mut whole = format!("/proc/self/fd/{folder}/").into_bytes();
+        whole.extend(path);
+        whole
+    };
+    execute(state, path, argv, envp)
+}
+
+/// Strings and the null-terminated array of their addresses.
+struct Strings {
+    #[expect(dead_code, reason = "the pointers point into them")]
+    strings: Vec<CString>,
+    pointers: Vec<u64>,
+}
+
+impl Strings {
+    fn new(strings: Vec<CString>) -> Self {
+        let pointers = strings.iter().map(|string| string.as_ptr() as u64);
+        let pointers = pointers.chain([0]).collect();
+        Self { strings, pointers }
+    }
+
+    fn read(at: u64) -> Option<Vec<CString>> {
+        guest::pointers(at)?
+            .into_iter()
+            .map(|at| CString::new(guest::string(at, STRING)?).ok())
+            .collect()
+    }
+}
+
+fn execute(state: &mut State, path: Vec<u8>, argv: u64, envp: u64) -> i64 {
+    let path = if view::is_own_program(&path) {
+        loader::program().to_vec()
+    } else {
+        path
+    };
+    let how = match examine(Path::new(std::ffi::OsStr::from_bytes(&path))) {
+        Ok(how) => how,
+        Err(errno) => return error(errno),
+    };
+    let (Some(arguments), Some(environment)) = (Strings::read(argv), Strings::read(envp)) else {
+        return error(libc::EFAULT);
+    };
+    let Ok(path) = CString::new(path) else {
+        return error(libc::ENOENT);
+    };
+    let (program, arguments, environment) = match how {
+        How::Translated => (
+            c"/proc/self/exe".to_owned(),
+            loader::command(&path, arguments),
+            environment.into_iter().map(loader::hide).collect(),
+        ),
+        How::Native(why) => {
+            let name = path.to_string_lossy();
+            sys::complain(&format!("{name} is {why}: it runs natively"));
+            (path, arguments, environment)
+        }
+    };
+    let (arguments, environment) = (Strings::new(arguments), Strings::new(environment));
+    signals::block_all(state);
+    if state.pending != 0 {
+        return INTERRUPTED;
+    }
+    let actions = *state.process.actions.lock();
+    // The kernel hands ignored signals and the mask on.
+    for number in [libc::SIGSEGV, libc::SIGTRAP] {
+        let action = actions[number as usize];
+        if OURS & bit(number) != 0 && action.handler == libc::SIG_IGN as u64 {
+            host_action(number, Some(&action), None);
+        }
+    }
+    set_host_mask(state.mask);
+    let words = [
+        program.as_ptr() as u64,
+        arguments.pointers.as_ptr() as u64,
+        environment.pointers.as_ptr() as u64,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: strings and arrays live.
+    let result = unsafe { sys::call(libc::SYS_execve, words) };
+    for number in [libc::SIGSEGV, libc::SIGTRAP] {
+        signals::install(number, &actions[number as usize]);
+    }
+    result
+}
+
+/// `arch_prctl`: fs is the program's outside the engine, gs is not to be had.
+pub fn arch_prctl(state: &mut State, a: [u64; 6]) -> i64 {
+    const SET_GS: u64 = 0x1001;
+    const SET_FS: u64 = 0x1002;
+    const GET_FS: u64 = 0x1003;
+    const GET_GS: u64 = 0x1004;
+    match a[0] {
+        SET_FS if a[1] >> 47 != 0 => error(libc::EPERM),
+        SET_FS => {
+            state.guest_fs = a[1];
+            0
+        }
+        GET_FS if guest::write(a[1], &state.guest_fs) => 0,
+        GET_GS if guest::write(a[1], &0_u64) => 0,
+        GET_FS | GET_GS => error(libc::EFAULT),
+        SET_GS => {
+            sys::give_up("the program uses gs: not for this recorder, record with --frontend qemu")
+        }
+        // Shadow stacks, 0x5000 and above: return addresses in the cache are not on them.
+        0x5000.. => error(libc::EINVAL),
+        _ => plain(libc::SYS_arch_prctl, a),
+    }
+}
+
+/// `prctl`.
+pub fn prctl(_: &State, a: [u64; 6]) -> i64 {
+    match a[0] as i32 {
+        // A filter for the program's calls would meet ours.
+        libc::PR_SET_SECCOMP => error(libc::EINVAL),
+        _ => plain(libc::SYS_prctl, a),
+    }
+}
+
+/// `ptrace`: registers would be those of translated code.
+pub fn ptrace(_: [u64; 6]) -> i64 {
+    sys::complain("ptrace is refused: a debugger would see translated code");
+    error(libc::EPERM)
+}

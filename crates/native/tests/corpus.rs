@@ -1,0 +1,267 @@
+//! Programs give the same output and status in the code cache as without it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+const NATIVE: &str = env!("CARGO_BIN_EXE_numaloc-native");
+
+fn programs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
+}
+
+fn workloads() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads")
+}
+
+fn folder() -> &'static Path {
+    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
+    FOLDER
+        .get_or_init(|| tempfile::tempdir().expect("a folder"))
+        .path()
+}
+
+/// Compiles a program, by the flags of the test.
+fn compiled(source: &Path, name: &str, flags: &[&str]) -> PathBuf {
+    let program = folder().join(name);
+    let cpp = source.extension().is_some_and(|e| e == "cc");
+    let status = Command::new(if cpp { "c++" } else { "cc" })
+        .args(["-O2", "-pthread", "-o"])
+        .arg(&program)
+        .arg(source)
+        .args(flags)
+        .arg("-lm")
+        .status()
+        .expect("a compiler");
+    assert!(status.success(), "{} compiles", source.display());
+    program
+}
+
+fn ours(name: &str, flags: &[&str]) -> PathBuf {
+    let stem = name.split('.').next().unwrap_or(name);
+    let file = format!("{stem}{}", flags.concat().replace('/', "_"));
+    compiled(&programs().join(name), &file, flags)
+}
+
+fn run(mut command: Command) -> Output {
+    command
+        .env("LC_ALL", "C")
+        .env("TMPDIR", folder())
+        .current_dir(folder())
+        .stdin(Stdio::null())
+        .output()
+        .expect("it runs")
+}
+
+fn natively(program: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    run(command)
+}
+
+fn translated(options: &[&str], program: &Path, arguments: &[&str]) -> Output {
+    // A program that hangs fails its test.
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", "60", NATIVE]);
+    command.args(options).arg("--").arg(program).args(arguments);
+    run(command)
+}
+
+fn shown(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let status = output.status;
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    format!("{status}\n{out}\n{err}")
+}
+
+/// A program that ends by a signal ends `timeout` with 128 and its number.
+fn same_with(options: &[&str], program: &Path, arguments: &[&str]) {
+    use std::os::unix::process::ExitStatusExt;
+    let expected = natively(program, arguments);
+    let got = translated(options, program, arguments);
+    let code = expected.status.code();
+    let code = code.or(expected.status.signal().map(|signal| 128 + signal));
+    let both = format!(
+        "natively: {}\ntranslated: {}",
+        shown(&expected),
+        shown(&got)
+    );
+    let got_code = got.status.code();
+    let got_code = got_code.or(got.status.signal().map(|signal| 128 + signal));
+    assert_eq!(got_code, code, "{both}");
+    assert_eq!(got.stdout, expected.stdout, "{both}");
+    assert_eq!(got.stderr, expected.stderr, "{both}");
+}
+
+fn same(program: &Path, arguments: &[&str]) {
+    same_with(&[], program, arguments);
+}
+
+fn same_shell(script: &str) {
+    same(Path::new("/bin/sh"), &["-c", script]);
+}
+
+#[test]
+fn shells_run_pipes_loops_and_substitutions() {
+    same_shell("i=0; while [ $i -lt 200 ]; do i=$((i + 1)); done; echo $i; (exit 5); echo $?");
+    same_shell(
+        "ls / | wc -l; echo $(echo a | tr a b) | cat; seq 9 | sort -rn | head -3; kill -9 $$",
+    );
+    same(
+        Path::new("/bin/bash"),
+        &[
+            "-c",
+            "a=(1 2 3); trap 'echo bye' EXIT; echo ${#a[@]}; cat <(echo x); (sleep 0.01 & wait); exit 3",
+        ],
+    );
+}
+
+#[test]
+fn tools_of_the_system_run() {
+    same_shell("seq 3000 | sort -R --random-source=/bin/sh | sort -n | md5sum");
+    same_shell(
+        "gzip -9 < /bin/sh | gzip -d | cmp - /bin/sh && echo same; xz -V >/dev/null 2>&1; echo $?",
+    );
+    same_shell(
+        "find /usr/include -name 'std*.h' | sort | xargs grep -c define | awk -F: '{s += $2} END {print s}'",
+    );
+    same_shell(
+        "printf 'b\\na\\n' | sed s/a/z/ | sort; date -d @0 -u; /bin/false; echo $?; /no/such; echo $?",
+    );
+}
+
+#[test]
+fn perl_runs() {
+    let script = "my %h; $h{$_ % 97} .= $_ for 1..20000; print length(join '', values %h), `echo sub`; \
+        $SIG{ALRM} = sub { die \"alarm\\n\" }; eval { alarm 1; 1 while 1 }; print $@; fork or exec 'echo', 'child'; wait; exit 9";
+    same(Path::new("/usr/bin/perl"), &["-e", script]);
+}
+
+#[test]
+fn python_runs_with_threads_and_processes() {
+    let script = "import threading, subprocess, hashlib, re, json, os\n\
+        out = []\n\
+        def work(n): out.append(hashlib.sha256(b'x' * 10000 * n).hexdigest())\n\
+        ts = [threading.Thread(target=work, args=(n,)) for n in range(8)]\n\
+        [t.start() for t in ts]; [t.join() for t in ts]\n\
+        print(sorted(out))\n\
+        print(subprocess.run(['sh', '-c', 'echo hi; exit 4'], capture_output=True))\n\
+        try: subprocess.run(['/no/such'])\n\
+        except FileNotFoundError as e: print(e)\n\
+        print(json.dumps({'a': re.findall('[0-9]+', 'a1b22')}), 2 ** 0.5)\n\
+        os.abort()";
+    same(&python(), &["-c", script]);
+}
+
+fn python() -> PathBuf {
+    let usual = PathBuf::from("/usr/bin/python3");
+    if usual.exists() {
+        return usual;
+    }
+    let found = Command::new("python3")
+        .args(["-c", "import sys; print(sys.executable)"])
+        .output()
+        .expect("python3");
+    String::from_utf8_lossy(&found.stdout).trim().into()
+}
+
+#[test]
+fn a_full_cache_is_begun_anew() {
+    let script = "import json; print(json.dumps([1, 2]), sorted('cab'))";
+    same_with(&["--cache", "512"], &python(), &["-c", script]);
+    same_with(&["--cache", "256"], &ours("threads.c", &["-O1"]), &["32"]);
+}
+
+#[test]
+fn exceptions_unwind_through_many_frames() {
+    same(&ours("throw.cc", &[]), &[]);
+    same(&ours("throw.cc", &["-static"]), &[]);
+}
+
+#[test]
+fn longjmp_leaves_many_frames() {
+    same(&ours("jumps.c", &[]), &[]);
+}
+
+#[test]
+fn handlers_of_faults_repair_skip_and_jump() {
+    same(&ours("faults.c", &[]), &[]);
+}
+
+#[test]
+fn a_timer_signal_disturbs_nothing() {
+    same(&ours("timer.c", &[]), &[]);
+}
+
+#[test]
+fn threads_signals_and_forks_go_together() {
+    same(&ours("threads.c", &[]), &["256"]);
+    same(&ours("threads.c", &["-static-pie"]), &["64"]);
+}
+
+#[test]
+fn flags_of_the_processor_are_kept() {
+    same(&ours("alignment.c", &[]), &[]);
+}
+
+#[test]
+fn code_that_is_written_is_noticed() {
+    same(&ours("writes_code.c", &[]), &[]);
+}
+
+#[test]
+fn a_program_finds_itself() {
+    same(&ours("themselves.c", &[]), &["x"]);
+    same(&ours("themselves.c", &["-static"]), &[]);
+    same(&ours("themselves.c", &["-no-pie"]), &[]);
+}
+
+#[test]
+fn variables_of_the_dynamic_linker_reach_the_program_alone() {
+    let program = ours("themselves.c", &["-fno-plt"]);
+    let mut command = Command::new("timeout");
+    command.args(["60", NATIVE]).arg(&program);
+    command.env("LD_PRELOAD", "libm.so.6");
+    let output = run(command);
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(out.contains("\nlibm.so.6\n"), "{}", shown(&output));
+}
+
+#[test]
+fn a_script_runs_by_its_first_line() {
+    use std::os::unix::fs::PermissionsExt;
+    let script = folder().join("script");
+    std::fs::write(&script, "#!/bin/sh -e\necho $0 $1\nfalse\necho no\n").expect("written");
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&script, mode).expect("executable");
+    same(&script, &["one"]);
+    same_shell("./script two; echo $?");
+}
+
+#[test]
+fn openmp_workloads_run() {
+    for name in ["ring", "stencil2d", "transpose", "pthread_ring"] {
+        let source = workloads().join(format!("{name}.c"));
+        let program = compiled(&source, name, &["-fopenmp"]);
+        let expected = natively(&program, &[]);
+        let got = translated(&[], &program, &[]);
+        assert_eq!(got.status.code(), expected.status.code(), "{}", shown(&got));
+    }
+}
+
+#[test]
+fn what_cannot_run_is_refused_in_one_line() {
+    let source = folder().join("gs.c");
+    let text =
+        "int main(void) { int x; __asm__ volatile(\"mov %%gs:0, %0\" : \"=r\"(x)); return x; }";
+    std::fs::write(&source, text).expect("written");
+    let output = translated(&[], &compiled(&source, "gs", &[]), &[]);
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{err}");
+    assert!(
+        err.contains("--frontend qemu") && err.lines().count() == 1,
+        "{err}"
+    );
+    let output = translated(&[], Path::new("/no/such/program"), &[]);
+    assert_eq!(output.status.code(), Some(127));
+}
