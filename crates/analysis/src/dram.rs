@@ -56,6 +56,8 @@ pub struct DramUse {
     pub threads: Vec<Requests>,
     /// Page, thread, lines read from DRAM; by page, then thread.
     pub pages: Vec<(u64, ThreadIdx, u64)>,
+    /// Page, thread, loads that missed the thread's own caches, the last-level one included; by page, then thread.
+    pub missed_loads: Vec<(u64, ThreadIdx, u64)>,
 }
 
 /// A line of a last-level cache; `writer` is the thread that wrote it, plus one, or 0 when memory has the same.
@@ -126,6 +128,7 @@ pub struct DramModel {
     written: HashMap<u64, ThreadIdx>,
     threads: Vec<Requests>,
     pages: HashMap<(u64, ThreadIdx), u64>,
+    missed_loads: HashMap<(u64, ThreadIdx), u64>,
 }
 
 impl DramModel {
@@ -152,6 +155,7 @@ impl DramModel {
             written: HashMap::new(),
             threads: vec![Requests::default(); threads],
             pages: HashMap::new(),
+            missed_loads: HashMap::new(),
         }
     }
 
@@ -161,7 +165,12 @@ impl DramModel {
     /// If the thread is not below the number given.
     pub fn take(&mut self, thread: ThreadIdx, event: &Event) {
         match event.action {
-            Action::Read(line) => self.fetch(thread, line),
+            Action::Read(line) => {
+                if !self.fetch(thread, line) {
+                    let key = (line / self.page_lines, thread);
+                    *self.missed_loads.entry(key).or_default() += 1;
+                }
+            }
             Action::Write(line) => {
                 self.fetch(thread, line);
                 self.own(thread, line);
@@ -177,8 +186,8 @@ impl DramModel {
         }
     }
 
-    /// A thread's private caches get a line.
-    fn fetch(&mut self, thread: ThreadIdx, line: u64) {
+    /// A thread's private caches get a line. Whether its last-level cache had it.
+    fn fetch(&mut self, thread: ThreadIdx, line: u64) -> bool {
         let mine = self.of_thread[thread.index()];
         let elsewhere = |(at, cache): (usize, &mut Cache)| {
             at != mine && cache.find(line).is_some_and(|line| line.writer != 0)
@@ -192,7 +201,7 @@ impl DramModel {
             self.threads[thread.index()].transfers += 1;
         } else if self.caches[mine].find(line).is_some() {
             self.threads[thread.index()].llc_hits += 1;
-            return;
+            return true;
         } else if self.caches.iter_mut().enumerate().any(elsewhere) {
             self.threads[thread.index()].transfers += 1;
         } else {
@@ -203,6 +212,7 @@ impl DramModel {
                 .or_default() += 1;
         }
         self.put(mine, line, 0);
+        false
     }
 
     /// A thread is the only one to have a line from now on.
@@ -231,15 +241,16 @@ impl DramModel {
     /// What reached DRAM. Lines that caches hold written at the end have not.
     #[must_use]
     pub fn finish(self) -> DramUse {
-        let mut pages: Vec<_> = self
-            .pages
-            .into_iter()
-            .map(|((page, thread), fetches)| (page, thread, fetches))
-            .collect();
-        pages.sort_unstable();
+        let sorted = |counts: HashMap<(u64, ThreadIdx), u64>| {
+            let rows = counts.into_iter();
+            let mut rows: Vec<_> = rows.map(|((page, thread), n)| (page, thread, n)).collect();
+            rows.sort_unstable();
+            rows
+        };
         DramUse {
             threads: self.threads,
-            pages,
+            pages: sorted(self.pages),
+            missed_loads: sorted(self.missed_loads),
         }
     }
 }
@@ -308,6 +319,11 @@ mod tests {
         assert_eq!(
             found.pages,
             [page(0, 0, 2), page(0, 1, 1), page(0, 2, 1), page(2, 0, 1)]
+        );
+        // Neither the write of thread 1 nor what the thread's own last-level cache had; transfers take long too.
+        assert_eq!(
+            found.missed_loads,
+            [page(0, 0, 2), page(0, 2, 2), page(0, 3, 1), page(2, 0, 1)]
         );
     }
 

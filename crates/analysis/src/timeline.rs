@@ -170,6 +170,7 @@ pub(crate) mod tests {
             objects: Vec::new(),
             cell_errors: Vec::new(),
             shared_lines: Vec::new(),
+            slow_loads: None,
         }
     }
 

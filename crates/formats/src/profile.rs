@@ -38,7 +38,7 @@ pub struct Parts {
 }
 
 /// The tables, in the order in which they are written.
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 10] = [
     "threads.parquet",
     "slices.parquet",
     "communication.parquet",
@@ -48,6 +48,7 @@ const TABLES: [&str; 9] = [
     "page_slices.parquet",
     "cell_errors.parquet",
     "shared_lines.parquet",
+    "slow_loads.parquet",
 ];
 const META: &str = "meta.json";
 
@@ -100,6 +101,7 @@ pub fn write_to(
         pages::write_slices(profile, &to.join("page_slices.parquet"))?;
         detail::write_errors(profile, &to.join("cell_errors.parquet"))?;
         detail::write_lines(profile, &to.join("shared_lines.parquet"))?;
+        detail::write_slow(profile, &to.join("slow_loads.parquet"))?;
         let traces = crate::access_trace::put_into(to, traces)?;
         let names = TABLES.iter().map(|&table| table.to_owned()).chain(traces);
         let sums = names
@@ -163,6 +165,13 @@ pub fn read_parts(folder: &Path, parts: Parts) -> Result<Profile, FormatError> {
     }
     let cell_errors = detail::read_errors(&file("cell_errors.parquet")?, threads.len())?;
     let shared_lines = detail::read_lines(&file("shared_lines.parquet")?, objects.len())?;
+    let slow_loads = match meta.slow_loads_source {
+        Some(source) => {
+            let table = file("slow_loads.parquet")?;
+            Some(detail::read_slow(&table, source, &pages, threads.len())?)
+        }
+        None => None,
+    };
     Ok(Profile {
         meta: meta.meta,
         threads,
@@ -174,6 +183,7 @@ pub fn read_parts(folder: &Path, parts: Parts) -> Result<Profile, FormatError> {
         objects,
         cell_errors,
         shared_lines,
+        slow_loads,
     })
 }
 

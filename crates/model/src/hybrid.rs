@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use crate::comm::Layer;
 use crate::ids::ThreadIdx;
 use crate::pages::{PageHead, PageUsage, ThreadAccess};
-use crate::profile::{AccessSliceRow, CommRow, CommSums, PageSliceRow, Profile};
+use crate::profile::{
+    AccessSliceRow, CommRow, CommSums, PageSliceRow, Profile, SlowLoadRow, SlowLoads,
+};
 
 /// Begins the label of threads that serve a run-time system, not the program.
 const HELPER: &str = "runtime helper";
@@ -158,6 +160,13 @@ impl Profile {
                 accesses,
             })
             .collect();
+        self.slow_loads = self.slow_loads.map(|slow| {
+            let rows = slow.rows.into_iter().map(|row| SlowLoadRow {
+                thread: of(row.thread),
+                ..row
+            });
+            SlowLoads::sums(slow.source, rows)
+        });
         for object in &mut self.objects {
             object.thread = object.thread.map(of);
         }
@@ -256,6 +265,7 @@ mod tests {
             objects: vec![],
             cell_errors: vec![],
             shared_lines: vec![],
+            slow_loads: None,
         }
     }
 

@@ -275,6 +275,45 @@ impl AccessSliceRow {
     }
 }
 
+/// Loads of a page by a thread that took long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowLoadRow {
+    /// Index into [`PageUsage::pages`].
+    pub page: u32,
+    /// Who.
+    pub thread: ThreadIdx,
+    /// How many.
+    pub loads: u64,
+}
+
+/// The loads of a run that took long, where its source tells them from the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowLoads {
+    /// What observed them and when a load is one of them, with all parameters.
+    pub source: String,
+    /// By page, then thread.
+    pub rows: Vec<SlowLoadRow>,
+}
+
+impl SlowLoads {
+    /// One row for each page and thread of `loads`, in that order; sums stay at the largest number.
+    #[must_use]
+    pub fn sums(source: String, loads: impl Iterator<Item = SlowLoadRow>) -> Self {
+        let mut sums: BTreeMap<(u32, ThreadIdx), u64> = BTreeMap::new();
+        for row in loads {
+            let sum = sums.entry((row.page, row.thread)).or_default();
+            *sum = sum.saturating_add(row.loads);
+        }
+        let row = |((page, thread), loads)| SlowLoadRow {
+            page,
+            thread,
+            loads,
+        };
+        let rows = sums.into_iter().map(row).collect();
+        Self { source, rows }
+    }
+}
+
 /// How far an estimated cell of a whole-run matrix can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CellError {
@@ -326,6 +365,8 @@ pub struct Profile {
     pub cell_errors: Vec<CellError>,
     /// Lines with most false events first, then most events; a bounded list.
     pub shared_lines: Vec<SharedLine>,
+    /// Loads that took long; `None` where the source does not tell them from the others.
+    pub slow_loads: Option<SlowLoads>,
 }
 
 /// Which amount of a communication row a matrix adds up.

@@ -167,6 +167,7 @@ mod tests {
             objects: Vec::new(),
             cell_errors: Vec::new(),
             shared_lines: Vec::new(),
+            slow_loads: None,
         }
     }
 

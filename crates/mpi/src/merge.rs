@@ -356,6 +356,7 @@ pub fn merge(
         objects: Vec::new(),
         cell_errors: Vec::new(),
         shared_lines: Vec::new(),
+        slow_loads: None,
     };
     Ok(Merged { profile, sites })
 }

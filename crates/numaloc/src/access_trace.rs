@@ -2,7 +2,7 @@
 
 use numaloc_analysis::dram::{DramModel, DramUse, LastLevel, Requests};
 use numaloc_formats::access_trace::{AccessTrace, CacheSize, Order, Tally, files};
-use numaloc_model::profile::Thread;
+use numaloc_model::profile::{SlowLoadRow, SlowLoads, Thread};
 use numaloc_model::trace::Action;
 use numaloc_model::{Profile, ThreadIdx};
 use serde_json::{Value, json};
@@ -218,7 +218,7 @@ impl Modelled {
         sum
     }
 
-    /// Writes the threads' DRAM bytes into a profile. Not where the trace misses more than a hundredth of its accesses: they
+    /// Writes the threads' DRAM bytes and their loads that miss all their caches into a profile. Not where the trace misses more than a hundredth of its accesses: they
     /// would count as none.
     pub fn fill(&self, profile: &mut Profile, traces: &[AccessTrace]) {
         let all: u64 = profile.threads.iter().map(|t| t.accesses).sum();
@@ -234,6 +234,23 @@ impl Modelled {
             thread.dram_bytes = Some(self.dram_bytes(requests));
         }
         profile.meta.dram_source = Some(self.source.clone());
+        let pages = profile.pages.pages();
+        let rows = self.found.missed_loads.iter();
+        // The profile may have left out pages where memory was short.
+        let rows = rows.filter_map(|&(number, thread, loads)| {
+            let at = pages.binary_search_by_key(&number, |page| page.number.0);
+            let page = u32::try_from(at.ok()?).ok()?;
+            Some(SlowLoadRow {
+                page,
+                thread,
+                loads,
+            })
+        });
+        let source = format!(
+            "loads that miss all caches of their thread, by {}",
+            self.source
+        );
+        profile.slow_loads = Some(SlowLoads::sums(source, rows));
     }
 
     /// For scripts.

@@ -95,6 +95,40 @@ fn a_stream_is_fetched_once_or_every_time_as_the_last_level_cache_decides() {
             "{source}"
         );
         assert!(whole["metrics"]["dram_ratio"].as_f64().unwrap() > 0.3);
+        // Loads that missed all caches stand in the profile page by page, and `marathe` places pages by them.
+        let read = numaloc_formats::profile::read(&profile).unwrap();
+        let slow = read.slow_loads.as_ref().unwrap();
+        assert!(
+            slow.source.starts_with("loads that miss all caches"),
+            "{}",
+            slow.source
+        );
+        for thread in 1..3 {
+            let rows = slow.rows.iter().filter(|row| row.thread.index() == thread);
+            near(&rows.map(|row| row.loads).sum::<u64>().into(), lines);
+        }
+        let said = numaloc(&[
+            "plan",
+            "--machine",
+            "numa:2 core:2 pu:1",
+            "--pages",
+            "marathe",
+        ])
+        .arg("--force")
+        .arg("-o")
+        .arg(dir.path().join("plan.json"))
+        .arg(&profile)
+        .output()
+        .unwrap();
+        let said = [said.stdout, said.stderr].concat();
+        let said = String::from_utf8_lossy(&said)
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        assert!(
+            said.contains("marathe goes by long-latency loads: loads that miss"),
+            "{said}"
+        );
         // A last level of 4 MiB holds nothing until it is read again.
         let (small, _) = shown(&profile, &["--llc", "4M/16"]);
         near(&small["threads"][1]["cache_model"]["dram_reads"], 3 * lines);

@@ -83,6 +83,7 @@ fn profile(folder: &Path) {
         objects: Vec::new(),
         cell_errors: Vec::new(),
         shared_lines: Vec::new(),
+        slow_loads: None,
     };
     numaloc_formats::profile::write(&profile, &folder.join("p.numaloc"), false).unwrap();
 }

@@ -61,6 +61,7 @@ fn ring(folder: &Path) -> std::path::PathBuf {
         objects: Vec::new(),
         cell_errors: Vec::new(),
         shared_lines: Vec::new(),
+        slow_loads: None,
     };
     numaloc_formats::profile::write(&profile, &path, false).unwrap();
     path

@@ -7,7 +7,9 @@
 use std::collections::HashMap;
 
 use numaloc_model::pages::PageHead;
-use numaloc_model::profile::{Clock, CommRow, Meta, PageSliceRow, Slice, Thread};
+use numaloc_model::profile::{
+    Clock, CommRow, Meta, PageSliceRow, Slice, SlowLoadRow, SlowLoads, Thread,
+};
 use numaloc_model::{Layer, PageNumber, PageUsage, Profile, SliceIdx, ThreadAccess, ThreadIdx};
 
 use crate::board::{Access, Board, Meeting};
@@ -23,6 +25,10 @@ const SPACE_SHIFT: u32 = 40;
 const KERNEL: u64 = 1 << 63;
 /// Size assumed of an access: samples do not carry it.
 const ACCESS_BYTES: u64 = 8;
+
+/// A load is long from this many core cycles on: more than any cache of the same package takes, less than memory does. The
+/// threshold registers of counters that pick loads by latency know only powers of two.
+const LONG_CYCLES: u64 = 128;
 
 /// Names that a message lists of those that are there.
 const NAMES: usize = 12;
@@ -73,6 +79,10 @@ pub struct Source {
 struct PageCount {
     reads: u64,
     writes: u64,
+    /// Loads of at least [`LONG_CYCLES`].
+    long: u64,
+    /// Loads served by memory, or by a cache of another package.
+    far: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -115,6 +125,9 @@ pub struct Collector {
     page_slices: HashMap<(u32, u64, u32), u64>,
     communication: HashMap<(u32, Layer, u32, u32), u64>,
     latency: HashMap<Level, LatencyCount>,
+    /// Loads whose sample has a latency, and loads whose sample has a level.
+    timed_loads: u64,
+    levelled_loads: u64,
     met: Vec<Meeting>,
     samples: u64,
     accesses: u64,
@@ -156,6 +169,8 @@ impl Collector {
             page_slices: HashMap::new(),
             communication: HashMap::new(),
             latency: HashMap::new(),
+            timed_loads: 0,
+            levelled_loads: 0,
             met: Vec::new(),
             samples: 0,
             accesses: 0,
@@ -283,6 +298,16 @@ impl Collector {
                 count.reads = count.reads.saturating_add(period);
             }
         }
+        if operation == Operation::Load {
+            self.timed_loads += u64::from(sample.latency > 0);
+            self.levelled_loads += u64::from(level.is_some());
+            if sample.latency >= LONG_CYCLES {
+                count.long = count.long.saturating_add(period);
+            }
+            if level.is_some_and(|level| level.is_memory() || level == Level::RemoteCache) {
+                count.far = count.far.saturating_add(period);
+            }
+        }
         if faults {
             seen.first_fault.get_or_insert((time, id));
         }
@@ -398,6 +423,7 @@ impl Collector {
                     .collect(),
             );
         }
+        let slow_loads = self.slow_loads(&position, &index);
         let mut page_slices: Vec<PageSliceRow> = self
             .page_slices
             .iter()
@@ -451,7 +477,38 @@ impl Collector {
             objects: Vec::new(),
             cell_errors: Vec::new(),
             shared_lines: Vec::new(),
+            slow_loads,
         })
+    }
+
+    /// The loads that took long: by their latencies where samples have them, else by what served them.
+    fn slow_loads(
+        &self,
+        position: &HashMap<u64, u32>,
+        index: &HashMap<u32, ThreadIdx>,
+    ) -> Option<SlowLoads> {
+        let (source, of): (_, fn(&PageCount) -> u64) = if self.timed_loads > 0 {
+            let source = format!("hardware samples of loads of at least {LONG_CYCLES} core cycles");
+            (source, |count| count.long)
+        } else if self.levelled_loads > 0 {
+            let source = "hardware samples of loads served by memory or another package's cache, \
+                          for no sample has a latency";
+            (source.to_owned(), |count| count.far)
+        } else {
+            return None;
+        };
+        let rows = self.pages.iter().flat_map(|(page, seen)| {
+            let threads = seen
+                .by_thread
+                .iter()
+                .filter(move |(_, count)| of(count) > 0);
+            threads.map(move |(thread, count)| SlowLoadRow {
+                page: position[page],
+                thread: index[thread],
+                loads: of(count),
+            })
+        });
+        Some(SlowLoads::sums(source, rows))
     }
 
     /// The threads of every process that was sampled, by path, and where each node went.

@@ -72,6 +72,38 @@ fn samples_become_communication_pages_and_memory_traffic() {
     assert!(notes.contains("cpu/mem-loads,ldlat=30/P"), "{notes}");
 }
 
+/// Page number, thread and loads of those that took long.
+fn slow(profile: &Profile) -> Vec<(u64, u32, u64)> {
+    let rows = profile.slow_loads.iter().flat_map(|slow| &slow.rows);
+    rows.map(|row| {
+        let page = &profile.pages.pages()[row.page as usize];
+        (page.number.0, row.thread.0, row.loads)
+    })
+    .collect()
+}
+
+#[test]
+fn loads_that_took_long_are_told_by_latency_else_by_what_served_them() {
+    let recording = |latencies: [u64; 3]| {
+        let mut file = PerfData::default();
+        file.exec(1, "app", 1);
+        file.fork(1, 1, 2, 1, 2);
+        // A cache answers late where the line is contended; memory answers early where it was prefetched.
+        file.sample((1, 1), 10, 0x1000, LOAD | L1, latencies[0]);
+        file.sample((1, 2), 20, 0x1000, LOAD | LOCAL, latencies[1]);
+        file.sample((1, 2), 30, 0x2000, STORE | LOCAL, latencies[2]);
+        imported(&file, &Options::default()).unwrap()
+    };
+    let timed = recording([128, 127, 500]);
+    assert_eq!(slow(&timed), [(1, 0, 1000)]);
+    let source = &timed.slow_loads.as_ref().unwrap().source;
+    assert!(source.contains("at least 128 core cycles"), "{source}");
+    let untimed = recording([0, 0, 0]);
+    assert_eq!(slow(&untimed), [(1, 1, 1000)]);
+    let source = &untimed.slow_loads.as_ref().unwrap().source;
+    assert!(source.contains("no sample has a latency"), "{source}");
+}
+
 #[test]
 fn what_is_imported_can_be_written_and_read_again() {
     let folder = tempfile::tempdir().unwrap();

@@ -237,6 +237,7 @@ mod tests {
             }],
             cell_errors: Vec::new(),
             shared_lines: Vec::new(),
+            slow_loads: None,
         }
     }
 

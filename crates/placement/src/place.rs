@@ -1,7 +1,7 @@
 //! The common frame of every page policy: check, merge to the page size, ask the policy, keep the
 //! capacities, and give every page of the profile its node.
 
-use numaloc_model::profile::PageSliceRow;
+use numaloc_model::profile::{PageSliceRow, SlowLoads};
 use numaloc_model::{LogicalNode, Mapping, PageUsage, Placement, ThreadIdx};
 use numaloc_topology::Topology;
 
@@ -16,6 +16,8 @@ pub struct PlaceInput<'a> {
     pub pages: &'a PageUsage,
     /// Page accesses per slice (indexes into `pages`); may be empty. Only `next-touch` looks.
     pub page_slices: &'a [PageSliceRow],
+    /// Loads that took long (indexes into `pages`), where the profile knows them. Only `marathe` looks.
+    pub slow_loads: Option<&'a SlowLoads>,
     /// Where each thread runs.
     pub mapping: &'a Mapping,
     /// The machine.
@@ -40,6 +42,7 @@ impl<'a> PlaceInput<'a> {
         Self {
             pages,
             page_slices: &[],
+            slow_loads: None,
             mapping,
             topology,
             page_size: pages.page_size(),
@@ -130,7 +133,7 @@ pub fn place(policy: &dyn PlacementPolicy, input: &PlaceInput) -> Result<Placed,
             .map(|page| nodes[view.merged(page)])
             .collect(),
     };
-    let mut diagnostics = Vec::new();
+    let mut diagnostics: Vec<String> = policy.remark(&view).into_iter().collect();
     spill.describe(&capacity, &mut diagnostics);
     Ok(Placed {
         placement,

@@ -1,6 +1,7 @@
 //! What a policy sees: usage at the chosen page size, and threads already turned into nodes.
 
 use numaloc_model::pages::Page;
+use numaloc_model::profile::SlowLoadRow;
 use numaloc_model::{LogicalNode, PageUsage, ThreadIdx};
 use numaloc_topology::Topology;
 use std::borrow::Cow;
@@ -164,6 +165,24 @@ impl<'a> View<'a> {
                     row.accesses,
                 )
             })
+    }
+
+    /// What observed the loads that took long, where the profile knows them.
+    #[must_use]
+    pub fn slow_loads_source(&self) -> Option<&'a str> {
+        self.input.slow_loads.map(|slow| slow.source.as_str())
+    }
+
+    /// Loads that took long: `(page of usage(), thread, loads)`, by page and thread as recorded. Empty where the profile
+    /// does not know them.
+    pub fn slow_loads(&self) -> impl Iterator<Item = (usize, ThreadIdx, u64)> + '_ {
+        let rows = self.input.slow_loads.map_or(&[][..], |slow| &slow.rows);
+        let known = |row: &&SlowLoadRow| {
+            (row.page as usize) < self.merged.len()
+                && row.thread.index() < self.node_of_thread.len()
+        };
+        let rows = rows.iter().filter(known);
+        rows.map(|row| (self.merged(row.page as usize), row.thread, row.loads))
     }
 
     /// How many recorded pages make one page of this view.

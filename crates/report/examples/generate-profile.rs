@@ -183,5 +183,6 @@ fn generate(threads: usize, slices: usize, pages: usize, rows: usize) -> Profile
         ],
         cell_errors: Vec::new(),
         shared_lines: Vec::new(),
+        slow_loads: None,
     }
 }

@@ -247,6 +247,7 @@ impl<'a> Assembly<'a> {
             objects,
             cell_errors,
             shared_lines,
+            slow_loads: None,
         }
     }
 

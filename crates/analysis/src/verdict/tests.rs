@@ -56,6 +56,7 @@ fn profile(threads: u32, cells: &[(u32, u32, u64)], pages: PageUsage) -> Profile
         objects: Vec::new(),
         cell_errors: Vec::new(),
         shared_lines: Vec::new(),
+        slow_loads: None,
     }
 }
 

@@ -1,11 +1,11 @@
-//! The tables `cell_errors` and `shared_lines`: absent from profiles of earlier versions, then empty.
+//! The tables `cell_errors`, `shared_lines` and `slow_loads`: absent from profiles of earlier versions, then empty.
 
 use std::path::Path;
 
-use numaloc_model::profile::{CellError, SharedLine};
-use numaloc_model::{Layer, Profile, ThreadIdx};
+use numaloc_model::profile::{CellError, SharedLine, SlowLoadRow, SlowLoads};
+use numaloc_model::{Layer, PageUsage, Profile, ThreadIdx};
 
-use super::{in_range, object_id, same_rows};
+use super::{countable, in_range, object_id, same_rows};
 use crate::columns::{self, Source, Table};
 use crate::error::FormatError;
 
@@ -118,4 +118,45 @@ pub(super) fn read_lines(path: &Path, objects: usize) -> Result<Vec<SharedLine>,
             false_events: false_events[i],
         })
         .collect())
+}
+
+pub(super) fn write_slow(profile: &Profile, path: &Path) -> Result<(), FormatError> {
+    let rows = profile
+        .slow_loads
+        .as_ref()
+        .map_or(&[][..], |slow| &slow.rows);
+    let number = |i: usize| profile.pages.pages()[rows[i].page as usize].number.0;
+    columns::write(
+        path,
+        rows.len(),
+        &[
+            ("page", Source::U64(Box::new(number))),
+            ("thread", Source::U32(Box::new(|i| rows[i].thread.0))),
+            ("loads", Source::U64(Box::new(|i| rows[i].loads))),
+        ],
+    )
+}
+
+pub(super) fn read_slow(
+    path: &Path,
+    source: String,
+    usage: &PageUsage,
+    threads: usize,
+) -> Result<SlowLoads, FormatError> {
+    let table = Table::open(path)?;
+    let (page, thread) = (table.u64("page")?, table.u32("thread")?);
+    let loads = table.u64("loads")?;
+    let count = same_rows(path, &[page.len(), thread.len(), loads.len()])?;
+    in_range(path, "thread", &thread, threads)?;
+    countable(path, "loads", loads.iter().copied())?;
+    let rows: Result<Vec<SlowLoadRow>, FormatError> = (0..count)
+        .map(|row| {
+            Ok(SlowLoadRow {
+                page: super::pages::index_of(path, usage, row, page[row])?,
+                thread: ThreadIdx(thread[row]),
+                loads: loads[row],
+            })
+        })
+        .collect();
+    Ok(SlowLoads::sums(source, rows?.into_iter()))
 }

@@ -34,6 +34,8 @@ struct MetaFile {
     #[serde(default)]
     dram_source: Option<String>,
     #[serde(default)]
+    slow_loads_source: Option<String>,
+    #[serde(default)]
     environment: BTreeMap<String, String>,
     #[serde(default)]
     work_sharing: Vec<SharingFile>,
@@ -77,6 +79,7 @@ pub(super) struct Read {
     pub meta: Meta,
     pub page_size: u64,
     pub sums: Option<Sums>,
+    pub slow_loads_source: Option<String>,
 }
 
 /// Most bytes per cache line that a profile may say: a page.
@@ -98,6 +101,7 @@ pub(super) fn write(profile: &Profile, files: Sums, path: &Path) -> Result<(), F
         notes: meta.notes.clone(),
         sampled: meta.sampled,
         dram_source: meta.dram_source.clone(),
+        slow_loads_source: profile.slow_loads.as_ref().map(|slow| slow.source.clone()),
         environment: meta.conditions.environment.iter().cloned().collect(),
         work_sharing: meta
             .conditions
@@ -226,5 +230,6 @@ pub(super) fn read(path: &Path) -> Result<Read, FormatError> {
         },
         page_size: file.page_size_bytes,
         sums: file.files,
+        slow_loads_source: file.slow_loads_source,
     })
 }

@@ -195,23 +195,28 @@ pub(super) fn read_slices(
     countable(path, "accesses", accesses.iter().copied())?;
     (0..rows)
         .map(|row| {
-            let at = usage
-                .pages()
-                .binary_search_by_key(&page[row], |page| page.number.0)
-                .map_err(|_| {
-                    FormatError::corrupt(
-                        path,
-                        format!("row {row}, column page"),
-                        page[row].to_string(),
-                        "a page of the table `pages`",
-                    )
-                })?;
-            Ok(page_slice(
-                slice[row],
-                at as u32,
-                thread[row],
-                accesses[row],
-            ))
+            let at = index_of(path, usage, row, page[row])?;
+            Ok(page_slice(slice[row], at, thread[row], accesses[row]))
         })
         .collect()
+}
+
+/// Where in `usage` the page `number` is that row `row` of a table names.
+pub(super) fn index_of(
+    path: &Path,
+    usage: &PageUsage,
+    row: usize,
+    number: u64,
+) -> Result<u32, FormatError> {
+    let found = usage
+        .pages()
+        .binary_search_by_key(&number, |page| page.number.0);
+    found.map(|at| at as u32).map_err(|_| {
+        FormatError::corrupt(
+            path,
+            format!("row {row}, column page"),
+            number.to_string(),
+            "a page of the table `pages`",
+        )
+    })
 }

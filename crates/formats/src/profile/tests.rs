@@ -2,7 +2,9 @@ use super::*;
 use numaloc_files::OutputError;
 use numaloc_model::PageNumber;
 use numaloc_model::pages::{PageHead, PageUsage, ThreadAccess};
-use numaloc_model::profile::{CellError, Clock, Meta, SharedLine, Variable};
+use numaloc_model::profile::{
+    CellError, Clock, Meta, SharedLine, SlowLoadRow, SlowLoads, Variable,
+};
 
 /// A small profile with every column used, nulls included.
 pub(crate) fn small() -> Profile {
@@ -115,6 +117,14 @@ pub(crate) fn small() -> Profile {
             events: 9,
             false_events: 4,
         }],
+        slow_loads: Some(SlowLoads {
+            source: "made up".to_owned(),
+            rows: vec![SlowLoadRow {
+                page: 1,
+                thread: ThreadIdx(1),
+                loads: 1,
+            }],
+        }),
     }
 }
 

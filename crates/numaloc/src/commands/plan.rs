@@ -458,6 +458,7 @@ impl Args {
     ) -> Result<Vec<PageAnswer>, CliError> {
         let input = PlaceInput {
             page_slices: &profile.page_slices,
+            slow_loads: profile.slow_loads.as_ref(),
             page_size: self.page_size.unwrap_or(profile.pages.page_size()),
             seed: self.seed,
             min_exclusivity: self.min_exclusivity,

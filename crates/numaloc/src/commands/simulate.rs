@@ -260,6 +260,7 @@ impl Args {
             _ => {
                 let input = PlaceInput {
                     page_slices: &profile.page_slices,
+                    slow_loads: profile.slow_loads.as_ref(),
                     seed: self.seed,
                     ..PlaceInput::new(&profile.pages, mapping, machine)
                 };

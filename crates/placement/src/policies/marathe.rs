@@ -1,21 +1,27 @@
-//! `marathe`: the page goes to the node of the thread with most sampled long-latency loads (Marathe
-//! and Mueller 2006, the baseline of OPT section 7.6).
+//! `marathe`: the page goes to the node of the thread with most long-latency loads (Marathe and
+//! Mueller 2006, the baseline of OPT section 7.6).
 //!
-//! Their profile comes from a performance counter that reports every n-th load slower than a
-//! threshold. A numaloc profile has exact counts, so the counter is imitated: each thread's loads are
-//! counted page by page, and every [`SAMPLE_PERIOD`]-th gives a sample for the page it falls on; the
-//! counter starts at a phase drawn from the seed. Stores are not seen, as there; whether a load was
-//! slow is not known to the profile, so every load counts as a candidate. A page without a sample is
-//! left to first touch. Deliberately not equal to `locality`: it knows threads instead of nodes,
-//! loads instead of accesses, and samples instead of counts.
+//! Their profile comes from a performance counter that reports loads slower than a threshold; OPT fed
+//! the baseline with the loads that miss simulated caches. A profile knows such loads where hardware
+//! sampled them or where an access trace went through the cache model. Each of them counts then: those of the hardware
+//! are samples already, those of the model are all there were.
+//!
+//! Any other profile has exact counts of all loads, so the counter is imitated without its filter:
+//! each thread's loads are counted page by page, and every [`SAMPLE_PERIOD`]-th gives a sample for the
+//! page it falls on; the counter starts at a phase drawn from the seed. The policy says so.
+//!
+//! Stores are not seen, as there. A page without a sample is left to first touch; of threads with
+//! equally many samples the lowest is taken. Deliberately not equal to `locality`: it knows threads
+//! instead of nodes, loads instead of accesses, and samples instead of counts.
 
-use numaloc_model::LogicalNode;
+use numaloc_model::{LogicalNode, ThreadIdx};
 
 use super::PlacementPolicy;
 use crate::random::SplitMix64;
 use crate::view::View;
 
-/// Loads of a thread per sample. A prime, so that it does not beat with loops over rows and pages.
+/// Loads of a thread per sample where loads that took long are not known. A prime, so that it does not beat with loops over
+/// rows and pages.
 pub const SAMPLE_PERIOD: u64 = 97;
 
 /// See the module.
@@ -27,37 +33,89 @@ impl PlacementPolicy for Marathe {
     }
 
     fn about(&self) -> &'static str {
-        "the node of the thread with most sampled loads of a page (OPT section 7.6)"
+        "the node of the thread with most long-latency loads of a page (OPT section 7.6)"
     }
 
     fn wish(&self, view: &View) -> Vec<Option<LogicalNode>> {
-        let usage = view.usage();
-        let mut draw = SplitMix64::new(view.seed());
-        let mut counter: Vec<u64> = Vec::new();
-        let pages = usage.pages().iter();
-        pages
-            .map(|page| {
-                let mut hottest = (0, None);
-                for access in usage.accesses(page) {
-                    while counter.len() <= access.thread.index() {
-                        counter.push(draw.next() % SAMPLE_PERIOD);
-                    }
-                    let counted = &mut counter[access.thread.index()];
-                    *counted += access.reads;
-                    let samples = *counted / SAMPLE_PERIOD;
-                    *counted %= SAMPLE_PERIOD;
-                    if samples > hottest.0 {
-                        hottest = (samples, Some(view.node_of(access.thread)));
-                    }
-                }
-                hottest.1
-            })
+        let hottest = if view.slow_loads_source().is_some() {
+            by_slow_loads(view)
+        } else {
+            by_all_loads(view)
+        };
+        let nodes = hottest.into_iter();
+        nodes
+            .map(|hottest| hottest.thread.map(|thread| view.node_of(thread)))
             .collect()
     }
+
+    fn remark(&self, view: &View) -> Option<String> {
+        Some(match view.slow_loads_source() {
+            Some(source) => format!("marathe goes by long-latency loads: {source}"),
+            None => format!(
+                "marathe goes by every {SAMPLE_PERIOD}th of all loads, for the profile does not say which of them took long \
+                 (hardware samples do, and record --trace)"
+            ),
+        })
+    }
+}
+
+/// The thread with most samples of a page so far.
+#[derive(Clone, Copy, Default)]
+struct Hottest {
+    samples: u64,
+    thread: Option<ThreadIdx>,
+}
+
+impl Hottest {
+    fn offer(&mut self, thread: ThreadIdx, samples: u64) {
+        if samples > self.samples {
+            *self = Self {
+                samples,
+                thread: Some(thread),
+            };
+        }
+    }
+}
+
+fn by_slow_loads(view: &View) -> Vec<Hottest> {
+    // Recorded pages that share a larger one add up.
+    let mut rows: Vec<(usize, ThreadIdx, u64)> = view.slow_loads().collect();
+    rows.sort_unstable();
+    let mut hottest = vec![Hottest::default(); view.usage().pages().len()];
+    for cell in rows.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+        let (page, thread, _) = cell[0];
+        hottest[page].offer(thread, cell.iter().map(|row| row.2).sum());
+    }
+    hottest
+}
+
+fn by_all_loads(view: &View) -> Vec<Hottest> {
+    let usage = view.usage();
+    let mut draw = SplitMix64::new(view.seed());
+    let mut counter: Vec<u64> = Vec::new();
+    let pages = usage.pages().iter();
+    pages
+        .map(|page| {
+            let mut hottest = Hottest::default();
+            for access in usage.accesses(page) {
+                while counter.len() <= access.thread.index() {
+                    counter.push(draw.next() % SAMPLE_PERIOD);
+                }
+                let counted = &mut counter[access.thread.index()];
+                *counted += access.reads;
+                hottest.offer(access.thread, *counted / SAMPLE_PERIOD);
+                *counted %= SAMPLE_PERIOD;
+            }
+            hottest
+        })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use numaloc_model::ThreadIdx;
+    use numaloc_model::profile::{SlowLoadRow, SlowLoads};
+
     use crate::PlaceInput;
     use crate::test_support::{machine, mapping, nodes_of, usage};
 
@@ -86,5 +144,43 @@ mod tests {
         let placed = nodes_of("marathe", &input);
         let sampled = placed.iter().filter(|&&node| node == 0).count();
         assert!((4..=5).contains(&sampled), "{placed:?}");
+    }
+
+    #[test]
+    fn loads_that_took_long_decide_where_they_are_known() {
+        // Thread 0 loads page 0 a thousand times out of its caches, thread 1 waits for ten of its loads. Nobody waits for
+        // page 1. Of pages 2 and 3 each thread waits for most of one; together thread 1 waits longer.
+        let pages = usage(&[
+            &[(0, 1000), (1, 10)],
+            &[(0, 500)],
+            &[(0, 300), (1, 2)],
+            &[(0, 300), (1, 9)],
+        ]);
+        let slow = |page, thread, loads| SlowLoadRow {
+            page,
+            thread: ThreadIdx(thread),
+            loads,
+        };
+        let slow = SlowLoads {
+            source: "a test".to_owned(),
+            rows: vec![slow(0, 1, 10), slow(2, 0, 4), slow(2, 1, 2), slow(3, 1, 9)],
+        };
+        let (topology, mapping) = (machine(2), mapping(&[0, 1]));
+        let mut input = PlaceInput::new(&pages, &mapping, &topology);
+        assert_eq!(nodes_of("marathe", &input), [0, 0, 0, 0]);
+        let remark = |input: &PlaceInput| {
+            let placed = crate::place(crate::policy("marathe").unwrap(), input).unwrap();
+            placed.diagnostics.join("; ")
+        };
+        assert!(
+            remark(&input).contains("every 97th of all loads"),
+            "{}",
+            remark(&input)
+        );
+        input.slow_loads = Some(&slow);
+        assert_eq!(nodes_of("marathe", &input), [1, -1, 0, 1]);
+        assert!(remark(&input).contains("a test"), "{}", remark(&input));
+        input.page_size = 8192;
+        assert_eq!(nodes_of("marathe", &input), [1, 1, 1, 1]);
     }
 }

@@ -24,6 +24,11 @@ pub trait PlacementPolicy: Sync {
     /// The node wished for each page of [`View::usage`]; `None` leaves a page to the kernel's first
     /// touch. Capacities are kept afterwards, see [`crate::place()`].
     fn wish(&self, view: &View) -> Vec<Option<LogicalNode>>;
+
+    /// What a person should know of the input that the policy found, one sentence.
+    fn remark(&self, _view: &View) -> Option<String> {
+        None
+    }
 }
 
 /// Every page policy.

@@ -173,5 +173,6 @@ fn build(
         objects,
         cell_errors: Vec::new(),
         shared_lines: Vec::new(),
+        slow_loads: None,
     })
 }
