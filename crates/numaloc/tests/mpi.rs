@@ -245,6 +245,95 @@ fn ranks_and_their_threads_are_one_profile_and_one_plan() {
     }
 }
 
+/// `hybrid` with 4 ranks of 3 threads and small caches: each thread writes 512 lines 20 times, which neither its second level (256
+/// lines) nor the last-level cache (1,024 lines for 12 threads with 512 lines each) holds from one time to the next.
+#[test]
+fn ranks_bring_bytes_from_dram_by_the_cache_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let profile = dir.path().join("p.numaloc");
+    for (library, launcher) in [("mpich", "mpiexec.hydra"), ("openmpi", "mpirun.openmpi")] {
+        let program = workload(library, "hybrid");
+        let mut record = numaloc(&["record", "--mpi", "--frontend", "qemu", "--force"]);
+        record
+            .args([
+                "--trace",
+                "--trace-l1",
+                "8K/8",
+                "--trace-l2",
+                "16K/8",
+                "--llc",
+                "64K/16",
+            ])
+            .arg("-o")
+            .arg(&profile)
+            .args(["--", launcher, "-n", "4", &program]);
+        ok(record
+            .env("OMP_NUM_THREADS", "3")
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+            .env("OMPI_MCA_rmaps_base_oversubscribe", "1"));
+        let read = numaloc_formats::profile::read(&profile).unwrap();
+        let source = read.meta.dram_source.as_deref().unwrap_or("none");
+        assert!(
+            source.starts_with("cache model"),
+            "{source}: {:?}",
+            read.meta.notes
+        );
+        let written = 20.0 * 512.0 * 64.0;
+        // The second and third thread of each rank do nothing else; the first also starts the library.
+        let workers = read.threads.iter().filter(|thread| {
+            let label = thread.label.as_deref().unwrap_or("");
+            label.starts_with("libgomp")
+        });
+        let mut counted = 0;
+        for thread in workers {
+            let bytes = thread.dram_bytes.unwrap() as f64;
+            // What it writes, and of what it reads that the other thread no longer holds.
+            assert!(
+                (0.9 * written..2.2 * written).contains(&bytes),
+                "{library}, {}: {bytes} bytes, {written} written",
+                thread.path
+            );
+            counted += 1;
+        }
+        assert_eq!(counted, 8);
+        // Loads that missed: pages and threads of the profile.
+        assert!(!read.slow_loads.unwrap().rows.is_empty());
+        let json = |args: &[&str]| -> serde_json::Value {
+            serde_json::from_str(&ok(numaloc(args).arg(&profile))).unwrap()
+        };
+        let ratio = json(&["show", "--json"])["metrics"]["dram_ratio"].as_f64();
+        assert!(ratio.unwrap() > 0.0);
+        // A last-level cache that holds everything: each line comes from DRAM once.
+        let model = |args: &[&str]| {
+            json(&[&["show", "--json", "--trace"], args].concat())["cache_model"]["total"]["dram_reads"]
+                .as_u64()
+                .unwrap()
+        };
+        let (small, large) = (model(&["--llc", "64K/16"]), model(&["--llc", "64M/16"]));
+        assert!(large * 2 < small, "{large} lines of {small}");
+        let said = fails(
+            numaloc(&["simulate", "--machine", "skylake-4s"]).arg(&profile),
+            1,
+        );
+        assert!(said.contains("messages between ranks"), "{said}");
+    }
+    let said = fails(
+        &mut numaloc(&[
+            "record",
+            "--mpi",
+            "--trace",
+            "-o",
+            "x.numaloc",
+            "--",
+            "mpirun",
+            "true",
+        ]),
+        125,
+    );
+    assert!(said.contains("--frontend qemu or instrument"), "{said}");
+}
+
 /// A plan of ranks with threads for two hosts with room for more than half of the threads each: no rank is split.
 fn check_hybrid_on_a_cluster(dir: &std::path::Path, profile: &std::path::Path) {
     std::fs::write(dir.join("hosts"), "n1\nn2\n").unwrap();

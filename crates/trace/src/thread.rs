@@ -185,7 +185,12 @@ impl ThreadTracer {
         let extra = Extra::new(&engine.config.layers);
         let odd = engine.config.line_shift != QUICK_SHIFT;
         let outlet = engine.outlet.as_ref();
-        let stream = outlet.and_then(|outlet| Stream::new(outlet, number, writer, &path, clock));
+        let begins = if engine.config.virtual_clock {
+            clock
+        } else {
+            engine.wall()
+        };
+        let stream = outlet.and_then(|outlet| Stream::new(outlet, number, writer, &path, begins));
         let partial = engine.watched.is_some();
         let mut tracer = Self {
             left: 0,

@@ -123,6 +123,12 @@ impl Args {
         let targets = self.targets()?;
         let profile = read_parts(&self.profile, Parts { page_slices: true })?;
         let traces = open(&self.profile)?;
+        if profile.threads.iter().any(|thread| thread.rank.is_some()) {
+            return Err(CliError::tool(format!(
+                "cannot simulate {}: messages between ranks are not in the access trace, so nothing says which rank waits for which",
+                self.profile.display()
+            )));
+        }
         traces
             .iter()
             .filter_map(incomplete)

@@ -137,6 +137,15 @@ impl Stream {
         self.push(Kind::Release, value);
     }
 
+    /// The wall clock says `now`: the thread's clock moves on to it. Only for recordings by the wall clock, whose threads do not hand
+    /// clocks on.
+    pub fn move_to(&mut self, now: u64) {
+        let clock = self.clock + self.elapsed + elapsed(&self.records) + self.work;
+        if now > clock {
+            self.push(Kind::Clock, now - clock);
+        }
+    }
+
     /// The thread is about to create its `n`-th.
     pub fn create(&mut self, n: u32) {
         self.push(Kind::Create, n.into());

@@ -151,6 +151,11 @@ impl ThreadTracer {
         self.turn = 0;
         self.wall = self.engine.wall();
         let now = self.time();
+        if !self.engine.config.virtual_clock
+            && let Some(stream) = &mut self.stream
+        {
+            stream.move_to(now);
+        }
         if now >= self.slice_start + self.slice_length {
             self.change_slice(now);
         } else {

@@ -13,7 +13,8 @@ use numaloc_mpi::under::{Emulator, Under};
 use numaloc_trace::common::Board;
 
 use super::{
-    Args, OWN_FAILURE, child, conditions, instrument, journals, preflight, qemu, work_folder,
+    Args, Assembled, OWN_FAILURE, child, conditions, instrument, journals, preflight, qemu,
+    work_folder,
 };
 use crate::error::CliError;
 use crate::ui::Ui;
@@ -43,6 +44,13 @@ fn check(args: &Args) -> Result<(), CliError> {
         return refused(
             "record --mpi cannot sample ranks: --frontend is perf, expected qemu or instrument",
         );
+    }
+    if !memory_traced(args) && args.trace.wanted() {
+        return Err(CliError::usage(
+            "record --mpi --trace: messages alone have no accesses to trace",
+        )
+        .expected("--frontend qemu or instrument")
+        .status(OWN_FAILURE));
     }
     let plain = args.line_size == 64 && args.page_size == 4096 && args.wait_policy == "passive";
     if !memory_traced(args) && !plain {
@@ -126,7 +134,12 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
             ..Options::default()
         },
     };
-    let recorded = record(&recording, &child::passing_signals).map_err(|error| {
+    let accesses = args.trace.start(work.path())?;
+    let recorded = record(&recording, &child::passing_signals);
+    if let Some(accesses) = accesses {
+        accesses.finish(ui);
+    }
+    let recorded = recorded.map_err(|error| {
         let shown = CliError::tool(&error).status(error.status());
         match error.hint() {
             Some(hint) => shown.hint(hint),
@@ -187,10 +200,13 @@ fn finish(
     output: &FolderOutput,
     ui: &Ui,
 ) -> Result<(), CliError> {
-    let profile = match threads {
-        None => messages,
+    let assembled = match threads {
+        None => Assembled {
+            profile: messages,
+            traces: Vec::new(),
+        },
         Some((memory, folder)) => {
-            let threads = memory.assemble(folder, ui).map_err(|error| {
+            let Assembled { profile, traces } = memory.assemble(folder, ui).map_err(|error| {
                 error.hint(match args.frontend.as_str() {
                     "instrument" => {
                         "--frontend instrument needs a program built with `numaloc cc -- mpicc ...`"
@@ -198,10 +214,13 @@ fn finish(
                     _ => "--frontend qemu needs a dynamically linked program",
                 })
             })?;
-            join(messages, threads.profile)
+            Assembled {
+                profile: join(messages, profile),
+                traces,
+            }
         }
     };
-    args.write(ui, &profile, output)
+    args.write_with_traces(ui, &assembled, output)
 }
 
 /// The spool folder of an MPI recording in what a recorder left behind; `None` if it recorded no MPI program.

@@ -18,7 +18,7 @@ use crate::ui::Ui;
 pub struct TraceArgs {
     /// Keep an access trace in the profile: each thread's accesses that two modelled private caches do
     /// not answer, and its synchronisation, for the cache model (DRAM accesses) and simulators
-    #[arg(long, conflicts_with_all = ["mpi", "sample"])]
+    #[arg(long, conflicts_with = "sample")]
     trace: bool,
     /// Most bytes of the access trace on disk; there it ends, marked as cut short, and the rest of the
     /// recording goes on
@@ -43,6 +43,11 @@ impl TraceArgs {
             l1: self.trace_l1,
             l2: self.trace_l2,
         })
+    }
+
+    /// Whether accesses are traced.
+    pub fn wanted(&self) -> bool {
+        self.trace
     }
 
     /// Refuses what a trace cannot be combined with, and caches that cannot be built.
