@@ -2,7 +2,15 @@
 //!
 //! A profile counts every access to a page, also the millions to the top of a stack that no memory
 //! controller ever sees. The model is an estimate, not a simulation (the profile has no order of accesses; the
-//! access trace has, see [`crate::dram`]), in two steps:
+//! access trace has, see [`crate::dram`]).
+//!
+//! **By slice.** The accesses of a thread in a slice are cached page by page: its private cache holds the pages that it
+//! used last, as many as fit, by slice. A page that is not there costs a miss for each line; one that is costs none. Stores of
+//! other threads take lines away: one miss for each, of those before the slice at most one for each line. If the pages of
+//! one slice do not fit, those of them stay that the rules for a whole run would keep, and accesses to the others count as
+//! they are.
+//!
+//! **By run**, where pages were not counted by slice:
 //!
 //! 1. *Initialisation is a sweep.* The first stores of the thread that touched a page first, at most one for every
 //!    4 bytes, miss once a line of eight words, not at each word.
@@ -11,16 +19,22 @@
 //!    pages that are used alike push each other out. For a page that stays it pays one miss for each line, the first,
 //!    and at most one more for each store of another thread, which takes the line away.
 //!
-//! All other accesses count as they are.
+//! All other accesses count as they are. What a run hides, slices show: a thread that works on one block after the other keeps
+//! each while it works on it, though all of them together do not fit.
 //!
 //! Ours; the papers count accesses that reach DRAM by hardware counters (OPT section 5.1, CMLB III-A).
 //!
-//! Cost: O(page cells) and a selection per thread; memory O(page cells).
+//! Cost: O(page cells) and a selection per thread, and O(log pages) for each row of page use by slice; memory O(page cells).
 
 use std::cmp::Reverse;
 
-use numaloc_model::pages::PageHead;
+use numaloc_model::pages::{Page, PageHead};
+use numaloc_model::profile::PageSliceRow;
 use numaloc_model::{PageUsage, ThreadAccess, ThreadIdx};
+
+use self::slices::by_slices;
+
+mod slices;
 
 /// Private cache of a core where the machine does not say: the L2 of the X7550 and E5 v4 generations.
 pub const PRIVATE_CACHE: u64 = 256 << 10;
@@ -33,14 +47,25 @@ const SMALL_WORD: u64 = 4;
 const WORD: u64 = 8;
 
 /// The accesses of `usage` that leave private caches of `cache_bytes`, with lines of `line_bytes`: never more
-/// than there were, for no page and no thread.
+/// than there were, for no page and no thread. `by_slice` is the same usage by slice, or empty.
 #[must_use]
 pub fn beyond_private_caches(
     usage: &PageUsage,
+    by_slice: &[PageSliceRow],
     threads: usize,
     cache_bytes: u64,
     line_bytes: u64,
 ) -> PageUsage {
+    // Rows that were dropped for want of memory would count as no accesses.
+    let counted: u64 = by_slice.iter().map(|row| row.accesses).sum();
+    if counted > 0 && counted == usage.total() {
+        let room = (cache_bytes / usage.page_size().max(1)) as usize;
+        return by_slices(usage, by_slice, threads, room, line_bytes);
+    }
+    by_run(usage, threads, cache_bytes, line_bytes)
+}
+
+fn by_run(usage: &PageUsage, threads: usize, cache_bytes: u64, line_bytes: u64) -> PageUsage {
     let lines = (usage.page_size() / line_bytes.max(1)).max(1);
     let room = (cache_bytes / usage.page_size().max(1)) as usize;
     // By thread: accesses to a page, the page, and what is left of them if it stays in the cache.
@@ -70,16 +95,19 @@ pub fn beyond_private_caches(
                 _ => swept(access, page.first_touch, usage.page_size(), line_bytes),
             }
         });
-        let head = PageHead {
-            number: page.number,
-            object: page.object,
-            object_page: page.object_page,
-            first_touch: page.first_touch,
-            first_touch_time: page.first_touch_time,
-        };
-        beyond.push(head, left.collect());
+        beyond.push(head(page), left.collect());
     }
     beyond
+}
+
+fn head(page: &Page) -> PageHead {
+    PageHead {
+        number: page.number,
+        object: page.object,
+        object_page: page.object_page,
+        first_touch: page.first_touch,
+        first_touch_time: page.first_touch_time,
+    }
 }
 
 /// Leaves the pages that stay in a cache of `room` pages, by ascending page.
@@ -145,13 +173,13 @@ mod tests {
         // 1000, so thread 0 misses at most 64 + 1000 there, and thread 1, of whose 3000 thread 0 stores 2000, 2064.
         let usage = usage_of(&[(9, vec![9000]), (9, vec![600]), (9, vec![6000, 3000])]);
         // Everything fits.
-        let left = beyond_private_caches(&usage, 2, 1 << 20, 64);
+        let left = beyond_private_caches(&usage, &[], 2, 1 << 20, 64);
         assert_eq!(
             totals(&left),
             [vec![(0, 64)], vec![(0, 64)], vec![(0, 1064), (1, 2064)]]
         );
         // Thread 0's three pages do not fit into two, and none is used four times as often as the middle one. Thread 1's does.
-        let left = beyond_private_caches(&usage, 2, 8192, 64);
+        let left = beyond_private_caches(&usage, &[], 2, 8192, 64);
         assert_eq!(
             totals(&left),
             [vec![(0, 9000)], vec![(0, 600)], vec![(0, 6000), (1, 2064)]]
@@ -159,10 +187,10 @@ mod tests {
         // A stack among pages that are read through once.
         let mut pages = vec![(9, vec![100_000])];
         pages.extend(vec![(9, vec![600]); 9]);
-        let left = beyond_private_caches(&usage_of(&pages), 1, 8192, 64);
+        let left = beyond_private_caches(&usage_of(&pages), &[], 1, 8192, 64);
         assert_eq!(totals(&left)[..2], [vec![(0, 64)], vec![(0, 600)]]);
         // Without room nothing stays.
-        let left = beyond_private_caches(&usage, 2, 0, 64);
+        let left = beyond_private_caches(&usage, &[], 2, 0, 64);
         assert_eq!(totals(&left), totals(&usage));
     }
 
@@ -170,7 +198,7 @@ mod tests {
     fn initialisation_is_counted_by_lines() {
         // Thread 0 touched the page first and stored 500 of its 1500: 63 lines. Thread 1's 500 stores stand.
         let usage = usage_of(&[(0, vec![1500, 1500])]);
-        let left = beyond_private_caches(&usage, 2, 0, 64);
+        let left = beyond_private_caches(&usage, &[], 2, 0, 64);
         assert_eq!(totals(&left), [[(0, 1063), (1, 1500)]]);
     }
 
@@ -181,7 +209,7 @@ mod tests {
             room in 0u64..6,
         ) {
             let usage = usage_of(&pages);
-            let left = beyond_private_caches(&usage, 4, room * 4096, 64);
+            let left = beyond_private_caches(&usage, &[], 4, room * 4096, 64);
             prop_assert_eq!(left.pages().len(), usage.pages().len());
             for (all, left) in totals(&usage).iter().flatten().zip(totals(&left).iter().flatten()) {
                 prop_assert!(left.0 == all.0 && left.1 <= all.1 && left.1 >= (all.1 / 8).min(64));

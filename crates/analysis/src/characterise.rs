@@ -175,6 +175,7 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
     let duration = end.saturating_sub(start);
     let beyond = beyond_private_caches(
         &profile.pages,
+        &profile.page_slices,
         profile.threads.len(),
         setting.private_cache_bytes,
         profile.meta.line_size,

@@ -7,7 +7,8 @@
 //! **Threads that nobody binds.** The kernel moves them between nodes, and their pages stay. The model is that a
 //! thread is on every node alike at each access, wherever it was when it touched the page first; then an
 //! access is local with chance 1/N, and two of T threads are on one node as often as under an arbitrary
-//! mapping. It is the lower end: threads that the kernel leaves alone have what bound threads have. Measured
+//! mapping. A thread that works alone, while the others wait, is not moved: in the slices where it does, it has what bound
+//! threads have. It is the lower end: threads that the kernel leaves alone have what bound threads have. Measured
 //! between the two (`docs/metrics.md`), nearer to 1/N the more often threads sleep and wake.
 
 use numaloc_model::profile::Profile;
@@ -94,6 +95,8 @@ pub struct Outlook {
     pub local: Option<f64>,
     /// `B_acc` of the same accesses.
     pub balance: Option<f64>,
+    /// The same accesses that the busiest node's memory answers, over the mean of the nodes that threads can run on.
+    pub controller: Option<f64>,
 }
 
 /// Words of 8 bytes in a line of 64.
@@ -109,6 +112,8 @@ pub(crate) struct Scene<'a> {
     pub beyond: &'a PageUsage,
     /// Nodes that threads can run on.
     pub homes: &'a [LogicalNode],
+    /// Share of each thread's accesses in slices where it alone works; empty where slices do not say.
+    pub alone: &'a [f64],
 }
 
 impl<'a> Scene<'a> {
@@ -123,8 +128,8 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Threads that nobody binds: the module's model.
-    pub fn free(&self) -> Outlook {
+    /// Threads that nobody binds: the module's model. Bound, they would be on the nodes of `bound`.
+    pub fn free(&self, bound: &NodeAssignment) -> Outlook {
         Outlook {
             way: Way::Free,
             remote: if self.events.stored_cells() > 0 {
@@ -133,9 +138,27 @@ impl<'a> Scene<'a> {
                 0.0
             },
             busiest: None,
-            local: (self.beyond.total() > 0).then(|| 1.0 / self.homes.len().max(1) as f64),
+            local: self.free_local(bound),
             balance: None,
+            controller: None,
         }
+    }
+
+    fn free_local(&self, bound: &NodeAssignment) -> Option<f64> {
+        let by_chance = 1.0 / self.homes.len().max(1) as f64;
+        let (mut local, mut all) = (0.0, 0.0);
+        for page in self.beyond.pages() {
+            let home = page.first_touch.map(|t| bound.node(t.index()));
+            for access in self.beyond.accesses(page) {
+                let thread = access.thread.index();
+                let alone = self.alone.get(thread).copied().unwrap_or(0.0);
+                let if_bound = f64::from(u8::from(home == Some(bound.node(thread))));
+                let accesses = access.total() as f64;
+                all += accesses;
+                local += accesses * (alone * if_bound + (1.0 - alone) * by_chance);
+            }
+        }
+        (all > 0.0).then(|| local / all)
     }
 
     /// Threads on these nodes, pages by first touch.
@@ -153,6 +176,9 @@ impl<'a> Scene<'a> {
             busiest: Some(self.busiest(assignment)),
             local: pages.local_share,
             balance: pages.access_balance,
+            controller: pages
+                .local_share
+                .map(|_| self.busiest_controller(&pages.node_accesses)),
         }
     }
 
@@ -173,6 +199,13 @@ impl<'a> Scene<'a> {
             }
         }
         (all > 0.0).then(|| local / all)
+    }
+
+    /// The most that a node's memory answers over the mean of those that threads can run on.
+    fn busiest_controller(&self, by_node: &[u64]) -> f64 {
+        let all: u64 = by_node.iter().sum();
+        let most = by_node.iter().max().copied().unwrap_or(0);
+        most as f64 * self.homes.len() as f64 / all.max(1) as f64
     }
 
     /// Load of each node that threads can run on: what its threads send and receive.
@@ -198,4 +231,23 @@ pub(crate) fn working_threads(profile: &Profile) -> usize {
     } else {
         working
     }
+}
+
+/// Share of each thread's accesses in slices where no other thread does a hundredth of what it does: while it works alone.
+pub(crate) fn alone(profile: &Profile) -> Vec<f64> {
+    let mut shares = vec![(0u64, 0u64); profile.threads.len()];
+    let rows = profile.accesses_by_slice();
+    for slice in rows.chunk_by(|a, b| a.slice == b.slice) {
+        let most = slice.iter().map(|row| row.accesses).max().unwrap_or(0);
+        let working = slice.iter().filter(|row| row.accesses > most / 100).count();
+        for row in slice {
+            let (alone, all) = &mut shares[row.thread.index()];
+            *all += row.accesses;
+            if working == 1 && row.accesses == most {
+                *alone += row.accesses;
+            }
+        }
+    }
+    let share = |(alone, all): (u64, u64)| alone as f64 / all.max(1) as f64;
+    shares.into_iter().map(share).collect()
 }

@@ -37,7 +37,7 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
     if let Some((free, bound)) = pages {
         figures.push(format!(
             "first touch makes {} of the accesses beyond private caches local if threads are bound in order of creation, \
-             down to {} (1 of {nodes} nodes) if the kernel moves them",
+             down to {} if the kernel moves those that do not work alone (to each of {nodes} nodes alike)",
             percent(bound),
             percent(free)
         ));

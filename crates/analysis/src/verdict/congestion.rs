@@ -1,4 +1,7 @@
-//! Congestion-aware mapping: whether a policy that spreads concurrent communication relieves the busiest node.
+//! Congestion-aware mapping: whether a policy that spreads threads relieves the busiest node.
+//!
+//! A node is busy in two ways: its threads communicate, and its memory answers what the pages on it are asked for. Both
+//! are computed for every thread policy (pages by first touch, so they go where threads go), and either may be relieved.
 
 use numaloc_model::number;
 
@@ -9,6 +12,73 @@ use super::{
 use crate::outlook::Outlook;
 
 pub(super) fn verdict(evidence: &Evidence<'_>, ways: &Ways, mapping: &Verdict) -> Verdict {
+    let by_communication = communication(evidence, ways, mapping);
+    if by_communication.likelihood == Likelihood::Likely {
+        return by_communication;
+    }
+    match memory(evidence, ways, mapping) {
+        Some(by_memory) => by_memory,
+        None => by_communication,
+    }
+}
+
+/// What would run without this verdict: the mapping recommended, or threads bound in order.
+fn base<'a>(ways: &'a Ways, mapping: &Verdict) -> &'a Outlook {
+    let chosen = mapping.recommended.as_ref();
+    let base = ways.mapped.iter().find(|way| Some(&way.way) == chosen);
+    base.unwrap_or(&ways.bound)
+}
+
+/// The verdict by what the nodes' memory answers, where a policy relieves the busiest.
+fn memory(evidence: &Evidence<'_>, ways: &Ways, mapping: &Verdict) -> Option<Verdict> {
+    if evidence.assignment.homes.len() < 2 || evidence.pages_do_not_matter().is_some() {
+        return None;
+    }
+    let base = base(ways, mapping);
+    let (today, local) = (base.controller?, base.local?);
+    let most = RELIEF * today.min(ways.bound.controller?);
+    let relief = |way: &&Outlook| {
+        way.controller.is_some_and(|then| then <= most)
+            && way.local.is_some_and(|then| local - then < REMOTE_GAIN)
+    };
+    let load = |way: &Outlook| way.controller.unwrap_or(f64::MAX);
+    let relieving = ways.mapped.iter().filter(relief);
+    let best = relieving.min_by(|a, b| load(a).total_cmp(&load(b)))?;
+    let policy = best.way.policy().unwrap_or_default();
+    let figures = format!(
+        "with {} the busiest node's memory answers {} times the mean of the accesses beyond private caches, with {} {} \
+         ({} instead of {} of them local)",
+        base.way.words(),
+        number::fixed(today, 2),
+        best.way.words(),
+        number::fixed(load(best), 2),
+        percent(best.local.unwrap_or(0.0)),
+        percent(local)
+    );
+    let verdict = |likelihood, reason| Verdict::plain(Measure::CongestionAware, likelihood, reason);
+    if let Some(how) = evidence.handed_out() {
+        let reason = format!(
+            "{figures}, but {how}: which node is busy depends on which threads get the work"
+        );
+        return Some(verdict(Likelihood::CannotTell, reason));
+    }
+    if today < 1.0 + (CONGESTED - 1.0) / 2.0 {
+        return None;
+    }
+    if today < CONGESTED {
+        return Some(verdict(Likelihood::CannotTell, figures));
+    }
+    Some(Verdict {
+        action: Some(format!(
+            "Spread the threads whose pages one node would hold (--threads {policy})"
+        )),
+        recommended: Some(best.way.clone()),
+        ..verdict(Likelihood::Likely, figures)
+    })
+}
+
+/// The verdict by what the nodes' threads communicate.
+fn communication(evidence: &Evidence<'_>, ways: &Ways, mapping: &Verdict) -> Verdict {
     let verdict = |likelihood, reason| Verdict::plain(Measure::CongestionAware, likelihood, reason);
     let c = evidence.communication;
     let Some(concurrency) = c
@@ -38,10 +108,7 @@ pub(super) fn verdict(evidence: &Evidence<'_>, ways: &Ways, mapping: &Verdict) -
         let reason = format!("{together}: few communicate at the same time");
         return verdict(Likelihood::Unlikely, reason);
     }
-    // What would run without this verdict: the mapping recommended, or threads bound in order.
-    let chosen = mapping.recommended.as_ref();
-    let base = ways.mapped.iter().find(|way| Some(&way.way) == chosen);
-    let base = base.unwrap_or(&ways.bound);
+    let base = base(ways, mapping);
     let load = |way: &Outlook| way.busiest.unwrap_or(1.0);
     let today = format!(
         "the busiest node has {} times the mean communication with {}",

@@ -25,7 +25,7 @@ use crate::assignment::NodeAssignment;
 use crate::communication::CommunicationMetrics;
 use crate::concurrency::Concurrency;
 use crate::objects::ObjectUse;
-use crate::outlook::{Candidates, Outlook, Scene, Way};
+use crate::outlook::{Candidates, Outlook, Scene, Way, alone};
 use crate::pages::PageMetrics;
 use crate::sharing::Sharing;
 
@@ -208,14 +208,16 @@ pub struct Answer {
 /// The four verdicts.
 #[must_use]
 pub fn verdicts(evidence: &Evidence<'_>) -> Answer {
+    let alone = alone(evidence.profile);
     let scene = Scene {
         events: evidence.events,
         layer: evidence.communication.layer,
         beyond: evidence.beyond,
         homes: &evidence.assignment.homes,
+        alone: &alone,
     };
     let ways = Ways {
-        free: scene.free(),
+        free: scene.free(evidence.assignment),
         bound: scene.mapped(Way::Bound, evidence.assignment),
         mapped: mapping::outlooks(evidence, &scene),
         placed: placement::outlooks(evidence, &scene),

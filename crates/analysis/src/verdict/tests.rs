@@ -1,7 +1,7 @@
 //! Profiles made by hand, small enough to compute every figure of a verdict on paper.
 
 use numaloc_model::conditions::{Repeats, WorkSharing};
-use numaloc_model::profile::{Clock, CommRow, Meta, Slice, Thread};
+use numaloc_model::profile::{Clock, CommRow, Meta, PageSliceRow, Slice, Thread};
 use numaloc_model::{Layer, LogicalNode, PageUsage, Placement, Profile, SliceIdx, ThreadIdx};
 
 use super::*;
@@ -473,4 +473,92 @@ fn messages_matter_from_what_a_slow_network_would_take_for_them() {
     // Another clock says nothing of what messages take; empty ones move nothing.
     assert_eq!(verdict(&ranks(1, Clock::Virtual)).0, Likelihood::Likely);
     assert_eq!(verdict(&ranks(0, Clock::Virtual)).0, Likelihood::Unlikely);
+}
+
+#[test]
+fn memory_that_one_node_answers_is_spread_with_the_threads_that_touched_it() {
+    // Threads 0 and 1 touched all pages first and share a node if bound in order: of the mean its memory answers twice as much.
+    // Nobody communicates worth mentioning.
+    let pages: Vec<_> = (0..2u32)
+        .flat_map(|t| alike(100, t, &[2000, 2000, 2000, 2000]))
+        .collect();
+    let profile = profile(4, &[(0, 1, 1)], usage_of(&pages));
+    let setting = Setting {
+        layer: None,
+        assignment: NodeAssignment::blocks(4, 2),
+        cache_bytes: None,
+        private_cache_bytes: 64 << 10,
+    };
+    let judged = |profile: &Profile, nodes: &[u32]| {
+        let mut found = characterise(profile, &setting).unwrap();
+        let candidates = Candidates {
+            mappings: vec![Candidate {
+                policy: "deloc".to_owned(),
+                answer: assignment(2, nodes),
+            }],
+            placements: Vec::new(),
+        };
+        found.judge(profile, &candidates);
+        of(&found, Measure::CongestionAware).clone()
+    };
+    let verdict = judged(&profile, &[0, 1, 0, 1]);
+    assert_eq!(verdict.likelihood, Likelihood::Likely, "{}", verdict.reason);
+    assert_eq!(verdict.recommended, Some(Way::Mapped("deloc".into())));
+    let figures = "answers 2.00 times the mean of the accesses beyond private caches, with threads by deloc 1.00";
+    assert!(verdict.reason.contains(figures), "{}", verdict.reason);
+    // A mapping that leaves them together relieves nothing.
+    let verdict = judged(&profile, &[1, 1, 0, 0]);
+    assert_eq!(
+        verdict.likelihood,
+        Likelihood::Unlikely,
+        "{}",
+        verdict.reason
+    );
+    // Where work is handed out, other threads may touch the pages first in the next run.
+    let mut handed_out = profile.clone();
+    handed_out.meta.conditions.sharing =
+        vec![(WorkSharing::Stealing, "runtime.stealWork".to_owned())];
+    let verdict = judged(&handed_out, &[0, 1, 0, 1]);
+    assert_eq!(
+        verdict.likelihood,
+        Likelihood::CannotTell,
+        "{}",
+        verdict.reason
+    );
+}
+
+#[test]
+fn a_thread_that_works_alone_is_not_moved() {
+    // Thread 0 fills 100 pages in each of four slices while the others wait, then they read them: three quarters of the accesses
+    // beyond private caches are its own.
+    let usage = usage_of(&alike(100, 0, &[6000, 660, 660, 660]));
+    let mut profile = profile(4, &[], usage);
+    let row = |slice, page, thread, accesses| PageSliceRow {
+        slice: SliceIdx(slice),
+        page,
+        thread: ThreadIdx(thread),
+        accesses,
+    };
+    profile.slices = (0..8)
+        .map(|at| Slice {
+            start: at,
+            end: at + 1,
+        })
+        .collect();
+    for slice in 0..8 {
+        for page in 0..100 {
+            match slice % 2 {
+                0 => profile.page_slices.push(row(slice, page, 0, 1500)),
+                _ => (1..4).for_each(|t| profile.page_slices.push(row(slice, page, t, 165))),
+            }
+        }
+    }
+    let alone = found(&profile, 4);
+    let bind = of(&alone, Measure::BindThreads);
+    assert_eq!(bind.likelihood, Likelihood::Unlikely, "{}", bind.reason);
+    // Without slices nothing says that the others wait.
+    profile.page_slices.clear();
+    let together = found(&profile, 4);
+    let bind = of(&together, Measure::BindThreads);
+    assert_eq!(bind.likelihood, Likelihood::Likely, "{}", bind.reason);
 }

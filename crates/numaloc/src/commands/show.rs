@@ -85,7 +85,7 @@ enum MatrixAmount {
 impl Args {
     /// Prints the profile.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
-        let mut profile = SettingArgs::read(&self.profile, false)?;
+        let mut profile = SettingArgs::read(&self.profile, true)?;
         if self.exclude_helpers {
             profile = profile.without_helpers();
         }
@@ -278,7 +278,7 @@ fn to_json(
         .map(|outlook| {
             json!({
                 "way": outlook.way.name(), "policy": outlook.way.policy(),
-                "remote_communication": outlook.remote, "busiest_node": outlook.busiest,
+                "remote_communication": outlook.remote, "busiest_node": outlook.busiest, "busiest_memory": outlook.controller,
                 "local_accesses": outlook.local, "access_balance": outlook.balance,
             })
         })
