@@ -55,11 +55,12 @@ pub struct Case {
     pub family: Family,
     pub tasks: usize,
     pub machine: &'static Machine,
+    pub seed: u64,
 }
 
 /// All cases up to `largest` tasks: every machine with as many tasks as PUs, and the node-sized
 /// machines also with several tasks a PU.
-pub fn cases(largest: usize) -> Vec<Case> {
+pub fn cases(families: &[Family], largest: usize) -> Vec<Case> {
     let mut all = Vec::new();
     for machine in MACHINES {
         let pus = machine.pus();
@@ -72,12 +73,14 @@ pub fn cases(largest: usize) -> Vec<Case> {
             if !fits || tasks > largest {
                 continue;
             }
-            for family in Family::ALL {
+            for &family in families {
                 if tasks < 65_536 || !family.is_dense() {
                     all.push(Case {
                         family,
                         tasks,
                         machine,
+                        // Cases of more tasks come later, so `largest` changes no seed.
+                        seed: 1000 + all.len() as u64,
                     });
                 }
             }

@@ -23,9 +23,33 @@ pub enum Family {
     Nested,
     /// Half stencil, quarter transpose, quarter butterfly: rows of a spectral or multigrid code.
     Mixture,
+    /// BT and SP of the NAS benchmarks: multi-partitioning on a square of processes. Faces of cells go to the neighbours in both
+    /// directions and along the diagonal, all closed.
+    NpbBt,
+    /// LU: pencils on a rectangle, a wavefront from corner to corner and back: four neighbours,
+    /// open borders.
+    NpbLu,
+    /// CG: sums over each row of processes by recursive doubling, and an exchange with the transposed process.
+    NpbCg,
+    /// FT with more processes than planes: transposes within each row and within each column of processes.
+    NpbFt,
+    /// MG: faces between neighbours in a closed cube of processes; on the coarser grids every second, fourth, ... process is left.
+    NpbMg,
+    /// IS: keys go from everybody to everybody, by how many fall into each bucket.
+    NpbIs,
 }
 
 impl Family {
+    /// Patterns of the NAS parallel benchmarks (MPI), as their sources and reports describe them.
+    pub const NPB: [Self; 6] = [
+        Self::NpbBt,
+        Self::NpbLu,
+        Self::NpbCg,
+        Self::NpbFt,
+        Self::NpbMg,
+        Self::NpbIs,
+    ];
+
     pub const ALL: [Self; 9] = [
         Self::Grid2,
         Self::Grid3,
@@ -49,12 +73,18 @@ impl Family {
             Self::Cliques => "cliques",
             Self::Nested => "nested",
             Self::Mixture => "mixture",
+            Self::NpbBt => "npb-bt",
+            Self::NpbLu => "npb-lu",
+            Self::NpbCg => "npb-cg",
+            Self::NpbFt => "npb-ft",
+            Self::NpbMg => "npb-mg",
+            Self::NpbIs => "npb-is",
         }
     }
 
     /// Whether the number of pairs grows with N squared.
     pub fn is_dense(self) -> bool {
-        self == Self::AllToAll
+        matches!(self, Self::AllToAll | Self::NpbIs)
     }
 
     /// `n` tasks; same seed, same matrix.
@@ -156,6 +186,9 @@ impl Family {
                     }
                 }
             }
+            Self::NpbBt | Self::NpbLu | Self::NpbCg | Self::NpbFt | Self::NpbMg | Self::NpbIs => {
+                crate::npb::generate(self, n, &mut rng, &mut add);
+            }
         }
         let mut order: Vec<usize> = (0..n).collect();
         rng.shuffle(&mut order);
@@ -168,7 +201,7 @@ impl Family {
 }
 
 /// Pairs of neighbours in a grid of `n` with two sides.
-fn neighbours2(n: usize) -> impl Iterator<Item = (usize, usize)> {
+pub fn neighbours2(n: usize) -> impl Iterator<Item = (usize, usize)> {
     let [x, y] = sides2(n);
     (0..n).flat_map(move |t| {
         let below = (t / y + 1 < x).then_some((t, t + y));
@@ -178,7 +211,7 @@ fn neighbours2(n: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// Two factors of `n`, as equal as they get.
-fn sides2(n: usize) -> [usize; 2] {
+pub fn sides2(n: usize) -> [usize; 2] {
     let x = (1..=n)
         .take_while(|x| x * x <= n)
         .filter(|&x| n.is_multiple_of(x))
@@ -188,7 +221,7 @@ fn sides2(n: usize) -> [usize; 2] {
 }
 
 /// Three factors of `n`, as equal as they get.
-fn sides3(n: usize) -> [usize; 3] {
+pub fn sides3(n: usize) -> [usize; 3] {
     let x = (1..=n)
         .take_while(|x| x * x * x <= n)
         .filter(|&x| n.is_multiple_of(x))

@@ -3,13 +3,14 @@
 //! Options: `--largest N` (tasks, default 1024), `--repeat N` (timed runs, the fastest counts, because
 //! machines are shared; default 3), `--polish N` (proposals a task of the search for the best known cost;
 //! default 0: what `best_known.csv` beside this file says), `--only NAMES` (of policies),
-//! `--family NAME`, `--out FOLDER`. Writes
+//! `--npb` (the patterns of the NAS benchmarks instead of the generated ones), `--family NAME`, `--out FOLDER`. Writes
 //! `runs.csv` (one line a run), `summary.md`, `plot.svg` and `best_known.csv`, the least cost known after
 //! this run.
 
 mod cases;
 mod families;
 mod known;
+mod npb;
 mod peers;
 mod plot;
 mod summary;
@@ -38,6 +39,7 @@ struct Options {
     repeat: usize,
     polish: usize,
     only: Vec<String>,
+    npb: bool,
     family: Option<String>,
     out: std::path::PathBuf,
 }
@@ -48,6 +50,7 @@ fn options() -> Options {
         repeat: 3,
         polish: 0,
         only: Vec::new(),
+        npb: false,
         family: None,
         out: "target/bench-mapping".into(),
     };
@@ -63,6 +66,7 @@ fn options() -> Options {
             "--repeat" => options.repeat = value().parse().expect("a number"),
             "--polish" => options.polish = value().parse().expect("a number"),
             "--only" => options.only = value().split(',').map(str::to_owned).collect(),
+            "--npb" => options.npb = true,
             "--family" => options.family = Some(value()),
             "--out" => options.out = value().into(),
             // Cargo passes this to every bench.
@@ -78,13 +82,17 @@ fn main() {
     std::fs::create_dir_all(&options.out).expect("the output folder can be made");
     let mut runs: Vec<Run> = Vec::new();
     let mut known = known::Known::committed();
-    for (number, case) in cases::cases(options.largest).into_iter().enumerate() {
+    let families = match options.npb {
+        true => &families::Family::NPB[..],
+        false => &families::Family::ALL[..],
+    };
+    for case in cases::cases(families, options.largest) {
         let asked = |name: &String| name == case.family.name();
         if !options.family.as_ref().is_none_or(asked) {
             continue;
         }
         let topology = case.machine.topology();
-        let comm = case.family.generate(case.tasks, 1000 + number as u64);
+        let comm = case.family.generate(case.tasks, case.seed);
         let input = MapInput::new(&comm, &topology);
         let mut best: Option<(f64, Mapping)> = None;
         let first = runs.len();

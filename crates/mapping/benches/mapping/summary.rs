@@ -32,6 +32,7 @@ pub fn write(folder: &Path, runs: &[Run]) {
             family,
             tasks,
             machine,
+            ..
         } = run.case;
         let _ = writeln!(
             csv,
