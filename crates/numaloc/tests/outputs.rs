@@ -122,6 +122,29 @@ fn devices_and_fifos_are_written_into_and_a_dash_is_standard_output() {
 }
 
 #[test]
+fn help_says_where_a_dash_is_standard_output() {
+    let folder = tempfile::tempdir().unwrap();
+    for command in [
+        &["plan"][..],
+        &["export"],
+        &["report"],
+        &["topology"],
+        &["lab", "topology"],
+        &["ranks"],
+    ] {
+        let help = ok(numaloc(folder.path(), &[command, &["--help"]].concat()));
+        let words: Vec<&str> = help.split_whitespace().collect();
+        let help = words.join(" ");
+        let said = [
+            "`-` is standard output",
+            "`-` being standard output",
+            "`-`: standard output",
+        ];
+        assert!(said.iter().any(|words| help.contains(words)), "{command:?}");
+    }
+}
+
+#[test]
 fn a_profile_is_refused_before_the_program_runs() {
     let folder = folder();
     let at = folder.path();

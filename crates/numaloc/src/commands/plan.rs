@@ -52,7 +52,7 @@ pub struct Args {
     /// Page policy, `joint` (threads and pages together), or `all`
     #[arg(long, value_name = "POLICY", default_value = "locality")]
     pages: String,
-    /// Where the plan goes
+    /// Where the plan goes; `-` is standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print the plan in another launcher's words instead: omp-places, gomp, kmp, likwid-pin,

@@ -29,7 +29,7 @@ pub struct Args {
     /// What to write
     #[arg(long = "for", value_name = "FORM", default_value = "table")]
     form: Form,
-    /// Where to write it [default: standard output]
+    /// Where to write it [default and `-`: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace an existing file

@@ -33,7 +33,7 @@ pub struct Args {
     /// What each host of the cluster is: whatever --machine takes
     #[arg(long, value_name = "MACHINE")]
     host: Option<String>,
-    /// Write the cluster as a machine file
+    /// Write the cluster as a machine file; `-` is standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace an existing file

@@ -23,7 +23,7 @@ Boots the machine once and asks hwloc inside it, so that a plan made for the fil
 pub struct Args {
     #[command(flatten)]
     shape: Shape,
-    /// Where the XML goes (default: stdout)
+    /// Where the XML goes [default and `-`: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace an existing file
