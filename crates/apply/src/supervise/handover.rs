@@ -14,6 +14,8 @@ use crate::tracee::{INT3, SYSCALL, Stopped};
 
 /// Longest wait for a thread to stop: one that has ended, but not been waited for by its process, never does.
 const STOPPING: Duration = Duration::from_secs(2);
+/// Longest wait for the first stop of what was just made, which comes as soon as the kernel finds a PU for it.
+const BEGINNING: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_micros(200);
 
 /// A thread that is stopped, and the signal it is to go on with.
@@ -38,6 +40,12 @@ impl Supervisor {
             }
             libc::PTRACE_ATTACH | libc::PTRACE_SEIZE => {
                 let wanted = call.argument(1) as i32;
+                // One that has not begun yet is ours all the same.
+                if self.announced.contains_key(&wanted)
+                    && let Some(wait) = wait_briefly(wanted, BEGINNING)?
+                {
+                    self.on(wanted, wait)?;
+                }
                 let wanted = self.tracees.get(&wanted).map(|t| t.tgid);
                 if let Some(wanted) = wanted.filter(|&wanted| wanted != own) {
                     self.hand_over(wanted, None)?;
@@ -104,7 +112,7 @@ impl Supervisor {
 
     /// Waits until a thread that was interrupted is stopped, wherever that is.
     fn hold(&mut self, tid: i32, held: &mut Vec<Held>) -> io::Result<()> {
-        let Some(wait) = wait_briefly(tid)? else {
+        let Some(wait) = wait_briefly(tid, STOPPING)? else {
             return Ok(());
         };
         let signal = match wait {
@@ -153,12 +161,12 @@ fn gone(error: io::Error) -> io::Result<()> {
     }
 }
 
-fn wait_briefly(tid: i32) -> io::Result<Option<Wait>> {
+fn wait_briefly(tid: i32, longest: Duration) -> io::Result<Option<Wait>> {
     let began = Instant::now();
     loop {
         match sys::poll(tid) {
             Ok(Some(wait)) => return Ok(Some(wait)),
-            Ok(None) if began.elapsed() > STOPPING => return Ok(None),
+            Ok(None) if began.elapsed() > longest => return Ok(None),
             Ok(None) => std::thread::sleep(POLL),
             Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
             Err(error) => return Err(error),

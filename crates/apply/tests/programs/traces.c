@@ -2,6 +2,7 @@
  *   me      the child asks to be traced (fork)
  *   vfork   the same, in a child that borrows its parent's memory, and once more in one that does not
  *   seize   the parent attaches to a running child that has threads
+ *   often   the same a hundred times, to children that may not have begun
  * Ends with 0 if tracing works: the child's exec is seen, or the child stops when it is attached to. */
 #include <pthread.h>
 #include <signal.h>
@@ -18,10 +19,29 @@ static void *sleeper(void *unused)
     return unused;
 }
 
+static int seize_new_child(void)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0)
+        sleeper(0);
+    long refused = ptrace(PTRACE_SEIZE, child, 0, 0);
+    kill(child, SIGKILL);
+    if (refused)
+        return 6;
+    return waitpid(child, &status, __WALL) == child && WIFSIGNALED(status) ? 0 : 5;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 3)
         return 9;
+    if (strcmp(argv[1], "often") == 0) {
+        int failed = 0;
+        for (int i = 0; i < 100 && !failed; i++)
+            failed = seize_new_child();
+        return failed;
+    }
     int seize = strcmp(argv[1], "seize") == 0;
     if (strcmp(argv[1], "vfork") == 0) {
         pid_t first = vfork();
