@@ -2,8 +2,8 @@
  *
  * With `pml_monitoring_enable` set, Open MPI loads its monitoring components, and the one for messages
  * reports each by calling exported functions of libmca_common_monitoring. This library is preloaded and
- * defines the same functions, so the reports arrive here first, for C, C++ and Fortran alike; each is
- * passed on, so that Open MPI's own dump of messages stays what it was. Ranks arrive
+ * defines the same functions, so the reports arrive here first, for C, C++ and Fortran alike. Each is passed on to the
+ * library's own counters where somebody may read those: the user enabled the monitoring or asked for a dump. Ranks arrive
  * already translated to MPI_COMM_WORLD. Negative tags are the library's messages inside collectives:
  * the layer DeLoc traces at (DeLoc II-B1). Nothing here needs an MPI header or library: in a process
  * that is not an MPI rank (mpirun, a shell) none of it is ever called.
@@ -20,6 +20,9 @@
 #include "rank_file.h"
 
 #define EXPORT __attribute__((visibility("default")))
+
+/* The value by which `numaloc record` enables the monitoring; to the library it means what 2 does, which users choose. */
+#define NUMALOC_ENABLED_BY_US 3
 
 /* The library's own function of that name. It is loaded privately (dlopen), so RTLD_NEXT cannot see
  * it; the caller is linked against it, so looking through the caller's dependencies does. */
@@ -84,6 +87,22 @@ static int called_from_message_layer(void *caller) {
     return dladdr(caller, &where) && where.dli_fname != NULL && strstr(where.dli_fname, "mca_pml_monitoring") != NULL;
 }
 
+/* Whether the library's own counters are kept: each message costs three locked additions and a logarithm there. They are, unless
+ * it is known that nobody reads them. */
+static int own_counters = 1;
+
+/* A parameter of the library's monitoring, wherever it was set; `otherwise` where the library does not say. */
+static int parameter(const char *name, int otherwise) {
+    int (*find)(const char *, const char *, const char *, const char *) =
+        (__typeof__(find))numaloc_library_function("mca_base_var_find");
+    int (*value_of)(int, const void *, void *, const char **) =
+        (__typeof__(value_of))numaloc_library_function("mca_base_var_get_value");
+    if (find == NULL || value_of == NULL) return otherwise;
+    int index = find("ompi", "pml", "monitoring", name);
+    const int *value = NULL;
+    return index >= 0 && value_of(index, &value, NULL, NULL) == 0 && value != NULL ? *value : otherwise;
+}
+
 /* Called once by each monitoring component, in MPI ranks only: the place to open the file. The rank is what the launcher says,
  * because MPI itself cannot be asked before MPI_Init is through.
  *
@@ -104,6 +123,8 @@ EXPORT int mca_common_monitoring_init(void) {
     else if (launch != NULL)
         snprintf(job, sizeof job, "%s%s", getenv("OMPI_PARENT_PORT") ? NUMALOC_SPAWNED : "", launch);
     numaloc_rank_open(from_environment(rank), from_environment(size), job, NUMALOC_OPEN_MPI_MONITORING);
+    own_counters = !numaloc_rank_is_open() || parameter("enable", 1) != NUMALOC_ENABLED_BY_US
+                   || parameter("enable_output", 1) != 0;
     PASS_ON(int(void));
     return next ? next() : 0;
 }
@@ -141,6 +162,7 @@ EXPORT void mca_common_monitoring_record_pml(int world_rank, size_t bytes, int t
     if (tag < 0) kind = NUMALOC_COLLECTIVE;
     else if (tag == 1 && called_from_start(__builtin_return_address(0))) kind = NUMALOC_STARTED;
     numaloc_rank_message(world_rank, bytes, kind);
+    if (!own_counters) return;
     PASS_ON(void(int, size_t, int));
     if (next) next(world_rank, bytes, tag);
 }

@@ -57,6 +57,7 @@ enum { MPI_GRAPH = 1, MPI_CART = 2, MPI_DIST_GRAPH = 3 };
 /* What is asked of the library. */
 #define QUERIES(Q)                                                                                 \
     Q(Initialized, (int *))                                                                        \
+    Q(Query_thread, (int *))                                                                       \
     Q(Comm_rank, (MPI_Comm, int *))                                                                \
     Q(Comm_size, (MPI_Comm, int *))                                                                \
     Q(Comm_group, (MPI_Comm, MPI_Group *))                                                         \
@@ -165,6 +166,9 @@ static int numaloc_is_monitored(void) { return 0; }
 int numaloc_is_monitored(void); /* openmpi.c */
 #endif
 
+/* The thread level at which several threads may call the library at once; the same number in all libraries. */
+#define THREAD_MULTIPLE 3
+
 /* The name of this rank's world. */
 static void name_world(char *name, size_t size, int ranks) {
     MPI_Comm parent = no_comm;
@@ -185,6 +189,8 @@ static void begin(void) {
         if (find_library() && mpi.Initialized(&initialized) == 0 && initialized
             && mpi.Comm_rank(world_comm, &rank) == 0 && mpi.Comm_size(world_comm, &size) == 0) {
             now = numaloc_is_monitored() ? REST : EVERYTHING;
+            int level = THREAD_MULTIPLE;
+            if (mpi.Query_thread(&level) == 0 && level < THREAD_MULTIPLE) numaloc_rank_in_turn();
             if (now == EVERYTHING) {
                 char job[256];
                 name_world(job, sizeof job, size);

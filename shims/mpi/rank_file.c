@@ -58,6 +58,12 @@ static off_t file_end;
 static uint32_t crc_table[256];
 static atomic_int enabled;
 static atomic_flag busy = ATOMIC_FLAG_INIT;
+/* Threads take turns by themselves (MPI below MPI_THREAD_MULTIPLE). A locked instruction waits for all earlier stores of the
+ * thread, and a message just received has left some that wait for the other core. A program that breaks the rule may lose
+ * counts, no more: every index into the tables is checked after it was read. */
+static atomic_int in_turn;
+
+void numaloc_rank_in_turn(void) { atomic_store_explicit(&in_turn, 1, memory_order_relaxed); }
 
 static void lock(void) {
     for (unsigned spins = 0; atomic_flag_test_and_set_explicit(&busy, memory_order_acquire); spins++)
@@ -86,8 +92,9 @@ static uint32_t crc(uint32_t sum, const void *data, size_t length) {
     return ~sum;
 }
 
-/* Appends the pieces and their checksum, all or nothing. */
+/* Appends the pieces and their checksum, all or nothing; keeps errno. */
 static int append(struct iovec *pieces, int count) {
+    int saved_errno = errno, failed = 0;
     uint32_t sum = 0;
     ssize_t length = sizeof sum;
     for (int i = 0; i < count; i++) {
@@ -101,20 +108,23 @@ static int append(struct iovec *pieces, int count) {
     if (written != length) {
         /* Disk full or quota: take back what got through, so that the next block can still land. */
         if (written > 0 && ftruncate(file, file_end) != 0) atomic_store(&enabled, 0);
-        return -1;
+        failed = -1;
+    } else {
+        file_end += length;
+        bytes_written += (uint64_t)length;
     }
-    file_end += length;
-    bytes_written += (uint64_t)length;
-    return 0;
+    errno = saved_errno;
+    return failed;
 }
 
 /* Writes the slice's sums and empties the table. Called with the lock held. */
 static void write_slice(void) {
-    if (used == 0) return;
-    struct block block = {BLOCK_SLICE, used * (uint32_t)sizeof(struct entry), slice_start, slice_end};
+    uint32_t count = used;
+    if (count == 0) return;
+    struct block block = {BLOCK_SLICE, count * (uint32_t)sizeof(struct entry), slice_start, slice_end};
     struct iovec pieces[3] = {{&block, sizeof block}, {entries, block.payload}};
     int failed = append(pieces, 2);
-    for (uint32_t i = 0; i < used; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         if (failed) {
             totals.dropped += entries[i].events;
         } else {
@@ -153,32 +163,45 @@ static void ask_the_clock(void) {
                                                / (double)known);
 }
 
-void numaloc_rank_messages(int peer, uint64_t events, uint64_t bytes, enum numaloc_kind kind) {
-    if (!atomic_load_explicit(&enabled, memory_order_relaxed) || peer < 0) return;
-    int saved_errno = errno;
-    lock();
-    if (ticks() - ticks_at >= ticks_left || ++unclocked >= MOST_UNCLOCKED) ask_the_clock();
-    uint32_t key = (uint32_t)peer * NUMALOC_KINDS + kind;
-    uint32_t slot = (key * 2654435761u) >> 7 & (SLOTS - 1);
-    struct entry *entry;
-    for (;; slot = (slot + 1) & (SLOTS - 1)) {
-        if (slot_of[slot] == 0) {
-            if (used == ENTRIES) {
-                write_slice();
-                slot = (key * 2654435761u) >> 7 & (SLOTS - 1);
-            }
-            entry = &entries[used++];
-            slot_of[slot] = (uint16_t)used;
-            *entry = (struct entry){(uint32_t)peer, kind, 0, 0};
-            break;
+/* The sums of a peer and kind in this slice. Called with the lock held. */
+static struct entry *entry_of(uint32_t peer, uint32_t kind) {
+    uint32_t first = ((peer * NUMALOC_KINDS + kind) * 2654435761u) >> 7 & (SLOTS - 1);
+    for (uint32_t slot = first;; slot = (slot + 1) & (SLOTS - 1)) {
+        uint32_t taken = slot_of[slot];
+        if (taken != 0) {
+            struct entry *entry = &entries[taken - 1];
+            if (entry->peer == peer && entry->kind == kind) return entry;
+            continue;
         }
-        entry = &entries[slot_of[slot] - 1];
-        if (entry->peer == (uint32_t)peer && entry->kind == (uint32_t)kind) break;
+        if (used >= ENTRIES) {
+            write_slice();
+            slot = first;
+        }
+        uint32_t index = used;
+        if (index >= ENTRIES) index = 0;
+        used = index + 1;
+        slot_of[slot] = (uint16_t)(index + 1);
+        entries[index] = (struct entry){peer, kind, 0, 0};
+        return &entries[index];
     }
+}
+
+static void add(int peer, uint64_t events, uint64_t bytes, enum numaloc_kind kind) {
+    if (ticks() - ticks_at >= ticks_left || ++unclocked >= MOST_UNCLOCKED) ask_the_clock();
+    struct entry *entry = entry_of((uint32_t)peer, (uint32_t)kind);
     entry->events += events;
     entry->bytes += bytes;
+}
+
+void numaloc_rank_messages(int peer, uint64_t events, uint64_t bytes, enum numaloc_kind kind) {
+    if (!atomic_load_explicit(&enabled, memory_order_relaxed) || peer < 0) return;
+    if (atomic_load_explicit(&in_turn, memory_order_relaxed)) {
+        add(peer, events, bytes, kind);
+        return;
+    }
+    lock();
+    add(peer, events, bytes, kind);
     unlock();
-    errno = saved_errno;
 }
 
 void numaloc_rank_message(int peer, uint64_t bytes, enum numaloc_kind kind) {
@@ -189,7 +212,6 @@ int numaloc_rank_is_open(void) { return atomic_load_explicit(&enabled, memory_or
 
 void numaloc_rank_close(void) {
     if (!atomic_load(&enabled)) return;
-    int saved_errno = errno;
     lock();
     write_slice();
     uint64_t now = nanoseconds(CLOCK_MONOTONIC) + (uint64_t)clock_offset;
@@ -197,7 +219,6 @@ void numaloc_rank_close(void) {
     struct iovec pieces[3] = {{&block, sizeof block}, {&totals, sizeof totals}};
     (void)append(pieces, 2);
     unlock();
-    errno = saved_errno;
 }
 
 /* A forked child is not the rank: it must not write into the rank's file. */

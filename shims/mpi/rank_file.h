@@ -30,6 +30,9 @@ enum numaloc_source { NUMALOC_OPEN_MPI_MONITORING = 1, NUMALOC_PMPI = 2 };
  * below does nothing. `size` 0: not known. `job` tells worlds apart (MPI_Comm_spawn). */
 void numaloc_rank_open(uint32_t rank, uint32_t size, const char *job, enum numaloc_source source);
 
+/* From now on at most one thread at a time counts messages, so no lock is taken. */
+void numaloc_rank_in_turn(void);
+
 /* Counts one message. Thread-safe, keeps errno, allocates nothing. */
 void numaloc_rank_message(int peer, uint64_t bytes, enum numaloc_kind kind);
 

@@ -117,6 +117,20 @@ pub(crate) fn preloaded(library: &Path) -> std::io::Result<OsString> {
     Ok(preload)
 }
 
+/// Enables Open MPI's monitoring layer.
+const MONITORING: &str = "OMPI_MCA_pml_monitoring_enable";
+
+/// The value that enables the monitoring layer: all above 1 tell the messages of collectives apart, and 3 lets the preload library
+/// leave the library's own counters at 0. A user who enabled the monitoring wants to read them.
+fn monitoring() -> &'static str {
+    let chosen = std::env::var_os(MONITORING);
+    if chosen.is_some_and(|value| value != "0") {
+        "2"
+    } else {
+        "3"
+    }
+}
+
 /// Writes the preload library into `folder` (which every host must see) and gives the environment
 /// under which each rank writes its file there. `zero_ns`: realtime clock at the start of the run.
 ///
@@ -132,7 +146,7 @@ pub fn install(library: MpiLibrary, folder: &Path, zero_ns: u64) -> std::io::Res
         ("NUMALOC_MPI_T0", zero_ns.to_string().into()),
     ];
     if library == MpiLibrary::OpenMpi {
-        environment.push(("OMPI_MCA_pml_monitoring_enable", "2".into()));
+        environment.push((MONITORING, monitoring().into()));
     }
     Ok(environment)
 }

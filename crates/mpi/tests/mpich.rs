@@ -81,6 +81,14 @@ fn ways_to_send_of_mpi_4_and_of_graphs_count() {
         ]
     });
     assert_eq!(of_kind(&counts, Kind::Modelled), expect.collect());
+    let counts = traced("ineighbours", 3, &[]);
+    let expect = (0..3).flat_map(|r| {
+        [
+            ((r, (r + 1) % 3), (25, 22_000)),
+            ((r, (r + 2) % 3), (25, 20_000)),
+        ]
+    });
+    assert_eq!(of_kind(&counts, Kind::Modelled), expect.collect());
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn traced_equals_dump(ranks: u32, argv: &[OsString]) -> Counts {
 
 #[test]
 fn every_workload_equals_the_dump() {
-    let cases: [(&str, u32, &[&str]); 15] = [
+    let cases: [(&str, u32, &[&str]); 16] = [
         ("halo2d", 12, &[]),
         ("ring", 5, &[]),
         ("transpose", 8, &[]),
@@ -98,6 +98,7 @@ fn every_workload_equals_the_dump() {
         ("kinds", 4, &[]),
         ("kinds4", 3, &[]),
         ("neighbours", 3, &[]),
+        ("ineighbours", 3, &[]),
         ("pingpong", 2, &["500", "2"]),
         ("hybrid", 4, &[]),
         ("ring_mpif", 4, &[]),
@@ -362,6 +363,16 @@ fn programs_that_open_mpis_own_monitoring_crashes_run_and_are_counted() {
         assert!((16_000..16_200).contains(&next), "{r}: {next}");
         assert!((4_000..4_200).contains(&previous), "{r}: {previous}");
     }
+    // The same without blocking: 5 iterations, to the next rank 5 blocks of 800 bytes and one of 400, to the one before 5 of 800.
+    let bytes = neighbours_bytes(
+        &trace_ok(OpenMpi, 3, &[workload(OpenMpi, "ineighbours").into()], &[]).counts,
+        Kind::Collective,
+    );
+    for r in 0..3 {
+        let (next, previous) = (bytes[&(r, (r + 1) % 3)], bytes[&(r, (r + 2) % 3)]);
+        assert!((22_000..22_200).contains(&next), "{r}: {next}");
+        assert!((20_000..20_200).contains(&previous), "{r}: {previous}");
+    }
     // Spawned processes that are let go: their files are there too, in worlds of their own.
     let ring: BTreeMap<_, _> = (0..2).map(|r| ((r, 1 - r), (1, 4))).collect();
     for layer in ["monitoring", "ob1"] {
@@ -382,6 +393,23 @@ fn programs_that_open_mpis_own_monitoring_crashes_run_and_are_counted() {
             .collect();
         assert_eq!(sent, ring, "{layer}");
     }
+}
+
+/// The library's own counters cost more than ours and are passed over where nobody asks for a dump.
+#[test]
+fn a_dump_that_a_parameter_file_asks_for_is_complete() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let parameters = folder.path().join("mca-params.conf");
+    let dump_at = folder.path().join("dump");
+    let lines = format!(
+        "pml_monitoring_enable_output = 3\npml_monitoring_filename = {}\n",
+        dump_at.display()
+    );
+    std::fs::write(&parameters, lines).expect("parameters");
+    let more = [("OMPI_MCA_mca_param_files", parameters.into_os_string())];
+    let run = trace_ok(OpenMpi, 2, &[workload(OpenMpi, "pairs").into()], &more);
+    assert!(!messages(&run.counts).is_empty());
+    assert_eq!(messages(&run.counts), messages(&dump(folder.path(), 2)));
 }
 
 #[test]
@@ -405,6 +433,9 @@ fn a_message_layer_that_is_not_monitored_is_recorded_by_the_profiling_interface(
     };
     let bytes = neighbours_bytes(&of("neighbours", 3), Kind::Modelled);
     let expect = (0..3).flat_map(|r| [((r, (r + 1) % 3), 16_000), ((r, (r + 2) % 3), 4_000)]);
+    assert_eq!(bytes, expect.collect());
+    let bytes = neighbours_bytes(&of("ineighbours", 3), Kind::Modelled);
+    let expect = (0..3).flat_map(|r| [((r, (r + 1) % 3), 22_000), ((r, (r + 2) % 3), 20_000)]);
     assert_eq!(bytes, expect.collect());
     // Fortran's bindings call the C functions by their other names, once each.
     let ring = (0..4).map(|r| ((r, (r + 1) % 4), (30, 120_000))).collect();

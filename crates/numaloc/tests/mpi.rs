@@ -649,6 +649,27 @@ fn a_plan_of_another_machine_is_refused_alike_for_threads_and_ranks() {
     let begins = "error: the plan was made for elsewhere [0123456789abcdef], the machine is";
     assert!(threads.starts_with(begins), "{threads}");
     assert_eq!(refused(&["mpirun", "-n", "1", "true"]), threads);
+    // A rank map of it is refused too, in every form, and nothing is written.
+    let map = dir.path().join("map");
+    for form in [
+        "table",
+        "openmpi",
+        "prrte",
+        "hydra",
+        "slurm",
+        "slurm-hosts",
+        "wrapper",
+    ] {
+        let mut ranks = numaloc(&["ranks", "--for", form, "-o"]);
+        let said = fails(ranks.arg(&map).arg(&path), 1);
+        let begins = format!(
+            "error: plan {} was made for elsewhere [0123456789abcdef], --machine is ",
+            path.display()
+        );
+        assert!(said.starts_with(&begins), "{form}: {said}");
+        assert!(said.contains("name the plan's machine with --machine"));
+        assert!(!map.exists(), "{form}");
+    }
 }
 
 #[test]
