@@ -48,6 +48,13 @@ impl Watched {
         Self::place(address, QUICK_SHIFT)
     }
 
+    /// How far the place of a line of the usual size is from that of the line `bytes` before or after it: a multiple of the line's size.
+    #[inline(always)]
+    #[must_use]
+    pub fn usual_distance(bytes: i64) -> u64 {
+        ((bytes >> QUICK_SHIFT) as u64).wrapping_mul(Self::TURN)
+    }
+
     /// The last place that is watched.
     #[must_use]
     pub fn last(self) -> u64 {
@@ -136,6 +143,16 @@ mod tests {
             }
             let all = (start..end).step_by(64).filter(|&at| watched.has(at));
             assert_eq!(found, all.collect::<Vec<_>>(), "{share}");
+        }
+    }
+
+    #[test]
+    fn a_distance_leads_from_place_to_place_in_both_directions() {
+        let from = 0x7fff_1234_5678u64;
+        for bytes in [0i64, 64, 6400, -64, -128, -(1 << 40)] {
+            let to = Watched::usual_place(from.wrapping_add_signed(bytes));
+            let moved = Watched::usual_place(from).wrapping_add(Watched::usual_distance(bytes));
+            assert_eq!(moved, to, "{bytes}");
         }
     }
 

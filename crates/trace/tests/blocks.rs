@@ -366,6 +366,39 @@ fn read_to_the_letter() {
     always(config, 50);
 }
 
+/// Down by whole lines, each iteration in another one: the lines watched are those that are watched one by one.
+#[test]
+fn when_lines_are_sampled_downward() {
+    let form = |base, index| Form {
+        base: Some(base),
+        index,
+    };
+    let piece = |form, displacement, size, kind| Piece {
+        form,
+        displacement,
+        size,
+        kind,
+    };
+    let recorder = Recorder::new(Config {
+        lines: 300_000,
+        ..Config::default()
+    });
+    for stride in [-8i64, -16, 8, 16] {
+        let code = vec![
+            piece(form(2, Some((3, 3))), 18, 8, Kind::Update),
+            piece(form(1, None), 86, 4, Kind::Read),
+        ];
+        let turns = vec![Turn {
+            thread: 1,
+            block: 0,
+            times: 94,
+            registers: [0, 51, 70],
+        }];
+        let code = vec![(code, Some([0, 4, 0, stride, 0, 0]))];
+        check(code, turns, &recorder, true).unwrap();
+    }
+}
+
 /// An update of a thread's own bytes settles no verdict that waits on their line, with or without the block.
 #[test]
 fn own_bytes_settle_no_verdict() {

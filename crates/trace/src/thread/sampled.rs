@@ -114,7 +114,7 @@ impl ThreadTracer {
     ) {
         // Whole lines on: places move by the same amount each time, as the end does where it is in the same line.
         let even = stride & (LINE - 1) == 0 && group.is_in_line(at);
-        let turn = Watched::usual_place(stride);
+        let turn = Watched::usual_distance(stride as i64);
         let mut place = Watched::usual_place(at);
         for _ in 0..times {
             let end = at.wrapping_add(u64::from(group.span) - 1);
