@@ -165,13 +165,11 @@ pub fn read_parts(folder: &Path, parts: Parts) -> Result<Profile, FormatError> {
     }
     let cell_errors = detail::read_errors(&file("cell_errors.parquet")?, threads.len())?;
     let shared_lines = detail::read_lines(&file("shared_lines.parquet")?, objects.len())?;
-    let slow_loads = match meta.slow_loads_source {
-        Some(source) => {
-            let table = file("slow_loads.parquet")?;
-            Some(detail::read_slow(&table, source, &pages, threads.len())?)
-        }
-        None => None,
-    };
+    let table = file("slow_loads.parquet")?;
+    let slow_loads = meta
+        .slow_loads_source
+        .map(|source| detail::read_slow(&table, source, &pages, threads.len()))
+        .transpose()?;
     Ok(Profile {
         meta: meta.meta,
         threads,
