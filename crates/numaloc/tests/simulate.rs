@@ -205,3 +205,40 @@ fn what_cannot_be_simulated_is_refused_in_one_line() {
         "{error}"
     );
 }
+
+#[test]
+fn threads_and_pages_that_the_system_moves_have_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let (profile, machine) = recorded(dir.path());
+    let simulate = |more: &[&str]| {
+        ok(numaloc(&["simulate", "--machine"])
+            .args([&machine, &profile])
+            .args(["--threads", "os,scatter", "--scan-period", "0.1"])
+            .args(["--pages", "first-touch,next-touch,autonuma"])
+            .args(more))
+    };
+    let text = simulate(&["--draws", "3"]);
+    let drawn = "os with autonuma: the median of 3 draws, which take ";
+    assert!(text.contains(drawn), "{text}");
+    assert_eq!(text.matches("\n  os ").count(), 3 + 3, "{text}");
+    let found: Value = serde_json::from_str(&simulate(&["--json", "--draws", "2"])).unwrap();
+    let rows = found["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2 * 3 + 3);
+    let pinned = |pages| {
+        let is_wanted = |row: &&Value| row["seed"].is_null() && row["pages"] == pages;
+        rows.iter().find(is_wanted).unwrap()
+    };
+    // The first thread touched half of all pages before it created the others.
+    let remote = |pages| pinned(pages)["remote_percent"].as_f64().unwrap();
+    assert_eq!(pinned("first-touch")["page_moves"], 0);
+    for moving in ["next-touch", "autonuma"] {
+        assert!(
+            pinned(moving)["page_moves"].as_u64().unwrap() > 100,
+            "{found}"
+        );
+        assert!(remote(moving) < remote("first-touch"), "{found}");
+    }
+    let unknown = ["simulate", "--pages", "next", "--machine", "purple"];
+    let error = fails(numaloc(&unknown).arg(&profile), 2);
+    assert!(error.contains("autonuma"), "{error}");
+}

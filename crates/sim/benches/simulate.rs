@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use numaloc_model::trace::{Action, Event};
 use numaloc_model::{LogicalNode, LogicalPu, ThreadIdx};
-use numaloc_sim::{Machine, Pages, Parameters, Setup, Trace, TraceBuilder, simulate};
+use numaloc_sim::{Machine, Pages, Parameters, Setup, Threads, Trace, TraceBuilder, simulate};
 
 const THREADS: u64 = 64;
 /// Records of each thread between two barriers.
@@ -102,7 +102,7 @@ fn main() {
     }
     let run = |case: &(&Machine, Vec<LogicalPu>, &str, &Pages)| {
         let setup = Setup {
-            threads: &case.1,
+            threads: Threads::Pinned(&case.1),
             pages: case.3,
         };
         simulate(case.0, &trace, &setup, case.0.private_bytes).expect("it fits")

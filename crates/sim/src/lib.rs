@@ -8,7 +8,8 @@
 //! |---|---|---|
 //! | machine | [`machine`] | cores, shared caches, controllers, links with routes; from a topology with hardware figures |
 //! | trace | [`trace`] | events packed into 8 bytes, lines and synchronisation words numbered densely |
-//! | page policy | [`pages`] | which node a page lives on, decided when it is first touched |
+//! | page policy | [`pages`] | which node a page lives on, and when it moves |
+//! | thread policy | [`schedule`] | threads pinned to PUs, or placed by the operating system |
 //! | cores | `window` | misses that overlap: a window of accesses, a number of outstanding lines, recognised streams |
 //! | caches | `cache`, `memory` | set-associative LRU, a directory with one owner or several sharers for each line (MESI) |
 //! | controllers, links | `server` | one request at a time, first come first served; late-stamped requests use gaps |
@@ -28,6 +29,7 @@ mod memory;
 pub mod outcome;
 pub mod pages;
 mod run;
+pub mod schedule;
 mod server;
 mod timeline;
 pub mod trace;
@@ -37,6 +39,7 @@ pub use machine::{Machine, MachineError, Parameters};
 pub use outcome::Outcome;
 pub use pages::Pages;
 pub use run::{Setup, SetupError, simulate};
+pub use schedule::Threads;
 pub use server::Server;
 pub use trace::{Trace, TraceBuilder, TraceError};
 

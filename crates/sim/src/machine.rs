@@ -8,6 +8,7 @@ use numaloc_topology::{Hardware, ObjectKind, Topology};
 
 use crate::NS;
 pub use crate::cache::Shape;
+pub use crate::pages::PageCosts;
 
 /// Constants of the model that machine files do not have. Presets, not measurements.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +28,8 @@ pub struct Parameters {
     pub time_slice_us: f64,
     /// Cost of such a change, in microseconds.
     pub switch_us: f64,
+    /// Mean time between two moments at which something else needs a PU whose threads the operating system places, in milliseconds.
+    pub os_disturbance_ms: f64,
     /// Factor on the time of accesses answered by private caches while another PU of the same core is busy.
     pub smt_slowdown: f64,
     /// Bytes of a message without data on a link.
@@ -37,6 +40,8 @@ pub struct Parameters {
     pub thread_start_us: f64,
     /// Whether a line that leaves a last-level cache leaves the private caches below it too.
     pub inclusive: bool,
+    /// What page faults and page moves cost.
+    pub page_costs: PageCosts,
     /// Energy constants.
     pub energy: Energy,
 }
@@ -65,11 +70,13 @@ impl Default for Parameters {
             quantum_ns: 100.0,
             time_slice_us: 1000.0,
             switch_us: 2.0,
+            os_disturbance_ms: 100.0,
             smt_slowdown: 1.6,
             request_bytes: 16,
             header_bytes: 16,
             thread_start_us: 5.0,
             inclusive: false,
+            page_costs: PageCosts::default(),
             energy: Energy {
                 static_w: 40.0,
                 dram_line_nj: 20.0,

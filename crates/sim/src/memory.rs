@@ -12,7 +12,7 @@
 use crate::cache::Cache;
 use crate::machine::{LinkModel, Machine};
 use crate::outcome::{GroupFigures, LinkFigures, NodeFigures};
-use crate::pages::PageTable;
+use crate::pages::{Fault, PageTable};
 use crate::server::Server;
 
 /// What the directory knows of a line.
@@ -46,7 +46,7 @@ pub(crate) enum Answer {
 
 pub(crate) struct Memory<'a> {
     machine: &'a Machine,
-    pages: PageTable,
+    pub(crate) pages: PageTable,
     page_shift: u32,
     directory: Vec<Entry>,
     /// Largest private cache of each core; absent where the trace's own filter stands for it.
@@ -133,6 +133,48 @@ impl<'a> Memory<'a> {
         self.pages.home((line >> self.page_shift) as usize, node)
     }
 
+    /// Takes the fault of an access, if its page is marked; when the thread goes on, or `None` without a fault.
+    pub(crate) fn fault(&mut self, core: u32, thread: u32, line: u32, now: u64) -> Option<u64> {
+        let node = self.machine.core_node[core as usize];
+        let fault = self
+            .pages
+            .access((line >> self.page_shift) as usize, thread, node, now)?;
+        let costs = &self.machine.parameters.page_costs;
+        let of_us = |us: f64| (us * 1e6).round() as u64;
+        let handled = now + of_us(costs.fault_us);
+        match fault {
+            Fault::Stays => Some(handled),
+            Fault::Moves { from } => {
+                let unmapped = handled + of_us(costs.move_us);
+                Some(self.copy_page(unmapped, from, node as usize))
+            }
+        }
+    }
+
+    /// Copies a page from the memory of one node to that of another, by a core there; when it is done.
+    fn copy_page(&mut self, now: u64, from: usize, to: usize) -> u64 {
+        let lines = 1u64 << self.page_shift;
+        let nodes = self.machine.nodes;
+        self.lines_by_node_pair[to * nodes + from] += lines;
+        self.lines_by_node_pair[to * nodes + to] += lines;
+        self.nodes[from].lines_read += lines;
+        self.nodes[to].lines_written += lines;
+        // Lines follow one another: the slowest part sets the pace, the first line's way comes on top.
+        let read = self.occupy(now, from, lines) + self.machine.service[from] * lines;
+        let mut done = read + self.machine.memory_latency[from];
+        for &link in self.machine.route(from, to) {
+            let link = usize::from(link);
+            let bytes = self.message_bytes[Message::Line as usize] * lines;
+            let service = self.message_times[link][Message::Line as usize] * lines;
+            let start = self.link_servers[link].book(now, service);
+            self.links[link].bytes += bytes;
+            self.links[link].over_time.add(start, bytes);
+            done = done.max(start + service) + self.machine.links[link].hop;
+        }
+        let written = self.occupy(now, to, lines) + self.machine.service[to] * lines;
+        done.max(written)
+    }
+
     /// Sends a message from node to node; when it arrives.
     #[inline]
     fn send(&mut self, mut now: u64, from: usize, to: usize, message: Message) -> u64 {
@@ -164,7 +206,7 @@ impl<'a> Memory<'a> {
         self.lines_by_node_pair[node * self.machine.nodes + home] += 1;
         self.nodes[home].lines_read += 1;
         let asked = self.send_request(now, node, home);
-        let start = self.occupy(asked, home);
+        let start = self.occupy(asked, home, 1);
         let ready = start + self.machine.memory_latency[home];
         self.send_line(ready, home, node)
     }
@@ -174,11 +216,12 @@ impl<'a> Memory<'a> {
         self.lines_by_node_pair[node * self.machine.nodes + home] += 1;
         self.nodes[home].lines_written += 1;
         let arrives = self.send_line(now, node, home);
-        self.occupy(arrives, home);
+        self.occupy(arrives, home, 1);
     }
 
-    fn occupy(&mut self, now: u64, home: usize) -> u64 {
-        let service = self.machine.service[home];
+    /// Makes a controller work on lines; when it begins.
+    fn occupy(&mut self, now: u64, home: usize, lines: u64) -> u64 {
+        let service = self.machine.service[home] * lines;
         let start = self.controllers[home].book(now, service);
         let figures = &mut self.nodes[home];
         figures.busy_over_time.add(start, service);

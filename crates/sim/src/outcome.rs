@@ -104,6 +104,12 @@ pub struct Outcome {
     pub transfers_between: u64,
     /// Times that a PU changed from one thread to another that had waited for it.
     pub switches: u64,
+    /// Times that a thread went on on another PU.
+    pub thread_moves: u64,
+    /// Faults on pages that the page policy had marked.
+    pub page_faults: u64,
+    /// Pages that moved to another node.
+    pub page_moves: u64,
 }
 
 impl Outcome {

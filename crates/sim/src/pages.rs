@@ -1,4 +1,19 @@
-//! Page policies inside a simulation: which node a page lives on, decided when it is first touched, as a kernel does.
+//! Page policies inside a simulation: which node a page lives on, decided while the program runs, as a kernel does.
+//!
+//! | policy | when a page moves | source |
+//! |---|---|---|
+//! | first touch | never: it lives where it is touched first | the default of Linux |
+//! | interleave | never: nodes in turn by address | `numactl --interleave` |
+//! | next touch | once: pages touched before the first thread is created move to the node of the next thread that touches them | Goglin and Furmento 2009 |
+//! | AutoNUMA | whenever a hint fault finds it misplaced | `task_numa_work` and `should_numa_migrate_memory` of Linux 6.1 |
+//!
+//! AutoNUMA here: each scan period, the next pages in address order lose their access rights; the next access to such a page that the
+//! trace shows takes a hint fault. The page moves to the faulting thread's node if the page's last fault came from that node too, if it
+//! had none yet, or, in the first four scans, if the same thread took it. Left out: NUMA groups of tasks, the rate limit for slow memory, scan
+//! periods that adapt.
+//!
+//! Accesses that the recorder's private caches answered are not in the trace, so a page whose lines stay there takes its fault later than on a
+//! machine. Cached lines of a page that moves stay cached.
 
 use numaloc_model::LogicalNode;
 
@@ -9,25 +24,101 @@ pub enum Pages {
     FirstTouch,
     /// In turn on every node, by the page's address.
     Interleave,
+    /// First touch; what the first thread touched before it created another moves once, to the next toucher.
+    NextTouch,
+    /// First touch, and pages follow the hint faults of the kernel's NUMA balancing.
+    AutoNuma,
     /// All on one node.
     Node(LogicalNode),
     /// By [`Trace::pages`](crate::Trace::pages); pages without a node by first touch.
     Placed(Vec<Option<LogicalNode>>),
 }
 
+/// What faults and page moves cost, and when the kernel looks. Presets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PageCosts {
+    /// Microseconds of a fault.
+    pub fault_us: f64,
+    /// Microseconds that moving a page takes beside the copying: unmapping, shoot-down of other TLBs, mapping.
+    pub move_us: f64,
+    /// Milliseconds between two scans of AutoNUMA (`numa_balancing_scan_period_min_ms`).
+    pub scan_period_ms: f64,
+    /// Bytes that a scan covers (`numa_balancing_scan_size_mb`).
+    pub scan_bytes: u64,
+}
+
+impl Default for PageCosts {
+    fn default() -> Self {
+        Self {
+            fault_us: 1.0,
+            move_us: 3.0,
+            scan_period_ms: 1000.0,
+            scan_bytes: 256 << 20,
+        }
+    }
+}
+
+/// Who took a page's last hint fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Faulted {
+    thread: u32,
+    node: u16,
+}
+
+/// Scans of AutoNUMA.
+#[derive(Clone, Debug)]
+struct Scanner {
+    /// By page; `thread` is `u32::MAX` before its first fault.
+    last: Vec<Faulted>,
+    next_at: u64,
+    period: u64,
+    /// Pages a scan covers.
+    pages: usize,
+    /// Where the next scan begins.
+    from: usize,
+    scans: u32,
+}
+
+/// Scans in which a page follows a thread that comes from another node than at the page's last fault.
+const EARLY_SCANS: u32 = 4;
+
 /// The pages of one simulation.
 #[derive(Clone, Debug)]
 pub(crate) struct PageTable {
+    /// Node of each page, and the mark of pages whose next access faults.
     homes: Vec<u16>,
+    /// The policy makes pages fault.
+    pub(crate) can_fault: bool,
+    /// Next touch has yet to mark what the first thread touched.
+    marks_on_creation: bool,
+    scanner: Option<Scanner>,
+    /// Faults taken.
+    pub(crate) faults: u64,
+    /// Pages moved.
+    pub(crate) moves: u64,
 }
 
 const NOWHERE: u16 = u16::MAX;
+const FAULTS: u16 = 1 << 15;
+
+/// What an access to a marked page led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Stays,
+    Moves { from: usize },
+}
 
 impl PageTable {
     /// For pages with these numbers on a machine with `nodes` nodes.
-    pub(crate) fn new(policy: &Pages, pages: &[u64], nodes: usize) -> Self {
+    pub(crate) fn new(
+        policy: &Pages,
+        pages: &[u64],
+        nodes: usize,
+        costs: &PageCosts,
+        page_bytes: u64,
+    ) -> Self {
         let homes = match policy {
-            Pages::FirstTouch => vec![NOWHERE; pages.len()],
+            Pages::FirstTouch | Pages::NextTouch | Pages::AutoNuma => vec![NOWHERE; pages.len()],
             Pages::Interleave => pages
                 .iter()
                 .map(|page| (page % nodes as u64) as u16)
@@ -38,7 +129,27 @@ impl PageTable {
                 homes.iter().map(home).collect()
             }
         };
-        Self { homes }
+        let period = ((costs.scan_period_ms * 1e9).round() as u64).max(1);
+        let nobody = Faulted {
+            thread: u32::MAX,
+            node: 0,
+        };
+        let scanner = (*policy == Pages::AutoNuma).then(|| Scanner {
+            last: vec![nobody; pages.len()],
+            next_at: period,
+            period,
+            pages: (costs.scan_bytes / page_bytes).max(1) as usize,
+            from: 0,
+            scans: 0,
+        });
+        Self {
+            homes,
+            can_fault: matches!(policy, Pages::NextTouch | Pages::AutoNuma),
+            marks_on_creation: *policy == Pages::NextTouch,
+            scanner,
+            faults: 0,
+            moves: 0,
+        }
     }
 
     /// The home of a page that a core of `node` touches.
@@ -48,14 +159,89 @@ impl PageTable {
         if *home == NOWHERE {
             *home = node as u16;
         }
-        usize::from(*home)
+        usize::from(*home & !FAULTS)
+    }
+
+    /// A thread was created.
+    pub(crate) fn created(&mut self) {
+        if !std::mem::take(&mut self.marks_on_creation) {
+            return;
+        }
+        for home in self.homes.iter_mut().filter(|home| **home != NOWHERE) {
+            *home |= FAULTS;
+        }
+    }
+
+    /// An access of `thread` on `node` at `now`; what its fault led to, if it takes one.
+    #[inline]
+    pub(crate) fn access(
+        &mut self,
+        page: usize,
+        thread: u32,
+        node: u32,
+        now: u64,
+    ) -> Option<Fault> {
+        if self
+            .scanner
+            .as_ref()
+            .is_some_and(|scanner| now >= scanner.next_at)
+        {
+            self.scan(now);
+        }
+        let home = self.homes[page];
+        if home == NOWHERE || home & FAULTS == 0 {
+            return None;
+        }
+        Some(self.fault(page, thread, node as u16))
+    }
+
+    fn fault(&mut self, page: usize, thread: u32, node: u16) -> Fault {
+        let home = self.homes[page] & !FAULTS;
+        self.homes[page] = home;
+        self.faults += 1;
+        let follows = match &mut self.scanner {
+            None => true,
+            Some(scanner) => {
+                let last = scanner.last[page];
+                scanner.last[page] = Faulted { thread, node };
+                let is_first = last.thread == u32::MAX;
+                let is_same = last.thread == thread;
+                is_first || last.node == node || (is_same && scanner.scans <= EARLY_SCANS)
+            }
+        };
+        if !follows || home == node {
+            return Fault::Stays;
+        }
+        self.homes[page] = node;
+        self.moves += 1;
+        Fault::Moves {
+            from: usize::from(home),
+        }
+    }
+
+    /// Marks the next pages in address order.
+    fn scan(&mut self, now: u64) {
+        let Some(scanner) = &mut self.scanner else {
+            return;
+        };
+        // A period in which nobody touched memory has no scan: ticks come from running threads.
+        scanner.next_at = now + scanner.period;
+        scanner.scans += 1;
+        let pages = self.homes.len();
+        for _ in 0..scanner.pages.min(pages) {
+            let home = &mut self.homes[scanner.from];
+            if *home != NOWHERE {
+                *home |= FAULTS;
+            }
+            scanner.from = (scanner.from + 1) % pages;
+        }
     }
 
     /// Pages that live on each node.
     pub(crate) fn count(&self, nodes: usize) -> Vec<u64> {
         let mut count = vec![0; nodes];
         for &home in self.homes.iter().filter(|&&home| home != NOWHERE) {
-            count[usize::from(home)] += 1;
+            count[usize::from(home & !FAULTS)] += 1;
         }
         count
     }

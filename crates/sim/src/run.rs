@@ -1,11 +1,11 @@
 //! Time: a clock for each PU; the PU with the least clock runs, at most a quantum ahead of the next.
 //!
-//! Threads run on the PUs they are mapped to. Where a PU has several, one runs until it waits or until its time slice ends, then
+//! Threads run on the PUs that [`crate::schedule`] chooses. Where a PU has several, one runs until it waits or until its time slice ends, then
 //! the one that has been ready for longest. A thread waits for synchronisation, and then continues when the last of the releases it
 //! needs has happened; all its misses are there by then. Equal clocks go to the lowest PU, so a simulation has one result.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 
 use numaloc_model::LogicalPu;
 
@@ -13,14 +13,15 @@ use crate::machine::Machine;
 use crate::memory::{Answer, Memory};
 use crate::outcome::Outcome;
 use crate::pages::{PageTable, Pages};
+use crate::schedule::{Pu, Scheduler, Threads};
 use crate::trace::{Packed, Step, Trace};
 use crate::window::Window;
 
 /// Where threads and pages are.
 #[derive(Clone, Debug)]
 pub struct Setup<'a> {
-    /// PU of each thread, by thread index.
-    pub threads: &'a [LogicalPu],
+    /// PU of each thread.
+    pub threads: Threads<'a>,
     /// Node of each page.
     pub pages: &'a Pages,
 }
@@ -67,22 +68,8 @@ impl Setup<'_> {
                 machine: machine.line_bytes,
             });
         }
-        if self.threads.len() != trace.threads() {
-            return Err(SetupError::Threads {
-                found: self.threads.len(),
-                expected: trace.threads(),
-            });
-        }
-        let outside = self
-            .threads
-            .iter()
-            .position(|pu| pu.index() >= machine.pus.len());
-        if let Some(thread) = outside {
-            return Err(SetupError::Pu {
-                thread,
-                pu: self.threads[thread],
-                pus: machine.pus.len(),
-            });
+        if let Threads::Pinned(pus) = self.threads {
+            check_pinned(pus, machine, trace)?;
         }
         let wrong = |what: String| Err(SetupError::Pages(what));
         let node = match self.pages {
@@ -95,7 +82,7 @@ impl Setup<'_> {
                 ));
             }
             Pages::Placed(homes) => homes.iter().flatten().max().copied(),
-            Pages::FirstTouch | Pages::Interleave => None,
+            Pages::FirstTouch | Pages::Interleave | Pages::NextTouch | Pages::AutoNuma => None,
         };
         match node {
             Some(node) if node.index() >= machine.nodes => {
@@ -103,6 +90,23 @@ impl Setup<'_> {
             }
             _ => Ok(()),
         }
+    }
+}
+
+fn check_pinned(pus: &[LogicalPu], machine: &Machine, trace: &Trace) -> Result<(), SetupError> {
+    if pus.len() != trace.threads() {
+        return Err(SetupError::Threads {
+            found: pus.len(),
+            expected: trace.threads(),
+        });
+    }
+    match pus.iter().position(|pu| pu.index() >= machine.pus.len()) {
+        Some(thread) => Err(SetupError::Pu {
+            thread,
+            pu: pus[thread],
+            pus: machine.pus.len(),
+        }),
+        None => Ok(()),
     }
 }
 
@@ -126,18 +130,6 @@ pub fn simulate(
 }
 
 #[derive(Clone, Debug, Default)]
-struct Pu {
-    clock: u64,
-    running: Option<u32>,
-    /// When the running thread got the PU.
-    since: u64,
-    /// Threads that could run, and since when.
-    ready: VecDeque<(u32, u64)>,
-    /// Whether it is among those that the run has yet to continue.
-    queued: bool,
-}
-
-#[derive(Clone, Debug, Default)]
 struct Word {
     releases: u32,
     /// When the last of them happened.
@@ -149,7 +141,7 @@ struct Word {
 struct Run<'a> {
     machine: &'a Machine,
     trace: &'a Trace,
-    of_thread: &'a [LogicalPu],
+    scheduler: Scheduler,
     memory: Memory<'a>,
     /// By core.
     windows: Vec<Window>,
@@ -164,6 +156,7 @@ struct Run<'a> {
     words: Vec<Word>,
     heap: BinaryHeap<Reverse<(u64, u32)>>,
     switches: u64,
+    thread_moves: u64,
     quantum: u64,
     time_slice: u64,
     switch: u64,
@@ -182,6 +175,16 @@ fn later(now: u64, work: u64, access: f64) -> u64 {
         .min(END_OF_TIME)
 }
 
+/// Whether several threads may run on one core.
+fn shares_cores(threads: Threads<'_>, machine: &Machine) -> bool {
+    let Threads::Pinned(pus) = threads else {
+        return true;
+    };
+    let mut taken = vec![false; machine.core_node.len()];
+    pus.iter()
+        .any(|pu| std::mem::replace(&mut taken[machine.place(*pu).core as usize], true))
+}
+
 /// Why a PU stopped.
 enum Stop {
     /// It is ahead of the others.
@@ -194,13 +197,15 @@ impl<'a> Run<'a> {
     fn new(machine: &'a Machine, trace: &'a Trace, setup: &Setup<'a>, filter_bytes: u64) -> Self {
         let parameters = &machine.parameters;
         let cores = machine.core_node.len();
-        let mut on_core = vec![0u32; cores];
-        for pu in setup.threads {
-            on_core[machine.place(*pu).core as usize] += 1;
-        }
         let with_private =
-            machine.private_bytes > filter_bytes || on_core.iter().any(|&threads| threads > 1);
-        let pages = PageTable::new(setup.pages, trace.pages(), machine.nodes);
+            machine.private_bytes > filter_bytes || shares_cores(setup.threads, machine);
+        let pages = PageTable::new(
+            setup.pages,
+            trace.pages(),
+            machine.nodes,
+            &parameters.page_costs,
+            trace.page_bytes(),
+        );
         let window = Window::new(
             parameters.window_accesses,
             parameters.outstanding,
@@ -224,6 +229,7 @@ impl<'a> Run<'a> {
             words: vec![Word::default(); trace.words],
             heap: BinaryHeap::new(),
             switches: 0,
+            thread_moves: 0,
             quantum: ((parameters.quantum_ns * 1e3).round() as u64).max(1),
             time_slice: of_us(parameters.time_slice_us),
             switch: of_us(parameters.switch_us),
@@ -231,14 +237,14 @@ impl<'a> Run<'a> {
             access: [machine.access, machine.access * parameters.smt_slowdown],
             machine,
             trace,
-            of_thread: setup.threads,
+            scheduler: Scheduler::new(setup.threads, machine, trace.threads()),
         }
     }
 
     fn finish(mut self) -> Outcome {
         for thread in 0..self.trace.threads() {
             if !self.trace.threads[thread].is_created {
-                self.make_ready(thread as u32, 0);
+                self.make_ready(thread as u32, 0, true);
             }
         }
         while let Some(Reverse((_, pu))) = self.heap.pop() {
@@ -261,12 +267,18 @@ impl<'a> Run<'a> {
             transfers_within: memory.transfers_within,
             transfers_between: memory.transfers_between,
             switches: self.switches,
+            thread_moves: self.thread_moves,
+            page_faults: memory.pages.faults,
+            page_moves: memory.pages.moves,
         }
     }
 
     /// A thread can run from `now` on.
-    fn make_ready(&mut self, thread: u32, now: u64) {
-        let pu = self.of_thread[thread as usize].index();
+    fn make_ready(&mut self, thread: u32, now: u64, is_new: bool) {
+        let (pu, moved) = self
+            .scheduler
+            .place(thread, is_new, self.machine, &self.pus);
+        self.thread_moves += u64::from(moved);
         self.pus[pu].ready.push_back((thread, now));
         self.queue(pu);
     }
@@ -320,9 +332,31 @@ impl<'a> Run<'a> {
                 state.clock += self.switch;
                 self.switches += 1;
             }
-            Stop::Quantum => {}
+            Stop::Quantum => self.disturb(pu, core, thread),
+        }
+        if self.pus[pu].running.is_none()
+            && self.pus[pu].ready.is_empty()
+            && let Some(pulled) = self.scheduler.pull(pu, self.machine, &mut self.pus)
+        {
+            self.pus[pu].ready.push_back(pulled);
+            self.thread_moves += 1;
         }
         self.queue(pu);
+    }
+
+    /// Moves the running thread to another PU if something else needs this one.
+    fn disturb(&mut self, pu: usize, core: usize, thread: u32) {
+        let now = self.pus[pu].clock;
+        let Some(to) = self.scheduler.disturb(pu, now, self.machine, &self.pus) else {
+            return;
+        };
+        let now = self.windows[core].drain(now) + self.switch;
+        self.busy[core] -= 1;
+        self.pus[pu].running = None;
+        self.pus[pu].clock = now;
+        self.pus[to].ready.push_back((thread, now));
+        self.thread_moves += 1;
+        self.queue(to);
     }
 
     /// The clock beyond which a PU stops: a quantum behind the least clock of the others, or the end of its thread's time slice
@@ -359,6 +393,9 @@ impl<'a> Run<'a> {
             self.accesses[core] += work;
             match event.step() {
                 Step::Read | Step::Write | Step::Own | Step::WriteBack => {
+                    if self.memory.pages.can_fault && event.step() != Step::WriteBack {
+                        now = self.fault(core, thread, event.value(), now);
+                    }
                     now = self.ask(core, event, now);
                 }
                 Step::Work => {
@@ -367,7 +404,8 @@ impl<'a> Run<'a> {
                     self.accesses[core] += work;
                 }
                 Step::Create => {
-                    self.make_ready(event.value(), now + self.thread_start);
+                    self.memory.pages.created();
+                    self.make_ready(event.value(), now + self.thread_start, true);
                     limit = self.limit(pu);
                 }
                 Step::Release => {
@@ -407,7 +445,15 @@ impl<'a> Run<'a> {
             .map(|(_, thread)| thread)
             .collect();
         for thread in freed {
-            self.make_ready(thread, last);
+            self.make_ready(thread, last, false);
+        }
+    }
+
+    /// The fault of an access to a page that the page policy has marked; when the thread goes on.
+    fn fault(&mut self, core: usize, thread: u32, line: u32, now: u64) -> u64 {
+        match self.memory.fault(core as u32, thread, line, now) {
+            Some(handled) => self.windows[core].drain(handled),
+            None => now,
         }
     }
 

@@ -169,7 +169,7 @@ impl Args {
             }
             policies::threads_of_profile(&threads)?;
             for pages in or(&self.pages, PAGES) {
-                policies::pages(&pages)?;
+                policies::pages(&pages, &[])?;
                 pairs.push((threads.clone(), pages));
             }
         }

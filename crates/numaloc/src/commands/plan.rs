@@ -188,7 +188,7 @@ impl Args {
         let page_policies = if joint {
             Vec::new()
         } else {
-            policies::pages(&self.pages)?
+            policies::pages(&self.pages, &[])?
         };
         if self.output.is_some() && !joint && (thread_policies.len() > 1 || page_policies.len() > 1)
         {

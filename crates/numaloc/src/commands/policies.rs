@@ -81,8 +81,11 @@ pub fn threads_of_profile(given: &str) -> Result<Vec<ThreadPolicy>, CliError> {
     Ok(listed.into_iter().map(ThreadPolicy::Listed).collect())
 }
 
-/// The page policies that `given` names.
-pub fn pages(given: &str) -> Result<Vec<&'static dyn PlacementPolicy>, CliError> {
+/// The page policies that `given` names; `others` are names that the caller knows beside those of the registry.
+pub fn pages(
+    given: &str,
+    others: &[&'static str],
+) -> Result<Vec<&'static dyn PlacementPolicy>, CliError> {
     if given == "all" {
         return Ok(numaloc_placement::POLICIES.to_vec());
     }
@@ -94,7 +97,8 @@ pub fn pages(given: &str) -> Result<Vec<&'static dyn PlacementPolicy>, CliError>
                 given,
                 numaloc_placement::POLICIES
                     .iter()
-                    .map(|policy| policy.name()),
+                    .map(|policy| policy.name())
+                    .chain(others.iter().copied()),
             )
         })
 }

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use numaloc_analysis::assignment::page_affinity;
 use numaloc_analysis::characterise::default_layer;
 use numaloc_analysis::load::load_to_level;
 use numaloc_analysis::{LoadVector, concurrency_groups};
@@ -15,11 +16,12 @@ use numaloc_model::plan::Plan;
 use numaloc_model::profile::Amount;
 use numaloc_model::{LogicalPu, Mapping, Profile, ThreadIdx};
 use numaloc_placement::PlaceInput;
-use numaloc_sim::{Machine, Outcome, Pages, Parameters, Setup, Trace, TraceBuilder};
+use numaloc_sim::machine::PageCosts;
+use numaloc_sim::{Machine, Outcome, Pages, Parameters, Setup, Threads, Trace, TraceBuilder};
 use numaloc_topology::{Topology, resolve};
 
 use crate::access_trace::{incomplete, open};
-use crate::commands::policies;
+use crate::commands::policies::{self, ThreadPolicy};
 use crate::error::CliError;
 use crate::ui::{Ui, stderr};
 
@@ -33,12 +35,16 @@ Examples:
   numaloc record --trace --trace-l2 256K/8 -o app.numaloc -- ./app
   numaloc simulate app.numaloc --machine purple
   numaloc simulate app.numaloc --machine purple,skylake-4s --threads scatter,deloc --pages first-touch,locality
+  numaloc simulate app.numaloc --machine purple --threads os,deloc --pages first-touch,autonuma
   numaloc simulate app.numaloc --machine epyc-7501 --plan plan.json
 
 The profile needs an access trace. Every machine is combined with every thread policy, page policy and
 plan. The machine must have hardware figures (see `numaloc machines`); many of them are presets, and so are the
-constants of the model, so compare rows of one machine rather than times with a clock. First touch
-and interleave act while the program runs, as in a kernel; other page policies place pages beforehand.")]
+constants of the model, so compare rows of one machine rather than times with a clock.
+
+Thread policy os: a scheduler like the system's places threads and moves them, without knowledge of communication.
+Page policies first-touch, interleave, next-touch and autonuma act while the program runs, as in a kernel; the others
+place pages beforehand.")]
 pub struct Args {
     /// The profile folder made by `numaloc record --trace`
     #[arg(value_name = "PROFILE")]
@@ -82,7 +88,23 @@ pub struct Args {
     /// Seed of random policies
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Simulations for thread policy `os`, each with draws of its own; the median is shown
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=99))]
+    draws: u8,
+    /// Milliseconds between two scans of page policy `autonuma`
+    #[arg(long, value_name = "MS", default_value_t = 1000.0, value_parser = scan_period)]
+    scan_period: f64,
 }
+
+fn scan_period(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(ms) if (0.001..=1e6).contains(&ms) => Ok(ms),
+        _ => Err("expected milliseconds from 0.001 to 1000000".to_owned()),
+    }
+}
+
+/// The page policy of the kernel's NUMA balancing: it exists in simulations only.
+const AUTONUMA: &str = "autonuma";
 
 fn cycles(text: &str) -> Result<f64, String> {
     match text.parse() {
@@ -103,8 +125,27 @@ struct Case {
     target: usize,
     threads: String,
     pages: String,
-    mapping: Vec<LogicalPu>,
+    mapped: Mapped,
     homes: Pages,
+}
+
+/// Who decides where threads run.
+#[derive(Clone)]
+enum Mapped {
+    Pinned(Vec<LogicalPu>),
+    /// The system, with the draws of a seed.
+    Os {
+        seed: u64,
+    },
+}
+
+impl Mapped {
+    fn threads(&self) -> Threads<'_> {
+        match self {
+            Self::Pinned(pus) => Threads::Pinned(pus),
+            Self::Os { seed } => Threads::Os { seed: *seed },
+        }
+    }
 }
 
 /// Everything that was found, for showing.
@@ -121,7 +162,7 @@ impl Args {
     /// Loads the trace once, simulates every combination, and compares.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
         let targets = self.targets()?;
-        let profile = read_parts(&self.profile, Parts { page_slices: true })?;
+        let profile = read_parts(&self.profile, Parts { page_slices: false })?;
         let traces = open(&self.profile)?;
         if profile.threads.iter().any(|thread| thread.rank.is_some()) {
             return Err(CliError::tool(format!(
@@ -156,10 +197,15 @@ impl Args {
     }
 
     fn targets(&self) -> Result<Vec<Target>, CliError> {
+        let standard = Parameters::default();
         let parameters = Parameters {
             outstanding: self.outstanding.into(),
             cycles_per_access: self.cycles_per_access,
-            ..Parameters::default()
+            page_costs: PageCosts {
+                scan_period_ms: self.scan_period,
+                ..standard.page_costs
+            },
+            ..standard
         };
         self.machine
             .iter()
@@ -192,23 +238,24 @@ impl Args {
         let mut cases = Vec::new();
         for (target, found) in targets.iter().enumerate() {
             for name in &self.threads {
-                for policy in policies::threads(name)? {
+                for policy in policies::threads_of_profile(name)? {
                     let mapping = self.map(policy, profile, &found.topology)?;
-                    for name in &self.pages {
-                        for page_policy in policies::pages(name)? {
-                            cases.push(planned::Case {
-                                target,
-                                threads: policy.name().to_owned(),
-                                pages: page_policy.name().to_owned(),
-                                homes: self.homes(
-                                    page_policy,
-                                    profile,
-                                    &mapping,
-                                    &found.topology,
-                                )?,
-                                mapping: mapping.pu.clone(),
-                            });
-                        }
+                    let runs = match policy {
+                        ThreadPolicy::Os => (0..u64::from(self.draws))
+                            .map(|draw| Mapped::Os {
+                                seed: self.seed.wrapping_add(draw),
+                            })
+                            .collect(),
+                        _ => vec![Mapped::Pinned(mapping.pu.clone())],
+                    };
+                    for (pages, homes) in self.homes(profile, &mapping, &found.topology)? {
+                        cases.extend(runs.iter().map(|mapped| planned::Case {
+                            target,
+                            threads: policy.name().to_owned(),
+                            pages: pages.to_owned(),
+                            mapped: mapped.clone(),
+                            homes: homes.clone(),
+                        }));
                     }
                 }
             }
@@ -226,9 +273,10 @@ impl Args {
         Ok(cases)
     }
 
+    /// Where threads are, or, under the system, where pages are placed as if they were.
     fn map(
         &self,
-        policy: &dyn numaloc_mapping::MappingPolicy,
+        policy: ThreadPolicy,
         profile: &Profile,
         machine: &Topology,
     ) -> Result<Mapping, CliError> {
@@ -248,32 +296,65 @@ impl Args {
             .with_load(load_to_level(&load.by_thread))
             .with_groups(&groups)
             .with_seed(self.seed);
-        Ok(numaloc_mapping::map(policy, &input)
-            .map_err(CliError::tool)?
-            .mapping)
+        let mapped = match policy {
+            ThreadPolicy::Listed(policy) => numaloc_mapping::map(policy, &input),
+            ThreadPolicy::SharedPages => return self.by_shared_pages(profile, machine),
+            ThreadPolicy::Os => {
+                numaloc_mapping::map(&numaloc_mapping::policies::scatter::Scatter, &input)
+            }
+        };
+        Ok(mapped.map_err(CliError::tool)?.mapping)
     }
 
+    /// Threads that use the same pages together.
+    fn by_shared_pages(&self, profile: &Profile, machine: &Topology) -> Result<Mapping, CliError> {
+        if profile.pages.pages().is_empty() {
+            let path = self.profile.display();
+            return Err(CliError::tool(format!(
+                "cannot map {path} by shared pages: it has no page usage"
+            )));
+        }
+        let common = page_affinity(&profile.pages, profile.threads.len());
+        let input =
+            MapInput::directed(&common, Direction::Undirected, machine).with_seed(self.seed);
+        let mapped =
+            numaloc_mapping::map(&numaloc_mapping::policies::choice_map::ChoiceMap, &input);
+        Ok(mapped.map_err(CliError::tool)?.mapping)
+    }
+
+    /// Each page policy's name, and where it has pages.
     fn homes(
         &self,
-        policy: &dyn numaloc_placement::PlacementPolicy,
         profile: &Profile,
         mapping: &Mapping,
         machine: &Topology,
-    ) -> Result<planned::Homes, CliError> {
-        Ok(match policy.name() {
-            "first-touch" => planned::Homes::FirstTouch,
-            "interleave" => planned::Homes::Interleave,
-            _ => {
-                let input = PlaceInput {
-                    page_slices: &profile.page_slices,
-                    slow_loads: profile.slow_loads.as_ref(),
-                    seed: self.seed,
-                    ..PlaceInput::new(&profile.pages, mapping, machine)
-                };
-                let placed = numaloc_placement::place(policy, &input).map_err(CliError::usage)?;
-                planned::Homes::Placed(placed.placement.node)
+    ) -> Result<Vec<(&'static str, planned::Homes)>, CliError> {
+        let mut homes = Vec::new();
+        for given in &self.pages {
+            if given == AUTONUMA {
+                homes.push((AUTONUMA, planned::Homes::Acting(Pages::AutoNuma)));
+                continue;
             }
-        })
+            for policy in policies::pages(given, &[AUTONUMA])? {
+                let placed = match policy.name() {
+                    "first-touch" => planned::Homes::Acting(Pages::FirstTouch),
+                    "interleave" => planned::Homes::Acting(Pages::Interleave),
+                    "next-touch" => planned::Homes::Acting(Pages::NextTouch),
+                    _ => {
+                        let input = PlaceInput {
+                            slow_loads: profile.slow_loads.as_ref(),
+                            seed: self.seed,
+                            ..PlaceInput::new(&profile.pages, mapping, machine)
+                        };
+                        let placed =
+                            numaloc_placement::place(policy, &input).map_err(CliError::usage)?;
+                        planned::Homes::Placed(placed.placement.node)
+                    }
+                };
+                homes.push((policy.name(), placed));
+            }
+        }
+        Ok(homes)
     }
 
     /// All cases, several at once; the outcomes in the order of the cases.
@@ -302,7 +383,7 @@ impl Args {
                     break;
                 };
                 let setup = Setup {
-                    threads: &case.mapping,
+                    threads: case.mapped.threads(),
                     pages: &case.homes,
                 };
                 let machine = &targets[case.target].machine;

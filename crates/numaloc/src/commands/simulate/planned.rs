@@ -8,12 +8,14 @@ use numaloc_model::{LogicalNode, LogicalPu, Profile};
 use numaloc_sim::{Pages, Trace};
 use numaloc_topology::Topology;
 
+use super::Mapped;
 use crate::error::CliError;
 
 /// Where pages live, by the profile's pages.
+#[derive(Clone)]
 pub(super) enum Homes {
-    FirstTouch,
-    Interleave,
+    /// By a policy that acts while the program runs.
+    Acting(Pages),
     /// By page of the profile; the others by first touch.
     Placed(Vec<Option<LogicalNode>>),
 }
@@ -23,7 +25,7 @@ pub(super) struct Case {
     pub target: usize,
     pub threads: String,
     pub pages: String,
-    pub mapping: Vec<LogicalPu>,
+    pub mapped: Mapped,
     pub homes: Homes,
 }
 
@@ -31,8 +33,7 @@ impl Case {
     /// The same with the pages of the trace.
     pub fn on_pages_of(self, trace: &Trace, profile: &Profile) -> Result<super::Case, CliError> {
         let homes = match self.homes {
-            Homes::FirstTouch => Pages::FirstTouch,
-            Homes::Interleave => Pages::Interleave,
+            Homes::Acting(policy) => policy,
             Homes::Placed(nodes) => {
                 let known: HashMap<u64, Option<LogicalNode>> = profile
                     .pages
@@ -49,7 +50,7 @@ impl Case {
             target: self.target,
             threads: self.threads,
             pages: self.pages,
-            mapping: self.mapping,
+            mapped: self.mapped,
             homes,
         })
     }
@@ -103,7 +104,7 @@ pub(super) fn of_plan(
             plan.provenance.page_policy,
             super::plan_name(path, plan)
         ),
-        mapping,
+        mapped: Mapped::Pinned(mapping),
         homes: Homes::Placed(homes(plan, profile)),
     })
 }

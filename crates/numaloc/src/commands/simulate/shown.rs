@@ -5,16 +5,42 @@ use numaloc_sim::outcome::Timeline;
 use numaloc_sim::{Machine, NS, Outcome};
 use serde_json::{Value, json};
 
-use super::{Answer, Case};
+use super::{Answer, Case, Mapped};
+
+/// A line of the table: a case, or the median draw of several that differ by their seed alone, and times of the fastest and slowest.
+struct Row<'a> {
+    case: &'a Case,
+    outcome: &'a Outcome,
+    /// Number of draws, and the times of the fastest and the slowest.
+    draws: Option<(usize, u64, u64)>,
+}
 
 /// Rows of a machine, the fastest first; those that take equally long in the order in which they were asked for.
-fn rows(answer: &Answer, target: usize) -> Vec<&(Case, Outcome)> {
-    let mut rows: Vec<_> = answer
+fn rows(answer: &Answer, target: usize) -> Vec<Row<'_>> {
+    let of_target: Vec<_> = answer
         .rows
         .iter()
         .filter(|(case, _)| case.target == target)
         .collect();
-    rows.sort_by_key(|(_, outcome)| outcome.time);
+    let is_same = |a: &&(Case, Outcome), b: &&(Case, Outcome)| {
+        let drawn = |case: &Case| matches!(case.mapped, Mapped::Os { .. });
+        drawn(&a.0) && drawn(&b.0) && a.0.pages == b.0.pages
+    };
+    let mut rows: Vec<Row<'_>> = of_target
+        .chunk_by(is_same)
+        .map(|draws| {
+            let mut by_time = draws.to_vec();
+            by_time.sort_by_key(|(_, outcome)| outcome.time);
+            let (case, outcome) = by_time[(by_time.len() - 1) / 2];
+            let (least, most) = (by_time[0].1.time, by_time[by_time.len() - 1].1.time);
+            Row {
+                case,
+                outcome,
+                draws: (by_time.len() > 1).then_some((by_time.len(), least, most)),
+            }
+        })
+        .collect();
+    rows.sort_by_key(|row| row.outcome.time);
     rows
 }
 
@@ -66,8 +92,8 @@ pub(super) fn text(answer: &Answer) -> String {
             "energy"
         );
         let rows = rows(answer, target);
-        let best = rows.first().map_or(1, |(_, outcome)| outcome.time.max(1));
-        for (case, outcome) in rows {
+        let best = rows.first().map_or(1, |row| row.outcome.time.max(1));
+        for Row { case, outcome, .. } in &rows {
             let remote = outcome.remote_percent();
             out += &format!(
                 "  {:<14} {:<18} {:>8} ms {:>8} {:>7} M {:>9} {:>7} ns {:>5} % {:>6} MB {:>7} J\n",
@@ -82,6 +108,17 @@ pub(super) fn text(answer: &Answer) -> String {
                 number::fixed(outcome.link_bytes() as f64 / 1e6, 1),
                 number::fixed(outcome.energy(machine), 3),
             );
+        }
+        for Row { case, draws, .. } in &rows {
+            if let Some((draws, least, most)) = draws {
+                out += &format!(
+                    "  {} with {}: the median of {draws} draws, which take {} to {} ms\n",
+                    case.threads,
+                    case.pages,
+                    number::fixed(ms(*least), 3),
+                    number::fixed(ms(*most), 3),
+                );
+            }
         }
     }
     out += "\n  LLC miss: requests that no cache of the thread's node answered; remote: lines to and from DRAM of another node;\n";
@@ -128,6 +165,10 @@ fn row(case: &Case, outcome: &Outcome, machine: &Machine) -> Value {
         "machine": machine.name,
         "threads": case.threads,
         "pages": case.pages,
+        "seed": match case.mapped {
+            Mapped::Os { seed } => Some(seed),
+            Mapped::Pinned(_) => None,
+        },
         "time_ns": outcome.time as f64 / NS as f64,
         "thread_ends_ns": outcome.thread_ends.iter().map(|end| *end as f64 / NS as f64).collect::<Vec<_>>(),
         "remote_percent": outcome.remote_percent(),
@@ -142,6 +183,9 @@ fn row(case: &Case, outcome: &Outcome, machine: &Machine) -> Value {
         "transfers_within_cache": outcome.transfers_within,
         "transfers_between_caches": outcome.transfers_between,
         "thread_switches": outcome.switches,
+        "thread_moves": outcome.thread_moves,
+        "page_faults": outcome.page_faults,
+        "page_moves": outcome.page_moves,
         "energy_j": outcome.energy(machine),
         "nodes": nodes,
         "links": links,
