@@ -17,7 +17,7 @@ use crate::reservation;
 /// Low bits of an address that a shadow table tells apart: 4 TiB.
 #[cfg(not(feature = "small-window"))]
 pub const WINDOW_BITS: u32 = 42;
-/// ThreadSanitizer (`make test-ci-tsan`) leaves a program less address space than the tables take: 4 GiB.
+/// ThreadSanitizer (`make test-tsan`) leaves a program less address space than the tables take: 4 GiB.
 #[cfg(feature = "small-window")]
 pub const WINDOW_BITS: u32 = 32;
 

@@ -1,4 +1,4 @@
-//! The engine driven by threads of the system at once: no access is lost, and (`make test-ci-tsan`) nothing is a data race.
+//! The engine driven by threads of the system at once: no access is lost, and (`make test-tsan`) nothing is a data race.
 //!
 //! Threads are waited for by `join` and by atomics: ThreadSanitizer does not see what the standard library's own code orders.
 
