@@ -45,10 +45,6 @@ TEST_EXTRA += test-tasks-loom
 test-tasks-loom: ## model-check deque, inbox and finish latch (about a minute)
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test -p numaloc-task-queues --release --test loom
 
-.PHONY: test-tasks-tsan
-test-tasks-tsan: ## random task graphs under ThreadSanitizer (nightly toolchain with rust-src)
-	@make/tsan tasks
-
 .PHONY: soak-tasks
 soak-tasks: ocr ## ten million tasks: memory must not grow
 	workloads/ocr/overhead/soak $(OCR_BUILD)

@@ -33,13 +33,11 @@ bench-fidelity: workloads ## what the host's load and pinning change in each wor
 	@$(WITH_QEMU) python3 make/fidelity target/release/numaloc 16 qemu
 	@$(WITH_QEMU) python3 make/fidelity target/release/numaloc 64 qemu
 
-TEST_EXTRA += test-ci-fidelity-rule
+TEST_EXTRA += test-ci-fidelity-rule test-tsan
 
-# Not part of `make test`: where two threads meet at a lock of the standard library, which comes uninstrumented, ThreadSanitizer misses the
-# order that the lock gives, and reports what it guards.
 .PHONY: test-tsan
-test-tsan: ## the engine driven by two threads of the system under ThreadSanitizer (a minute or two the first time)
-	@make/tsan engine
+test-tsan: ## ThreadSanitizer on the engine and the task runtime, with a standard library built for it (2 minutes the first time)
+	@make/tsan
 
 .PHONY: test-ci-fidelity-rule
 test-ci-fidelity-rule: # the rule of bench-fidelity, on matrices whose answer is known
