@@ -92,6 +92,8 @@ pub fn join(messages: Profile, mut memory: Profile) -> Profile {
         )
         .collect();
     memory.slices = slices;
+    // The launcher's words: after a recorder was killed, only the ranks' folder still has them.
+    memory.meta.command = messages.meta.command;
     memory.meta.frontend = format!("mpi+{}", memory.meta.frontend);
     memory.meta.complete &= messages.meta.complete && untraced.is_empty();
     memory.meta.notes.extend(messages.meta.notes);
@@ -233,5 +235,23 @@ mod tests {
             ("mpi+qemu", false)
         );
         assert_eq!(joined.meta.notes.len(), 3, "{:?}", joined.meta.notes);
+    }
+
+    #[test]
+    fn the_command_is_the_launchers_and_complete_is_what_both_traces_are() {
+        let ranks = || vec![thread("r0", Some(0))];
+        for (messages_end, memory_ends) in
+            [(true, true), (true, false), (false, true), (false, false)]
+        {
+            let mut messages = profile("mpi", ranks(), 10, 10, Vec::new());
+            let mut memory = profile("instrument", ranks(), 10, 10, Vec::new());
+            messages.meta.complete = messages_end;
+            memory.meta.complete = memory_ends;
+            // As `record --salvage` reads it: it was given no program.
+            memory.meta.command.clear();
+            let joined = join(messages, memory);
+            assert_eq!(joined.meta.complete, messages_end && memory_ends);
+            assert_eq!(joined.meta.command, ["mpirun"]);
+        }
     }
 }

@@ -479,13 +479,19 @@ struct Endless {
 impl Endless {
     /// Begun, and both ranks have written messages.
     fn begin(library: &str, launcher: &str) -> Self {
+        Self::begin_with(&[], launcher, &workload(library, "ring"))
+    }
+
+    /// The same with more options of `record`, and the ring built otherwise.
+    fn begin_with(options: &[&str], launcher: &str, program: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         // Where the tests run in a shell's background, SIGINT is ignored.
         let recorder = Command::new("env")
             .args(["--default-signal=INT", env!("CARGO_BIN_EXE_numaloc")])
-            .args(["record", "--mpi", "-o", "p.numaloc", "--"])
-            .args([launcher, "-n", "2"])
-            .args([workload(library, "ring"), "10".into(), "1000000000".into()])
+            .args(["record", "--mpi", "-o", "p.numaloc"])
+            .args(options)
+            .args(["--", launcher, "-n", "2"])
+            .args([program, "10", "1000000000"])
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
             .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
@@ -554,22 +560,60 @@ impl Endless {
         children.split_whitespace().next().unwrap().parse().unwrap()
     }
 
+    /// Kills the recorder, which the program survives, ends the launcher, and makes a profile of what the ranks wrote.
+    fn salvaged_without_recorder(mut self, case: &str) -> numaloc_model::Profile {
+        let (ranks, above) = (self.ranks(), self.launcher());
+        self.recorder.kill().unwrap();
+        self.recorder.wait().unwrap();
+        let left = self.left_behind().unwrap();
+        let goes_on = |pid: &i32| PathBuf::from(format!("/proc/{pid}/fd")).exists();
+        assert!(ranks.iter().all(goes_on), "{case}");
+        kill(above, rustix::process::Signal::TERM);
+        self.wait_for("the ranks end", || {
+            let ended = |pid| std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            ranks.iter().all(|pid| ended(pid).is_empty())
+        });
+        let salvage = |case: &str| {
+            ok(
+                numaloc(&["record", "--force", "-o", "p.numaloc", "--salvage"])
+                    .arg(&left)
+                    .current_dir(self.dir.path()),
+            );
+            assert!(left.exists(), "--salvage leaves what it read");
+            self.check_profile(case)
+        };
+        let profile = salvage(&format!("{case}: recorder killed"));
+        // A rank that was killed while it began its file costs nothing but itself.
+        std::fs::write(left.join("ranks/rank-9-1-0.nlmpi"), b"").unwrap();
+        salvage(&format!("{case}: a rank killed while it began"));
+        profile
+    }
+
     /// The profile, which must be marked as cut short and hold messages both ways.
-    fn check_profile(&self, case: &str) {
+    fn check_profile(&self, case: &str) -> numaloc_model::Profile {
         let profile = numaloc_formats::profile::read(&self.dir.path().join("p.numaloc"))
             .unwrap_or_else(|error| panic!("{case}: {error}: {}", self.said()));
-        assert!(!profile.meta.complete, "{case}");
+        assert!(!profile.meta.complete, "{case}: {:?}", profile.meta.notes);
         let layer = numaloc_model::Layer::Message;
         let sent = profile
             .matrix(layer, numaloc_model::profile::Amount::Events)
             .unwrap();
-        assert!(sent.get(0, 1) > 0.0 && sent.get(1, 0) > 0.0, "{case}");
+        let first = |rank: &str| {
+            profile
+                .threads
+                .iter()
+                .position(|it| it.path == rank)
+                .unwrap()
+        };
+        let (a, b) = (first("r0"), first("r1"));
+        assert!(sent.get(a, b) > 0.0 && sent.get(b, a) > 0.0, "{case}");
         let word = |word: &str| profile.meta.command.iter().any(|it| it.contains(word));
         assert!(
             word("ring") && word("-n"),
             "{case}: {:?}",
             profile.meta.command
         );
+        profile
     }
 }
 
@@ -609,28 +653,37 @@ fn whatever_is_killed_the_recording_is_kept() {
             run.check_profile(&format!("{library}: {of} killed"));
         }
         // The recorder is killed: the program goes on, and what its ranks wrote becomes a profile afterwards.
-        let mut run = Endless::begin(library, launcher);
-        let (ranks, above) = (run.ranks(), run.launcher());
-        run.recorder.kill().unwrap();
-        run.recorder.wait().unwrap();
-        let left = run.left_behind().unwrap();
-        assert!(
-            ranks
-                .iter()
-                .all(|pid| PathBuf::from(format!("/proc/{pid}/fd")).exists())
-        );
-        kill(above, Signal::TERM);
-        run.wait_for("the ranks end", || {
-            let ended = |pid| std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            ranks.iter().all(|pid| ended(pid).is_empty())
-        });
-        // A rank that was killed while it began its file costs nothing but itself.
-        std::fs::write(left.join("ranks/rank-9-1-0.nlmpi"), b"").unwrap();
-        ok(numaloc(&["record", "-o", "p.numaloc", "--salvage"])
-            .arg(&left)
-            .current_dir(run.dir.path()));
-        run.check_profile(&format!("{library}: recorder killed"));
-        assert!(left.exists(), "--salvage leaves what it read");
+        Endless::begin(library, launcher).salvaged_without_recorder(library);
+    }
+}
+
+/// The ring as its own tracer or the emulator sees it: options of `record`, and the program.
+fn with_memory(
+    frontend: &'static str,
+    library: &str,
+    dir: &tempfile::TempDir,
+) -> ([&'static str; 2], String) {
+    let options = ["--frontend", frontend];
+    if frontend == "qemu" {
+        return (options, workload(library, "ring"));
+    }
+    let program = dir.path().join("ring").to_string_lossy().into_owned();
+    ok(numaloc(&["cc", "--"])
+        .args([&format!("mpicc.{library}"), "-O1", "-o", &program])
+        .arg(root().join("workloads/mpi/ring.c")));
+    (options, program)
+}
+
+#[test]
+fn ranks_with_traced_memory_that_are_cut_short_after_their_recorder_are_not_called_complete() {
+    let dir = tempfile::tempdir().unwrap();
+    for (library, launcher) in [("openmpi", "mpirun.openmpi"), ("mpich", "mpiexec.hydra")] {
+        for frontend in ["instrument", "qemu"] {
+            let (options, program) = with_memory(frontend, library, &dir);
+            let run = Endless::begin_with(&options, launcher, &program);
+            let profile = run.salvaged_without_recorder(&format!("{library}, {frontend}"));
+            assert_eq!(profile.meta.frontend, format!("mpi+{frontend}"));
+        }
     }
 }
 
