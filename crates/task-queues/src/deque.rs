@@ -5,7 +5,7 @@
 //! Nardelli (PPoPP 2013). Deviations: buffers that were outgrown are kept until the deque is dropped
 //! (together less than the last one), so a slow thief never reads freed memory; every store to the bottom
 //! releases, where theirs are relaxed after a release fence: as cheap, and ThreadSanitizer, which knows no
-//! fences, can follow it.
+//! fences, can follow it; the owner remembers the top for its test whether there is room.
 
 use crate::padded::Padded;
 use crate::sync::atomic::{AtomicIsize, AtomicPtr, Ordering, fence};
@@ -47,11 +47,18 @@ pub struct Deque<T> {
     bottom: Padded<AtomicIsize>,
     top: Padded<AtomicIsize>,
     buffer: AtomicPtr<Buffer<T>>,
-    /// Every buffer ever used, the current one last. Owner only.
-    buffers: UnsafeCell<Vec<*mut Buffer<T>>>,
+    owner: Padded<UnsafeCell<Owner<T>>>,
 }
 
-// SAFETY: `buffers` is touched only by the owner (contract of `push`) and by `drop`; the rest is atomic.
+/// What only the owner uses, away from the lines that thieves write.
+struct Owner<T> {
+    /// Every buffer ever used, the current one last.
+    buffers: Vec<*mut Buffer<T>>,
+    /// The top as the owner last saw it: at most the top, so what seems full is looked at again.
+    top: isize,
+}
+
+// SAFETY: `owner` is touched only by the owner (contract of `push`) and by `drop`; the rest is atomic.
 unsafe impl<T> Sync for Deque<T> {}
 // SAFETY: the deque holds plain pointers and owns only its buffers.
 unsafe impl<T> Send for Deque<T> {}
@@ -65,7 +72,10 @@ impl<T> Deque<T> {
             bottom: Padded(AtomicIsize::new(0)),
             top: Padded(AtomicIsize::new(0)),
             buffer: AtomicPtr::new(first),
-            buffers: UnsafeCell::new(vec![first]),
+            owner: Padded(UnsafeCell::new(Owner {
+                buffers: vec![first],
+                top: 0,
+            })),
         }
     }
 
@@ -75,12 +85,17 @@ impl<T> Deque<T> {
     /// Only the owning worker calls `push` and `pop`, never two threads at a time.
     pub unsafe fn push(&self, item: *mut T) {
         let bottom = self.bottom.load(Ordering::Relaxed);
-        let top = self.top.load(Ordering::Acquire);
         let mut buffer = self.buffer.load(Ordering::Relaxed);
         // SAFETY: the current buffer lives until the deque is dropped.
-        if bottom - top >= unsafe { &*buffer }.slots.len() as isize {
-            // SAFETY: the caller is the owner.
-            buffer = unsafe { self.grow(top, bottom) };
+        let room = unsafe { &*buffer }.slots.len() as isize;
+        // SAFETY: the caller is the owner, and the reference ends with this statement.
+        let owner = unsafe { &mut *self.owner.0.get() };
+        // Thieves write the top all the time: it is read only where the deque seems full.
+        if bottom - owner.top >= room {
+            owner.top = self.top.load(Ordering::Acquire);
+            if bottom - owner.top >= room {
+                buffer = Self::grow(&self.buffer, owner, bottom);
+            }
         }
         // SAFETY: as above.
         unsafe { (*buffer).slot(bottom).store(item, Ordering::Relaxed) };
@@ -146,31 +161,46 @@ impl<T> Deque<T> {
         self.top.load(Ordering::SeqCst) >= self.bottom.load(Ordering::SeqCst)
     }
 
-    /// # Safety
-    /// Owner only.
-    unsafe fn grow(&self, top: isize, bottom: isize) -> *mut Buffer<T> {
-        // SAFETY: only the owner touches the list, and the current buffer is alive.
-        let (buffers, old) = unsafe {
-            (
-                &mut *self.buffers.get(),
-                &*self.buffer.load(Ordering::Relaxed),
-            )
-        };
+    /// Takes up to half of the elements, the oldest first and at most `most`, into `taken`; any thread. False: another
+    /// thread was faster before there was one.
+    ///
+    /// One after the other: the owner takes its newest elements without asking as long as it sees two, so several at once
+    /// might be taken twice. What makes it worth it is that the lines that both use stay with the thief meanwhile.
+    pub fn steal_half(&self, taken: &mut Vec<*mut T>, most: usize) -> bool {
+        match self.steal() {
+            Steal::Success(item) => taken.push(item),
+            Steal::Empty => return true,
+            Steal::Retry => return false,
+        }
+        let left = self.bottom.load(Ordering::Relaxed) - self.top.load(Ordering::Relaxed);
+        let more = usize::try_from(left).unwrap_or(0) / 2;
+        for _ in 0..more.min(most.saturating_sub(1)) {
+            let Steal::Success(item) = self.steal() else {
+                break;
+            };
+            taken.push(item);
+        }
+        true
+    }
+
+    fn grow(current: &AtomicPtr<Buffer<T>>, owner: &mut Owner<T>, bottom: isize) -> *mut Buffer<T> {
+        // SAFETY: the current buffer is alive.
+        let old = unsafe { &*current.load(Ordering::Relaxed) };
         let new = Buffer::new(old.slots.len() * 2);
-        for at in top..bottom {
+        for at in owner.top..bottom {
             new.slot(at)
                 .store(old.slot(at).load(Ordering::Relaxed), Ordering::Relaxed);
         }
         let new = Box::into_raw(Box::new(new));
-        buffers.push(new);
-        self.buffer.store(new, Ordering::Release);
+        owner.buffers.push(new);
+        current.store(new, Ordering::Release);
         new
     }
 }
 
 impl<T> Drop for Deque<T> {
     fn drop(&mut self) {
-        for buffer in self.buffers.get_mut().drain(..) {
+        for buffer in self.owner.0.get_mut().buffers.drain(..) {
             // SAFETY: made by `Box::into_raw`, dropped once, and nobody else is left.
             drop(unsafe { Box::from_raw(buffer) });
         }

@@ -47,6 +47,50 @@ fn deque_gives_each_element_once() {
     });
 }
 
+/// The same with a thief that takes halves, while the owner pushes more, with the deque growing, and pops.
+#[test]
+fn deque_gives_each_element_once_to_a_thief_of_halves() {
+    loom::model(|| {
+        let deque = Arc::new(Deque::<u8>::new(2));
+        let taken = Arc::new([
+            AtomicUsize::new(0),
+            AtomicUsize::new(0),
+            AtomicUsize::new(0),
+            AtomicUsize::new(0),
+        ]);
+        let take = |taken: &[AtomicUsize; 4], item: *mut u8| {
+            taken[item as usize - 1].fetch_add(1, Ordering::Relaxed);
+        };
+        for at in 1..=3 {
+            // SAFETY: this thread is the owner.
+            unsafe { deque.push(number(at)) };
+        }
+        let thief = {
+            let (deque, taken) = (deque.clone(), taken.clone());
+            thread::spawn(move || {
+                let mut stolen = Vec::new();
+                deque.steal_half(&mut stolen, 4);
+                assert!(stolen.is_sorted(), "the oldest first");
+                for item in stolen {
+                    take(&taken, item);
+                }
+            })
+        };
+        // SAFETY: as above.
+        unsafe {
+            if let Some(item) = deque.pop() {
+                take(&taken, item);
+            }
+            deque.push(number(4));
+            while let Some(item) = deque.pop() {
+                take(&taken, item);
+            }
+        }
+        thief.join().unwrap();
+        assert!(taken.iter().all(|n| n.load(Ordering::Relaxed) == 1));
+    });
+}
+
 struct Item {
     link: AtomicPtr<Item>,
     payload: AtomicUsize,

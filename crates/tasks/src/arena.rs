@@ -39,11 +39,31 @@ fn batch(class: usize) -> usize {
     (16384 / class_size(class)).clamp(1, 128)
 }
 
-/// Free memory: a header whose life has ended, then the link.
+/// Free memory: a header whose life has ended, then the links.
 #[repr(C)]
 struct FreeObject {
     header: Header,
     next: AtomicPtr<FreeObject>,
+    /// The one [`AHEAD`] places further on, if both went through the pool together; else null.
+    ahead: AtomicPtr<FreeObject>,
+}
+
+/// So many objects before its turn an object's memory is asked for: who freed it may have been another thread, whose cache
+/// has it, and a list alone can be followed one miss at a time only.
+const AHEAD: usize = 8;
+
+/// Asks for the first two lines of an object, to be written soon.
+#[inline]
+pub fn prefetch<T>(object: *mut T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads and writes nothing, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_ET0>(object.cast::<i8>());
+        _mm_prefetch::<_MM_HINT_ET0>(object.cast::<i8>().wrapping_add(64));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = object;
 }
 
 #[derive(Clone, Copy)]
@@ -57,7 +77,14 @@ const EMPTY: List = List {
     count: 0,
 };
 
-struct Pool(Vec<List>);
+/// Free objects on their way through the pool.
+struct Batch {
+    list: List,
+    /// The first ones of the list, which no other is ahead of.
+    first: [*mut FreeObject; AHEAD],
+}
+
+struct Pool(Vec<Batch>);
 // SAFETY: free memory belongs to nobody; the lock around the pool hands it from thread to thread.
 unsafe impl Send for Pool {}
 
@@ -161,7 +188,13 @@ impl Arena {
         }
         let object = list.head;
         // SAFETY: free memory on our own list.
-        list.head = unsafe { (*object).next.load(Ordering::Relaxed) };
+        let ahead = unsafe {
+            list.head = (*object).next.load(Ordering::Relaxed);
+            (*object).ahead.load(Ordering::Relaxed)
+        };
+        if !ahead.is_null() {
+            prefetch(ahead);
+        }
         list.count -= 1;
         Some(object.cast())
     }
@@ -192,7 +225,10 @@ impl Arena {
         let class = unsafe { (*object).header.class as usize };
         let list = &mut lists.0[class];
         // SAFETY: as above.
-        unsafe { (*object).next.store(list.head, Ordering::Relaxed) };
+        unsafe {
+            (*object).next.store(list.head, Ordering::Relaxed);
+            (*object).ahead.store(ptr::null_mut(), Ordering::Relaxed);
+        }
         list.head = object;
         list.count += 1;
         if list.count >= 2 * batch(class) {
@@ -204,9 +240,19 @@ impl Arena {
     fn give_back(&self, class: usize, list: &mut List) {
         let (count, head) = (batch(class), list.head);
         let mut last = head;
-        for _ in 1..count {
+        let mut behind = [head; AHEAD];
+        let mut first = behind;
+        for at in 1..count {
             // SAFETY: the list is at least that long.
-            last = unsafe { (*last).next.load(Ordering::Relaxed) };
+            unsafe {
+                last = (*last).next.load(Ordering::Relaxed);
+                if at >= AHEAD {
+                    (*behind[at % AHEAD]).ahead.store(last, Ordering::Relaxed);
+                } else {
+                    first[at] = last;
+                }
+            }
+            behind[at % AHEAD] = last;
         }
         // SAFETY: as above.
         unsafe {
@@ -218,18 +264,22 @@ impl Arena {
             .lock()
             .expect("no panic while locked")
             .0
-            .push(List { head, count });
+            .push(Batch {
+                list: List { head, count },
+                first,
+            });
     }
 
     #[cold]
     fn refill(&self, class: usize) -> Option<List> {
-        if let Some(list) = self.pools[class]
+        let pooled = self.pools[class]
             .lock()
             .expect("no panic while locked")
             .0
-            .pop()
-        {
-            return Some(list);
+            .pop();
+        if let Some(batch) = pooled {
+            batch.first.into_iter().for_each(prefetch);
+            return Some(batch.list);
         }
         let (size, count) = (class_size(class), batch(class));
         let start = self.used.fetch_add(size * count, Ordering::Relaxed);

@@ -95,6 +95,8 @@ pub struct Worker {
     pub(crate) names: Box<[(usize, usize, u32); 64]>,
     /// Ready tasks, where one thread runs them all.
     pub(crate) ready: VecDeque<*mut Edt>,
+    /// Scratch for tasks on their way from another worker's queue.
+    pub(crate) stolen: Vec<*mut Edt>,
     /// Scratch for the order in which a task's blocks are acquired.
     pub(crate) order: Vec<crate::block::Wanted>,
     /// What tasks being run keep for themselves (ocrElsUserSet); few do.
@@ -127,6 +129,7 @@ impl Worker {
             random: rt.config.seed ^ (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             names: Box::new([(0, 0, 0); 64]),
             ready: VecDeque::new(),
+            stolen: Vec::new(),
             order: Vec::new(),
             storage: Vec::new(),
             nesting: 0,

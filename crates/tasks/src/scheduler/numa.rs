@@ -2,7 +2,7 @@
 //!
 //! A ready task goes to the deque of the worker that made it ready if it belongs on that worker's
 //! node, else to its node's inbox. A worker takes its newest task, else the node's inbox, else steals
-//! the oldest of another worker of the node; with `STEAL=any` of another node as the last resort.
+//! the older half of another worker of the node; with `STEAL=any` of another node as the last resort.
 //! Workers that find nothing sleep (futex, through `std::thread::park`), without a timeout: whoever
 //! makes work available wakes one unless one is awake and looking already.
 //!
@@ -12,8 +12,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use numaloc_task_queues::Steal;
-
+use crate::arena::prefetch;
 use crate::config::Stealing;
 use crate::crash::Stack;
 use crate::edt::{self, Edt};
@@ -23,6 +22,9 @@ use crate::worker::{Worker, set_current};
 
 /// After so many tasks of its own a worker looks into the inbox, so that nothing starves there.
 const INBOX_EVERY: u64 = 64;
+
+/// Most tasks that are stolen at a time: enough to pay for the way, few enough to be taken back soon.
+const MOST_STOLEN: usize = 32;
 
 /// Rounds of looking before a worker goes to sleep: a few microseconds.
 const ROUNDS: u32 = 4;
@@ -150,34 +152,49 @@ fn take_inbox(w: &mut Worker) -> Option<*mut Edt> {
     Some(first)
 }
 
+/// Takes work from another worker: of the own node up to half of what it has, so that small tasks are worth the way; of
+/// another node one task, because its data is there.
 fn steal(w: &mut Worker, victims: &[usize], far: bool) -> Option<*mut Edt> {
     if victims.is_empty() {
         return None;
     }
     let first = w.random_below(victims.len());
+    let mut stolen = std::mem::take(&mut w.stolen);
     let mut again = true;
-    while again {
+    while again && stolen.is_empty() {
         again = false;
         for at in 0..victims.len() {
             let victim = victims[(first + at) % victims.len()];
             if victim == w.index {
                 continue;
             }
-            match w.rt.workers[victim].deque.steal() {
-                Steal::Success(edt) => {
-                    if far {
-                        w.counters.stolen_far += 1;
-                    } else {
-                        w.counters.stolen += 1;
-                    }
-                    return Some(edt);
-                }
-                Steal::Retry => again = true,
-                Steal::Empty => {}
+            let most = if far { 1 } else { MOST_STOLEN };
+            again |= !w.rt.workers[victim].deque.steal_half(&mut stolen, most);
+            if !stolen.is_empty() {
+                break;
             }
         }
     }
-    None
+    let counter = if far {
+        &mut w.counters.stolen_far
+    } else {
+        &mut w.counters.stolen
+    };
+    *counter += stolen.len() as u64;
+    for &edt in &stolen {
+        prefetch(edt);
+    }
+    let oldest = (!stolen.is_empty()).then(|| stolen.remove(0));
+    if !stolen.is_empty() {
+        // The owner's end gives the newest: the oldest is pushed last.
+        while let Some(edt) = stolen.pop() {
+            // SAFETY: the deque is this worker's.
+            unsafe { w.rt.workers[w.index].deque.push(edt) };
+        }
+        notify(w.rt, w.node);
+    }
+    w.stolen = stolen;
+    oldest
 }
 
 /// # Safety
