@@ -4,7 +4,7 @@ OCR_BUILD ?= target/ocr
 OCR_PROFILE ?= release
 OCR_LIB := target/$(OCR_PROFILE)
 OCR_WORKLOADS := stencil2d seismic fibonacci smith-waterman cholesky reduction sparse overhead \
-  multigrid conjugate-gradient molecular-dynamics irregular wavefront queens
+  multigrid conjugate-gradient molecular-dynamics irregular fourier wavefront queens
 OCR_CFLAGS := -O3 -Wall -Wextra -Icrates/tasks/include
 
 .PHONY: ocr
