@@ -418,6 +418,21 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_read_to_the_last_bit() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plan.json");
+        for k in 1..=100 {
+            let k = f64::from(k);
+            let mut plan = plan();
+            plan.predicted.cost = 1e9 / k;
+            plan.predicted.node_imbalance = 1.0 + k / 37.0;
+            plan.predicted.remote = k * 1e-7 / 3.0;
+            write(&plan, &path, true).unwrap();
+            assert_eq!(read(&path).unwrap(), plan);
+        }
+    }
+
+    #[test]
     fn broken_plans_are_refused_with_their_place() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("plan.json");
