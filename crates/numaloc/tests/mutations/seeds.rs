@@ -302,24 +302,30 @@ fn journal(work: &Path) -> PathBuf {
 
 const RUN: &str = "key,value\nversion,1\nmachine,numa:2 core:2 pu:1\nnodes,2\nmethod,evict\n";
 
-/// A small task profile: a root that creates two blocks and eight tasks, which were replayed.
+/// A small task profile that holds enough to plan by: four tasks create a block each, and four tasks in a row use it; all replayed.
 fn tasks(work: &Path) -> Reader {
     let good = work.join("tasks");
     std::fs::create_dir(&good).unwrap();
     let mut tasks = "task,creator,position,template,slots,hint,seconds,mark\n".to_owned();
     tasks += "0,,0,main,0,,0.001,\n";
+    let mut blocks = "block,creator,position,bytes,hint\n".to_owned();
+    for part in 0..4 {
+        tasks += &format!("{},0,{part},start,0,,0.001,\n", part + 1);
+        blocks += &format!("{part},{},0,4096,{}\n", part + 1, part % 2);
+    }
     let mut accesses = "task,slot,block,mode\n".to_owned();
     let mut replays = "task,far,seconds\n".to_owned();
-    for task in 1..=8 {
-        tasks += &format!("{task},0,{},step,1,{},0.002,\n", task - 1, task % 2);
-        accesses += &format!("{task},0,{},RW\n", task % 2);
+    for task in 5..21 {
+        // The task before it in its row.
+        let (creator, part) = (task - 4, (task - 1) % 4);
+        tasks += &format!("{task},{creator},0,step,1,{},0.002,\n", part % 2);
+        accesses += &format!("{task},0,{part},RW\n");
         replays += &format!("{task},,0.002\n{task},0,0.003\n");
     }
-    let blocks = "block,creator,position,bytes,hint\n0,0,0,4096,0\n1,0,1,4096,1\n";
     for (name, text) in [
         ("run.csv", RUN),
         ("tasks.csv", &tasks),
-        ("blocks.csv", blocks),
+        ("blocks.csv", &blocks),
         ("accesses.csv", &accesses),
         ("replays.csv", &replays),
     ] {
