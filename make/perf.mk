@@ -30,12 +30,11 @@ fuzz: build ## each reader called with committed and damaged files for 60 s: no 
 	NUMALOC_FUZZ_SECONDS=$(or $(SECONDS),60) NUMALOC_SEED=$(or $(SEED),1) $(if $(READER),NUMALOC_FUZZ_READER="$(READER)") \
 	    $(CARGO) test -q -p numaloc --test mutations readers_called -- --nocapture
 
-# Crates without a line of `unsafe` and without system calls, whose dependencies miri may run into.
-MIRI_CRATES := access-trace model analysis
+TEST_EXTRA += test-ci-miri
 
-.PHONY: miri
-miri: ## unit tests of the pure crates under miri (nightly toolchain with the component miri)
-	@$(CARGO) +nightly miri --version >/dev/null 2>&1 || \
-	    { echo "make miri: no miri here; rustup toolchain install nightly --component miri" >&2; exit 1; }
-	MIRIFLAGS="-Zmiri-disable-isolation" PROPTEST_CASES=4 CARGO_TARGET_DIR=target/miri \
-	    $(CARGO) +nightly miri test $(addprefix -p numaloc-,$(MIRI_CRATES)) --lib
+.PHONY: miri test-ci-miri
+miri: ## the lock-free queues and the unit tests of the pure crates under miri (nightly toolchain)
+	@make/miri all
+
+test-ci-miri: # the lock-free queues alone
+	@make/miri queues
