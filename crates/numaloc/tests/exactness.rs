@@ -303,3 +303,35 @@ fn both_exact_frontends_agree_on_every_pattern() {
         assert_alike(&native, &emulated, 0.99, 0.02, name);
     }
 }
+
+#[test]
+fn matrices_that_differ_in_amount_or_in_pattern_are_not_alike() {
+    let matrix = |cell: fn(usize, usize) -> f64| -> Vec<Vec<f64>> {
+        let row = |i| (0..8).map(|j| cell(i, j)).collect();
+        (0..8).map(row).collect()
+    };
+    let ring = matrix(|i, j| if (i + 1) % 8 == j { 1000.0 } else { 0.0 });
+    assert_alike(&ring, &ring, 0.99, 0.02, "itself");
+    let others = [
+        // What a frontend does that counts everything twice, or one access in twenty not at all.
+        (
+            matrix(|i, j| if (i + 1) % 8 == j { 2000.0 } else { 0.0 }),
+            "16000 events",
+        ),
+        (
+            matrix(|i, j| if (i + 1) % 8 == j { 950.0 } else { 0.0 }),
+            "7600 events",
+        ),
+        (
+            matrix(|i, j| if (i + 2) % 8 == j { 1000.0 } else { 0.0 }),
+            "correlation",
+        ),
+        (matrix(|_, _| 0.0), "correlation"),
+    ];
+    for (other, why) in others {
+        let refused = std::panic::catch_unwind(|| assert_alike(&ring, &other, 0.99, 0.02, "other"));
+        let said = refused.expect_err(why);
+        let said = said.downcast_ref::<String>().unwrap();
+        assert!(said.contains(why), "{said}");
+    }
+}

@@ -40,7 +40,7 @@ fn refused(output: Output, status: i32, says: &str) {
     );
 }
 
-/// A folder with a profile `p.numaloc`, a plan `plan.json`, and a host file.
+/// A folder with a profile `p.numaloc`, a plan `plan.json`, the same for MPI ranks in `ranks.json`, and a host file.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
@@ -51,15 +51,24 @@ fn folder() -> tempfile::TempDir {
         at,
         &["plan", "p.numaloc", "--machine", MACHINE, "-o", "plan.json"],
     ));
+    let plan = std::fs::read_to_string(at.join("plan.json")).unwrap();
+    let mut parts = plan.split("\"path\": \"");
+    let head = parts.next().unwrap().to_owned();
+    let ranks = parts.enumerate().fold(head, |plan, (rank, rest)| {
+        let (_, rest) = rest.split_once('"').unwrap();
+        format!("{plan}\"path\": \"r{rank}\"{rest}")
+    });
+    std::fs::write(at.join("ranks.json"), ranks).unwrap();
     folder
 }
 
 /// Every command that writes one file, up to the file's name.
-const WRITERS: [&[&str]; 4] = [
+const WRITERS: [&[&str]; 5] = [
     &["plan", "p.numaloc", "--machine", MACHINE, "-o"],
     &["export", "p.numaloc", "--format", "csv", "-o"],
     &["report", "p.numaloc", "--machine", MACHINE, "-o"],
     &["topology", "--hostfile", "hosts", "--host", MACHINE, "-o"],
+    &["ranks", "ranks.json", "--machine", MACHINE, "-o"],
 ];
 
 #[test]
@@ -89,6 +98,21 @@ fn no_command_replaces_a_file_without_force_or_anything_else_at_all() {
     assert!(at.join("folder").is_dir());
     let socket = std::fs::metadata(at.join("socket")).unwrap();
     assert!(socket.file_type().is_socket());
+}
+
+/// `lab topology` boots a machine to write one file: what it may not write it refuses before.
+#[test]
+fn a_virtual_machine_is_not_booted_for_an_output_that_is_refused() {
+    let folder = folder();
+    let at = folder.path();
+    std::fs::create_dir(at.join("folder")).unwrap();
+    // A kernel that is not there: were it looked for first, that would be the error.
+    let lab = ["lab", "topology", "--kernel", "no/kernel", "--output"];
+    let to = |more: &[&'static str]| numaloc(at, &[&lab[..], more].concat());
+    refused(to(&["m.csv"]), 1, "it exists");
+    refused(to(&["folder", "--force"]), 1, "it is a folder");
+    refused(to(&["no/such"]), 1, "No such file");
+    assert!(at.join("folder").is_dir());
 }
 
 #[test]

@@ -458,4 +458,33 @@ mod tests {
             assert_eq!(profile.meta.notes.len(), usize::from(missing));
         }
     }
+
+    #[test]
+    fn a_journal_that_ends_before_its_process_makes_the_profile_incomplete() {
+        let options = Options {
+            command: vec!["app".to_owned()],
+            page_size: 4096,
+            slices: 10,
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config {
+            folder: folder.path().to_owned(),
+            ..Config::default()
+        };
+        let engine: &'static Engine =
+            Box::leak(Box::new(Engine::start(config, "/bin/app").unwrap()));
+        let mut thread = engine.first_thread(1);
+        thread.access::<true, false>(0x1000, 8);
+        thread.end(0);
+        // As a kill leaves it: everything but the word that the process has ended.
+        let cut = assemble(folder.path(), &options).unwrap();
+        assert!(!cut.meta.complete);
+        assert!(
+            cut.meta.notes[0].contains("cut short"),
+            "{:?}",
+            cut.meta.notes
+        );
+        engine.finish();
+        assert!(assemble(folder.path(), &options).unwrap().meta.complete);
+    }
 }

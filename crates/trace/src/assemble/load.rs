@@ -176,3 +176,28 @@ pub(super) fn load(
         })),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_scaled_by_the_share_of_lines_and_else_of_accesses() {
+        let totals = Totals {
+            accesses: 1_000,
+            seen: 100,
+            ..Totals::default()
+        };
+        // Lines were chosen: an event on one of four lines stands for four.
+        assert_eq!(totals.scale(MILLION / 4, 10), 40);
+        assert_eq!(totals.scale(MILLION / 20, 3), 60);
+        // Accesses were chosen: a tenth of them was looked at.
+        assert_eq!(totals.scale(MILLION, 7), 70);
+        assert_eq!(totals.by_accesses(7), 70);
+        // Everything was looked at, or there is nothing to go by.
+        for seen in [1_000, 0] {
+            let totals = Totals { seen, ..totals };
+            assert_eq!(totals.scale(MILLION, 7), 7);
+        }
+    }
+}
