@@ -33,9 +33,13 @@ def adopt_orphans():
 
 def children(pid):
     found = []
-    for thread in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+    try:
+        threads = list(pathlib.Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return found  # Ended since it was listed itself.
+    for thread in threads:
         try:
-            found += [int(word) for word in thread.read_text().split()]
+            found += [int(word) for word in (thread / "children").read_text().split()]
         except OSError:
             pass  # Ended since the listing.
     return found
@@ -53,6 +57,14 @@ def alive(pid):
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
+
+
+def words(pid):
+    """Its command line; empty if it has ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
 
 
 def name(pid):

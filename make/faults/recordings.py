@@ -4,7 +4,7 @@ import json
 import subprocess
 import time
 
-from processes import Broken, NUMALOC, TooLate, Tool, check, name, numaloc
+from processes import Broken, NUMALOC, TooLate, Tool, check, name, numaloc, words
 
 # Three processes, two of them with threads of their own, writing to files of their own.
 PROGRAM = ["sh", "-c", "xz -T2 -1 --block-size=64KiB -c first > a & pigz -p 2 -n -c second > b; wait"]
@@ -83,15 +83,19 @@ class Recording:
     def right(self, folder):
         return self.result(folder) == self.want
 
+    def started(self, tool):
+        """The program, if it was started, and what it has started."""
+        return tool.started()
+
     def victims(self, kind, tool, chance):
-        return tool.started()[:1]
+        return self.started(tool)[:1]
 
     def fault(self, kind, moment, folder, chance):
         self.prepare(folder)
         tool = self.record(folder, folder)
         tool.run_for(moment)
         if kind == "recorder":
-            begun = bool(tool.started())
+            begun = bool(self.started(tool))
             tool.strike_itself()
             # Killed before it had started the program, it leaves none to finish.
             if begun and not self.right(folder):
@@ -215,9 +219,13 @@ class Launched(Recording):
         """The launcher's own status, if there were no ranks yet."""
         return status == 137 and "no profile: no rank started MPI" in tool.message()
 
+    def started(self, tool):
+        # The launcher is asked for its version first; that is no program yet.
+        return [pid for pid in tool.started() if (said := words(pid)) and "--version" not in said]
+
     def victims(self, kind, tool, chance):
         if kind == "launcher":
-            return tool.started()[:1]
+            return self.started(tool)[:1]
         ranks = [pid for pid in tool.started() if name(pid) == "pairs"]
         return [chance.choice(ranks)] if ranks else []
 
@@ -245,7 +253,7 @@ class LaunchedEmulated(Launched):
 
     def victims(self, kind, tool, chance):
         if kind == "launcher":
-            return tool.started()[:1]
+            return self.started(tool)[:1]
         # An emulator is named after its program or after itself, by how far it is.
         ranks = [pid for pid in tool.started() if name(pid) in ("hybrid", "qemu-x86_64")]
         return [chance.choice(ranks)] if ranks else []
