@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::launcher::Launcher;
 use crate::merge::{MergeError, Merged, Options, merge};
 use crate::rank_file::RankFile;
@@ -39,8 +41,8 @@ pub struct Recorded {
     pub library: MpiLibrary,
     /// What the ranks counted, or why it could not be merged. Their files stay in the spool folder.
     pub merged: Result<Merged, MergeError>,
-    /// Ranks that outlived their launcher on this host: their files may still grow.
-    pub running: usize,
+    /// Process ids of the ranks that outlived their launcher on this host: their files may still grow.
+    pub running: Vec<u32>,
 }
 
 /// How a launcher is started and waited for; passing signals on is its business.
@@ -50,6 +52,10 @@ pub type Runner<'a> = &'a dyn Fn(Command) -> std::io::Result<ExitStatus>;
 const COMMAND: &str = "command";
 /// How long ranks may outlive a launcher before the profile is made without their end.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a rank that is asked to end may take.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// What [`run_to_the_end`] gives for a launcher that was killed.
+const KILLED: i32 = 128 + 9;
 
 /// Why nothing was recorded.
 #[derive(Debug, thiserror::Error)]
@@ -145,7 +151,16 @@ pub fn record(recording: &Recording, run: Runner) -> Result<Recorded, RecordErro
             source,
         })?;
     let files = shims::rank_files(&folder).map_err(spool)?;
-    let running = outlive(&files, PATIENCE);
+    let mut running = outlive(&files, PATIENCE);
+    // Outside the emulator a rank's MPI library sees that the launcher is gone. An emulated one may miss it, and would go on
+    // for ever, with nobody left to end it.
+    let emulated = recording
+        .under
+        .as_ref()
+        .is_some_and(|under| under.emulator.is_some());
+    if emulated && status == KILLED {
+        running = end(running, &folder, LAST_WORDS);
+    }
     let merged = merge(&files, &shown(argv), recording.options);
     Ok(Recorded {
         status,
@@ -169,37 +184,51 @@ pub fn salvage(folder: &Path, options: Options) -> Result<Merged, MergeError> {
         .collect();
     let mut merged = merge(&files, &shown(&argv), options)?;
     let running = outlive(&files, Duration::ZERO);
-    if running > 0 {
+    if !running.is_empty() {
         merged.profile.meta.complete = false;
-        merged
-            .profile
-            .meta
-            .notes
-            .push(format!("{running} ranks were still running"));
+        let note = format!("{} ranks were still running", running.len());
+        merged.profile.meta.notes.push(note);
     }
     Ok(merged)
 }
 
 /// Ranks of these files that still run on this host, after waiting so long for them to end. One that a launcher was killed
 /// over usually ends by itself within a moment.
-fn outlive(files: &[PathBuf], patience: Duration) -> usize {
+fn outlive(files: &[PathBuf], patience: Duration) -> Vec<u32> {
     let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let folder = files.first().and_then(|file| file.parent());
-    let began = Instant::now();
-    let mut left: Vec<u32> = files
+    let left = files
         .iter()
         .filter_map(|file| RankFile::open(file).ok())
         .map(|file| file.header().clone())
         .filter(|header| header.host == here.trim_end())
         .map(|header| header.pid)
         .collect();
+    folder.map_or_else(Vec::new, |folder| still_there(left, folder, patience))
+}
+
+/// Those of these ranks that live on after so long.
+fn still_there(mut ranks: Vec<u32>, folder: &Path, patience: Duration) -> Vec<u32> {
+    let began = Instant::now();
     loop {
-        left.retain(|&pid| folder.is_some_and(|folder| traced_into(pid, folder)));
-        if left.is_empty() || began.elapsed() >= patience {
-            return left.len();
+        ranks.retain(|&pid| traced_into(pid, folder));
+        if ranks.is_empty() || began.elapsed() >= patience {
+            return ranks;
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Ends ranks that nobody else will: asks them, then kills them. Gives those that are still there.
+fn end(mut ranks: Vec<u32>, folder: &Path, patience: Duration) -> Vec<u32> {
+    for signal in [Signal::TERM, Signal::KILL] {
+        for pid in ranks.iter().filter_map(|&pid| Pid::from_raw(pid as i32)) {
+            // One that has ended meanwhile is what is wanted.
+            let _ = kill_process(pid, signal);
+        }
+        ranks = still_there(ranks, folder, patience);
+    }
+    ranks
 }
 
 /// Whether this process lives and writes into `folder`: a process id alone may have been given to another program.
@@ -241,4 +270,39 @@ pub(crate) fn run_to_the_end(
     Ok(status
         .code()
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_that_ignores_the_request_to_end_is_killed_and_other_processes_are_no_ranks() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = |into: &Path| {
+            let mut command = Command::new("sh");
+            command.args(["-c", "trap '' TERM; exec sleep 1000"]);
+            command.env("NUMALOC_MPI_DIR", into).spawn().unwrap()
+        };
+        let (mut rank, mut other) = (process(folder.path()), process(Path::new("/elsewhere")));
+        let began = Instant::now();
+        let ignores = |pid: u32| {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+            name.is_ok_and(|name| name.trim_end() == "sleep")
+        };
+        while !(ignores(rank.id()) && ignores(other.id())) {
+            assert!(began.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let pids = vec![rank.id(), other.id()];
+        let there = still_there(pids, folder.path(), Duration::ZERO);
+        assert_eq!(there, [rank.id()]);
+        let short = Duration::from_millis(200);
+        let lives = still_there(there, folder.path(), short);
+        assert!(end(lives, folder.path(), short).is_empty());
+        assert_eq!(rank.wait().unwrap().signal(), Some(9));
+        assert!(other.try_wait().unwrap().is_none());
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
 }

@@ -30,7 +30,7 @@ fn recorded(argv: &[OsString], options: Options) -> (i32, Result<Profile, MergeE
     };
     let recorded = record(&recording, &|mut command| command.status()).expect("launcher runs");
     assert_eq!(recorded.library, OpenMpi);
-    assert_eq!(recorded.running, 0);
+    assert!(recorded.running.is_empty());
     (
         recorded.status,
         recorded.merged.map(|merged| merged.profile),

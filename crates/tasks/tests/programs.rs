@@ -51,6 +51,7 @@ fn every_workload_checks_its_result_on_every_scheduler() {
         ("conjugate-gradient", &["40", "5", "6"]),
         ("molecular-dynamics", &["12", "3", "3"]),
         ("irregular", &["20", "9", "3"]),
+        ("fourier", &["8", "4", "2"]),
         ("wavefront", &["8", "5", "3"]),
         ("queens", &["7", "3"]),
     ] {

@@ -161,17 +161,20 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
                 .hint("is the program linked against the MPI library that --mpi names?")
         })
         .and_then(|mut merged| {
-            merged.profile.meta.complete &= recorded.running == 0;
+            merged.profile.meta.complete &= recorded.running.is_empty();
             merged.profile.meta.conditions.environment = conditions::environment();
             let threads = memory.as_ref().map(|memory| (memory, work.path()));
             finish(args, merged.profile, threads, &output, ui)
         });
     match written {
-        Ok(()) if recorded.running == 0 => Ok(status),
+        Ok(()) if recorded.running.is_empty() => Ok(status),
         Ok(()) => {
+            let pids: Vec<String> = recorded.running.iter().map(u32::to_string).collect();
             ui.remark(format_args!(
-                "{} ranks still run without their launcher; once they have ended: numaloc record --salvage {} -o FOLDER",
-                recorded.running,
+                "{} ranks still run without their launcher (processes {}); once they have ended: numaloc record --salvage {} \
+                 -o FOLDER",
+                pids.len(),
+                pids.join(", "),
                 work.keep().display()
             ));
             Ok(status)
