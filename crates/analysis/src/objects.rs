@@ -8,6 +8,7 @@
 //!
 //! Cost: O(page cells + objects T); pages without an object are added up in one row without a name.
 
+use numaloc_identity::object::{ANONYMOUS, STACK};
 use numaloc_model::pages::Page;
 use numaloc_model::profile::{Object, ObjectKind, Profile, Variable};
 use numaloc_model::{ObjectIdx, ThreadIdx};
@@ -78,14 +79,14 @@ impl ObjectUse {
 #[must_use]
 pub fn object_label(object: &Object) -> String {
     match object.kind {
-        _ if object.name == "[anon]" => format!(
-            "[anon], {}, no. {}",
+        _ if object.name == ANONYMOUS => format!(
+            "{ANONYMOUS}, {}, no. {}",
             size_words(object.size),
             object.order + 1
         ),
         ObjectKind::Stack => object
             .thread
-            .map_or_else(|| object.name.clone(), |t| format!("[stack] of {t}")),
+            .map_or_else(|| object.name.clone(), |t| format!("{STACK} of {t}")),
         _ => object.name.clone(),
     }
 }

@@ -152,7 +152,9 @@ impl<'a> Scene<'a> {
             for access in self.beyond.accesses(page) {
                 let thread = access.thread.index();
                 let alone = self.alone.get(thread).copied().unwrap_or(0.0);
-                let if_bound = f64::from(u8::from(home == Some(bound.node(thread))));
+                let if_bound = home.map_or(by_chance, |home| {
+                    f64::from(u8::from(home == bound.node(thread)))
+                });
                 let accesses = access.total() as f64;
                 all += accesses;
                 local += accesses * (alone * if_bound + (1.0 - alone) * by_chance);

@@ -6,12 +6,12 @@
 mod memory;
 mod pages;
 
+use numaloc_identity::{Creator, Orders, ThreadPath};
 use numaloc_model::profile::ObjectKind;
 use std::collections::{HashMap, HashSet};
 use std::io;
 
 use crate::book::Book;
-use crate::identity::{Creator, Orders};
 use crate::tally::{Tally, ThreadState};
 
 /// What changes the machine, or pretends to.
@@ -107,15 +107,6 @@ fn is_mapped(kind: ObjectKind) -> bool {
     )
 }
 
-/// The path of the process that a thread belongs to: `0/1` of `0/1.2.3`.
-fn process_path(thread: &str) -> &str {
-    let last = thread.rfind('/').map_or(0, |at| at + 1);
-    let end = thread[last..]
-        .find('.')
-        .map_or(thread.len(), |at| last + at);
-    &thread[..end]
-}
-
 impl Desk {
     /// A desk for a plan; `allowed` are the PUs the program would have without a plan.
     pub fn new(book: Book, wishes: Wishes, allowed: Vec<u32>) -> Self {
@@ -126,7 +117,9 @@ impl Desk {
             .collect();
         let mut mappings: HashMap<String, usize> = HashMap::new();
         for (_, key) in book.objects().filter(|(_, key)| is_mapped(key.kind)) {
-            let process = process_path(key.creator.as_deref().unwrap_or("0"));
+            let process = ThreadPath::new(key.creator.as_deref().unwrap_or("0"))
+                .process()
+                .as_str();
             *mappings.entry(process.to_owned()).or_default() += 1;
         }
         Self {

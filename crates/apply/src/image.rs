@@ -1,6 +1,7 @@
 //! What a process has loaded: its mappings, the ELF files among them, their writable sections, and the
 //! instructions with which they make the system calls we care about.
 
+use numaloc_identity::object::base_name;
 use numaloc_model::MapsLine;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader};
@@ -122,11 +123,6 @@ fn read_image<'a>(path: &str, bytes: impl ReadRef<'a>) -> read::Result<Image> {
         lowest: lowest - lowest % 4096,
         sections,
     })
-}
-
-/// The last component of a path.
-pub fn base_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// A `syscall` instruction that makes one of the calls of interest.

@@ -6,7 +6,6 @@
 //! | module | does |
 //! |---|---|
 //! | [`book`] | the plan, looked up by thread path and object identity (pure) |
-//! | [`identity`] | names of threads and objects from what the program does (pure) |
 //! | [`desk`] | decides what to pin, bind, move and check, through an actuator (pure) |
 //! | [`tally`] | counts what became of every planned thread and page (pure) |
 //! | `image` | loaded ELF files, their sections and system-call instructions |
@@ -18,7 +17,6 @@
 pub mod book;
 pub mod desk;
 pub mod export;
-pub mod identity;
 mod image;
 #[allow(missing_docs)]
 mod launch;

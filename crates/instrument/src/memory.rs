@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use numaloc_trace::common::Backing;
+use numaloc_trace::identity::object;
 use numaloc_trace::{Engine, MapsLine, Record};
 
 use crate::lock::Lock;
@@ -133,7 +134,7 @@ fn describe_to(engine: &Engine) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let parsed = parsed(&maps);
     describe_files(engine, &parsed);
-    let heap = parsed.iter().find(|(_, _, _, file)| *file == "[heap]");
+    let heap = parsed.iter().find(|(_, _, _, file)| *file == object::HEAP);
     // SAFETY: sbrk(0) only asks.
     let here = unsafe { libc::sbrk(0) } as u64;
     let first = heap.map_or(here, |(start, ..)| *start);
@@ -143,13 +144,13 @@ fn describe_to(engine: &Engine) {
             address,
         });
     }
-    if let Some((start, end, ..)) = parsed.iter().find(|(_, _, _, file)| *file == "[stack]") {
+    if let Some((start, end, ..)) = parsed.iter().find(|(_, _, _, file)| *file == object::STACK) {
         map(
             *start,
             end - start,
             3,
             libc::MAP_PRIVATE,
-            "[stack]".to_owned(),
+            object::STACK.to_owned(),
             0,
         );
     }
@@ -663,7 +664,14 @@ pub unsafe extern "C" fn shmat(
             }
             .next_multiple_of(PAGE);
             forget(engine, start, size);
-            map(start, size, 3, libc::MAP_SHARED, "[shm]".to_owned(), 0);
+            map(
+                start,
+                size,
+                3,
+                libc::MAP_SHARED,
+                object::SYSTEM_V.to_owned(),
+                0,
+            );
             engine.shared(Backing::of_address(start), start, size, 0);
         });
     }

@@ -134,7 +134,7 @@ pub unsafe extern "C" fn pthread_create(
     // SAFETY: the caller's promises; `begin` takes the Birth.
     let status = unsafe { create(thread, attributes, begin, birth.cast()) };
     if status == 0 {
-        current::with(|tracer| tracer.threads_created += 1);
+        current::with(|tracer| drop(tracer.creator.next_thread()));
     } else {
         UNBORN.fetch_sub(1, Ordering::Relaxed);
         // SAFETY: no thread was made, so the Birth is still ours.
@@ -183,7 +183,7 @@ unsafe extern "C" fn before_fork() {
     current::flush_thread();
     let mut born = null_mut();
     current::with(|tracer| {
-        born = Box::into_raw(Box::new((tracer.next_process_path(), tracer.time())));
+        born = Box::into_raw(Box::new((tracer.creator.upcoming_process(), tracer.time())));
     });
     CHILD.set(born);
 }
@@ -197,7 +197,7 @@ fn child() -> Option<Box<(String, u64)>> {
 
 unsafe extern "C" fn after_fork_parent() {
     drop(child());
-    current::with(|tracer| tracer.processes_created += 1);
+    current::with(|tracer| drop(tracer.creator.next_process()));
 }
 
 unsafe extern "C" fn after_fork_child() {

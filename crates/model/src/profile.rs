@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::comm::{CommError, CommMatrix, Layer};
 use crate::conditions::Conditions;
 use crate::ids::{ObjectIdx, SliceIdx, ThreadIdx};
-use crate::pages::PageUsage;
+use crate::pages::{Page, PageUsage};
 
 /// What times and slice borders of a profile count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -220,6 +220,15 @@ pub struct Object {
     pub variables: Vec<Variable>,
 }
 
+impl Object {
+    /// Whether its pages come from the kernel's page cache until they are stored to: a private mapping of a file, or the
+    /// constants and text of a program or library. Names in brackets are of memory without a file.
+    #[must_use]
+    pub fn is_private_file(&self) -> bool {
+        self.kind == ObjectKind::Mapping && !self.name.starts_with('[')
+    }
+}
+
 /// A variable of a static section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
@@ -400,6 +409,21 @@ impl Amount {
 }
 
 impl Profile {
+    /// Whether a page is in the kernel's page cache: one of a private file, or of a program's text and constants, that nobody
+    /// stored to. It lies where the file was read, perhaps long before the program; no first touch and no plan places it.
+    #[must_use]
+    pub fn is_in_page_cache(&self, page: &Page) -> bool {
+        let of_file = page
+            .object
+            .is_some_and(|object| self.object(object).is_private_file());
+        of_file
+            && self
+                .pages
+                .accesses(page)
+                .iter()
+                .all(|access| access.writes == 0)
+    }
+
     /// Accesses by slice and thread, in that order; empty when page usage per slice was not recorded.
     #[must_use]
     pub fn accesses_by_slice(&self) -> Vec<AccessSliceRow> {

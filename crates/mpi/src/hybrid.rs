@@ -7,16 +7,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use numaloc_identity::ThreadPath;
 use numaloc_model::profile::{CommRow, CommSums, Profile, Slice};
 use numaloc_model::{SliceIdx, ThreadIdx};
-
-use crate::rank_map::rank_of_path;
 
 /// Puts the messages of the ranks into the profile of their threads.
 #[must_use]
 pub fn join(messages: Profile, mut memory: Profile) -> Profile {
     for thread in &mut memory.threads {
-        thread.rank = rank_of_path(&thread.path);
+        thread.rank = ThreadPath::new(&thread.path).rank();
     }
     let of_path: HashMap<String, ThreadIdx> = memory
         .threads

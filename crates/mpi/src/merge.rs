@@ -17,6 +17,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use numaloc_identity::ThreadPath;
 use numaloc_model::comm::Layer;
 use numaloc_model::pages::PageUsage;
 use numaloc_model::profile::{Clock, CommRow, CommSums, Meta, Profile, Slice, Thread};
@@ -403,7 +404,7 @@ fn main_world(seen: Vec<Seen>, notes: &mut Vec<String>) -> Result<Vec<Seen>, Mer
 
 fn thread(rank: u32) -> Thread {
     Thread {
-        path: format!("r{rank}"),
+        path: ThreadPath::of_rank(rank),
         label: Some("MPI rank".to_owned()),
         pid: 0,
         tid: 0,

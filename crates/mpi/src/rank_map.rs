@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use numaloc_identity::ThreadPath;
 use numaloc_model::LogicalPu;
 use numaloc_model::plan::Plan;
 use numaloc_topology::{ObjectKind, Topology};
@@ -92,17 +93,6 @@ pub enum RankMapError {
     },
 }
 
-/// The rank that a stable thread path belongs to: `r12`, `r12/0.3`, `r12.1`, ...
-#[must_use]
-pub fn rank_of_path(path: &str) -> Option<u32> {
-    let rest = path.strip_prefix('r')?;
-    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let tail = &rest[digits..];
-    (!tail.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
-        .then(|| rest[..digits].parse().ok())
-        .flatten()
-}
-
 impl RankMap {
     /// The ranks of a plan made for `machine`.
     ///
@@ -111,7 +101,7 @@ impl RankMap {
     pub fn from_plan(plan: &Plan, machine: &Topology) -> Result<Self, RankMapError> {
         let mut pus: BTreeMap<u32, Vec<LogicalPu>> = BTreeMap::new();
         for thread in &plan.threads {
-            if let Some(rank) = rank_of_path(&thread.path) {
+            if let Some(rank) = ThreadPath::new(&thread.path).rank() {
                 pus.entry(rank).or_default().push(thread.pu);
             }
         }

@@ -1,87 +1,142 @@
-//! `use` points downward only: the crate table of ARCHITECTURE.md, checked.
+//! `use` points downward only: the crate table of ARCHITECTURE.md, checked. So is what the workspace promises of third-party crates.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
-/// Crate, and which of ours it may use. A crate that is not listed fails the test: say what it may use.
-const MAY_USE: &[(&str, &[&str])] = &[
-    ("numaloc-model", &[]),
-    ("numaloc-files", &[]),
-    ("numaloc-topology", &["numaloc-model", "numaloc-files"]),
-    ("numaloc-access-trace", &[]),
-    (
-        "numaloc-formats",
-        &["numaloc-model", "numaloc-access-trace", "numaloc-files"],
-    ),
-    ("numaloc-trace", &["numaloc-model", "numaloc-access-trace"]),
-    ("numaloc-qemu", &["numaloc-trace"]),
-    ("numaloc-instrument", &["numaloc-trace"]),
-    ("numaloc-native", &[]),
-    ("numaloc-perf", &["numaloc-model"]),
-    ("numaloc-mpi", &["numaloc-model", "numaloc-topology"]),
-    ("numaloc-analysis", &["numaloc-model"]),
-    ("numaloc-mapping", &["numaloc-model", "numaloc-topology"]),
-    (
-        "numaloc-placement",
-        &["numaloc-model", "numaloc-topology", "numaloc-mapping"],
-    ),
-    ("numaloc-apply", &["numaloc-model", "numaloc-topology"]),
-    ("numaloc-sim", &["numaloc-model", "numaloc-topology"]),
-    (
-        "numaloc-lab",
-        &["numaloc-model", "numaloc-topology", "numaloc-files"],
-    ),
-    ("numaloc-lab-plugin", &[]),
-    ("numaloc-task-queues", &[]),
-    (
-        "numaloc-task-plan",
-        &["numaloc-model", "numaloc-topology", "numaloc-files"],
-    ),
-    (
-        "numaloc-tasks",
-        &[
-            "numaloc-model",
-            "numaloc-topology",
-            "numaloc-task-plan",
-            "numaloc-task-queues",
-        ],
-    ),
-    ("numaloc-ocr", &["numaloc-tasks"]),
-    (
-        "numaloc-report",
-        &["numaloc-model", "numaloc-analysis", "numaloc-topology"],
-    ),
-];
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Crate, and which of ours it may use, as the table says: a row begins with `crates/NAME` and ends with the names, with
+/// "nothing of ours" or with "all".
+fn table() -> BTreeMap<String, Option<BTreeSet<String>>> {
+    let text = std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).unwrap();
+    let (_, table) = text
+        .split_once("\n## Crates\n")
+        .expect("a section on crates");
+    let (table, _) = table.split_once("\n## ").expect("a section behind it");
+    let rows = table.lines().filter_map(|line| {
+        let (name, rest) = line.strip_prefix("| `crates/")?.split_once("` |")?;
+        let (_, uses) = rest.trim_end_matches([' ', '|']).rsplit_once('|')?;
+        let uses = match uses.trim() {
+            "all" => None,
+            "nothing of ours" => Some(BTreeSet::new()),
+            names => Some(
+                names
+                    .split(", ")
+                    .map(|name| format!("numaloc-{name}"))
+                    .collect(),
+            ),
+        };
+        Some((name.to_owned(), uses))
+    });
+    rows.collect()
+}
+
+fn metadata(options: &[&str]) -> serde_json::Value {
+    let output = std::process::Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--offline", "--locked"])
+        .args(options)
+        .current_dir(workspace())
+        .output()
+        .expect("cargo metadata runs");
+    serde_json::from_slice(&output.stdout).expect("it is JSON")
+}
+
+/// The crates of the workspace as `cargo metadata` has them, by folder.
+fn packages() -> Vec<(String, serde_json::Value)> {
+    let metadata = metadata(&["--no-deps"]);
+    let packages = metadata["packages"].as_array().expect("packages").iter();
+    let folder = |package: &serde_json::Value| {
+        let manifest = Path::new(package["manifest_path"].as_str().expect("a path"));
+        let folder = manifest.parent().and_then(Path::file_name);
+        folder.expect("a folder").to_string_lossy().into_owned()
+    };
+    packages
+        .map(|package| (folder(package), package.clone()))
+        .collect()
+}
 
 #[test]
 fn crates_use_only_what_lies_below_them() {
-    let output = std::process::Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .expect("cargo metadata runs");
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
-    let mut seen = 0;
-    for package in metadata["packages"].as_array().expect("packages") {
-        let name = package["name"].as_str().expect("name");
-        if name == "numaloc" {
-            continue;
-        }
-        let allowed: BTreeSet<&str> = MAY_USE
-            .iter()
-            .find(|(listed, _)| *listed == name)
-            .unwrap_or_else(|| panic!("{name} is not in the table: say what it may use"))
-            .1
-            .iter()
-            .copied()
-            .collect();
+    let mut table = table();
+    for (folder, package) in packages() {
+        let allowed = table.remove(&folder);
+        let allowed = allowed
+            .unwrap_or_else(|| panic!("ARCHITECTURE.md does not say what crates/{folder} may use"));
+        let Some(allowed) = allowed else { continue };
         for dependency in package["dependencies"].as_array().expect("dependencies") {
             let used = dependency["name"].as_str().expect("name");
             // Tests may look across; shipped code may not.
             if used.starts_with("numaloc") && dependency["kind"] != "dev" {
-                assert!(allowed.contains(used), "{name} may not use {used}");
+                assert!(allowed.contains(used), "crates/{folder} may not use {used}");
             }
         }
-        seen += 1;
     }
-    assert!(seen >= 2, "found only {seen} crates");
+    assert!(
+        table.is_empty(),
+        "ARCHITECTURE.md has crates that are not there: {table:?}"
+    );
+}
+
+#[test]
+fn the_workspace_chooses_the_version_of_every_dependency() {
+    let read = |path: PathBuf| -> toml::Table {
+        let text = std::fs::read_to_string(&path).unwrap();
+        text.parse()
+            .unwrap_or_else(|why| panic!("{}: {why}", path.display()))
+    };
+    for (folder, package) in packages() {
+        let manifest = read(package["manifest_path"].as_str().expect("a path").into());
+        for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            let found = manifest.get(section).and_then(toml::Value::as_table);
+            for (name, dependency) in found.into_iter().flatten() {
+                let is_chosen = dependency.get("workspace").is_some();
+                assert!(
+                    is_chosen,
+                    "crates/{folder}, {section}: {name} is not `{name}.workspace = true`"
+                );
+            }
+        }
+    }
+}
+
+/// Licenses under which a crate may be linked into binaries that are distributed under MIT or Apache-2.0.
+const LICENSES: [&str; 9] = [
+    "MIT",
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "Zlib",
+    "0BSD",
+    "CC0-1.0",
+    "Unlicense",
+    "Unicode-3.0",
+];
+
+/// Whether a license expression, with `/` for `OR` as old crates have it, can be satisfied by these.
+fn is_permissive(expression: &str) -> bool {
+    let words = expression.replace(['(', ')'], "").replace('/', " OR ");
+    let mut parts = words.split(" AND ");
+    parts.all(|part| {
+        part.split(" OR ")
+            .any(|license| LICENSES.contains(&license.trim()))
+    })
+}
+
+#[test]
+fn every_dependency_may_be_distributed_with_us() {
+    assert!(is_permissive("GPL-3.0 OR MIT") && is_permissive("MIT/Apache-2.0"));
+    assert!(!is_permissive("GPL-3.0") && !is_permissive("(MIT OR Apache-2.0) AND GPL-3.0"));
+    let metadata = metadata(&["--filter-platform", "x86_64-unknown-linux-gnu"]);
+    let packages = metadata["packages"].as_array().expect("packages");
+    assert!(packages.len() > 100, "only {} packages", packages.len());
+    for package in packages {
+        let license = package["license"].as_str().unwrap_or("none");
+        assert!(
+            is_permissive(license),
+            "{} is under {license}: may it be linked? (NOTICE)",
+            package["name"]
+        );
+    }
 }

@@ -133,3 +133,51 @@ fn the_uppermost_page_of_a_stack_is_its_threads_own() {
         }
     }
 }
+
+/// The first thread maps a file of four pages; one thread stores to the second page, another loads all of them.
+const FILE: &str = r#"
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+static char *volatile map;
+static long sums[2];
+static void *store(void *unused) { map[4096] = 1; return unused; }
+static void *load(void *unused)
+{
+    for (int i = 0; i < 4 * 4096; i++) sums[0] += map[i];
+    return unused;
+}
+int main(int argc, char **argv)
+{
+    map = mmap(0, 4 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, open(argv[1], O_RDONLY), 0);
+    if (map == MAP_FAILED || argc != 2) return 1;
+    pthread_t thread;
+    pthread_create(&thread, 0, store, 0);
+    pthread_join(thread, 0);
+    pthread_create(&thread, 0, load, 0);
+    pthread_join(thread, 0);
+    return sums[0] != 1;
+}
+"#;
+
+#[test]
+fn pages_of_the_page_cache_are_placed_by_stores_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("four.dat");
+    std::fs::write(&file, vec![0; 4 * 4096]).unwrap();
+    for (frontend, name) in [("qemu", "plain"), ("instrument", "built")] {
+        let program = compile(dir.path(), name, FILE, frontend == "instrument");
+        let folder = program.with_extension("numaloc");
+        let mut record = numaloc(&["record", "--quiet", "--frontend", frontend, "-o"]);
+        ok(record.arg(&folder).arg("--").arg(&program).arg(&file));
+        let profile = numaloc_formats::profile::read(&folder).unwrap();
+        let mapped = |page: &&numaloc_model::pages::Page| {
+            let object = page.object.map(|object| &profile.objects[object.index()]);
+            object.is_some_and(|object| object.name == "four.dat")
+        };
+        let pages = profile.pages.pages().iter().filter(mapped);
+        let of = |thread: numaloc_model::ThreadIdx| profile.threads[thread.index()].path.as_str();
+        let first: Vec<_> = pages.map(|page| page.first_touch.map(of)).collect();
+        assert_eq!(first, [None, Some("0.1"), None, None], "{frontend}");
+    }
+}

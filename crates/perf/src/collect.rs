@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use numaloc_identity::Step;
 use numaloc_model::pages::PageHead;
 use numaloc_model::profile::{
     Clock, CommRow, Meta, PageSliceRow, Slice, SlowLoadRow, SlowLoads, Thread,
@@ -528,13 +529,9 @@ impl Collector {
             .enumerate()
             .map(|(number, &top)| (top, number as u32))
             .collect();
-        let mut by_path: Vec<(Vec<lineage::Step>, NodeIdx)> = chosen
+        let mut by_path: Vec<(u32, Vec<Step>, NodeIdx)> = chosen
             .into_iter()
-            .map(|at| {
-                let mut path = vec![(false, number[&self.lineage.top(at)])];
-                path.extend(self.lineage.steps(at));
-                (path, at)
-            })
+            .map(|at| (number[&self.lineage.top(at)], self.lineage.steps(at), at))
             .collect();
         by_path.sort();
         let has_levels = !self.latency.is_empty();
@@ -543,14 +540,14 @@ impl Collector {
         let threads = by_path
             .iter()
             .enumerate()
-            .map(|(row, (path, at))| {
+            .map(|(row, (top, steps, at))| {
                 index.insert(*at as u32, ThreadIdx::from_index(row));
                 let (node, count) = (
                     &nodes[*at],
                     self.threads.get(at).copied().unwrap_or_default(),
                 );
                 Thread {
-                    path: lineage::text(path),
+                    path: lineage::text(*top, steps),
                     label: Some(node.name.clone()).filter(|name| !name.is_empty()),
                     pid: node.pid,
                     tid: node.tid,

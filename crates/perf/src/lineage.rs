@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use numaloc_identity::Step;
+
 /// Position in [`Lineage::nodes`].
 pub type NodeIdx = usize;
 
@@ -32,9 +34,6 @@ pub struct Node {
     threads: u32,
     processes: u32,
 }
-
-/// One step of a path: whether a process was made, and its number.
-pub type Step = (bool, u32);
 
 /// All threads of a recording.
 #[derive(Debug, Default)]
@@ -191,7 +190,11 @@ impl Lineage {
         let mut steps = Vec::new();
         while let Some(creator) = self.above(at) {
             let node = &self.nodes[at];
-            steps.push((node.is_process, node.number));
+            let number = u64::from(node.number);
+            steps.push(match node.is_process {
+                true => Step::Process(number),
+                false => Step::Thread(number),
+            });
             at = creator;
         }
         steps.reverse();
@@ -217,13 +220,10 @@ impl Lineage {
 
 /// A path as text: `0`, `0.3`, `0.3/1`.
 #[must_use]
-pub fn text(path: &[Step]) -> String {
-    let mut text = String::new();
-    for (at, (process, number)) in path.iter().enumerate() {
-        if at > 0 {
-            text.push(if *process { '/' } else { '.' });
-        }
-        text.push_str(&number.to_string());
+pub fn text(top: u32, steps: &[Step]) -> String {
+    let mut text = top.to_string();
+    for step in steps {
+        text = step.from(&text);
     }
     text
 }
@@ -233,9 +233,7 @@ mod tests {
     use super::*;
 
     fn path(lineage: &Lineage, node: NodeIdx) -> String {
-        let mut path = vec![(false, 0)];
-        path.extend(lineage.steps(node));
-        text(&path)
+        text(0, &lineage.steps(node))
     }
 
     #[test]

@@ -8,10 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use numaloc_model::pages::Page;
 use numaloc_model::plan::{ObjectKey, PagePlan, Plan, Predicted, Provenance, ThreadPlan};
-use numaloc_model::profile::ObjectKind;
-use numaloc_model::{LogicalNode, Mapping, ObjectIdx, Placement, Profile};
+use numaloc_model::{LogicalNode, Mapping, ObjectIdx, Placement, Profile, ThreadAccess};
 use numaloc_topology::Topology;
 
 /// A plan and what could not be part of it.
@@ -57,7 +55,7 @@ pub fn assemble(
     let mut nameless_pages = 0;
     for (page, node) in profile.pages.pages().iter().zip(&placement.node) {
         match (page.object, node) {
-            (Some(object), _) if in_page_cache(profile, object, page) => {}
+            _ if profile.is_in_page_cache(page) => {}
             (Some(object), &Some(node)) => {
                 by_object
                     .entry(object)
@@ -113,23 +111,11 @@ pub fn assemble(
     }
 }
 
-/// Whether a page is one of a privately mapped file that nobody wrote.
-fn in_page_cache(profile: &Profile, object: ObjectIdx, page: &Page) -> bool {
-    let object = profile.object(object);
-    // Names in brackets are those of memory without a file.
-    object.kind == ObjectKind::Mapping
-        && !object.name.starts_with('[')
-        && profile
-            .pages
-            .accesses(page)
-            .iter()
-            .all(|access| access.writes == 0)
-}
-
 /// Accesses to pages on another node than the accessing thread's, and all accesses.
 ///
 /// A page without a planned node counts at the node of the thread that touched it first; where that
-/// was not observed, at the thread that uses it most.
+/// was not observed, at the thread that uses it most. A page of the page cache lies on any node with memory alike: of N
+/// nodes, one in N of its accesses is local.
 ///
 /// # Panics
 /// If mapping or placement do not fit the profile.
@@ -141,9 +127,14 @@ pub fn remote_accesses(
     placement: &Placement,
 ) -> (u64, u64) {
     let home = |thread: numaloc_model::ThreadIdx| topology.node_of(mapping.pu[thread.index()]);
-    let (mut remote, mut all) = (0, 0);
+    let with_memory = topology.nodes().len().max(1) as u64;
+    let (mut remote, mut all, mut cached) = (0, 0, 0);
     for (page, node) in profile.pages.pages().iter().zip(&placement.node) {
         let accesses = profile.pages.accesses(page);
+        if profile.is_in_page_cache(page) {
+            cached += accesses.iter().map(ThreadAccess::total).sum::<u64>();
+            continue;
+        }
         let node = node.or_else(|| {
             let toucher = page.first_touch.or_else(|| {
                 accesses
@@ -160,7 +151,7 @@ pub fn remote_accesses(
             }
         }
     }
-    (remote, all)
+    (remote + (cached - cached / with_memory), all + cached)
 }
 
 #[cfg(test)]
@@ -288,7 +279,26 @@ mod tests {
         let mut profile = profile();
         profile.objects[0].name = "libc.so.6".into();
         let page = |at: usize| &profile.pages.pages()[at];
-        assert!(in_page_cache(&profile, ObjectIdx(0), page(0)));
+        assert!(profile.is_in_page_cache(page(0)));
+        // On either of two nodes alike, wherever they are wished; page 900 stays with thread 0, far from 2 accesses.
+        let machine = numaloc_topology::resolve("numa:2 core:1 pu:1").unwrap();
+        let mapping = Mapping {
+            pu: vec![LogicalPu(0), LogicalPu(1)],
+        };
+        let placement = Placement {
+            node: vec![Some(LogicalNode(1)), None, None, None],
+        };
+        let sum = |at: usize| {
+            profile
+                .pages
+                .accesses(page(at))
+                .iter()
+                .map(ThreadAccess::total)
+                .sum::<u64>()
+        };
+        let cached: u64 = (0..3).map(sum).sum();
+        let remote = remote_accesses(&profile, &machine, &mapping, &placement);
+        assert_eq!(remote, (cached.div_ceil(2) + 2, 25));
         let written = PageHead {
             number: PageNumber(104),
             object: Some(ObjectIdx(0)),
@@ -304,10 +314,6 @@ mod tests {
         let mut pages = PageUsage::new(4096);
         pages.push(written, vec![write]);
         profile.pages = pages;
-        assert!(!in_page_cache(
-            &profile,
-            ObjectIdx(0),
-            &profile.pages.pages()[0]
-        ));
+        assert!(!profile.is_in_page_cache(&profile.pages.pages()[0]));
     }
 }

@@ -55,8 +55,8 @@ pub fn follow(thread: &mut GuestThread, path: OsString, arguments: u64, environm
     config.image += 1;
     config.clock = thread.tracer.time();
     config.created = (
-        thread.tracer.threads_created,
-        thread.tracer.processes_created,
+        thread.tracer.creator.threads(),
+        thread.tracer.creator.processes(),
     );
     let mut command: Vec<OsString> = vec![
         emulator.clone().into(),

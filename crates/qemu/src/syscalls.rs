@@ -4,6 +4,7 @@ use std::ffi::c_uint;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use numaloc_trace::common::Backing;
+use numaloc_trace::identity::object;
 use numaloc_trace::journal::Record;
 
 use crate::api::PluginId;
@@ -139,7 +140,7 @@ pub unsafe extern "C" fn on_return(_: PluginId, vcpu: c_uint, number: i64, resul
                 code::forget_ranges();
             }
             let file = if thread.extends_heap {
-                "[heap]".to_owned()
+                object::HEAP.to_owned()
             } else if a4 & MAP_ANONYMOUS != 0 {
                 String::new()
             } else {
@@ -169,7 +170,16 @@ pub unsafe extern "C" fn on_return(_: PluginId, vcpu: c_uint, number: i64, resul
         SHMAT => {
             let size = segment_size(result as u64);
             thread.tracer.forget(result as u64, size);
-            mapped(thread, result as u64, size, 3, 1, "[shm]".to_owned(), 0, 0);
+            mapped(
+                thread,
+                result as u64,
+                size,
+                3,
+                1,
+                object::SYSTEM_V.to_owned(),
+                0,
+                0,
+            );
             engine().shared(Backing::of_address(result as u64), result as u64, size, 0);
         }
         SHMDT => engine().detached(a1),
@@ -249,7 +259,7 @@ fn note_stack(thread: &mut GuestThread) {
             length,
             3,
             0x22,
-            "[stack]".to_owned(),
+            object::STACK.to_owned(),
             0,
             0,
         );
@@ -284,7 +294,7 @@ fn created(vcpu: c_uint, thread: &mut GuestThread, number: i64, result: i64) {
         } else {
             0
         };
-        let path = thread.tracer.next_thread_path();
+        let path = thread.tracer.creator.upcoming_thread();
         let record = Record::Stack {
             sequence: engine().sequence(),
             path,
@@ -295,7 +305,7 @@ fn created(vcpu: c_uint, thread: &mut GuestThread, number: i64, result: i64) {
             .tracer
             .thread_created(result as u32, start_routine(tls), clear_tid);
     } else {
-        thread.tracer.processes_created += 1;
+        thread.tracer.creator.next_process();
         engine().expect_process(result as u32);
     }
 }
@@ -314,7 +324,7 @@ fn start_routine(thread_pointer: u64) -> u64 {
 
 /// In a new process: the calling thread is its only one.
 fn forked(vcpu: c_uint, thread: &mut GuestThread) {
-    let path = thread.tracer.next_process_path();
+    let path = thread.tracer.creator.upcoming_process();
     let clock = thread.tracer.time();
     forget_threads();
     let program = options::get().program;

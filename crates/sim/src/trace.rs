@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use numaloc_identity::{Step as PathStep, ThreadPath};
 use numaloc_model::ThreadIdx;
 use numaloc_model::trace::{Action, Event};
 
@@ -233,11 +234,12 @@ impl TraceBuilder {
         let mut threads = Vec::with_capacity(paths.len());
         let mut children = HashMap::new();
         for (path, at) in paths.iter().zip(0u32..) {
-            let creator = path
-                .rsplit_once('.')
-                .and_then(|(creator, number)| Some((*index.get(creator)?, number.parse().ok()?)));
-            if let Some(creator) = creator {
-                children.insert(creator, at);
+            let path = ThreadPath::new(path);
+            if let (Some(creator), Some(PathStep::Thread(number))) =
+                (path.creator(), path.last_step())
+                && let Some(&creator) = index.get(creator.as_str())
+            {
+                children.insert((creator, number), at);
             }
             threads.push(Thread {
                 events: Vec::new(),

@@ -8,6 +8,8 @@ mod sampling;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use numaloc_identity::ThreadPath;
+use numaloc_identity::object::base_name;
 use numaloc_model::ids::{SliceIdx, ThreadIdx};
 use numaloc_model::profile::{Clock, CommRow, CommSums, Meta, Slice, Thread};
 use numaloc_model::{Layer, Profile};
@@ -16,7 +18,6 @@ use crate::code::Lines;
 use crate::helpers;
 use crate::journal::{COMMON_NUMBER, Record, VERSION};
 use crate::objects::Memory;
-use crate::paths;
 use crate::sites;
 use elf::Elf;
 use load::{Space, Totals, load};
@@ -126,7 +127,10 @@ pub fn assemble_images(
             ));
         }
     }
-    spaces.sort_by(|a, b| paths::order(&a.first, &b.first).then(a.image.cmp(&b.image)));
+    spaces.sort_by(|a, b| {
+        let by_path = ThreadPath::new(&a.first).cmp(&ThreadPath::new(&b.first));
+        by_path.then(a.image.cmp(&b.image))
+    });
     let images = spaces
         .iter()
         .map(|space| (space.pid, space.image))
@@ -166,7 +170,7 @@ impl<'a> Assembly<'a> {
             .iter()
             .flat_map(|space| space.threads.values().map(|thread| thread.0.clone()))
             .collect();
-        paths.sort_by(|a, b| paths::order(a, b));
+        paths.sort_by(|a, b| ThreadPath::new(a).cmp(&ThreadPath::new(b)));
         paths.dedup();
         let index: HashMap<String, ThreadIdx> = paths
             .into_iter()
@@ -306,7 +310,7 @@ impl<'a> Assembly<'a> {
             }
             _ => None,
         })?;
-        let name = file.rsplit('/').next().unwrap_or(file);
+        let name = base_name(file);
         helpers::of_library(name)
             .or_else(|| self.elf.symbol(file, address - start))
             .or_else(|| Some(name.to_owned()))

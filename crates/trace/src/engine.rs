@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use numaloc_identity::{Creator, ThreadPath};
 use numaloc_model::Layer;
 
 use crate::access_trace::{Filter, Outlet};
@@ -309,7 +310,7 @@ impl Engine {
         };
         let pid = std::process::id();
         // Ranks on several hosts may have the same process id.
-        let root = config.path.split(['.', '/']).next().unwrap_or_default();
+        let root = ThreadPath::new(&config.path).root();
         let name = format!("{root}-{pid}-{}.journal", config.image);
         let journal = Journal::create(&config.folder.join(name))?;
         let watched = Watched::new(config.lines, config.line_shift);
@@ -411,7 +412,8 @@ impl Engine {
     /// The tracer of the process's first thread.
     pub fn first_thread(&'static self, tid: u32) -> Box<ThreadTracer> {
         let mut tracer = self.tracer(self.config.path.clone(), tid, self.config.clock, 0);
-        (tracer.threads_created, tracer.processes_created) = self.config.created;
+        let (threads, processes) = self.config.created;
+        tracer.creator = Creator::after(tracer.creator.path(), threads, processes);
         tracer
     }
 

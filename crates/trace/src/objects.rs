@@ -2,16 +2,18 @@
 //!
 //! Pure: what an ELF file contains is asked of a [`Images`], so that the rules can be tested without files.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
+use numaloc_identity::object::{ANONYMOUS, HEAP, PAGE_BYTES, STACK, base_name};
+use numaloc_identity::{MapCall, NewObject, Orders};
+use numaloc_model::plan::ObjectKey;
 use numaloc_model::profile::{ObjectKind, Variable};
 
 use crate::journal::Record;
 use crate::ranges::Ranges;
 
-const PAGE: u64 = 4096;
-const ARENA: u64 = 64 << 20;
-const MAIN_STACK: u64 = 8 << 20;
+/// `MAP_FIXED`.
+const FIXED: u64 = 0x10;
 
 /// A named range of an ELF file, relative to its load base.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,16 +37,8 @@ pub trait Images {
 /// A piece of memory with an identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// What it is.
-    pub kind: ObjectKind,
-    /// File and section, mapped file or a name in brackets.
-    pub name: String,
-    /// Path of the thread that made it or owns the stack.
-    pub creator: String,
-    /// Bytes of its identity (0 for the heap, which grows).
-    pub size: u64,
-    /// n-th of the same kind, name, creator and size.
-    pub order: u32,
+    /// Its identity; the creator is known.
+    pub key: ObjectKey,
     /// First byte.
     pub base: u64,
     /// Its named parts; no part of its identity.
@@ -62,16 +56,12 @@ pub struct Memory {
     ranges: Ranges<usize>,
     /// What other processes may map too: number of the object behind it, and what to add to an address for the offset in it.
     backings: Ranges<(u32, u64)>,
-    orders: HashMap<(ObjectKind, String, String, u64), u32>,
+    orders: Orders,
     heap: Option<(usize, u64)>,
     /// Where the heap goes on elsewhere: start, end, and the address at which byte 0 of the heap would be, seen from there.
     heap_parts: Vec<(u64, u64, u64)>,
     /// Bytes of the heap, all parts together.
     heap_length: u64,
-}
-
-fn base_name(file: &str) -> &str {
-    file.rsplit('/').next().unwrap_or(file)
 }
 
 impl Memory {
@@ -117,21 +107,13 @@ impl Memory {
                     moved_from,
                     ..
                 } => {
-                    let range = (*address, address + length.next_multiple_of(PAGE));
+                    let range = (*address, address + length.next_multiple_of(PAGE_BYTES));
                     memory.backings.clear(range.0, range.1);
                     if *moved_from != 0 {
                         memory.moved(*moved_from, range);
-                    } else if file == "[stack]" {
-                        let base = range.1 - MAIN_STACK.min(range.1);
-                        memory.add(
-                            ObjectKind::Stack,
-                            "[stack]",
-                            first,
-                            MAIN_STACK,
-                            base,
-                            (base, range.1),
-                        );
-                    } else if file == "[heap]" {
+                    } else if file == STACK {
+                        memory.add(&NewObject::main_stack(range.1), first);
+                    } else if file == HEAP {
                         memory.extend_heap(range);
                     } else if loaded.contains(file.as_str()) {
                         if *offset == 0 && !memory.inside(range) {
@@ -160,33 +142,17 @@ impl Memory {
         memory
     }
 
-    fn add(
-        &mut self,
-        kind: ObjectKind,
-        name: &str,
-        creator: &str,
-        size: u64,
-        base: u64,
-        range: (u64, u64),
-    ) -> usize {
-        let count = self
-            .orders
-            .entry((kind, name.to_owned(), creator.to_owned(), size))
-            .or_insert(0);
-        let order = *count;
-        *count += 1;
+    /// Adds an object that the thread of path `creator` made; its bytes are those of its identity.
+    fn add(&mut self, object: &NewObject<'_>, creator: &str) -> usize {
         self.objects.push(Found {
-            kind,
-            name: name.to_owned(),
-            creator: creator.to_owned(),
-            size,
-            order,
-            base,
+            key: self.orders.key(object, creator),
+            base: object.base,
             variables: Vec::new(),
             backing: None,
         });
         let index = self.objects.len() - 1;
-        self.claim(range, index);
+        let end = object.base.saturating_add(object.size);
+        self.claim((object.base, end), index);
         index
     }
 
@@ -228,24 +194,11 @@ impl Memory {
 
     fn image(&mut self, file: &str, start: u64, end: u64, first: &str, images: &dyn Images) {
         let name = base_name(file);
-        self.add(
-            ObjectKind::Mapping,
-            name,
-            first,
-            end - start,
-            start,
-            (start, end),
-        );
+        self.add(&NewObject::image(name, start, end), first);
         for section in images.sections(file).unwrap_or_default() {
             let base = start.wrapping_add(section.address);
-            let object = self.add(
-                ObjectKind::Static,
-                &format!("{name}:{}", section.name),
-                first,
-                section.size,
-                base,
-                (base, base.saturating_add(section.size)),
-            );
+            let object = NewObject::section(name, &section.name, section.size, base);
+            let object = self.add(&object, first);
             self.objects[object].variables = section.variables;
         }
     }
@@ -258,41 +211,18 @@ impl Memory {
         file: &str,
         creator: &str,
     ) {
-        const FIXED: u64 = 0x10;
-        const ANONYMOUS: u64 = 0x20;
-        const NORESERVE: u64 = 0x4000;
-        let length = range.1 - range.0;
         if flags & FIXED != 0 && self.inside(range) {
             return;
         }
-        let is_reserve =
-            protection == 0 && flags & (ANONYMOUS | NORESERVE) == ANONYMOUS | NORESERVE;
-        if is_reserve && (length == ARENA || length == 2 * ARENA) {
-            let base = range.0.next_multiple_of(ARENA);
-            if length == 2 * ARENA || base == range.0 {
-                self.add(
-                    ObjectKind::Mapping,
-                    "[arena]",
-                    creator,
-                    ARENA,
-                    base,
-                    (base, base + ARENA),
-                );
-            }
-            return;
+        let call = MapCall {
+            length: range.1 - range.0,
+            protection,
+            flags,
+            file: (!file.is_empty()).then(|| base_name(file)),
+        };
+        if let Some(object) = NewObject::of_map(&call, range.0) {
+            self.add(&object, creator);
         }
-        // MAP_SHARED and MAP_SHARED_VALIDATE both have the lowest bit.
-        let kind = if flags & 1 != 0 {
-            ObjectKind::Shared
-        } else {
-            ObjectKind::Mapping
-        };
-        let name = if file.is_empty() {
-            "[anon]"
-        } else {
-            base_name(file)
-        };
-        self.add(kind, name, creator, length, range.0, range);
     }
 
     fn moved(&mut self, from: u64, range: (u64, u64)) {
@@ -307,12 +237,11 @@ impl Memory {
     fn moved_break(&mut self, address: u64, first: &str) {
         match self.heap {
             None => {
-                let base = address.next_multiple_of(PAGE);
-                let heap = self.add(ObjectKind::Heap, "[heap]", first, 0, base, (base, base));
-                self.heap = Some((heap, base));
+                let heap = NewObject::heap(address);
+                self.heap = Some((self.add(&heap, first), heap.base));
             }
             Some((heap, base)) => {
-                let end = address.next_multiple_of(PAGE);
+                let end = address.next_multiple_of(PAGE_BYTES);
                 self.heap_length = self.heap_length.max(end.saturating_sub(base));
                 self.claim((base, end), heap);
             }
@@ -343,11 +272,10 @@ impl Memory {
         let at = pointer.saturating_sub(1);
         if let Some((_, _, object)) = self.ranges.at(at) {
             let found = &mut self.objects[object];
-            if matches!(found.kind, ObjectKind::Mapping) && found.name == "[anon]" {
-                found.kind = ObjectKind::Stack;
-                found.name = "[stack]".to_owned();
-                found.creator = owner.to_owned();
-                found.order = 0;
+            if found.key.kind == ObjectKind::Mapping && found.key.name == ANONYMOUS {
+                let base = found.base;
+                let stack = NewObject::stack(base, base + found.key.size);
+                found.key = self.orders.key(&stack, owner);
             }
         }
     }
@@ -438,7 +366,7 @@ mod tests {
         }]);
         let name = |page: u64| {
             let object = memory.object_at(page << 12, (page + 1) << 12).unwrap();
-            memory.objects[object].name.clone()
+            memory.objects[object].key.name.clone()
         };
         assert_eq!(name(0x10), "app");
         // Page 0x13: 0x800 of the file, 0x100 of .data, 0x700 of .bss.
@@ -463,7 +391,13 @@ mod tests {
         let described: Vec<_> = memory
             .objects
             .iter()
-            .map(|o| (o.name.as_str(), o.creator.as_str(), o.order))
+            .map(|o| {
+                (
+                    o.key.name.as_str(),
+                    o.key.creator.as_deref().unwrap(),
+                    o.key.order,
+                )
+            })
             .collect();
         assert_eq!(
             described,
@@ -486,7 +420,10 @@ mod tests {
         for memory in [aligned, trimmed] {
             assert_eq!(memory.objects.len(), 1);
             let arena = &memory.objects[0];
-            assert_eq!((arena.name.as_str(), arena.size), ("[arena]", 64 << 20));
+            assert_eq!(
+                (arena.key.name.as_str(), arena.key.size),
+                ("[arena]", 64 << 20)
+            );
             assert_eq!(arena.base % (64 << 20), 0);
         }
     }
@@ -514,7 +451,7 @@ mod tests {
             },
         ]);
         assert_eq!(
-            (memory.objects[0].base, memory.objects[0].size),
+            (memory.objects[0].base, memory.objects[0].key.size),
             (0x6000, 0)
         );
         assert_eq!(memory.object_at(0x8000, 0x9000), Some(0));
@@ -554,8 +491,8 @@ mod tests {
         ]);
         assert_eq!(memory.objects.len(), 1);
         let page = |address: u64| {
-            assert_eq!(memory.object_at(address, address + PAGE), Some(0));
-            (address - memory.origin(0, address)) / PAGE
+            assert_eq!(memory.object_at(address, address + PAGE_BYTES), Some(0));
+            (address - memory.origin(0, address)) / PAGE_BYTES
         };
         assert_eq!((page(0x6000), page(0x8000)), (0, 2));
         assert_eq!((page(0x700_0000), page(0x70f_f000)), (3, 3 + 255));
@@ -571,7 +508,7 @@ mod tests {
         let memory = build(&[map(0, 0x10_0000, 0x2000, 0x22, 3), moved]);
         assert_eq!(memory.objects.len(), 1);
         assert_eq!(
-            (memory.objects[0].base, memory.objects[0].size),
+            (memory.objects[0].base, memory.objects[0].key.size),
             (0x70_0000, 0x2000)
         );
     }

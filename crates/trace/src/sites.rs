@@ -14,6 +14,7 @@ use numaloc_model::profile::{ObjectKind, Variable};
 
 use crate::journal::Record;
 use crate::objects::Memory;
+use numaloc_identity::object::base_name;
 
 /// Functions of the program that a site's name has at most.
 const NAMED: usize = 3;
@@ -119,10 +120,6 @@ impl Site {
     }
 }
 
-fn base_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
-}
-
 /// A block, or several from one site that are neighbours.
 struct Part {
     end: u64,
@@ -175,9 +172,9 @@ pub fn name_blocks<'a>(
         let Some(object) = memory.object_at(address, address.saturating_add(length.max(1))) else {
             continue;
         };
-        let room = match memory.objects[object].kind {
+        let room = match memory.objects[object].key.kind {
             ObjectKind::Heap => LARGEST_HEAP,
-            ObjectKind::Mapping | ObjectKind::Shared => memory.objects[object].size,
+            ObjectKind::Mapping | ObjectKind::Shared => memory.objects[object].key.size,
             ObjectKind::Static | ObjectKind::Stack => 0,
         };
         let offset = address.wrapping_sub(memory.origin(object, address));

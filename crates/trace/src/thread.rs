@@ -31,6 +31,8 @@ mod written;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering::Relaxed;
 
+use numaloc_identity::Creator;
+
 use crate::access_trace::stream::Stream;
 use crate::common::Part;
 use crate::engine::{Engine, Newborn};
@@ -119,7 +121,6 @@ pub struct ThreadTracer {
     number: u32,
     /// Reader number: which bit of lines is this thread's.
     reader: u32,
-    path: String,
     /// Clock (or wall time) at the end of this turn.
     turn_end: u64,
     /// `left` at the start of this turn.
@@ -153,10 +154,8 @@ pub struct ThreadTracer {
     pub(crate) common: Option<Box<Part>>,
     out: Vec<u8>,
     reported: u64,
-    /// Threads this thread has created.
-    pub threads_created: u32,
-    /// Processes this thread has created.
-    pub processes_created: u32,
+    /// Its path, and what it has created.
+    pub creator: Creator,
     /// Address that the kernel clears and wakes when the thread ends, 0 for none.
     pub clear_tid: u64,
     /// Address of the thread's first store, 0 before it.
@@ -227,7 +226,7 @@ impl ThreadTracer {
             counters,
             number,
             reader,
-            path,
+            creator: Creator::new(path),
             turn_end: clock,
             turn: 0,
             accesses: 0,
@@ -250,8 +249,6 @@ impl ThreadTracer {
             common: None,
             out,
             reported: 0,
-            threads_created: 0,
-            processes_created: 0,
             clear_tid: 0,
             first_store: 0,
             announced: 0,
@@ -270,7 +267,7 @@ impl ThreadTracer {
     /// Stable path.
     #[must_use]
     pub fn path(&self) -> &str {
-        &self.path
+        self.creator.path()
     }
 
     /// Address of the thread's first store, 0 when it has stored nothing.
@@ -687,19 +684,13 @@ impl ThreadTracer {
         record.encode(&mut self.out);
     }
 
-    /// The path of the next thread this one creates, without creating it.
-    #[must_use]
-    pub fn next_thread_path(&self) -> String {
-        format!("{}.{}", self.path, self.threads_created + 1)
-    }
-
     /// What the next thread that this one creates must know, for creators that hand it over
-    /// themselves ([`Engine::welcome`]); add one to `threads_created` once it was created.
+    /// themselves ([`Engine::welcome`]); count it with `creator.next_thread()` once it was created.
     #[must_use]
     pub fn newborn(&mut self, routine: u64) -> Newborn {
         self.tell_of_creation();
         Newborn {
-            path: self.next_thread_path(),
+            path: self.creator.upcoming_thread(),
             clock: self.time(),
             routine,
             clear_tid: 0,
@@ -710,8 +701,7 @@ impl ThreadTracer {
     /// `clear_tid` is the address the kernel will clear and wake at its end, or 0.
     pub fn thread_created(&mut self, tid: u32, routine: u64, clear_tid: u64) {
         self.tell_of_creation();
-        let path = self.next_thread_path();
-        self.threads_created += 1;
+        let path = self.creator.next_thread();
         let clock = self.time();
         self.engine.announce(
             tid,
@@ -726,13 +716,7 @@ impl ThreadTracer {
 
     fn tell_of_creation(&mut self) {
         if let Some(stream) = &mut self.stream {
-            stream.create(self.threads_created + 1);
+            stream.create(self.creator.threads() + 1);
         }
-    }
-
-    /// The path of the next process this thread creates.
-    #[must_use]
-    pub fn next_process_path(&self) -> String {
-        format!("{}/{}", self.path, self.processes_created + 1)
     }
 }

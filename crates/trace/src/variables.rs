@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use gimli::{AttributeValue, EndianSlice, LittleEndian, Operation, SectionId};
+use numaloc_identity::object::base_name;
 use numaloc_model::profile::Variable;
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 
@@ -179,7 +180,7 @@ fn file_name(unit: gimli::UnitRef<'_, Bytes<'_>>, index: u64) -> gimli::Result<O
         .attr_string(file.path_name())?
         .to_string_lossy()
         .into_owned();
-    Ok(path.rsplit('/').next().map(str::to_owned))
+    Ok(Some(base_name(&path).to_owned()))
 }
 
 #[cfg(test)]

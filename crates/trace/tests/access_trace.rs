@@ -72,7 +72,7 @@ fn misses_synchronisation_and_all_work_arrive() {
         one.access::<true, false>(DATA + at * 8, 8);
     }
     let newborn = one.newborn(0);
-    one.threads_created += 1;
+    one.creator.next_thread();
     let mut two = engine.welcome(newborn, 2);
     one.access::<true, false>(DATA, 8);
     one.synchronise::<true, false>(FLAG, 4);

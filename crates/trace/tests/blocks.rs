@@ -223,7 +223,7 @@ fn recorded(
     let mut threads = vec![engine.first_thread(1)];
     for tid in 2..=THREADS as u32 {
         let newborn = threads[0].newborn(0);
-        threads[0].threads_created += 1;
+        threads[0].creator.next_thread();
         threads.push(engine.welcome(newborn, tid));
     }
     let paced = |mut tracer: Box<ThreadTracer>| {

@@ -216,7 +216,7 @@ fn many_readers_count_once_each() {
     let mut readers: Vec<_> = (0..100)
         .map(|tid| {
             let newborn = both.threads[1].newborn(0);
-            both.threads[1].threads_created += 1;
+            both.threads[1].creator.next_thread();
             both.engines[1].welcome(newborn, tid + 2)
         })
         .collect();

@@ -23,7 +23,7 @@ const DATA: u64 = 0x10_0000;
 
 fn child(engine: &'static Engine, parent: &mut ThreadTracer, tid: u32) -> Box<ThreadTracer> {
     let newborn = parent.newborn(0);
-    parent.threads_created += 1;
+    parent.creator.next_thread();
     engine.welcome(newborn, tid)
 }
 

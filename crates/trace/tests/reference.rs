@@ -115,7 +115,7 @@ fn counted(recorder: &Recorder, count: usize, accesses: &[Access]) -> Events {
     let mut threads = vec![engine.first_thread(1)];
     for tid in 2..=count as u32 {
         let newborn = threads[0].newborn(0);
-        threads[0].threads_created += 1;
+        threads[0].creator.next_thread();
         threads.push(engine.welcome(newborn, tid));
     }
     for access in accesses {

@@ -29,7 +29,7 @@ fn two(
     let mut first = engine.first_thread(1);
     first.access::<true, false>(0x7000_0000, 8);
     let newborn = first.newborn(0);
-    first.threads_created += 1;
+    first.creator.next_thread();
     let mut second = engine.welcome(newborn, 2);
     second.access::<true, false>(0x7800_0000, 8);
     (engine, first, second)

@@ -21,7 +21,7 @@ fn started(folder: &std::path::Path) -> (&'static Engine, Box<ThreadTracer>) {
 
 fn child(engine: &'static Engine, parent: &mut ThreadTracer, tid: u32) -> Box<ThreadTracer> {
     let newborn = parent.newborn(0);
-    parent.threads_created += 1;
+    parent.creator.next_thread();
     engine.welcome(newborn, tid)
 }
 

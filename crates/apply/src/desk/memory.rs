@@ -1,11 +1,11 @@
 //! Memory that appears, grows, moves and goes away, and which object of the plan it is.
 
-use numaloc_model::plan::ObjectKey;
+use numaloc_identity::object::PAGE_BYTES;
+use numaloc_identity::{MapCall, NewObject};
 use numaloc_model::profile::ObjectKind;
 use std::collections::HashSet;
 
 use super::{Actuator, Desk};
-use crate::identity::{Born, MAIN_STACK_BYTES, MapCall, mapped};
 use crate::image::Loaded;
 
 impl Desk {
@@ -34,13 +34,7 @@ impl Desk {
             return;
         };
         let (start, end) = process.stacks.swap_remove(at);
-        let born = Born {
-            kind: ObjectKind::Stack,
-            name: "[stack]".to_owned(),
-            size: end - start,
-            base: start,
-        };
-        let key = process.orders.name(&born, path);
+        let key = process.orders.key(&NewObject::stack(start, end), path);
         if let Some(object) = self.book.object(&key) {
             self.settle(tgid, &[(object, start, (start, end))], true, act);
         }
@@ -48,30 +42,28 @@ impl Desk {
 
     /// A successful `mmap` returned `address`. Files that are loaded ELF images are not reported here.
     pub fn mapped(&mut self, tid: i32, call: &MapCall, address: u64, act: &mut dyn Actuator) {
-        let Some(born) = mapped(call, address) else {
+        let Some(object) = NewObject::of_map(call, address) else {
             return;
         };
-        if call.file.is_none() && self.stack_sizes.contains(&born.size) {
+        if call.file.is_none() && self.stack_sizes.contains(&object.size) {
             let tgid = self.threads.get(&tid).map_or(0, |thread| thread.tgid);
             if let Some(process) = self.processes.get_mut(&tgid) {
-                process.stacks.push((born.base, born.base + born.size));
+                process
+                    .stacks
+                    .push((object.base, object.base + object.size));
             }
         }
-        self.born(tid, &born, act);
+        self.appeared(tid, &object, act);
     }
 
     /// System V memory was attached.
     pub fn attached(&mut self, tid: i32, size: u64, address: u64, act: &mut dyn Actuator) {
-        let born = Born {
-            kind: ObjectKind::Shared,
-            name: "[shm]".to_owned(),
-            size: size.next_multiple_of(4096),
-            base: address,
-        };
-        self.born(tid, &born, act);
+        if let Some(object) = NewObject::attached(size, address) {
+            self.appeared(tid, &object, act);
+        }
     }
 
-    fn born(&mut self, tid: i32, born: &Born, act: &mut dyn Actuator) {
+    fn appeared(&mut self, tid: i32, new: &NewObject<'_>, act: &mut dyn Actuator) {
         let Some(thread) = self.threads.get(&tid) else {
             return;
         };
@@ -79,12 +71,12 @@ impl Desk {
         let Some(process) = self.processes.get_mut(&tgid) else {
             return;
         };
-        let key = process.orders.name(born, thread.creator.path());
+        let key = process.orders.key(new, thread.creator.path());
         if let Some(object) = self.book.object(&key) {
             // Shared memory may have been touched by another process already.
-            let existing = born.kind == ObjectKind::Shared;
-            let span = (born.base, born.base + born.size);
-            self.settle(tgid, &[(object, born.base, span)], existing, act);
+            let existing = new.kind == ObjectKind::Shared;
+            let span = (new.base, new.base.saturating_add(new.size));
+            self.settle(tgid, &[(object, new.base, span)], existing, act);
         }
     }
 
@@ -126,14 +118,7 @@ impl Desk {
             return;
         };
         let known: HashSet<usize> = process.live.iter().map(|live| live.object).collect();
-        let creator = Some(process.first.clone());
-        let key = |kind, name: String, size| ObjectKey {
-            kind,
-            name,
-            creator: creator.clone(),
-            size,
-            order: 0,
-        };
+        let creator = process.first.clone();
         let mut found = Vec::new();
         for loaded in images {
             let image = &loaded.image;
@@ -142,12 +127,9 @@ impl Desk {
                 .iter()
                 .flat_map(|s| image.names.iter().map(move |name| (s, name)))
             {
-                let full = format!("{name}:{}", section.name);
-                if let Some(object) = self
-                    .book
-                    .object(&key(ObjectKind::Static, full, section.size))
-                {
-                    let base = loaded.bias.wrapping_add(section.base);
+                let base = loaded.bias.wrapping_add(section.base);
+                let new = NewObject::section(name, &section.name, section.size, base);
+                if let Some(object) = self.book.object(&new.first_key(&creator)) {
                     let end = base.saturating_add(section.size);
                     let inside = |&(s, e): &(u64, u64)| s <= base && base < e;
                     if writable.is_none_or(|ranges| ranges.iter().any(inside)) {
@@ -157,19 +139,22 @@ impl Desk {
             }
         }
         if let Some((start, end)) = stack {
-            let stack = key(ObjectKind::Stack, "[stack]".to_owned(), MAIN_STACK_BYTES);
-            if let Some(object) = self.book.object(&stack) {
-                found.push((object, end - MAIN_STACK_BYTES, (start, end)));
+            let stack = NewObject::main_stack(end);
+            if let Some(object) = self.book.object(&stack.first_key(&creator)) {
+                found.push((object, stack.base, (start, end)));
             }
         }
         found.retain(|(object, ..)| !known.contains(object));
         for (_, _, (start, end)) in &mut found {
             // Whole pages: a section shares its first and last page with its neighbours.
-            *start -= *start % 4096;
-            *end = end.next_multiple_of(4096);
+            *start -= *start % PAGE_BYTES;
+            *end = end.next_multiple_of(PAGE_BYTES);
         }
-        let heap_key = key(ObjectKind::Heap, "[heap]".to_owned(), 0);
-        let heap = heap.zip(self.book.object(&heap_key));
+        let heap = heap.map(|(start, end)| (NewObject::heap(start), end));
+        let heap = heap.and_then(|(new, end)| {
+            let object = self.book.object(&new.first_key(&creator))?;
+            Some((new.base, end, object))
+        });
         let texts = self.book.objects().filter(|(_, key)| {
             let named = |loaded: &Loaded| loaded.image.names.contains(&key.name);
             key.kind == ObjectKind::Mapping && images.iter().any(named)
@@ -178,10 +163,9 @@ impl Desk {
         let Some(process) = self.processes.get_mut(&tgid) else {
             return;
         };
-        if let Some(((start, end), object)) = heap
+        if let Some((base, end, object)) = heap
             && process.heap.is_none()
         {
-            let base = start.next_multiple_of(4096);
             process.heap = Some((object, base, end.max(base)));
             found.push((object, base, (base, end.max(base))));
         }

@@ -1,7 +1,7 @@
 //! The desk against an actuator that only takes notes.
 
 use super::*;
-use crate::identity::MapCall;
+use numaloc_identity::MapCall;
 use numaloc_model::plan::{ObjectKey, PagePlan, Plan, ThreadPlan};
 use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
 
@@ -88,8 +88,8 @@ fn desk(plan: &Plan, wishes: Wishes) -> Desk {
 fn anonymous(length: u64) -> MapCall<'static> {
     MapCall {
         length,
-        protection: libc::PROT_READ | libc::PROT_WRITE,
-        flags: libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        protection: 3,
+        flags: (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64,
         file: None,
     }
 }

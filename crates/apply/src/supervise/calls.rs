@@ -2,10 +2,12 @@
 
 use std::io;
 
+use numaloc_identity::MapCall;
+use numaloc_identity::object::base_name;
+
 use super::live::{Live, nobody};
 use super::{Space, Supervisor};
-use crate::identity::MapCall;
-use crate::image::{base_name, makes_calls, maps};
+use crate::image::{makes_calls, maps};
 use crate::scratch::Break;
 use crate::sys::{self, Regs, Resume};
 use crate::tracee::{SYSCALL, Stopped};
@@ -279,8 +281,8 @@ impl Supervisor {
                 };
                 let map = MapCall {
                     length: a1,
-                    protection: a2 as i32,
-                    flags,
+                    protection: a2,
+                    flags: a3,
                     file: file.as_deref(),
                 };
                 let mut act = Live {

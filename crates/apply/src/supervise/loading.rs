@@ -6,7 +6,9 @@ use std::io;
 
 use super::live::Live;
 use super::{Space, Supervisor};
-use crate::image::{Map, base_name, makes_calls, maps};
+use numaloc_identity::object::{HEAP, STACK, base_name};
+
+use crate::image::{Map, makes_calls, maps};
 use crate::scratch::Scratch;
 use crate::sys::{self, Resume};
 use crate::tracee::{Auxiliary, INT3, Memory, SYSCALL, Stopped, gadget};
@@ -252,7 +254,7 @@ impl Supervisor {
             let map = maps.iter().find(|map| map.name == name)?;
             Some((map.start, map.end))
         };
-        let heap = start_of_break(tgid).map(|start| (start, span("[heap]").map_or(start, |h| h.1)));
+        let heap = start_of_break(tgid).map(|start| (start, span(HEAP).map_or(start, |h| h.1)));
         let mut act = Live {
             stopped: Some(stopped),
             space: self.spaces.get(&tgid),
@@ -263,7 +265,7 @@ impl Supervisor {
             &images,
             writable.as_deref(),
             heap,
-            span("[stack]"),
+            span(STACK),
             &mut act,
         );
         Ok(())

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Mutex;
 
+use numaloc_trace::identity::object::base_name;
 use numaloc_trace::thread::{Values, follow_values, loader_lies};
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
 
@@ -188,7 +189,7 @@ fn look(address: u64) -> Vec<(u64, u64, Owner)> {
     let mut loader = 0..0;
     let (mut libgomp, mut libomp) = (false, false);
     for mapped in guest::mappings() {
-        let name = mapped.file.rsplit('/').next().unwrap_or("");
+        let name = base_name(&mapped.file);
         if mapped.file.starts_with('/') && mapped.file != before {
             super::sharing::mapped(&mapped.file, mapped.start);
         }

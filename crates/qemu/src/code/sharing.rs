@@ -6,6 +6,7 @@ use std::fs::File;
 use std::sync::{Mutex, PoisonError};
 
 use numaloc_trace::WorkSharing;
+use numaloc_trace::identity::object::base_name;
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 
 /// Base names of run-time systems that hand out work; programs that are linked statically have them themselves.
@@ -33,7 +34,7 @@ static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
 /// A file's first byte lies at `start`.
 pub fn mapped(file: &str, start: u64) {
-    let name = file.rsplit('/').next().unwrap_or("");
+    let name = base_name(file);
     let library = name.contains(".so");
     let of_interest = HANDING_OUT.iter().any(|begin| name.starts_with(begin));
     // The emulator is mapped as well.

@@ -83,15 +83,19 @@ impl Assembly<'_> {
             let offset = ((at as u64) << SPACE_SHIFT) / factor;
             let mut indexes = Vec::with_capacity(memory.objects.len());
             for found in &memory.objects {
-                let common = found.backing.map(|(b, from)| (b, from, found.size));
+                let common = found.backing.map(|(b, from)| (b, from, found.key.size));
                 let known = common.and_then(|common| common_objects.get(&common).copied());
                 indexes.push(known.unwrap_or_else(|| {
                     objects.push(Object {
-                        kind: found.kind,
-                        name: found.name.clone(),
-                        size: found.size,
-                        order: found.order,
-                        thread: self.index.get(&found.creator).copied(),
+                        kind: found.key.kind,
+                        name: found.key.name.clone(),
+                        size: found.key.size,
+                        order: found.key.order,
+                        thread: found
+                            .key
+                            .creator
+                            .as_ref()
+                            .and_then(|path| self.index.get(path).copied()),
                         base: found.base,
                         variables: found.variables.clone(),
                     });
@@ -130,11 +134,14 @@ impl Assembly<'_> {
         let mut usage = PageUsage::new(page_size);
         let mut page_slices = Vec::new();
         for (index, (head, counted)) in rows.into_iter().enumerate() {
+            let first = counted
+                .first
+                .filter(|_| !in_page_cache(head, &counted, &objects));
             let threads = counted.threads.into_iter();
             usage.push(
                 PageHead {
-                    first_touch: counted.first.map(|first| first.1),
-                    first_touch_time: counted.first.map_or(0, |first| first.0),
+                    first_touch: first.map(|first| first.1),
+                    first_touch_time: first.map_or(0, |first| first.0),
                     ..head
                 },
                 threads
@@ -253,6 +260,15 @@ impl Assembly<'_> {
         }
         pages
     }
+}
+
+/// Whether the kernel's page cache holds the page: it lies where the file was read, perhaps long before the program, and no
+/// first touch places it. The first store does, with a copy, as for any page.
+fn in_page_cache(head: PageHead, counted: &Counted, objects: &[Object]) -> bool {
+    let of_file = head
+        .object
+        .is_some_and(|object| objects[object.index()].is_private_file());
+    of_file && counted.threads.values().all(|&(_, writes)| writes == 0)
 }
 
 /// What a profile says of memory.

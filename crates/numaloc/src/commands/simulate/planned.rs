@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use numaloc_identity::ThreadPath;
 use numaloc_model::plan::{ObjectKey, PagePlan, Plan};
 use numaloc_model::{LogicalNode, LogicalPu, Profile};
 use numaloc_sim::{Pages, Trace};
@@ -81,13 +82,8 @@ pub(super) fn of_plan(
         .collect();
     let first = plan.threads.first().map(|thread| thread.pu);
     let of_path = |path: &str| {
-        let mut path = path;
-        loop {
-            if let Some(&pu) = planned.get(path) {
-                return Some(pu);
-            }
-            path = &path[..path.rfind(['.', '/'])?];
-        }
+        let mut ancestry = ThreadPath::new(path).ancestry();
+        ancestry.find_map(|path| planned.get(path.as_str()).copied())
     };
     let mapping: Option<Vec<LogicalPu>> = profile
         .threads
