@@ -99,8 +99,8 @@ fn read_image<'a>(path: &str, bytes: impl ReadRef<'a>) -> read::Result<Image> {
     let mut sections = Vec::new();
     for section in table.iter() {
         let flags = section.sh_flags(endian);
-        let writable = elf::SHF_WRITE | elf::SHF_ALLOC;
-        if flags & writable == writable && flags & elf::SHF_TLS != elf::SHF_TLS {
+        let writable = u64::from(elf::SHF_WRITE | elf::SHF_ALLOC);
+        if flags & writable == writable && flags & u64::from(elf::SHF_TLS) == 0 {
             sections.push(Section {
                 name: String::from_utf8_lossy(table.section_name(endian, section)?).into_owned(),
                 base: section.sh_addr(endian),
@@ -110,9 +110,10 @@ fn read_image<'a>(path: &str, bytes: impl ReadRef<'a>) -> read::Result<Image> {
         if let Some((entries, link)) = section.dynamic(endian, bytes)? {
             let strings = table.strings(endian, bytes, link)?;
             for entry in entries {
-                if entry.tag(endian) == elf::DT_SONAME {
-                    let name = entry.string(endian, strings)?;
-                    names.push(String::from_utf8_lossy(name).into_owned());
+                if entry.d_tag(endian) == u64::from(elf::DT_SONAME) {
+                    let name = u32::try_from(entry.d_val(endian)).ok();
+                    let name = name.and_then(|at| strings.get(at).ok());
+                    names.extend(name.map(|name| String::from_utf8_lossy(name).into_owned()));
                 }
             }
         }

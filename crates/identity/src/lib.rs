@@ -5,13 +5,15 @@
 //!
 //! * [`path`]: the path of a thread and who created it;
 //! * [`object`]: which object a mapping, a stack, the heap or a loaded file is;
-//! * [`order`]: the number that tells objects apart that agree in everything else.
+//! * [`order`]: the number that tells objects apart that agree in everything else;
+//! * [`ranges`]: which object lies at an address, while mappings come and go.
 //!
 //! Pure: no address and no kernel id enters a name, only the program's own order of calls and what its files hold.
 
 pub mod object;
 pub mod order;
 pub mod path;
+pub mod ranges;
 
 pub use object::{MapCall, NewObject};
 pub use order::Orders;

@@ -64,7 +64,7 @@ impl MpiLibrary {
         let strings = sections.strings(endian, &*bytes, link).ok()?;
         dynamic
             .iter()
-            .filter(|entry| entry.tag(endian) == object::elf::DT_NEEDED)
+            .filter(|entry| entry.d_tag(endian) == u64::from(object::elf::DT_NEEDED))
             .filter_map(|entry| entry.string(endian, strings).ok())
             .find_map(Self::of_soname)
     }

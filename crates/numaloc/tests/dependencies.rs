@@ -140,3 +140,67 @@ fn every_dependency_may_be_distributed_with_us() {
         );
     }
 }
+
+/// What the injected code may not be linked with: readers of debugging information and writers of profiles. Both belong to the
+/// recorder.
+const NOT_INJECTED: [&str; 7] = [
+    "addr2line",
+    "cpp_demangle",
+    "gimli",
+    "numaloc-assemble",
+    "numaloc-formats",
+    "parquet",
+    "zstd",
+];
+
+#[test]
+fn what_runs_inside_the_program_neither_symbolises_nor_writes_profiles() {
+    let metadata = metadata(&["--filter-platform", "x86_64-unknown-linux-gnu"]);
+    let nodes = metadata["resolve"]["nodes"].as_array().expect("nodes");
+    // What each package is linked with: build scripts and tests are not injected.
+    let linked: BTreeMap<&str, Vec<&str>> = nodes
+        .iter()
+        .map(|node| {
+            let dependencies = node["deps"].as_array().expect("dependencies").iter();
+            let normal = dependencies.filter(|dependency| {
+                let kinds = dependency["dep_kinds"].as_array().expect("kinds");
+                kinds.iter().any(|kind| kind["kind"].is_null())
+            });
+            let ids = normal
+                .filter_map(|dependency| dependency["pkg"].as_str())
+                .collect();
+            (node["id"].as_str().expect("id"), ids)
+        })
+        .collect();
+    let packages = metadata["packages"].as_array().expect("packages").iter();
+    let names: BTreeMap<&str, &str> = packages
+        .map(|package| {
+            (
+                package["id"].as_str().expect("id"),
+                package["name"].as_str().expect("name"),
+            )
+        })
+        .collect();
+    for injected in [
+        "numaloc-qemu",
+        "numaloc-instrument",
+        "numaloc-native",
+        "numaloc-lab-plugin",
+    ] {
+        let (&start, _) = names
+            .iter()
+            .find(|(_, name)| **name == injected)
+            .expect("it is there");
+        let (mut open, mut seen) = (vec![start], BTreeSet::new());
+        while let Some(id) = open.pop() {
+            if seen.insert(id) {
+                open.extend(&linked[id]);
+            }
+        }
+        let found: BTreeSet<&str> = seen.iter().map(|id| names[id]).collect();
+        assert!(found.len() > 1, "{injected} is linked with nothing");
+        for name in NOT_INJECTED {
+            assert!(!found.contains(name), "{injected} is linked with {name}");
+        }
+    }
+}

@@ -7,8 +7,8 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use numaloc_assemble::{Options, assemble};
 use numaloc_model::{Layer, Profile};
-use numaloc_trace::assemble::{Options, assemble};
 use support::workload;
 
 /// Runs a program with the plugin.

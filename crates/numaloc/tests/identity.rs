@@ -4,12 +4,12 @@ use std::io;
 
 use numaloc_apply::book::Book;
 use numaloc_apply::desk::{Actuator, Desk, Wishes};
+use numaloc_assemble::objects::{Images, Memory, Section};
 use numaloc_identity::object::{ARENA_BYTES, MAIN_STACK_BYTES, STACK, SYSTEM_V};
 use numaloc_identity::{Creator, MapCall, path};
+use numaloc_journal::Record;
 use numaloc_model::plan::{PagePlan, Plan, ThreadPlan};
 use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
-use numaloc_trace::Record;
-use numaloc_trace::objects::{Images, Memory, Section};
 use proptest::prelude::*;
 
 const PRIVATE: u64 = 0x22;
@@ -236,12 +236,13 @@ impl Actuator for Notes {
 /// A plan for every recorded object: its first page on a node of its own number, the thread on a PU of its own number.
 fn plan(paths: &[String], memory: &Memory) -> Plan {
     let of = |object: usize| object as u32;
-    let first_page =
-        |found: &numaloc_trace::objects::Found| match found.base + MAIN_STACK_BYTES == STACK_END {
-            // The lower part of the first stack is not there yet.
-            true => (MAIN_STACK_BYTES - STACK_BYTES) / 4096,
-            false => 0,
-        };
+    let first_page = |found: &numaloc_assemble::objects::Found| match found.base + MAIN_STACK_BYTES
+        == STACK_END
+    {
+        // The lower part of the first stack is not there yet.
+        true => (MAIN_STACK_BYTES - STACK_BYTES) / 4096,
+        false => 0,
+    };
     Plan {
         threads: paths
             .iter()

@@ -23,7 +23,7 @@ mod syscalls;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 
-use numaloc_trace::journal::Record;
+use numaloc_journal::Record;
 use numaloc_trace::{Engine, ThreadTracer};
 
 use crate::api::{Info, Insn, MemInfo, PluginId, TranslationBlock};

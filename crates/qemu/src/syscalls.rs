@@ -3,9 +3,9 @@
 use std::ffi::c_uint;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use numaloc_journal::Record;
 use numaloc_trace::common::Backing;
 use numaloc_trace::identity::object;
-use numaloc_trace::journal::Record;
 
 use crate::api::PluginId;
 use crate::{

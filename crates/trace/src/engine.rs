@@ -13,9 +13,7 @@ use numaloc_identity::{Creator, ThreadPath};
 use numaloc_model::Layer;
 
 use crate::access_trace::{Filter, Outlet};
-use crate::bursts::{self, Bursts};
 use crate::common::{Backing, Mapped, Mappings, Place, Table};
-use crate::journal::{Journal, Record, VERSION};
 use crate::line;
 use crate::memory::{Budget, Detail};
 use crate::pages::PageCounters;
@@ -25,6 +23,8 @@ use crate::sharing::{self, Lines};
 use crate::thread::ThreadTracer;
 use crate::underway::Underway;
 use crate::watch::{Gaps, Watched};
+use numaloc_journal::bursts::{self, Bursts};
+use numaloc_journal::{Journal, Record, VERSION};
 
 /// What a recording is told.
 #[derive(Clone, Debug)]
@@ -165,12 +165,7 @@ impl Config {
     /// When to watch; `None` for always.
     #[must_use]
     pub fn bursts(&self) -> Option<Bursts> {
-        let first = if self.virtual_clock {
-            bursts::FIRST_ACCESSES
-        } else {
-            bursts::FIRST_NS
-        };
-        Bursts::new(self.share, first)
+        Bursts::of_clock(self.share, self.virtual_clock)
     }
 }
 

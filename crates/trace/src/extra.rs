@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use numaloc_model::Layer;
 
 use crate::engine::Engine;
-use crate::journal::Record;
+use numaloc_journal::Record;
 
 /// Lines noted before duplicates are dropped.
 const CROWDED: usize = 1 << 16;

@@ -8,35 +8,24 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod access_trace;
-pub mod assemble;
 pub mod block;
-pub mod bursts;
-pub mod code;
 pub mod common;
 pub mod engine;
-mod errors;
 mod extra;
-pub mod helpers;
-pub mod journal;
 pub mod line;
 pub mod memory;
-pub mod objects;
 pub mod pages;
-pub mod ranges;
 pub mod readers;
 pub mod reservation;
 pub mod shadow;
 pub mod sharing;
-pub mod sites;
 pub mod thread;
 mod underway;
-pub mod variables;
 pub mod watch;
 
-pub use assemble::{AssembleError, assemble};
 pub use engine::{Config, Engine, Newborn};
-pub use journal::Record;
 pub use numaloc_identity as identity;
+pub use numaloc_journal::{self as journal, Record};
 pub use numaloc_model::conditions::WorkSharing;
 pub use numaloc_model::{Layer, MapsLine};
 pub use thread::ThreadTracer;

@@ -37,13 +37,15 @@ use crate::access_trace::stream::Stream;
 use crate::common::Part;
 use crate::engine::{Engine, Newborn};
 use crate::extra::Extra;
-use crate::journal::{Journal, Record};
 use crate::line;
 use crate::memory::Detail;
 use crate::pages::{self, PAGE_SHIFT, PageCounters};
 use crate::shadow::{Fixed, Shadow};
 use crate::sharing::{self, Sharing};
-use crate::watch::{GROUPS, Watched};
+use numaloc_journal::GROUPS;
+use numaloc_journal::{Journal, Record};
+
+use crate::watch::Watched;
 
 pub use loops::{Loop, When};
 pub use runs::Pace;

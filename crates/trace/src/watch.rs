@@ -9,8 +9,7 @@
 
 use crate::thread::QUICK_SHIFT;
 
-/// Parts of the sample, for estimates of its error.
-pub const GROUPS: usize = 16;
+pub use numaloc_journal::GROUPS;
 
 /// Which lines are watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,10 +5,10 @@ mod support;
 
 use std::os::fd::AsRawFd;
 
+use numaloc_journal::Record;
 use numaloc_model::profile::Amount;
 use numaloc_model::{Layer, Profile};
 use numaloc_trace::common::{Backing, Board};
-use numaloc_trace::journal::Record;
 use numaloc_trace::{Config, Engine, ThreadTracer};
 use support::assembled;
 

@@ -20,8 +20,8 @@ use numaloc_files::FolderOutput;
 use numaloc_formats::access_trace::AccessTrace;
 use numaloc_model::{Layer, Profile};
 use numaloc_perf::events::MemoryEvent;
+use numaloc_trace::Config;
 use numaloc_trace::common::Board;
-use numaloc_trace::{Config, assemble};
 use serde_json::json;
 
 use crate::error::{CliError, TOOL};
@@ -376,7 +376,7 @@ impl Args {
     }
 
     fn assemble(&self, folder: &Path, ui: &Ui) -> Result<Assembled, CliError> {
-        let options = assemble::Options {
+        let options = numaloc_assemble::Options {
             command: self
                 .command
                 .iter()
@@ -385,7 +385,7 @@ impl Args {
             page_size: self.page_size,
             slices: self.slices,
         };
-        let (profile, images) = assemble::assemble_images(folder, &options)
+        let (profile, images) = numaloc_assemble::assemble_images(folder, &options)
             .map_err(|error| self.unassembled(error, folder))?;
         let mut profile = profile;
         profile.meta.conditions.environment = conditions::kept(folder);
@@ -399,9 +399,9 @@ impl Args {
 
     /// Why there is no profile. The tracer is in the program and keeps quiet where its first write fails: whether the disk is
     /// full is asked here.
-    fn unassembled(&self, error: assemble::AssembleError, folder: &Path) -> CliError {
+    fn unassembled(&self, error: numaloc_assemble::AssembleError, folder: &Path) -> CliError {
         let full = match error {
-            assemble::AssembleError::Empty { .. } => no_room(folder),
+            numaloc_assemble::AssembleError::Empty { .. } => no_room(folder),
             _ => None,
         };
         let shown = match full {

@@ -226,12 +226,12 @@ fn rank_file(folder: &Path) -> Result<(), String> {
 }
 
 fn journal(folder: &Path) -> Result<(), String> {
-    let options = numaloc_trace::assemble::Options {
+    let options = numaloc_assemble::Options {
         command: Vec::new(),
         page_size: 4096,
         slices: 4096,
     };
-    numaloc_trace::assemble(folder, &options)
+    numaloc_assemble::assemble(folder, &options)
         .map(drop)
         .map_err(said)
 }

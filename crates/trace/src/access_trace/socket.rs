@@ -69,7 +69,7 @@ impl Socket {
         if unsafe { libc::connect(made.as_raw_fd(), (&raw const address).cast(), length) } != 0 {
             return Err(std::io::Error::last_os_error());
         }
-        let made = crate::journal::out_of_the_way(made);
+        let made = numaloc_journal::out_of_the_way(made);
         let identity = identity(made.as_raw_fd()).ok_or_else(std::io::Error::last_os_error)?;
         Ok(Self {
             descriptor: AtomicI32::new(std::os::fd::IntoRawFd::into_raw_fd(made)),

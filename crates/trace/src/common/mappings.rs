@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{PoisonError, RwLock};
 
-use crate::ranges::Ranges;
+use numaloc_identity::ranges::Ranges;
 
 /// What a range of addresses maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::common::table::Line;
 use crate::common::{Mapped, Table};
 use crate::engine::Engine;
-use crate::journal::{COMMON_NUMBER, Record};
 use crate::line;
 use crate::memory::Detail;
 use crate::sharing;
 use crate::thread::ThreadTracer;
+use numaloc_journal::{COMMON_NUMBER, Record};
 
 const PAGE_SHIFT: u32 = 12;
 /// Pages that a thread finds again without looking for them.

@@ -4,10 +4,10 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{LONGEST_TURN, ThreadTracer, WALL_TURN};
-use crate::bursts::Watch;
 use crate::line;
 use crate::memory::Detail;
 use crate::pages::PageCounters;
+use numaloc_journal::bursts::Watch;
 
 impl ThreadTracer {
     /// Marks the line at `address` as used for synchronisation.

@@ -7,10 +7,10 @@ use numaloc_model::Layer;
 
 use super::{Heard, ThreadTracer, WORD};
 use crate::extra::layer_index;
-use crate::journal::Record;
 use crate::line;
 use crate::memory::Detail;
 use crate::pages::{self, PAGE_SHIFT};
+use numaloc_journal::Record;
 
 impl ThreadTracer {
     /// Writes what the thread has heard from others in this slice or burst, by layer.

@@ -2,8 +2,8 @@
 
 #![allow(dead_code)]
 
+use numaloc_assemble::{Options, assemble};
 use numaloc_model::Profile;
-use numaloc_trace::assemble::{Options, assemble};
 use numaloc_trace::{Config, Engine};
 
 /// The profile of the journals in `folder`, with pages of 4 KiB and at most 1000 slices.

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use numaloc_assemble::ProcessImage;
 use numaloc_formats::access_trace::{AccessTrace, EXTENSION, Limit, Writer};
 use numaloc_trace::access_trace::Filter;
 use numaloc_trace::access_trace::receive::{Receiver, Sink};
-use numaloc_trace::assemble::ProcessImage;
 
 use super::{Args, Assembled, OWN_FAILURE};
 use crate::access_trace::{CacheModel, LlcSize, cache_size, llc_size};

@@ -205,7 +205,7 @@ pub enum Record {
     },
     /// The lines a process communicated through: line number, events, false events.
     SharedLines(Vec<(u64, u64, u64)>),
-    /// Events of a cell in each part of the lines watched ([`crate::watch`]); several such records add up.
+    /// Events of a cell in each of the [`crate::GROUPS`] parts of the lines watched; several such records add up.
     Groups {
         /// The reader.
         thread: u32,

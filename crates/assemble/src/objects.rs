@@ -9,8 +9,8 @@ use numaloc_identity::{MapCall, NewObject, Orders};
 use numaloc_model::plan::ObjectKey;
 use numaloc_model::profile::{ObjectKind, Variable};
 
-use crate::journal::Record;
-use crate::ranges::Ranges;
+use numaloc_identity::ranges::Ranges;
+use numaloc_journal::Record;
 
 /// `MAP_FIXED`.
 const FIXED: u64 = 0x10;

@@ -6,10 +6,9 @@ use std::path::Path;
 
 use numaloc_model::profile::{Clock, Meta};
 
-use super::AssembleError;
-use crate::bursts::{self, Bursts};
-use crate::engine::Config;
-use crate::journal::{self, Record, VERSION};
+use crate::AssembleError;
+use numaloc_journal::bursts::{self, Bursts};
+use numaloc_journal::{self as journal, Record, VERSION};
 
 /// All lines, in the unit of shares.
 pub(super) const MILLION: u32 = bursts::MILLION as u32;
@@ -99,12 +98,7 @@ pub(super) fn load(
                 threads: BTreeMap::new(),
                 names: HashMap::new(),
                 totals: HashMap::new(),
-                bursts: Config {
-                    share,
-                    virtual_clock,
-                    ..Config::default()
-                }
-                .bursts(),
+                bursts: Bursts::of_clock(share, virtual_clock),
                 lines,
                 records: Vec::new(),
                 complete: false,

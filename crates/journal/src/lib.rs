@@ -15,12 +15,14 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`record`] | what a journal tells |
-//! | [`encode`] | records to bytes |
-//! | [`decode`] | bytes to records |
+//! | `record` | what a journal holds |
+//! | `encode` | records to bytes |
+//! | `decode` | bytes to records |
+//! | [`bursts`] | when a sampled recording looks at accesses: both sides compute it |
 //!
 //! This one writes and reads frames.
 
+pub mod bursts;
 mod decode;
 mod encode;
 mod record;
@@ -36,6 +38,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use decode::Decoder;
 pub use record::{COMMON_NUMBER, Record, VERSION};
 
+/// Pages of the k-th process image after the first have `k << SPACE_SHIFT` added to their number (in 4 KiB pages): processes use
+/// the same addresses for different memory.
+pub const SPACE_SHIFT: u32 = 40;
+/// Parts of a sample of lines, for estimates of its error: counts in [`Record::Groups`].
+pub const GROUPS: usize = 16;
 /// First bytes of a frame.
 const MAGIC: [u8; 4] = *b"NLJ1";
 /// Longest payload a reader accepts.
@@ -136,7 +143,7 @@ fn limit(resource: libc::__rlimit_resource_t) -> u64 {
 }
 
 /// The same file under a high descriptor number where there is one: low numbers are the program's, which may expect them.
-pub(crate) fn out_of_the_way(file: OwnedFd) -> OwnedFd {
+pub fn out_of_the_way(file: OwnedFd) -> OwnedFd {
     let from = limit(libc::RLIMIT_NOFILE).min(1 << 16).saturating_sub(64) as libc::c_int;
     // SAFETY: duplicates a descriptor that `file` keeps open.
     let high = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, from) };
@@ -286,7 +293,7 @@ mod tests {
     #[test]
     fn a_page_that_no_process_can_have_ends_the_journal() {
         // Its number would be that of a page of another process in the profile.
-        for page in [1 << crate::assemble::SPACE_SHIFT, u64::MAX] {
+        for page in [1 << SPACE_SHIFT, u64::MAX] {
             let pages = Record::Pages {
                 thread: 1,
                 start: 0,

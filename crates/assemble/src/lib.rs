@@ -1,9 +1,25 @@
-//! From the journals of a recording to a [`Profile`].
+//! From the journals of a recording to a [`Profile`]: runs in the recorder, after the program.
+//!
+//! | module | does |
+//! |---|---|
+//! | `load` | reads the journals of one process image |
+//! | `sampling`, `errors` | from samples to estimates, and how far to trust them |
+//! | `memory` | pages, shared lines, and the objects they lie in |
+//! | [`objects`] | names memory |
+//! | [`sites`], [`code`] | call sites of blocks of the heap, by function and line |
+//! | [`variables`], `elf` | names the parts of static sections |
+//! | [`helpers`] | which threads serve a run-time system |
 
+pub mod code;
 mod elf;
+mod errors;
+pub mod helpers;
 mod load;
 mod memory;
+pub mod objects;
 mod sampling;
+pub mod sites;
+pub mod variables;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,17 +31,11 @@ use numaloc_model::profile::{Clock, CommRow, CommSums, Meta, Slice, Thread};
 use numaloc_model::{Layer, Profile};
 
 use crate::code::Lines;
-use crate::helpers;
-use crate::journal::{COMMON_NUMBER, Record, VERSION};
 use crate::objects::Memory;
-use crate::sites;
 use elf::Elf;
 use load::{Space, Totals, load};
 use memory::Contents;
-
-/// Pages of the k-th process image after the first have `k << SPACE_SHIFT` added to their number (in 4 KiB pages): processes use
-/// the same addresses for different memory.
-pub const SPACE_SHIFT: u32 = 40;
+use numaloc_journal::{COMMON_NUMBER, Record, SPACE_SHIFT, VERSION};
 
 /// Why journals could not be turned into a profile.
 #[derive(Debug, thiserror::Error)]
@@ -429,8 +439,7 @@ struct Received<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Engine;
-    use crate::engine::Config;
+    use numaloc_trace::{Config, Engine};
 
     #[test]
     fn a_process_that_left_no_journal_makes_the_profile_incomplete() {

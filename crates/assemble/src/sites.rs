@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use numaloc_model::profile::{ObjectKind, Variable};
 
-use crate::journal::Record;
 use crate::objects::Memory;
 use numaloc_identity::object::base_name;
+use numaloc_journal::Record;
 
 /// Functions of the program that a site's name has at most.
 const NAMED: usize = 3;

@@ -8,11 +8,11 @@ use numaloc_model::pages::PageHead;
 use numaloc_model::profile::{CommRow, CommSums, Object, PageSliceRow, SharedLine};
 use numaloc_model::{Layer, PageUsage, ThreadAccess};
 
-use super::load::Space;
-use super::sampling::PageScales;
-use super::{Assembly, SPACE_SHIFT};
-use crate::journal::Record;
+use crate::load::Space;
 use crate::objects::Memory;
+use crate::sampling::PageScales;
+use crate::{Assembly, SPACE_SHIFT};
+use numaloc_journal::Record;
 
 impl Assembly<'_> {
     /// `shared_line`: one event for each line and pair of threads that both accessed it in a slice.

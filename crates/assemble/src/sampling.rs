@@ -6,11 +6,11 @@ use numaloc_model::Layer;
 use numaloc_model::ids::ThreadIdx;
 use numaloc_model::profile::{CellError, Thread};
 
-use super::Assembly;
-use super::load::{MILLION, Space};
+use crate::Assembly;
 use crate::errors;
-use crate::journal::Record;
-use crate::watch::GROUPS;
+use crate::load::{MILLION, Space};
+use numaloc_journal::GROUPS;
+use numaloc_journal::Record;
 
 impl Assembly<'_> {
     /// Relative errors of the cells of whole-run matrices, where only bursts were watched.

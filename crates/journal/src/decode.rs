@@ -1,7 +1,7 @@
 //! Bytes to records, whatever the bytes are.
 
 use super::Record;
-use crate::assemble::SPACE_SHIFT;
+use crate::SPACE_SHIFT;
 
 /// Takes LEB128 numbers and strings off a payload; `None` at its end or for an impossible value.
 pub(super) struct Decoder<'a>(pub(super) &'a [u8]);

@@ -49,6 +49,17 @@ impl Bursts {
         })
     }
 
+    /// Watches `share` millionths of a virtual clock's time, or of the wall clock's.
+    #[must_use]
+    pub fn of_clock(share: u32, virtual_clock: bool) -> Option<Self> {
+        let first = if virtual_clock {
+            FIRST_ACCESSES
+        } else {
+            FIRST_NS
+        };
+        Self::new(share, first)
+    }
+
     /// First instant, burst's first instant, burst's end and end of the `k`-th period of a stage.
     fn period(&self, stage: u32, k: u64) -> [u64; 4] {
         let (burst, period) = (self.burst << stage, self.period << stage);

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use gimli::{EndianSlice, LittleEndian, SectionId};
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 
-use crate::journal::Record;
 use crate::sites::{self, Code, Frame};
 use crate::variables::DEBUG_INFO_MAX;
+use numaloc_journal::Record;
 
 /// A loaded file: first and end address, its name.
 type Image = (u64, u64, String);
