@@ -19,6 +19,7 @@ mod checksums;
 mod detail;
 mod meta;
 mod pages;
+pub mod traces;
 mod variables;
 
 /// Version written to `meta.json`.
@@ -63,7 +64,7 @@ const OUTPUT: FolderKind = FolderKind {
 fn owns(name: &Path) -> bool {
     name == Path::new(META)
         || TABLES.iter().any(|table| name == Path::new(table))
-        || crate::access_trace::owns(name)
+        || traces::owns(name)
 }
 
 /// Checks, before anything is recorded, that a profile may be written to `folder`.
@@ -102,7 +103,7 @@ pub fn write_to(
         detail::write_errors(profile, &to.join("cell_errors.parquet"))?;
         detail::write_lines(profile, &to.join("shared_lines.parquet"))?;
         detail::write_slow(profile, &to.join("slow_loads.parquet"))?;
-        let traces = crate::access_trace::put_into(to, traces)?;
+        let traces = traces::put_into(to, traces)?;
         let names = TABLES.iter().map(|&table| table.to_owned()).chain(traces);
         let sums = names
             .map(|name| Ok((name.clone(), checksums::of(&to.join(&name))?)))
@@ -110,17 +111,6 @@ pub fn write_to(
         // Last: a folder without it is no profile.
         meta::write(profile, sums, &to.join(META))
     })
-}
-
-/// Checks the access trace `name` of a folder against the checksum in `meta.json`. There is none as long as the
-/// folder is no profile yet, or was written by an earlier release.
-pub(crate) fn verify_trace(folder: &Path, name: &str) -> Result<(), FormatError> {
-    let meta = folder.join(META);
-    if meta.symlink_metadata().is_err() {
-        return Ok(());
-    }
-    let meta = meta::read(&meta)?;
-    checksums::verify(folder, name, meta.sums.as_ref())
 }
 
 /// Reads a whole profile.

@@ -3,8 +3,8 @@
 use numaloc_model::Mapping;
 use numaloc_topology::ObjectKind;
 
+use crate::input::MapInput;
 use crate::lower_bound::lower_bound;
-use crate::policy::MapInput;
 
 /// A mapping's numbers. Amounts are in the matrix's unit, distances in the topology's.
 #[derive(Clone, Debug, PartialEq)]

@@ -14,8 +14,10 @@
 #![deny(unsafe_code)]
 
 mod distance;
+mod error;
 mod evaluate;
 mod hierarchy;
+mod input;
 mod lower_bound;
 pub mod policies;
 mod policy;
@@ -25,9 +27,11 @@ mod slots;
 mod tasks;
 
 pub use distance::Distances;
+pub use error::MapError;
 pub use evaluate::{Evaluation, between_hosts, check_mapping, cost, evaluate, node_loads, remote};
+pub use input::{Expired, MapInput};
 pub use lower_bound::lower_bound;
 pub use policies::{by_name, registry};
-pub use policy::{Expired, MapError, MapInput, Mapped, MappingPolicy, map};
+pub use policy::{Mapped, MappingPolicy, map};
 pub use slots::{Slots, Spread, cores_first};
 pub use tasks::{Direction, TaskGraph};

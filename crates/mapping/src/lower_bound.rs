@@ -7,7 +7,7 @@
 
 use numaloc_model::LogicalPu;
 
-use crate::policy::MapInput;
+use crate::input::MapInput;
 
 /// Distances from one PU to all seats, nearest first, as runs of equal distance.
 #[derive(Clone, Debug, PartialEq)]

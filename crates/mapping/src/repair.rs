@@ -1,6 +1,6 @@
 //! Makes a mapping keep to capacities: for policies whose own balance is a tolerance.
 
-use crate::policy::MapInput;
+use crate::input::MapInput;
 
 /// Moves tasks off overloaded PUs, each to the seat where the move costs least (ties: lowest PU), until
 /// no PU has more tasks than it may. Of an overloaded PU's tasks those leave that talk least to the

@@ -9,7 +9,8 @@ use numaloc_model::plan::{Plan, ThreadPlan};
 use numaloc_mpi::export::{hydra, rankfile, slurm, wrapper};
 use numaloc_mpi::run::{run, wrap_launcher};
 use numaloc_mpi::{Launcher, RankMap, RankMapError};
-use numaloc_topology::cluster::{Network, compose};
+use numaloc_topology::cluster::compose;
+use numaloc_topology::network::Network;
 use numaloc_topology::{Topology, from_this_machine, resolve};
 
 /// A plan that puts thread `path` on `pu`.

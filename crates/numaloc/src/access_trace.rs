@@ -1,7 +1,8 @@
 //! Access traces as commands use them: sizes of caches, what a trace says of itself, the cache model.
 
 use numaloc_analysis::dram::{DramModel, DramUse, LastLevel, Requests};
-use numaloc_formats::access_trace::{AccessTrace, CacheSize, Order, Tally, files};
+use numaloc_formats::access_trace::{AccessTrace, CacheSize, Order, Tally};
+use numaloc_formats::profile::traces::files;
 use numaloc_model::profile::{SlowLoadRow, SlowLoads, Thread};
 use numaloc_model::trace::Action;
 use numaloc_model::{Profile, ThreadIdx};

@@ -61,8 +61,8 @@ impl CliError {
         self
     }
 
-    /// Writes the error to stderr.
-    pub fn print(&self) {
+    /// What standard error gets: the message, what was expected, what to do, a line each.
+    pub fn text(&self) -> String {
         let mut text = format!("error: {}\n", self.message.replace('\n', " "));
         if let Some(expected) = &self.expected {
             text += &format!("  expected: {expected}\n");
@@ -70,7 +70,7 @@ impl CliError {
         if let Some(hint) = &self.hint {
             text += &format!("  try: {hint}\n");
         }
-        crate::ui::stderr(&text);
+        text
     }
 }
 

@@ -68,12 +68,12 @@ fn main() -> std::process::ExitCode {
     let status = match (cli.command.run(&ui), ui.failure()) {
         (Ok(status), None) => status,
         (Ok(status), Some(error)) => {
-            error.print();
+            ui::stderr(&error.text());
             // A program's own failure says more than ours.
             if status == 0 { own_failure } else { status }
         }
         (Err(error), _) => {
-            error.print();
+            ui::stderr(&error.text());
             error.status
         }
     };
@@ -86,7 +86,7 @@ fn help_or_usage(answer: &clap::Error) -> std::process::ExitCode {
     match answer.print() {
         Err(failed) if !answer.use_stderr() && failed.kind() != std::io::ErrorKind::BrokenPipe => {
             let error = error::CliError::tool(format!("cannot write standard output: {failed}"));
-            error.print();
+            ui::stderr(&error.text());
             std::process::ExitCode::from(error.status)
         }
         _ => std::process::ExitCode::from(status),

@@ -23,6 +23,7 @@
 
 mod assemble;
 mod capacity;
+mod input;
 pub mod joint;
 mod place;
 mod policies;
@@ -33,6 +34,7 @@ mod view;
 
 pub use assemble::{Assembled, assemble, remote_accesses};
 pub use capacity::Spill;
-pub use place::{PlaceError, PlaceInput, Placed, place};
+pub use input::PlaceInput;
+pub use place::{PlaceError, Placed, place};
 pub use policies::{POLICIES, PlacementPolicy, policy};
 pub use view::View;

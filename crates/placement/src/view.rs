@@ -6,7 +6,7 @@ use numaloc_model::{LogicalNode, PageUsage, ThreadIdx};
 use numaloc_topology::Topology;
 use std::borrow::Cow;
 
-use crate::place::PlaceInput;
+use crate::input::PlaceInput;
 
 /// A page policy's input, checked and merged to the page size.
 pub struct View<'a> {

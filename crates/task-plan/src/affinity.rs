@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 
 use crate::classes::ClassId;
 use crate::data::Data;
+use crate::noise::CLEARLY;
 
 /// Seconds per far byte where nothing at all was measured: 5 GB/s.
 const DEFAULT_SECONDS_PER_BYTE: f64 = 2e-10;
@@ -140,9 +141,6 @@ impl Affinity {
 /// A block costs at least what a cache line does.
 const LINE_BYTES: f64 = 64.0;
 
-/// Measurements must contradict an expectation by this factor to count.
-const CLEARLY: f64 = 8.0;
-
 /// What bytes that hardly cost anything count.
 const HARDLY: f64 = 1.0 / 64.0;
 
@@ -151,27 +149,6 @@ const LEAST_SECONDS_PER_BYTE: f64 = 2.5e-11;
 
 /// Fewer classes that agree do not make a contradiction.
 const MANY_CLASSES: usize = 8;
-
-/// The power of eight nearest to a ratio; 1 up to a factor of eight either way.
-pub fn rounded(ratio: f64) -> f64 {
-    if !(ratio > CLEARLY || ratio < CLEARLY.recip()) {
-        return 1.0;
-    }
-    let power = (ratio.max(1e-9).ln() / CLEARLY.ln()).round();
-    CLEARLY.powf(power.clamp(-3.0, 3.0))
-}
-
-/// The median of values with weights.
-pub fn median(mut values: Vec<(f64, u64)>) -> Option<f64> {
-    values.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let half = values.iter().map(|value| value.1).sum::<u64>() / 2;
-    let mut seen = 0;
-    let found = values.iter().find(|value| {
-        seen += value.1;
-        seen > half
-    });
-    found.map(|value| value.0)
-}
 
 impl Affinity {
     /// What a far block in that slot counts for when nodes are chosen, in bytes; see the module's text.

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::affinity::{median, rounded};
 use crate::classes::{ClassId, Classes};
 use crate::model::SECONDS_PER_TASK;
+use crate::noise::{median, rounded};
 use crate::profile::Profile;
 
 /// A class of data blocks.

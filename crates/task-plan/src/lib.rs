@@ -20,6 +20,7 @@ mod compare;
 mod data;
 mod files;
 mod model;
+mod noise;
 mod place;
 pub mod plan;
 pub mod profile;

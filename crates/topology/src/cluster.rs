@@ -12,75 +12,16 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::TopologyError;
 use crate::hostlist;
-use crate::source::{TopologyError, resolve_host};
+use crate::network::{Network, ONE_SWITCH, PER_LEVEL};
 use crate::tree::{Node, Object, ObjectKind, Pu, Topology};
 use numaloc_model::{LogicalNode, LogicalPu};
 
-/// Distance of two hosts under one switch, and what each level above adds.
-const ONE_SWITCH: f64 = 100.0;
-const PER_LEVEL: f64 = 50.0;
 /// Idle memory latency assumed where a host does not say, to turn latencies into distances.
 const MEMORY_LATENCY_NS: f64 = 100.0;
 /// Largest nodes x nodes table: 4,096 nodes are 128 MiB.
 const TABLE_LIMIT: usize = 4096;
-
-/// How the hosts of a cluster are joined.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-#[non_exhaustive]
-pub enum Network {
-    /// Switches above switches (fat-tree). `arities` root first, the last one is hosts per switch.
-    Tree {
-        /// Children of a switch, by level.
-        arities: Vec<usize>,
-        /// Distance of two PUs that part at this level, by level.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        distances: Vec<f64>,
-        /// Latency between hosts that part at this level, by level.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        latency_ns: Vec<f64>,
-        /// Bandwidth of a link of this level in bytes per second, by level.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        bandwidth_bytes_per_s: Vec<f64>,
-    },
-    /// Groups of routers, all groups joined to each other: a tree of three levels.
-    Dragonfly {
-        /// Groups.
-        groups: usize,
-        /// Routers of a group.
-        routers: usize,
-        /// Hosts of a router.
-        hosts: usize,
-        /// Distances between groups, within a group, at one router.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        distances: Vec<f64>,
-    },
-    /// A torus; hosts in row-major order. Distance: `first_hop` and `per_hop` for each further one.
-    Torus {
-        /// Hosts along each dimension.
-        dims: Vec<usize>,
-        /// Distance of neighbours.
-        #[serde(default = "one_switch")]
-        first_hop: f64,
-        /// What each further hop adds.
-        #[serde(default = "per_level")]
-        per_hop: f64,
-    },
-    /// Distances of hosts, row after row.
-    Matrix {
-        /// Hosts x hosts.
-        distances: Vec<f64>,
-    },
-}
-
-fn one_switch() -> f64 {
-    ONE_SWITCH
-}
-
-fn per_level() -> f64 {
-    PER_LEVEL
-}
 
 /// Hosts that are alike.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -124,12 +65,16 @@ impl ClusterFile {
         toml::to_string_pretty(self).map_err(|error| error.to_string())
     }
 
-    /// Reads every host's machine and puts the cluster together.
+    /// Reads every host's machine with `resolve` and puts the cluster together.
     ///
     /// # Errors
     /// [`TopologyError::Description`] names `path` and what does not fit; errors of a host's machine
     /// as they are.
-    pub fn build(&self, path: &str) -> Result<Topology, TopologyError> {
+    pub(crate) fn build(
+        &self,
+        path: &str,
+        resolve: impl Fn(&str) -> Result<Topology, TopologyError>,
+    ) -> Result<Topology, TopologyError> {
         let fail = |why: String| TopologyError::Description {
             path: path.to_owned(),
             why,
@@ -138,7 +83,7 @@ impl ClusterFile {
         let mut hosts = Vec::new();
         for group in &self.cluster.hosts {
             let at = machines.len();
-            machines.push(resolve_host(&group.machine)?);
+            machines.push(resolve(&group.machine)?);
             let names = hostlist::expand(&group.names).map_err(fail)?;
             hosts.extend(names.into_iter().map(|name| (name, at)));
         }
@@ -590,7 +535,7 @@ mod tests {
                 network,
             },
         }
-        .build("test.toml")
+        .build("test.toml", crate::resolve)
     }
 
     #[test]
@@ -663,7 +608,7 @@ mod tests {
             machine = "core:2 pu:1"
         "#;
         let file: ClusterFile = toml::from_str(file).unwrap();
-        let t = file.build("mixed.toml").unwrap();
+        let t = file.build("mixed.toml", crate::resolve).unwrap();
         assert_eq!((t.pus().len(), t.hosts().len()), (18, 3));
         assert_eq!(t.distance(LogicalPu(0), LogicalPu(17)), 150.0);
         assert_eq!(
@@ -699,7 +644,9 @@ mod tests {
                  network = {{ {network} }}\n"
             );
             let file: ClusterFile = toml::from_str(&text).unwrap();
-            file.build("test.toml").unwrap_err().to_string()
+            file.build("test.toml", crate::resolve)
+                .unwrap_err()
+                .to_string()
         };
         for value in ["-1.0", "nan", "inf", "1e300"] {
             for field in ["distances", "latency_ns", "bandwidth_bytes_per_s"] {

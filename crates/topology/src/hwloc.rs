@@ -6,7 +6,7 @@ use hwlocality::object::attributes::ObjectAttributes;
 use hwlocality::object::types::ObjectType;
 use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
 
-use crate::source::TopologyError;
+use crate::error::TopologyError;
 use crate::tree::{Node, Object, ObjectKind, Pu, Topology};
 
 fn kind_of(object: &TopologyObject) -> ObjectKind {

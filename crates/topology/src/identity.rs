@@ -9,7 +9,8 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use crate::source::{TopologyError, from_this_machine};
+use crate::error::TopologyError;
+use crate::source::from_this_machine;
 use crate::tree::Topology;
 
 /// What identifies a machine to a plan.

@@ -11,15 +11,18 @@
 
 pub mod cluster;
 mod described;
+mod error;
 pub mod hostlist;
 mod hwloc;
 mod identity;
 mod isolated;
+pub mod network;
 mod source;
 mod tree;
 
 pub use described::{Hardware, Link};
+pub use error::TopologyError;
 pub use identity::{Identity, identity_of_this_machine};
 pub use isolated::{isolate_xml, serve as serve_xml};
-pub use source::{TopologyError, described_machines, from_this_machine, from_xml, resolve};
+pub use source::{described_machines, from_this_machine, from_xml, resolve, resolve_cluster};
 pub use tree::{Level, Node, Object, ObjectKind, Pu, Topology};

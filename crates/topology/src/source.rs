@@ -5,51 +5,10 @@ use std::path::Path;
 
 use crate::cluster::ClusterFile;
 use crate::described::Described;
+use crate::error::TopologyError;
 use crate::hwloc::convert;
 use crate::isolated;
 use crate::tree::Topology;
-
-/// Why there is no topology. Each says what was tried, on what, what was found.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TopologyError {
-    /// hwloc could not see this machine.
-    #[error("cannot read this machine's topology with hwloc: {why}")]
-    Live {
-        /// hwloc's words.
-        why: String,
-    },
-    /// An XML file hwloc refuses.
-    #[error("cannot read {path} as hwloc XML: {why}")]
-    Xml {
-        /// The file.
-        path: String,
-        /// hwloc's or the kernel's words.
-        why: String,
-    },
-    /// Neither a file, nor a described machine, nor a synthetic string.
-    #[error("cannot understand machine {spec:?}: {why}")]
-    Spec {
-        /// What was given.
-        spec: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A machine file that does not parse.
-    #[error("cannot read machine description {path}: {why}")]
-    Description {
-        /// File or built-in name.
-        path: String,
-        /// The parser's words, with line and column.
-        why: String,
-    },
-    /// A machine without PUs.
-    #[error("machine {name:?} has no processing units")]
-    Empty {
-        /// Its name.
-        name: String,
-    },
-}
 
 /// Largest machine file that is read.
 const LARGEST_DESCRIPTION: u64 = 16 << 20;
@@ -180,7 +139,7 @@ fn from_description(text: &str, path: &str) -> Result<Topology, TopologyError> {
     let table: toml::Table = toml::from_str(text).map_err(|error| fail(error.to_string()))?;
     if table.contains_key("cluster") {
         let cluster: ClusterFile = toml::from_str(text).map_err(|error| fail(error.to_string()))?;
-        return cluster.build(path);
+        return resolve_cluster(&cluster, path);
     }
     let described: Described = toml::from_str(text).map_err(|error| fail(error.to_string()))?;
     let mut topology = from_synthetic(&described.synthetic, &described.name)?;
@@ -237,8 +196,16 @@ pub fn resolve(spec: &str) -> Result<Topology, TopologyError> {
     from_synthetic(trimmed, trimmed)
 }
 
+/// The cluster of a description, which errors call `path`, with the machines of its hosts as [`resolve`] finds them.
+///
+/// # Errors
+/// [`TopologyError`] says what does not fit, or which host's machine there is not.
+pub fn resolve_cluster(file: &ClusterFile, path: &str) -> Result<Topology, TopologyError> {
+    file.build(path, resolve_host)
+}
+
 /// The machine of a cluster's host: what [`resolve`] takes, but not another cluster (or itself).
-pub(crate) fn resolve_host(spec: &str) -> Result<Topology, TopologyError> {
+fn resolve_host(spec: &str) -> Result<Topology, TopologyError> {
     if spec.trim().ends_with(".toml")
         && let Ok(text) =
             numaloc_files::input::read_text(Path::new(spec.trim()), LARGEST_DESCRIPTION)

@@ -4,8 +4,8 @@ use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-use crate::cluster::Network;
 use crate::described::Hardware;
+use crate::network::Network;
 
 /// What an inner object of the machine is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Written, damaged, read.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use numaloc_access_trace::message::{Block, CacheSize, Head, Message, Thread};
 use numaloc_access_trace::{Kind, Record, columns};
@@ -259,22 +259,6 @@ fn a_block_that_unpacks_without_end_is_refused() {
     let trace = AccessTrace::open(&path, 0).unwrap();
     let error = trace.events(0).next().unwrap().unwrap_err().to_string();
     assert!(error.contains("block at byte"), "{error}");
-}
-
-#[test]
-fn traces_of_a_profile_come_in_the_order_of_its_images() {
-    let folder = tempfile::tempdir().unwrap();
-    assert!(files(folder.path()).unwrap().is_empty());
-    std::fs::create_dir(folder.path().join(FOLDER)).unwrap();
-    for name in ["10.trace", "9.trace", "x.trace", "1.txt"] {
-        std::fs::write(folder.path().join(FOLDER).join(name), []).unwrap();
-    }
-    let names: Vec<_> = files(folder.path())
-        .unwrap()
-        .iter()
-        .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
-        .collect();
-    assert_eq!(names, ["9.trace", "10.trace"]);
 }
 
 proptest! {

@@ -2,7 +2,8 @@
 
 use numaloc_mapping::MapInput;
 use numaloc_model::{CommMatrix, Mapping};
-use numaloc_topology::cluster::{Network, compose};
+use numaloc_topology::cluster::compose;
+use numaloc_topology::network::Network;
 use numaloc_topology::{Topology, resolve};
 
 /// 4 NUMA nodes of 16 cores.

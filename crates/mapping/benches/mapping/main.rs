@@ -209,7 +209,7 @@ fn best_of_scotch(input: &MapInput) -> Option<Mapping> {
     for strategy in [Strategy::Recursive, Strategy::Quality] {
         for seed in [1, 2, 3] {
             let input = input.clone().with_seed(seed);
-            let mapping = Scotch { strategy }.place(&input).ok()?.mapping;
+            let mapping = Scotch { strategy }.map(&input).ok()?.mapping;
             let reached = cost(&input, &mapping);
             if best.as_ref().is_none_or(|(least, _)| reached < *least) {
                 best = Some((reached, mapping));

@@ -7,7 +7,9 @@
 
 use numaloc_model::LogicalPu;
 
-use crate::policy::{MapError, MapInput, Mapped, MappingPolicy};
+use crate::error::MapError;
+use crate::input::MapInput;
+use crate::policy::{Mapped, MappingPolicy};
 use crate::slots::{Seats, Spread};
 
 /// See the module's text.
@@ -22,7 +24,7 @@ impl MappingPolicy for Balance {
         "heaviest task to the least loaded NUMA node (DeLoc)"
     }
 
-    fn place(&self, input: &MapInput) -> Result<Mapped, MapError> {
+    fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {
         let load = input.task_loads();
         let mut seats = Seats::new(input.topology(), &input.slots(Spread::Auto));
         let mut heaviest_first: Vec<usize> = (0..input.tasks()).collect();

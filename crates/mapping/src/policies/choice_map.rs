@@ -12,8 +12,10 @@
 
 use numaloc_model::LogicalPu;
 
+use crate::error::MapError;
 use crate::hierarchy::Hierarchy;
-use crate::policy::{MapError, MapInput, Mapped, MappingPolicy};
+use crate::input::MapInput;
+use crate::policy::{Mapped, MappingPolicy};
 use crate::slots::Spread;
 use crate::tasks::TaskGraph;
 
@@ -29,7 +31,7 @@ impl MappingPolicy for ChoiceMap {
         "pairs by mutual choice, then pairs of pairs (ChoiceMap, our reading)"
     }
 
-    fn place(&self, input: &MapInput) -> Result<Mapped, MapError> {
+    fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {
         let capacity = input.slots(Spread::Compact).capacity().to_vec();
         let hierarchy = Hierarchy::new(input.topology(), &capacity);
         let a_pu = capacity.iter().copied().max().unwrap_or(1) as usize;

@@ -16,7 +16,9 @@
 
 use numaloc_model::LogicalPu;
 
-use crate::policy::{MapError, MapInput, Mapped, MappingPolicy};
+use crate::error::MapError;
+use crate::input::MapInput;
+use crate::policy::{Mapped, MappingPolicy};
 use crate::slots::Spread;
 
 /// See the module's text.
@@ -36,7 +38,7 @@ impl MappingPolicy for Cmlb {
         "communication groups under a watch on memory load (CMLB)"
     }
 
-    fn place(&self, input: &MapInput) -> Result<Mapped, MapError> {
+    fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {
         if input.tasks() > MOST_TASKS {
             return Err(MapError::TooLarge {
                 policy: self.name(),

@@ -5,7 +5,9 @@
 
 use numaloc_model::LogicalPu;
 
-use crate::policy::{MapError, MapInput, Mapped, MappingPolicy};
+use crate::error::MapError;
+use crate::input::MapInput;
+use crate::policy::{Mapped, MappingPolicy};
 use crate::slots::Spread;
 
 /// See the module's text.
@@ -20,7 +22,7 @@ impl MappingPolicy for Compact {
         "task i on the i-th PU of a depth-first walk, round and round (OPT)"
     }
 
-    fn place(&self, input: &MapInput) -> Result<Mapped, MapError> {
+    fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {
         let slots = input.slots(Spread::Auto);
         let capacity = slots.capacity();
         let mut pu = Vec::with_capacity(input.tasks());

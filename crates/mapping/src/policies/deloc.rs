@@ -21,7 +21,9 @@
 
 use numaloc_model::{GroupPair, LogicalPu, TaskGroup, ThreadIdx};
 
-use crate::policy::{MapError, MapInput, Mapped, MappingPolicy};
+use crate::error::MapError;
+use crate::input::MapInput;
+use crate::policy::{Mapped, MappingPolicy};
 use crate::slots::{Seats, Spread};
 
 /// Which amount is a pair's `Scomm`.
@@ -56,7 +58,7 @@ impl MappingPolicy for DeLoc {
         }
     }
 
-    fn place(&self, input: &MapInput) -> Result<Mapped, MapError> {
+    fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {
         let whole;
         let groups = if input.groups().is_empty() {
             whole = [one_group(input)];

@@ -11,8 +11,10 @@
 
 use numaloc_model::LogicalPu;
 
+use crate::error::MapError;
 use crate::hierarchy::Hierarchy;
-use crate::policy::{MapError, MapInput, Mapped, MappingPolicy};
+use crate::input::MapInput;
+use crate::policy::{Mapped, MappingPolicy};
 use crate::repair::repair;
 use crate::slots::Spread;
 use crate::tasks::TaskGraph;
@@ -29,7 +31,7 @@ impl MappingPolicy for EagerMap {
         "greedy groups from the PUs up (EagerMap)"
     }
 
-    fn place(&self, input: &MapInput) -> Result<Mapped, MapError> {
+    fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {
         let capacity = input.slots(Spread::Auto).capacity().to_vec();
         let hierarchy = Hierarchy::new(input.topology(), &capacity);
         let mut members: Vec<Vec<Vec<usize>>> = Vec::new();

@@ -12,7 +12,9 @@
 use fastrand::Rng;
 use numaloc_model::LogicalPu;
 
-use crate::policy::{MapError, MapInput, Mapped, MappingPolicy};
+use crate::error::MapError;
+use crate::input::MapInput;
+use crate::policy::{Mapped, MappingPolicy};
 use crate::slots::Spread;
 
 /// See the module's text.
@@ -32,7 +34,7 @@ impl MappingPolicy for Mpipp {
         "best exchanges from random starts (MPIPP)"
     }
 
-    fn place(&self, input: &MapInput) -> Result<Mapped, MapError> {
+    fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {
         let slots = input.slots(Spread::Auto);
         if slots.total() > MOST_SEATS {
             return Err(MapError::TooLarge {

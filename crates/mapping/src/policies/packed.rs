@@ -3,7 +3,9 @@
 //! Inside a node, where the paper is silent, ids take one PU of every core before any SMT sibling.
 //! With more tasks than PUs each node takes one run of ids. O(N + P).
 
-use crate::policy::{MapError, MapInput, Mapped, MappingPolicy};
+use crate::error::MapError;
+use crate::input::MapInput;
+use crate::policy::{Mapped, MappingPolicy};
 use crate::slots::{Seats, Spread};
 
 /// See the module's text.
@@ -18,7 +20,7 @@ impl MappingPolicy for Packed {
         "neighbouring ids fill a NUMA node, then the next (DeLoc)"
     }
 
-    fn place(&self, input: &MapInput) -> Result<Mapped, MapError> {
+    fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {
         let mut seats = Seats::new(input.topology(), &input.slots(Spread::Auto));
         let mut node = 0;
         let pu = (0..input.tasks())

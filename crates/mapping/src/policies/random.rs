@@ -3,7 +3,9 @@
 
 use numaloc_model::LogicalPu;
 
-use crate::policy::{MapError, MapInput, Mapped, MappingPolicy};
+use crate::error::MapError;
+use crate::input::MapInput;
+use crate::policy::{Mapped, MappingPolicy};
 use crate::slots::Spread;
 
 /// See the module's text.
@@ -18,7 +20,7 @@ impl MappingPolicy for Random {
         "any seat with equal chance, by seed (DeLoc)"
     }
 
-    fn place(&self, input: &MapInput) -> Result<Mapped, MapError> {
+    fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {
         let slots = input.slots(Spread::Auto);
         let mut seats: Vec<LogicalPu> = slots
             .capacity()

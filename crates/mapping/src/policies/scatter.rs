@@ -1,7 +1,9 @@
 //! Neighbouring task ids on different NUMA nodes (DeLoc, "Scatter"; "Socket-span" of its HiPC'17
 //! predecessor): task i on node i mod K, on its next free core. Full nodes are skipped. O(N K).
 
-use crate::policy::{MapError, MapInput, Mapped, MappingPolicy};
+use crate::error::MapError;
+use crate::input::MapInput;
+use crate::policy::{Mapped, MappingPolicy};
 use crate::slots::{Seats, Spread};
 
 /// See the module's text.
@@ -16,7 +18,7 @@ impl MappingPolicy for Scatter {
         "neighbouring ids on different NUMA nodes, round-robin (DeLoc)"
     }
 
-    fn place(&self, input: &MapInput) -> Result<Mapped, MapError> {
+    fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {
         let mut seats = Seats::new(input.topology(), &input.slots(Spread::Auto));
         let nodes = seats.nodes();
         let mut next = 0;

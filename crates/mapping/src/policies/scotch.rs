@@ -13,7 +13,9 @@
 use numaloc_model::LogicalPu;
 use numaloc_topology::Topology;
 
-use crate::policy::{MapError, MapInput, Mapped, MappingPolicy};
+use crate::error::MapError;
+use crate::input::MapInput;
+use crate::policy::{Mapped, MappingPolicy};
 use crate::repair::repair;
 use crate::scotch_sys::{self, Graph, Target};
 use crate::slots::Spread;
@@ -52,7 +54,7 @@ impl MappingPolicy for Scotch {
         "dual recursive bipartitioning on the machine's tree (Scotch)"
     }
 
-    fn place(&self, input: &MapInput) -> Result<Mapped, MapError> {
+    fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {
         let capacity = input.slots(Spread::Auto).capacity().to_vec();
         let pus: Vec<usize> = (0..capacity.len()).filter(|&pu| capacity[pu] > 0).collect();
         if pus.len() < 2 || input.tasks() < 2 {
@@ -258,10 +260,10 @@ mod tests {
         let machine = resolve("numa:4 core:4 pu:2").unwrap();
         let comm = ring(32);
         let input = MapInput::new(&comm, &machine);
-        let once = DRB.place(&input).unwrap();
+        let once = DRB.map(&input).unwrap();
         std::thread::scope(|scope| {
             let runs: Vec<_> = (0..4)
-                .map(|_| scope.spawn(|| DRB.place(&input).unwrap()))
+                .map(|_| scope.spawn(|| DRB.map(&input).unwrap()))
                 .collect();
             for run in runs {
                 assert_eq!(run.join().unwrap(), once);

@@ -19,8 +19,10 @@
 
 use numaloc_model::LogicalPu;
 
+use crate::error::MapError;
 use crate::hierarchy::Hierarchy;
-use crate::policy::{MapError, MapInput, Mapped, MappingPolicy};
+use crate::input::MapInput;
+use crate::policy::{Mapped, MappingPolicy};
 use crate::scotch_sys::{self, Graph, Target};
 use crate::slots::Spread;
 use crate::tasks::TaskGraph;
@@ -44,7 +46,7 @@ impl MappingPolicy for TreeMatch {
         "groups of the arity that exchange least between them (TreeMatch)"
     }
 
-    fn place(&self, input: &MapInput) -> Result<Mapped, MapError> {
+    fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {
         let capacity = input.slots(Spread::Auto).capacity().to_vec();
         let hierarchy = Hierarchy::new(input.topology(), &capacity);
         let a_pu = capacity.iter().copied().max().unwrap_or(1) as usize;

@@ -66,7 +66,7 @@ impl Args {
                         .hint("run `lstopo --of xml > node.xml` on one of them")
                 })?;
                 let file = found.describe(host);
-                let machine = file.build("the cluster")?;
+                let machine = numaloc_topology::resolve_cluster(&file, "the cluster")?;
                 if let Some(output) = &output {
                     let text = file.to_toml().map_err(CliError::tool)?;
                     output.write(text.as_bytes())?;

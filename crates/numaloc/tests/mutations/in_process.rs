@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use numaloc_analysis::assignment::NodeAssignment;
 use numaloc_analysis::characterise::{Setting, characterise};
-use numaloc_formats::access_trace::{self, AccessTrace};
+use numaloc_formats::access_trace::AccessTrace;
 use numaloc_formats::matrix::{MatrixFormat, looks_reversed, read_matrix};
 use numaloc_formats::{numalize_pages, plan, profile};
 use numaloc_model::trace::Action;
@@ -136,7 +136,7 @@ fn whole_profile(folder: &Path) -> Result<(), String> {
 }
 
 fn trace(folder: &Path) -> Result<(), String> {
-    let files = access_trace::files(&ending(folder, ".numaloc")).map_err(said)?;
+    let files = profile::traces::files(&ending(folder, ".numaloc")).map_err(said)?;
     for (image, file) in files.iter().enumerate() {
         let trace = AccessTrace::open(file, image as u64).map_err(said)?;
         let _ = trace.tally();

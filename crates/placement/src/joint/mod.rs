@@ -14,7 +14,8 @@
 use numaloc_model::{CommMatrix, LogicalNode, Mapping, Placement};
 
 use crate::capacity::{Spill, hottest_first, settle};
-use crate::place::{PlaceError, PlaceInput, Placed, capacities, check};
+use crate::input::PlaceInput;
+use crate::place::{PlaceError, Placed, capacities, check};
 use crate::policies::POLICIES;
 use crate::view::View;
 

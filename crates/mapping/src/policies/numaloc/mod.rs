@@ -38,7 +38,9 @@ mod tables;
 use fastrand::Rng;
 use numaloc_model::{LogicalPu, Mapping, number};
 
-use crate::policy::{MapError, MapInput, Mapped, MappingPolicy};
+use crate::error::MapError;
+use crate::input::MapInput;
+use crate::policy::{Mapped, MappingPolicy};
 use crate::slots::{Slots, Spread};
 use anneal::{Metric, NOBODY, Problem, Rows, Schedule, Seating, Side};
 use balance::{Levelling, Loads};
@@ -90,7 +92,7 @@ impl MappingPolicy for Numaloc {
         "multilevel construction, then annealed swaps on the true distances (ours)"
     }
 
-    fn place(&self, input: &MapInput) -> Result<Mapped, MapError> {
+    fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {
         let tasks = input.tasks();
         if tasks == 0 {
             return Ok(Mapped::plain(Vec::new()));

@@ -22,7 +22,8 @@ use super::super::{
     scatter::Scatter, scotch::Scotch, scotch::Strategy, tree_match::TreeMatch,
 };
 use crate::evaluate::{cost, deviation, node_loads, remote};
-use crate::policy::{MapInput, MappingPolicy};
+use crate::input::MapInput;
+use crate::policy::MappingPolicy;
 
 /// O(tasks) and O(pairs): always.
 static LINEAR: &[&dyn MappingPolicy] = &[&Packed, &Compact, &Scatter, &Random, &Balance];
@@ -170,7 +171,7 @@ pub(super) fn others(input: &MapInput) -> Vec<Candidate> {
     all.into_iter()
         .flatten()
         .filter_map(|policy| {
-            let mapped = policy.place(input).ok()?;
+            let mapped = policy.map(input).ok()?;
             Some(Candidate::new(policy.name(), input, mapped.mapping))
         })
         .collect()

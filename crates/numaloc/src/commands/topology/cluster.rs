@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use numaloc_topology::cluster::{Cluster, ClusterFile, HostGroup, Network};
+use numaloc_topology::cluster::{Cluster, ClusterFile, HostGroup};
 use numaloc_topology::hostlist;
+use numaloc_topology::network::Network;
 
 use crate::error::CliError;
 
