@@ -198,7 +198,12 @@ fn what_runs_inside_the_program_neither_symbolises_nor_writes_profiles() {
             }
         }
         let found: BTreeSet<&str> = seen.iter().map(|id| names[id]).collect();
-        assert!(found.len() > 1, "{injected} is linked with nothing");
+        if injected == "numaloc-qemu" {
+            assert!(
+                found.contains("numaloc-trace"),
+                "the graph is not read as it is: {found:?}"
+            );
+        }
         for name in NOT_INJECTED {
             assert!(!found.contains(name), "{injected} is linked with {name}");
         }
