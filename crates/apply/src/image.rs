@@ -1,5 +1,5 @@
-//! What a process has loaded: its mappings, the ELF files among them, their writable sections, and the
-//! instructions with which they make the system calls we care about.
+//! Finds what a process has loaded: its mappings, the ELF files among them, their writable sections, and the
+//! instructions that make the intercepted system calls.
 
 use numaloc_identity::object::base_name;
 use numaloc_model::MapsLine;
@@ -60,7 +60,7 @@ pub struct Section {
     pub name: String,
     /// Address of its first byte.
     pub base: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
@@ -71,7 +71,7 @@ pub struct Image {
     pub names: Vec<String>,
     /// Page of its lowest segment.
     lowest: u64,
-    /// Writable sections, thread-local ones excluded, at the addresses the file has them.
+    /// Writable sections except thread-local ones, at the addresses in the file.
     pub sections: Vec<Section>,
 }
 
@@ -80,7 +80,7 @@ pub struct Image {
 pub struct Loaded {
     /// The file.
     pub image: Rc<Image>,
-    /// Where it is: what to add to its addresses.
+    /// Load bias: what to add to the file's addresses.
     pub bias: u64,
 }
 
@@ -126,19 +126,19 @@ fn read_image<'a>(path: &str, bytes: impl ReadRef<'a>) -> read::Result<Image> {
     })
 }
 
-/// A `syscall` instruction that makes one of the calls of interest.
+/// A `syscall` instruction that makes one of the intercepted calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Where it is: offset in what was searched.
+    /// Its offset in the searched text.
     pub at: usize,
-    /// The call.
+    /// The number of the call.
     pub number: u32,
-    /// Whether the `mov $number, %eax` is right before it.
+    /// Whether the `mov $number, %eax` immediately precedes it.
     pub adjacent: bool,
 }
 
-/// The `syscall` instructions in `text` that make one of the calls `numbers`. Such an instruction
-/// stands at most 16 bytes behind `mov $number, %eax` (as compilers emit it).
+/// Finds the `syscall` instructions in `text` that make one of the calls `numbers`. Such an instruction
+/// follows `mov $number, %eax` within 16 bytes, as compilers emit it.
 pub fn call_sites(text: &[u8], numbers: &[u32]) -> Vec<Site> {
     const MOV: usize = 5;
     let mut sites = Vec::new();
@@ -162,14 +162,14 @@ pub fn call_sites(text: &[u8], numbers: &[u32]) -> Vec<Site> {
     sites
 }
 
-/// Bytes of a file searched at once: a whole C library would cost more in page faults than in searching.
+/// Bytes of a file searched at once: reading a whole C library costs more in page faults than in searching.
 const WINDOW: usize = 128 << 10;
-/// Longest way from the start of a `mov` to the end of its `syscall`.
+/// Longest distance from the start of a `mov` to the end of its `syscall`.
 const OVERLAP: usize = 5 + 16 + 2;
 
 /// The [sites](call_sites) in an executable mapping of process `tgid`, as offsets in the file.
 fn search(tgid: i32, map: &Map, numbers: &[u32]) -> io::Result<Vec<Site>> {
-    // As the process sees its files (it may have another root).
+    // Opened in the root of the process, which may differ from ours.
     let file = File::open(format!("/proc/{tgid}/root{}", map.name))?;
     let end = file
         .metadata()?
@@ -196,7 +196,7 @@ fn search(tgid: i32, map: &Map, numbers: &[u32]) -> io::Result<Vec<Site>> {
     Ok(sites)
 }
 
-/// What was found in files, kept because most processes of a program map the same ones.
+/// Caches what was found in files, because most processes of a program map the same ones.
 #[derive(Debug, Default)]
 pub struct Files {
     sites: HashMap<(u64, u64), Rc<[Site]>>,
@@ -204,8 +204,8 @@ pub struct Files {
 }
 
 impl Files {
-    /// The [sites](call_sites) of `numbers` (always the same) in the file of an executable mapping of
-    /// process `tgid`: offsets in the file.
+    /// The [sites](call_sites) of `numbers` (the same in every call) in the file of an executable mapping of
+    /// process `tgid`, as offsets in the file.
     pub fn sites(&mut self, tgid: i32, map: &Map, numbers: &[u32]) -> Rc<[Site]> {
         if let Some(known) = self.sites.get(&map.file) {
             return known.clone();
@@ -230,7 +230,7 @@ impl Files {
         executable
             .filter_map(|(path, (file, start, _))| {
                 let image = self.images.entry(file).or_insert_with(|| {
-                    // Only headers are read.
+                    // Only the headers are read.
                     let file = File::open(format!("/proc/{tgid}/root{path}")).ok()?;
                     read_image(path, &ReadCache::new(file)).ok().map(Rc::new)
                 });
@@ -242,8 +242,8 @@ impl Files {
     }
 }
 
-/// Whether a file is one of those that make a program's system calls: the C library and the dynamic
-/// linker, or (there being none) the program itself.
+/// Whether a file makes a program's system calls: the C library, the dynamic linker, or, if there is neither,
+/// the program itself.
 pub fn makes_calls(path: &str) -> bool {
     let name = base_name(path);
     ["libc.", "libc-", "ld-", "libpthread"]

@@ -1,4 +1,4 @@
-//! Starts the program so that it waits for us before `execve`.
+//! Starts the program in a child process that waits before `execve`.
 #![allow(unsafe_code)]
 
 use libc::{c_char, c_int};
@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// A forked process that executes the program when told to.
+/// A forked process that executes the program when released.
 pub struct Waiting {
     /// Its process id.
     pub pid: i32,
@@ -29,7 +29,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 /// Forks. The child waits for [`Waiting::release`], with the affinity it inherits.
 ///
 /// # Errors
-/// The kernel's when there is no pipe or process to be had, `InvalidInput` for a NUL byte in an argument.
+/// The kernel's error if no pipe or process can be created, `InvalidInput` for a NUL byte in an argument.
 pub fn fork(command: &[OsString]) -> io::Result<Waiting> {
     let args: Vec<CString> = command
         .iter()
@@ -46,7 +46,7 @@ pub fn fork(command: &[OsString]) -> io::Result<Waiting> {
         return Err(io::Error::last_os_error());
     }
     if pid == 0 {
-        // The write end is ours alone to close, else a dead parent would never be noticed.
+        // Close the child's copy of the write end, or it would not notice when the parent dies.
         // SAFETY: a descriptor of this process; it is not used again here.
         unsafe { libc::close(go_write.as_raw_fd()) };
         // SAFETY: `argv` is a NULL-terminated array of C strings that live until execvp.
@@ -65,7 +65,7 @@ pub fn fork(command: &[OsString]) -> io::Result<Waiting> {
     })
 }
 
-/// The child's life until `execve`.
+/// Runs in the child until `execve`.
 ///
 /// # Safety
 /// `argv` points to a NULL-terminated array of C strings; only async-signal-safe calls here.
@@ -91,8 +91,7 @@ unsafe fn child(go: c_int, failure: c_int, argv: *const *const c_char) -> ! {
     }
 }
 
-/// Whether a process of ours survives a `ptrace` call: a seccomp filter may kill it. Asked by a child, which is the
-/// one to be killed.
+/// Whether a process of ours survives a `ptrace` call: a seccomp filter may kill the caller. Tried in a child process.
 pub fn may_trace() -> bool {
     // SAFETY: the child makes two async-signal-safe calls.
     let pid = unsafe { libc::fork() };
@@ -107,22 +106,22 @@ pub fn may_trace() -> bool {
 }
 
 impl Waiting {
-    /// Lets it execute the program. Waiting for one that was killed meanwhile says how it ended.
+    /// Lets the child execute the program. If it was killed meanwhile, this succeeds: `wait` reports how it ended.
     pub fn release(&self) -> io::Result<()> {
         // SAFETY: writes one byte from a live buffer.
         if unsafe { libc::write(self.go.as_raw_fd(), [1_u8].as_ptr().cast(), 1) } == 1 {
             return Ok(());
         }
         match io::Error::last_os_error() {
-            // The child alone holds the read end: it is gone.
+            // Only the child holds the read end, so it is gone.
             error if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             error => Err(error),
         }
     }
 
-    /// After the child ended: the errno with which `execve` failed, if it did.
+    /// After the child has ended: the errno of its failed `execve`, if it failed.
     pub fn exec_failure(&self) -> Option<i32> {
-        // The child alone holds the write end, and it is gone: this read cannot block.
+        // Only the child holds the write end and it is gone, so this read cannot block.
         let mut errno = [0_u8; 4];
         // SAFETY: reads at most four bytes into `errno`.
         let got = unsafe { libc::read(self.failure.as_raw_fd(), errno.as_mut_ptr().cast(), 4) };
@@ -130,22 +129,22 @@ impl Waiting {
     }
 }
 
-/// The program's process id for the signal handler; 0 when there is none.
+/// The program's process id for the signal handler; 0 if there is none.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn pass_on(signal: c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     let pid = PROGRAM.load(Ordering::Relaxed);
     // SAFETY: the kernel hands a valid siginfo to a SA_SIGINFO handler; kill is async-signal-safe.
     unsafe {
-        // A terminal's signal (SI_KERNEL) reaches the program's process group by itself.
+        // A signal from the terminal (SI_KERNEL) reaches the program's process group directly.
         if pid > 0 && (*info).si_code <= 0 {
             libc::kill(pid, signal);
         }
     }
 }
 
-/// From now on signals that others send to us go to the program instead; those of the terminal it gets
-/// itself. We end when it does.
+/// Forwards signals that other processes send to us to the program; signals from the terminal reach it
+/// directly. We end when it does.
 pub fn pass_signals_to(pid: i32) {
     PROGRAM.store(pid, Ordering::Relaxed);
     for signal in [
@@ -168,7 +167,7 @@ pub fn pass_signals_to(pid: i32) {
     }
 }
 
-/// The program is gone: signals mean us again (they are ignored, the end is near).
+/// Ends forwarding after the program is gone. Signals are ignored from now on: we are about to end.
 pub fn stop_passing_signals() {
     PROGRAM.store(0, Ordering::Relaxed);
 }
@@ -181,7 +180,7 @@ mod tests {
     #[test]
     fn a_program_killed_before_it_is_released_ends_as_killed() {
         let waiting = fork(&["true".into()]).unwrap();
-        // SAFETY: a signal to a child of this process that nobody has waited for.
+        // SAFETY: a signal to a child of this process that has not been waited for.
         assert_eq!(unsafe { libc::kill(waiting.pid, libc::SIGKILL) }, 0);
         let (_, end) = wait(waiting.pid).unwrap();
         assert!(matches!(end, Wait::Killed(libc::SIGKILL)));

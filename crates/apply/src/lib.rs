@@ -1,23 +1,23 @@
-//! Puts the threads and pages of a program where a plan says: the only crate that changes machine state.
+//! Applies a plan: binds threads to PUs and places pages on NUMA nodes. The only crate that changes machine state.
 //!
-//! [`mod@run`] starts a program natively and follows it; [`export`] writes a plan in the words of other
+//! [`mod@run`] starts a program natively and follows it; [`export`] writes a plan in the notation of other
 //! launchers, which place threads but no pages.
 //!
 //! | module | does |
 //! |---|---|
-//! | [`book`] | the plan, looked up by thread path and object identity (pure) |
-//! | [`desk`] | decides what to pin, bind, move and check, through an actuator (pure) |
+//! | [`index`] | the plan, indexed by thread path and object identity (pure) |
+//! | [`controller`] | decides what to pin, bind, move and check, through an actuator (pure) |
 //! | [`tally`] | counts what became of every planned thread and page (pure) |
 //! | `image` | loaded ELF files, their sections and system-call instructions |
-//! | `launch`, `supervise`, `tracee` | start the program, follow it with ptrace, make calls in its name |
-//! | `scratch` | code of ours in the program's address space, which saves stops |
+//! | `launch`, `supervise`, `tracee` | start the program, follow it with ptrace, inject system calls into it |
+//! | `scratch` | code injected into the program's address space to avoid ptrace stops |
 //! | `sys` | system calls, each wrapped once |
 #![deny(unsafe_code)]
 
-pub mod book;
-pub mod desk;
+pub mod controller;
 pub mod export;
 mod image;
+pub mod index;
 #[allow(missing_docs)]
 mod launch;
 mod run;

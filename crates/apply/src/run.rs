@@ -1,4 +1,4 @@
-//! `numaloc run`: a program under a plan, from start to outcome.
+//! `numaloc run`: runs a program under a plan, from start to outcome.
 
 use numaloc_model::Plan;
 use numaloc_model::outcome::Outcome;
@@ -10,8 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::book::Book;
-use crate::desk::{Desk, Wishes};
+use crate::controller::{ApplyOptions, Controller};
+use crate::index::PlanIndex;
 use crate::launch::{Waiting, fork, may_trace, pass_signals_to, stop_passing_signals};
 use crate::supervise::{End, Supervisor};
 use crate::sys::{self, Wait};
@@ -20,21 +20,21 @@ use crate::tally::Tally;
 /// Whether pages are placed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageMode {
-    /// Where the machine has more than one node.
+    /// If the machine has more than one node.
     #[default]
     Auto,
-    /// Even on one node, where it changes nothing (to test and to measure the cost).
+    /// Even on one node, where it has no effect (to test and to measure the cost).
     Always,
-    /// Threads only.
+    /// Never: only threads are placed.
     Never,
 }
 
 /// How to run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Place pages?
+    /// Whether pages are placed.
     pub pages: PageMode,
-    /// Read back where every planned page is.
+    /// Read back the node of every planned page.
     pub verify: bool,
     /// Overrule the program's own `sched_setaffinity`.
     pub enforce: bool,
@@ -42,7 +42,7 @@ pub struct Options {
     pub force_machine: bool,
 }
 
-/// Why the program was not run.
+/// Why the program could not be run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
@@ -55,12 +55,12 @@ pub enum LaunchError {
         planned: String,
         /// Its fingerprint.
         planned_digest: String,
-        /// The machine at hand, in short.
+        /// This machine, summarised.
         found: String,
         /// Its fingerprint.
         found_digest: String,
     },
-    /// The plan holds values that cannot be carried out.
+    /// The plan holds values that cannot be applied.
     #[error("cannot apply the plan: {0}")]
     Plan(Flaw),
     /// The program does not exist.
@@ -74,21 +74,21 @@ pub enum LaunchError {
     NotExecutable {
         /// As given.
         program: String,
-        /// The kernel's words.
+        /// The kernel's error.
         why: io::Error,
     },
-    /// Something else went wrong before or while following it.
+    /// An error before or while following the program.
     #[error("cannot follow {program}: {why}")]
     Follow {
         /// As given.
         program: String,
-        /// The kernel's words.
+        /// The kernel's error.
         why: io::Error,
     },
 }
 
 impl LaunchError {
-    /// The exit status by the convention of `env`: 127 not found, 126 not executable, 125 our failure.
+    /// The exit status by the convention of `env`: 127 not found, 126 not executable, 125 failure of numaloc.
     #[must_use]
     pub fn status(&self) -> u8 {
         match self {
@@ -99,10 +99,10 @@ impl LaunchError {
     }
 }
 
-/// Whether `plan` may be applied to `machine`: it was made for it, or `options` overrule that.
+/// Checks that `plan` was made for `machine`, unless `options` override that.
 ///
 /// # Errors
-/// [`LaunchError::OtherMachine`].
+/// [`LaunchError::OtherMachine`] otherwise.
 pub fn check_machine(
     plan: &Plan,
     machine: &Identity,
@@ -119,11 +119,11 @@ pub fn check_machine(
     })
 }
 
-/// Runs `command` under `plan` on `machine`, which is this one. Returns when the program and all
-/// it started have ended.
+/// Runs `command` under `plan` on `machine`, which must be this machine. Returns when the program and all
+/// processes it started have ended.
 ///
 /// # Errors
-/// [`LaunchError`]; then the program has not run, or was killed because it could not be followed.
+/// [`LaunchError`]: the program has not run, or was killed because it could not be followed.
 pub fn run(
     plan: &Plan,
     machine: &Identity,
@@ -144,24 +144,24 @@ pub fn run(
         PageMode::Always => true,
         PageMode::Never => false,
     };
-    let book = if pages {
-        Book::new(plan, max_runs())
+    let index = if pages {
+        PlanIndex::new(plan, max_runs())
     } else {
-        Book::threads_only(plan)
+        PlanIndex::threads_only(plan)
     };
-    let pages = pages && book.has_pages();
+    let pages = pages && index.has_pages();
     let allowed = sys::affinity(0).map_err(follow)?;
-    let wishes = Wishes {
+    let apply_options = ApplyOptions {
         verify: options.verify,
         enforce: options.enforce,
     };
-    let mut desk = Desk::new(book, wishes, allowed);
+    let mut controller = Controller::new(index, apply_options, allowed);
     if !pages && !plan.pages.is_empty() {
         let why = match options.pages {
             PageMode::Never => "as asked",
             _ => "this machine has one NUMA node",
         };
-        desk.tally().note(format!(
+        controller.tally().note(format!(
             "pages are left where they are ({why}); threads only"
         ));
     }
@@ -170,7 +170,7 @@ pub fn run(
     let untraced = match set_user_id(command) {
         Some(why) => Some(why),
         None if filtered() && !may_trace() => {
-            Some("the seccomp filter in force kills who calls ptrace".to_owned())
+            Some("the seccomp filter in force kills processes that call ptrace".to_owned())
         }
         None => sys::seize(waiting.pid)
             .err()
@@ -178,11 +178,11 @@ pub fn run(
     };
     let (end, tally) = match untraced {
         None => {
-            let supervisor = Supervisor::new(desk, pages, options.verify, &waiting);
-            let (end, desk) = supervisor.run(&waiting).map_err(follow)?;
-            (end, desk.into_tally())
+            let supervisor = Supervisor::new(controller, pages, options.verify, &waiting);
+            let (end, controller) = supervisor.run(&waiting).map_err(follow)?;
+            (end, controller.into_tally())
         }
-        Some(why) => run_untraced(plan, &waiting, desk, &why).map_err(follow)?,
+        Some(why) => run_untraced(plan, &waiting, controller, &why).map_err(follow)?,
     };
     if let Some(errno) = waiting.exec_failure() {
         return Err(match errno {
@@ -200,7 +200,7 @@ pub fn run(
     Ok(tally.outcome(plan, pages, started.elapsed().as_secs_f64(), status))
 }
 
-/// Mappings the program may still have beside ours: the kernel's limit, a third kept for itself.
+/// Mappings the plan may add: the kernel's limit less the third that is reserved for the program itself.
 fn max_runs() -> usize {
     std::fs::read_to_string("/proc/sys/vm/max_map_count")
         .ok()
@@ -208,7 +208,7 @@ fn max_runs() -> usize {
         .map_or(40_000, |limit| limit / 3 * 2)
 }
 
-/// Why the program must run without a tracer, if it is set-user-id: under one it would not get its rights.
+/// Why the program must run without a tracer, if it is set-user-id: traced, it would run without its privileges.
 fn set_user_id(command: &[OsString]) -> Option<String> {
     let program = find(command.first()?)?;
     let file = std::fs::metadata(&program).ok()?;
@@ -216,7 +216,7 @@ fn set_user_id(command: &[OsString]) -> Option<String> {
     let raises = file.mode() & 0o6000 != 0 && me != 0;
     raises.then(|| {
         format!(
-            "{} is set-user-id or set-group-id and would lose that under a tracer",
+            "{} is set-user-id or set-group-id and would lose these rights under a tracer",
             program.display()
         )
     })
@@ -234,7 +234,7 @@ fn find(program: &OsString) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-/// Whether a seccomp filter stands between us and the kernel.
+/// Whether a seccomp filter applies to this process.
 fn filtered() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mode = status
@@ -243,7 +243,7 @@ fn filtered() -> bool {
     mode.is_some_and(|mode| mode.trim() == "2")
 }
 
-/// Why ptrace was refused, in words that help.
+/// Why ptrace was refused, as a message for the user.
 fn no_trace(pid: i32, error: &io::Error) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let field = |name: &str| {
@@ -252,7 +252,7 @@ fn no_trace(pid: i32, error: &io::Error) -> String {
     };
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     match field("TracerPid:").as_deref() {
-        Some(tracer) if tracer != "0" => format!("process {tracer} traces it already"),
+        Some(tracer) if tracer != "0" => format!("process {tracer} already traces it"),
         _ if scope.trim() == "3" => {
             "kernel.yama.ptrace_scope is 3, which forbids ptrace".to_owned()
         }
@@ -263,11 +263,11 @@ fn no_trace(pid: i32, error: &io::Error) -> String {
     }
 }
 
-/// Without ptrace: the program runs on the plan's PUs as a set, its threads where the kernel likes.
+/// Runs the program without ptrace: it is restricted to the plan's PUs as a set, and the kernel schedules its threads.
 fn run_untraced(
     plan: &Plan,
     waiting: &Waiting,
-    mut desk: Desk,
+    mut controller: Controller,
     why: &str,
 ) -> io::Result<(End, Tally)> {
     let mut pus: Vec<u32> = plan.threads.iter().map(|thread| thread.os_pu.0).collect();
@@ -275,11 +275,12 @@ fn run_untraced(
     pus.dedup();
     let bound = !pus.is_empty() && sys::set_affinity(waiting.pid, &pus).is_ok();
     let what = if bound {
-        "it runs on the plan's PUs as a set, its threads and pages are not placed one by one"
+        "it runs on the plan's PUs as a set, its threads and pages are not placed individually"
     } else {
         "it runs as if there were no plan"
     };
-    desk.tally()
+    controller
+        .tally()
         .note(format!("cannot follow the program: {why}; {what}"));
     pass_signals_to(waiting.pid);
     waiting.release()?;
@@ -287,11 +288,11 @@ fn run_untraced(
         match sys::wait(waiting.pid)?.1 {
             Wait::Exited(status) => {
                 stop_passing_signals();
-                return Ok((End::Exited(status), desk.into_tally()));
+                return Ok((End::Exited(status), controller.into_tally()));
             }
             Wait::Killed(signal) => {
                 stop_passing_signals();
-                return Ok((End::Killed(signal), desk.into_tally()));
+                return Ok((End::Killed(signal), controller.into_tally()));
             }
             _ => {}
         }

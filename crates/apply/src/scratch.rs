@@ -1,16 +1,16 @@
-//! A few pages of ours in the program's address space, with code that saves stops: one that binds many
-//! ranges in one go, and one that answers `brk` while the heap grows within what is bound already.
+//! Pages injected into the program's address space, with code that saves ptrace stops: one routine binds many
+//! ranges at once, another handles `brk` while the heap grows within memory that is already bound.
 //!
 //! | offset | holds |
 //! |---|---|
 //! | 0 | binding loop |
-//! | 128 | `brk` answerer |
+//! | 128 | `brk` handler |
 //! | 4096 | table of ranges to bind, 32 bytes each: start, length, address of the node mask, bits in it |
 //! | 12288 | node masks |
-//! | 16384 | the program break as the program knows it, and as the kernel has it (the only writable page) |
+//! | 16384 | the program break as the program sees it, and as the kernel has it (the only writable page) |
 //!
-//! Code and tables are written through `/proc/PID/mem`, so no page is ever writable and executable.
-//! A forked child has a copy of its own; after `execve` they are gone.
+//! Code and tables are written through `/proc/PID/mem`, so no page is ever both writable and executable.
+//! A forked child has its own copy; `execve` removes them.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,19 +18,19 @@ use std::io;
 use crate::image::Map;
 use crate::tracee::{INT3, Memory, SYSCALL, Stopped};
 
-/// Bytes of the mapping.
+/// Size of the mapping in bytes.
 pub const BYTES: u64 = DATA + 4096;
-const ANSWERER: u64 = 128;
+const BRK_HANDLER: u64 = 128;
 const TABLE: u64 = 4096;
 const MASKS: u64 = 12288;
 const DATA: u64 = 16384;
-/// The mask of any node fits, or a range would never be bound.
+/// The mask of any node must fit, or its ranges would never be bound.
 const _: () = assert!(numaloc_model::plan::OS_NODES as u64 / 8 <= DATA - MASKS);
-/// Ranges bound in one go.
+/// Ranges bound at once.
 const ROWS: usize = ((MASKS - TABLE) / 32) as usize;
 
-/// For each row at rbx, r12 rows: mbind(start, length, MPOL_PREFERRED, mask, bits, 0); traps behind the
-/// first that fails (rax < 0) and behind the last (r12 = 0).
+/// For each of the r12 rows at rbx: mbind(start, length, MPOL_PREFERRED, mask, bits, 0). Traps after the
+/// first failure (rax < 0) and after the last row (r12 = 0).
 const LOOP: [u8; 53] = [
     0x48, 0x8b, 0x3b, // mov rdi, [rbx]
     0x48, 0x8b, 0x73, 0x08, // mov rsi, [rbx+8]
@@ -49,43 +49,43 @@ const LOOP: [u8; 53] = [
     0xcc, // trap: int3
     0x90, 0x90, 0x90, 0x90, 0x90,
 ];
-/// Where the loop traps: behind its `int3`.
+/// Value of rip after the loop's `int3`, relative to its start.
 const LOOP_TRAP: u64 = 48;
 
-/// Where the `brk` answerer stops for the tracer.
+/// The injected `brk` handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answerer {
-    /// Address of its breakpoint.
+pub struct BrkHandler {
+    /// Address of the breakpoint at which it calls the tracer.
     pub trap: u64,
 }
 
-/// The program break as the program knows it, and as the kernel has it: ahead of it, so that not every
-/// growth needs system calls of ours.
+/// The program break as the program sees it, and as the kernel has it. The kernel's is ahead, so that not every
+/// growth needs an injected call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Break {
-    /// As the program knows it.
+    /// As the program sees it.
     pub program: u64,
     /// As the kernel has it.
     pub kernel: u64,
 }
 
 impl Break {
-    /// Not asked yet: every call goes to the tracer.
+    /// Not queried yet: every call traps.
     pub const UNKNOWN: Self = Self {
         program: u64::MAX,
         kernel: 0,
     };
 }
 
-/// See the module.
+/// The injected pages of one process; see the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Scratch {
     base: u64,
-    answerer: Option<Answerer>,
+    brk_handler: Option<BrkHandler>,
 }
 
 impl Scratch {
-    /// Maps it in the stopped thread's process, below `near` if there is room. `None` if the kernel
+    /// Maps the pages in the stopped thread's process, below `near` if there is room. `None` if the kernel
     /// refuses.
     pub fn map(
         stopped: &mut Stopped,
@@ -117,11 +117,11 @@ impl Scratch {
         memory.write(base, &LOOP)?;
         Ok(Some(Self {
             base,
-            answerer: None,
+            brk_handler: None,
         }))
     }
 
-    /// Binds `(start, end, node)` ranges; the kernel's answer to each.
+    /// Binds `(start, end, node)` ranges. Returns the kernel's result for each.
     pub fn bind(
         &self,
         stopped: &mut Stopped,
@@ -149,7 +149,7 @@ impl Scratch {
         Ok(answers)
     }
 
-    /// As many of `ranges` as fit, as the table and the masks.
+    /// Encodes as many of `ranges` as fit: the table and the masks.
     fn rows(&self, ranges: &[(u64, u64, u32)]) -> (Vec<u8>, Vec<u8>) {
         let mut masks: Vec<u8> = Vec::new();
         let mut known: HashMap<u32, u64> = HashMap::new();
@@ -174,10 +174,14 @@ impl Scratch {
         (rows, masks)
     }
 
-    /// Lets the `mov $SYS_brk, %eax; syscall` at `mov` jump to the answerer. `None` if it is too far away.
-    pub fn answer_brk(&mut self, memory: &Memory, mov: u64) -> io::Result<Option<Answerer>> {
-        let start = self.base + ANSWERER;
-        let Some(code) = answerer(start, self.base + DATA, mov + 7) else {
+    /// Patches the `mov $SYS_brk, %eax; syscall` at `mov` to jump to the handler. `None` if that is too far away.
+    pub fn install_brk_handler(
+        &mut self,
+        memory: &Memory,
+        mov: u64,
+    ) -> io::Result<Option<BrkHandler>> {
+        let start = self.base + BRK_HANDLER;
+        let Some(code) = brk_handler(start, self.base + DATA, mov + 7) else {
             return Ok(None);
         };
         let Some(jump) = distance(mov + 5, start) else {
@@ -187,16 +191,16 @@ impl Scratch {
         memory.write(start, &code.bytes)?;
         let [a, b, c, d] = jump.to_le_bytes();
         memory.write(mov, &[0xe9, a, b, c, d, INT3, INT3])?;
-        self.answerer = Some(Answerer { trap: code.trap });
-        Ok(self.answerer)
+        self.brk_handler = Some(BrkHandler { trap: code.trap });
+        Ok(self.brk_handler)
     }
 
-    /// The answerer, if `brk` jumps to it.
-    pub fn answerer(&self) -> Option<Answerer> {
-        self.answerer
+    /// The handler, if it is installed.
+    pub fn brk_handler(&self) -> Option<BrkHandler> {
+        self.brk_handler
     }
 
-    /// The break as the answerer has it.
+    /// The break as stored for the handler.
     pub fn current_break(&self, memory: &Memory) -> io::Result<Break> {
         let mut bytes = [0; 16];
         memory.read(self.base + DATA, &mut bytes)?;
@@ -207,21 +211,21 @@ impl Scratch {
         })
     }
 
-    /// Tells the answerer what it may grant.
+    /// Sets the break up to which the handler may grow the heap.
     pub fn set_break(&self, memory: &Memory, at: Break) -> io::Result<()> {
         let words = [at.program.to_le_bytes(), at.kernel.to_le_bytes()];
         memory.write(self.base + DATA, words.as_flattened())
     }
 
-    /// From now on every `brk` is the kernel's.
-    pub fn leave_brk(&mut self, memory: &Memory) -> io::Result<()> {
-        if let Some(answerer) = self.answerer.take() {
+    /// Disables the handler: from now on the kernel handles every `brk`.
+    pub fn remove_brk_handler(&mut self, memory: &Memory) -> io::Result<()> {
+        if let Some(brk_handler) = self.brk_handler.take() {
             let none = Break {
                 program: 0,
                 kernel: 0,
             };
             self.set_break(memory, none)?;
-            memory.write(answerer.trap, &SYSCALL)?;
+            memory.write(brk_handler.trap, &SYSCALL)?;
         }
         Ok(())
     }
@@ -232,10 +236,10 @@ struct Code {
     trap: u64,
 }
 
-/// Grants a break between the program's and the kernel's, traps for all others; goes on at `back`.
-fn answerer(start: u64, data: u64, back: u64) -> Option<Code> {
+/// Code that grants breaks between the program's and the kernel's and traps for all others; continues at `back`.
+fn brk_handler(start: u64, data: u64, back: u64) -> Option<Code> {
     let mut bytes = Vec::new();
-    // Instructions whose last four bytes are a distance from their end.
+    // Instructions whose last four bytes are a displacement from their end.
     let mut relative = |instruction: &[u8], target: u64| {
         bytes.extend(instruction);
         let end = start + bytes.len() as u64 + 4;
@@ -258,12 +262,12 @@ fn answerer(start: u64, data: u64, back: u64) -> Option<Code> {
     Some(Code { bytes, trap })
 }
 
-/// From `from` to `to`, if 32 bits hold it.
+/// The displacement from `from` to `to` if it fits in 32 bits.
 fn distance(from: u64, to: u64) -> Option<i32> {
     i32::try_from(to.wrapping_sub(from) as i64).ok()
 }
 
-/// The highest free range of `bytes` below `near`, within 1 GiB, a page away from its neighbours.
+/// The highest free range of `bytes` bytes below `near`, within 1 GiB, one page away from its neighbours.
 fn gap_below(maps: &[Map], near: u64, bytes: u64) -> Option<u64> {
     let lowest = near.saturating_sub(1 << 30).max(1 << 20);
     let mut ceiling = near;
@@ -311,6 +315,6 @@ mod tests {
     fn jumps_reach_two_gigabytes() {
         assert_eq!(distance(10, 4), Some(-6));
         assert_eq!(distance(0, 1 << 31), None);
-        assert!(answerer(1 << 32, (1 << 32) + 8192, 0).is_none());
+        assert!(brk_handler(1 << 32, (1 << 32) + 8192, 0).is_none());
     }
 }

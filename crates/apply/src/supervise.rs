@@ -1,18 +1,18 @@
-//! Follows the program with ptrace and lets the [`Desk`] act at the right moments.
+//! Follows the program with ptrace and reports to the [`Controller`] threads and memory that appear.
 //!
-//! What costs a running program nothing: thread, process and exec events come from ptrace options; the
-//! few system calls that matter (memory mapping, affinity) are caught by breakpoints on the very
+//! A running program is stopped rarely: thread, process and exec events come from ptrace options; the
+//! few system calls that matter (memory mapping, affinity) are intercepted by breakpoints on those
 //! `syscall` instructions of the C library and the dynamic linker that make them, so all others run at full
 //! speed. (A seccomp filter with `SECCOMP_RET_TRACE` was measured first: it costs every system call of the
-//! program about 90 ns, a sixth of a cached 4 KiB `pread`, on the machine this was written on.) When every
-//! planned mapping has been found, `mmap` is left alone.
+//! program about 90 ns, a sixth of a cached 4 KiB `pread`, on the development machine.) When every
+//! planned mapping has been found, `mmap` is no longer intercepted.
 //!
-//! A heap that is planned grows ahead: the kernel's program break is moved up to 32 MiB beyond what the
-//! program asked for and bound at once; the program is told its own break, by code of ours in its address
-//! space ([`crate::scratch`]), so that most `brk` calls do not even stop.
+//! A planned heap grows ahead of the program: the kernel's break is moved up to 32 MiB beyond the requested
+//! one and that memory is bound at once. Code injected into the program ([`crate::scratch`]) then answers most `brk`
+//! calls with the program's own break and without a stop.
 //!
-//! Known limits: a program that makes these calls with instructions of its own (Go, some JITs) has its
-//! threads placed, but not the memory it maps after start.
+//! Known limits: if a program makes these calls with `syscall` instructions of its own (Go, some JITs), its
+//! threads are placed, but not the memory it maps after start.
 
 mod calls;
 mod handover;
@@ -22,16 +22,16 @@ mod loading;
 use std::collections::{HashMap, HashSet};
 use std::io;
 
-use crate::desk::Desk;
+use crate::controller::Controller;
 use crate::image::Files;
 use crate::launch::{Waiting, pass_signals_to, stop_passing_signals};
 use crate::scratch::{Break, Scratch};
 use crate::sys::{self, Resume, Wait};
 use crate::tracee::{Memory, Stopped};
 use calls::Call;
-use live::{Filters, Live, nobody};
+use live::{Filters, Live, without_thread};
 
-/// The address space of a process, as far as we changed or know it.
+/// What is known of the address space of a process, and what was changed in it.
 #[derive(Debug)]
 struct Space {
     memory: Memory,
@@ -39,22 +39,22 @@ struct Space {
     scratch: Option<Scratch>,
     /// Address of the entry point and the byte our breakpoint replaced, until it is hit.
     entry: Option<(u64, u8)>,
-    /// Every call stops: before the entry point, under a dynamic linker whose calls are not known.
+    /// Every call stops: before the entry point, if the dynamic linker's calls are not known.
     loading: bool,
     /// Breakpoints: address of a `syscall` instruction, and the call it makes.
     sites: HashMap<u64, i64>,
-    /// Where no code of ours answers `brk`.
+    /// The break when no injected code handles `brk`.
     ahead: Option<Break>,
-    /// Something executable was mapped since images were last read.
+    /// Executable memory was mapped since images were last read.
     new_images: bool,
-    /// The breakpoints are out while a process that borrows this memory (`vfork`) is not ours.
+    /// The breakpoints are removed while a process that shares this memory (`vfork`) is not traced by us.
     bare: bool,
 }
 
 #[derive(Debug, Default)]
 struct Tracee {
     tgid: i32,
-    /// The call it is in, while every call stops.
+    /// The call it is in, used while every call stops.
     inside: Option<Call>,
     /// Its next stop is the end of `execve`.
     executing: bool,
@@ -71,9 +71,9 @@ pub enum End {
     Killed(i32),
 }
 
-/// See the module.
+/// The ptrace loop and its state; see the module.
 pub struct Supervisor {
-    desk: Desk,
+    controller: Controller,
     pages: bool,
     verify: bool,
     main: i32,
@@ -81,20 +81,20 @@ pub struct Supervisor {
     tracees: HashMap<i32, Tracee>,
     spaces: HashMap<i32, Space>,
     files: Files,
-    /// How programs that do not filter their own system calls are filtered.
+    /// The seccomp filters of a program that installs none of its own.
     filters: Filters,
-    /// First stops that came before the creator's event, and creators' events before the first stop.
+    /// Threads whose first stop came before the creator's event, and events that came before the first stop.
     early: HashSet<i32>,
     announced: HashMap<i32, (i32, bool)>,
-    /// Processes that run in their creator's memory until they execute a program, and that creator.
+    /// Processes that share their creator's memory until they call `execve` (`vfork`), and their creators.
     borrowers: HashMap<i32, i32>,
 }
 
 impl Supervisor {
-    /// For a child that waits to execute the program, already [seized](sys::seize).
-    pub fn new(desk: Desk, pages: bool, verify: bool, waiting: &Waiting) -> Self {
+    /// A supervisor for a child that waits to execute the program and is already [seized](sys::seize).
+    pub fn new(controller: Controller, pages: bool, verify: bool, waiting: &Waiting) -> Self {
         Self {
-            desk,
+            controller,
             pages,
             verify,
             main: waiting.pid,
@@ -109,8 +109,8 @@ impl Supervisor {
         }
     }
 
-    /// Runs the program to its end, and what it leaves behind to theirs.
-    pub fn run(mut self, waiting: &Waiting) -> io::Result<(End, Desk)> {
+    /// Runs the program, and all processes that it leaves behind, to their ends.
+    pub fn run(mut self, waiting: &Waiting) -> io::Result<(End, Controller)> {
         self.bind_first_thread();
         self.tracees.insert(
             self.main,
@@ -130,12 +130,12 @@ impl Supervisor {
             };
             match self.on(tid, wait) {
                 Ok(()) => {}
-                // Killed under our hands: its end is reported next.
+                // Killed meanwhile: its end is reported next.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
                     let _ = sys::resume(tid, Resume::Cont, 0);
                 }
                 Err(error) => {
-                    self.desk
+                    self.controller
                         .tally()
                         .note(format!("thread id {tid} could not be followed: {error}"));
                     let _ = sys::resume(tid, Resume::Cont, 0);
@@ -144,13 +144,13 @@ impl Supervisor {
         }
         stop_passing_signals();
         let end = self.end.unwrap_or(End::Exited(125));
-        Ok((end, self.desk))
+        Ok((end, self.controller))
     }
 
-    /// The first thread goes to its place while it still waits to execute the program: the kernel allocates the top of its
-    /// stack (arguments, environment) within `execve`, on the node of the PU that it runs on.
+    /// Pins the first thread while it still waits to execute the program: the kernel allocates the top of its stack
+    /// (arguments, environment) within `execve`, on the node of the PU that it runs on.
     fn bind_first_thread(&mut self) {
-        self.desk.started(self.main, &mut nobody());
+        self.controller.started(self.main, &mut without_thread());
     }
 
     fn on(&mut self, tid: i32, wait: Wait) -> io::Result<()> {
@@ -163,7 +163,7 @@ impl Supervisor {
             Wait::Event(libc::PTRACE_EVENT_STOP, signal) => self.at_stop(tid, signal),
             Wait::Event(libc::PTRACE_EVENT_EXEC, _) => self.at_exec(tid),
             Wait::Event(libc::PTRACE_EVENT_EXIT, _) => {
-                self.desk.ending(tid, &mut nobody());
+                self.controller.ending(tid, &mut without_thread());
                 sys::resume(tid, Resume::Cont, 0)
             }
             Wait::Event(
@@ -171,8 +171,8 @@ impl Supervisor {
                 | libc::PTRACE_EVENT_FORK
                 | libc::PTRACE_EVENT_VFORK),
                 _,
-            ) => self.at_birth(tid, event == libc::PTRACE_EVENT_VFORK),
-            Wait::Event(libc::PTRACE_EVENT_VFORK_DONE, _) => self.given_back(tid),
+            ) => self.at_creation(tid, event == libc::PTRACE_EVENT_VFORK),
+            Wait::Event(libc::PTRACE_EVENT_VFORK_DONE, _) => self.at_vfork_done(tid),
             Wait::Event(..) => self.go_on(tid, 0),
         }
     }
@@ -189,7 +189,7 @@ impl Supervisor {
             self.end = Some(end);
         }
         if self.tracees.is_empty() {
-            // Nobody is left to announce them.
+            // No creator is left that could announce them.
             for orphan in std::mem::take(&mut self.early) {
                 self.adopt(orphan)?;
             }
@@ -198,7 +198,7 @@ impl Supervisor {
     }
 
     fn adopt(&mut self, tid: i32) -> io::Result<()> {
-        self.desk.stranger(tid, &mut nobody());
+        self.controller.unknown(tid, &mut without_thread());
         self.tracees.insert(
             tid,
             Tracee {
@@ -210,7 +210,7 @@ impl Supervisor {
         sys::resume(tid, Resume::Cont, 0)
     }
 
-    /// Lets a thread go on the way its process is watched.
+    /// Resumes a thread in the mode its process is in: with or without stops at every call.
     fn go_on(&mut self, tid: i32, signal: i32) -> io::Result<()> {
         let loading = self
             .tracees
@@ -230,7 +230,7 @@ impl Supervisor {
             return sys::resume(tid, Resume::Listen, 0);
         }
         if let Some((creator, same)) = self.announced.remove(&tid) {
-            return self.welcome(tid, creator, same);
+            return self.attach(tid, creator, same);
         }
         if self.tracees.contains_key(&tid) {
             return self.go_on(tid, 0);
@@ -239,28 +239,28 @@ impl Supervisor {
         Ok(())
     }
 
-    fn at_birth(&mut self, creator: i32, borrows: bool) -> io::Result<()> {
+    fn at_creation(&mut self, creator: i32, borrows: bool) -> io::Result<()> {
         let tid = sys::event_message(creator)?;
         let tgid = self.tracees.get(&creator).map_or(creator, |t| t.tgid);
         let same = sys::is_thread_of(tgid, tid);
-        self.desk.announced(creator, tid, same);
+        self.controller.announced(creator, tid, same);
         if borrows {
             self.borrowers.insert(tid, tgid);
         }
         if self.early.remove(&tid) {
-            self.welcome(tid, creator, same)?;
+            self.attach(tid, creator, same)?;
         } else {
             self.announced.insert(tid, (creator, same));
         }
         self.go_on(creator, 0)
     }
 
-    /// A new thread or process at its first stop, whose creator is known.
-    fn welcome(&mut self, tid: i32, creator: i32, same: bool) -> io::Result<()> {
+    /// Registers a new thread or process at its first stop; its creator is known.
+    fn attach(&mut self, tid: i32, creator: i32, same: bool) -> io::Result<()> {
         let parent = self.tracees.get(&creator).map_or(creator, |t| t.tgid);
         let tgid = if same { parent } else { tid };
         if !same && let Some(space) = self.spaces.get(&parent) {
-            // A copy of the parent's memory (or the same, after vfork): same sites, same breakpoints.
+            // A copy of the parent's memory (or, after vfork, the same memory): same sites, same breakpoints.
             let space = Space {
                 memory: Memory::open(tid)?,
                 gadget: space.gadget,
@@ -283,7 +283,8 @@ impl Supervisor {
             },
         );
         if !self.pages {
-            self.desk.created(creator, tid, same, 0, &mut nobody());
+            self.controller
+                .created(creator, tid, same, 0, &mut without_thread());
             return self.go_on(tid, 0);
         }
         let mut stopped = Stopped::new(tid)?;
@@ -294,7 +295,8 @@ impl Supervisor {
             space,
             filters: self.filters,
         };
-        self.desk.created(creator, tid, same, pointer, &mut act);
+        self.controller
+            .created(creator, tid, same, pointer, &mut act);
         self.read_new_images(tid, &mut stopped)?;
         stopped.finish()?;
         self.go_on(tid, 0)
@@ -302,7 +304,7 @@ impl Supervisor {
 
     fn at_exec(&mut self, tid: i32) -> io::Result<()> {
         let former = sys::event_message(tid)?;
-        self.desk.executed(tid, former);
+        self.controller.executed(tid, former);
         self.borrowers.remove(&tid);
         self.tracees
             .retain(|&other, t| t.tgid != tid || other == tid);
@@ -326,8 +328,8 @@ mod tests {
     use numaloc_model::{LogicalPu, OsPu};
 
     use super::{End, Supervisor};
-    use crate::book::Book;
-    use crate::desk::{Desk, Wishes};
+    use crate::controller::{ApplyOptions, Controller};
+    use crate::index::PlanIndex;
     use crate::launch::fork;
     use crate::sys;
 
@@ -343,13 +345,17 @@ mod tests {
             }],
             ..Plan::by_hand("here", "none")
         };
-        let desk = Desk::new(Book::threads_only(&plan), Wishes::default(), allowed);
+        let controller = Controller::new(
+            PlanIndex::threads_only(&plan),
+            ApplyOptions::default(),
+            allowed,
+        );
         let waiting = fork(&["true".into()]).unwrap();
         sys::seize(waiting.pid).unwrap();
-        let mut supervisor = Supervisor::new(desk, false, false, &waiting);
+        let mut supervisor = Supervisor::new(controller, false, false, &waiting);
         supervisor.bind_first_thread();
         assert_eq!(sys::affinity(waiting.pid).unwrap(), [last]);
-        // It is still what we forked.
+        // The child has not called `execve` yet.
         let image = |of: &str| std::fs::read_link(format!("/proc/{of}/exe")).unwrap();
         assert_eq!(image(&waiting.pid.to_string()), image("self"));
         let (end, _) = supervisor.run(&waiting).unwrap();

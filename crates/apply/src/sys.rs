@@ -1,5 +1,5 @@
-//! The system calls of this crate, each wrapped once with typed arguments. The only place besides
-//! `launch.rs` with `unsafe`.
+//! The system calls of this crate, each wrapped once with typed arguments. Besides `launch.rs`, the only
+//! module with `unsafe`.
 #![allow(unsafe_code)]
 
 use libc::{c_int, c_long, c_void, pid_t};
@@ -8,7 +8,7 @@ use std::io;
 /// Registers of a stopped tracee.
 pub type Regs = libc::user_regs_struct;
 
-/// How to let a stopped tracee go on.
+/// How to resume a stopped tracee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
     /// Until the next event or signal.
@@ -64,7 +64,7 @@ pub fn seize(pid: pid_t) -> io::Result<()> {
     ptrace(libc::PTRACE_SEIZE, pid, 0, options as usize).map(drop)
 }
 
-/// Lets a stopped tracee go on, with `signal` delivered if not 0.
+/// Resumes a stopped tracee, with `signal` delivered if not 0.
 pub fn resume(tid: pid_t, how: Resume, signal: c_int) -> io::Result<()> {
     let request = match how {
         Resume::Cont => libc::PTRACE_CONT,
@@ -75,12 +75,12 @@ pub fn resume(tid: pid_t, how: Resume, signal: c_int) -> io::Result<()> {
     ptrace(request, tid, 0, signal as usize).map(drop)
 }
 
-/// Makes a running tracee stop soon.
+/// Asks a running tracee to stop.
 pub fn interrupt(tid: pid_t) -> io::Result<()> {
     ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0).map(drop)
 }
 
-/// Lets a stopped tracee go on without us, with `signal` delivered if not 0.
+/// Detaches from a stopped tracee and resumes it, with `signal` delivered if not 0.
 pub fn detach(tid: pid_t, signal: c_int) -> io::Result<()> {
     ptrace(libc::PTRACE_DETACH, tid, 0, signal as usize).map(drop)
 }
@@ -98,7 +98,7 @@ pub fn set_registers(tid: pid_t, regs: &Regs) -> io::Result<()> {
     ptrace(libc::PTRACE_SETREGS, tid, 0, (&raw const *regs) as usize).map(drop)
 }
 
-/// The number that belongs to the last ptrace event: the new thread's id.
+/// The number attached to the last ptrace event, such as the new thread's id.
 pub fn event_message(tid: pid_t) -> io::Result<pid_t> {
     let mut message: libc::c_ulong = 0;
     ptrace(
@@ -110,7 +110,7 @@ pub fn event_message(tid: pid_t) -> io::Result<pid_t> {
     Ok(message as pid_t)
 }
 
-/// Waits for `tid` (-1: any child or tracee of this very thread), interrupted waits repeated.
+/// Waits for `tid` (-1: any child or tracee of the calling thread) and retries interrupted waits.
 pub fn wait(tid: pid_t) -> io::Result<(pid_t, Wait)> {
     let mut status = 0;
     loop {
@@ -124,7 +124,7 @@ pub fn wait(tid: pid_t) -> io::Result<(pid_t, Wait)> {
     }
 }
 
-/// What `tid` has to report now, if anything.
+/// The pending report of `tid`, if there is one. Does not block.
 pub fn poll(tid: pid_t) -> io::Result<Option<Wait>> {
     let mut status = 0;
     let how = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;
@@ -162,7 +162,7 @@ pub fn kill_thread(tid: pid_t, signal: c_int) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_tkill, tid, signal) }).map(drop)
 }
 
-/// Largest PU number + 1 that affinity masks here can hold; Linux builds go up to 8192.
+/// Largest PU number + 1 that affinity masks hold here; Linux builds go up to 8192.
 const MAX_PUS: usize = 8192;
 
 /// The PUs `tid` may run on, ascending kernel numbers.
@@ -200,8 +200,8 @@ pub fn bits(mask: &[u64]) -> Vec<u32> {
 /// `MPOL_MF_MOVE` of <linux/mempolicy.h>: move pages that only this process maps.
 const MPOL_MF_MOVE: c_int = 2;
 
-/// Moves pages of `pid` to `nodes` (one each), or only asks where they are (`None`). One status each:
-/// a node, or a negative errno (`-ENOENT`: no such page now).
+/// Moves pages of `pid` to `nodes` (one per page), or only queries their nodes (`None`). Returns one status per
+/// page: a node, or a negative errno (`-ENOENT`: the page does not exist now).
 pub fn move_pages(pid: pid_t, pages: &[u64], nodes: Option<&[i32]>) -> io::Result<Vec<i32>> {
     assert!(nodes.is_none_or(|nodes| nodes.len() == pages.len()));
     let mut status = vec![-libc::ENOENT; pages.len()];
@@ -218,12 +218,12 @@ pub fn move_pages(pid: pid_t, pages: &[u64], nodes: Option<&[i32]>) -> io::Resul
             if nodes.is_some() { MPOL_MF_MOVE } else { 0 },
         )
     };
-    // Positive: that many pages were not moved; their statuses say why.
+    // A positive result is the number of pages that were not moved; their statuses give the reasons.
     check(result)?;
     Ok(status)
 }
 
-/// Bytes of a System V shared memory segment.
+/// Size of a System V shared memory segment in bytes.
 pub fn shm_size(id: c_int) -> io::Result<u64> {
     // SAFETY: all-zero bytes are a valid value of this plain C struct.
     let mut info: libc::shmid_ds = unsafe { std::mem::zeroed() };
@@ -234,7 +234,7 @@ pub fn shm_size(id: c_int) -> io::Result<u64> {
     Ok(info.shm_segsz as u64)
 }
 
-/// The name of an errno as the manual pages have it.
+/// The name of an errno as in the manual pages.
 pub fn errno_name(errno: i32) -> String {
     let name = match errno {
         libc::EPERM => "EPERM",

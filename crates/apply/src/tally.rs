@@ -4,64 +4,64 @@ use numaloc_model::Plan;
 use numaloc_model::outcome::{Applied, Outcome};
 use std::collections::BTreeMap;
 
-use crate::book::Book;
+use crate::index::PlanIndex;
 use crate::sys::errno_name;
 
-/// What became of a planned thread.
+/// State of a planned thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ThreadState {
-    /// No such thread so far.
+    /// Not seen so far.
     #[default]
     NotFound,
     /// On its PU.
     Placed,
-    /// The kernel refused: errno and PU (kernel number).
+    /// The kernel refused the PU: errno and PU (kernel number).
     Refused(i32, u32),
-    /// It ended with another affinity: the PUs it had then (kernel numbers).
+    /// It ended with another affinity: its PUs at that time (kernel numbers).
     Elsewhere(Vec<u32>),
 }
 
-/// What became of the pages of a planned object.
+/// State of the pages of a planned object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageState {
-    /// The run has such an object.
+    /// The object appeared in the run.
     pub found: bool,
-    /// It is the unwritable part of an ELF file: page cache shared by all processes, left alone.
+    /// It is the unwritable part of an ELF file: page cache shared by all processes, not placed.
     pub text: bool,
-    /// It was read back.
+    /// Its pages were read back.
     pub checked: bool,
-    /// Pages whose node was set before they were touched (or again after).
+    /// Pages bound to their node before they were touched (or bound again later).
     pub bound: u64,
-    /// Pages that existed and are on their node now.
+    /// Pages that existed and are on their planned node now.
     pub moved: u64,
-    /// Read back: on the planned node.
+    /// Pages read back on their planned node.
     pub placed: u64,
-    /// Read back: on another node.
+    /// Pages read back on another node.
     pub elsewhere: u64,
-    /// Read back: no such page (never touched, released, or only ever read).
+    /// Pages that did not exist when read back (never touched, released, or only ever read).
     pub absent: u64,
-    /// Pages refused, by errno.
+    /// Number of refused pages by errno.
     pub refused: BTreeMap<i32, u64>,
 }
 
 impl PageState {
-    /// Counts a refusal.
+    /// Counts `pages` refused pages.
     pub fn refuse(&mut self, errno: i32, pages: u64) {
         *self.refused.entry(errno).or_default() += pages;
     }
 
-    /// Counts the kernel's answer to moving a page to `node`.
+    /// Counts the kernel's status for a page moved to `node`.
     pub fn relocated(&mut self, status: i32, node: u32) {
         match status {
             _ if status == node as i32 => self.moved += 1,
-            // Not there yet: its mempolicy decides when it is.
+            // The page does not exist yet: its mempolicy decides its node when it is touched.
             _ if status == -libc::ENOENT || status == -libc::EFAULT => {}
             _ if status < 0 => self.refuse(-status, 1),
             _ => {}
         }
     }
 
-    /// Counts where a page was found.
+    /// Counts the status of a page that was read back; `node` is the planned one.
     pub fn seen(&mut self, status: i32, node: u32) {
         match status {
             _ if status == node as i32 => self.placed += 1,
@@ -71,7 +71,7 @@ impl PageState {
     }
 }
 
-/// See the module.
+/// The counts of one run; see the module.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     threads: Vec<ThreadState>,
@@ -90,22 +90,22 @@ pub struct Tally {
 const LISTED: usize = 5;
 
 impl Tally {
-    /// Nothing done yet.
-    pub fn new(book: &Book) -> Self {
-        let objects = book.objects().map(|(at, _)| at + 1).max().unwrap_or(0);
+    /// The tally of a plan of which nothing has been applied yet.
+    pub fn new(index: &PlanIndex) -> Self {
+        let objects = index.objects().map(|(at, _)| at + 1).max().unwrap_or(0);
         let mut planned = vec![0; objects];
-        for (at, _) in book.objects() {
-            planned[at] = book.pages(at);
+        for (at, _) in index.objects() {
+            planned[at] = index.pages(at);
         }
         Self {
             pages: vec![PageState::default(); objects],
             planned,
-            coarsened: book.coarsened(),
+            coarsened: index.coarsened(),
             ..Self::default()
         }
     }
 
-    /// Sets what became of thread `at` of the plan.
+    /// Sets the state of thread `at` of the plan.
     pub fn thread(&mut self, at: usize, state: ThreadState) {
         if self.threads.len() <= at {
             self.threads.resize(at + 1, ThreadState::NotFound);
@@ -114,7 +114,7 @@ impl Tally {
         self.threads[at] = state;
     }
 
-    /// A thread ended with affinity `mask`; it should have been on `pu`.
+    /// Records the affinity `mask` with which a thread ended; `pu` is the planned PU.
     pub fn read_back(&mut self, at: usize, pu: u32, mask: &[u32]) {
         let refused = matches!(self.threads.get(at), Some(ThreadState::Refused(..)));
         if !refused {
@@ -129,7 +129,7 @@ impl Tally {
         }
     }
 
-    /// The program set the affinity of thread `at` itself.
+    /// Records that the program set the affinity of thread `at` itself.
     pub fn own_affinity(&mut self, at: usize, overruled: bool) {
         if overruled {
             self.overruled += 1;
@@ -138,7 +138,7 @@ impl Tally {
         }
     }
 
-    /// A thread that the plan does not know.
+    /// Records a thread that is not in the plan.
     pub fn unplanned_thread(&mut self, path: &str) {
         self.unplanned_count += 1;
         if self.unplanned.len() < LISTED {
@@ -146,12 +146,12 @@ impl Tally {
         }
     }
 
-    /// A process that the program traces itself was left to it.
+    /// Records a process that was handed over because the program traces it itself.
     pub fn handed_over(&mut self) {
         self.handed_over += 1;
     }
 
-    /// The pages of object `at`.
+    /// The page state of object `at`.
     pub fn page(&mut self, at: usize) -> &mut PageState {
         if self.pages.len() <= at {
             self.pages.resize(at + 1, PageState::default());
@@ -165,12 +165,12 @@ impl Tally {
         self.pages.get(at).is_some_and(|page| page.found)
     }
 
-    /// Object `at` is text or constants of an ELF file.
+    /// Marks object `at` as text or constants of an ELF file.
     pub fn text(&mut self, at: usize) {
         self.page(at).text = true;
     }
 
-    /// Something a person should know.
+    /// Adds a note for the user.
     pub fn note(&mut self, note: impl Into<String>) {
         let note = note.into();
         if !self.notes.contains(&note) {
@@ -178,7 +178,7 @@ impl Tally {
         }
     }
 
-    /// The outcome of a run of `plan`. `pages` says whether pages were handled at all.
+    /// The outcome of a run of `plan`. `pages`: whether pages were placed at all.
     #[must_use]
     pub fn outcome(mut self, plan: &Plan, pages: bool, wall_s: f64, status: i32) -> Outcome {
         let mut notes = std::mem::take(&mut self.notes);
@@ -258,7 +258,7 @@ impl Tally {
         }
         if self.overruled > 0 {
             notes.push(format!(
-                "overruled {} calls by which the program would have moved planned threads",
+                "overruled {} calls of the program that would have moved planned threads",
                 self.overruled
             ));
         }
@@ -322,7 +322,7 @@ impl Tally {
         counts.refused = by_name(&refused);
         if refused.contains_key(&libc::EPERM) {
             notes.push(
-                "EPERM: a seccomp filter, of a container or the program's own, stands between it and mbind or \
+                "EPERM: a seccomp filter (of a container, or the program's own) forbids mbind or \
                  move_pages"
                     .to_owned(),
             );

@@ -1,4 +1,4 @@
-//! A stopped thread of the program: its memory, and system calls made in its name.
+//! A stopped thread of the program: its memory, and system calls injected into it.
 
 use std::fs::File;
 use std::io;
@@ -11,12 +11,12 @@ pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// The breakpoint instruction.
 pub const INT3: u8 = 0xcc;
 
-/// Memory of a process, read and written through `/proc/PID/mem` (text included).
+/// Memory of a process, accessed through `/proc/PID/mem` (text included).
 #[derive(Debug)]
 pub struct Memory(File);
 
 impl Memory {
-    /// Opens the memory that process `tgid` has now; another one after `execve`.
+    /// Opens the current memory of process `tgid`; after `execve` it must be opened again.
     pub fn open(tgid: i32) -> io::Result<Self> {
         let path = format!("/proc/{tgid}/mem");
         Ok(Self(File::options().read(true).write(true).open(path)?))
@@ -33,19 +33,19 @@ impl Memory {
     }
 }
 
-/// A thread in a ptrace stop from which its registers may be changed (a system-call exit, a signal or
-/// breakpoint stop, a new thread's first stop; not a `PTRACE_EVENT_CLONE` or `_EXEC` stop, whose
-/// return value the kernel still has to write).
+/// A thread in a ptrace stop in which its registers may be changed: a system-call exit, a signal or
+/// breakpoint stop, or a new thread's first stop. A `PTRACE_EVENT_CLONE` or `_EXEC` stop is none of these: the kernel
+/// still has to write its return value.
 #[derive(Debug)]
 pub struct Stopped {
     tid: i32,
     saved: Regs,
-    /// Signals that arrived while a call was injected, to be sent again.
+    /// Signals that arrived during an injected call, to be sent again.
     late: Vec<i32>,
 }
 
 impl Stopped {
-    /// Remembers the registers that [`Self::finish`] puts back.
+    /// Saves the registers that [`Self::finish`] restores.
     pub fn new(tid: i32) -> io::Result<Self> {
         Ok(Self {
             tid,
@@ -54,18 +54,18 @@ impl Stopped {
         })
     }
 
-    /// The thread.
+    /// The thread's id.
     pub fn tid(&self) -> i32 {
         self.tid
     }
 
-    /// The registers the thread will go on with.
+    /// The registers the thread will be resumed with.
     pub fn regs(&mut self) -> &mut Regs {
         &mut self.saved
     }
 
     /// Makes the thread execute a system call at `gadget` (the address of a `syscall` instruction in
-    /// its address space). The kernel's answer: a value or a negative errno.
+    /// its address space). Returns the kernel's result: a value or a negative errno.
     pub fn call(&mut self, gadget: u64, number: i64, args: [u64; 6]) -> io::Result<i64> {
         let mut regs = self.saved;
         regs.rip = gadget;
@@ -78,8 +78,8 @@ impl Stopped {
         Ok(now.rax as i64)
     }
 
-    /// Runs our code at `start` until its breakpoint before `trap`, with these in rbx and r12. Its rax
-    /// and r12 then.
+    /// Runs injected code from `start` to its breakpoint, after which rip is `trap`, with `rbx` and `r12` set. Returns
+    /// rax and r12 at that point.
     pub fn run(&mut self, start: u64, trap: u64, rbx: u64, r12: u64) -> io::Result<(i64, u64)> {
         let mut regs = self.saved;
         regs.rip = start;
@@ -90,18 +90,18 @@ impl Stopped {
         Ok((now.rax as i64, now.r12))
     }
 
-    /// Lets the thread go on until it is where it should be; its registers there.
+    /// Resumes the thread until `arrived` holds for its registers, and returns them.
     fn until(&mut self, how: Resume, arrived: impl Fn(&Regs) -> bool) -> io::Result<Regs> {
         loop {
             sys::resume(self.tid, how, 0)?;
             let wait = sys::wait(self.tid)?.1;
             match wait {
-                // Killed meanwhile: the caller's next request fails with ESRCH as it should.
+                // Killed meanwhile: the caller gets ESRCH, as from any request on a dead thread.
                 Wait::Event(libc::PTRACE_EVENT_EXIT, _) | Wait::Exited(_) | Wait::Killed(_) => {
                     return Err(io::Error::from_raw_os_error(libc::ESRCH));
                 }
                 Wait::Event(libc::PTRACE_EVENT_STOP, libc::SIGTRAP) => {}
-                // A signal or group stop: taken up again when we are done. A queued one can stop the
+                // A signal or group stop: sent again by `finish`. A queued signal can stop the
                 // thread before its first instruction.
                 Wait::Event(libc::PTRACE_EVENT_STOP, signal) => self.late.push(signal),
                 Wait::Signal(signal) if signal != libc::SIGTRAP => self.late.push(signal),
@@ -115,7 +115,7 @@ impl Stopped {
         }
     }
 
-    /// Binds `start..end` to a node (preferred: a full node must not kill the program).
+    /// Binds `start..end` to a node, as preferred: a full node must not kill the program.
     pub fn bind(
         &mut self,
         memory: &Memory,
@@ -124,7 +124,7 @@ impl Stopped {
     ) -> io::Result<i64> {
         const MPOL_PREFERRED: u64 = 1;
         let (start, end, node) = range;
-        // The node mask goes below the red zone, where only signal handlers write.
+        // The node mask is written below the red zone, where only signal handlers write.
         let words = node as usize / 64 + 1;
         let mut mask = vec![0_u64; words];
         mask[words - 1] = 1 << (node % 64);
@@ -136,30 +136,30 @@ impl Stopped {
         self.call(gadget, libc::SYS_mbind, args)
     }
 
-    /// Puts the registers back, so that the thread goes on as if nothing had happened.
+    /// Restores the registers and sends deferred signals, so that the thread continues undisturbed.
     pub fn finish(self) -> io::Result<()> {
         sys::set_registers(self.tid, &self.saved)?;
         for signal in self.late {
-            // The order among pending signals is not defined anyway; the sender's data is lost.
+            // The order of pending signals is undefined anyway; the sender's data is lost.
             let _ = sys::kill_thread(self.tid, signal);
         }
         Ok(())
     }
 }
 
-/// What the kernel tells every new program about itself.
+/// The auxiliary vector's entries that are used here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Auxiliary {
     /// The program's entry point: where the dynamic linker jumps when everything is loaded.
     pub entry: u64,
-    /// Where the dynamic linker is; 0 if there is none.
+    /// Load address of the dynamic linker; 0 if there is none.
     pub linker: u64,
-    /// The kernel's vdso.
+    /// Address of the kernel's vdso.
     pub vdso: u64,
 }
 
 impl Auxiliary {
-    /// That of process `tgid`; what is not there is 0.
+    /// Reads the vector of process `tgid`; missing entries are 0.
     pub fn of(tgid: i32) -> io::Result<Self> {
         const AT_BASE: u64 = 7;
         const AT_ENTRY: u64 = 9;
@@ -180,7 +180,7 @@ impl Auxiliary {
     }
 }
 
-/// The address of a `syscall` instruction that every process has: in the kernel's vdso.
+/// The address of a `syscall` instruction that every process has: one in the kernel's vdso.
 pub fn gadget(vdso: u64, memory: &Memory) -> io::Result<u64> {
     let mut image = vec![0; 4096];
     for page in 0..4 {

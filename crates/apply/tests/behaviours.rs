@@ -1,4 +1,4 @@
-//! What programs do that a launcher has to live with, each on a real program.
+//! Program behaviours that the launcher must cope with, each with a real program.
 
 mod support;
 
@@ -52,7 +52,7 @@ fn shared_memory_of_every_kind_is_placed() {
 }
 
 #[test]
-fn statics_of_a_library_that_comes_later_are_placed() {
+fn statics_of_a_library_loaded_later_are_placed() {
     let machine = from_this_machine().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let library = compile(
@@ -71,7 +71,7 @@ fn statics_of_a_library_that_comes_later_are_placed() {
 }
 
 #[test]
-fn processes_by_vfork_and_spawn_have_paths_and_places() {
+fn processes_created_by_vfork_and_spawn_have_paths_and_are_placed() {
     let machine = from_this_machine().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), "spawns.c", &[]);
@@ -102,7 +102,7 @@ fn a_chain_of_exec_ends_under_the_same_name() {
         &objects,
     );
     let os = |at: usize| plan.threads[at].os_pu.0;
-    // Two shells, each replaced by the next; the first has made a process of its own: the child that
+    // Two shells, each replaced by the next. The first one forks a process, so the child that
     // the program forks is number 2.
     let script = format!(
         "/bin/true; exec sh -c 'exec {} {} {}'",
@@ -116,13 +116,13 @@ fn a_chain_of_exec_ends_under_the_same_name() {
 }
 
 #[test]
-fn the_break_is_what_the_program_made_it() {
+fn the_program_sees_the_break_it_requested() {
     let machine = from_this_machine().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let heap = key(ObjectKind::Heap, "[heap]", "0", 0);
     for flags in [&[][..], &["-static"], &["-static-pie"], &["-no-pie"]] {
         let program = compile(folder.path(), "heap.c", flags);
-        // Planned: nothing, less than it takes, about what it takes, and more.
+        // Planned: nothing, less than the program uses, about as much, and more.
         for pages in [0, 3, 1000, 2500, 1 << 20] {
             let objects = [(heap.clone(), pages)];
             let plan = plan(&machine, &[("0", 0), ("0/1", 1)], &objects);
@@ -136,7 +136,7 @@ fn the_break_is_what_the_program_made_it() {
 }
 
 #[test]
-fn a_program_that_forbids_itself_memory_calls_lives() {
+fn a_program_that_filters_its_own_memory_calls_is_not_killed() {
     let machine = from_this_machine().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), "filters_itself.c", &[]);
@@ -184,7 +184,7 @@ fn more_ranges_than_the_kernel_allows_mappings_are_placed_in_blocks() {
 
 #[test]
 fn a_plan_for_nodes_without_pus_or_with_gaps_is_applied_by_kernel_numbers() {
-    // Node 2 is memory only, numbers 1 and 3 to 6 are missing: what matters here is which are refused.
+    // One node of the plan exists, the other does not; only the pages of the missing one are refused.
     let machine = from_this_machine().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), "objects.c", &[]);
@@ -208,7 +208,7 @@ fn a_plan_for_nodes_without_pus_or_with_gaps_is_applied_by_kernel_numbers() {
 }
 
 #[test]
-fn a_program_that_traces_its_children_may() {
+fn a_program_may_trace_its_children() {
     let machine = from_this_machine().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), "traces.c", &[]);

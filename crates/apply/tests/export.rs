@@ -1,4 +1,4 @@
-//! Exported plans, read back by the tools they are for: each runs a program that says where it is.
+//! Exported plans given to the tools they are for: each tool runs a program that prints its PUs.
 
 mod support;
 
@@ -95,7 +95,7 @@ fn openmp_run_times_put_every_thread_where_the_export_says() {
     for (name, preload) in [
         ("omp-places", ""),
         ("gomp", ""),
-        // The LLVM run time stands in for libgomp: it has its entry points.
+        // The LLVM run time replaces libgomp, whose entry points it provides.
         ("kmp", "LD_PRELOAD=/usr/lib/llvm-14/lib/libomp.so.5 "),
     ] {
         let exported = export(&plan(&pus), target(name).unwrap()).unwrap();
@@ -155,13 +155,13 @@ fn likwid_pin_puts_every_thread_where_the_export_says() {
         .map(|(t, pu)| format!("{t} {pu}"))
         .collect();
     assert_eq!(lines(&format!("{quiet} {program}")), expected);
-    // It drops repeated PUs, which must be said.
+    // It drops repeated PUs, which must be reported.
     let shared = export(&plan(&[0, 0]), target("likwid-pin").unwrap()).unwrap();
     assert!(shared.warnings.iter().any(|w| w.contains("each PU once")));
 }
 
 #[test]
-fn what_cannot_be_said_is_said_to_be_lost() {
+fn what_a_target_cannot_express_is_reported_as_lost() {
     let mut plan = plan(&[0, 1]);
     plan.threads[1].path = "0.1.1".to_owned();
     for target in TARGETS {

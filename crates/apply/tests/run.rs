@@ -1,5 +1,5 @@
-//! Real programs under real plans, on whatever machine this is: one node is enough, since pages are
-//! bound, moved and read back there as anywhere.
+//! Real programs under real plans on the test machine. One node is enough: pages are bound, moved and read
+//! back there as on several.
 
 mod support;
 
@@ -97,7 +97,7 @@ fn a_plan_for_another_machine_is_refused_unless_forced() {
     .unwrap_err();
     assert!(matches!(error, LaunchError::OtherMachine { .. }));
     assert_eq!(error.status(), 125);
-    // Forced: a PU that this machine does not have is refused by the kernel and said so.
+    // Forced: the kernel refuses a PU that this machine does not have, which is reported.
     plan.threads[0].os_pu = numaloc_model::OsPu(4000);
     let forced = Options {
         force_machine: true,

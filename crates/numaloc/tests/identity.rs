@@ -2,8 +2,8 @@
 
 use std::io;
 
-use numaloc_apply::book::Book;
-use numaloc_apply::desk::{Actuator, Desk, Wishes};
+use numaloc_apply::controller::{Actuator, ApplyOptions, Controller};
+use numaloc_apply::index::PlanIndex;
 use numaloc_assemble::objects::{Images, Memory, Section};
 use numaloc_identity::object::{ARENA_BYTES, MAIN_STACK_BYTES, STACK, SYSTEM_V};
 use numaloc_identity::{Creator, MapCall, path};
@@ -276,12 +276,13 @@ fn plan(paths: &[String], memory: &Memory) -> Plan {
 
 /// Feeds the same events to the placer.
 fn placed(seen: &[Seen], plan: &Plan) -> Notes {
-    let mut desk = Desk::new(Book::new(plan, 1000), Wishes::default(), vec![0]);
+    let mut controller =
+        Controller::new(PlanIndex::new(plan, 1000), ApplyOptions::default(), vec![0]);
     let mut act = Notes::default();
     let tid = |thread: usize| 100 + thread as i32;
-    desk.started(tid(0), &mut act);
+    controller.started(tid(0), &mut act);
     let stack = (STACK_END - STACK_BYTES, STACK_END);
-    desk.loaded(
+    controller.loaded(
         tid(0),
         &[],
         None,
@@ -300,15 +301,15 @@ fn placed(seen: &[Seen], plan: &Plan) -> Notes {
                     flags,
                     file,
                 };
-                desk.mapped(tid(thread), &call, address, &mut act);
+                controller.mapped(tid(thread), &call, address, &mut act);
             }
             Seen::Attach(thread, bytes, address) => {
-                desk.attached(tid(thread), bytes, address, &mut act)
+                controller.attached(tid(thread), bytes, address, &mut act)
             }
-            Seen::Break(address) => desk.broke(tid(0), address, &mut act),
+            Seen::Break(address) => controller.break_moved(tid(0), address, &mut act),
             Seen::Thread(creator, pointer) => {
-                desk.announced(tid(creator), tid(threads), true);
-                desk.created(tid(creator), tid(threads), true, pointer, &mut act);
+                controller.announced(tid(creator), tid(threads), true);
+                controller.created(tid(creator), tid(threads), true, pointer, &mut act);
                 threads += 1;
             }
         }

@@ -1,5 +1,5 @@
-//! `hwloc-bind`: a set of PUs, by kernel number; memory on the plan's node if it has just one, else
-//! interleaved over those it uses.
+//! `hwloc-bind`: a set of PUs by kernel number; memory on the plan's node if there is only one, else
+//! interleaved over the plan's nodes.
 
 use super::{Target, memory_nodes, set};
 use numaloc_model::Plan;
@@ -30,7 +30,7 @@ impl Target for HwlocBind {
                 "interleave"
             };
             let list: Vec<String> = nodes.iter().map(|node| format!("numa:{node}")).collect();
-            // hwloc-bind takes several locations of a membind as one, quoted, argument.
+            // hwloc-bind takes several locations of --membind as one quoted argument.
             words.push(format!(
                 "--mempolicy {policy} --membind \"{}\"",
                 list.join(" ")

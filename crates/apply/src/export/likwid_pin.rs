@@ -1,6 +1,6 @@
-//! `likwid-pin -c`: physical numbers in the order threads are created. Inside a cpuset likwid renumbers
-//! logically; its `N:` syntax would be the same there. It uses every PU once, whatever the list says: further
-//! threads start again at its beginning.
+//! `likwid-pin -c`: physical numbers in the order of thread creation. Inside a cpuset likwid numbers PUs
+//! logically; its `N:` syntax would do the same there. likwid uses every PU only once, even if the list repeats
+//! it: further threads start again at the beginning of the list.
 
 use super::{Target, commas, set};
 use numaloc_model::Plan;

@@ -1,6 +1,6 @@
-//! Plans in the words of other launchers: one target, one file, one line in [`TARGETS`].
+//! Exports plans to the notations of other launchers: one target, one file, one line in [`TARGETS`].
 //!
-//! None of them can place single pages, and some cannot tell threads apart; every loss is a warning.
+//! None of them can place single pages, and some cannot distinguish threads; every loss yields a warning.
 
 use numaloc_model::Plan;
 use std::collections::BTreeSet;
@@ -13,20 +13,20 @@ mod numactl;
 mod omp_places;
 mod taskset;
 
-/// Somebody else's notation for where a program should run.
+/// A foreign notation for where a program should run.
 pub trait Target: Sync {
     /// The name on the command line.
     fn name(&self) -> &'static str;
-    /// The text: environment assignments (one a line, for `env`), or a command line prefix. `threads`
-    /// are the PUs (kernel numbers) of the main process's threads in the order they are created.
+    /// The exported text: environment assignments (one per line, for `env`) or a command line prefix. `threads`
+    /// are the PUs (kernel numbers) of the main process's threads in the order of their creation.
     fn write(&self, threads: &[u32], plan: &Plan) -> String;
     /// Whether it can give each thread its own PU.
     fn pins_threads(&self) -> bool;
-    /// What of this order of PUs it cannot express although it pins threads.
+    /// What it cannot express of this order of PUs although it pins threads, as a warning.
     fn loses(&self, _threads: &[u32]) -> Option<String> {
         None
     }
-    /// What it says about memory, `None` if nothing.
+    /// How it expresses memory placement, `None` if it cannot.
     fn memory(&self) -> Option<&'static str> {
         None
     }
@@ -46,7 +46,7 @@ pub const TARGETS: &[&dyn Target] = &[
 /// A plan in another notation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
-    /// What to give to the other launcher, with a final newline.
+    /// The text for the other launcher, with a final newline.
     pub text: String,
     /// What the target cannot express, one sentence each.
     pub warnings: Vec<String>,
@@ -61,7 +61,7 @@ pub fn target(name: &str) -> Option<&'static dyn Target> {
 /// Writes a plan for a target.
 ///
 /// # Errors
-/// A sentence, if the plan has no thread of the first process to write down.
+/// A message if the plan has no thread of the first process.
 pub fn export(plan: &Plan, target: &dyn Target) -> Result<Exported, String> {
     let name = target.name();
     let (threads, others) = first_process(plan);
@@ -81,7 +81,7 @@ pub fn export(plan: &Plan, target: &dyn Target) -> Result<Exported, String> {
     warnings.extend(target.loses(&threads));
     if !others.is_empty() {
         warnings.push(format!(
-            "{name} knows threads by number, in the order the first thread creates them: {} threads \
+            "{name} identifies threads by number, in the order the first thread creates them: {} threads \
              created by others are left out ({})",
             others.len(),
             others[..others.len().min(3)].join(", ")

@@ -1,18 +1,18 @@
-//! A watched system call: made, answered for, or refused, and what it changed told to the desk.
+//! Handles one intercepted system call: let through, emulated or denied; reports its effect to the controller.
 
 use std::io;
 
 use numaloc_identity::MapCall;
 use numaloc_identity::object::base_name;
 
-use super::live::{Live, nobody};
+use super::live::{Live, without_thread};
 use super::{Space, Supervisor};
 use crate::image::{makes_calls, maps};
 use crate::scratch::Break;
 use crate::sys::{self, Regs, Resume};
 use crate::tracee::{SYSCALL, Stopped};
 
-/// What the program break is moved ahead of the program's wishes, within the planned heap.
+/// How far the kernel's break is moved beyond the requested one, within the planned heap (bytes).
 const BREAK_AHEAD: u64 = 32 << 20;
 
 /// A system call and its arguments.
@@ -39,7 +39,7 @@ impl Call {
 }
 
 impl Supervisor {
-    /// A system call's entry or exit, while every call stops.
+    /// Handles the entry or exit of a system call while every call stops.
     pub(super) fn at_call(&mut self, tid: i32) -> io::Result<()> {
         let Some(tracee) = self.tracees.get_mut(&tid) else {
             return sys::resume(tid, Resume::Cont, 0);
@@ -79,7 +79,7 @@ impl Supervisor {
         call.number == libc::SYS_sched_setaffinity
     }
 
-    /// A SIGTRAP: ours if it is one of our breakpoints, else the program's.
+    /// Handles a SIGTRAP: one of our breakpoints, or else a signal for the program.
     pub(super) fn at_trap(&mut self, tid: i32) -> io::Result<()> {
         let mut stopped = Stopped::new(tid)?;
         let at = stopped.regs().rip.wrapping_sub(1);
@@ -128,11 +128,11 @@ impl Supervisor {
         self.go_on(tid, 0)
     }
 
-    /// `brk(wish)` at a breakpoint: the kernel's break runs ahead of the program's while the heap is planned.
+    /// Handles `brk(requested)` at a breakpoint. While the heap is planned, the kernel's break is kept ahead.
     pub(super) fn move_break(
         &mut self,
         tid: i32,
-        wish: u64,
+        requested: u64,
         stopped: &mut Stopped,
     ) -> io::Result<i64> {
         let tgid = self.tracees.get(&tid).map_or(tid, |t| t.tgid);
@@ -143,25 +143,27 @@ impl Supervisor {
             let answer = stopped.call(gadget, libc::SYS_brk, [end, 0, 0, 0, 0, 0])?;
             Ok::<u64, io::Error>(answer as u64)
         };
-        let answerer = space.scratch.filter(|scratch| scratch.answerer().is_some());
-        let at = match (answerer, space.ahead) {
+        let brk_handler = space
+            .scratch
+            .filter(|scratch| scratch.brk_handler().is_some());
+        let at = match (brk_handler, space.ahead) {
             (Some(scratch), _) => scratch.current_break(&space.memory)?,
             (None, Some(at)) => at,
             (None, None) => Break::UNKNOWN,
         };
         let set = |space: &mut Space, at: Break| {
             space.ahead = Some(at);
-            answerer.map_or(Ok(()), |scratch| scratch.set_break(&space.memory, at))
+            brk_handler.map_or(Ok(()), |scratch| scratch.set_break(&space.memory, at))
         };
-        if wish >= at.program && wish <= at.kernel {
+        if requested >= at.program && requested <= at.kernel {
             let at = Break {
-                program: wish,
+                program: requested,
                 ..at
             };
             set(space, at)?;
-            return Ok(wish as i64);
+            return Ok(requested as i64);
         }
-        // The first call here; or somebody moved the break in a way that is not watched.
+        // The first call here, or the break was moved by a call that is not intercepted.
         let now = brk(0)?;
         let at = match at.kernel == now {
             true => at,
@@ -171,28 +173,35 @@ impl Supervisor {
             },
         };
         set(space, at)?;
-        if wish == 0 {
+        if requested == 0 {
             return Ok(at.program as i64);
         }
-        let planned = self.desk.planned_heap_end(tid).unwrap_or(0);
-        let further = wish.saturating_add(BREAK_AHEAD).min(planned).max(wish);
-        let end = match brk(if wish < at.program { wish } else { further })? {
-            end if end < wish => brk(wish)?,
+        let planned = self.controller.planned_heap_end(tid).unwrap_or(0);
+        let further = requested
+            .saturating_add(BREAK_AHEAD)
+            .min(planned)
+            .max(requested);
+        let end = match brk(if requested < at.program {
+            requested
+        } else {
+            further
+        })? {
+            end if end < requested => brk(requested)?,
             end => end,
         };
-        if wish > at.program && end < wish {
-            // Refused, the break is where it was.
+        if requested > at.program && end < requested {
+            // The kernel refused, so the break is unchanged.
             return Ok(at.program as i64);
         }
         let at = Break {
-            program: wish.min(end),
+            program: requested.min(end),
             kernel: end,
         };
         set(space, at)?;
         if at.program > planned {
-            // Nothing further is planned: leave the program's brk alone from here on.
+            // No more of the heap is planned: stop intercepting `brk`.
             if let Some(scratch) = &mut space.scratch {
-                scratch.leave_brk(&space.memory)?;
+                scratch.remove_brk_handler(&space.memory)?;
             }
             self.leave(tgid, libc::SYS_brk)?;
         }
@@ -201,23 +210,25 @@ impl Supervisor {
             space: self.spaces.get(&tgid),
             filters: self.filters,
         };
-        self.desk.broke(tid, end, &mut act);
+        self.controller.break_moved(tid, end, &mut act);
         Ok(at.program as i64)
     }
 
-    /// Whether a call must not be made: the program would undo the plan, and `--enforce` is on.
+    /// Whether a call must be denied because it would undo the plan and `--enforce` is on.
     pub(super) fn forbids(&mut self, tid: i32, call: Call) -> bool {
-        call.number == libc::SYS_sched_setaffinity && !self.desk.may_set_affinity(target(tid, call))
+        call.number == libc::SYS_sched_setaffinity
+            && !self.controller.may_set_affinity(target(tid, call))
     }
 
     pub(super) fn before_unmapping(&mut self, tid: i32, call: Call) {
         let (start, end) = (call.args[0], call.args[0].saturating_add(call.args[1]));
-        if self.desk.cares_about(tid, start, end) {
-            self.desk.unmapping(tid, start, end, &mut nobody());
+        if self.controller.must_verify(tid, start, end) {
+            self.controller
+                .unmapping(tid, start, end, &mut without_thread());
         }
     }
 
-    /// A watched call returned `answer`.
+    /// Handles the return of an intercepted call with result `answer`.
     pub(super) fn after(
         &mut self,
         tid: i32,
@@ -234,11 +245,11 @@ impl Supervisor {
         };
         let [a0, a1, a2, a3, a4, _] = call.args;
         if call.number == libc::SYS_sched_getaffinity {
-            if self.desk.hides_affinity(target(tid, call)) {
-                // The program must see the machine it would see without us, or it would start one
-                // thread where it should start many.
+            if self.controller.hides_affinity(target(tid, call)) {
+                // The program must see the PUs it would see without us; otherwise it might start one thread
+                // instead of many.
                 let mut mask = vec![0_u8; answer as usize];
-                for &pu in self.desk.allowed() {
+                for &pu in self.controller.allowed() {
                     if let Some(byte) = mask.get_mut(pu as usize / 8) {
                         *byte |= 1 << (pu % 8);
                     }
@@ -261,7 +272,7 @@ impl Supervisor {
         match call.number {
             libc::SYS_mmap => {
                 let flags = a3 as i32;
-                // A linker's data and .bss come after the text, each over a part of the first mapping.
+                // The linker maps .data and .bss after the text, each over a part of the first mapping.
                 if flags & libc::MAP_FIXED != 0 && a2 as i32 & libc::PROT_WRITE != 0 {
                     space.new_images = true;
                 }
@@ -290,16 +301,16 @@ impl Supervisor {
                     space: Some(space),
                     filters: self.filters,
                 };
-                self.desk.mapped(tid, &map, address, &mut act);
+                self.controller.mapped(tid, &map, address, &mut act);
             }
-            // At a breakpoint `move_break` has seen to it.
+            // At a breakpoint `move_break` reports this.
             libc::SYS_brk if space.loading => {
                 let mut act = Live {
                     stopped: Some(stopped),
                     space: Some(space),
                     filters: self.filters,
                 };
-                self.desk.broke(tid, address, &mut act);
+                self.controller.break_moved(tid, address, &mut act);
             }
             libc::SYS_mremap => {
                 let mut act = Live {
@@ -308,7 +319,7 @@ impl Supervisor {
                     filters: self.filters,
                 };
                 let (old, new) = ((a0, a0 + a1), (address, address + a2));
-                self.desk.remapped(tid, old, new, &mut act);
+                self.controller.remapped(tid, old, new, &mut act);
             }
             libc::SYS_shmat => {
                 let mut act = Live {
@@ -317,22 +328,22 @@ impl Supervisor {
                     filters: self.filters,
                 };
                 let size = sys::shm_size(a0 as i32)?;
-                self.desk.attached(tid, size, address, &mut act);
+                self.controller.attached(tid, size, address, &mut act);
             }
             _ => {}
         }
         self.read_new_images(tid, stopped)?;
         let over = call.number == libc::SYS_mmap
             && self.spaces.get(&tgid).is_some_and(|s| s.entry.is_none())
-            && !self.desk.awaits_mappings(tid)
-            && !self.desk.lacks_statics();
+            && !self.controller.awaits_mappings(tid)
+            && !self.controller.lacks_statics();
         if over {
             self.leave(tgid, libc::SYS_mmap)?;
         }
         Ok(())
     }
 
-    /// The dynamic linker has mapped text: constructors are about to run, and they make calls.
+    /// The dynamic linker has mapped text: intercept its calls now, before its constructors run.
     pub(super) fn watch_library(&mut self, tgid: i32, address: u64, file: i32) -> io::Result<()> {
         let path = std::fs::read_link(format!("/proc/{tgid}/fd/{file}"));
         if !path.is_ok_and(|path| makes_calls(&path.to_string_lossy())) {

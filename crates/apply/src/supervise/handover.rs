@@ -1,8 +1,8 @@
-//! Processes that the program wants to trace itself: a debugger, `strace`, a sandbox, a crash handler.
+//! Hands processes over that the program traces itself: a debugger, `strace`, a sandbox, a crash handler.
 //!
-//! A process has one tracer, so whoever calls `ptrace` under us would be refused. The call is caught like those about
-//! memory, and the process it is about is handed over first: our breakpoints leave its memory, and it goes on without
-//! us. What it starts from then on is not followed either.
+//! A process has one tracer, so a traced program's own `ptrace` would fail. Its `ptrace` calls are intercepted like
+//! memory calls, and the target process is handed over first: breakpoints are removed from its memory, and it is
+//! detached. What it starts from then on is not followed either.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -12,27 +12,27 @@ use super::calls::Call;
 use crate::sys::{self, Wait};
 use crate::tracee::{INT3, SYSCALL, Stopped};
 
-/// Longest wait for a thread to stop: one that has ended, but not been waited for by its process, never does.
+/// Longest wait for a thread to stop. A thread that has ended but was not reaped never stops.
 const STOPPING: Duration = Duration::from_secs(2);
-/// Longest wait for the first stop of what was just made, which comes as soon as the kernel finds a PU for it.
+/// Longest wait for the first stop of a new thread, which comes as soon as the kernel finds a PU for it.
 const BEGINNING: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_micros(200);
 
-/// A thread that is stopped, and the signal it is to go on with.
+/// A stopped thread, and the signal it is to be resumed with.
 struct Held {
     tid: i32,
     signal: i32,
 }
 
 impl Supervisor {
-    /// The caller, stopped at `at` before its `ptrace` call, may need a process that is ours. Whether the caller's own
-    /// was handed over: then it is not ours to let go on.
+    /// Handles a `ptrace` call of `tid`, stopped at `at` before the call: hands over the process the call targets if we
+    /// trace it. Returns whether that was the caller's own process, which we then must not resume.
     pub(super) fn before_tracing(&mut self, tid: i32, call: Call, at: u64) -> io::Result<bool> {
         let own = self.tracees.get(&tid).map_or(tid, |t| t.tgid);
         match call.argument(0) as u32 {
             libc::PTRACE_TRACEME => {
                 let mut stopped = Stopped::new(tid)?;
-                // The breakpoint goes, and the call is made where it stands.
+                // Remove the breakpoint and execute the call in place.
                 stopped.regs().rip = at;
                 stopped.finish()?;
                 self.hand_over(own, Some(tid))?;
@@ -40,7 +40,7 @@ impl Supervisor {
             }
             libc::PTRACE_ATTACH | libc::PTRACE_SEIZE => {
                 let wanted = call.argument(1) as i32;
-                // One that has not begun yet is ours all the same.
+                // A process that has not reached its first stop is traced by us as well.
                 if self.announced.contains_key(&wanted)
                     && let Some(wait) = wait_briefly(wanted, BEGINNING)?
                 {
@@ -56,7 +56,7 @@ impl Supervisor {
         }
     }
 
-    /// Follows process `tgid` no longer. `stopped` is the one of its threads that is stopped now.
+    /// Stops following process `tgid`. `stopped` is the thread of it that is stopped now, if any.
     fn hand_over(&mut self, tgid: i32, stopped: Option<i32>) -> io::Result<()> {
         let threads: Vec<i32> = self
             .tracees
@@ -84,21 +84,21 @@ impl Supervisor {
             if let Some(lender) = lender.and_then(|lender| self.spaces.get_mut(&lender)) {
                 lender.bare = true;
             } else if let Some(scratch) = &mut space.scratch {
-                scratch.leave_brk(&space.memory)?;
+                scratch.remove_brk_handler(&space.memory)?;
             }
         }
         for Held { tid, signal } in held {
             self.tracees.remove(&tid);
-            self.desk.released(tid);
+            self.controller.released(tid);
             sys::detach(tid, signal).or_else(gone)?;
         }
-        self.desk.tally().handed_over();
+        self.controller.tally().handed_over();
         Ok(())
     }
 
-    /// A process made by `vfork` has left the memory of its creator `tid`: breakpoints that it must not run into are set
-    /// again.
-    pub(super) fn given_back(&mut self, tid: i32) -> io::Result<()> {
+    /// A process created by `vfork` no longer uses the memory of its creator `tid`: restores the breakpoints that were
+    /// removed for it.
+    pub(super) fn at_vfork_done(&mut self, tid: i32) -> io::Result<()> {
         let tgid = self.tracees.get(&tid).map_or(tid, |t| t.tgid);
         if let Some(space) = self.spaces.get_mut(&tgid)
             && std::mem::take(&mut space.bare)
@@ -110,7 +110,7 @@ impl Supervisor {
         self.go_on(tid, 0)
     }
 
-    /// Waits until a thread that was interrupted is stopped, wherever that is.
+    /// Waits until an interrupted thread has stopped.
     fn hold(&mut self, tid: i32, held: &mut Vec<Held>) -> io::Result<()> {
         let Some(wait) = wait_briefly(tid, STOPPING)? else {
             return Ok(());
@@ -122,7 +122,7 @@ impl Supervisor {
                 libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK,
                 _,
             ) => {
-                // What it has just made is ours as well.
+                // A thread or process that it has just created is traced by us as well.
                 let new = sys::event_message(tid)?;
                 self.early.remove(&new);
                 self.hold(new, held)?;
@@ -136,7 +136,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// A thread that has run into a breakpoint of ours goes back to before it; the signal it is to get.
+    /// Moves a thread that hit one of our breakpoints back before it. Returns the signal to deliver.
     fn step_back(&self, tid: i32) -> io::Result<i32> {
         let mut stopped = Stopped::new(tid)?;
         let at = stopped.regs().rip.wrapping_sub(1);
@@ -153,7 +153,7 @@ impl Supervisor {
     }
 }
 
-/// A thread that has ended meanwhile needs nothing.
+/// Ignores the error of a thread that has ended meanwhile.
 fn gone(error: io::Error) -> io::Result<()> {
     match error.raw_os_error() {
         Some(libc::ESRCH) => Ok(()),

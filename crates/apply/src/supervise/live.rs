@@ -1,20 +1,20 @@
-//! What the desk may do to a thread: in its name while it is stopped, or about it from outside.
+//! The actuator on a live process: system calls injected into a stopped thread, or made on it from outside.
 
 use std::io;
 
 use super::Space;
-use crate::desk::Actuator;
+use crate::controller::Actuator;
 use crate::sys;
 use crate::tracee::Stopped;
 
-/// Acts for the thread that is stopped right now.
+/// Acts on behalf of the thread that is stopped now.
 pub(super) struct Live<'a> {
     pub stopped: Option<&'a mut Stopped>,
     pub space: Option<&'a Space>,
     pub filters: Filters,
 }
 
-/// Seccomp mode and number of filters of a thread.
+/// Seccomp mode and number of seccomp filters of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Filters(u32, u32);
 
@@ -37,7 +37,7 @@ impl Live<'_> {
         let (Some(stopped), Some(space)) = (self.stopped.as_mut(), self.space) else {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         };
-        // A program that filters its own calls might be killed for one that it does not know of.
+        // A program that filters its own calls might be killed for a call that it did not expect.
         if Filters::of(stopped.tid()) != self.filters {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
@@ -82,8 +82,8 @@ impl Actuator for Live<'_> {
     }
 }
 
-/// Where no call can be made in the program's name, only about it.
-pub(super) fn nobody() -> Live<'static> {
+/// An actuator without a stopped thread: it can act on threads from outside, but not inject calls.
+pub(super) fn without_thread() -> Live<'static> {
     Live {
         stopped: None,
         space: None,

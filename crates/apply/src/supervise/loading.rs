@@ -1,4 +1,4 @@
-//! From `execve` to the entry point and beyond: which calls are watched where, and what is loaded.
+//! From `execve` to the entry point and beyond: which calls are intercepted where, and what is loaded.
 
 use numaloc_model::profile::ObjectKind;
 use std::collections::HashMap;
@@ -13,15 +13,15 @@ use crate::scratch::Scratch;
 use crate::sys::{self, Resume};
 use crate::tracee::{Auxiliary, INT3, Memory, SYSCALL, Stopped, gadget};
 
-/// Calls about affinity, and those of a program that is a tracer itself: watched in every run.
+/// Calls on affinity, and `ptrace`: intercepted in every run.
 const ALWAYS: [i64; 3] = [
     libc::SYS_sched_setaffinity,
     libc::SYS_sched_getaffinity,
     libc::SYS_ptrace,
 ];
-/// Calls about mappings, watched when the plan has pages of mappings, stacks or shared memory.
+/// Calls that map memory, intercepted when the plan has pages of mappings, stacks or shared memory.
 const MAPPING_CALLS: [i64; 3] = [libc::SYS_mmap, libc::SYS_mremap, libc::SYS_shmat];
-/// Every call that is ever watched.
+/// Every call that is ever intercepted.
 const CALLS: [u32; 8] = [
     libc::SYS_ptrace as u32,
     libc::SYS_sched_setaffinity as u32,
@@ -34,13 +34,13 @@ const CALLS: [u32; 8] = [
 ];
 
 impl Supervisor {
-    /// `execve` returned: the program is mapped, nothing of it has run.
+    /// `execve` returned: the program is mapped but has not executed anything.
     pub(super) fn executed(&mut self, tid: i32) -> io::Result<()> {
         let regs = sys::registers(tid)?;
-        // A 32-bit program: threads are followed, its memory calls are not ours.
+        // A 32-bit program: its threads are followed, but its memory calls are not supported.
         const CS_64: u64 = 0x33;
         if regs.cs != CS_64 {
-            self.desk
+            self.controller
                 .tally()
                 .note("a 32-bit program was executed: only its threads are placed");
             return sys::resume(tid, Resume::Cont, 0);
@@ -88,7 +88,7 @@ impl Supervisor {
         self.go_on(tid, 0)
     }
 
-    /// What is watched until the entry point: libraries that are mapped, and what their constructors do.
+    /// The calls intercepted until the entry point: those that map libraries, and those of constructors.
     pub(super) fn calls_while_loading(&self) -> Vec<i64> {
         let calls = self.calls();
         let without_brk = calls.into_iter().filter(|&call| call != libc::SYS_brk);
@@ -97,15 +97,15 @@ impl Supervisor {
         calls
     }
 
-    /// What is watched from the entry point on.
+    /// The calls intercepted from the entry point on.
     pub(super) fn calls(&self) -> Vec<i64> {
         use ObjectKind::{Heap, Mapping, Shared, Stack};
         let mut calls = ALWAYS.to_vec();
         if self.pages {
-            if self.desk.plans(&[Mapping, Stack, Shared]) || self.desk.lacks_statics() {
+            if self.controller.plans(&[Mapping, Stack, Shared]) || self.controller.lacks_statics() {
                 calls.extend(MAPPING_CALLS);
             }
-            if self.desk.plans(&[Heap]) {
+            if self.controller.plans(&[Heap]) {
                 calls.push(libc::SYS_brk);
             }
             if self.verify {
@@ -115,7 +115,7 @@ impl Supervisor {
         calls
     }
 
-    /// Sets breakpoints where the file of an executable mapping makes these calls. Whether there are any.
+    /// Sets breakpoints on the instructions of an executable mapping that make these calls. Returns whether any exist.
     pub(super) fn watch(&mut self, tgid: i32, map: &Map, calls: &[i64]) -> io::Result<bool> {
         let Some(space) = self.spaces.get_mut(&tgid) else {
             return Ok(false);
@@ -130,7 +130,7 @@ impl Supervisor {
             let mut found = [0; 2];
             space.memory.read(at, &mut found)?;
             if found != SYSCALL {
-                // Ours already, or not what the file says.
+                // Either our breakpoint already, or memory that differs from the file.
                 any |= space.sites.contains_key(&at);
                 continue;
             }
@@ -138,10 +138,10 @@ impl Supervisor {
             if let Some(scratch) = &mut space.scratch
                 && number == libc::SYS_brk
                 && site.adjacent
-                && scratch.answerer().is_none()
-                && let Some(answerer) = scratch.answer_brk(&space.memory, at - 5)?
+                && scratch.brk_handler().is_none()
+                && let Some(brk_handler) = scratch.install_brk_handler(&space.memory, at - 5)?
             {
-                space.sites.insert(answerer.trap, number);
+                space.sites.insert(brk_handler.trap, number);
                 continue;
             }
             space.memory.write(at, &[INT3])?;
@@ -150,7 +150,7 @@ impl Supervisor {
         Ok(any)
     }
 
-    /// At the entry point: everything is loaded. Sets the breakpoints, places what exists.
+    /// At the entry point, when everything is loaded: sets the breakpoints and places existing pages.
     pub(super) fn entered(&mut self, tid: i32, stopped: &mut Stopped) -> io::Result<()> {
         let tgid = self.tracees.get(&tid).map_or(tid, |t| t.tgid);
         let calls = self.calls();
@@ -181,7 +181,7 @@ impl Supervisor {
         let mut caught = false;
         for usual in [true, false] {
             for text in texts(usual) {
-                // The linker has a `brk` that it does not use once there is a C library.
+                // The dynamic linker contains a `brk` that it does not use once the C library is loaded.
                 let brk = libc::SYS_brk;
                 let calls = calls.iter().copied();
                 let wanted: Vec<i64> = calls
@@ -196,7 +196,7 @@ impl Supervisor {
         if !caught {
             let name = std::fs::read_link(format!("/proc/{tgid}/exe"));
             let name = name.map_or_else(|_| tgid.to_string(), |n| n.display().to_string());
-            self.desk.tally().note(format!(
+            self.controller.tally().note(format!(
                 "{name} makes system calls in a way that is not known here: memory it maps later and \
                  affinity it sets itself are not seen"
             ));
@@ -204,7 +204,7 @@ impl Supervisor {
         if self.pages {
             self.read_images(tid, stopped, false)?;
         } else {
-            // Only the loader's were needed, to find the C library.
+            // The loader's breakpoints were only needed to find the C library.
             self.leave(tgid, libc::SYS_mmap)?;
         }
         Ok(())
@@ -227,7 +227,7 @@ impl Supervisor {
         match self.spaces.get_mut(&tgid) {
             Some(space) if space.new_images && !space.loading => {
                 space.new_images = false;
-                if self.desk.lacks_statics() {
+                if self.controller.lacks_statics() {
                     return self.read_images(tid, stopped, true);
                 }
             }
@@ -236,7 +236,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Tells the desk what is loaded; `late`: the linker may not have mapped all of it yet.
+    /// Reports to the controller what is loaded; `late`: the dynamic linker may still be mapping.
     pub(super) fn read_images(
         &mut self,
         tid: i32,
@@ -260,7 +260,7 @@ impl Supervisor {
             space: self.spaces.get(&tgid),
             filters: self.filters,
         };
-        self.desk.loaded(
+        self.controller.loaded(
             tid,
             &images,
             writable.as_deref(),
@@ -272,15 +272,15 @@ impl Supervisor {
     }
 }
 
-/// Whether a file is glibc's dynamic linker (musl's is its C library, too).
+/// Whether a file is glibc's dynamic linker (with musl, the C library is the linker).
 fn is_linker(path: &str) -> bool {
     base_name(path).starts_with("ld-linux")
 }
 
-/// Where the program break began: field 47 of `/proc/PID/stat`.
+/// Start of the program break: field 47 of `/proc/PID/stat`.
 fn start_of_break(tgid: i32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{tgid}/stat")).ok()?;
-    // The command's name may hold spaces and parentheses; fields count from behind its last `)`.
+    // The command's name may contain spaces and parentheses; fields are counted after its last `)`.
     let (_, fields) = text.rsplit_once(')')?;
     fields.split_whitespace().nth(44)?.parse().ok()
 }

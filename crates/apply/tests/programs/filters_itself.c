@@ -1,4 +1,4 @@
-/* Forbids itself mbind and move_pages on pain of death, as sandboxes do, then maps and writes memory. */
+/* Installs a seccomp filter that kills on mbind and move_pages, as sandboxes do, then maps and writes memory. */
 #define _GNU_SOURCE
 #include <linux/filter.h>
 #include <linux/seccomp.h>

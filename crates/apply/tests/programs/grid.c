@@ -1,5 +1,4 @@
-/* A library with a section of its own, 64 pages, and as much
- * .bss, for dlopen. */
+/* A library for dlopen with a section of its own of 64 pages and as much .bss. */
 #include <string.h>
 
 static char grid[64 * 4096] __attribute__((section(".grid"), aligned(4096))) = {1};

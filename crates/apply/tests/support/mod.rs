@@ -1,4 +1,4 @@
-//! What tests of the launcher share: programs compiled on the spot, and plans made by hand.
+//! Helpers of the launcher tests: compile test programs, build plans, run them.
 
 #![allow(dead_code)]
 
@@ -28,8 +28,8 @@ pub fn compile(folder: &Path, source: &str, flags: &[&str]) -> PathBuf {
     program
 }
 
-/// A plan for this machine: threads by path, `pus[i]` a logical PU (modulo what there is); objects whole
-/// on node 0.
+/// A plan for this machine: threads by path with a logical PU each (modulo the number of PUs); all objects on
+/// node 0.
 pub fn plan(machine: &Topology, threads: &[(&str, usize)], objects: &[(ObjectKey, u64)]) -> Plan {
     let pus = machine.pus();
     Plan {
@@ -84,7 +84,7 @@ pub fn shell(plan: &Plan, machine: &Topology, script: &str) -> Outcome {
     .expect("sh runs")
 }
 
-/// Says that a test cannot run here; fails where that would go unnoticed.
+/// Reports that a test cannot run here; fails in CI, where that would go unnoticed.
 pub fn skip(why: &str) {
     let ci = std::env::var("CI").is_ok_and(|value| value == "true");
     assert!(!ci, "skipped, which CI=true does not allow: {why}");

@@ -1,14 +1,14 @@
-//! Memory that appears, grows, moves and goes away, and which object of the plan it is.
+//! Memory that appears, grows, moves and goes away, matched with the objects of the plan.
 
 use numaloc_identity::object::PAGE_BYTES;
 use numaloc_identity::{MapCall, NewObject};
 use numaloc_model::profile::ObjectKind;
 use std::collections::HashSet;
 
-use super::{Actuator, Desk};
+use super::{Actuator, Controller};
 use crate::image::Loaded;
 
-impl Desk {
+impl Controller {
     /// Whether a call that maps memory can still make a planned object in a thread's process.
     pub fn awaits_mappings(&self, tid: i32) -> bool {
         self.process_of(tid)
@@ -35,8 +35,8 @@ impl Desk {
         };
         let (start, end) = process.stacks.swap_remove(at);
         let key = process.orders.key(&NewObject::stack(start, end), path);
-        if let Some(object) = self.book.object(&key) {
-            self.settle(tgid, &[(object, start, (start, end))], true, act);
+        if let Some(object) = self.index.object(&key) {
+            self.place(tgid, &[(object, start, (start, end))], true, act);
         }
     }
 
@@ -56,7 +56,7 @@ impl Desk {
         self.appeared(tid, &object, act);
     }
 
-    /// System V memory was attached.
+    /// System V memory of `size` bytes was attached at `address`.
     pub fn attached(&mut self, tid: i32, size: u64, address: u64, act: &mut dyn Actuator) {
         if let Some(object) = NewObject::attached(size, address) {
             self.appeared(tid, &object, act);
@@ -72,16 +72,16 @@ impl Desk {
             return;
         };
         let key = process.orders.key(new, thread.creator.path());
-        if let Some(object) = self.book.object(&key) {
-            // Shared memory may have been touched by another process already.
+        if let Some(object) = self.index.object(&key) {
+            // Another process may have touched shared memory already.
             let existing = new.kind == ObjectKind::Shared;
             let span = (new.base, new.base.saturating_add(new.size));
-            self.settle(tgid, &[(object, new.base, span)], existing, act);
+            self.place(tgid, &[(object, new.base, span)], existing, act);
         }
     }
 
-    /// The break is at `end` now.
-    pub fn broke(&mut self, tid: i32, end: u64, act: &mut dyn Actuator) {
+    /// The program break moved to `end`.
+    pub fn break_moved(&mut self, tid: i32, end: u64, act: &mut dyn Actuator) {
         let Some(tgid) = self.process_of(tid) else {
             return;
         };
@@ -94,14 +94,14 @@ impl Desk {
         let (object, base, from) = (*object, *base, *bound);
         *bound = end.max(base);
         if end > from {
-            self.settle(tgid, &[(object, base, (from, end))], false, act);
+            self.place(tgid, &[(object, base, (from, end))], false, act);
         } else {
             self.cut(tgid, end, from, act);
         }
     }
 
-    /// Everything the process has loaded, its break's start and its first stack. While the linker is at work,
-    /// `writable` has the ranges that are, and statics elsewhere are still to be mapped.
+    /// Reports what the process has loaded, the start of its break and its first stack. While the dynamic linker is
+    /// still loading, `writable` holds the ranges mapped so far; statics outside them are not mapped yet.
     pub fn loaded(
         &mut self,
         tid: i32,
@@ -129,7 +129,7 @@ impl Desk {
             {
                 let base = loaded.bias.wrapping_add(section.base);
                 let new = NewObject::section(name, &section.name, section.size, base);
-                if let Some(object) = self.book.object(&new.first_key(&creator)) {
+                if let Some(object) = self.index.object(&new.first_key(&creator)) {
                     let end = base.saturating_add(section.size);
                     let inside = |&(s, e): &(u64, u64)| s <= base && base < e;
                     if writable.is_none_or(|ranges| ranges.iter().any(inside)) {
@@ -140,22 +140,22 @@ impl Desk {
         }
         if let Some((start, end)) = stack {
             let stack = NewObject::main_stack(end);
-            if let Some(object) = self.book.object(&stack.first_key(&creator)) {
+            if let Some(object) = self.index.object(&stack.first_key(&creator)) {
                 found.push((object, stack.base, (start, end)));
             }
         }
         found.retain(|(object, ..)| !known.contains(object));
         for (_, _, (start, end)) in &mut found {
-            // Whole pages: a section shares its first and last page with its neighbours.
+            // Rounded to whole pages: a section shares its first and last page with its neighbours.
             *start -= *start % PAGE_BYTES;
             *end = end.next_multiple_of(PAGE_BYTES);
         }
         let heap = heap.map(|(start, end)| (NewObject::heap(start), end));
         let heap = heap.and_then(|(new, end)| {
-            let object = self.book.object(&new.first_key(&creator))?;
+            let object = self.index.object(&new.first_key(&creator))?;
             Some((new.base, end, object))
         });
-        let texts = self.book.objects().filter(|(_, key)| {
+        let texts = self.index.objects().filter(|(_, key)| {
             let named = |loaded: &Loaded| loaded.image.names.contains(&key.name);
             key.kind == ObjectKind::Mapping && images.iter().any(named)
         });
@@ -175,12 +175,12 @@ impl Desk {
             }
             self.tally.text(object);
         }
-        self.settle(tgid, &found, true, act);
+        self.place(tgid, &found, true, act);
     }
 
     /// Whether the plan has pages of objects of these kinds.
     pub fn plans(&self, kinds: &[ObjectKind]) -> bool {
-        self.book
+        self.index
             .objects()
             .any(|(_, key)| kinds.contains(&key.kind))
     }
@@ -189,13 +189,13 @@ impl Desk {
     pub fn planned_heap_end(&self, tid: i32) -> Option<u64> {
         let process = self.processes.get(&self.process_of(tid)?)?;
         let (object, base, _) = process.heap?;
-        let pages = self.book.runs(object).last()?.end;
-        Some(base.saturating_add(pages.saturating_mul(self.book.page_size())))
+        let pages = self.index.runs(object).last()?.end;
+        Some(base.saturating_add(pages.saturating_mul(self.index.page_size())))
     }
 
-    /// Whether statics of the plan have not been seen yet in a process (a library may come later).
+    /// Whether some process has not yet loaded all statics of the plan (a library may be loaded later).
     pub fn lacks_statics(&self) -> bool {
-        self.book
+        self.index
             .objects()
             .any(|(at, key)| key.kind == ObjectKind::Static && !self.tally.found(at))
     }
@@ -211,26 +211,26 @@ impl Desk {
         let Some(live) = process.live.iter_mut().find(|live| live.start == old.0) else {
             return;
         };
-        // Moved pages keep their policy; what was added needs one.
+        // Moved pages keep their policy; only the added ones need one.
         live.base = live.base.wrapping_sub(old.0).wrapping_add(new.0);
         (live.start, live.end) = new;
         let (object, base) = (live.object, live.base);
         if new.1 - new.0 > old.1 - old.0 {
             let added = (new.0 + (old.1 - old.0), new.1);
-            self.settle(tgid, &[(object, base, added)], false, act);
+            self.place(tgid, &[(object, base, added)], false, act);
         }
     }
 
-    /// Whether unmapping `start..end` takes planned pages away that are to be verified first.
-    pub fn cares_about(&self, tid: i32, start: u64, end: u64) -> bool {
-        self.wishes.verify
+    /// Whether unmapping `start..end` removes planned pages that must be read back first.
+    pub fn must_verify(&self, tid: i32, start: u64, end: u64) -> bool {
+        self.options.verify
             && self
                 .process_of(tid)
                 .and_then(|tgid| self.processes.get(&tgid))
                 .is_some_and(|p| p.live.iter().any(|l| l.start < end && start < l.end))
     }
 
-    /// Memory `start..end` is about to go away.
+    /// Memory `start..end` is about to be unmapped.
     pub fn unmapping(&mut self, tid: i32, start: u64, end: u64, act: &mut dyn Actuator) {
         if let Some(tgid) = self.process_of(tid) {
             self.cut(tgid, start, end, act);
@@ -253,7 +253,7 @@ impl Desk {
             } else if lost.0 == live.start {
                 live.start = lost.1;
             }
-            // A hole in the middle stays part of it: its pages will be found absent.
+            // A hole in the middle stays part of the object: its pages will be counted as absent.
             live.start < live.end
         });
         process.stacks.retain(|&(s, e)| e <= start || end <= s);

@@ -1,27 +1,27 @@
-//! Pages of objects: where the plan wants them, moved there if they exist, and read back.
+//! Places the pages of objects on their planned nodes, moves those that exist, and reads them back.
 
 use std::io;
 
-use super::{Actuator, Desk, Found, Live, is_mapped};
+use super::{Actuator, Controller, Found, Live, is_mapped};
 
-/// Pages asked about in one system call.
+/// Pages queried in one system call.
 const CHUNK: usize = 16 * 1024;
 
-impl Desk {
-    /// Binds the planned ranges of objects, and moves what exists of them already.
-    pub(super) fn settle(
+impl Controller {
+    /// Binds the planned ranges of objects and moves their pages that exist already.
+    pub(super) fn place(
         &mut self,
         tgid: i32,
         found: &[Found],
         existing: bool,
         act: &mut dyn Actuator,
     ) {
-        let page_size = self.book.page_size();
+        let page_size = self.index.page_size();
         let mut ranges = Vec::new();
         let mut owners = Vec::new();
         for &(object, base, (start, end)) in found {
             self.tally.page(object).found = true;
-            ranges.extend(self.book.ranges(object, base, start, end));
+            ranges.extend(self.index.ranges(object, base, start, end));
             owners.resize(ranges.len(), object);
         }
         let answers = act.bind(&ranges);
@@ -43,7 +43,7 @@ impl Desk {
             return;
         };
         for &(object, base, (start, end)) in found {
-            let kind = self.book.key(object).kind;
+            let kind = self.index.key(object).kind;
             if process.found.insert(object) && is_mapped(kind) {
                 process.awaited = process.awaited.saturating_sub(1);
             }
@@ -61,8 +61,8 @@ impl Desk {
         }
     }
 
-    /// Moves the pages of these ranges of objects that exist on other nodes. Asking where pages are is
-    /// cheap; moving makes the kernel wait for every PU, so all are moved together.
+    /// Moves the pages of these ranges that exist on other nodes, all in one go: querying nodes is cheap, but each
+    /// move makes the kernel wait for every PU.
     fn move_existing(
         &mut self,
         tgid: i32,
@@ -117,12 +117,12 @@ impl Desk {
 
     /// Reads back where the planned pages of an object within `span` are, in the process of `tid`.
     pub(super) fn check(&mut self, tid: i32, live: Live, span: (u64, u64), act: &mut dyn Actuator) {
-        if !self.wishes.verify {
+        if !self.options.verify {
             return;
         }
         let state = self.tally.page(live.object);
         state.checked = true;
-        for (start, end, node) in self.book.ranges(live.object, live.base, span.0, span.1) {
+        for (start, end, node) in self.index.ranges(live.object, live.base, span.0, span.1) {
             for pages in addresses(start, end).chunks(CHUNK) {
                 match act.locate(tid, pages) {
                     Ok(status) => status.iter().for_each(|&s| state.seen(s, node)),

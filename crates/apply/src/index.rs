@@ -1,5 +1,5 @@
-//! The plan as the launcher looks things up in it: threads by path, objects by identity, and for each
-//! object the runs of pages with their nodes.
+//! Indexes a plan for lookups during a run: threads by path, objects by identity, and for each object its runs
+//! of pages with their nodes.
 
 use numaloc_model::Plan;
 use numaloc_model::plan::ObjectKey;
@@ -17,16 +17,16 @@ pub struct Run {
 }
 
 impl Run {
-    /// How many pages.
+    /// Number of pages.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.end - self.first
     }
 }
 
-/// See the module.
+/// A plan, indexed by thread path and object identity; see the module.
 #[derive(Clone, Debug, Default)]
-pub struct Book {
+pub struct PlanIndex {
     threads: HashMap<String, (usize, u32)>,
     left_out: HashSet<String>,
     objects: HashMap<ObjectKey, usize>,
@@ -36,9 +36,9 @@ pub struct Book {
     coarsened: Option<u64>,
 }
 
-impl Book {
-    /// Reads a plan. Neighbouring runs of one node merge. When more than `max_runs` are left, they are
-    /// made coarser (see [`Self::coarsened`]), because every run can become a kernel mapping of its own.
+impl PlanIndex {
+    /// Indexes a plan. Neighbouring runs on one node are merged. If more than `max_runs` remain, they are
+    /// coarsened (see [`Self::coarsened`]), because every run can become a kernel mapping of its own.
     #[must_use]
     pub fn new(plan: &Plan, max_runs: usize) -> Self {
         let mut runs: Vec<Vec<Run>> = vec![Vec::new(); plan.objects.len()];
@@ -84,13 +84,13 @@ impl Book {
         }
     }
 
-    /// A plan's threads without its pages.
+    /// The threads of a plan without its pages.
     #[must_use]
     pub fn threads_only(plan: &Plan) -> Self {
-        let mut book = Self::new(plan, usize::MAX);
-        book.objects.clear();
-        book.runs.iter_mut().for_each(Vec::clear);
-        book
+        let mut index = Self::new(plan, usize::MAX);
+        index.objects.clear();
+        index.runs.iter_mut().for_each(Vec::clear);
+        index
     }
 
     /// Index in the plan and PU (kernel number) of a thread.
@@ -125,7 +125,7 @@ impl Book {
             .filter(|(at, _)| !self.runs[*at].is_empty())
     }
 
-    /// The runs of an object, ascending, disjoint, neighbours on different nodes or apart.
+    /// The runs of an object: ascending, disjoint; adjacent runs are on different nodes.
     #[must_use]
     pub fn runs(&self, object: usize) -> &[Run] {
         &self.runs[object]
@@ -149,14 +149,14 @@ impl Book {
         self.page_size
     }
 
-    /// Pages per block when runs had to be made coarser.
+    /// Pages per block if runs had to be coarsened.
     #[must_use]
     pub fn coarsened(&self) -> Option<u64> {
         self.coarsened
     }
 
-    /// The address ranges `(start, end, node)` of an object whose first byte is at `base`, as far as
-    /// they lie within `from..to`. Page `k` is the page that holds the first byte plus `k`.
+    /// The address ranges `(start, end, node)` of an object whose first byte is at `base`, clipped to
+    /// `from..to`. Page 0 is the page that holds the first byte.
     #[must_use]
     pub fn ranges(&self, object: usize, base: u64, from: u64, to: u64) -> Vec<(u64, u64, u32)> {
         let page0 = base - base % 4096;
@@ -169,7 +169,7 @@ impl Book {
     }
 }
 
-/// Joins neighbours of one node; where two overlap, the earlier keeps the pages.
+/// Merges adjacent runs on one node; where two runs overlap, the earlier one keeps the pages.
 fn merge(runs: &mut Vec<Run>) {
     let mut merged: Vec<Run> = Vec::with_capacity(runs.len());
     for &run in runs.iter() {
@@ -189,9 +189,9 @@ fn merge(runs: &mut Vec<Run>) {
     *runs = merged;
 }
 
-/// One node for each aligned block of `block` pages. The node with most pages in the block plus what
-/// earlier blocks owe it: the shares of the nodes stay what they were (an interleaved object stays
-/// interleaved, in larger steps), and a clear majority wins. Ties: the lower node.
+/// Gives each aligned block of `block` pages one node: the one with the largest balance, which is its pages in this
+/// block plus those that earlier blocks gave to other nodes. This keeps the nodes' shares (an interleaved object
+/// stays interleaved, in larger steps) and a clear majority wins. Ties go to the lower node.
 fn coarsen(runs: &[Run], block: u64) -> Vec<Run> {
     let Some(top) = runs.iter().map(|run| run.node).max() else {
         return Vec::new();
@@ -204,7 +204,7 @@ fn coarsen(runs: &[Run], block: u64) -> Vec<Run> {
         cursor = cursor.max(runs[at].first);
         let border = (cursor / block + 1).saturating_mul(block);
         if runs[at].end >= border + block && owed.iter().all(|&debt| debt == 0) {
-            // Whole blocks of one run need no counting.
+            // A run that covers whole blocks decides them alone.
             let end = runs[at].end / block * block;
             push(
                 &mut coarse,
@@ -272,8 +272,8 @@ mod tests {
 
     #[test]
     fn coarser_interleaving_stays_interleaved() {
-        // Pages 0 1 2 3 ... on nodes 0 1 0 1: blocks of two. Block 0 owes 1 to each, a tie: node 0,
-        // which is then paid one too many (-1), node 1 is owed 1. Block 1: 0 against 2: node 1. And so on.
+        // Pages 0 1 2 3 ... on nodes 0 1 0 1, blocks of two. Block 0: both have a balance of 1, so node 0 wins and
+        // has -1 afterwards, node 1 has 1. Block 1: 0 against 2, so node 1 wins. And so on.
         let fine: Vec<Run> = (0..8)
             .map(|p| Run {
                 first: p,
@@ -287,16 +287,16 @@ mod tests {
 
     #[test]
     fn page_zero_holds_the_first_byte() {
-        let book = Book {
+        let index = PlanIndex {
             runs: vec![runs(&[(0, 1, 0), (1, 3, 1)])],
             page_size: 4096,
-            ..Book::default()
+            ..PlanIndex::default()
         };
         // First byte at 0x1234: page 0 is 0x1000..0x2000.
-        let all = book.ranges(0, 0x1234, 0, u64::MAX);
+        let all = index.ranges(0, 0x1234, 0, u64::MAX);
         assert_eq!(all, [(0x1000, 0x2000, 0), (0x2000, 0x4000, 1)]);
         assert_eq!(
-            book.ranges(0, 0x1234, 0x1000, 0x3000)[1],
+            index.ranges(0, 0x1234, 0x1000, 0x3000)[1],
             (0x2000, 0x3000, 1)
         );
     }

@@ -1,7 +1,7 @@
-//! Decides what to do when a thread starts or memory appears: looks it up in the plan and tells an
-//! [`Actuator`]. Knows nothing of ptrace; tests run it against an actuator that only takes notes.
+//! Decides what to do when a thread starts or memory appears: looks it up in the plan and calls an
+//! [`Actuator`]. Independent of ptrace; tests run it against an actuator that only records its calls.
 //!
-//! Threads are here; [`memory`] knows which memory is which object of the plan, [`pages`] puts and checks their pages.
+//! This file handles threads; [`memory`] maps memory to objects of the plan, [`pages`] places and checks their pages.
 
 mod memory;
 mod pages;
@@ -11,57 +11,57 @@ use numaloc_model::profile::ObjectKind;
 use std::collections::{HashMap, HashSet};
 use std::io;
 
-use crate::book::Book;
+use crate::index::PlanIndex;
 use crate::tally::{Tally, ThreadState};
 
-/// What changes the machine, or pretends to.
+/// The operations that change or inspect the machine; tests substitute a recorder.
 pub trait Actuator {
-    /// Restricts a thread to PUs (kernel numbers).
+    /// Restricts thread `tid` to PUs (kernel numbers).
     fn pin(&mut self, tid: i32, pus: &[u32]) -> io::Result<()>;
-    /// The PUs a thread may run on.
+    /// The PUs a thread may run on (kernel numbers).
     fn affinity(&mut self, tid: i32) -> io::Result<Vec<u32>>;
-    /// Makes memory `(start, end, node)` of the stopped thread's process come from `node` from now on;
-    /// 0 or an errno for each.
+    /// Sets `node` as the preferred node of each memory range `(start, end, node)` in the stopped thread's process.
+    /// Returns 0 or an errno for each range.
     fn bind(&mut self, ranges: &[(u64, u64, u32)]) -> Vec<i32>;
-    /// Moves pages of a process that exist already; one node or negative errno each.
+    /// Moves existing pages of process `tgid` to `nodes`. Returns a node or a negative errno for each page.
     fn relocate(&mut self, tgid: i32, pages: &[u64], nodes: &[i32]) -> io::Result<Vec<i32>>;
-    /// Where pages of the process of thread `tid` are; one node or negative errno each.
+    /// Queries where pages of the process of thread `tid` are. Returns a node or a negative errno for each page.
     fn locate(&mut self, tid: i32, pages: &[u64]) -> io::Result<Vec<i32>>;
 }
 
-/// What the user asked for beside the plan.
+/// What the user asked for in addition to the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wishes {
-    /// Read back where every planned page is before it goes away.
+pub struct ApplyOptions {
+    /// Read back the node of every planned page before its memory goes away.
     pub verify: bool,
     /// Overrule the program's own `sched_setaffinity`.
     pub enforce: bool,
 }
 
-/// An object of a plan in a process.
+/// An object of the plan that exists in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Live {
     object: usize,
     base: u64,
-    /// Where its memory is; beyond that it is gone.
+    /// Extent of its memory that still exists: `start..end`.
     start: u64,
     end: u64,
 }
 
-/// An object found in a process: its index in the plan, its first byte, and where its memory is.
+/// An object found in a process: its index in the plan, its first byte, and the extent of its memory.
 type Found = (usize, u64, (u64, u64));
 
 #[derive(Clone, Debug, Default)]
 struct Process {
     first: String,
-    /// Objects of the plan seen so far.
+    /// Objects of the plan found so far.
     found: HashSet<usize>,
-    /// How many of its planned mappings have not been.
+    /// Number of planned mappings not found yet.
     awaited: usize,
     threads: HashSet<i32>,
     orders: Orders,
     live: Vec<Live>,
-    /// Anonymous mappings that a new thread may turn out to use as its stack.
+    /// Anonymous mappings that a new thread may use as its stack.
     stacks: Vec<(u64, u64)>,
     heap: Option<(usize, u64, u64)>,
 }
@@ -74,7 +74,7 @@ struct Thread {
 }
 
 impl Thread {
-    /// The path of the next thread or process it makes.
+    /// The path of the next thread or process that it creates.
     fn child(&mut self, same_process: bool) -> String {
         if same_process {
             self.creator.next_thread()
@@ -84,22 +84,22 @@ impl Thread {
     }
 }
 
-/// See the module.
-pub struct Desk {
-    book: Book,
-    wishes: Wishes,
+/// Applies a plan to the threads and the memory of a program; see the module.
+pub struct Controller {
+    index: PlanIndex,
+    options: ApplyOptions,
     allowed: Vec<u32>,
     threads: HashMap<i32, Thread>,
     processes: HashMap<i32, Process>,
     stack_sizes: HashSet<u64>,
-    /// Paths of threads whose creation was reported and that have not stopped yet.
+    /// Paths of threads that were announced but have not reached their first stop.
     announced: HashMap<i32, String>,
-    /// Planned objects that mappings make, by the path of their process.
+    /// Number of planned objects that come from mappings, by the path of their process.
     mappings: HashMap<String, usize>,
     tally: Tally,
 }
 
-/// Whether an object comes from a call that maps memory.
+/// Whether an object is created by a call that maps memory.
 fn is_mapped(kind: ObjectKind) -> bool {
     matches!(
         kind,
@@ -107,16 +107,16 @@ fn is_mapped(kind: ObjectKind) -> bool {
     )
 }
 
-impl Desk {
-    /// A desk for a plan; `allowed` are the PUs the program would have without a plan.
-    pub fn new(book: Book, wishes: Wishes, allowed: Vec<u32>) -> Self {
-        let stack_sizes = book
+impl Controller {
+    /// A controller for a plan. `allowed`: the PUs the program may use without a plan (kernel numbers).
+    pub fn new(index: PlanIndex, options: ApplyOptions, allowed: Vec<u32>) -> Self {
+        let stack_sizes = index
             .objects()
             .filter(|(_, key)| key.kind == ObjectKind::Stack)
             .map(|(_, key)| key.size)
             .collect();
         let mut mappings: HashMap<String, usize> = HashMap::new();
-        for (_, key) in book.objects().filter(|(_, key)| is_mapped(key.kind)) {
+        for (_, key) in index.objects().filter(|(_, key)| is_mapped(key.kind)) {
             let process = ThreadPath::new(key.creator.as_deref().unwrap_or("0"))
                 .process()
                 .as_str();
@@ -124,9 +124,9 @@ impl Desk {
         }
         Self {
             mappings,
-            tally: Tally::new(&book),
-            book,
-            wishes,
+            tally: Tally::new(&index),
+            index,
+            options,
             allowed,
             threads: HashMap::new(),
             processes: HashMap::new(),
@@ -135,17 +135,17 @@ impl Desk {
         }
     }
 
-    /// What has been done so far.
+    /// What was done so far.
     pub fn tally(&mut self) -> &mut Tally {
         &mut self.tally
     }
 
-    /// The end: what was done in all.
+    /// Ends the run and returns everything that was done.
     pub fn into_tally(self) -> Tally {
         self.tally
     }
 
-    /// The PUs the program believes to have.
+    /// The PUs the program sees as its affinity (kernel numbers).
     pub fn allowed(&self) -> &[u32] {
         &self.allowed
     }
@@ -155,22 +155,22 @@ impl Desk {
         self.threads.get(&tid).map(|thread| thread.tgid)
     }
 
-    /// The program's first thread.
+    /// Registers the program's first thread and pins it.
     pub fn started(&mut self, tid: i32, act: &mut dyn Actuator) {
         let process = self.process("0".to_owned());
         self.processes.insert(tid, process);
         self.enter(tid, tid, Creator::new("0"), act);
     }
 
-    /// `creator` is making `tid`. Names follow the order of these reports: the first stops of several new
-    /// threads, of which [`Self::created`] tells, come in any order.
+    /// `creator` is creating `tid`. Paths are assigned in the order of these reports, because the first stops of new
+    /// threads, reported by [`Self::created`], come in any order.
     pub fn announced(&mut self, creator: i32, tid: i32, same_process: bool) {
         if let Some(by) = self.threads.get_mut(&creator) {
             self.announced.insert(tid, by.child(same_process));
         }
     }
 
-    /// A process in which nothing has been found yet.
+    /// A process in which no object has been found yet.
     fn process(&self, first: String) -> Process {
         Process {
             awaited: self.mappings.get(&first).copied().unwrap_or(0),
@@ -179,7 +179,7 @@ impl Desk {
         }
     }
 
-    /// `creator` made `tid`: a thread of its process, or a process. `stack` is the new thread's stack
+    /// `creator` created `tid`: a thread of its process, or a process. `stack` is the new thread's stack
     /// pointer. The new thread is stopped before its first instruction.
     pub fn created(
         &mut self,
@@ -190,7 +190,7 @@ impl Desk {
         act: &mut dyn Actuator,
     ) {
         let Some(by) = self.threads.get_mut(&creator) else {
-            return self.stranger(tid, act);
+            return self.unknown(tid, act);
         };
         let tgid = by.tgid;
         let path = match self.announced.remove(&tid) {
@@ -201,21 +201,21 @@ impl Desk {
             self.enter(tid, tgid, Creator::new(path.clone()), act);
             self.found_stack(tgid, &path, stack, act);
         } else {
-            // Memory policies and what was placed are inherited; new objects have new names.
+            // Memory policies and placed pages are inherited, but the child's new objects are named afresh.
             let process = self.process(path.clone());
             self.processes.insert(tid, process);
             self.enter(tid, tid, Creator::new(path), act);
         }
     }
 
-    /// A thread whose creator is not known (it died first): not in the plan.
-    pub fn stranger(&mut self, tid: i32, act: &mut dyn Actuator) {
+    /// Registers a thread whose creator is unknown because it died first. The plan cannot contain it.
+    pub fn unknown(&mut self, tid: i32, act: &mut dyn Actuator) {
         let allowed = self.allowed.clone();
         let _ = act.pin(tid, &allowed);
     }
 
     fn enter(&mut self, tid: i32, tgid: i32, creator: Creator, act: &mut dyn Actuator) {
-        let planned = self.book.thread(creator.path());
+        let planned = self.index.thread(creator.path());
         if let Some(process) = self.processes.get_mut(&tgid) {
             process.threads.insert(tid);
         }
@@ -226,15 +226,15 @@ impl Desk {
                     Err(error) => ThreadState::Refused(error.raw_os_error().unwrap_or(0), pu),
                 };
                 if state != ThreadState::Placed {
-                    // Better anywhere than on the creator's PU.
+                    // The PU was refused: the thread may run anywhere rather than share its creator's PU.
                     let _ = act.pin(tid, &self.allowed);
                 }
                 self.tally.thread(at, state);
             }
             None => {
-                // Affinity is inherited: without this it would crowd its creator's PU.
+                // Affinity is inherited; without this the thread would share its creator's PU.
                 let _ = act.pin(tid, &self.allowed);
-                if !self.book.leaves_out(creator.path()) {
+                if !self.index.leaves_out(creator.path()) {
                     self.tally.unplanned_thread(creator.path());
                 }
             }
@@ -250,10 +250,10 @@ impl Desk {
         );
     }
 
-    /// `execve` of a process: `former` called it, all other threads are gone, `tgid` goes on.
+    /// Process `tgid` called `execve` in thread `former`; only one thread, `tgid`, remains.
     pub fn executed(&mut self, tgid: i32, former: i32) {
         let first = self.processes.get(&tgid).map(|p| p.first.clone());
-        // The first thread's counters go on; if another thread called, its own are lost with it.
+        // The first thread's counters continue; those of another calling thread are lost with it.
         let keep = self
             .threads
             .remove(&tgid)
@@ -267,14 +267,14 @@ impl Desk {
         }
     }
 
-    /// Whether the program may set the affinity of `target` itself. Takes note of it either way.
+    /// Whether the program may set the affinity of `target` itself. Records the attempt either way.
     pub fn may_set_affinity(&mut self, target: i32) -> bool {
         let Some(thread) = self.threads.get_mut(&target) else {
             return true;
         };
         if let Some((at, _)) = thread.planned {
-            self.tally.own_affinity(at, self.wishes.enforce);
-            if self.wishes.enforce {
+            self.tally.own_affinity(at, self.options.enforce);
+            if self.options.enforce {
                 return false;
             }
         }
@@ -282,14 +282,14 @@ impl Desk {
         true
     }
 
-    /// Whether the program should be told the unrestricted PUs when it asks for `target`'s affinity.
+    /// Whether a query for `target`'s affinity should return the unrestricted PUs.
     pub fn hides_affinity(&self, target: i32) -> bool {
         self.threads
             .get(&target)
             .is_some_and(|thread| thread.planned.is_some() && !thread.own_affinity)
     }
 
-    /// A thread that is not followed any more: it keeps the PU it has, and none of its memory is placed.
+    /// Stops following a thread: it keeps its PU, and none of its memory is placed.
     pub fn released(&mut self, tid: i32) {
         let Some(thread) = self.threads.remove(&tid) else {
             return;
@@ -320,7 +320,7 @@ impl Desk {
         if process.threads.is_empty() {
             let live = std::mem::take(&mut process.live);
             for live in live {
-                // By this thread: a first thread that ended before has no memory any more.
+                // Read through this thread, because a first thread that ended earlier has no memory any more.
                 self.check(tid, live, (live.start, live.end), act);
             }
             self.processes.remove(&tgid);

@@ -1,4 +1,4 @@
-//! The desk against an actuator that only takes notes.
+//! Tests the controller with an actuator that only records its calls.
 
 use super::*;
 use numaloc_identity::MapCall;
@@ -10,7 +10,7 @@ struct Notes {
     pinned: Vec<(i32, Vec<u32>)>,
     bound: Vec<(u64, u64, u32)>,
     relocated: Vec<(u64, i32)>,
-    /// Node of every page when asked; else not there.
+    /// Node of every page for queries; pages not listed do not exist.
     pages_at: HashMap<u64, i32>,
     refuse_pu: Option<u32>,
 }
@@ -81,8 +81,8 @@ fn plan(threads: &[(&str, u32)], objects: &[Placed]) -> Plan {
     }
 }
 
-fn desk(plan: &Plan, wishes: Wishes) -> Desk {
-    Desk::new(Book::new(plan, 1000), wishes, vec![0, 1, 2, 3])
+fn controller(plan: &Plan, options: ApplyOptions) -> Controller {
+    Controller::new(PlanIndex::new(plan, 1000), options, vec![0, 1, 2, 3])
 }
 
 fn anonymous(length: u64) -> MapCall<'static> {
@@ -94,7 +94,7 @@ fn anonymous(length: u64) -> MapCall<'static> {
     }
 }
 
-const VERIFY: Wishes = Wishes {
+const VERIFY: ApplyOptions = ApplyOptions {
     verify: true,
     enforce: false,
 };
@@ -102,27 +102,27 @@ const VERIFY: Wishes = Wishes {
 #[test]
 fn names_follow_the_order_of_creation_not_that_of_first_stops() {
     let plan = plan(&[("0", 0), ("0.1", 1), ("0.2", 2), ("0/1", 3)], &[]);
-    let (mut desk, mut act) = (desk(&plan, Wishes::default()), Notes::default());
-    desk.started(100, &mut act);
-    desk.announced(100, 101, true);
-    desk.announced(100, 102, true);
-    desk.announced(100, 103, false);
+    let (mut controller, mut act) = (controller(&plan, ApplyOptions::default()), Notes::default());
+    controller.started(100, &mut act);
+    controller.announced(100, 101, true);
+    controller.announced(100, 102, true);
+    controller.announced(100, 103, false);
     for (tid, same_process) in [(103, false), (102, true), (101, true)] {
-        desk.created(100, tid, same_process, 0, &mut act);
+        controller.created(100, tid, same_process, 0, &mut act);
     }
     let expected = [(100, 0), (103, 3), (102, 2), (101, 1)];
     assert_eq!(act.pinned, expected.map(|(tid, pu)| (tid, vec![pu])));
 }
 
 #[test]
-fn threads_go_where_their_path_says_and_strangers_anywhere() {
+fn threads_go_where_their_path_says_and_unknown_threads_anywhere() {
     let plan = plan(&[("0", 3), ("0.2", 1), ("0/1", 2)], &[]);
-    let (mut desk, mut act) = (desk(&plan, Wishes::default()), Notes::default());
-    desk.started(100, &mut act);
-    desk.created(100, 101, true, 0, &mut act); // 0.1: not planned, must leave PU 3
-    desk.created(100, 102, true, 0, &mut act); // 0.2
-    desk.created(100, 103, false, 0, &mut act); // 0/1
-    desk.created(101, 104, true, 0, &mut act); // 0.1.1: not planned
+    let (mut controller, mut act) = (controller(&plan, ApplyOptions::default()), Notes::default());
+    controller.started(100, &mut act);
+    controller.created(100, 101, true, 0, &mut act); // 0.1: not planned, must leave PU 3
+    controller.created(100, 102, true, 0, &mut act); // 0.2
+    controller.created(100, 103, false, 0, &mut act); // 0/1
+    controller.created(101, 104, true, 0, &mut act); // 0.1.1: not planned
     let all = vec![0, 1, 2, 3];
     assert_eq!(
         act.pinned,
@@ -134,11 +134,11 @@ fn threads_go_where_their_path_says_and_strangers_anywhere() {
             (104, all)
         ]
     );
-    assert!(desk.hides_affinity(102) && !desk.hides_affinity(101));
+    assert!(controller.hides_affinity(102) && !controller.hides_affinity(101));
     for tid in [104, 103, 102, 101, 100] {
-        desk.ending(tid, &mut act);
+        controller.ending(tid, &mut act);
     }
-    let outcome = desk.into_tally().outcome(&plan, false, 1.0, 0);
+    let outcome = controller.into_tally().outcome(&plan, false, 1.0, 0);
     assert_eq!((outcome.threads.placed, outcome.threads.not_found), (3, 0));
     assert!(
         outcome.notes[0].contains("0.1, 0.1.1"),
@@ -154,11 +154,11 @@ fn a_refused_pu_leaves_the_thread_to_the_kernel() {
         refuse_pu: Some(9),
         ..Notes::default()
     };
-    let mut desk = desk(&plan, Wishes::default());
-    desk.started(100, &mut act);
+    let mut controller = controller(&plan, ApplyOptions::default());
+    controller.started(100, &mut act);
     assert_eq!(act.pinned, [(100, vec![0, 1, 2, 3])]);
-    desk.ending(100, &mut act);
-    let outcome = desk.into_tally().outcome(&plan, false, 1.0, 0);
+    controller.ending(100, &mut act);
+    let outcome = controller.into_tally().outcome(&plan, false, 1.0, 0);
     assert_eq!(outcome.threads.refused, [("EINVAL".to_owned(), 1)]);
     assert_eq!(outcome.threads.not_found, 1);
     assert!(outcome.notes[0].contains("P#9"));
@@ -169,21 +169,21 @@ fn mappings_are_known_by_creator_size_and_order() {
     // The second 12 KiB mapping of thread 0.1: pages 0 and 1 on node 1, page 2 on node 0.
     let object = key(ObjectKind::Mapping, "[anon]", "0.1", 12288, 1);
     let plan = plan(&[("0", 0)], &[(object, &[(0, 2, 1), (2, 1, 0)])]);
-    let (mut desk, mut act) = (desk(&plan, VERIFY), Notes::default());
-    desk.started(100, &mut act);
-    desk.created(100, 101, true, 0, &mut act);
-    desk.mapped(101, &anonymous(12000), 0x10000, &mut act); // order 0
-    desk.mapped(100, &anonymous(12000), 0x20000, &mut act); // another creator
-    desk.mapped(101, &anonymous(8192), 0x30000, &mut act); // another size
+    let (mut controller, mut act) = (controller(&plan, VERIFY), Notes::default());
+    controller.started(100, &mut act);
+    controller.created(100, 101, true, 0, &mut act);
+    controller.mapped(101, &anonymous(12000), 0x10000, &mut act); // order 0
+    controller.mapped(100, &anonymous(12000), 0x20000, &mut act); // another creator
+    controller.mapped(101, &anonymous(8192), 0x30000, &mut act); // another size
     assert!(act.bound.is_empty());
-    desk.mapped(101, &anonymous(12000), 0x40000, &mut act);
+    controller.mapped(101, &anonymous(12000), 0x40000, &mut act);
     assert_eq!(act.bound, [(0x40000, 0x42000, 1), (0x42000, 0x43000, 0)]);
     assert!(act.relocated.is_empty(), "nothing can be there yet");
-    // Page 1 went astray, page 2 was never touched.
+    // Page 1 is on the wrong node, page 2 was never touched.
     act.pages_at = HashMap::from([(0x40000, 1), (0x41000, 0)]);
-    desk.ending(101, &mut act);
-    desk.ending(100, &mut act);
-    let outcome = desk.into_tally().outcome(&plan, true, 1.0, 0);
+    controller.ending(101, &mut act);
+    controller.ending(100, &mut act);
+    let outcome = controller.into_tally().outcome(&plan, true, 1.0, 0);
     assert_eq!((outcome.pages.placed, outcome.pages.planned), (1, 2));
     assert!(
         outcome
@@ -203,15 +203,18 @@ fn mappings_are_known_by_creator_size_and_order() {
 fn what_is_unmapped_is_read_back_first() {
     let object = key(ObjectKind::Mapping, "[anon]", "0", 8192, 0);
     let plan = plan(&[("0", 0)], &[(object, &[(0, 2, 1)])]);
-    let (mut desk, mut act) = (desk(&plan, VERIFY), Notes::default());
-    desk.started(100, &mut act);
-    desk.mapped(100, &anonymous(8192), 0x40000, &mut act);
+    let (mut controller, mut act) = (controller(&plan, VERIFY), Notes::default());
+    controller.started(100, &mut act);
+    controller.mapped(100, &anonymous(8192), 0x40000, &mut act);
     act.pages_at = HashMap::from([(0x40000, 1), (0x41000, 1)]);
-    assert!(desk.cares_about(100, 0x41000, 0x50000) && !desk.cares_about(100, 0x42000, 0x50000));
-    desk.unmapping(100, 0x40000, 0x42000, &mut act);
+    assert!(
+        controller.must_verify(100, 0x41000, 0x50000)
+            && !controller.must_verify(100, 0x42000, 0x50000)
+    );
+    controller.unmapping(100, 0x40000, 0x42000, &mut act);
     act.pages_at.clear();
-    desk.ending(100, &mut act);
-    let outcome = desk.into_tally().outcome(&plan, true, 1.0, 0);
+    controller.ending(100, &mut act);
+    let outcome = controller.into_tally().outcome(&plan, true, 1.0, 0);
     assert_eq!((outcome.pages.placed, outcome.pages.planned), (2, 2));
 }
 
@@ -219,17 +222,17 @@ fn what_is_unmapped_is_read_back_first() {
 fn a_thread_stack_belongs_to_the_thread_that_runs_on_it() {
     let object = key(ObjectKind::Stack, "[stack]", "0.1", 0x3000, 0);
     let plan = plan(&[("0", 0)], &[(object, &[(1, 2, 1)])]);
-    let (mut desk, mut act) = (desk(&plan, Wishes::default()), Notes::default());
-    desk.started(100, &mut act);
-    desk.mapped(100, &anonymous(0x3000), 0x40000, &mut act);
+    let (mut controller, mut act) = (controller(&plan, ApplyOptions::default()), Notes::default());
+    controller.started(100, &mut act);
+    controller.mapped(100, &anonymous(0x3000), 0x40000, &mut act);
     assert!(act.bound.is_empty(), "not a stack yet");
-    assert!(desk.awaits_mappings(100), "the stack is planned");
+    assert!(controller.awaits_mappings(100), "the stack is planned");
     act.pages_at = HashMap::from([(0x41000, 0), (0x42000, 1)]);
-    desk.created(100, 101, true, 0x42f00, &mut act);
+    controller.created(100, 101, true, 0x42f00, &mut act);
     assert_eq!(act.bound, [(0x41000, 0x43000, 1)]);
     // The creator wrote to it already: what is on another node is moved.
     assert_eq!(act.relocated, [(0x41000, 1)]);
-    assert!(!desk.awaits_mappings(100), "nothing else is planned");
+    assert!(!controller.awaits_mappings(100), "nothing else is planned");
 }
 
 #[test]
@@ -237,15 +240,15 @@ fn the_heap_is_bound_as_it_grows_and_mremap_keeps_the_object() {
     let heap = key(ObjectKind::Heap, "[heap]", "0", 0, 0);
     let map = key(ObjectKind::Mapping, "[anon]", "0", 8192, 0);
     let plan = plan(&[("0", 0)], &[(heap, &[(0, 3, 1)]), (map, &[(0, 4, 1)])]);
-    let (mut desk, mut act) = (desk(&plan, Wishes::default()), Notes::default());
-    desk.started(100, &mut act);
-    desk.loaded(100, &[], None, Some((0x10000, 0x11000)), None, &mut act);
-    desk.broke(100, 0x20000, &mut act);
+    let (mut controller, mut act) = (controller(&plan, ApplyOptions::default()), Notes::default());
+    controller.started(100, &mut act);
+    controller.loaded(100, &[], None, Some((0x10000, 0x11000)), None, &mut act);
+    controller.break_moved(100, 0x20000, &mut act);
     assert_eq!(act.bound, [(0x10000, 0x11000, 1), (0x11000, 0x13000, 1)]);
-    assert_eq!(desk.planned_heap_end(100), Some(0x13000));
+    assert_eq!(controller.planned_heap_end(100), Some(0x13000));
     act.bound.clear();
-    desk.mapped(100, &anonymous(8192), 0x40000, &mut act);
-    desk.remapped(100, (0x40000, 0x42000), (0x80000, 0x90000), &mut act);
+    controller.mapped(100, &anonymous(8192), 0x40000, &mut act);
+    controller.remapped(100, (0x40000, 0x42000), (0x80000, 0x90000), &mut act);
     assert_eq!(act.bound, [(0x40000, 0x42000, 1), (0x82000, 0x84000, 1)]);
 }
 
@@ -253,7 +256,7 @@ fn the_heap_is_bound_as_it_grows_and_mremap_keeps_the_object() {
 fn the_programs_own_affinity_is_reported_or_overruled() {
     let plan = plan(&[("0", 0)], &[]);
     let mut act = Notes::default();
-    let mut lenient = desk(&plan, Wishes::default());
+    let mut lenient = controller(&plan, ApplyOptions::default());
     lenient.started(100, &mut act);
     assert!(lenient.may_set_affinity(100));
     act.pin(100, &[2, 3]).unwrap();
@@ -261,9 +264,9 @@ fn the_programs_own_affinity_is_reported_or_overruled() {
     let outcome = lenient.into_tally().outcome(&plan, false, 1.0, 0);
     assert_eq!(outcome.threads.placed, 0);
     assert!(outcome.notes[0].contains("0 (the program itself set its affinity to 2-3)"));
-    let mut strict = desk(
+    let mut strict = controller(
         &plan,
-        Wishes {
+        ApplyOptions {
             enforce: true,
             verify: false,
         },
@@ -279,17 +282,17 @@ fn the_programs_own_affinity_is_reported_or_overruled() {
 }
 
 #[test]
-fn exec_starts_anew_under_the_same_path() {
+fn exec_restarts_orders_under_the_same_path() {
     let object = key(ObjectKind::Mapping, "[anon]", "0", 8192, 0);
     let plan = plan(&[("0", 0), ("0.2", 1)], &[(object, &[(0, 2, 1)])]);
-    let (mut desk, mut act) = (desk(&plan, Wishes::default()), Notes::default());
-    desk.started(100, &mut act);
-    desk.created(100, 101, true, 0, &mut act);
-    desk.mapped(100, &anonymous(8192), 0x40000, &mut act);
-    desk.executed(100, 100);
-    // Orders start again, the count of created threads goes on.
-    desk.mapped(100, &anonymous(8192), 0x70000, &mut act);
+    let (mut controller, mut act) = (controller(&plan, ApplyOptions::default()), Notes::default());
+    controller.started(100, &mut act);
+    controller.created(100, 101, true, 0, &mut act);
+    controller.mapped(100, &anonymous(8192), 0x40000, &mut act);
+    controller.executed(100, 100);
+    // Orders restart; the count of created threads continues.
+    controller.mapped(100, &anonymous(8192), 0x70000, &mut act);
     assert_eq!(act.bound, [(0x40000, 0x42000, 1), (0x70000, 0x72000, 1)]);
-    desk.created(100, 102, true, 0, &mut act);
+    controller.created(100, 102, true, 0, &mut act);
     assert_eq!(act.pinned.last(), Some(&(102, vec![1])));
 }
