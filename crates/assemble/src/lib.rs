@@ -35,7 +35,7 @@ use crate::objects::Memory;
 use elf::Elf;
 use load::{Space, Totals, load};
 use memory::Contents;
-use numaloc_journal::{COMMON_NUMBER, Record, SPACE_SHIFT, VERSION};
+use numaloc_journal::{CROSS_PROCESS_NUMBER, Record, SPACE_SHIFT, VERSION};
 
 /// Why journals could not be turned into a profile.
 #[derive(Debug, thiserror::Error)]
@@ -163,7 +163,7 @@ struct Assembly<'a> {
     /// Profile index by path.
     index: HashMap<String, ThreadIdx>,
     /// Profile index by number in the common table.
-    common: HashMap<u32, ThreadIdx>,
+    cross_process: HashMap<u32, ThreadIdx>,
     elf: Elf,
 }
 
@@ -189,7 +189,7 @@ impl<'a> Assembly<'a> {
             .collect();
         let numbered = |space: &Space| -> Vec<(u32, ThreadIdx)> {
             let numbers = space.records.iter().filter_map(|record| match record {
-                Record::CommonNumber { thread, number } => {
+                Record::CrossProcessNumber { thread, number } => {
                     let path = &space.threads.get(thread)?.0;
                     Some((*number, index[path]))
                 }
@@ -197,9 +197,9 @@ impl<'a> Assembly<'a> {
             });
             numbers.collect()
         };
-        let common = spaces.iter().flat_map(numbered).collect();
+        let cross_process = spaces.iter().flat_map(numbered).collect();
         Self {
-            common,
+            cross_process,
             meta,
             options,
             spaces,
@@ -210,8 +210,11 @@ impl<'a> Assembly<'a> {
 
     /// Profile index of a thread of a space; `None` for a number its journal never introduced (damage).
     fn thread(&self, space: &Space, number: u32) -> Option<ThreadIdx> {
-        if number & COMMON_NUMBER != 0 {
-            return self.common.get(&(number & !COMMON_NUMBER)).copied();
+        if number & CROSS_PROCESS_NUMBER != 0 {
+            return self
+                .cross_process
+                .get(&(number & !CROSS_PROCESS_NUMBER))
+                .copied();
         }
         space
             .threads

@@ -38,7 +38,9 @@ impl Assembly<'_> {
                     let line_of = |line: u64| {
                         let start = line.wrapping_mul(line_size);
                         match memory.backing(start, start.saturating_add(line_size)) {
-                            Some((object, offset)) => Line::Common(object, offset / line_size),
+                            Some((object, offset)) => {
+                                Line::CrossProcess(object, offset / line_size)
+                            }
                             None => Line::Private(at, line),
                         }
                     };
@@ -77,14 +79,15 @@ impl Assembly<'_> {
         let mut shared_lines = Vec::new();
         let mut rows: Vec<(PageHead, Counted)> = Vec::new();
         // What several processes map is one object, that of the first of them, and its pages are one row each.
-        let mut common_objects: HashMap<(u32, u64, u64), ObjectIdx> = HashMap::new();
-        let mut common_pages: HashMap<(u32, u64), usize> = HashMap::new();
+        let mut cross_process_objects: HashMap<(u32, u64, u64), ObjectIdx> = HashMap::new();
+        let mut cross_process_pages: HashMap<(u32, u64), usize> = HashMap::new();
         for (at, (space, memory)) in self.spaces.iter().zip(memories).enumerate() {
             let offset = ((at as u64) << SPACE_SHIFT) / factor;
             let mut indexes = Vec::with_capacity(memory.objects.len());
             for found in &memory.objects {
-                let common = found.backing.map(|(b, from)| (b, from, found.key.size));
-                let known = common.and_then(|common| common_objects.get(&common).copied());
+                let cross_process = found.backing.map(|(b, from)| (b, from, found.key.size));
+                let known = cross_process
+                    .and_then(|cross_process| cross_process_objects.get(&cross_process).copied());
                 indexes.push(known.unwrap_or_else(|| {
                     objects.push(Object {
                         kind: found.key.kind,
@@ -100,7 +103,8 @@ impl Assembly<'_> {
                         variables: found.variables.clone(),
                     });
                     let index = ObjectIdx::from_index(objects.len() - 1);
-                    common.map(|common| common_objects.insert(common, index));
+                    cross_process
+                        .map(|cross_process| cross_process_objects.insert(cross_process, index));
                     index
                 }));
             }
@@ -109,7 +113,7 @@ impl Assembly<'_> {
                 let start = page * page_size;
                 let end = start.saturating_add(page_size);
                 if let Some((backing, from)) = memory.backing(start, end) {
-                    match common_pages.entry((backing, from / page_size)) {
+                    match cross_process_pages.entry((backing, from / page_size)) {
                         Entry::Occupied(row) => {
                             rows[*row.get()].1.add(counted);
                             continue;
@@ -161,7 +165,7 @@ impl Assembly<'_> {
             }));
         }
         page_slices.sort_by_key(|row| (row.slice, row.page, row.thread));
-        join_lines(&mut shared_lines, common_objects.values());
+        join_lines(&mut shared_lines, cross_process_objects.values());
         shared_lines.sort_by_key(|line| {
             let most = std::cmp::Reverse((line.false_events, line.events));
             (most, line.line)
@@ -285,16 +289,16 @@ enum Line {
     /// Of a process image, by number.
     Private(usize, u64),
     /// Of memory that processes share: object and line in it.
-    Common(u32, u64),
+    CrossProcess(u32, u64),
 }
 
 /// Lines of objects that several processes map are listed once, with the events of all.
-fn join_lines<'a>(lines: &mut Vec<SharedLine>, common: impl Iterator<Item = &'a ObjectIdx>) {
-    let common: HashSet<ObjectIdx> = common.copied().collect();
+fn join_lines<'a>(lines: &mut Vec<SharedLine>, cross_process: impl Iterator<Item = &'a ObjectIdx>) {
+    let cross_process: HashSet<ObjectIdx> = cross_process.copied().collect();
     let mut seen: HashMap<(ObjectIdx, u64), usize> = HashMap::new();
     let mut joined: Vec<SharedLine> = Vec::with_capacity(lines.len());
     for line in lines.drain(..) {
-        if let Some(object) = line.object.filter(|object| common.contains(object)) {
+        if let Some(object) = line.object.filter(|object| cross_process.contains(object)) {
             match seen.entry((object, line.object_offset)) {
                 Entry::Occupied(at) => {
                     let known = &mut joined[*at.get()];

@@ -17,8 +17,8 @@ macro_rules! accesses {
         slot::entry!(
             $name,
             [$($write),+].len() * words($size),
-            awake::<$size, { [$($write),+].len() == 2 }, { [$($write),+][0] }, $aligned>,
-            told::<$size, { [$($write),+].len() == 2 }, { [$($write),+][0] }>
+            recording::<$size, { [$($write),+].len() == 2 }, { [$($write),+][0] }, $aligned>,
+            sampled::<$size, { [$($write),+].len() == 2 }, { [$($write),+][0] }>
         );
     )*};
 }
@@ -32,29 +32,34 @@ macro_rules! accesses {
         pub extern "C" fn $name(address: *const c_void) {
             const BOTH: bool = [$($write),+].len() == 2;
             const WRITE: bool = [$($write),+][0];
-            let tracer = slot::awake();
+            let tracer = slot::recording();
             if !tracer.is_null() {
-                awake::<$size, BOTH, WRITE, $aligned>(address as u64, tracer);
-            } else if !slot::doze(address as u64, (1 + u64::from(BOTH)) * words($size) as u64) {
-                told::<$size, BOTH, WRITE>(address as u64);
+                recording::<$size, BOTH, WRITE, $aligned>(address as u64, tracer);
+            } else if !slot::skip(address as u64, (1 + u64::from(BOTH)) * words($size) as u64) {
+                sampled::<$size, BOTH, WRITE>(address as u64);
             }
         }
     )*};
 }
 
 /// An access with the calling thread's tracer, which looks at every one: what it mostly is, without a call.
-extern "C" fn awake<const SIZE: u32, const BOTH: bool, const WRITE: bool, const ALIGNED: bool>(
+extern "C" fn recording<
+    const SIZE: u32,
+    const BOTH: bool,
+    const WRITE: bool,
+    const ALIGNED: bool,
+>(
     address: u64,
     tracer: *mut ThreadTracer,
 ) {
-    // SAFETY: a tracer in its slot belongs to this thread and is in use by nobody but an `awake` that a signal has interrupted,
+    // SAFETY: a tracer in its slot belongs to this thread and is in use by nobody but a `recording` that a signal has interrupted,
     // which leaves it fit for use at any moment; it is not freed while the thread can be in one (`end_on_signal`).
     let tracer = unsafe { &mut *tracer };
     for_words::<SIZE>(address, |address| {
         let counted = if BOTH {
-            tracer.quick_update::<ALIGNED>(address, word(SIZE))
+            tracer.fast_update::<ALIGNED>(address, word(SIZE))
         } else {
-            tracer.quick::<WRITE, ALIGNED>(address, word(SIZE))
+            tracer.fast::<WRITE, ALIGNED>(address, word(SIZE))
         };
         if !counted && current::engine().is_some() {
             slow::<SIZE, BOTH, WRITE>(address);
@@ -63,13 +68,13 @@ extern "C" fn awake<const SIZE: u32, const BOTH: bool, const WRITE: bool, const 
 }
 
 /// An access while the calling thread's tracer looks at some only, and at this one; or while there is none, or it is in use.
-extern "C" fn told<const SIZE: u32, const BOTH: bool, const WRITE: bool>(address: u64) {
+extern "C" fn sampled<const SIZE: u32, const BOTH: bool, const WRITE: bool>(address: u64) {
     for_words::<SIZE>(address, |address| {
-        let counted = slot::glimpse(|tracer| {
+        let counted = slot::sampled(|tracer| {
             if BOTH {
-                tracer.glimpse_update(address, word(SIZE))
+                tracer.fast_sampled_update(address, word(SIZE))
             } else {
-                tracer.glimpse::<WRITE>(address, word(SIZE))
+                tracer.fast_sampled::<WRITE>(address, word(SIZE))
             }
         });
         if !counted && current::engine().is_some() {
@@ -185,7 +190,7 @@ pub(crate) fn range<const WRITE: bool>(address: *const c_void, size: usize) {
             if at % WORD == 0 && words * WORD >= LONG {
                 let mut registers = [0; REGISTERS];
                 registers[0] = at;
-                tracer.told_loop(every_word::<WRITE>(), &registers, words, When::Before);
+                tracer.recorded_loop(every_word::<WRITE>(), &registers, words, When::Before);
                 at += words * WORD;
                 continue;
             }

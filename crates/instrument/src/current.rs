@@ -98,7 +98,7 @@ fn missing() -> *mut ThreadTracer {
     }
     expect();
     register();
-    Box::into_raw(engine.adopt_stranger(tid() as u32))
+    Box::into_raw(engine.adopt_unknown(tid() as u32))
 }
 
 /// The calling thread is about to get its tracer: until then its accesses and allocations are ours,
@@ -238,7 +238,7 @@ pub(crate) fn start() {
         ..standard
     };
     if let Ok(options) = std::env::var(ENGINE_OPTIONS) {
-        let _ = config.take_passed_on(&options);
+        let _ = config.decode(&options);
     }
     let program = std::env::current_exe().unwrap_or_default();
     // A program that cannot be recorded still runs.

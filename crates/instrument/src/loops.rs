@@ -139,7 +139,7 @@ unsafe fn tell(description: *const Description, iterations: u64, values: *const 
             // SAFETY: as above. Volatile, because a call of `memcpy` would be one of ours.
             *register = unsafe { values.add(at).read_volatile() };
         }
-        tracer.told_loop(known, &registers, iterations, when);
+        tracer.recorded_loop(known, &registers, iterations, when);
     });
 }
 

@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use numaloc_trace::common::Backing;
+use numaloc_trace::cross_process::Backing;
 use numaloc_trace::identity::object;
 use numaloc_trace::{Engine, MapsLine, Record};
 

@@ -5,21 +5,21 @@
 //! and read as the initial-exec model has it (Drepper, *ELF Handling for Thread-Local Storage*, section 4.3): their offset
 //! from the thread pointer is a constant of the process.
 //!
-//! A tracer that looks at every access lies in [`AWAKE`]. One that looks at some of them only, because of `--sample`, lies in
-//! [`DROWSY`], and what of it the others need is copied beside it: they are counted in a dozen instructions.
+//! A tracer that looks at every access lies in [`RECORDING`]. One that looks at some of them only, because of `--sample`, lies in
+//! [`SAMPLING`], and what of it the others need is copied beside it: they are counted in a dozen instructions.
 
 use std::ptr::null_mut;
 
 use numaloc_trace::ThreadTracer;
 
 /// The tracer that looks at every access.
-const AWAKE: usize = 0;
+const RECORDING: usize = 0;
 /// The tracer that looks at some only.
-const DROWSY: usize = 8;
-/// Accesses that may be counted here before the tracer is asked, and one more; 0 while there is none in [`DROWSY`].
-pub(crate) const LEFT: usize = 16;
+const SAMPLING: usize = 8;
+/// Accesses that may be counted here before the tracer is asked, and one more; 0 while there is none in [`SAMPLING`].
+pub(crate) const REMAINING: usize = 16;
 /// Accesses to lines whose place is above this are counted here.
-pub(crate) const SIGHT: usize = 24;
+pub(crate) const SAMPLE_THRESHOLD: usize = 24;
 
 #[cfg(target_arch = "x86_64")]
 mod place {
@@ -107,24 +107,24 @@ fn tracer<const WORD: usize>() -> *mut ThreadTracer {
 
 /// The calling thread's tracer if it looks at every access; null when not, when the thread has none, and when it is in use.
 #[inline(always)]
-pub(crate) fn awake() -> *mut ThreadTracer {
-    tracer::<AWAKE>()
+pub(crate) fn recording() -> *mut ThreadTracer {
+    tracer::<RECORDING>()
 }
 
 /// Whether the calling thread has no tracer, or it is in use.
 pub(crate) fn is_empty() -> bool {
-    awake().is_null() && tracer::<DROWSY>().is_null()
+    recording().is_null() && tracer::<SAMPLING>().is_null()
 }
 
-/// The function `$name` for `$accesses` accesses at the address in `rdi`. Goes on at `$awake`, with the tracer in `rsi`, when that looks
-/// at every access; else counts them and returns if it does not look at this line, or goes on at `$told`.
+/// The function `$name` for `$accesses` accesses at the address in `rdi`. Goes on at `$recording`, with the tracer in `rsi`, when that looks
+/// at every access; else counts them and returns if it does not look at this line, or goes on at `$sampled`.
 ///
 /// In assembly, because an access that is not looked at costs as much as it has instructions, and up to half more when they do not begin
 /// with a line of the cache. One branch stands for two questions: nothing is above what is in sight when nothing is left.
 /// A signal handler may come in between: one of the two may lose a count, not more.
 #[cfg(target_arch = "x86_64")]
 macro_rules! entry {
-    ($name:ident, $accesses:expr, $awake:path, $told:path) => {
+    ($name:ident, $accesses:expr, $recording:path, $sampled:path) => {
         std::arch::global_asm!(
             concat!(".pushsection .text.", stringify!($name), ",\"ax\",@progbits"),
             ".balign 64",
@@ -135,27 +135,27 @@ macro_rules! entry {
             "mov rcx, qword ptr [rip + numaloc_tracer@GOTTPOFF]",
             "mov rsi, qword ptr fs:[rcx]",
             "test rsi, rsi",
-            "jne {awake}",
+            "jne {recording}",
             "mov rax, rdi",
             "shr rax, {shift}",
-            "movabs r8, {turn}",
+            "movabs r8, {step}",
             "imul rax, r8",
-            "mov rdx, qword ptr fs:[rcx + {left}]",
+            "mov rdx, qword ptr fs:[rcx + {remaining}]",
             "sub rdx, {accesses}",
             "cmovbe rax, rsi",
-            "cmp rax, qword ptr fs:[rcx + {sight}]",
-            "jbe {told}",
-            "mov qword ptr fs:[rcx + {left}], rdx",
+            "cmp rax, qword ptr fs:[rcx + {threshold}]",
+            "jbe {sampled}",
+            "mov qword ptr fs:[rcx + {remaining}], rdx",
             "ret",
             ".cfi_endproc",
             ".popsection",
-            awake = sym $awake,
-            told = sym $told,
+            recording = sym $recording,
+            sampled = sym $sampled,
             accesses = const $accesses,
-            shift = const numaloc_trace::thread::QUICK_SHIFT,
-            turn = const numaloc_trace::Watched::TURN,
-            left = const $crate::slot::LEFT,
-            sight = const $crate::slot::SIGHT,
+            shift = const numaloc_trace::line::FAST_SHIFT,
+            step = const numaloc_trace::Watched::STEP,
+            remaining = const $crate::slot::REMAINING,
+            threshold = const $crate::slot::SAMPLE_THRESHOLD,
         );
     };
 }
@@ -165,27 +165,27 @@ pub(crate) use entry;
 /// What [`entry`] does for a tracer that looks at some accesses only: counts `accesses` at `address` if it does not look at them; says
 /// whether.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn doze(address: u64, accesses: u64) -> bool {
-    let left = place::get::<LEFT>();
-    let dozes =
-        left > accesses && numaloc_trace::Watched::usual_place(address) > place::get::<SIGHT>();
-    if dozes {
-        place::set::<LEFT>(left - accesses);
+pub(crate) fn skip(address: u64, accesses: u64) -> bool {
+    let remaining = place::get::<REMAINING>();
+    let skips = remaining > accesses
+        && numaloc_trace::Watched::usual_place(address) > place::get::<SAMPLE_THRESHOLD>();
+    if skips {
+        place::set::<REMAINING>(remaining - accesses);
     }
-    dozes
+    skips
 }
 
 /// Lets `work` count an access with the calling thread's tracer, if it looks at some only; says whether it did.
 #[inline(always)]
-pub(crate) fn glimpse(work: impl FnOnce(&mut ThreadTracer) -> bool) -> bool {
+pub(crate) fn sampled(work: impl FnOnce(&mut ThreadTracer) -> bool) -> bool {
     // SAFETY: as for a tracer that is awake (`access`).
-    let Some(tracer) = (unsafe { tracer::<DROWSY>().as_mut() }) else {
+    let Some(tracer) = (unsafe { tracer::<SAMPLING>().as_mut() }) else {
         return false;
     };
-    tracer.dozed(place::get::<LEFT>());
-    let told = work(tracer);
-    place::set::<LEFT>(tracer.left());
-    told
+    tracer.skipped(place::get::<REMAINING>());
+    let sampled = work(tracer);
+    place::set::<REMAINING>(tracer.remaining());
+    sampled
 }
 
 /// Takes the calling thread's tracer; null when there is none, or it is in use.
@@ -194,21 +194,21 @@ pub(crate) fn glimpse(work: impl FnOnce(&mut ThreadTracer) -> bool) -> bool {
 /// and neither when it was found in none.
 #[inline(always)]
 pub(crate) fn take() -> *mut ThreadTracer {
-    let mut taken = awake();
+    let mut taken = recording();
     if taken.is_null() {
-        taken = tracer::<DROWSY>();
+        taken = tracer::<SAMPLING>();
         if taken.is_null() {
             return null_mut();
         }
     }
-    place::set::<AWAKE>(0);
-    if place::get::<DROWSY>() != 0 {
-        place::set::<DROWSY>(0);
-        let left = place::get::<LEFT>();
-        place::set::<LEFT>(0);
+    place::set::<RECORDING>(0);
+    if place::get::<SAMPLING>() != 0 {
+        place::set::<SAMPLING>(0);
+        let remaining = place::get::<REMAINING>();
+        place::set::<REMAINING>(0);
         // SAFETY: the tracer came from a Box on this thread and was taken out of where it lay; it is not freed while the
         // thread can be here (`end_on_signal`).
-        unsafe { (*taken).dozed(left) };
+        unsafe { (*taken).skipped(remaining) };
     }
     taken
 }
@@ -217,19 +217,19 @@ pub(crate) fn take() -> *mut ThreadTracer {
 #[inline(always)]
 pub(crate) fn put(tracer: &mut ThreadTracer) {
     let place = std::ptr::from_mut(tracer) as u64;
-    match tracer.sight() {
-        None => place::set::<AWAKE>(place),
-        Some(sight) => {
-            place::set::<SIGHT>(sight);
-            place::set::<LEFT>(tracer.left());
-            place::set::<DROWSY>(place);
+    match tracer.sample_threshold() {
+        None => place::set::<RECORDING>(place),
+        Some(threshold) => {
+            place::set::<SAMPLE_THRESHOLD>(threshold);
+            place::set::<REMAINING>(tracer.remaining());
+            place::set::<SAMPLING>(place);
         }
     }
 }
 
 /// Forgets the calling thread's tracer, without ending it.
 pub(crate) fn forget() {
-    place::set::<AWAKE>(0);
-    place::set::<LEFT>(0);
-    place::set::<DROWSY>(0);
+    place::set::<RECORDING>(0);
+    place::set::<REMAINING>(0);
+    place::set::<SAMPLING>(0);
 }

@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use numaloc_trace::{Newborn, Record};
+use numaloc_trace::{PendingThread, Record};
 
 use crate::current::UNBORN;
 use crate::real::real;
@@ -22,7 +22,7 @@ type Routine = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 struct Birth {
     routine: Routine,
     argument: *mut c_void,
-    newborn: Newborn,
+    pending: PendingThread,
     /// Number of the thread that creates it.
     creator: u32,
     /// A run-time library makes it, for itself.
@@ -81,12 +81,12 @@ unsafe extern "C-unwind" fn begin(birth: *mut c_void) -> *mut c_void {
     let Birth {
         routine,
         argument,
-        newborn,
+        pending,
         creator,
         inside,
     } = *unsafe { Box::from_raw(birth.cast::<Birth>()) };
     if let Some(engine) = current::engine() {
-        current::install(engine.welcome(newborn, current::tid() as u32));
+        current::install(engine.attach(pending, current::tid() as u32));
         memory::describe_stack(creator);
         let key = KEY.load(Ordering::Acquire);
         if key != u32::MAX {
@@ -114,19 +114,22 @@ pub unsafe extern "C" fn pthread_create(
     argument: *mut c_void,
 ) -> c_int {
     let create = real!(pthread_create: fn(*mut libc::pthread_t, *const libc::pthread_attr_t, Routine, *mut c_void) -> c_int);
-    let mut newborn = None;
+    let mut pending = None;
     current::with(|tracer| {
-        newborn = Some((tracer.newborn(routine as usize as u64), tracer.number()));
+        pending = Some((
+            tracer.pending_thread(routine as usize as u64),
+            tracer.number(),
+        ));
     });
     memory::describe_file_of(routine as usize as u64);
-    let Some((newborn, creator)) = newborn else {
+    let Some((pending, creator)) = pending else {
         // SAFETY: the caller's promises.
         return unsafe { create(thread, attributes, routine, argument) };
     };
     let birth = Box::into_raw(Box::new(Birth {
         routine,
         argument,
-        newborn,
+        pending,
         creator,
         inside: team::is_inside(),
     }));

@@ -31,7 +31,7 @@ pub struct Bursts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watch {
     /// Whether accesses are looked at.
-    pub awake: bool,
+    pub sampling: bool,
     /// First instant at which that changes (or may change).
     pub until: u64,
     /// First instant of the burst: the running one, or the period's.
@@ -81,7 +81,7 @@ impl Bursts {
         let start = self.period * STAGE * ((1 << stage) - 1);
         let k = (time - start) / (self.period << stage);
         let [_, first, end, next] = self.period(stage, k);
-        let (awake, until) = if time < first {
+        let (sampling, until) = if time < first {
             (false, first)
         } else if time < end {
             (true, end)
@@ -89,7 +89,7 @@ impl Bursts {
             (false, next)
         };
         Watch {
-            awake,
+            sampling,
             until,
             burst: first,
         }
@@ -137,7 +137,7 @@ mod tests {
         while now < 300_000 {
             let watch = bursts.at(now);
             assert!(watch.until > now);
-            if watch.awake {
+            if watch.sampling {
                 assert_eq!(watch.burst, now);
                 met.push((now, watch.until - now));
             }
@@ -150,7 +150,7 @@ mod tests {
         assert!(listed[64..128].iter().all(|burst| burst.1 == 200));
         // Inside and at the edges.
         let (first, length) = listed[70];
-        assert!(bursts.at(first).awake && bursts.at(first + length - 1).awake);
-        assert!(!bursts.at(first + length).awake && !bursts.at(first - 1).awake);
+        assert!(bursts.at(first).sampling && bursts.at(first + length - 1).sampling);
+        assert!(!bursts.at(first + length).sampling && !bursts.at(first - 1).sampling);
     }
 }

@@ -163,7 +163,7 @@ impl Decoder<'_> {
                 object: self.small()?,
                 offset: self.number()?,
             },
-            19 => Record::CommonNumber {
+            19 => Record::CrossProcessNumber {
                 thread: self.small()?,
                 number: self.small()?,
             },

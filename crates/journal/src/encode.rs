@@ -209,7 +209,7 @@ impl Record {
                 *length,
                 (*site).into(),
             ]),
-            Self::CommonNumber { thread, number } => {
+            Self::CrossProcessNumber { thread, number } => {
                 to.numbers(&[19, (*thread).into(), (*number).into()]);
             }
             Self::Lines {

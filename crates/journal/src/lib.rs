@@ -36,7 +36,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use decode::Decoder;
-pub use record::{COMMON_NUMBER, Record, VERSION};
+pub use record::{CROSS_PROCESS_NUMBER, Record, VERSION};
 
 /// Pages of the k-th process image after the first have `k << SPACE_SHIFT` added to their number (in 4 KiB pages): processes use
 /// the same addresses for different memory.
@@ -229,7 +229,7 @@ mod tests {
                 object: 65535,
                 offset: 1 << 40,
             },
-            Record::CommonNumber {
+            Record::CrossProcessNumber {
                 thread: 1,
                 number: 70000,
             },

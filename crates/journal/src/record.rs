@@ -2,8 +2,8 @@
 
 /// Version of the records; raised when their meaning changes.
 pub const VERSION: u64 = 3;
-/// In the number of a source thread: it is that of [`Record::CommonNumber`], perhaps in another journal.
-pub const COMMON_NUMBER: u32 = 1 << 31;
+/// In the number of a source thread: it is that of [`Record::CrossProcessNumber`], perhaps in another journal.
+pub const CROSS_PROCESS_NUMBER: u32 = 1 << 31;
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub enum Record {
         start: u64,
         /// Length of the slice.
         length: u64,
-        /// Source thread (or [`COMMON_NUMBER`]), events, bytes.
+        /// Source thread (or [`CROSS_PROCESS_NUMBER`]), events, bytes.
         cells: Vec<(u32, u64, u64)>,
     },
     /// Page accesses of a thread since its last such record.
@@ -161,7 +161,7 @@ pub enum Record {
         site: u32,
     },
     /// A thread's number among all threads of the recording that use shared memory.
-    CommonNumber {
+    CrossProcessNumber {
         /// Which.
         thread: u32,
         /// Its number there.

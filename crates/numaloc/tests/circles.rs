@@ -45,7 +45,7 @@ const KNOWN: &[(&str, &[&str])] = &[
             "worker",
         ],
     ),
-    ("trace", &["engine", "extra", "thread", "watch"]),
+    ("trace", &["engine", "extra", "thread"]),
 ];
 
 /// The Rust files below `folder`.

@@ -620,7 +620,7 @@ fn first_block(vcpu: c_uint, block: &'static Block, registers: &[u64; REGISTERS]
 
 unsafe extern "C" fn on_exit_of_loop(vcpu: c_uint, _: *mut c_void) {
     if let Some(thread) = known_thread(vcpu) {
-        thread.tracer.settle();
+        thread.tracer.flush_pending();
     }
 }
 

@@ -195,7 +195,7 @@ unsafe extern "C" fn on_access<const RUNTIME: bool>(
         } else {
             thread.tracer.access::<true, RUNTIME>(address, size);
             if RUNTIME {
-                thread.tracer.told();
+                thread.tracer.store_recorded();
             }
         }
     }
@@ -321,7 +321,7 @@ fn allocators(thread: &mut GuestThread, info: MemInfo, address: u64) {
         thread.tracer.count_only::<false>(address, size);
     }
     if stores {
-        thread.tracer.told();
+        thread.tracer.store_recorded();
         thread.tracer.count_only::<true>(address, size);
     }
 }

@@ -68,7 +68,7 @@ pub fn parse(arguments: &[String]) -> Result<(Config, String), String> {
                 let group = Grouping::from_name(&value);
                 options.group = group.ok_or_else(|| format!("unknown grouping {value}"))?;
             }
-            "engine" => config.take_passed_on(&value)?,
+            "engine" => config.decode(&value)?,
             "line" => config.line_shift = number()?.clamp(3, 12) as u32,
             _ => return Err(format!("unknown plugin argument {name}")),
         }
@@ -106,7 +106,7 @@ pub fn encode(options: &Options) -> String {
         ),
         ("line", config.line_shift.to_string()),
         ("group", options.group.name().to_owned()),
-        ("engine", config.passed_on()),
+        ("engine", config.encode()),
     ] {
         text += &format!(",{name}={}", escape(&value));
     }

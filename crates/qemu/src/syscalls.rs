@@ -4,7 +4,7 @@ use std::ffi::c_uint;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use numaloc_journal::Record;
-use numaloc_trace::common::Backing;
+use numaloc_trace::cross_process::Backing;
 use numaloc_trace::identity::object;
 
 use crate::api::PluginId;
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn on_call(
     _: u64,
 ) {
     let Some(thread) = thread(vcpu) else { return };
-    thread.tracer.settle();
+    thread.tracer.flush_pending();
     thread.arguments = [a1, a2, a3, a4, a5, a6];
     // glibc's malloc maps memory where the break cannot move, which under QEMU is soon: libraries lie above a program's break.
     // Natively the same blocks are in the heap.
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn on_call(
 /// After the system call.
 pub unsafe extern "C" fn on_return(_: PluginId, vcpu: c_uint, number: i64, result: i64) {
     let Some(thread) = thread(vcpu) else { return };
-    thread.tracer.settle();
+    thread.tracer.flush_pending();
     let [a1, a2, a3, a4, a5, _] = thread.arguments;
     let failed = (-4095..0).contains(&result);
     match number {

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use numaloc_trace::common::{Backing, Board};
+use numaloc_trace::cross_process::{Backing, Board};
 use numaloc_trace::{Config, Engine, ThreadTracer};
 
 const ROUNDS: usize = 9;
@@ -105,7 +105,7 @@ fn main() {
         t.access::<true, false>(random(at), 8);
     });
     // Lines that change hands: each write and each read is slow, and every read is an event.
-    let mut other = engine.welcome(one.newborn(0), 2);
+    let mut other = engine.attach(one.pending_thread(0), 2);
     measure(
         "write and another thread's read of 4 KiB (two accesses)",
         &mut one,
@@ -124,7 +124,7 @@ fn main() {
     // Memory that other processes may map too.
     let board = Board::create().unwrap();
     let config = Config {
-        common: Some(board.place()),
+        cross_process: Some(board.place()),
         ..Config::default()
     };
     let (engine, mut one) = started(folders[3].path(), config);
@@ -145,7 +145,7 @@ fn main() {
             t.access::<true, false>(BASE + at * 8 % MEMORY, 8);
         },
     );
-    let mut other = engine.welcome(one.newborn(0), 2);
+    let mut other = engine.attach(one.pending_thread(0), 2);
     measure(
         "shared by processes: write and another thread's read of 4 KiB (two accesses)",
         &mut one,
@@ -154,13 +154,13 @@ fn main() {
             other.access::<false, false>(BASE + at % 64 * 64, 8);
         },
     );
-    for (name, share, lines, folder) in [
+    for (name, time_share_ppm, line_share_ppm, folder) in [
         ("5% of the lines", 1_000_000, 50_000, &folders[1]),
         ("5% in bursts", 50_000, 1_000_000, &folders[2]),
     ] {
         let config = Config {
-            share,
-            lines,
+            time_share_ppm,
+            line_share_ppm,
             ..Config::default()
         };
         let (_, mut sampled) = started(folder.path(), config);

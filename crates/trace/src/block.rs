@@ -427,8 +427,8 @@ fn clusters(pieces: &[Piece]) -> Vec<Vec<usize>> {
 /// The accesses of a basic block that its first registers tell.
 #[derive(Debug)]
 pub struct Block {
-    /// The groups of a block that has no more than [`QUICK`].
-    quick: [Group; QUICK],
+    /// The groups of a block that has no more than [`INLINE_GROUPS`].
+    inline_groups: [Group; INLINE_GROUPS],
     /// Of a block of one section, as the next two.
     pub(crate) accesses: u64,
     pub(crate) read_bytes: u64,
@@ -442,12 +442,12 @@ pub struct Block {
 }
 
 /// Most groups of a block that has code of its own in the engine.
-pub const QUICK: usize = 4;
+pub const INLINE_GROUPS: usize = 4;
 
 /// What code a block is counted with: [`crate::ThreadTracer::block`]'s parameters, or [`crate::ThreadTracer::iteration`]'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Number of groups; 0 when there are more than [`QUICK`].
+    /// Number of groups; 0 when there are more than [`INLINE_GROUPS`].
     pub groups: usize,
     /// Which of them store, a bit for each.
     pub writes: usize,
@@ -485,7 +485,7 @@ impl Block {
                 .all(|piece| stride(piece.form, strides).is_some())
         });
         let mut block = Self {
-            quick: std::array::from_fn(|_| Group::default()),
+            inline_groups: std::array::from_fn(|_| Group::default()),
             accesses: 0,
             read_bytes: 0,
             write_bytes: 0,
@@ -502,9 +502,9 @@ impl Block {
             block.accesses = section.accesses;
             block.read_bytes = section.read_bytes;
             block.write_bytes = section.write_bytes;
-            if section.groups.len() <= QUICK {
+            if section.groups.len() <= INLINE_GROUPS {
                 for (at, group) in section.groups.iter().enumerate() {
-                    block.quick[at] = group.clone();
+                    block.inline_groups[at] = group.clone();
                     block.shape.writes |= usize::from(group.writes) << at;
                 }
                 block.shape.groups = section.groups.len();
@@ -520,8 +520,8 @@ impl Block {
     /// When it has another number of them.
     #[inline(always)]
     pub(crate) fn groups<const N: usize>(&self) -> &[Group; N] {
-        let groups = match N <= QUICK {
-            true => &self.quick[..N],
+        let groups = match N <= INLINE_GROUPS {
+            true => &self.inline_groups[..N],
             false => &self.sections[0].groups,
         };
         groups.try_into().expect("as many groups as it has")
@@ -625,23 +625,23 @@ mod tests {
         let group_of =
             |strides: &Strides, base| Block::new(&[piece(base, 0, 8, Kind::Read)], Some(strides));
         let group = |base| group_of(&strides, base);
-        let stays = |block: &Block, address| block.quick[0].stays(address, SPAN);
+        let stays = |block: &Block, address| block.inline_groups[0].stays(address, SPAN);
         assert_eq!(stays(&group(4), 0x1000), 8);
         assert_eq!(stays(&group(4), 0x1038), 1);
-        assert!(!group(4).quick[0].is_in_line(0x103c));
+        assert!(!group(4).inline_groups[0].is_in_line(0x103c));
         assert_eq!(stays(&group(4), 0x103c), 0);
         assert_eq!(stays(&group(4), 0x1031), 1);
         assert_eq!(stays(&group(5), 0x1038), 8);
         assert_eq!(stays(&group(5), 0x1000), 1);
         assert_eq!(stays(&group(7), 0x1000), u64::MAX);
-        assert_eq!(group(4).quick[0].stays(0x1010, 4096), 510);
-        assert_eq!(group(5).quick[0].stays(0x1010, 4096), 3);
+        assert_eq!(group(4).inline_groups[0].stays(0x1010, 4096), 510);
+        assert_eq!(group(5).inline_groups[0].stays(0x1010, 4096), 3);
         let registers = std::array::from_fn(|at| 1000 + at as u64);
-        assert_eq!(group(8).quick[0].stride(&registers), 1009);
-        assert!(group(8).quick[0].leaps() && group(8).shape().repeats);
+        assert_eq!(group(8).inline_groups[0].stride(&registers), 1009);
+        assert!(group(8).inline_groups[0].leaps() && group(8).shape().repeats);
         assert!(group(4).shape().repeats && !group(6).shape().repeats);
         strides[4] = step(64, None);
-        assert!(group_of(&strides, 4).quick[0].leaps());
+        assert!(group_of(&strides, 4).inline_groups[0].leaps());
         assert!(group_of(&strides, 5).pays());
         // Without repeating, four accesses to a group are enough and three are not.
         let piece = |at: u64| Piece {

@@ -13,7 +13,7 @@ use numaloc_identity::{Creator, ThreadPath};
 use numaloc_model::Layer;
 
 use crate::access_trace::{Filter, Outlet};
-use crate::common::{Backing, Mapped, Mappings, Place, Table};
+use crate::cross_process::{Backing, Mapped, Mappings, Place, Table};
 use crate::line;
 use crate::memory::{Budget, Detail};
 use crate::pages::PageCounters;
@@ -46,9 +46,9 @@ pub struct Config {
     /// The communication layers to count.
     pub layers: Vec<Layer>,
     /// Millionths of the time that is watched ([`Bursts`]); a million for all of it.
-    pub share: u32,
+    pub time_share_ppm: u32,
     /// Only this many millionths of the lines are watched ([`Watched`]); a million for all of them.
-    pub lines: u32,
+    pub line_share_ppm: u32,
     /// `write_read` counts only a read that is the next access to the line after the write (DeLoc read to the letter).
     pub consecutive: bool,
     /// Bytes the tables may take beside what the program's size and threads allow ([`crate::memory`]).
@@ -65,8 +65,8 @@ pub struct Config {
     pub clock: u64,
     /// Monotonic time that wall times count from; 0 for now.
     pub origin_ns: u64,
-    /// Where the processes of the recording keep what they know of memory they share ([`crate::common`]).
-    pub common: Option<Place>,
+    /// Where the processes of the recording keep what they know of memory they share ([`crate::cross_process`]).
+    pub cross_process: Option<Place>,
 }
 
 impl Default for Config {
@@ -80,8 +80,8 @@ impl Default for Config {
             slices: 1000,
             page_bytes: 32 << 20,
             layers: vec![Layer::WriteRead],
-            share: bursts::MILLION as u32,
-            lines: bursts::MILLION as u32,
+            time_share_ppm: bursts::MILLION as u32,
+            line_share_ppm: bursts::MILLION as u32,
             consecutive: false,
             memory: 256 << 20,
             trace: None,
@@ -90,7 +90,7 @@ impl Default for Config {
             created: (0, 0),
             clock: 0,
             origin_ns: 0,
-            common: None,
+            cross_process: None,
         }
     }
 }
@@ -98,11 +98,11 @@ impl Default for Config {
 impl Config {
     /// The options that frontends hand on without looking at them, `name=value` joined by `+`.
     #[must_use]
-    pub fn passed_on(&self) -> String {
+    pub fn encode(&self) -> String {
         let mut text = format!(
             "share={}+lines={}+memory={}+consecutive={}",
-            self.share,
-            self.lines,
+            self.time_share_ppm,
+            self.line_share_ppm,
             self.memory,
             u8::from(self.consecutive)
         );
@@ -116,40 +116,40 @@ impl Config {
             pid,
             descriptor,
             nonce,
-        }) = self.common
+        }) = self.cross_process
         {
             text += &format!("+common_pid={pid}+common_fd={descriptor}+common_nonce={nonce}");
         }
         text
     }
 
-    /// Takes what [`Config::passed_on`] gave.
+    /// Takes what [`Config::encode`] gave.
     ///
     /// # Errors
     /// A sentence with the pair that is not known or no number.
-    pub fn take_passed_on(&mut self, text: &str) -> Result<(), String> {
-        let mut common = (None, None, None);
+    pub fn decode(&mut self, text: &str) -> Result<(), String> {
+        let mut cross_process = (None, None, None);
         for pair in text.split('+').filter(|pair| !pair.is_empty()) {
             let bad = || format!("unknown engine option {pair}");
             let (name, value) = pair.split_once('=').ok_or_else(bad)?;
             let value: u64 = value.parse().map_err(|_| bad())?;
             match name {
-                "share" => self.share = value.clamp(1, bursts::MILLION) as u32,
-                "lines" => self.lines = value.clamp(1, bursts::MILLION) as u32,
+                "share" => self.time_share_ppm = value.clamp(1, bursts::MILLION) as u32,
+                "lines" => self.line_share_ppm = value.clamp(1, bursts::MILLION) as u32,
                 "memory" => self.memory = value,
                 "consecutive" => self.consecutive = value != 0,
                 "l1" => self.filter().l1.bytes = value,
                 "l1_ways" => self.filter().l1.ways = value.max(1),
                 "l2" => self.filter().l2.bytes = value,
                 "l2_ways" => self.filter().l2.ways = value.max(1),
-                "common_pid" => common.0 = u32::try_from(value).ok(),
-                "common_fd" => common.1 = u32::try_from(value).ok(),
-                "common_nonce" => common.2 = Some(value),
+                "common_pid" => cross_process.0 = u32::try_from(value).ok(),
+                "common_fd" => cross_process.1 = u32::try_from(value).ok(),
+                "common_nonce" => cross_process.2 = Some(value),
                 _ => return Err(bad()),
             }
         }
-        if let (Some(pid), Some(descriptor), Some(nonce)) = common {
-            self.common = Some(Place {
+        if let (Some(pid), Some(descriptor), Some(nonce)) = cross_process {
+            self.cross_process = Some(Place {
                 pid,
                 descriptor,
                 nonce,
@@ -165,7 +165,7 @@ impl Config {
     /// When to watch; `None` for always.
     #[must_use]
     pub fn bursts(&self) -> Option<Bursts> {
-        Bursts::of_clock(self.share, self.virtual_clock)
+        Bursts::of_clock(self.time_share_ppm, self.virtual_clock)
     }
 }
 
@@ -206,7 +206,7 @@ const PAGE: u64 = 1 << crate::pages::PAGE_SHIFT;
 const SMALL: u64 = 4 << 20;
 
 /// A created thread that has not run yet.
-pub struct Newborn {
+pub struct PendingThread {
     pub(crate) path: String,
     pub(crate) clock: u64,
     pub(crate) routine: u64,
@@ -254,8 +254,8 @@ pub struct Engine {
     pub(crate) page_bytes: AtomicU64,
     next_thread: AtomicU32,
     sequence: AtomicU64,
-    newborns: Mutex<HashMap<u32, Newborn>>,
-    born: Condvar,
+    pending_threads: Mutex<HashMap<u32, PendingThread>>,
+    thread_announced: Condvar,
     pub(crate) accesses: AtomicU64,
     status_due: AtomicU64,
     memory_due: AtomicU64,
@@ -283,7 +283,7 @@ impl Engine {
         });
         // Without it the process counts by itself; that is noted when it maps something to share.
         let table = config
-            .common
+            .cross_process
             .and_then(|place| Table::open(place, config.line_shift).ok());
         Self::with_tables(config, program, tables, table, outlet)
     }
@@ -308,7 +308,7 @@ impl Engine {
         let root = ThreadPath::new(&config.path).root();
         let name = format!("{root}-{pid}-{}.journal", config.image);
         let journal = Journal::create(&config.folder.join(name))?;
-        let watched = Watched::new(config.lines, config.line_shift);
+        let watched = Watched::new(config.line_share_ppm, config.line_shift);
         let engine = Self {
             lines,
             readers: Readers::new(config.line_shift),
@@ -317,7 +317,7 @@ impl Engine {
             underway: Underway::new(),
             last_two,
             bursts: config.bursts(),
-            watched: (u64::from(config.lines) < bursts::MILLION).then_some(watched),
+            watched: (u64::from(config.line_share_ppm) < bursts::MILLION).then_some(watched),
             gaps: Gaps::new(watched),
             written,
             table,
@@ -334,8 +334,8 @@ impl Engine {
             page_bytes: AtomicU64::new(0),
             next_thread: AtomicU32::new(0),
             sequence: AtomicU64::new(0),
-            newborns: Mutex::default(),
-            born: Condvar::new(),
+            pending_threads: Mutex::default(),
+            thread_announced: Condvar::new(),
             accesses: AtomicU64::new(0),
             status_due: AtomicU64::new(0),
             memory_due: AtomicU64::new(0),
@@ -350,8 +350,8 @@ impl Engine {
             frontend: engine.config.frontend.clone(),
             virtual_clock: engine.config.virtual_clock,
             line_shift: engine.config.line_shift,
-            share: engine.config.share,
-            lines: engine.config.lines,
+            share: engine.config.time_share_ppm,
+            lines: engine.config.line_share_ppm,
             program: program.to_owned(),
         });
         if let Some(error) = no_outlet {
@@ -471,8 +471,8 @@ impl Engine {
     }
 
     /// Gives up one detail after the other while the tables take more than they may.
-    fn keep_to_budget(&self) {
-        while let Some((detail, sentence)) = self.budget.look(self.alive.load(Relaxed)) {
+    fn enforce_budget(&self) {
+        while let Some((detail, sentence)) = self.budget.check(self.alive.load(Relaxed)) {
             match detail {
                 Detail::FalseSharing => self.written.clear(),
                 Detail::Clocks => self.clocks.clear(),
@@ -489,38 +489,49 @@ impl Engine {
     }
 
     /// Announces a created thread; its own first event then finds its name (see [`Engine::adopt`]).
-    pub(crate) fn announce(&self, tid: u32, newborn: Newborn) {
-        let mut newborns = self.newborns.lock().unwrap_or_else(PoisonError::into_inner);
-        newborns.insert(tid, newborn);
-        self.born.notify_all();
+    pub(crate) fn announce(&self, tid: u32, pending_thread: PendingThread) {
+        let mut pending_threads = self
+            .pending_threads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        pending_threads.insert(tid, pending_thread);
+        self.thread_announced.notify_all();
     }
 
     /// The tracer of the calling thread, created by another that has announced it or is about to.
     ///
     /// Waits for the creator, which is at most a few instructions behind; a thread that nobody announces within a second
-    /// is a stranger ([`Engine::adopt_stranger`]).
+    /// is a stranger ([`Engine::adopt_unknown`]).
     pub fn adopt(&'static self, tid: u32) -> Box<ThreadTracer> {
-        let newborns = self.newborns.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut newborns, _) = self
-            .born
-            .wait_timeout_while(newborns, Duration::from_secs(1), |known| {
+        let pending_threads = self
+            .pending_threads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let (mut pending_threads, _) = self
+            .thread_announced
+            .wait_timeout_while(pending_threads, Duration::from_secs(1), |known| {
                 !known.contains_key(&tid)
             })
             .unwrap_or_else(PoisonError::into_inner);
-        let newborn = newborns.remove(&tid);
-        drop(newborns);
-        match newborn {
-            Some(newborn) => {
-                let mut tracer = self.tracer(newborn.path, tid, newborn.clock, newborn.routine);
-                tracer.clear_tid = newborn.clear_tid;
+        let pending_thread = pending_threads.remove(&tid);
+        drop(pending_threads);
+        match pending_thread {
+            Some(pending_thread) => {
+                let mut tracer = self.tracer(
+                    pending_thread.path,
+                    tid,
+                    pending_thread.clock,
+                    pending_thread.routine,
+                );
+                tracer.clear_tid = pending_thread.clear_tid;
                 tracer
             }
-            None => self.adopt_stranger(tid),
+            None => self.adopt_unknown(tid),
         }
     }
 
     /// The tracer of the calling thread, which was made by means we do not see: its path is its kernel id.
-    pub fn adopt_stranger(&'static self, tid: u32) -> Box<ThreadTracer> {
+    pub fn adopt_unknown(&'static self, tid: u32) -> Box<ThreadTracer> {
         self.write(&Record::Note(format!(
             "the creator of thread {tid} was not seen: its path is not stable"
         )));
@@ -529,8 +540,13 @@ impl Engine {
     }
 
     /// The tracer of the calling thread, whose creator has handed it its name.
-    pub fn welcome(&'static self, newborn: Newborn, tid: u32) -> Box<ThreadTracer> {
-        self.tracer(newborn.path, tid, newborn.clock, newborn.routine)
+    pub fn attach(&'static self, pending_thread: PendingThread, tid: u32) -> Box<ThreadTracer> {
+        self.tracer(
+            pending_thread.path,
+            tid,
+            pending_thread.clock,
+            pending_thread.routine,
+        )
     }
 
     /// Writes one record at once, in a frame of its own.
@@ -598,7 +614,7 @@ impl Engine {
             _ => None,
         };
         let Some(object) = object else {
-            if self.config.common.is_some() && !self.noted_alone.swap(true, Relaxed) {
+            if self.config.cross_process.is_some() && !self.noted_alone.swap(true, Relaxed) {
                 self.write(&Record::Note(format!(
                     "process {} counts the memory it shares with others by itself: the table common to the processes of the \
                      recording cannot be had",
@@ -650,23 +666,23 @@ impl Engine {
     /// that it will not be seen to touch for the first time.
     fn mark_small(&self, start: u64, end: u64) {
         if end - start <= SMALL {
-            self.mark_common(start, end);
+            self.mark_cross_process(start, end);
         }
     }
 
     /// A thread touches a page for the first time: if it is shared, its lines are marked.
-    pub(crate) fn notice_common(&self, address: u64) {
+    pub(crate) fn mark_if_cross_process(&self, address: u64) {
         if self.mappings.any() && self.mappings.at(address).is_some() {
             let page = address / PAGE * PAGE;
-            self.mark_common(page, page + PAGE);
+            self.mark_cross_process(page, page + PAGE);
         }
     }
 
-    fn mark_common(&self, start: u64, end: u64) {
+    fn mark_cross_process(&self, start: u64, end: u64) {
         for address in (start..end).step_by(1 << self.config.line_shift) {
             let word = self.lines.word(address);
-            if !line::is_common(word.load(Relaxed)) {
-                word.store(line::COMMON, Relaxed);
+            if !line::is_cross_process(word.load(Relaxed)) {
+                word.store(line::CROSS_PROCESS, Relaxed);
             }
         }
     }
@@ -726,7 +742,7 @@ impl Engine {
         let total = self.accesses.fetch_add(accesses, Relaxed) + accesses;
         let now = self.wall();
         if is_due(&self.memory_due, now, 10_000_000) {
-            self.keep_to_budget();
+            self.enforce_budget();
         }
         if is_due(&self.status_due, now, 200_000_000) {
             self.write_status(total);

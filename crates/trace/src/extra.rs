@@ -24,9 +24,9 @@ pub(crate) struct Extra {
     last_two: bool,
     lines: Vec<u64>,
     /// Length at which `lines` is next looked through for duplicates.
-    look_at: usize,
+    compact_at: usize,
     /// Events and bytes by accessor id.
-    met: std::collections::BTreeMap<u32, (u64, u64)>,
+    events: std::collections::BTreeMap<u32, (u64, u64)>,
 }
 
 impl Extra {
@@ -36,8 +36,8 @@ impl Extra {
             shared_line: layers.contains(&Layer::SharedLine),
             last_two: layers.contains(&Layer::LastTwo),
             lines: Vec::new(),
-            look_at: CROWDED,
-            met: std::collections::BTreeMap::new(),
+            compact_at: CROWDED,
+            events: std::collections::BTreeMap::new(),
         };
         (extra.shared_line || extra.last_two).then(|| Box::new(extra))
     }
@@ -48,9 +48,9 @@ impl Extra {
             let line = address >> engine.config.line_shift;
             if self.lines.last() != Some(&line) {
                 self.lines.push(line);
-                if self.lines.len() >= self.look_at {
+                if self.lines.len() >= self.compact_at {
                     self.compact();
-                    self.look_at = CROWDED.max(2 * self.lines.len());
+                    self.compact_at = CROWDED.max(2 * self.lines.len());
                 }
             }
         }
@@ -61,7 +61,7 @@ impl Extra {
             let before = word.load(Relaxed);
             for other in [before & 0xffff_ffff, before >> 32] {
                 if other != 0 && other != u64::from(me) {
-                    let sum = self.met.entry(other as u32).or_default();
+                    let sum = self.events.entry(other as u32).or_default();
                     sum.0 += 1;
                     sum.1 += u64::from(size);
                 }
@@ -89,15 +89,15 @@ impl Extra {
                 lines: std::mem::take(&mut self.lines),
             }
             .encode(out);
-            self.look_at = CROWDED;
+            self.compact_at = CROWDED;
         }
-        if !self.met.is_empty() {
+        if !self.events.is_empty() {
             Record::Comm {
                 thread,
                 layer: layer_index(Layer::LastTwo),
                 start,
                 length,
-                cells: std::mem::take(&mut self.met)
+                cells: std::mem::take(&mut self.events)
                     .into_iter()
                     .map(|(other, (events, bytes))| (other - 1, events, bytes))
                     .collect(),

@@ -2,7 +2,7 @@
 //!
 //! | bits | meaning |
 //! |---|---|
-//! | 0..20 | the last writer (thread number + 1), 0 when nobody has written, [`COMMON`] for a line of the common table |
+//! | 0..20 | the last writer (thread number + 1), 0 when nobody has written, [`CROSS_PROCESS`] for a line of the common table |
 //! | 20 | *sync*: an atomic instruction or a futex used the line; its clock is kept, every access takes the slow path |
 //! | 21 | *extended*: reader bits beyond the word are in use (see [`crate::readers`]) |
 //! | 22 | *tracked*: threads have communicated through the line, the bytes written are kept ([`crate::sharing`]) |
@@ -13,13 +13,15 @@
 //! (DeLoc II-B2: "a write then a read by different threads", each reader of a written value counted once). The reader
 //! bits make "once" exact, and make the common case one load and one test.
 
+/// log2 of the usual line size. Lines of another size never take the fast path.
+pub const FAST_SHIFT: u32 = 6;
 /// Reader numbers that fit the word.
 pub const READERS: u32 = 40;
 /// Highest writer id.
 pub const MAX_WRITER: u32 = 0xf_fffe;
 /// In place of a writer: the line lies in memory that other processes may map, and what is known of it is in their common table
-/// ([`crate::common`]). Never anybody's own, and without reader bits: no access to it is a fast one.
-pub const COMMON: u64 = 0xf_ffff;
+/// ([`crate::cross_process`]). Never anybody's own, and without reader bits: no access to it is a fast one.
+pub const CROSS_PROCESS: u64 = 0xf_ffff;
 
 const WRITER: u64 = 0xf_ffff;
 /// The line is used for synchronisation.
@@ -53,8 +55,8 @@ pub fn writer(word: u64) -> u32 {
 /// Whether the line is in the common table.
 #[inline(always)]
 #[must_use]
-pub fn is_common(word: u64) -> bool {
-    word & WRITER == COMMON
+pub fn is_cross_process(word: u64) -> bool {
+    word & WRITER == CROSS_PROCESS
 }
 
 /// The bit of reader `number`, 0 when it does not fit the word.

@@ -42,7 +42,7 @@ pub(crate) struct Budget {
     fixed: u64,
     given_up: AtomicU32,
     /// Resident size of the process at which to look again.
-    look_at: AtomicU64,
+    check_at: AtomicU64,
 }
 
 impl Budget {
@@ -51,7 +51,7 @@ impl Budget {
         Self {
             fixed,
             given_up: AtomicU32::new(0),
-            look_at: AtomicU64::new(0),
+            check_at: AtomicU64::new(0),
         }
     }
 
@@ -62,12 +62,12 @@ impl Budget {
     }
 
     /// Looks at the memory taken; returns what to give up now and a sentence about it.
-    pub fn look(&self, threads: u32) -> Option<(Detail, String)> {
+    pub fn check(&self, threads: u32) -> Option<(Detail, String)> {
         let total = resident()?;
-        if total < self.look_at.load(Relaxed) {
+        if total < self.check_at.load(Relaxed) {
             return None;
         }
-        self.look_at
+        self.check_at
             .store(total + (total / 16).max(1 << 20), Relaxed);
         let tables = of_tables(
             &std::fs::read_to_string("/proc/self/smaps").ok()?,
@@ -85,7 +85,7 @@ impl Budget {
             .compare_exchange(level, level + 1, Relaxed, Relaxed)
             .ok()?;
         // What is given up now may not be enough.
-        self.look_at.store(0, Relaxed);
+        self.check_at.store(0, Relaxed);
         let mega = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         Some((
             detail,
@@ -167,16 +167,16 @@ mod tests {
         }
         // 128 MiB of pages for one word each; nothing else here is as large.
         let budget = Budget::new(0);
-        let (detail, text) = budget.look(1).unwrap();
+        let (detail, text) = budget.check(1).unwrap();
         assert_eq!(detail, Detail::FalseSharing);
         assert!(
             text.starts_with("memory bound reached (") && text.ends_with("from here on"),
             "{text}"
         );
         assert!(!budget.keeps(Detail::FalseSharing) && budget.keeps(Detail::Clocks));
-        assert_eq!(budget.look(1).unwrap().0, Detail::Clocks);
-        assert_eq!(Budget::new(1 << 40).look(1), None);
+        assert_eq!(budget.check(1).unwrap().0, Detail::Clocks);
+        assert_eq!(Budget::new(1 << 40).check(1), None);
         table.clear();
-        assert_eq!(budget.look(1), None, "given back");
+        assert_eq!(budget.check(1), None, "given back");
     }
 }

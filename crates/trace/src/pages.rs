@@ -23,7 +23,7 @@ pub const READ: u64 = 1;
 pub const WRITE: u64 = 1 << 32;
 
 /// Empty tables that threads have left.
-static LEFT: Mutex<Vec<Shadow>> = Mutex::new(Vec::new());
+static SPARE: Mutex<Vec<Shadow>> = Mutex::new(Vec::new());
 
 /// The counters of one thread, which alone uses them.
 pub struct PageCounters {
@@ -41,8 +41,8 @@ impl PageCounters {
     /// The system's error when the address space for a table cannot be had.
     pub fn new() -> std::io::Result<Self> {
         // A process forked while another of its threads held the lock must not wait for it.
-        let left = LEFT.try_lock().ok().and_then(|mut left| left.pop());
-        let table = match left {
+        let spare = SPARE.try_lock().ok().and_then(|mut spare| spare.pop());
+        let table = match spare {
             Some(table) => table,
             None => Shadow::reserve(PAGE_SHIFT)?,
         };
@@ -133,8 +133,8 @@ impl Drop for PageCounters {
         let Some(table) = self.table else { return };
         // Empties it, and gives its memory back.
         table.clear();
-        if let Ok(mut left) = LEFT.try_lock() {
-            left.push(table);
+        if let Ok(mut spare) = SPARE.try_lock() {
+            spare.push(table);
         }
     }
 }

@@ -145,7 +145,7 @@ impl Sharing {
     }
 
     /// The event that waits on `line` is a true one.
-    pub fn acquit(&mut self, line: u64) {
+    pub fn resolve_true_sharing(&mut self, line: u64) {
         self.waiting -= 1;
         self.pending[place::<PENDING>(line)] = Pending::default();
     }
@@ -284,7 +284,7 @@ mod tests {
             })
         );
         assert!(sharing.waits(7) && !sharing.waits(8));
-        sharing.acquit(7);
+        sharing.resolve_true_sharing(7);
         assert_eq!(sharing.event(7, 3, 2, Some(false)), None);
         assert_eq!(
             sharing.conclude(),

@@ -34,10 +34,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use numaloc_identity::Creator;
 
 use crate::access_trace::stream::Stream;
-use crate::common::Part;
-use crate::engine::{Engine, Newborn};
+use crate::cross_process::Part;
+use crate::engine::{Engine, PendingThread};
 use crate::extra::Extra;
-use crate::line;
+use crate::line::{self, FAST_SHIFT};
 use crate::memory::Detail;
 use crate::pages::{self, PAGE_SHIFT, PageCounters};
 use crate::shadow::{Fixed, Shadow};
@@ -50,23 +50,21 @@ use crate::watch::Watched;
 pub use loops::{Loop, When};
 pub use runs::Pace;
 pub use strings::WORD;
-pub use values::{Values, follow_values, loader_lies};
+pub use values::{Values, follow_values, set_loader_range};
 
-/// log2 of the usual line size: lines of another size take the longer way.
-pub const QUICK_SHIFT: u32 = 6;
 /// Bytes of a line of the usual size.
-const LINE: u64 = 1 << QUICK_SHIFT;
+const LINE: u64 = 1 << FAST_SHIFT;
 /// Most accesses between two looks at the clock: keeps page counters and wall slices honest.
-const LONGEST_TURN: u64 = 1 << 31;
+const LONGEST_QUANTUM: u64 = 1 << 31;
 /// Accesses between two looks at the wall clock.
-const WALL_TURN: u64 = 4096;
+const WALL_QUANTUM: u64 = 4096;
 
 /// Writer ids that have a place in a table; the others (programs that create threads by the thousand) are looked up.
 const NEAR: usize = 1024;
 
 /// What a thread has read of another's writing, since it last wrote that down.
 #[derive(Clone, Copy, Default)]
-struct Heard {
+struct Received {
     events: u64,
     bytes: u64,
     false_events: u64,
@@ -76,20 +74,20 @@ struct Heard {
 /// One traced thread. Used by that thread alone. What every access needs comes first, in two lines.
 #[repr(C, align(64))]
 pub struct ThreadTracer {
-    /// Accesses left until [`ThreadTracer::turn`].
-    left: u64,
+    /// Accesses left until [`ThreadTracer::quantum`].
+    remaining: u64,
     /// The word of a line that this thread has just written.
     owned: u64,
     /// This thread's bit in a line's word, 0 when it has none.
     bit: u64,
-    /// The fast path is for `left` above this: 1, or always less when every access is to be looked at, and while a block's
+    /// The fast path is for `remaining` above this: 1, or always less when every access is to be looked at, and while a block's
     /// accesses wait to be added up (`runs`).
-    floor: u64,
+    fast_threshold: u64,
     /// Accesses to lines whose place ([`Watched::place`]) is above this are counted, nothing else: 0 between two bursts, and never any
     /// where all lines are looked at.
-    sight: u64,
+    sample_threshold: u64,
     /// The lines, if they have the usual size.
-    quick: Fixed<QUICK_SHIFT>,
+    fast_lines: Fixed<FAST_SHIFT>,
     /// Fast reads: `word & read_mask == read_is`. Tracked lines are no fast reads while a verdict waits ([`Sharing`]).
     read_mask: u64,
     read_is: u64,
@@ -103,19 +101,19 @@ pub struct ThreadTracer {
     /// Blocks may be counted together.
     together: bool,
     /// The last block has left something to be done.
-    unsettled: bool,
+    pending: bool,
     lines: Shadow,
     run: runs::Run,
     /// What string instructions have loaded, and stored, in the word they are in.
     strings: [strings::Piece; 2],
     /// Loads that were told before they were made, from lines used for synchronisation.
-    early: Vec<(u64, u32)>,
+    prerecorded: Vec<(u64, u32)>,
     /// Loads are being told before they are made.
-    ahead: bool,
+    prerecording: bool,
     /// The loop that is being told: see [`loops`].
-    foretold: loops::Foretold,
-    /// `floor` where no block waits, for lines that are looked at.
-    usual_floor: u64,
+    predicted: loops::Predicted,
+    /// `fast_threshold` where no block waits, for lines that are looked at.
+    usual_threshold: u64,
     /// Places of lines in which a verdict may wait.
     waiting: [bool; sharing::PENDING],
     pub(crate) engine: &'static Engine,
@@ -124,15 +122,15 @@ pub struct ThreadTracer {
     /// Reader number: which bit of lines is this thread's.
     reader: u32,
     /// Clock (or wall time) at the end of this turn.
-    turn_end: u64,
-    /// `left` at the start of this turn.
-    turn: u64,
+    quantum_end: u64,
+    /// `remaining` at the start of this turn.
+    quantum: u64,
     /// Accesses before this turn.
     accesses: u64,
     /// Those of them in bursts.
     seen: u64,
     /// Accesses to lines that are watched, where not all are.
-    looked_at: u64,
+    sampled: u64,
     /// First instant of the burst that is watched, where not all is.
     burst: u64,
     /// Time, in the profile's clock, at the start of the turn; wall clock only.
@@ -142,9 +140,9 @@ pub struct ThreadTracer {
     span_start: u64,
     span_length: u64,
     /// What was heard from writers below [`NEAR`], by writer id, from the others, and from whom.
-    heard: Vec<Heard>,
-    heard_far: HashMap<u32, Heard>,
-    heard_from: Vec<u32>,
+    received: Vec<Received>,
+    received_far: HashMap<u32, Received>,
+    received_from: Vec<u32>,
     /// Events by layer and writer id in each part of the lines watched.
     groups: BTreeMap<(u8, u32), [u64; GROUPS]>,
     sharing: Option<Box<Sharing>>,
@@ -153,7 +151,7 @@ pub struct ThreadTracer {
     /// The access trace, for which every access takes the longer way.
     stream: Option<Box<Stream>>,
     /// For memory that processes share.
-    pub(crate) common: Option<Box<Part>>,
+    pub(crate) cross_process: Option<Box<Part>>,
     out: Vec<u8>,
     reported: u64,
     /// Its path, and what it has created.
@@ -184,7 +182,7 @@ impl ThreadTracer {
         let mut out = Vec::new();
         Journal::begin(&mut out);
         let extra = Extra::new(&engine.config.layers);
-        let odd = engine.config.line_shift != QUICK_SHIFT;
+        let odd = engine.config.line_shift != FAST_SHIFT;
         let outlet = engine.outlet.as_ref();
         let begins = if engine.config.virtual_clock {
             clock
@@ -194,27 +192,27 @@ impl ThreadTracer {
         let stream = outlet.and_then(|outlet| Stream::new(outlet, number, writer, &path, begins));
         let partial = engine.watched.is_some();
         let mut tracer = Self {
-            left: 0,
+            remaining: 0,
             // Read to the letter, the writer's own read comes between its write and another's read.
             owned: line::owned(writer, if engine.config.consecutive { 0 } else { bit }),
             bit,
-            floor: u64::MAX,
-            usual_floor: u64::MAX,
+            fast_threshold: u64::MAX,
+            usual_threshold: u64::MAX,
             waiting: [false; sharing::PENDING],
-            // With lines of another size this looks at some word and `floor` forbids to act on it.
-            quick: if odd { engine.clocks } else { engine.lines }
+            // With lines of another size this looks at some word and `fast_threshold` forbids to act on it.
+            fast_lines: if odd { engine.clocks } else { engine.lines }
                 .fixed()
                 .expect("both have enough words"),
             partial,
             // To the letter, even a thread's reads of its own line change it.
             together: !odd && extra.is_none() && stream.is_none() && !engine.config.consecutive,
-            unsettled: false,
+            pending: false,
             run: runs::Run::none(),
             strings: Default::default(),
-            early: Vec::new(),
-            ahead: false,
-            foretold: loops::Foretold::Nothing,
-            sight: u64::MAX,
+            prerecorded: Vec::new(),
+            prerecording: false,
+            predicted: loops::Predicted::Nothing,
+            sample_threshold: u64::MAX,
             watched: engine
                 .watched
                 .unwrap_or(Watched::new(1_000_000, engine.config.line_shift)),
@@ -229,26 +227,26 @@ impl ThreadTracer {
             number,
             reader,
             creator: Creator::new(path),
-            turn_end: clock,
-            turn: 0,
+            quantum_end: clock,
+            quantum: 0,
             accesses: 0,
             seen: 0,
-            looked_at: 0,
+            sampled: 0,
             burst: 0,
             wall: engine.wall(),
             slice_start: 0,
             slice_length: 1,
             span_start: 0,
             span_length: 1,
-            heard: Vec::new(),
-            heard_far: HashMap::new(),
-            heard_from: Vec::new(),
+            received: Vec::new(),
+            received_far: HashMap::new(),
+            received_from: Vec::new(),
             groups: BTreeMap::new(),
             sharing: None,
             first_touched: Vec::new(),
             extra,
             stream,
-            common: None,
+            cross_process: None,
             out,
             reported: 0,
             clear_tid: 0,
@@ -258,7 +256,7 @@ impl ThreadTracer {
             lock: 0,
             ended: false,
         };
-        tracer.look(true);
+        tracer.set_sampling(true);
         let now = tracer.time();
         tracer.span_length = engine.span_length();
         tracer.span_start = now / tracer.span_length * tracer.span_length;
@@ -291,13 +289,13 @@ impl ThreadTracer {
     #[inline(always)]
     pub fn access<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         // Everything ordinary is decided before anything is changed, so that the rest is one tail call.
-        let told = !RUNTIME && (self.quick::<WRITE, false>(address, size) || self.doze(address));
-        if !told {
+        let handled = !RUNTIME && (self.fast::<WRITE, false>(address, size) || self.skip(address));
+        if !handled {
             self.slow::<WRITE, RUNTIME>(address, size);
         }
     }
 
-    /// An access that is neither [`ThreadTracer::quick`] nor to be dozed through: to a line that is watched where others are not, or
+    /// An access that is neither [`ThreadTracer::fast`] nor to be dozed through: to a line that is watched where others are not, or
     /// unusual.
     ///
     /// `extern "C"`, as `unusual`.
@@ -307,21 +305,21 @@ impl ThreadTracer {
         address: u64,
         size: u32,
     ) {
-        if self.ignores(address) {
-            return self.doze_through::<WRITE, RUNTIME>(address, size);
+        if self.is_skipped(address) {
+            return self.skip_slow::<WRITE, RUNTIME>(address, size);
         }
         if RUNTIME || !self.partial {
-            self.looked_at += 1;
+            self.sampled += 1;
             return self.unusual::<WRITE, RUNTIME>(address, size);
         }
-        self.look_at::<WRITE>(address, size);
+        self.sampled_access::<WRITE>(address, size);
     }
 
     /// An access to a line that is watched where others are not.
     #[inline(always)]
-    fn look_at<const WRITE: bool>(&mut self, address: u64, size: u32) {
-        if self.unsettled || !self.glimpse::<WRITE>(address, size) {
-            self.looked_at += 1;
+    fn sampled_access<const WRITE: bool>(&mut self, address: u64, size: u32) {
+        if self.pending || !self.fast_sampled::<WRITE>(address, size) {
+            self.sampled += 1;
             self.unusual::<WRITE, false>(address, size);
         }
     }
@@ -334,40 +332,40 @@ impl ThreadTracer {
     ///
     /// `ALIGNED` where the address is a multiple of the size, a power of two: asked with fewer instructions, others are not quick.
     #[inline(always)]
-    pub fn quick<const WRITE: bool, const ALIGNED: bool>(
+    pub fn fast<const WRITE: bool, const ALIGNED: bool>(
         &mut self,
         address: u64,
         size: u32,
     ) -> bool {
-        self.quick_above::<WRITE, ALIGNED>(self.floor, address, size)
+        self.fast_above::<WRITE, ALIGNED>(self.fast_threshold, address, size)
     }
 
-    /// [`ThreadTracer::quick`] for another `floor`.
+    /// [`ThreadTracer::fast`] for another `fast_threshold`.
     #[inline(always)]
-    fn quick_above<const WRITE: bool, const ALIGNED: bool>(
+    fn fast_above<const WRITE: bool, const ALIGNED: bool>(
         &mut self,
-        floor: u64,
+        fast_threshold: u64,
         address: u64,
         size: u32,
     ) -> bool {
-        if self.left <= floor {
+        if self.remaining <= fast_threshold {
             return false;
         }
-        let word = self.quick.word(address).load(Relaxed);
+        let word = self.fast_lines.word(address).load(Relaxed);
         let ours = if WRITE {
             self.owns(word)
         } else {
             word & self.read_mask == self.read_is || self.is_new_or_reread(word, address)
         };
         let amount = if WRITE { pages::WRITE } else { pages::READ };
-        if !ours || !self.count_quickly::<ALIGNED>(address, size, amount) {
+        if !ours || !self.count_fast::<ALIGNED>(address, size, amount) {
             return false;
         }
-        self.left -= 1;
+        self.remaining -= 1;
         if WRITE {
             self.write_bytes += u64::from(size);
             if line::keeps_bytes(word) {
-                self.track_quickly(address, size);
+                self.track_fast(address, size);
             }
         } else {
             self.read_bytes += u64::from(size);
@@ -383,58 +381,58 @@ impl ThreadTracer {
         word == 0 || self.rereads(word, address)
     }
 
-    /// A load and a store of `size` bytes at `address`, as [`ThreadTracer::quick`].
+    /// A load and a store of `size` bytes at `address`, as [`ThreadTracer::fast`].
     #[inline(always)]
-    pub fn quick_update<const ALIGNED: bool>(&mut self, address: u64, size: u32) -> bool {
-        self.quick_update_above::<ALIGNED>(self.floor, address, size)
+    pub fn fast_update<const ALIGNED: bool>(&mut self, address: u64, size: u32) -> bool {
+        self.fast_update_above::<ALIGNED>(self.fast_threshold, address, size)
     }
 
-    /// [`ThreadTracer::quick_update`] for another `floor`.
+    /// [`ThreadTracer::fast_update`] for another `fast_threshold`.
     #[inline(always)]
-    fn quick_update_above<const ALIGNED: bool>(
+    fn fast_update_above<const ALIGNED: bool>(
         &mut self,
-        floor: u64,
+        fast_threshold: u64,
         address: u64,
         size: u32,
     ) -> bool {
-        if self.left <= floor.saturating_add(1) {
+        if self.remaining <= fast_threshold.saturating_add(1) {
             return false;
         }
-        let word = self.quick.word(address).load(Relaxed);
+        let word = self.fast_lines.word(address).load(Relaxed);
         // Reading my own bytes settles no verdict: only another thread's writes make events of mine.
         if !self.owns(word)
-            || !self.count_quickly::<ALIGNED>(address, size, pages::READ + pages::WRITE)
+            || !self.count_fast::<ALIGNED>(address, size, pages::READ + pages::WRITE)
         {
             return false;
         }
-        self.left -= 2;
+        self.remaining -= 2;
         self.read_bytes += u64::from(size);
         self.write_bytes += u64::from(size);
         if line::keeps_bytes(word) {
-            self.track_quickly(address, size);
+            self.track_fast(address, size);
         }
         true
     }
 
-    /// [`ThreadTracer::quick`] for a line that is watched where others are not.
+    /// [`ThreadTracer::fast`] for a line that is watched where others are not.
     #[inline(always)]
-    pub fn glimpse<const WRITE: bool>(&mut self, address: u64, size: u32) -> bool {
-        let told = self.quick_above::<WRITE, false>(self.usual_floor, address, size);
-        self.looked_at += u64::from(told);
-        told
+    pub fn fast_sampled<const WRITE: bool>(&mut self, address: u64, size: u32) -> bool {
+        let handled = self.fast_above::<WRITE, false>(self.usual_threshold, address, size);
+        self.sampled += u64::from(handled);
+        handled
     }
 
-    /// [`ThreadTracer::quick_update`] for such a line.
+    /// [`ThreadTracer::fast_update`] for such a line.
     #[inline(always)]
-    pub fn glimpse_update(&mut self, address: u64, size: u32) -> bool {
-        let told = self.quick_update_above::<false>(self.usual_floor, address, size);
-        self.looked_at += 2 * u64::from(told);
-        told
+    pub fn fast_sampled_update(&mut self, address: u64, size: u32) -> bool {
+        let handled = self.fast_update_above::<false>(self.usual_threshold, address, size);
+        self.sampled += 2 * u64::from(handled);
+        handled
     }
 
     /// Keeps the bytes that were written to a line of the usual size, in which they lie.
     #[inline(always)]
-    fn track_quickly(&mut self, address: u64, size: u32) {
+    fn track_fast(&mut self, address: u64, size: u32) {
         if self.engine.budget.keeps(Detail::FalseSharing) {
             let entry = self.engine.written.word(address);
             let bytes = (u64::MAX >> (64 - size)) << (address & 63);
@@ -448,7 +446,7 @@ impl ThreadTracer {
     /// One instruction that loads, changes and stores `size` bytes at `address`, not atomically.
     #[inline(always)]
     pub fn update<const RUNTIME: bool>(&mut self, address: u64, size: u32) {
-        if RUNTIME || !self.quick_update::<false>(address, size) {
+        if RUNTIME || !self.fast_update::<false>(address, size) {
             self.slow::<false, RUNTIME>(address, size);
             self.slow::<true, RUNTIME>(address, size);
         }
@@ -456,7 +454,7 @@ impl ThreadTracer {
 
     /// Adds to the counter of the page if that is all there is to do: within one line, and not the page's first count.
     #[inline(always)]
-    fn count_quickly<const ALIGNED: bool>(&mut self, address: u64, size: u32, amount: u64) -> bool {
+    fn count_fast<const ALIGNED: bool>(&mut self, address: u64, size: u32, amount: u64) -> bool {
         let in_line = match ALIGNED {
             true => address & (u64::from(size) - 1) == 0,
             false => (address & (LINE - 1)) + u64::from(size) <= LINE,
@@ -467,109 +465,109 @@ impl ThreadTracer {
         }
         let counter = self.counters.word(address);
         let count = counter.load(Relaxed);
-        let quick = count != 0;
-        if quick {
+        let fast = count != 0;
+        if fast {
             counter.store(count.wrapping_add(amount), Relaxed);
         }
-        quick
+        fast
     }
 
-    /// Chooses between the short way, by [`ThreadTracer::quick`], and the longer one that looks at every access.
-    fn choose_way(&mut self) {
+    /// Chooses between the short way, by [`ThreadTracer::fast`], and the longer one that looks at every access.
+    fn choose_path(&mut self) {
         let all = self.extra.is_none() && self.stream.is_none();
-        let short = all && !self.asleep() && self.lines.shift() == QUICK_SHIFT;
-        self.usual_floor = if short { 1 } else { u64::MAX };
-        if !self.unsettled {
-            self.lower_floor();
+        let short = all && !self.paused() && self.lines.shift() == FAST_SHIFT;
+        self.usual_threshold = if short { 1 } else { u64::MAX };
+        if !self.pending {
+            self.reset_fast_threshold();
         }
     }
 
     /// No block waits. Where some lines only are looked at, every access is asked about first.
-    fn lower_floor(&mut self) {
-        self.floor = match self.partial {
+    fn reset_fast_threshold(&mut self) {
+        self.fast_threshold = match self.partial {
             true => u64::MAX,
-            false => self.usual_floor,
+            false => self.usual_threshold,
         };
     }
 
     /// Looks at nothing, or at the lines that are watched.
-    fn look(&mut self, awake: bool) {
-        self.sight = match awake {
+    fn set_sampling(&mut self, sampling: bool) {
+        self.sample_threshold = match sampling {
             false => 0,
-            // Places of lines of another size are not where `doze` looks for them.
-            true if self.lines.shift() != QUICK_SHIFT => u64::MAX,
+            // Places of lines of another size are not where `skip` looks for them.
+            true if self.lines.shift() != FAST_SHIFT => u64::MAX,
             true => self.watched.last(),
         };
-        self.choose_way();
+        self.choose_path();
     }
 
     /// Whether this is between two bursts.
     #[inline(always)]
-    fn asleep(&self) -> bool {
-        self.sight == 0
+    fn paused(&self) -> bool {
+        self.sample_threshold == 0
     }
 
     /// Whether accesses to `address` are counted only.
     #[inline(always)]
-    fn ignores(&self, address: u64) -> bool {
-        self.asleep() || self.partial && !self.watched.has(address)
+    fn is_skipped(&self, address: u64) -> bool {
+        self.paused() || self.partial && !self.watched.has(address)
     }
 
     /// Counts `accesses` if this is between two bursts, and for at least one more; says whether.
     #[inline(always)]
-    fn sleeps_through(&mut self, accesses: u64) -> bool {
-        let sleeps = self.asleep() && self.left > accesses;
-        if sleeps {
-            self.left -= accesses;
+    fn skip_paused(&mut self, accesses: u64) -> bool {
+        let skips = self.paused() && self.remaining > accesses;
+        if skips {
+            self.remaining -= accesses;
         }
-        sleeps
+        skips
     }
 
     /// Counts an access to `address` if it is not looked at, and not the last of its turn; says whether.
     #[inline(always)]
-    fn doze(&mut self, address: u64) -> bool {
-        let dozes = self.left > 1 && Watched::usual_place(address) > self.sight;
-        if dozes {
-            self.left -= 1;
+    fn skip(&mut self, address: u64) -> bool {
+        let skips = self.remaining > 1 && Watched::usual_place(address) > self.sample_threshold;
+        if skips {
+            self.remaining -= 1;
         }
-        dozes
+        skips
     }
 
     /// For frontends that count accesses that are not looked at themselves: those to lines whose [`Watched::usual_place`] is above this.
     /// Nothing where all accesses are to be told.
     #[inline(always)]
     #[must_use]
-    pub fn sight(&self) -> Option<u64> {
-        (self.sight != u64::MAX).then_some(self.sight)
+    pub fn sample_threshold(&self) -> Option<u64> {
+        (self.sample_threshold != u64::MAX).then_some(self.sample_threshold)
     }
 
     /// So many accesses such a frontend may count but one.
     #[inline(always)]
     #[must_use]
-    pub fn left(&self) -> u64 {
-        self.left
+    pub fn remaining(&self) -> u64 {
+        self.remaining
     }
 
-    /// Such a frontend has counted all but `left` of them.
+    /// Such a frontend has counted all but `remaining` of them.
     #[inline(always)]
-    pub fn dozed(&mut self, left: u64) {
-        self.left = left;
+    pub fn skipped(&mut self, remaining: u64) {
+        self.remaining = remaining;
     }
 
     /// Counts an access, which may be the last of its turn.
     #[inline(always)]
     fn tick<const RUNTIME: bool>(&mut self) {
-        self.left -= 1;
+        self.remaining -= 1;
         self.stop_clock::<RUNTIME>();
-        if self.left == 0 {
-            self.end_turn();
+        if self.remaining == 0 {
+            self.end_quantum();
         }
     }
 
     /// An access that is not looked at. The code of a threading run-time library is where threads wait for each other, so its
     /// accesses carry clocks even then.
     #[inline(always)]
-    fn doze_through<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+    fn skip_slow<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         self.tick::<RUNTIME>();
         if RUNTIME && self.lines.word(address).load(Relaxed) & line::SYNC != 0 {
             self.pass_clock::<WRITE>(address);
@@ -594,8 +592,8 @@ impl ThreadTracer {
         if RUNTIME {
             self.lock = address;
         }
-        if self.ignores(address) {
-            self.doze_through::<WRITE, RUNTIME>(address, size);
+        if self.is_skipped(address) {
+            self.skip_slow::<WRITE, RUNTIME>(address, size);
             if !RUNTIME {
                 self.pass_clock::<WRITE>(address);
             }
@@ -634,8 +632,8 @@ impl ThreadTracer {
     /// An access for its page, its time and the access trace.
     #[inline(always)]
     fn count<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
-        if self.unsettled && !self.ahead {
-            self.settle();
+        if self.pending && !self.prerecording {
+            self.flush_pending();
         }
         self.tick::<RUNTIME>();
         let amount = if WRITE {
@@ -656,11 +654,11 @@ impl ThreadTracer {
     /// An access of `size` bytes at `address` by which threads exclude each other from what is none of the program's: it counts for its
     /// page, takes no time, and is neither communication nor synchronisation.
     pub fn count_only<const WRITE: bool>(&mut self, address: u64, size: u32) {
-        if self.ignores(address) {
-            self.settle();
+        if self.is_skipped(address) {
+            self.flush_pending();
             self.tick::<true>();
         } else {
-            self.looked_at += 1;
+            self.sampled += 1;
             self.count::<WRITE, true>(address, size);
         }
     }
@@ -668,7 +666,7 @@ impl ThreadTracer {
     #[cold]
     #[inline(never)]
     fn touch(&mut self, address: u64) {
-        self.engine.notice_common(address);
+        self.engine.mark_if_cross_process(address);
         let word = self.engine.touched.word(address);
         if word.load(Relaxed) == 0
             && self.is_within_reach(address)
@@ -687,11 +685,11 @@ impl ThreadTracer {
     }
 
     /// What the next thread that this one creates must know, for creators that hand it over
-    /// themselves ([`Engine::welcome`]); count it with `creator.next_thread()` once it was created.
+    /// themselves ([`Engine::attach`]); count it with `creator.next_thread()` once it was created.
     #[must_use]
-    pub fn newborn(&mut self, routine: u64) -> Newborn {
-        self.tell_of_creation();
-        Newborn {
+    pub fn pending_thread(&mut self, routine: u64) -> PendingThread {
+        self.record_creation();
+        PendingThread {
             path: self.creator.upcoming_thread(),
             clock: self.time(),
             routine,
@@ -702,12 +700,12 @@ impl ThreadTracer {
     /// This thread has created thread `tid` with start routine `routine` (0 where unknown).
     /// `clear_tid` is the address the kernel will clear and wake at its end, or 0.
     pub fn thread_created(&mut self, tid: u32, routine: u64, clear_tid: u64) {
-        self.tell_of_creation();
+        self.record_creation();
         let path = self.creator.next_thread();
         let clock = self.time();
         self.engine.announce(
             tid,
-            Newborn {
+            PendingThread {
                 path,
                 clock,
                 routine,
@@ -716,7 +714,7 @@ impl ThreadTracer {
         );
     }
 
-    fn tell_of_creation(&mut self) {
+    fn record_creation(&mut self) {
         if let Some(stream) = &mut self.stream {
             stream.create(self.creator.threads() + 1);
         }

@@ -7,7 +7,7 @@
 //! better than those of a random choice, which [`GROUPS`] make visible: the share is cut into equal parts, each of them a small
 //! sample of the same kind, and how their counts differ tells the error.
 
-use crate::thread::QUICK_SHIFT;
+use crate::line::FAST_SHIFT;
 
 pub use numaloc_journal::GROUPS;
 
@@ -21,7 +21,7 @@ pub struct Watched {
 
 impl Watched {
     /// How far one line's place is from the next one's.
-    pub const TURN: u64 = 0x9e37_79b9_7f4a_7c15;
+    pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
     /// `share` millionths of the lines of `1 << shift` bytes.
     #[must_use]
@@ -37,21 +37,21 @@ impl Watched {
     #[inline(always)]
     #[must_use]
     pub fn place(address: u64, shift: u32) -> u64 {
-        (address >> shift).wrapping_mul(Self::TURN)
+        (address >> shift).wrapping_mul(Self::STEP)
     }
 
     /// [`Watched::place`] of a line of the usual size.
     #[inline(always)]
     #[must_use]
     pub fn usual_place(address: u64) -> u64 {
-        Self::place(address, QUICK_SHIFT)
+        Self::place(address, FAST_SHIFT)
     }
 
     /// How far the place of a line of the usual size is from that of the line `bytes` before or after it: a multiple of the line's size.
     #[inline(always)]
     #[must_use]
     pub fn usual_distance(bytes: i64) -> u64 {
-        ((bytes >> QUICK_SHIFT) as u64).wrapping_mul(Self::TURN)
+        ((bytes >> FAST_SHIFT) as u64).wrapping_mul(Self::STEP)
     }
 
     /// The last place that is watched.
@@ -99,7 +99,7 @@ impl Gaps {
             let mut lines = 0;
             // Neither a place of the range, nor one beyond the circle's beginning.
             while first > watched.last && first <= u64::MAX - width && lines < Self::MOST {
-                first = first.wrapping_add(Watched::TURN);
+                first = first.wrapping_add(Watched::STEP);
                 lines += 1;
             }
             lines
@@ -117,8 +117,8 @@ impl Gaps {
         let mut place = Watched::usual_place(line);
         while place > self.last && line < end {
             let lines = u64::from(self.least[(place >> (u64::BITS - KNOWN)) as usize]).max(1);
-            line += lines << QUICK_SHIFT;
-            place = place.wrapping_add(lines.wrapping_mul(Watched::TURN));
+            line += lines << FAST_SHIFT;
+            place = place.wrapping_add(lines.wrapping_mul(Watched::STEP));
         }
         line
     }

@@ -71,9 +71,9 @@ fn misses_synchronisation_and_all_work_arrive() {
     for at in 0..16 {
         one.access::<true, false>(DATA + at * 8, 8);
     }
-    let newborn = one.newborn(0);
+    let pending_thread = one.pending_thread(0);
     one.creator.next_thread();
-    let mut two = engine.welcome(newborn, 2);
+    let mut two = engine.attach(pending_thread, 2);
     one.access::<true, false>(DATA, 8);
     one.synchronise::<true, false>(FLAG, 4);
     two.synchronise::<false, false>(FLAG, 4);
@@ -86,18 +86,18 @@ fn misses_synchronisation_and_all_work_arrive() {
     engine.finish();
     receiver.finish();
 
-    let told = |thread| {
+    let sent = |thread| {
         let (records, accesses) = records(&kept, thread);
         assert_eq!(records.iter().map(|r| r.work).sum::<u64>(), accesses);
-        let told: Vec<_> = records
+        let sent: Vec<_> = records
             .iter()
             .map(|r| (r.kind(), r.value(), r.work))
             .collect();
-        told
+        sent
     };
     let (data, flag) = (DATA >> 6, FLAG >> 6);
     assert_eq!(
-        told(0),
+        sent(0),
         [
             (Kind::Write, data, 1),
             (Kind::Write, data + 1, 8),
@@ -108,7 +108,7 @@ fn misses_synchronisation_and_all_work_arrive() {
     );
     // The second began at clock 16, the first released at 18.
     assert_eq!(
-        told(1),
+        sent(1),
         [
             (Kind::Read, flag, 1),
             (Kind::Clock, 1, 0),

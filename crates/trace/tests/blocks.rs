@@ -28,7 +28,7 @@ fn data() -> u64 {
 const THREADS: usize = 3;
 
 /// `block` as its frontend would call it.
-fn told(thread: &mut Thread, block: &'static Block, registers: &[u64; REGISTERS]) {
+fn record_block(thread: &mut Thread, block: &'static Block, registers: &[u64; REGISTERS]) {
     let (tracer, shape) = (&mut thread.tracer, block.shape());
     if shape.repeats && thread.counted.goes_on(block) {
         return;
@@ -101,7 +101,7 @@ fn singly(tracer: &mut ThreadTracer, block: &Block, registers: &[u64; REGISTERS]
 
 /// What a thread does: it runs a block so many times, the registers moving by the strides.
 #[derive(Clone, Debug)]
-struct Turn {
+struct Job {
     thread: usize,
     block: usize,
     times: u64,
@@ -136,11 +136,11 @@ fn block() -> impl Strategy<Value = Code> {
     )
 }
 
-fn turn(blocks: usize) -> impl Strategy<Value = Turn> {
+fn job(blocks: usize) -> impl Strategy<Value = Job> {
     let registers = prop::array::uniform3(0u64..300);
     // Mostly short, and sometimes longer than a run can be.
     let times = prop_oneof![9 => 1u64..150, 1 => 150u64..1500];
-    (0..THREADS, 0..blocks, times, registers).prop_map(|(thread, block, times, registers)| Turn {
+    (0..THREADS, 0..blocks, times, registers).prop_map(|(thread, block, times, registers)| Job {
         thread,
         block,
         times,
@@ -173,16 +173,16 @@ impl Iterated {
         }
     }
 
-    /// Lets `tell` tell each of `times` iterations.
+    /// Lets `record` tell each of `times` iterations.
     fn each(
         &self,
         registers: &[u64; REGISTERS],
         times: u64,
-        mut tell: impl FnMut(&'static Block, &[u64; REGISTERS]),
+        mut record: impl FnMut(&'static Block, &[u64; REGISTERS]),
     ) {
         let mut registers = *registers;
         for _ in 0..times {
-            tell(self.block, &registers);
+            record(self.block, &registers);
             for (register, stride) in registers.iter_mut().zip(self.strides) {
                 *register = register.wrapping_add_signed(stride);
             }
@@ -200,7 +200,7 @@ fn by_access(thread: &mut Thread, code: &Iterated, from: &[u64; REGISTERS], time
 /// Tells each iteration's accesses together.
 fn by_block(thread: &mut Thread, code: &Iterated, from: &[u64; REGISTERS], times: u64) {
     code.each(from, times, |block, registers| {
-        told(thread, block, registers);
+        record_block(thread, block, registers);
     });
 }
 
@@ -208,23 +208,23 @@ fn by_block(thread: &mut Thread, code: &Iterated, from: &[u64; REGISTERS], times
 fn by_loop(thread: &mut Thread, code: &Iterated, from: &[u64; REGISTERS], times: u64) {
     let when = [When::Before, When::After][(times & 1) as usize];
     match &code.whole {
-        Some(whole) => thread.tracer.told_loop(whole, from, times, when),
+        Some(whole) => thread.tracer.recorded_loop(whole, from, times, when),
         None => by_block(thread, code, from, times),
     }
 }
 
 fn recorded(
     blocks: &[Iterated],
-    turns: &[Turn],
+    jobs: &[Job],
     recorder: &Recorder,
-    tell: impl Fn(&mut Thread, &Iterated, &[u64; REGISTERS], u64),
+    record: impl Fn(&mut Thread, &Iterated, &[u64; REGISTERS], u64),
 ) -> Profile {
     let engine: &'static Engine = recorder.engine();
     let mut threads = vec![engine.first_thread(1)];
     for tid in 2..=THREADS as u32 {
-        let newborn = threads[0].newborn(0);
+        let pending_thread = threads[0].pending_thread(0);
         threads[0].creator.next_thread();
-        threads.push(engine.welcome(newborn, tid));
+        threads.push(engine.attach(pending_thread, tid));
     }
     let paced = |mut tracer: Box<ThreadTracer>| {
         let counted: &'static Counted = Box::leak(Box::default());
@@ -232,16 +232,16 @@ fn recorded(
         Thread { tracer, counted }
     };
     let mut threads: Vec<Thread> = threads.into_iter().map(paced).collect();
-    for turn in turns {
-        let thread = &mut threads[turn.thread];
+    for job in jobs {
+        let thread = &mut threads[job.thread];
         let mut registers = [0; REGISTERS];
         for at in 0..3 {
-            registers[at] = data() + turn.registers[at];
-            registers[at + 3] = turn.registers[at];
+            registers[at] = data() + job.registers[at];
+            registers[at + 3] = job.registers[at];
         }
-        tell(thread, &blocks[turn.block], &registers, turn.times);
+        record(thread, &blocks[job.block], &registers, job.times);
         // The next one may be another thread, whose accesses come later than all of these.
-        thread.tracer.settle();
+        thread.tracer.flush_pending();
     }
     for thread in &mut threads {
         thread.tracer.end(0);
@@ -253,14 +253,14 @@ fn recorded(
 /// `usual`: false sharing is as near as it usually is.
 fn check(
     blocks: Vec<Code>,
-    turns: Vec<Turn>,
+    jobs: Vec<Job>,
     recorder: &Recorder,
     usual: bool,
 ) -> Result<(), TestCaseError> {
     let blocks: Vec<Iterated> = blocks.into_iter().map(Iterated::new).collect();
-    let one = recorded(&blocks, &turns, recorder, by_access);
-    agree(&one, &recorded(&blocks, &turns, recorder, by_block), usual)?;
-    agree(&one, &recorded(&blocks, &turns, recorder, by_loop), usual)
+    let one = recorded(&blocks, &jobs, recorder, by_access);
+    agree(&one, &recorded(&blocks, &jobs, recorder, by_block), usual)?;
+    agree(&one, &recorded(&blocks, &jobs, recorder, by_loop), usual)
 }
 
 fn agree(one: &Profile, other: &Profile, usual: bool) -> Result<(), TestCaseError> {
@@ -294,10 +294,10 @@ fn agree(one: &Profile, other: &Profile, usual: bool) -> Result<(), TestCaseErro
 }
 
 /// Blocks and what threads do with them.
-fn runs() -> impl Strategy<Value = (Vec<Code>, Vec<Turn>)> {
+fn runs() -> impl Strategy<Value = (Vec<Code>, Vec<Job>)> {
     prop::collection::vec(block(), 1..6).prop_flat_map(|blocks| {
-        let turns = prop::collection::vec(turn(blocks.len()), 1..40);
-        (Just(blocks), turns)
+        let jobs = prop::collection::vec(job(blocks.len()), 1..40);
+        (Just(blocks), jobs)
     })
 }
 
@@ -316,8 +316,8 @@ fn always(config: Config, cases: u32) {
         (TestRunner::new(config(cases / 5)), false),
     ];
     for (mut runner, usual) in runners {
-        let checked = runner.run(&runs(), |(blocks, turns)| {
-            check(blocks, turns, &recorder, usual)
+        let checked = runner.run(&runs(), |(blocks, jobs)| {
+            check(blocks, jobs, &recorder, usual)
         });
         if let Err(error) = checked {
             panic!("{error}");
@@ -342,7 +342,7 @@ fn in_short_slices_too() {
 #[test]
 fn when_lines_are_sampled() {
     let config = Config {
-        lines: 300_000,
+        line_share_ppm: 300_000,
         ..Config::default()
     };
     always(config, 50);
@@ -351,14 +351,14 @@ fn when_lines_are_sampled() {
 #[test]
 fn when_bursts_are_sampled() {
     let config = Config {
-        share: 300_000,
+        time_share_ppm: 300_000,
         ..Config::default()
     };
     always(config, 50);
 }
 
 #[test]
-fn read_to_the_letter() {
+fn with_consecutive_accesses_only() {
     let config = Config {
         consecutive: true,
         ..Config::default()
@@ -380,7 +380,7 @@ fn when_lines_are_sampled_downward() {
         kind,
     };
     let recorder = Recorder::new(Config {
-        lines: 300_000,
+        line_share_ppm: 300_000,
         ..Config::default()
     });
     for stride in [-8i64, -16, 8, 16] {
@@ -388,20 +388,20 @@ fn when_lines_are_sampled_downward() {
             piece(form(2, Some((3, 3))), 18, 8, Kind::Update),
             piece(form(1, None), 86, 4, Kind::Read),
         ];
-        let turns = vec![Turn {
+        let jobs = vec![Job {
             thread: 1,
             block: 0,
             times: 94,
             registers: [0, 51, 70],
         }];
         let code = vec![(code, Some([0, 4, 0, stride, 0, 0]))];
-        check(code, turns, &recorder, true).unwrap();
+        check(code, jobs, &recorder, true).unwrap();
     }
 }
 
 /// An update of a thread's own bytes settles no verdict that waits on their line, with or without the block.
 #[test]
-fn own_bytes_settle_no_verdict() {
+fn own_bytes_resolve_no_pending_event() {
     let piece = |base, displacement, size, kind| Piece {
         form: Form {
             base: Some(base),
@@ -417,8 +417,8 @@ fn own_bytes_settle_no_verdict() {
         piece(2, 65, 4, Kind::Read),
     ];
     // A line written by two threads in turn, each its own byte, twice at a time.
-    let turns: Vec<Turn> = (0..40)
-        .map(|at| Turn {
+    let jobs: Vec<Job> = (0..40)
+        .map(|at| Job {
             thread: at % 2,
             block: 0,
             times: 2,
@@ -426,12 +426,12 @@ fn own_bytes_settle_no_verdict() {
         })
         .collect();
     let recorder = Recorder::new(Config::default());
-    check(vec![(code, None)], turns, &recorder, true).unwrap();
+    check(vec![(code, None)], jobs, &recorder, true).unwrap();
 }
 
 /// Loops that write and read whole lines, halves of lines, and what others have written, by hand.
 #[test]
-fn runs_tell_true_from_false_sharing() {
+fn runs_distinguish_true_from_false_sharing() {
     const LINES: u64 = 16;
     let word = |kind| {
         let form = Form {
@@ -450,16 +450,16 @@ fn runs_tell_true_from_false_sharing() {
     };
     let blocks = [word(Kind::Write), word(Kind::Read)];
     let (write, read) = (0, 1);
-    let turn = |thread, block, offset, times| Turn {
+    let job = |thread, block, offset, times| Job {
         thread,
         block,
         times,
         registers: [offset, 0, 0],
     };
-    let all = |thread, block| vec![turn(thread, block, 0, 8 * LINES)];
+    let all = |thread, block| vec![job(thread, block, 0, 8 * LINES)];
     // Words 4 and on of each line, or those before.
-    let halves = |thread, block, second: bool| -> Vec<Turn> {
-        let half = |line| turn(thread, block, 64 * line + 32 * u64::from(second), 4);
+    let halves = |thread, block, second: bool| -> Vec<Job> {
+        let half = |line| job(thread, block, 64 * line + 32 * u64::from(second), 4);
         (0..LINES).map(half).collect()
     };
     // What is done, events, and how many of them are false sharing.
@@ -492,9 +492,9 @@ fn runs_tell_true_from_false_sharing() {
         // Nobody reads another's.
         (vec![all(0, write), all(0, read), all(0, write)], 0, 0),
     ];
-    let (mut events, mut disjoint, mut turns) = (0, 0, Vec::new());
+    let (mut events, mut disjoint, mut jobs) = (0, 0, Vec::new());
     for (done, some, false_ones) in cases {
-        turns.extend(done.into_iter().flatten());
+        jobs.extend(done.into_iter().flatten());
         events += LINES * some;
         disjoint += LINES * false_ones;
     }
@@ -508,15 +508,15 @@ fn runs_tell_true_from_false_sharing() {
         };
         (sum(Layer::WriteRead), sum(Layer::FalseSharing))
     };
-    for tell in [by_access, by_block, by_loop] {
-        let recorded = recorded(&blocks, &turns, &recorder, tell);
+    for record in [by_access, by_block, by_loop] {
+        let recorded = recorded(&blocks, &jobs, &recorder, record);
         assert_eq!(sums(&recorded), (events, disjoint));
     }
 }
 
 /// A program whose loop runs out of its memory must come to that point, and not wait until the loop is told to the end.
 #[test]
-fn a_loop_is_told_as_far_as_memory_is_mapped() {
+fn a_loop_is_recorded_only_as_far_as_memory_is_mapped() {
     let recorder = Recorder::new(Config::default());
     let engine = recorder.engine();
     let mut thread = engine.first_thread(1);
@@ -536,7 +536,7 @@ fn a_loop_is_told_as_far_as_memory_is_mapped() {
         })
     });
     let endless = Loop::new(&[piece], strides);
-    thread.told_loop(&endless, &[data(); REGISTERS], u64::MAX, When::Before);
+    thread.recorded_loop(&endless, &[data(); REGISTERS], u64::MAX, When::Before);
     thread.end(0);
     engine.finish();
     let pages = assembled(recorder.folder()).pages;

@@ -22,9 +22,9 @@ const LINES: u64 = 16;
 const DATA: u64 = 0x10_0000;
 
 fn child(engine: &'static Engine, parent: &mut ThreadTracer, tid: u32) -> Box<ThreadTracer> {
-    let newborn = parent.newborn(0);
+    let pending_thread = parent.pending_thread(0);
     parent.creator.next_thread();
-    engine.welcome(newborn, tid)
+    engine.attach(pending_thread, tid)
 }
 
 /// The rounds that each of the threads that run at once has begun.

@@ -61,7 +61,7 @@ type Events = BTreeMap<(usize, usize), (u64, u64)>;
 fn model(accesses: &[Access]) -> Events {
     let mut lines: BTreeMap<u64, Line> = BTreeMap::new();
     let mut events = Events::new();
-    let settle = |line: &mut Line, events: &mut Events| {
+    let decide = |line: &mut Line, events: &mut Events| {
         for (reader, writer) in std::mem::take(&mut line.undecided) {
             events.entry((writer, reader)).or_default().1 += 1;
         }
@@ -76,7 +76,7 @@ fn model(accesses: &[Access]) -> Events {
                 .iter()
                 .any(|&reader| Some(reader) != line.writer);
             if line.writer != Some(access.thread) || others {
-                settle(line, &mut events);
+                decide(line, &mut events);
                 line.written.clear();
             }
             line.writer = Some(access.thread);
@@ -104,7 +104,7 @@ fn model(accesses: &[Access]) -> Events {
         line.shared = true;
     }
     for line in lines.values_mut() {
-        settle(line, &mut events);
+        decide(line, &mut events);
     }
     events
 }
@@ -114,9 +114,9 @@ fn counted(recorder: &Recorder, count: usize, accesses: &[Access]) -> Events {
     let engine = recorder.engine();
     let mut threads = vec![engine.first_thread(1)];
     for tid in 2..=count as u32 {
-        let newborn = threads[0].newborn(0);
+        let pending_thread = threads[0].pending_thread(0);
         threads[0].creator.next_thread();
-        threads.push(engine.welcome(newborn, tid));
+        threads.push(engine.attach(pending_thread, tid));
     }
     for access in accesses {
         let thread = &mut threads[access.thread];
@@ -125,7 +125,7 @@ fn counted(recorder: &Recorder, count: usize, accesses: &[Access]) -> Events {
             false => thread.access::<false, false>(access.address, access.size as u32),
         }
         // The next access may be another thread's, and comes later.
-        thread.settle();
+        thread.flush_pending();
     }
     for thread in &mut threads {
         thread.end(0);

@@ -22,15 +22,15 @@ fn two(
     let config = Config {
         folder: folder.to_owned(),
         frontend: "test".to_owned(),
-        lines: share,
+        line_share_ppm: share,
         ..Config::default()
     };
     let engine: &'static Engine = Box::leak(Box::new(Engine::start(config, "test").unwrap()));
     let mut first = engine.first_thread(1);
     first.access::<true, false>(0x7000_0000, 8);
-    let newborn = first.newborn(0);
+    let pending_thread = first.pending_thread(0);
     first.creator.next_thread();
-    let mut second = engine.welcome(newborn, 2);
+    let mut second = engine.attach(pending_thread, 2);
     second.access::<true, false>(0x7800_0000, 8);
     (engine, first, second)
 }
@@ -125,12 +125,12 @@ fn a_clock_is_handed_over_before_that_of_others_is_taken() {
     assert_eq!(second.time(), first.time(), "nothing later was there");
     // Nobody waits for who says that it has nothing to hand over.
     first.announce();
-    first.told();
+    first.store_recorded();
     second.synchronise::<false, true>(FLAG, 4);
 }
 
 #[test]
-fn what_is_only_counted_takes_no_time_and_tells_none() {
+fn an_access_that_is_only_counted_takes_no_time_and_passes_no_clock() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, mut first, mut second) = two(folder.path(), 1_000_000);
     for cell in 0..1000 {

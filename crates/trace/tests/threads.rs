@@ -20,9 +20,9 @@ fn started(folder: &std::path::Path) -> (&'static Engine, Box<ThreadTracer>) {
 }
 
 fn child(engine: &'static Engine, parent: &mut ThreadTracer, tid: u32) -> Box<ThreadTracer> {
-    let newborn = parent.newborn(0);
+    let pending_thread = parent.pending_thread(0);
     parent.creator.next_thread();
-    engine.welcome(newborn, tid)
+    engine.attach(pending_thread, tid)
 }
 
 fn events(profile: &Profile) -> impl Fn(usize, usize) -> f64 {
@@ -66,8 +66,8 @@ fn four_thousand_and_ninety_six_threads_live_at_once() {
     let events = events(&profile);
     for thread in 1..4096 {
         assert_eq!(events(0, thread), 8.0, "{thread}");
-        let heard = f64::from(u8::from(thread != 4095));
-        assert_eq!(events(4095, thread), heard, "{thread}");
+        let received = f64::from(u8::from(thread != 4095));
+        assert_eq!(events(4095, thread), received, "{thread}");
     }
 }
 

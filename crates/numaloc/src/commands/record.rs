@@ -21,7 +21,7 @@ use numaloc_formats::access_trace::AccessTrace;
 use numaloc_model::{Layer, Profile};
 use numaloc_perf::events::MemoryEvent;
 use numaloc_trace::Config;
-use numaloc_trace::common::Board;
+use numaloc_trace::cross_process::Board;
 use serde_json::json;
 
 use crate::error::{CliError, TOOL};
@@ -204,8 +204,8 @@ impl Args {
             let folder = work.path().display();
             CliError::tool(format!("cannot write in {folder}: {error}")).status(OWN_FAILURE)
         })?;
-        let common = common_table(ui);
-        let mut command = self.frontend(program, work.path(), common.as_ref(), ui)?;
+        let cross_process = cross_process_table(ui);
+        let mut command = self.frontend(program, work.path(), cross_process.as_ref(), ui)?;
         if self.wait_policy == "passive" && std::env::var_os("OMP_WAIT_POLICY").is_none() {
             command.env("OMP_WAIT_POLICY", "passive");
             ui.remark("set OMP_WAIT_POLICY=passive for the program (--wait-policy keep leaves it)");
@@ -289,7 +289,7 @@ impl Args {
         &self,
         program: &program::Program,
         work: &Path,
-        common: Option<&Board>,
+        cross_process: Option<&Board>,
         ui: &Ui,
     ) -> Result<std::process::Command, CliError> {
         let instrumented = self.frontend != "qemu" && instrument::carries(program);
@@ -303,31 +303,31 @@ impl Args {
         }
         if instrumented {
             ui.remark("frontend instrument: the program was built with numaloc cc");
-            return Ok(instrument::command(program, work, common, self));
+            return Ok(instrument::command(program, work, cross_process, self));
         }
         if self.frontend == "auto" {
             ui.remark("frontend qemu: the program was not built with numaloc cc");
         }
-        qemu::command(program, work, common, self)
+        qemu::command(program, work, cross_process, self)
     }
 
     /// What the engine alone looks at, as both exact frontends take it.
-    fn engine_options(&self, common: Option<&Board>) -> String {
+    fn engine_options(&self, cross_process: Option<&Board>) -> String {
         let standard = Config::default();
         let share_of = |what: &str, all: u32| match self.sample {
             Some(share) if self.sample_by == what => share,
             _ => all,
         };
         Config {
-            share: share_of("bursts", standard.share),
-            lines: share_of("lines", standard.lines),
+            time_share_ppm: share_of("bursts", standard.time_share_ppm),
+            line_share_ppm: share_of("lines", standard.line_share_ppm),
             consecutive: self.strict_consecutive,
             memory: self.memory,
-            common: common.map(Board::place),
+            cross_process: cross_process.map(Board::place),
             trace: self.trace.filter(),
             ..standard
         }
-        .passed_on()
+        .encode()
     }
 
     /// The layers as both exact frontends take them.
@@ -556,7 +556,7 @@ fn work_folder(output: &Path) -> Result<tempfile::TempDir, CliError> {
 }
 
 /// What the program's processes will know in common of the memory they share.
-fn common_table(ui: &Ui) -> Option<Board> {
+fn cross_process_table(ui: &Ui) -> Option<Board> {
     Board::create()
         .map_err(|error| {
             ui.remark(format_args!(

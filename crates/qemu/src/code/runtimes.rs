@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use numaloc_trace::identity::object::base_name;
-use numaloc_trace::thread::{Values, follow_values, loader_lies};
+use numaloc_trace::thread::{Values, follow_values, set_loader_range};
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
 
 use crate::guest;
@@ -174,7 +174,7 @@ pub fn owner(address: u64) -> Owner {
 /// Tells of the loader that lies at `loader`, if the code at `address` belongs to it.
 fn note_loader(loader: &Range<u64>, address: u64) {
     if loader.contains(&address) {
-        loader_lies(loader.start, loader.end);
+        set_loader_range(loader.start, loader.end);
     }
 }
 

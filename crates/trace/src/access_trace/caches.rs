@@ -61,17 +61,17 @@ impl PrivateCaches {
         unsafe { &*word }
     }
 
-    /// Loads or stores in line `number`. `tell` is called for what goes beyond these caches, in order; says whether they held the line.
+    /// Loads or stores in line `number`. `record` is called for what goes beyond these caches, in order; says whether they held the line.
     #[inline(always)]
     pub fn access<const WRITE: bool>(
         &mut self,
         number: u64,
-        mut tell: impl FnMut(Kind, u64),
+        mut record: impl FnMut(Kind, u64),
     ) -> bool {
         let word = self.word(number);
         let place = self.l1.place(number);
         let Some(slot) = self.l1.newest(place).or_else(|| self.l1.find(place)) else {
-            return self.further::<WRITE>(number, word, &mut tell);
+            return self.further::<WRITE>(number, word, &mut record);
         };
         let state = self.l1.slots[slot].state;
         let now = word.load(Relaxed);
@@ -82,7 +82,7 @@ impl PrivateCaches {
             self.counts.l1_hits += 1;
             return true;
         }
-        let held = self.again::<WRITE>(number, slot, word, &mut tell);
+        let held = self.again::<WRITE>(number, slot, word, &mut record);
         self.counts.l1_hits += u64::from(held);
         held
     }
@@ -93,7 +93,7 @@ impl PrivateCaches {
         &mut self,
         number: u64,
         word: &AtomicU64,
-        tell: &mut impl FnMut(Kind, u64),
+        record: &mut impl FnMut(Kind, u64),
     ) -> bool {
         // It is far away often, and needed last.
         prefetch(word);
@@ -101,11 +101,11 @@ impl PrivateCaches {
         if let Some(below) = self.l2.find(place) {
             let slot = self.promote(number, below);
             self.l1.slots[slot].state = self.l2.slots[below].state;
-            let held = self.again::<WRITE>(number, slot, word, tell);
+            let held = self.again::<WRITE>(number, slot, word, record);
             self.counts.l2_hits += u64::from(held);
             return held;
         }
-        tell(if WRITE { Kind::Write } else { Kind::Read }, number);
+        record(if WRITE { Kind::Write } else { Kind::Read }, number);
         let (below, gone) = self.l2.insert(place);
         // What leaves the second level leaves the first too, where its state may be a later one.
         let gone = gone.map(|gone| {
@@ -126,7 +126,7 @@ impl PrivateCaches {
             // If another thread has read or written it since, it was written back then.
             let mine = state.version() << WRITER_BITS | self.me;
             if self.word(gone).load(Relaxed) == mine {
-                tell(Kind::WriteBack, gone);
+                record(Kind::WriteBack, gone);
             }
         }
         false
@@ -139,7 +139,7 @@ impl PrivateCaches {
         number: u64,
         slot: usize,
         word: &AtomicU64,
-        tell: &mut impl FnMut(Kind, u64),
+        record: &mut impl FnMut(Kind, u64),
     ) -> bool {
         let state = self.l1.slots[slot].state;
         let mut now = word.load(Relaxed);
@@ -150,13 +150,13 @@ impl PrivateCaches {
         self.l1.slots[slot].state = state;
         if held {
             if WRITE && (taken || !was_dirty) {
-                tell(Kind::Own, number);
+                record(Kind::Own, number);
             }
             return true;
         }
         // It is fetched again, to where it was.
         self.counts.coherence_misses += 1;
-        tell(if WRITE { Kind::Write } else { Kind::Read }, number);
+        record(if WRITE { Kind::Write } else { Kind::Read }, number);
         let below = self.l1.slots[slot].below as usize;
         self.l2.renew(self.l2.place(number), below);
         self.l2.slots[below].state = state;
@@ -228,15 +228,15 @@ mod tests {
     }
 
     /// What an access tells.
-    fn told(caches: &mut PrivateCaches, number: u64, write: bool) -> Vec<(Kind, u64)> {
-        let mut told = Vec::new();
-        let tell = |kind, line| told.push((kind, line));
+    fn records(caches: &mut PrivateCaches, number: u64, write: bool) -> Vec<(Kind, u64)> {
+        let mut records = Vec::new();
+        let record = |kind, line| records.push((kind, line));
         if write {
-            caches.access::<true>(number, tell);
+            caches.access::<true>(number, record);
         } else {
-            caches.access::<false>(number, tell);
+            caches.access::<false>(number, record);
         }
-        told
+        records
     }
 
     #[test]
@@ -244,17 +244,17 @@ mod tests {
         let mut caches = machine(1);
         let one = &mut caches[0];
         // Lines 0, 8, 16, ... share a set of both levels; the second holds four of them, the first two.
-        assert_eq!(told(one, 0, false), [(Kind::Read, 0)]);
-        assert_eq!(told(one, 0, false), []);
-        assert_eq!(told(one, 0, true), [(Kind::Own, 0)]);
-        assert_eq!(told(one, 0, true), []);
-        assert_eq!(told(one, 8, true), [(Kind::Write, 8)]);
-        assert_eq!(told(one, 8, false), []);
+        assert_eq!(records(one, 0, false), [(Kind::Read, 0)]);
+        assert_eq!(records(one, 0, false), []);
+        assert_eq!(records(one, 0, true), [(Kind::Own, 0)]);
+        assert_eq!(records(one, 0, true), []);
+        assert_eq!(records(one, 8, true), [(Kind::Write, 8)]);
+        assert_eq!(records(one, 8, false), []);
         for line in [16, 24] {
-            assert_eq!(told(one, line, false), [(Kind::Read, line)]);
+            assert_eq!(records(one, line, false), [(Kind::Read, line)]);
         }
         // 0 and 8 left the first level, written; the second answers, and still knows that they were.
-        assert_eq!(told(one, 8, true), []);
+        assert_eq!(records(one, 8, true), []);
         assert_eq!(
             one.counts,
             Counts {
@@ -265,11 +265,11 @@ mod tests {
         );
         // A fifth line: 0 is the least recent and goes back to memory; then 16, which was only read.
         assert_eq!(
-            told(one, 32, false),
+            records(one, 32, false),
             [(Kind::Read, 32), (Kind::WriteBack, 0)]
         );
-        assert_eq!(told(one, 40, false), [(Kind::Read, 40)]);
-        assert_eq!(told(one, 0, true), [(Kind::Write, 0)]);
+        assert_eq!(records(one, 40, false), [(Kind::Read, 40)]);
+        assert_eq!(records(one, 0, true), [(Kind::Write, 0)]);
     }
 
     #[test]
@@ -278,26 +278,26 @@ mod tests {
         let [one, two] = &mut caches[..] else {
             unreachable!()
         };
-        assert_eq!(told(one, 5, true), [(Kind::Write, 5)]);
-        assert_eq!(told(two, 5, false), [(Kind::Read, 5)]);
+        assert_eq!(records(one, 5, true), [(Kind::Write, 5)]);
+        assert_eq!(records(two, 5, false), [(Kind::Read, 5)]);
         // Both have it; who writes says so, and the other's copy is gone.
-        assert_eq!(told(one, 5, false), []);
-        assert_eq!(told(one, 5, true), [(Kind::Own, 5)]);
-        assert_eq!(told(two, 5, true), [(Kind::Write, 5)]);
+        assert_eq!(records(one, 5, false), []);
+        assert_eq!(records(one, 5, true), [(Kind::Own, 5)]);
+        assert_eq!(records(two, 5, true), [(Kind::Write, 5)]);
         assert_eq!(two.counts.coherence_misses, 1);
-        assert_eq!(told(two, 5, true), []);
-        assert_eq!(told(one, 5, false), [(Kind::Read, 5)]);
+        assert_eq!(records(two, 5, true), []);
+        assert_eq!(records(one, 5, false), [(Kind::Read, 5)]);
         // Pushed out of 2's cache: no write-back, 1's read has brought it to memory.
         for line in [13, 21, 29, 37] {
-            assert_eq!(told(two, line, false), [(Kind::Read, line)]);
+            assert_eq!(records(two, line, false), [(Kind::Read, line)]);
         }
     }
 
     #[test]
     fn ping_pong_tells_of_every_write() {
         let mut caches = machine(2);
-        for turn in 0..20 {
-            assert_eq!(told(&mut caches[turn % 2], 9, true), [(Kind::Write, 9)]);
+        for round in 0..20 {
+            assert_eq!(records(&mut caches[round % 2], 9, true), [(Kind::Write, 9)]);
         }
     }
 
@@ -340,7 +340,7 @@ mod tests {
                 if write && dirty.insert(line) && hit {
                     expected.push((Kind::Own, line));
                 }
-                prop_assert_eq!(told(&mut caches[0], line, write), expected);
+                prop_assert_eq!(records(&mut caches[0], line, write), expected);
             }
         });
     }
@@ -354,15 +354,15 @@ mod tests {
             let mut caches = of(directory, 3);
             let mut log: Vec<(usize, u64, bool)> = Vec::new();
             for (thread, line, write) in accesses {
-                let told = told(&mut caches[thread], line, write);
+                let records = records(&mut caches[thread], line, write);
                 let mut since = log.iter().rev().filter(|(_, l, _)| *l == line);
                 if write {
                     // Six lines: nothing leaves these caches.
                     let silent = since.by_ref().take_while(|(t, ..)| *t == thread).any(|(.., w)| *w);
-                    prop_assert_eq!(told.is_empty(), silent, "{:?}", told);
+                    prop_assert_eq!(records.is_empty(), silent, "{:?}", records);
                 } else {
                     let fresh = since.take_while(|(t, _, w)| *t == thread || !w).any(|(t, ..)| *t == thread);
-                    prop_assert_eq!(told.is_empty(), fresh, "{:?}", told);
+                    prop_assert_eq!(records.is_empty(), fresh, "{:?}", records);
                 }
                 log.push((thread, line, write));
             }

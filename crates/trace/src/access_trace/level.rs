@@ -124,7 +124,7 @@ impl Level {
 
     /// The line's slot.
     #[inline(always)]
-    fn look(&self, place: Place) -> Option<usize> {
+    fn search(&self, place: Place) -> Option<usize> {
         let mut group = 0;
         loop {
             let mut equal = self.tags[place.set * self.groups + group].find(place.number);
@@ -150,7 +150,7 @@ impl Level {
     /// The line's slot, which is the newest of its set from now on.
     #[inline(always)]
     pub fn find(&mut self, place: Place) -> Option<usize> {
-        let slot = self.look(place)?;
+        let slot = self.search(place)?;
         self.renew(place, slot);
         Some(slot)
     }
@@ -176,7 +176,7 @@ impl Level {
     #[inline(always)]
     pub fn remove(&mut self, number: u64) -> Option<State> {
         let place = self.place(number);
-        let slot = self.look(place)?;
+        let slot = self.search(place)?;
         self.bring(place, slot);
         let held = &mut self.slots[slot];
         held.number = NOBODY;

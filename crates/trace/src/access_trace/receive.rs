@@ -51,10 +51,10 @@ impl Receiver {
             return Err(std::io::Error::last_os_error());
         }
         let ending = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&ending);
+        let stop = Arc::clone(&ending);
         let thread = std::thread::Builder::new()
             .name("trace-listen".to_owned())
-            .spawn(move || accept(&listener, &told, threads.max(1), connected))?;
+            .spawn(move || accept(&listener, &stop, threads.max(1), connected))?;
         Ok(Self {
             ending,
             thread: Some(thread),

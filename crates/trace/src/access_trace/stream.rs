@@ -89,8 +89,8 @@ impl Stream {
         let mut line = address >> self.shift;
         loop {
             let (records, work) = (&mut self.records, &mut self.work);
-            let tell = |kind, line| records.push(Record::new(kind, line, std::mem::take(work)));
-            let held = self.caches.access::<WRITE>(line, tell);
+            let record = |kind, line| records.push(Record::new(kind, line, std::mem::take(work)));
+            let held = self.caches.access::<WRITE>(line, record);
             self.last = (line, held);
             if self.records.len() > self.full {
                 self.pack();
@@ -285,8 +285,8 @@ mod tests {
     #[test]
     fn what_the_system_does_not_hold_at_once_is_sent_in_parts() {
         let folder = tempfile::tempdir().unwrap();
-        let told = Lines::default();
-        let sink = told.clone();
+        let received = Lines::default();
+        let sink = received.clone();
         let receiver = Receiver::listen(folder.path(), 1, move || sink.clone()).unwrap();
         let image = (0, "0");
         let outlet = Outlet::open(Filter::default(), folder.path(), 6, image).unwrap();
@@ -301,7 +301,7 @@ mod tests {
         stream.flush();
         outlet.close();
         receiver.finish();
-        let (read, blocks) = &*told.0.lock().unwrap();
+        let (read, blocks) = &*received.0.lock().unwrap();
         assert!(*read == lines);
         assert!(*blocks > 4, "{blocks}");
     }

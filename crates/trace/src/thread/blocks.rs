@@ -26,11 +26,11 @@ impl ThreadTracer {
         block: &'static Block,
         registers: &[u64; REGISTERS],
     ) {
-        if N > 0 && !self.unsettled {
+        if N > 0 && !self.pending {
             let groups = block.groups::<N>();
             let at: [u64; N] = std::array::from_fn(|group| groups[group].address(registers));
             if self.is_plain::<N, WRITES>(block, &at) {
-                self.left -= block.accesses;
+                self.remaining -= block.accesses;
                 self.read_bytes += block.read_bytes;
                 self.write_bytes += block.write_bytes;
                 for group in 0..N {
@@ -50,9 +50,9 @@ impl ThreadTracer {
 
     /// Finishes what the last block has left: the thread does something else now.
     #[inline(always)]
-    pub fn settle(&mut self) {
-        if self.unsettled {
-            self.settle_now();
+    pub fn flush_pending(&mut self) {
+        if self.pending {
+            self.flush_pending_now();
         }
     }
 
@@ -63,7 +63,7 @@ impl ThreadTracer {
         let groups = block.groups::<N>();
         for group in 0..N {
             let (address, part) = (at[group], &groups[group]);
-            let word = self.quick.word(address).load(Relaxed);
+            let word = self.fast_lines.word(address).load(Relaxed);
             let ours = match WRITES >> group & 1 {
                 1 => self.is_plain_word::<true>(word),
                 _ => self.is_plain_word::<false>(word),
@@ -73,13 +73,13 @@ impl ThreadTracer {
                 return false;
             }
         }
-        self.left > self.floor.saturating_add(block.accesses) && self.together
+        self.remaining > self.fast_threshold.saturating_add(block.accesses) && self.together
     }
 
     /// Counts `times` times a block whose groups are, and stay, in the lines of `at`, if that changes nothing but counts and bytes
     /// written.
     #[inline(always)]
-    pub(super) fn count_quick(
+    pub(super) fn count_groups(
         &mut self,
         groups: &[Group],
         amounts: [u64; 3],
@@ -92,7 +92,7 @@ impl ThreadTracer {
         }
         let mut kept = false;
         for (group, &address) in groups.iter().zip(at) {
-            let word = self.quick.word(address).load(Relaxed);
+            let word = self.fast_lines.word(address).load(Relaxed);
             let ours = match group.writes {
                 true => self.is_ours::<true>(group, word, address),
                 false => self.is_ours::<false>(group, word, address),
@@ -103,7 +103,7 @@ impl ThreadTracer {
             }
             kept |= group.writes && line::keeps_bytes(word);
         }
-        self.left -= accesses * times;
+        self.remaining -= accesses * times;
         self.read_bytes += read_bytes * times;
         self.write_bytes += write_bytes * times;
         for (group, &address) in groups.iter().zip(at) {
@@ -113,7 +113,7 @@ impl ThreadTracer {
         }
         if kept {
             for (group, &address) in groups.iter().zip(at) {
-                let word = self.quick.word(address).load(Relaxed);
+                let word = self.fast_lines.word(address).load(Relaxed);
                 if group.writes && line::keeps_bytes(word) {
                     self.track_group(group, address, times);
                 }
@@ -165,15 +165,15 @@ impl ThreadTracer {
     /// Whether `accesses` may be added up now: no run waits, and they do not end the turn.
     #[inline(always)]
     pub(super) fn has_room(&self, accesses: u64) -> bool {
-        self.together && !self.unsettled && self.left > accesses + 1
+        self.together && !self.pending && self.remaining > accesses + 1
     }
 
     /// Whether any of the lines at `addresses` is used for synchronisation, or may be so with another process.
     #[inline(always)]
     pub(super) fn any_synchronises(&self, addresses: &[u64]) -> bool {
         addresses.iter().any(|&address| {
-            let word = self.quick.word(address).load(Relaxed);
-            word & line::SYNC != 0 || line::is_common(word)
+            let word = self.fast_lines.word(address).load(Relaxed);
+            word & line::SYNC != 0 || line::is_cross_process(word)
         })
     }
 
@@ -202,10 +202,10 @@ impl ThreadTracer {
     /// A block of which some access may change something, or that has many groups.
     #[inline(never)]
     extern "C" fn whole_block(&mut self, block: &'static Block, registers: &[u64; REGISTERS]) {
-        self.settle();
-        self.ahead = true;
+        self.flush_pending();
+        self.prerecording = true;
         for section in &block.sections {
-            if self.sleeps_through(section.accesses) {
+            if self.skip_paused(section.accesses) {
                 continue;
             }
             let mut at = [0; GROUPS];
@@ -213,11 +213,11 @@ impl ThreadTracer {
                 *at = group.address(registers);
             }
             let amounts = [section.accesses, section.read_bytes, section.write_bytes];
-            if !self.count_quick(&section.groups, amounts, &at, 1) {
+            if !self.count_groups(&section.groups, amounts, &at, 1) {
                 self.one_by_one(section, &at);
             }
         }
-        self.ahead = false;
+        self.prerecording = false;
     }
 
     /// As [`ThreadTracer::whole_block`], for one of `N` groups.
@@ -227,21 +227,21 @@ impl ThreadTracer {
         block: &'static Block,
         registers: &[u64; REGISTERS],
     ) {
-        self.settle();
-        if self.sleeps_through(block.accesses) {
+        self.flush_pending();
+        if self.skip_paused(block.accesses) {
             return;
         }
         let groups = block.groups::<N>();
         let at: [u64; N] = std::array::from_fn(|group| groups[group].address(registers));
         let amounts = [block.accesses, block.read_bytes, block.write_bytes];
-        if self.count_quick(groups, amounts, &at, 1) {
+        if self.count_groups(groups, amounts, &at, 1) {
             return;
         }
-        self.ahead = true;
+        self.prerecording = true;
         if self.any_synchronises(&at) || !self.add_apart(block, groups, &at, &[0; N], 1) {
             self.one_by_one(&block.sections[0], &at);
         }
-        self.ahead = false;
+        self.prerecording = false;
     }
 
     #[inline(never)]
@@ -263,21 +263,21 @@ impl ThreadTracer {
 
     /// A load from a line used for synchronisation was told before it was made.
     #[cold]
-    pub(super) fn remember(&mut self, address: u64, size: u32) {
-        self.early.push((address, size));
-        self.floor = u64::MAX;
-        self.unsettled = true;
+    pub(super) fn prerecord(&mut self, address: u64, size: u32) {
+        self.prerecorded.push((address, size));
+        self.fast_threshold = u64::MAX;
+        self.pending = true;
     }
 
     #[inline(never)]
-    extern "C" fn settle_now(&mut self) {
-        self.unsettled = false;
-        self.lower_floor();
-        self.settle_run();
-        self.settle_strings();
-        for (address, size) in std::mem::take(&mut self.early) {
-            if line::is_common(self.lines.word(address).load(Relaxed)) {
-                self.read_common::<false>(address, size);
+    extern "C" fn flush_pending_now(&mut self) {
+        self.pending = false;
+        self.reset_fast_threshold();
+        self.flush_run();
+        self.flush_strings();
+        for (address, size) in std::mem::take(&mut self.prerecorded) {
+            if line::is_cross_process(self.lines.word(address).load(Relaxed)) {
+                self.read_cross_process::<false>(address, size);
             } else {
                 self.acquire(address);
                 self.line::<false, false>(address, size);

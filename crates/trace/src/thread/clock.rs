@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{LONGEST_TURN, ThreadTracer, WALL_TURN};
+use super::{LONGEST_QUANTUM, ThreadTracer, WALL_QUANTUM};
 use crate::line;
 use crate::memory::Detail;
 use crate::pages::PageCounters;
@@ -12,8 +12,8 @@ use numaloc_journal::bursts::Watch;
 impl ThreadTracer {
     /// Marks the line at `address` as used for synchronisation.
     pub fn mark_sync(&mut self, address: u64) {
-        if line::is_common(self.lines.word(address).load(Relaxed)) {
-            self.mark_common_sync(address);
+        if line::is_cross_process(self.lines.word(address).load(Relaxed)) {
+            self.mark_cross_process_sync(address);
         }
         let entry = self.lines.word(address);
         let mut word = entry.load(Relaxed);
@@ -31,7 +31,7 @@ impl ThreadTracer {
     /// clock wait until this thread has left its own ([`ThreadTracer::hand_over`], [`ThreadTracer::release`]), says that it has
     /// ([`ThreadTracer::told`]), or takes one.
     pub fn announce(&mut self) {
-        self.settle();
+        self.flush_pending();
         if self.engine.config.virtual_clock {
             self.announced += 1;
             self.underway = true;
@@ -41,7 +41,7 @@ impl ThreadTracer {
 
     /// What was announced was told.
     #[inline(always)]
-    pub fn told(&mut self) {
+    pub fn store_recorded(&mut self) {
         if std::mem::take(&mut self.underway) {
             self.engine.underway.end(self.reader);
         }
@@ -54,21 +54,24 @@ impl ThreadTracer {
             self.mark_sync(address);
             let now = self.time();
             self.clock(address).fetch_max(now, Relaxed);
-            self.told();
+            self.store_recorded();
         }
     }
 
     /// Takes the clock that was left at a synchronisation line, if it is later.
     pub fn acquire(&mut self, address: u64) {
         // Nobody waits for who waits.
-        self.told();
+        self.store_recorded();
         if self.engine.config.virtual_clock {
             self.engine.underway.wait();
             let clock = self.clock(address).load(Relaxed);
             if clock > 0
                 && let Some(stream) = &mut self.stream
             {
-                stream.acquire(address, clock.saturating_sub(self.turn_end - self.left));
+                stream.acquire(
+                    address,
+                    clock.saturating_sub(self.quantum_end - self.remaining),
+                );
             }
             if clock > self.time() {
                 self.advance(clock);
@@ -88,23 +91,23 @@ impl ThreadTracer {
                 word.fetch_max(now, Relaxed);
             }
         }
-        self.told();
+        self.store_recorded();
     }
 
     /// The clock that was left at a synchronisation line.
     pub(super) fn clock(&mut self, address: u64) -> &'static AtomicU64 {
-        let common = match line::is_common(self.lines.word(address).load(Relaxed)) {
-            true => self.common_clock(address),
+        let cross_process = match line::is_cross_process(self.lines.word(address).load(Relaxed)) {
+            true => self.cross_process_clock(address),
             false => None,
         };
-        common.unwrap_or_else(|| self.engine.clock(address))
+        cross_process.unwrap_or_else(|| self.engine.clock(address))
     }
 
     /// Now, in the profile's clock.
     #[must_use]
     pub fn time(&self) -> u64 {
         if self.engine.config.virtual_clock {
-            self.turn_end - self.left
+            self.quantum_end - self.remaining
         } else {
             self.wall
         }
@@ -115,40 +118,40 @@ impl ThreadTracer {
     #[inline(always)]
     pub(super) fn stop_clock<const RUNTIME: bool>(&mut self) {
         if RUNTIME && self.stream.is_none() {
-            self.turn_end -= 1;
+            self.quantum_end -= 1;
         }
     }
 
     /// Accesses of this turn so far.
     pub(super) fn spent(&self) -> u64 {
-        self.turn - self.left
+        self.quantum - self.remaining
     }
 
     /// Accesses in bursts so far; all where there are none.
     pub(super) fn seen(&self) -> u64 {
-        self.seen + if self.asleep() { 0 } else { self.spent() }
+        self.seen + if self.paused() { 0 } else { self.spent() }
     }
 
     /// Moves the virtual clock forward without work.
     pub(super) fn advance(&mut self, clock: u64) {
         self.seen = self.seen();
         self.accesses += self.spent();
-        self.turn = self.left;
-        self.turn_end = clock + self.left;
+        self.quantum = self.remaining;
+        self.quantum_end = clock + self.remaining;
         if clock >= self.slice_start + self.slice_length {
             self.change_slice(clock);
         } else {
-            self.begin_turn(clock);
+            self.begin_quantum(clock);
         }
     }
 
     /// The turn is used up: the slice may have ended.
     #[cold]
     #[inline(never)]
-    pub(super) fn end_turn(&mut self) {
+    pub(super) fn end_quantum(&mut self) {
         self.seen = self.seen();
-        self.accesses += self.turn;
-        self.turn = 0;
+        self.accesses += self.quantum;
+        self.quantum = 0;
         self.wall = self.engine.wall();
         let now = self.time();
         if !self.engine.config.virtual_clock
@@ -159,34 +162,34 @@ impl ThreadTracer {
         if now >= self.slice_start + self.slice_length {
             self.change_slice(now);
         } else {
-            self.begin_turn(now);
+            self.begin_quantum(now);
         }
     }
 
     /// Lets so many accesses go by until the clock is looked at again.
-    pub(super) fn begin_turn(&mut self, now: u64) {
-        self.turn = if self.engine.config.virtual_clock {
-            (self.slice_start + self.slice_length - now).min(LONGEST_TURN)
+    pub(super) fn begin_quantum(&mut self, now: u64) {
+        self.quantum = if self.engine.config.virtual_clock {
+            (self.slice_start + self.slice_length - now).min(LONGEST_QUANTUM)
         } else {
-            WALL_TURN
+            WALL_QUANTUM
         };
         if let Some(bursts) = self.engine.bursts {
             self.follow(bursts.at(now), now);
         }
-        self.left = self.turn;
-        self.turn_end = now + self.turn;
+        self.remaining = self.quantum;
+        self.quantum_end = now + self.quantum;
     }
 
     /// Falls asleep or wakes as the schedule says.
     pub(super) fn follow(&mut self, watch: Watch, now: u64) {
         // Each burst is a sample of its own: errors are estimated from how they differ.
-        if !self.asleep() && (!watch.awake || watch.burst != self.burst) {
+        if !self.paused() && (!watch.sampling || watch.burst != self.burst) {
             self.flush_comm();
         }
-        self.look(watch.awake);
+        self.set_sampling(watch.sampling);
         self.burst = watch.burst;
         if self.engine.config.virtual_clock {
-            self.turn = self.turn.min(watch.until - now);
+            self.quantum = self.quantum.min(watch.until - now);
         }
     }
 
@@ -194,7 +197,7 @@ impl ThreadTracer {
     pub(super) fn begin_slice(&mut self, now: u64) {
         self.slice_length = self.engine.slice_length(now);
         self.slice_start = now / self.slice_length * self.slice_length;
-        self.begin_turn(now);
+        self.begin_quantum(now);
     }
 
     /// Writes down what belongs to the slice that has ended.
@@ -203,7 +206,7 @@ impl ThreadTracer {
             self.flush_comm();
         }
         // Counters hold 2^32 accesses to a page.
-        let crowded = self.accesses - self.reported > LONGEST_TURN / 2;
+        let crowded = self.accesses - self.reported > LONGEST_QUANTUM / 2;
         let over = !self.engine.budget.keeps(Detail::Pages);
         if over && self.counters.counts() {
             self.flush_pages();
@@ -218,7 +221,7 @@ impl ThreadTracer {
         self.write_out();
         if self.stream.as_ref().is_some_and(|stream| stream.closed()) {
             self.stream = None;
-            self.choose_way();
+            self.choose_path();
         }
     }
 }

@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use numaloc_model::Layer;
 
-use super::{Heard, NEAR, QUICK_SHIFT, ThreadTracer};
+use super::{NEAR, Received, ThreadTracer};
 use crate::extra::layer_index;
-use crate::line;
+use crate::line::{self, FAST_SHIFT};
 use crate::memory::Detail;
 use crate::sharing::{self, Sharing};
 
@@ -52,8 +52,8 @@ impl ThreadTracer {
         if self.first_store == 0 {
             self.first_store = address;
         }
-        if line::is_common(word) {
-            return self.write_common::<RUNTIME>(address, size);
+        if line::is_cross_process(word) {
+            return self.write_cross_process::<RUNTIME>(address, size);
         }
         if word & line::SYNC != 0 {
             self.release(address);
@@ -119,18 +119,18 @@ impl ThreadTracer {
             && self.sharing.as_ref().is_some_and(|s| s.waits(line))
             && self.overlaps(word, address, size)
         {
-            self.acquit(address);
+            self.resolve_true_sharing(address);
         }
     }
 
     /// This thread has used bytes of the line at `address` that were written in its present turn.
-    pub(crate) fn acquit(&mut self, address: u64) {
+    pub(crate) fn resolve_true_sharing(&mut self, address: u64) {
         let line = address >> self.lines.shift();
         if let Some(sharing) = &mut self.sharing
             && sharing.waits(line)
         {
-            sharing.acquit(line);
-            self.look_at_tracked(line);
+            sharing.resolve_true_sharing(line);
+            self.update_read_mask(line);
         }
     }
 
@@ -139,11 +139,11 @@ impl ThreadTracer {
     #[inline(always)]
     pub(super) fn rereads(&self, word: u64, address: u64) -> bool {
         word & self.bit != 0
-            && !self.waiting[sharing::place::<{ sharing::PENDING }>(address >> QUICK_SHIFT)]
+            && !self.waiting[sharing::place::<{ sharing::PENDING }>(address >> FAST_SHIFT)]
     }
 
     /// Reads of tracked lines matter while one of this thread's events waits for its verdict.
-    pub(super) fn look_at_tracked(&mut self, line: u64) {
+    pub(super) fn update_read_mask(&mut self, line: u64) {
         let waits = self.sharing.as_ref().is_some_and(|s| s.any_waits());
         self.read_mask = self.bit | if waits { line::TRACKED } else { 0 };
         let place = sharing::place::<{ sharing::PENDING }>(line);
@@ -159,11 +159,11 @@ impl ThreadTracer {
         mut word: u64,
         size: u32,
     ) {
-        if self.ahead && (word & line::SYNC != 0 || line::is_common(word)) {
-            self.remember(address, size);
+        if self.prerecording && (word & line::SYNC != 0 || line::is_cross_process(word)) {
+            self.prerecord(address, size);
         }
-        if line::is_common(word) {
-            return self.read_common::<RUNTIME>(address, size);
+        if line::is_cross_process(word) {
+            return self.read_cross_process::<RUNTIME>(address, size);
         }
         if word & line::SYNC != 0 {
             self.acquire(address);
@@ -201,7 +201,7 @@ impl ThreadTracer {
                 in_word || self.engine.readers.mark(address, self.reader)
             };
             if first {
-                self.hear(writer, address, size);
+                self.record_communication(writer, address, size);
                 if track != 0 {
                     let tracked = word & line::TRACKED != 0;
                     let overlaps = tracked.then(|| self.overlaps(word, address, size));
@@ -215,8 +215,8 @@ impl ThreadTracer {
     }
 
     /// Counts one event: this thread read what `writer` had written.
-    pub(crate) fn hear(&mut self, writer: u32, address: u64, size: u32) {
-        let cell = self.heard(writer);
+    pub(crate) fn record_communication(&mut self, writer: u32, address: u64, size: u32) {
+        let cell = self.received(writer);
         cell.events += 1;
         cell.bytes += u64::from(size);
         self.group(Layer::WriteRead, writer, address);
@@ -240,43 +240,43 @@ impl ThreadTracer {
         if sharing.crowded() {
             sharing.hand_over(&mut self.engine.shared_lines(), false);
         }
-        self.look_at_tracked(line);
+        self.update_read_mask(line);
         if let Some(found) = found {
-            self.hear_false(found);
+            self.record_false_sharing(found);
         }
     }
 
     /// An event was false sharing.
-    pub(super) fn hear_false(&mut self, found: sharing::False) {
+    pub(super) fn record_false_sharing(&mut self, found: sharing::False) {
         let sharing::False { line, writer, size } = found;
-        let cell = self.heard(writer);
+        let cell = self.received(writer);
         cell.false_events += 1;
         cell.false_bytes += u64::from(size);
         self.group(Layer::FalseSharing, writer, line << self.lines.shift());
     }
 
     /// Adds what was heard from one writer, 0 for nobody, while no lines are watched apart.
-    pub(super) fn add_heard(&mut self, (writer, more): (u32, Heard)) {
+    pub(super) fn add_received(&mut self, (writer, more): (u32, Received)) {
         if writer != 0 {
-            let cell = self.heard(writer);
+            let cell = self.received(writer);
             cell.events += more.events;
             cell.bytes += more.bytes;
         }
     }
 
     /// The counts of what was heard from `writer`.
-    pub(super) fn heard(&mut self, writer: u32) -> &mut Heard {
+    pub(super) fn received(&mut self, writer: u32) -> &mut Received {
         let index = writer as usize;
         let cell = if index < NEAR {
-            if index >= self.heard.len() {
-                self.heard.resize(index + 1, Heard::default());
+            if index >= self.received.len() {
+                self.received.resize(index + 1, Received::default());
             }
-            &mut self.heard[index]
+            &mut self.received[index]
         } else {
-            self.heard_far.entry(writer).or_default()
+            self.received_far.entry(writer).or_default()
         };
         if cell.events + cell.false_events == 0 {
-            self.heard_from.push(writer);
+            self.received_from.push(writer);
         }
         cell
     }

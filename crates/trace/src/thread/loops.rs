@@ -19,13 +19,13 @@ const FEW: u64 = 24;
 
 /// What is known of the accesses that are being told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Foretold {
+pub(super) enum Predicted {
     /// They have been made, or are about to.
     Nothing,
     /// They may be made some time.
     Loop,
     /// They are of a loop that has come to memory that is not mapped.
-    LostLoop,
+    UnmappedLoop,
 }
 
 /// When a loop is told.
@@ -78,91 +78,91 @@ impl Loop {
 
 impl ThreadTracer {
     /// The accesses of `iterations` of a loop, the first of which begins with `registers`.
-    pub fn told_loop(
+    pub fn recorded_loop(
         &mut self,
-        told: &Loop,
+        recorded: &Loop,
         registers: &[u64; REGISTERS],
         iterations: u64,
         when: When,
     ) {
-        self.settle();
+        self.flush_pending();
         if when == When::Before {
-            self.ahead = true;
-            self.foretold = Foretold::Loop;
+            self.prerecording = true;
+            self.predicted = Predicted::Loop;
         }
-        match told.groups {
-            1 => self.whole::<1>(told, registers, iterations),
-            2 => self.whole::<2>(told, registers, iterations),
-            3 => self.whole::<3>(told, registers, iterations),
-            4 => self.whole::<4>(told, registers, iterations),
-            5 => self.whole::<5>(told, registers, iterations),
-            6 => self.whole::<6>(told, registers, iterations),
-            7 => self.whole::<7>(told, registers, iterations),
-            GROUPS => self.whole::<GROUPS>(told, registers, iterations),
-            _ => self.by_iterations(told, *registers, iterations),
+        match recorded.groups {
+            1 => self.whole::<1>(recorded, registers, iterations),
+            2 => self.whole::<2>(recorded, registers, iterations),
+            3 => self.whole::<3>(recorded, registers, iterations),
+            4 => self.whole::<4>(recorded, registers, iterations),
+            5 => self.whole::<5>(recorded, registers, iterations),
+            6 => self.whole::<6>(recorded, registers, iterations),
+            7 => self.whole::<7>(recorded, registers, iterations),
+            GROUPS => self.whole::<GROUPS>(recorded, registers, iterations),
+            _ => self.by_iterations(recorded, *registers, iterations),
         }
-        self.foretold = Foretold::Nothing;
-        self.ahead = false;
+        self.predicted = Predicted::Nothing;
+        self.prerecording = false;
     }
 
     /// Whether the program can touch the page at `address`, as far as that is in doubt.
     pub(super) fn is_within_reach(&mut self, address: u64) -> bool {
-        if self.foretold == Foretold::Loop && !reservation::is_mapped(address) {
-            self.foretold = Foretold::LostLoop;
+        if self.predicted == Predicted::Loop && !reservation::is_mapped(address) {
+            self.predicted = Predicted::UnmappedLoop;
         }
-        self.foretold != Foretold::LostLoop
+        self.predicted != Predicted::UnmappedLoop
     }
 
     /// A loop of `N` groups.
     #[inline(never)]
     fn whole<const N: usize>(
         &mut self,
-        told: &Loop,
+        recorded: &Loop,
         registers: &[u64; REGISTERS],
         iterations: u64,
     ) {
         // Most loops of a program are short, and then every instruction of this counts.
-        if (1..=FEW).contains(&iterations) && self.has_room(told.block.accesses * iterations) {
-            let accesses = told.block.accesses * iterations;
-            if self.sleeps_through(accesses) {
+        if (1..=FEW).contains(&iterations) && self.has_room(recorded.block.accesses * iterations) {
+            let accesses = recorded.block.accesses * iterations;
+            if self.skip_paused(accesses) {
                 return;
             }
-            let groups = told.block.groups::<N>();
+            let groups = recorded.block.groups::<N>();
             let at: [u64; N] = std::array::from_fn(|group| groups[group].address(registers));
             let strides: [u64; N] = std::array::from_fn(|group| groups[group].stride(registers));
             if !self.partial {
-                return self.add_mixed(&told.block, groups, at, &strides, iterations);
+                return self.add_mixed(&recorded.block, groups, at, &strides, iterations);
             }
             if self.watches_none(groups, &at, iterations) {
-                self.left -= accesses;
+                self.remaining -= accesses;
                 return;
             }
         }
-        self.by_runs::<N>(told, registers, iterations);
+        self.by_runs::<N>(recorded, registers, iterations);
     }
 
     /// A loop of `N` groups, some hundred iterations at a time.
     #[inline(never)]
     fn by_runs<const N: usize>(
         &mut self,
-        told: &Loop,
+        recorded: &Loop,
         registers: &[u64; REGISTERS],
         mut iterations: u64,
     ) {
-        let block = &told.block;
+        let block = &recorded.block;
         let groups = block.groups::<N>();
         let mut at: [u64; N] = std::array::from_fn(|group| groups[group].address(registers));
         let strides: [u64; N] = std::array::from_fn(|group| groups[group].stride(registers));
-        while iterations > 0 && self.foretold != Foretold::LostLoop {
+        while iterations > 0 && self.predicted != Predicted::UnmappedLoop {
             // Loads from lines used for synchronisation wait to be looked at again; as many as a run has.
-            self.settle();
-            let room = self.left.saturating_sub(2) / block.accesses;
+            self.flush_pending();
+            let room = self.remaining.saturating_sub(2) / block.accesses;
             let mut times = iterations.min(room);
             if times == 0 || !self.together {
                 self.one_by_one(&block.sections[0], &at);
                 times = 1;
-            } else if self.asleep() {
-                self.left -= block.accesses * times;
+            } else if self.paused() {
+                self.remaining -= block.accesses * times;
             } else {
                 times = times.min(LONGEST);
                 self.add_run(block, at, &strides, times);
@@ -176,20 +176,25 @@ impl ThreadTracer {
 
     /// A loop of more groups than are looked at together.
     #[inline(never)]
-    fn by_iterations(&mut self, told: &Loop, mut registers: [u64; REGISTERS], mut iterations: u64) {
-        while iterations > 0 && self.foretold != Foretold::LostLoop {
-            self.settle();
-            for section in &told.block.sections {
+    fn by_iterations(
+        &mut self,
+        recorded: &Loop,
+        mut registers: [u64; REGISTERS],
+        mut iterations: u64,
+    ) {
+        while iterations > 0 && self.predicted != Predicted::UnmappedLoop {
+            self.flush_pending();
+            for section in &recorded.block.sections {
                 let mut at = [0; GROUPS];
                 for (group, at) in section.groups.iter().zip(&mut at) {
                     *at = group.address(&registers);
                 }
                 let amounts = [section.accesses, section.read_bytes, section.write_bytes];
-                if !self.count_quick(&section.groups, amounts, &at, 1) {
+                if !self.count_groups(&section.groups, amounts, &at, 1) {
                     self.one_by_one(section, &at);
                 }
             }
-            told.step(&mut registers);
+            recorded.step(&mut registers);
             iterations -= 1;
         }
     }

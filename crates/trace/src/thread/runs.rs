@@ -1,6 +1,6 @@
 //! Runs: iterations of a repeating block that are only counted at first, [`LONGEST`] of them at most. Whatever the thread does next,
 //! the run is *settled*: its accesses are added up, by page where they go through memory in order and by line elsewhere. While a run is
-//! on, `floor` forbids the fast path, so that no access overtakes it. Groups of a run that share no line are added up one after the
+//! on, `fast_threshold` forbids the fast path, so that no access overtakes it. Groups of a run that share no line are added up one after the
 //! other: the times of first touches and the order of events may be off by a run.
 
 // `N` arrays side by side: loops over the number of a group read better than zipped ones.
@@ -9,7 +9,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{LINE, ThreadTracer};
-use crate::block::{Block, Group, Kind, QUICK, REGISTERS};
+use crate::block::{Block, Group, INLINE_GROUPS, Kind, REGISTERS};
 use crate::line;
 use crate::pages::PAGE_SHIFT;
 
@@ -40,11 +40,11 @@ pub(super) struct Run {
     /// Iterations that it may have.
     longest: u64,
     /// Where the groups were in the first iteration.
-    at: [u64; QUICK],
+    at: [u64; INLINE_GROUPS],
     /// Bytes that an iteration moves them, modulo 2^64.
-    strides: [u64; QUICK],
+    strides: [u64; INLINE_GROUPS],
     /// Adds up as many as it has had.
-    settle: fn(&mut ThreadTracer, &'static Block, u64),
+    add_up: fn(&mut ThreadTracer, &'static Block, u64),
 }
 
 impl Run {
@@ -53,9 +53,9 @@ impl Run {
             block: None,
             pace: None,
             longest: 0,
-            at: [0; QUICK],
-            strides: [0; QUICK],
-            settle: |_, _, _| {},
+            at: [0; INLINE_GROUPS],
+            strides: [0; INLINE_GROUPS],
+            add_up: |_, _, _| {},
         }
     }
 }
@@ -67,10 +67,10 @@ impl ThreadTracer {
     }
 
     /// Adds up the run, if there is one.
-    pub(super) fn settle_run(&mut self) {
+    pub(super) fn flush_run(&mut self) {
         if let (Some(block), Some(pace)) = (self.run.block.take(), &mut self.run.pace) {
             let times = self.run.longest - pace.end(block);
-            (self.run.settle)(self, block, times);
+            (self.run.add_up)(self, block, times);
         }
     }
 
@@ -86,14 +86,14 @@ impl ThreadTracer {
         block: &'static Block,
         registers: &[u64; REGISTERS],
     ) {
-        self.settle();
+        self.flush_pending();
         let groups = block.groups::<N>();
         let at: [u64; N] = std::array::from_fn(|group| groups[group].address(registers));
-        let asleep = self.asleep();
+        let paused = self.paused();
         let fits = |longest: &u64| self.has_room(block.accesses * longest);
         let longest = [LONGEST, SHORT].into_iter().find(fits);
         // What synchronises is told when it happens.
-        let longest = longest.filter(|_| asleep || !self.any_synchronises(&at));
+        let longest = longest.filter(|_| paused || !self.any_synchronises(&at));
         let (Some(longest), Some(pace)) = (longest, &mut self.run.pace) else {
             self.small_block::<N>(block, registers);
             return;
@@ -105,17 +105,17 @@ impl ThreadTracer {
             *stride = group.stride(registers);
         }
         self.run.at[..N].copy_from_slice(&at);
-        self.run.settle = match asleep {
+        self.run.add_up = match paused {
             true => Self::end_asleep,
             false => Self::end_run::<N>,
         };
-        self.floor = u64::MAX;
-        self.unsettled = true;
+        self.fast_threshold = u64::MAX;
+        self.pending = true;
     }
 
     /// Adds up the run of `block`, `times` iterations, between two bursts.
     fn end_asleep(&mut self, block: &'static Block, times: u64) {
-        self.left -= block.accesses * times;
+        self.remaining -= block.accesses * times;
     }
 
     /// Adds up the run of `block`, `times` iterations.
@@ -167,7 +167,7 @@ impl ThreadTracer {
             for group in 0..N {
                 here = here.min(groups[group].stays(at[group], LINE).max(1));
             }
-            if !self.count_quick(groups, amounts, &at, here) {
+            if !self.count_groups(groups, amounts, &at, here) {
                 self.one_by_one(&block.sections[0], &at);
                 here = 1;
             }
@@ -218,7 +218,7 @@ impl ThreadTracer {
         if group.leaps() && group.accesses == 1 {
             return self.add_leaps::<WRITE>(group, at, stride, times);
         }
-        let (mut rest, mut told) = (times, 0);
+        let (mut rest, mut counted) = (times, 0);
         let even = group.is_even(at) && !group.leaps() && !self.partial;
         while rest > 0 {
             let mut here = self.pass_by(group, at, rest);
@@ -229,7 +229,7 @@ impl ThreadTracer {
                 if here == 0 {
                     here = self.add_in_line::<WRITE>(block, group, at, rest);
                 }
-                told += here;
+                counted += here;
             }
             if here == 0 {
                 self.group_one_by_one(block, number, at);
@@ -238,10 +238,10 @@ impl ThreadTracer {
             at = at.wrapping_add(stride.wrapping_mul(here));
             rest -= here;
         }
-        self.left -= group.accesses * told;
-        self.looked_at += group.accesses * told;
-        self.read_bytes += group.read_bytes * told;
-        self.write_bytes += group.write_bytes * told;
+        self.remaining -= group.accesses * counted;
+        self.sampled += group.accesses * counted;
+        self.read_bytes += group.read_bytes * counted;
+        self.write_bytes += group.write_bytes * counted;
     }
 
     /// Counts as many iterations of a group, at most `most`, as it stays in one line, if that is not watched.
@@ -251,7 +251,7 @@ impl ThreadTracer {
             return 0;
         }
         let times = most.min(group.stays(at, LINE));
-        self.left -= group.accesses * times;
+        self.remaining -= group.accesses * times;
         times
     }
 
@@ -309,7 +309,7 @@ impl ThreadTracer {
     fn plain_until<const WRITE: bool>(&self, group: &Group, low: u64, end: u64) -> u64 {
         let mut line = low & !(LINE - 1);
         while line < end {
-            let word = self.quick.word(line).load(Relaxed);
+            let word = self.fast_lines.word(line).load(Relaxed);
             let tracked = WRITE && line::keeps_bytes(word);
             if tracked || !self.is_ours::<WRITE>(group, word, line) {
                 return line;
@@ -332,12 +332,12 @@ impl ThreadTracer {
         if times == 0 {
             return 0;
         }
-        let mut word = self.quick.word(at).load(Relaxed);
+        let mut word = self.fast_lines.word(at).load(Relaxed);
         if !self.is_ours::<WRITE>(group, word, at) {
             if !self.take_line(block, group, at, word) {
                 return 0;
             }
-            word = self.quick.word(at).load(Relaxed);
+            word = self.fast_lines.word(at).load(Relaxed);
             if !self.is_ours::<WRITE>(group, word, at) {
                 return 0;
             }
@@ -362,7 +362,7 @@ impl ThreadTracer {
         // settle; used for synchronisation and so never in anybody's hands; a page's first access, looked at in full.
         if self.owns(word)
             || word & line::SYNC != 0
-            || line::is_common(word)
+            || line::is_cross_process(word)
             || self.counters.word(at).load(Relaxed) == 0
         {
             return false;

@@ -21,7 +21,7 @@ impl ThreadTracer {
         stride: u64,
         times: u64,
     ) {
-        let before = self.left;
+        let before = self.remaining;
         if group.leaps() {
             self.add_sampled_leaps::<WRITE>(block, number, group, at, stride, times);
         } else {
@@ -36,8 +36,8 @@ impl ThreadTracer {
                 line = self.engine.gaps.next(line + LINE, end);
             }
         }
-        let made = before - self.left;
-        self.left -= group.accesses * times - made;
+        let made = before - self.remaining;
+        self.remaining -= group.accesses * times - made;
     }
 
     /// Those accesses of a group, from `low` upward or downward to it in `times` iterations, that are in the watched `line`; loads only
@@ -63,7 +63,7 @@ impl ThreadTracer {
             let first = group.below(start, line);
             let end = times.min(group.below(start, line + LINE));
             if first < end {
-                self.look_at_several::<WRITE>(group, start + step * first, end - first);
+                self.sampled_accesses::<WRITE>(group, start + step * first, end - first);
             }
             rest -= 1;
             if rest == 0 {
@@ -74,14 +74,14 @@ impl ThreadTracer {
 
     /// `times` accesses of a group in a watched line, from `at` on.
     #[inline(always)]
-    fn look_at_several<const WRITE: bool>(&mut self, group: &Group, mut at: u64, mut times: u64) {
+    fn sampled_accesses<const WRITE: bool>(&mut self, group: &Group, mut at: u64, mut times: u64) {
         let (step, size) = (group.step(), u64::from(group.each_size));
         while times > 0 {
-            let word = self.quick.word(at).load(Relaxed);
+            let word = self.fast_lines.word(at).load(Relaxed);
             let counter = self.counters.word(at);
             let count = counter.load(Relaxed);
-            if count == 0 || self.unsettled || !self.is_ours::<WRITE>(group, word, at) {
-                self.look_at::<WRITE>(at, size as u32);
+            if count == 0 || self.pending || !self.is_ours::<WRITE>(group, word, at) {
+                self.sampled_access::<WRITE>(at, size as u32);
                 at += step;
                 times -= 1;
                 continue;
@@ -95,8 +95,8 @@ impl ThreadTracer {
                 true => self.write_bytes += size * times,
                 false => self.read_bytes += size * times,
             }
-            self.looked_at += times;
-            self.left -= times;
+            self.sampled += times;
+            self.remaining -= times;
             return;
         }
     }
@@ -114,19 +114,19 @@ impl ThreadTracer {
     ) {
         // Whole lines on: places move by the same amount each time, as the end does where it is in the same line.
         let even = stride & (LINE - 1) == 0 && group.is_in_line(at);
-        let turn = Watched::usual_distance(stride as i64);
+        let distance = Watched::usual_distance(stride as i64);
         let mut place = Watched::usual_place(at);
         for _ in 0..times {
             let end = at.wrapping_add(u64::from(group.span) - 1);
             if place <= self.watched.last() || !even && self.watched.has(end) {
                 match group.accesses {
-                    1 => self.look_at::<WRITE>(at, group.first_size.into()),
+                    1 => self.sampled_access::<WRITE>(at, group.first_size.into()),
                     _ => self.group_one_by_one(block, number, at),
                 }
             }
             at = at.wrapping_add(stride);
             place = match even {
-                true => place.wrapping_add(turn),
+                true => place.wrapping_add(distance),
                 false => Watched::usual_place(at),
             };
         }

@@ -2,7 +2,7 @@
 //! instructions that other implementations of the same `memcpy` and `memset` use.
 //!
 //! An emulator reports each iteration. What follows on in the same word is only added to it; the word is counted when it is left, or
-//! when the thread does anything else ([`ThreadTracer::settle`]).
+//! when the thread does anything else ([`ThreadTracer::flush_pending`]).
 
 use super::ThreadTracer;
 
@@ -54,19 +54,19 @@ impl ThreadTracer {
     #[inline(never)]
     fn next_word<const WRITE: bool>(&mut self, next: Piece) {
         if self.strings.iter().all(|piece| piece.size == 0) {
-            self.settle();
+            self.flush_pending();
         }
         let last = std::mem::replace(&mut self.strings[usize::from(WRITE)], next);
         // Nothing else waits, and what does need not be settled for this.
-        self.unsettled = false;
-        self.lower_floor();
+        self.pending = false;
+        self.reset_fast_threshold();
         self.count_piece::<WRITE>(last);
-        self.floor = u64::MAX;
-        self.unsettled = true;
+        self.fast_threshold = u64::MAX;
+        self.pending = true;
     }
 
     /// Counts what string instructions have moved.
-    pub(super) fn settle_strings(&mut self) {
+    pub(super) fn flush_strings(&mut self) {
         let [loaded, stored] = std::mem::take(&mut self.strings);
         self.count_piece::<false>(loaded);
         self.count_piece::<true>(stored);

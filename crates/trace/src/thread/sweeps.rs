@@ -4,8 +4,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Heard, LINE, QUICK_SHIFT, ThreadTracer};
-use crate::line;
+use super::{LINE, Received, ThreadTracer};
+use crate::line::{self, FAST_SHIFT};
 use crate::memory::Detail;
 use crate::sharing;
 
@@ -13,29 +13,29 @@ impl ThreadTracer {
     /// What loads (`WRITE` false) or stores of all bytes from `low` to `end`, the first of `size` bytes, do to the lines they are in.
     #[inline(always)]
     pub(super) fn sweep<const WRITE: bool>(&mut self, low: u64, end: u64, size: u32) {
-        let mut heard = (0, Heard::default());
+        let mut received = (0, Received::default());
         let mut line = low & !(LINE - 1);
         while line < end {
-            let word = self.quick.word(line).load(Relaxed);
+            let word = self.fast_lines.word(line).load(Relaxed);
             if !self.is_plain_word::<WRITE>(word) {
                 let (first, last) = (line.max(low), end.min(line + LINE));
                 match WRITE {
                     true => self.sweep_written(word, first, last, size),
-                    false => self.sweep_read(word, first, last, size, &mut heard),
+                    false => self.sweep_read(word, first, last, size, &mut received),
                 }
             }
             line += LINE;
         }
-        self.add_heard(heard);
+        self.add_received(received);
     }
 
     /// Stores of the bytes from `first` to `last`, within a line whose word is `word`.
     #[inline(always)]
     fn sweep_written(&mut self, word: u64, first: u64, last: u64, size: u32) {
         let mine = self.owns(word);
-        let odd = word & (line::SYNC | line::EXTENDED) != 0 || line::is_common(word);
+        let odd = word & (line::SYNC | line::EXTENDED) != 0 || line::is_cross_process(word);
         let length = (last - first) as u32;
-        let bytes = sharing::bytes(first, length, QUICK_SHIFT);
+        let bytes = sharing::bytes(first, length, FAST_SHIFT);
         let tracked = word & line::TRACKED;
         if odd || self.first_store == 0 {
             self.line::<true, false>(first, size.min(length));
@@ -43,7 +43,7 @@ impl ThreadTracer {
             // As in `write_line`.
             let full = bytes == u64::MAX && tracked != 0;
             let now = self.owned | if full { line::BYTES } else { tracked };
-            self.quick.word(first).store(now, Relaxed);
+            self.fast_lines.word(first).store(now, Relaxed);
             if full {
                 return;
             }
@@ -63,26 +63,26 @@ impl ThreadTracer {
         first: u64,
         last: u64,
         size: u32,
-        gathered: &mut (u32, Heard),
+        gathered: &mut (u32, Received),
     ) {
         let writer = line::writer(word);
         let odd = word & (self.bit | line::SYNC | line::EXTENDED) != 0
             || writer == 0
             || writer == line::writer(self.owned)
-            || line::is_common(word);
+            || line::is_cross_process(word);
         let length = (last - first) as u32;
         let size = size.min(length);
         if !odd
             && self.engine.budget.keeps(Detail::FalseSharing)
             && self
-                .quick
+                .fast_lines
                 .word(first)
                 .compare_exchange(word, word | self.bit | line::TRACKED, Relaxed, Relaxed)
                 .is_ok()
         {
             if gathered.0 != writer {
-                let before = std::mem::replace(gathered, (writer, Heard::default()));
-                self.add_heard(before);
+                let before = std::mem::replace(gathered, (writer, Received::default()));
+                self.add_received(before);
             }
             gathered.1.events += 1;
             gathered.1.bytes += u64::from(size);
@@ -95,6 +95,6 @@ impl ThreadTracer {
             return;
         }
         self.line::<false, false>(first, size);
-        self.reread(self.quick.word(first).load(Relaxed), first, length);
+        self.reread(self.fast_lines.word(first).load(Relaxed), first, length);
     }
 }

@@ -40,7 +40,7 @@ const NEAR: u64 = 128;
 const POINTER: u32 = 8;
 
 /// Tells where the loader lies in memory, whose variables carry no clocks.
-pub fn loader_lies(start: u64, end: u64) {
+pub fn set_loader_range(start: u64, end: u64) {
     LOADER[0].store(start, Relaxed);
     LOADER[1].store(end, Relaxed);
 }
@@ -59,7 +59,7 @@ impl ThreadTracer {
             return;
         }
         let word = self.lines.word(address).load(Relaxed);
-        let elsewhere = word & line::SYNC != 0 || line::is_common(word);
+        let elsewhere = word & line::SYNC != 0 || line::is_cross_process(word);
         let loader = LOADER[0].load(Relaxed)..LOADER[1].load(Relaxed);
         // Below a thread's first store lies its stack, which may have been another's.
         let own = self.first_store().wrapping_sub(address) < STACK;
@@ -79,9 +79,9 @@ impl ThreadTracer {
         }
         if WRITE {
             clock.store(self.time(), Relaxed);
-            self.told();
+            self.store_recorded();
         } else {
-            self.told();
+            self.store_recorded();
             self.engine.underway.wait();
             let clock = clock.load(Relaxed);
             if clock > self.time() {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use numaloc_model::Layer;
 
-use super::{Heard, ThreadTracer, WORD};
+use super::{Received, ThreadTracer, WORD};
 use crate::extra::layer_index;
 use crate::line;
 use crate::memory::Detail;
@@ -23,28 +23,28 @@ impl ThreadTracer {
                 &mut self.out,
             );
         }
-        if self.heard_from.is_empty() {
+        if self.received_from.is_empty() {
             return;
         }
         let start = match self.engine.bursts {
             Some(_) => self.burst,
             None => self.slice_start,
         };
-        let (heard, far) = (&mut self.heard, &mut self.heard_far);
-        self.heard_from.sort_unstable();
-        let heard: Vec<(u32, Heard)> = self
-            .heard_from
+        let (received, far) = (&mut self.received, &mut self.received_far);
+        self.received_from.sort_unstable();
+        let received: Vec<(u32, Received)> = self
+            .received_from
             .drain(..)
             .map(|writer| {
-                let cell = match heard.get_mut(writer as usize) {
+                let cell = match received.get_mut(writer as usize) {
                     Some(cell) => std::mem::take(cell),
                     None => far.remove(&writer).unwrap_or_default(),
                 };
                 (writer - 1, cell)
             })
             .collect();
-        let all = heard.iter().map(|(w, h)| (*w, h.events, h.bytes));
-        let disjoint = heard
+        let all = received.iter().map(|(w, h)| (*w, h.events, h.bytes));
+        let disjoint = received
             .iter()
             .map(|(w, h)| (*w, h.false_events, h.false_bytes));
         for (layer, cells) in [
@@ -127,7 +127,7 @@ impl ThreadTracer {
     /// Takes back the last stores of this thread, of the words from `start` to `end` in one page: only an emulator has made it do them. If
     /// they are all that it did to the page, somebody else will be the first to touch it.
     pub fn take_back(&mut self, start: u64, end: u64) {
-        self.settle();
+        self.flush_pending();
         let words = (end - start) / WORD;
         let page = start >> PAGE_SHIFT;
         let counter = self.counters.word(start);
@@ -135,7 +135,7 @@ impl ThreadTracer {
         let Some(rest) = count.checked_sub(words * pages::WRITE) else {
             return;
         };
-        if line::is_common(self.lines.word(start).load(Relaxed)) {
+        if line::is_cross_process(self.lines.word(start).load(Relaxed)) {
             return;
         }
         counter.store(rest, Relaxed);
@@ -198,7 +198,7 @@ impl ThreadTracer {
             time: self.time(),
             accesses,
             seen: if self.partial {
-                self.looked_at
+                self.sampled
             } else {
                 self.seen()
             },
@@ -213,7 +213,7 @@ impl ThreadTracer {
 
     /// Writes everything counted so far.
     pub fn flush(&mut self) {
-        self.settle();
+        self.flush_pending();
         self.flush_comm();
         self.flush_groups();
         self.flush_pages();
@@ -228,17 +228,17 @@ impl ThreadTracer {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
-        self.settle();
+        self.flush_pending();
         if clear_tid != 0 {
             self.mark_sync(clear_tid);
             self.release(clear_tid);
         }
-        self.told();
+        self.store_recorded();
         if let Some(mut sharing) = self.sharing.take() {
             // Without masks there are no verdicts.
             if self.engine.budget.keeps(Detail::FalseSharing) {
                 for found in sharing.conclude() {
-                    self.hear_false(found);
+                    self.record_false_sharing(found);
                 }
             }
             sharing.hand_over(&mut self.engine.shared_lines(), true);

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use numaloc_trace::common::Board;
+use numaloc_trace::cross_process::Board;
 use object::Object as _;
 
 use super::Args;
@@ -20,7 +20,7 @@ pub fn carries(program: &Program) -> bool {
 /// What the program's run-time library is told.
 pub fn environment(
     folder: &Path,
-    common: Option<&Board>,
+    cross_process: Option<&Board>,
     args: &Args,
 ) -> Vec<(&'static str, OsString)> {
     vec![
@@ -28,7 +28,7 @@ pub fn environment(
         ("NUMALOC_CLOCK", args.clock.clone().into()),
         ("NUMALOC_SLICE", args.slice_length().to_string().into()),
         ("NUMALOC_SLICES", args.slices.to_string().into()),
-        ("NUMALOC_ENGINE", args.engine_options(common).into()),
+        ("NUMALOC_ENGINE", args.engine_options(cross_process).into()),
         ("NUMALOC_LAYERS", args.layer_names().into()),
         (
             "NUMALOC_LINE_SHIFT",
@@ -38,7 +38,12 @@ pub fn environment(
 }
 
 /// The command that runs `program` natively and leaves journals in `folder`.
-pub fn command(program: &Program, folder: &Path, common: Option<&Board>, args: &Args) -> Command {
+pub fn command(
+    program: &Program,
+    folder: &Path,
+    cross_process: Option<&Board>,
+    args: &Args,
+) -> Command {
     use std::os::unix::process::CommandExt;
     let mut command = Command::new(&program.file);
     if let Some(name) = program.arguments.first() {
@@ -46,6 +51,6 @@ pub fn command(program: &Program, folder: &Path, common: Option<&Board>, args: &
     }
     command
         .args(program.arguments.iter().skip(1))
-        .envs(environment(folder, common, args));
+        .envs(environment(folder, cross_process, args));
     command
 }

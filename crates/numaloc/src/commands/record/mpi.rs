@@ -10,7 +10,7 @@ use numaloc_mpi::merge::MergeError;
 use numaloc_mpi::record::{Recording, record};
 use numaloc_mpi::shims::{MpiLibrary, rank_files};
 use numaloc_mpi::under::{Emulator, Under};
-use numaloc_trace::common::Board;
+use numaloc_trace::cross_process::Board;
 
 use super::{
     Args, Assembled, OWN_FAILURE, child, conditions, instrument, journals, preflight, qemu,
@@ -62,18 +62,23 @@ fn check(args: &Args) -> Result<(), CliError> {
 }
 
 /// How the frontend gets into the ranks; journals go to `folder`.
-fn under(memory: &Args, folder: &Path, common: Option<&Board>, ui: &Ui) -> Result<Under, CliError> {
+fn under(
+    memory: &Args,
+    folder: &Path,
+    cross_process: Option<&Board>,
+    ui: &Ui,
+) -> Result<Under, CliError> {
     let since = numaloc_trace::engine::realtime_ns();
     let mut environment = Vec::new();
     let mut emulator = None;
     if memory.frontend == "qemu" {
-        let option = qemu::plugin_option(folder, common, memory)?;
+        let option = qemu::plugin_option(folder, cross_process, memory)?;
         emulator = Some(Emulator {
             file: qemu::emulator()?,
             plugin: format!("{option},since={since}").into(),
         });
     } else {
-        environment = instrument::environment(folder, common, memory);
+        environment = instrument::environment(folder, cross_process, memory);
         environment.push(("NUMALOC_SINCE", since.to_string().into()));
     }
     if memory.wait_policy == "passive" && std::env::var_os("OMP_WAIT_POLICY").is_none() {
@@ -101,15 +106,15 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
         let folder = work.path().display();
         CliError::tool(format!("cannot write in {folder}: {error}")).status(OWN_FAILURE)
     })?;
-    let common = memory_traced(args)
-        .then(|| super::common_table(ui))
+    let cross_process = memory_traced(args)
+        .then(|| super::cross_process_table(ui))
         .flatten();
     let memory = memory_traced(args).then(|| Args {
         clock: "wall".to_owned(),
         ..args.clone()
     });
     let under = match &memory {
-        Some(memory) => Some(under(memory, work.path(), common.as_ref(), ui)?),
+        Some(memory) => Some(under(memory, work.path(), cross_process.as_ref(), ui)?),
         None => None,
     };
     let recording = Recording {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use numaloc_trace::common::Board;
+use numaloc_trace::cross_process::Board;
 use object::{Object as _, ObjectSymbol as _};
 
 use super::program::Program;
@@ -20,7 +20,7 @@ const PLUGIN: &str = "libnumaloc_qemu.so";
 /// The emulator's `-plugin` option, without the program.
 pub fn plugin_option(
     folder: &Path,
-    common: Option<&Board>,
+    cross_process: Option<&Board>,
     args: &Args,
 ) -> Result<String, CliError> {
     let plugin = plugin()?;
@@ -32,7 +32,7 @@ pub fn plugin_option(
         ("slice", args.slice_length().to_string()),
         ("slices", args.slices.to_string()),
         ("layers", args.layer_names()),
-        ("engine", args.engine_options(common)),
+        ("engine", args.engine_options(cross_process)),
         ("line", args.line_size.trailing_zeros().to_string()),
     ] {
         option += &format!(",{name}={}", escape(&value));
@@ -44,14 +44,14 @@ pub fn plugin_option(
 pub fn command(
     program: &Program,
     folder: &Path,
-    common: Option<&Board>,
+    cross_process: Option<&Board>,
     args: &Args,
 ) -> Result<Command, CliError> {
     let file = program
         .file
         .canonicalize()
         .unwrap_or_else(|_| program.file.clone());
-    let option = plugin_option(folder, common, args)?;
+    let option = plugin_option(folder, cross_process, args)?;
     let mut command = Command::new(emulator()?);
     command.arg("-plugin").arg(format!(
         "{option},program={}",

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use numaloc_journal::Record;
 use numaloc_model::profile::Amount;
 use numaloc_model::{Layer, Profile};
-use numaloc_trace::common::{Backing, Board};
+use numaloc_trace::cross_process::{Backing, Board};
 use numaloc_trace::{Config, Engine, ThreadTracer};
 use support::assembled;
 
@@ -34,7 +34,7 @@ fn processes(adjust: impl Fn(&mut Config)) -> Processes {
             path: path.to_owned(),
             // Journals are named by process and image.
             image: path.len() as u32,
-            common: Some(board.place()),
+            cross_process: Some(board.place()),
             ..Config::default()
         };
         adjust(&mut config);
@@ -215,9 +215,9 @@ fn many_readers_count_once_each() {
     both.access(0, true, 4096);
     let mut readers: Vec<_> = (0..100)
         .map(|tid| {
-            let newborn = both.threads[1].newborn(0);
+            let pending_thread = both.threads[1].pending_thread(0);
             both.threads[1].creator.next_thread();
-            both.engines[1].welcome(newborn, tid + 2)
+            both.engines[1].attach(pending_thread, tid + 2)
         })
         .collect();
     for _ in 0..2 {
@@ -241,7 +241,7 @@ fn many_readers_count_once_each() {
 
 #[test]
 fn without_a_common_table_each_process_counts_by_itself_and_says_so() {
-    let mut both = processes(|config| config.common.as_mut().unwrap().nonce = 7);
+    let mut both = processes(|config| config.cross_process.as_mut().unwrap().nonce = 7);
     both.access(0, true, 4096);
     both.access(1, false, 4096);
     let profile = both.profile();

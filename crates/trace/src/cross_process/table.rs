@@ -19,7 +19,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::common::Backing;
+use crate::cross_process::Backing;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"NLCOMMN1");
 const OBJECTS_AT: usize = 1 << 20;
@@ -85,7 +85,7 @@ impl Board {
         Ok(Self { file, nonce })
     }
 
-    /// For [`crate::Config::common`].
+    /// For [`crate::Config::cross_process`].
     #[must_use]
     pub fn place(&self) -> Place {
         Place {

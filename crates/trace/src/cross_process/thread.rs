@@ -3,14 +3,14 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::common::table::Line;
-use crate::common::{Mapped, Table};
+use crate::cross_process::table::Line;
+use crate::cross_process::{Mapped, Table};
 use crate::engine::Engine;
 use crate::line;
 use crate::memory::Detail;
 use crate::sharing;
 use crate::thread::ThreadTracer;
-use numaloc_journal::{COMMON_NUMBER, Record};
+use numaloc_journal::{CROSS_PROCESS_NUMBER, Record};
 
 const PAGE_SHIFT: u32 = 12;
 /// Pages that a thread finds again without looking for them.
@@ -64,15 +64,15 @@ impl ThreadTracer {
     fn spot(&mut self, address: u64) -> Option<Spot> {
         let engine: &'static Engine = self.engine;
         let table = engine.table?;
-        if self.common.is_none() {
+        if self.cross_process.is_none() {
             let part = Part::new(&table)?;
-            self.record(&Record::CommonNumber {
+            self.record(&Record::CrossProcessNumber {
                 thread: self.number(),
                 number: part.writer - 1,
             });
-            self.common = Some(part);
+            self.cross_process = Some(part);
         }
-        let part = self.common.as_mut()?;
+        let part = self.cross_process.as_mut()?;
         let generation = engine.mappings.generation();
         if part.generation != generation {
             part.pages = [Page::default(); NEAR];
@@ -99,13 +99,13 @@ impl ThreadTracer {
     }
 
     /// The synchronisation clock at `address`, which lies in shared memory.
-    pub(crate) fn common_clock(&mut self, address: u64) -> Option<&'static AtomicU64> {
+    pub(crate) fn cross_process_clock(&mut self, address: u64) -> Option<&'static AtomicU64> {
         let spot = self.spot(address)?;
         Some(spot.table.clock(spot.chunk, spot.offset))
     }
 
     /// Marks the line at `address` as used for synchronisation, for all processes.
-    pub(crate) fn mark_common_sync(&mut self, address: u64) {
+    pub(crate) fn mark_cross_process_sync(&mut self, address: u64) {
         if let Some(spot) = self.spot(address) {
             let word = spot.table.word(spot.line);
             if word.load(Relaxed) & line::SYNC == 0 {
@@ -116,7 +116,7 @@ impl ThreadTracer {
 
     #[cold]
     #[inline(never)]
-    pub(crate) fn write_common<const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+    pub(crate) fn write_cross_process<const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         let Some(spot) = self.spot(address) else {
             return;
         };
@@ -125,7 +125,7 @@ impl ThreadTracer {
         if word & line::SYNC != 0 {
             self.release(address);
         }
-        let (Some(part), false) = (&self.common, RUNTIME) else {
+        let (Some(part), false) = (&self.cross_process, RUNTIME) else {
             return;
         };
         let own_bit = if self.engine.config.consecutive {
@@ -156,7 +156,7 @@ impl ThreadTracer {
 
     #[cold]
     #[inline(never)]
-    pub(crate) fn read_common<const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+    pub(crate) fn read_cross_process<const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         let Some(spot) = self.spot(address) else {
             return;
         };
@@ -165,7 +165,7 @@ impl ThreadTracer {
         if word & line::SYNC != 0 {
             self.acquire(address);
         }
-        let (Some(part), false) = (&self.common, RUNTIME) else {
+        let (Some(part), false) = (&self.cross_process, RUNTIME) else {
             return;
         };
         let (me, bit) = (part.writer, part.bit);
@@ -183,7 +183,7 @@ impl ThreadTracer {
             }
             if word & bit != 0 {
                 if word & line::TRACKED != 0 && overlaps() {
-                    self.acquit(address);
+                    self.resolve_true_sharing(address);
                 }
                 return;
             }
@@ -203,12 +203,12 @@ impl ThreadTracer {
             };
             if first {
                 let overlaps = tracked.then(overlaps);
-                self.hear(COMMON_NUMBER | writer, address, size);
+                self.record_communication(CROSS_PROCESS_NUMBER | writer, address, size);
                 if tell_apart {
-                    self.classify(COMMON_NUMBER | writer, address, size, overlaps);
+                    self.classify(CROSS_PROCESS_NUMBER | writer, address, size, overlaps);
                 }
             } else if tracked && overlaps() {
-                self.acquit(address);
+                self.resolve_true_sharing(address);
             }
             return;
         }

@@ -5,7 +5,7 @@
 //! found by what lies behind the mapping ([`Backing`]) and the place in it; there, threads have numbers that are unique in the
 //! recording. So a read of what another process wrote is an event like any other, with the same rules.
 //!
-//! The process's own word of such a line only says so ([`crate::line::COMMON`]): it is nobody's line and read by nobody, so every
+//! The process's own word of such a line only says so ([`crate::line::CROSS_PROCESS`]): it is nobody's line and read by nobody, so every
 //! access leaves the fast path by the tests that are there anyway, and memory that is not shared pays nothing. Words are marked
 //! when a thread touches the page for the first time, not when it is mapped: a mapping may be much larger than what is used of it.
 //!
