@@ -1,5 +1,5 @@
-//! `libnumaloc_ocr`: the task runtime as a C library. All calls are in numaloc-tasks; here is only
-//! the `main` that programs written for OCR do not have.
+//! `libnumaloc_ocr`: the task runtime as a C library. The calls are in numaloc-tasks; this crate adds the `main`
+//! function that OCR programs lack.
 
 use numaloc_tasks::abi::{Dep, Guid};
 use std::ffi::{c_char, c_int};
@@ -13,9 +13,9 @@ unsafe extern "C" {
 /// The program's `main`: starts the runtime with `mainEdt` as the first task.
 ///
 /// # Safety
-/// Called by the C start-up code with `argc` strings at `argv`.
+/// Called by the C start-up code with `argc` strings in `argv`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char) -> c_int {
-    // SAFETY: argc and argv are as C promises them; mainEdt is the program's.
+    // SAFETY: argc and argv are those of a C `main`; mainEdt is the program's.
     unsafe { numaloc_ocr_run(argc, argv, Some(mainEdt)) }
 }

@@ -1,23 +1,23 @@
-//! A work-stealing deque of pointers: the owner pushes and pops at the bottom (last in, first out, so
-//! that a creation tree runs depth first and stays small), thieves take the oldest from the top.
+//! A work-stealing deque of pointers: the owner pushes and pops at the bottom (last in, first out, so that a creation
+//! tree runs depth first and stays small); thieves take the oldest element from the top.
 //!
-//! The algorithm is Chase and Lev's (SPAA 2005) with the memory orders of Le, Pop, Cohen and Zappa
-//! Nardelli (PPoPP 2013). Deviations: buffers that were outgrown are kept until the deque is dropped
-//! (together less than the last one), so a slow thief never reads freed memory; every store to the bottom
-//! releases, where theirs are relaxed after a release fence: as cheap, and ThreadSanitizer, which knows no
-//! fences, can follow it; the owner remembers the top for its test whether there is room.
+//! The algorithm is Chase and Lev's (SPAA 2005) with the memory orders of Le, Pop, Cohen and Zappa Nardelli (PPoPP
+//! 2013). Deviations: outgrown buffers are kept until the deque is dropped (together smaller than the last one), so a
+//! slow thief never reads freed memory; every store to the bottom is a release store, where theirs are relaxed after a
+//! release fence: equally cheap, and visible to ThreadSanitizer, which does not support fences; the owner caches the
+//! top for its check for free space.
 
 use crate::padded::Padded;
 use crate::sync::atomic::{AtomicIsize, AtomicPtr, Ordering, fence};
 use std::cell::UnsafeCell;
 use std::ptr;
 
-/// What a thief got.
+/// The result of a steal.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Steal<T> {
-    /// There was nothing.
+    /// The deque was empty.
     Empty,
-    /// Somebody else was faster; there may be more.
+    /// Another thread was faster; there may be more elements.
     Retry,
     /// The oldest element.
     Success(*mut T),
@@ -42,7 +42,7 @@ impl<T> Buffer<T> {
     }
 }
 
-/// The deque; see the module's text. Grows without bound; holds pointers, owns nothing.
+/// The deque; see the module documentation. Grows without bound; holds pointers, owns nothing.
 pub struct Deque<T> {
     bottom: Padded<AtomicIsize>,
     top: Padded<AtomicIsize>,
@@ -50,11 +50,11 @@ pub struct Deque<T> {
     owner: Padded<UnsafeCell<Owner<T>>>,
 }
 
-/// What only the owner uses, away from the lines that thieves write.
+/// The owner's private state, kept off the cache lines that thieves write.
 struct Owner<T> {
     /// Every buffer ever used, the current one last.
     buffers: Vec<*mut Buffer<T>>,
-    /// The top as the owner last saw it: at most the top, so what seems full is looked at again.
+    /// The top as last read by the owner: never above the current top, so a deque that seems full is checked again.
     top: isize,
 }
 
@@ -90,7 +90,7 @@ impl<T> Deque<T> {
         let room = unsafe { &*buffer }.slots.len() as isize;
         // SAFETY: the caller is the owner, and the reference ends with this statement.
         let owner = unsafe { &mut *self.owner.0.get() };
-        // Thieves write the top all the time: it is read only where the deque seems full.
+        // Thieves write the top frequently, so the owner reads it only if the deque seems full.
         if bottom - owner.top >= room {
             owner.top = self.top.load(Ordering::Acquire);
             if bottom - owner.top >= room {
@@ -108,7 +108,7 @@ impl<T> Deque<T> {
     /// As for [`Deque::push`].
     pub unsafe fn pop(&self) -> Option<*mut T> {
         let bottom = self.bottom.load(Ordering::Relaxed) - 1;
-        // Thieves only ever make it emptier: no need for the fence to find nothing.
+        // Thieves only remove elements, so an empty deque is detected without the fence.
         if self.top.load(Ordering::Relaxed) > bottom {
             return None;
         }
@@ -125,7 +125,7 @@ impl<T> Deque<T> {
         if top < bottom {
             return Some(item);
         }
-        // The last one: a thief may want it too.
+        // The last element: a thief may try to take it too.
         let won = self
             .top
             .compare_exchange(top, top + 1, Ordering::SeqCst, Ordering::Relaxed)
@@ -134,7 +134,7 @@ impl<T> Deque<T> {
         won.then_some(item)
     }
 
-    /// Takes the oldest element; any thread.
+    /// Takes the oldest element; callable from any thread.
     pub fn steal(&self) -> Steal<T> {
         let top = self.top.load(Ordering::Acquire);
         fence(Ordering::SeqCst);
@@ -143,8 +143,8 @@ impl<T> Deque<T> {
             return Steal::Empty;
         }
         let buffer = self.buffer.load(Ordering::Acquire);
-        // SAFETY: outgrown buffers are kept until the deque is dropped, and the slot is atomic; a
-        // value read too late is thrown away below.
+        // SAFETY: outgrown buffers are kept until the deque is dropped, and the slot is atomic; a value read too late
+        // is discarded below.
         let item = unsafe { (*buffer).slot(top).load(Ordering::Relaxed) };
         match self
             .top
@@ -155,17 +155,18 @@ impl<T> Deque<T> {
         }
     }
 
-    /// Whether it looked empty a moment ago; any thread.
+    /// Whether the deque was empty at the time of the call; callable from any thread.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.top.load(Ordering::SeqCst) >= self.bottom.load(Ordering::SeqCst)
     }
 
-    /// Takes up to half of the elements, the oldest first and at most `most`, into `taken`; any thread. False: another
-    /// thread was faster before there was one.
+    /// Takes up to half of the elements, the oldest first and at most `most`, into `taken`; callable from any thread.
+    /// False: another thread was faster before one was taken.
     ///
-    /// One after the other: the owner takes its newest elements without asking as long as it sees two, so several at once
-    /// might be taken twice. What makes it worth it is that the lines that both use stay with the thief meanwhile.
+    /// Elements are taken one by one: the owner pops its newest elements without synchronisation as long as it sees
+    /// two, so taking several at once could take some twice. It is still worthwhile, because the shared cache lines
+    /// stay with the thief meanwhile.
     pub fn steal_half(&self, taken: &mut Vec<*mut T>, most: usize) -> bool {
         match self.steal() {
             Steal::Success(item) => taken.push(item),
@@ -201,7 +202,7 @@ impl<T> Deque<T> {
 impl<T> Drop for Deque<T> {
     fn drop(&mut self) {
         for buffer in self.owner.0.get_mut().buffers.drain(..) {
-            // SAFETY: made by `Box::into_raw`, dropped once, and nobody else is left.
+            // SAFETY: made by `Box::into_raw`, dropped once, and no other reference exists.
             drop(unsafe { Box::from_raw(buffer) });
         }
     }

@@ -1,21 +1,21 @@
-//! Where other nodes put tasks meant for this node: anybody puts in, whoever is there takes all.
+//! A queue for tasks sent to a node by other nodes: any thread pushes, and a worker of the node takes all.
 //!
-//! A linked list threaded through the elements: putting in is one compare-and-swap, taking is one swap
-//! of the whole list, so the ABA problem cannot arise. What was taken comes out oldest first.
+//! A linked list threaded through the elements: a push is one compare-and-swap, and taking swaps out the whole list, so
+//! the ABA problem cannot arise. Elements are returned oldest first.
 
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use std::ptr;
 
-/// An element that has room for the inbox's link.
+/// An element with a link field for the inbox.
 ///
 /// # Safety
-/// `link` must always give the same field of the element, used by nobody else while it is in an inbox.
+/// `link` must always return the same field of the element, unused by others while the element is in an inbox.
 pub unsafe trait Linked: Sized {
-    /// The link.
+    /// The link field.
     fn link(&self) -> &AtomicPtr<Self>;
 }
 
-/// The inbox; see the module's text. Holds pointers, owns nothing.
+/// The inbox; see the module documentation. Holds pointers, owns nothing.
 pub struct Inbox<T> {
     head: AtomicPtr<T>,
 }
@@ -35,14 +35,14 @@ impl<T: Linked> Inbox<T> {
         }
     }
 
-    /// Puts an element in; any thread.
+    /// Adds an element; callable from any thread.
     ///
     /// # Safety
-    /// `item` is alive, in no inbox, and stays alive until it is taken out.
+    /// `item` is alive, in no inbox, and stays alive until it is taken.
     pub unsafe fn push(&self, item: *mut T) {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
-            // SAFETY: the caller keeps it alive, and nobody else has it yet.
+            // SAFETY: the caller keeps it alive, and it is not published yet.
             unsafe { (*item).link().store(head, Ordering::Relaxed) };
             match self
                 .head
@@ -54,7 +54,7 @@ impl<T: Linked> Inbox<T> {
         }
     }
 
-    /// Takes everything, oldest first; any thread.
+    /// Takes all elements, oldest first; callable from any thread.
     pub fn take_all(&self) -> Drain<T> {
         if self.head.load(Ordering::Relaxed).is_null() {
             return Drain {
@@ -74,14 +74,14 @@ impl<T: Linked> Inbox<T> {
         Drain { next }
     }
 
-    /// Whether it looked empty a moment ago; any thread.
+    /// Whether the inbox was empty at the time of the call; callable from any thread.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.head.load(Ordering::SeqCst).is_null()
     }
 }
 
-/// What was in an inbox, oldest first.
+/// Elements taken from an inbox, oldest first.
 pub struct Drain<T> {
     next: *mut T,
 }
@@ -94,7 +94,7 @@ impl<T: Linked> Iterator for Drain<T> {
         if item.is_null() {
             return None;
         }
-        // SAFETY: the elements belong to whoever took them, and are alive (contract of `push`).
+        // SAFETY: the elements belong to the taker, and are alive (contract of `push`).
         self.next = unsafe { (*item).link().load(Ordering::Relaxed) };
         Some(item)
     }

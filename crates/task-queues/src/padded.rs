@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-/// Keeps `T` away from its neighbours. 128 bytes, because x86-64 prefetches lines in pairs.
+/// Separates `T` from its neighbours by 128 bytes, because x86-64 prefetches cache lines in pairs.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 pub struct Padded<T>(pub T);

@@ -1,4 +1,4 @@
-//! The primitives everything here is made of: the standard library's, or the model checker's.
+//! Synchronisation primitives of this crate: the standard library's, or the model checker's.
 
 #[cfg(loom)]
 pub use loom::sync::atomic;

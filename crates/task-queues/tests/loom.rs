@@ -1,5 +1,5 @@
-//! The model checker's view: `make test-tasks-loom` (or `RUSTFLAGS="--cfg loom" cargo test -p
-//! numaloc-task-queues --release`). Every interleaving the memory model allows, of small cases.
+//! Model-checked tests: `make test-tasks-loom` (or `RUSTFLAGS="--cfg loom" cargo test -p numaloc-task-queues
+//! --release`). Covers every interleaving that the memory model allows, for small cases.
 #![cfg(loom)]
 
 use loom::sync::Arc;
@@ -11,7 +11,7 @@ fn number(at: usize) -> *mut u8 {
     at as *mut u8
 }
 
-/// Every element comes out exactly once, with the deque growing under a thief.
+/// Every element comes out exactly once, while the deque grows during a steal.
 #[test]
 fn deque_gives_each_element_once() {
     loom::model(|| {
@@ -47,7 +47,7 @@ fn deque_gives_each_element_once() {
     });
 }
 
-/// The same with a thief that takes halves, while the owner pushes more, with the deque growing, and pops.
+/// The same with a thief that takes halves, while the owner pushes more (which grows the deque) and pops.
 #[test]
 fn deque_gives_each_element_once_to_a_thief_of_halves() {
     loom::model(|| {
@@ -103,7 +103,7 @@ unsafe impl Linked for Item {
     }
 }
 
-/// Two put in, one takes: nothing lost, nothing twice, contents visible, and oldest first.
+/// Two threads push, one takes: no element is lost or duplicated, contents are visible, and order is oldest first.
 #[test]
 fn inbox_loses_nothing() {
     loom::model(|| {
@@ -144,7 +144,7 @@ fn inbox_loses_nothing() {
     });
 }
 
-/// Two workers create and complete tasks of one scope: it fires once, and only when all is done.
+/// Two workers create and complete tasks of one scope: it fires once, and only when all are complete.
 #[test]
 fn latch_fires_once_and_last() {
     loom::model(|| {
@@ -165,7 +165,7 @@ fn latch_fires_once_and_last() {
                     done.fetch_add(1, Ordering::Relaxed);
                     credits.regain(&latch);
                 }
-                if credits.settle(&latch) {
+                if credits.return_all(&latch) {
                     assert_eq!(done.load(Ordering::Relaxed), 4);
                     fired.fetch_add(1, Ordering::Relaxed);
                 }
@@ -176,7 +176,7 @@ fn latch_fires_once_and_last() {
             done.fetch_add(1, Ordering::Relaxed);
             mine.regain(&latch);
         }
-        if mine.settle(&latch) {
+        if mine.return_all(&latch) {
             assert_eq!(done.load(Ordering::Relaxed), 4);
             fired.fetch_add(1, Ordering::Relaxed);
         }

@@ -1,7 +1,7 @@
-//! The queues with real elements on real threads: each comes out once, with what was written into it before, and is freed once.
-//!
-//! `make miri` runs this, too, where loads may give any value that the memory model allows, and use after free, data races and leaks
-//! are errors.
+//! The queues with real elements on real threads: each element comes out once, with the contents written before it was
+//! put in, and is freed once.
+//! | `make miri` runs these tests too: there, loads may return any value that the memory model allows, and use after
+//! free, data races and leaks are errors.
 #![cfg(not(loom))]
 
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
@@ -12,7 +12,7 @@ use numaloc_task_queues::{Credits, Deque, Inbox, Latch, Linked, Steal};
 const ELEMENTS: usize = if cfg!(miri) { 40 } else { 20_000 };
 const THIEVES: usize = 2;
 
-/// Made by one thread and read by another, without an atomic.
+/// Written by one thread and read by another, without an atomic.
 struct Item {
     link: AtomicPtr<Item>,
     number: usize,
@@ -30,7 +30,7 @@ fn item(number: usize) -> *mut Item {
     Box::into_raw(Box::new(Item { link, number }))
 }
 
-/// Frees what came out of a queue, and counts it.
+/// Frees an element taken from a queue, and counts it.
 fn take(seen: &[AtomicUsize], item: *mut Item) {
     // SAFETY: made by `item`, and only who took it out has it.
     let item = unsafe { Box::from_raw(item) };
@@ -118,7 +118,7 @@ fn a_latch_fires_once_after_everything_that_workers_did() {
         for me in 0..THIEVES {
             let (latch, fired, done) = (&latch, &fired, &done);
             scope.spawn(move || {
-                // The worker's own task creates the others; each is one credit.
+                // The worker's own task creates the others; each takes one credit.
                 let mut credits = Credits::default();
                 for _ in 0..ELEMENTS {
                     credits.spend(latch);
@@ -127,7 +127,7 @@ fn a_latch_fires_once_after_everything_that_workers_did() {
                     done[me].fetch_add(1, Relaxed);
                     credits.regain(latch);
                 }
-                if credits.settle(latch) {
+                if credits.return_all(latch) {
                     let all: usize = done.iter().map(|done| done.load(Relaxed)).sum();
                     assert_eq!(all, THIEVES * (ELEMENTS + 1));
                     fired.fetch_add(1, Relaxed);

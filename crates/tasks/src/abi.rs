@@ -1,5 +1,5 @@
-//! The types of `include/ocr.h` as Rust sees them. Layouts are asserted; numbers from C stay numbers
-//! until they are checked, no C enumeration is read as a Rust one.
+//! The types of `include/ocr.h` in Rust. Layouts are asserted. Enumerations from C are plain integers until they are
+//! checked; none is read as a Rust enum.
 
 use std::ffi::c_void;
 
@@ -80,7 +80,7 @@ pub struct ChannelParams {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CollectiveParams {
-    /// Generations that may be under way; not limited here.
+    /// Generations that may be pending at a time; not limited here.
     pub max_generations: u32,
     /// Contributors.
     pub contributors: u32,
@@ -161,5 +161,5 @@ impl Errno {
     pub const EPEND: Self = Self(102);
 }
 
-/// What most calls give.
+/// The result of most calls.
 pub type Result<T> = std::result::Result<T, Errno>;

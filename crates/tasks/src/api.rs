@@ -1,7 +1,7 @@
-//! The C interface, call by call; `include/ocr.h` says what each does. Here pointers are checked and
-//! numbers become types; everything else is elsewhere.
+//! The C interface, one function per call, documented in `include/ocr.h`. This module checks pointers and converts
+//! numbers to types; the other modules implement the calls.
 //!
-//! While an experiment of a profiling run is under way ([`crate::replay`]), calls change nothing.
+//! During a replay of a profiling run ([`crate::replay`]), calls have no effect.
 #![allow(clippy::missing_safety_doc)] // One contract for all of them: ocr.h.
 #![allow(missing_docs)] // Documented once, in ocr.h.
 
@@ -17,27 +17,27 @@ use crate::object::{affinity_guid, worker_guid};
 use crate::worker::{NO_NODE, Worker, current};
 use crate::{block, edt, event, hint, label, legacy, replay, runtime, stuck};
 
-/// Runs `body` with this thread's worker; gives an OCR error code, 0 for success.
+/// Runs `body` with this thread's worker; returns an OCR error code, 0 for success.
 #[inline]
 fn call(name: &str, body: impl FnOnce(&mut Worker) -> Result<()>) -> u8 {
     call_with(name, &[], body)
 }
 
-/// What a call was given, for complaints.
+/// An argument of a call, for error reports.
 #[derive(Clone, Copy)]
 enum Given {
     Guid(&'static str, Guid),
     Slot(&'static str, u32),
 }
 
-/// As [`call`], for calls that complain about what they were given.
+/// As [`call`], for calls whose error reports include their arguments.
 #[inline]
 fn call_with(name: &str, given: &[Given], body: impl FnOnce(&mut Worker) -> Result<()>) -> u8 {
     let w = current();
     if w.is_null() {
         return Errno::EPERM.0;
     }
-    // SAFETY: this thread's worker; tasks' code runs only where nobody has a reference to it.
+    // SAFETY: this thread's worker; a task's code runs only while no reference to it is held.
     let w = unsafe { &mut *w };
     match body(w) {
         Ok(()) => 0,
@@ -56,7 +56,7 @@ fn failed(w: &Worker, name: &str, given: &[Given], error: Errno) -> u8 {
                 }
                 Errno::ENOMEM => "OCR_ENOMEM: out of memory",
                 Errno::EPERM => "OCR_EPERM: not now",
-                Errno::EACQ => "OCR_EACQ: somebody holds the block in a mode that does not share",
+                Errno::EACQ => "OCR_EACQ: another task holds the block in a mode that excludes this one",
                 _ => "failed",
             };
             let given: Vec<String> = given
@@ -76,7 +76,7 @@ fn failed(w: &Worker, name: &str, given: &[Given], error: Errno) -> u8 {
     error.0
 }
 
-/// Writes an out-parameter the caller may not want.
+/// Writes an optional out-parameter.
 ///
 /// # Safety
 /// `to` is null or writable.
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn ocrEdtCreate(
             task
         };
         if !given_output {
-            // SAFETY: ocr.h. Before the task can run: it may be it that reads this.
+            // SAFETY: ocr.h. Written before the task can run, because the task itself may read it.
             unsafe { put(output, event) };
         }
         // SAFETY: just created; ocr.h: depv has as many GUIDs as the task has slots.
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn ocrEventCreateParams(
                 if replay::active() {
                     return Ok(());
                 }
-                // All contributors create a collective event: it is one.
+                // Every contributor creates the collective event; all these calls yield the same one.
                 let shared = |w: &Worker, old| {
                     kind == event_type::COLLECTIVE && event::is_collective(w, old)
                 };
@@ -580,7 +580,7 @@ pub extern "C" fn ocrAbort(code: u8) {
         replay::unfit();
         return;
     }
-    // SAFETY: flushes and ends the process; other threads are not asked.
+    // SAFETY: flushes the C streams and ends the process without stopping other threads first.
     unsafe {
         libc::fflush(std::ptr::null_mut());
         libc::_exit(c_int::from(code));
@@ -736,7 +736,7 @@ pub unsafe extern "C" fn ocrHintInit(hint: *mut Hint, kind: u32) -> u8 {
     0
 }
 
-/// Runs `body` on a hint and the index of one of its properties.
+/// Runs `body` with a hint and the index of one of its properties.
 unsafe fn with_hint(hint: *mut Hint, property: u32, body: impl FnOnce(&mut Hint, usize)) -> u8 {
     // SAFETY: ocr.h.
     let Some(hint) = (unsafe { hint.as_mut() }) else {
@@ -818,7 +818,7 @@ pub unsafe extern "C" fn ocrSetHint(guid: Guid, hint: *const Hint) -> u8 {
             // SAFETY: alive.
             unsafe { (*template).hinted = node };
         } else if node != NO_NODE {
-            // Placed already when it was created; the hint counts for what is not yet placed.
+            // Tasks are placed when they are created; a later hint only affects tasks that are not ready yet.
             let guid = label::resolve(w, guid)?;
             edt::set_node(w, guid, node)?;
         }

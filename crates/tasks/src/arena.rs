@@ -1,10 +1,10 @@
 //! Memory for the runtime's objects (not for the contents of data blocks).
 //!
-//! One range of addresses is reserved at the start and handed out from the bottom, in size classes
-//! (two per power of two from 64 bytes). What is freed goes to a list of the worker that freed it, in
-//! batches to a shared pool when that list is long, and is used again for the same class: the memory
-//! in use is bounded by the most objects ever alive at a time plus two batches per worker and class.
-//! It goes back to the system when the runtime ends.
+//! One range of addresses is reserved at the start and handed out from the bottom, in size classes (two per power of
+//! two from 64 bytes). Freed memory goes to a list of the worker that freed it; when that list is long, a batch of it
+//! moves to a shared pool. It is reused for the same class only, so memory in use is bounded by the largest number of
+//! objects ever alive at a time plus two batches per worker and class. All of it is returned to the system when the
+//! runtime ends.
 
 use std::ptr;
 use std::sync::Mutex;
@@ -24,7 +24,7 @@ fn class_of(size: usize) -> usize {
     if size <= 64 {
         return 0;
     }
-    // The power of two at or above, then the step of three quarters below it if that is enough.
+    // The power of two at or above `size`, or three quarters of it if that is enough.
     let power = usize::BITS - (size - 1).leading_zeros();
     let class = 2 * (power as usize - 6);
     if size <= (3 << (power - 2)) {
@@ -34,25 +34,25 @@ fn class_of(size: usize) -> usize {
     }
 }
 
-/// How many objects of a class move at a time between a worker and the pool.
+/// Number of objects of a class that move between a worker and the pool at a time.
 fn batch(class: usize) -> usize {
     (16384 / class_size(class)).clamp(1, 128)
 }
 
-/// Free memory: a header whose life has ended, then the links.
+/// Free memory: the header of an object that was released, then the links.
 #[repr(C)]
 struct FreeObject {
     header: Header,
     next: AtomicPtr<FreeObject>,
-    /// The one [`AHEAD`] places further on, if both went through the pool together; else null.
+    /// The object [`PREFETCH_DISTANCE`] further along the list if both went through the pool in one batch; else null.
     ahead: AtomicPtr<FreeObject>,
 }
 
-/// So many objects before its turn an object's memory is asked for: who freed it may have been another thread, whose cache
-/// has it, and a list alone can be followed one miss at a time only.
-const AHEAD: usize = 8;
+/// How many allocations in advance an object's memory is prefetched. Another thread may have freed it, so it may be in
+/// that thread's cache, and following the list alone would take one cache miss per object.
+const PREFETCH_DISTANCE: usize = 8;
 
-/// Asks for the first two lines of an object, to be written soon.
+/// Prefetches the first two lines of an object for writing.
 #[inline]
 pub fn prefetch<T>(object: *mut T) {
     #[cfg(target_arch = "x86_64")]
@@ -77,24 +77,24 @@ const EMPTY: List = List {
     count: 0,
 };
 
-/// Free objects on their way through the pool.
+/// A batch of free objects in the pool.
 struct Batch {
     list: List,
-    /// The first ones of the list, which no other is ahead of.
-    first: [*mut FreeObject; AHEAD],
+    /// The first objects of the list, to which no `ahead` pointer leads.
+    first: [*mut FreeObject; PREFETCH_DISTANCE],
 }
 
 struct Pool(Vec<Batch>);
-// SAFETY: free memory belongs to nobody; the lock around the pool hands it from thread to thread.
+// SAFETY: free memory has no owner; the lock around the pool passes it from thread to thread.
 unsafe impl Send for Pool {}
 
-/// The arena; see the module's text.
+/// The arena; see the module documentation.
 pub struct Arena {
     base: *mut u8,
     reserved: usize,
     used: AtomicUsize,
     pools: [Mutex<Pool>; CLASSES],
-    /// What was carved: start and class of each batch.
+    /// Memory carved so far: start and class of each batch.
     carved: Mutex<Vec<(usize, usize)>>,
 }
 
@@ -113,10 +113,10 @@ impl Default for Lists {
 }
 
 impl Arena {
-    /// Reserves addresses: as many as the system lets us, up to what a GUID can say.
+    /// Reserves as many addresses as the system allows, up to what a GUID can encode.
     ///
     /// # Errors
-    /// When not even 64 MiB of addresses can be had.
+    /// If not even 64 MiB of addresses can be reserved.
     pub fn new() -> std::io::Result<Self> {
         let mut reserved = 1_usize << 39;
         loop {
@@ -135,7 +135,7 @@ impl Arena {
                 return Ok(Self {
                     base: base.cast(),
                     reserved,
-                    // Offset 0 is never an object: GUID 0 is NULL_GUID.
+                    // Offset 0 is never an object, because GUID 0 is NULL_GUID.
                     used: AtomicUsize::new(4096),
                     pools: std::array::from_fn(|_| Mutex::new(Pool(Vec::new()))),
                     carved: Mutex::default(),
@@ -148,18 +148,18 @@ impl Arena {
         }
     }
 
-    /// Bytes handed out so far; grows only while more objects are alive than ever before.
+    /// Bytes handed out so far; grows only when more objects are alive than ever before.
     pub fn used_bytes(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Where in the arena something is.
+    /// Offset of an address in the arena.
     #[inline]
     pub fn offset(&self, address: *const u8) -> usize {
         address as usize - self.base as usize
     }
 
-    /// The memory at an offset, if that much was ever handed out: a header can be read there.
+    /// The memory at an offset, if it has been handed out: a header can be read there.
     #[inline]
     pub fn at(&self, offset: usize) -> Option<*mut u8> {
         (offset >= 4096 && offset < self.used.load(Ordering::Relaxed))
@@ -178,7 +178,7 @@ impl Arena {
             .collect()
     }
 
-    /// Memory for an object of `size` bytes, header set up, the rest undefined. `None`: out of memory.
+    /// Allocates memory for an object of `size` bytes; the header is set up, the rest undefined. `None`: out of memory.
     #[inline]
     pub fn allocate(&self, lists: &mut Lists, size: usize) -> Option<*mut u8> {
         let class = class_of(size);
@@ -199,11 +199,10 @@ impl Arena {
         Some(object.cast())
     }
 
-    /// Ends the object's life and takes its memory back.
+    /// Ends the object's life and frees its memory.
     ///
     /// # Safety
-    /// `object` came from `allocate` of this arena and nobody uses it any more, except to find
-    /// out that it is gone.
+    /// `object` came from `allocate` of this arena and is no longer used, except to detect that it is gone.
     #[inline]
     pub unsafe fn release(&self, lists: &mut Lists, object: *mut Header) {
         // SAFETY: as the caller promises.
@@ -214,7 +213,7 @@ impl Arena {
         }
     }
 
-    /// As [`Arena::release`], for an object whose life was ended already.
+    /// As [`Arena::release`], for an object whose life has already ended.
     ///
     /// # Safety
     /// As for [`Arena::release`].
@@ -240,19 +239,21 @@ impl Arena {
     fn give_back(&self, class: usize, list: &mut List) {
         let (count, head) = (batch(class), list.head);
         let mut last = head;
-        let mut behind = [head; AHEAD];
-        let mut first = behind;
+        let mut recent = [head; PREFETCH_DISTANCE];
+        let mut first = recent;
         for at in 1..count {
             // SAFETY: the list is at least that long.
             unsafe {
                 last = (*last).next.load(Ordering::Relaxed);
-                if at >= AHEAD {
-                    (*behind[at % AHEAD]).ahead.store(last, Ordering::Relaxed);
+                if at >= PREFETCH_DISTANCE {
+                    (*recent[at % PREFETCH_DISTANCE])
+                        .ahead
+                        .store(last, Ordering::Relaxed);
                 } else {
                     first[at] = last;
                 }
             }
-            behind[at % AHEAD] = last;
+            recent[at % PREFETCH_DISTANCE] = last;
         }
         // SAFETY: as above.
         unsafe {
@@ -309,7 +310,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: our own mapping; whoever drops the arena has nobody using it.
+        // SAFETY: our own mapping; the arena is being dropped, so nobody uses it.
         unsafe { libc::munmap(self.base.cast(), self.reserved) };
     }
 }
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_used_again_and_old_guids_are_seen_to_be_stale() {
+    fn memory_is_reused_and_old_guids_are_stale() {
         let arena = Arena::new().unwrap();
         let mut lists = Lists::default();
         let mut before = 0;
@@ -339,7 +340,7 @@ mod tests {
             header.begin(Kind::Event);
             let guid = crate::object::guid_of(header, arena.offset(object));
             assert!(header.is(Kind::Event, guid));
-            // SAFETY: ours, and not used any more.
+            // SAFETY: ours, and no longer used.
             unsafe { arena.release(&mut lists, object.cast()) };
             assert!(!header.is(Kind::Event, guid));
             if round == 0 {

@@ -1,4 +1,4 @@
-//! Data blocks: memory with a node, held by tasks in modes.
+//! Data blocks: memory on a node, held by tasks in access modes.
 //!
 //! | held \ wanted | RW, RO | CONST | EW |
 //! |---|---|---|---|
@@ -6,9 +6,9 @@
 //! | CONST | waits | together | waits |
 //! | EW | waits | waits | waits |
 //!
-//! A ready task gets its blocks one after the other in the order of their addresses (duplicates
-//! merged to the stronger mode first), and who waits is served first come first served: no deadlock
-//! among tasks, no starvation. A block destroyed while held goes when the last hold does.
+//! A ready task acquires its blocks one at a time in the order of their addresses (duplicates are first merged to the
+//! stronger mode), and waiting tasks are served first come, first served: no deadlock among tasks, no starvation. A
+//! block destroyed while held is freed when its last hold ends.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -21,30 +21,30 @@ use crate::runtime::Runtime;
 use crate::worker::{NO_NODE, Worker};
 use crate::{label, plan, record};
 
-/// A data block. Its contents lie elsewhere.
+/// A data block's header. Its contents are stored elsewhere.
 #[repr(C)]
 pub struct Block {
     pub(crate) header: Header,
-    // The free list's link lies here between two lives.
+    // The free list's link uses this space while the object is free.
     _link: usize,
     pub(crate) data: *mut u8,
     pub(crate) size: u64,
-    /// Tasks that wait, oldest first, linked through themselves.
+    /// Waiting tasks, oldest first, as an intrusive list.
     first_waiting: *mut Edt,
     last_waiting: *mut Edt,
-    /// Number in the order of creation; only while recording.
+    /// Number in creation order; only while recording.
     pub(crate) id: u64,
     shared: u32,
     constant: u32,
     exclusive: bool,
     destroyed: bool,
-    /// Where the memory came from: the node to give it back to.
+    /// The node whose pool the memory came from, for freeing it.
     home: u16,
-    /// Where the memory is; `NO_NODE` until it is first touched.
+    /// Node of the memory; `NO_NODE` until first touch.
     pub(crate) node: AtomicU16,
 }
 
-/// A block a task wants.
+/// A block that a task has to acquire.
 #[derive(Clone, Copy)]
 pub struct Wanted {
     block: *mut Block,
@@ -52,20 +52,20 @@ pub struct Wanted {
     mode: u32,
 }
 
-/// Where a waiting task is in getting its blocks.
+/// How far a waiting task is in acquiring its blocks.
 pub struct Acquiring {
     wanted: Vec<Wanted>,
     at: usize,
 }
 
-/// What to create.
+/// Parameters of a new block.
 pub struct New {
     pub(crate) size: u64,
     pub(crate) flags: u16,
     pub(crate) hinted: u16,
 }
 
-/// Creates a data block; unless NO_ACQUIRE says otherwise, the current task holds it (RW).
+/// Creates a data block; the current task holds it (RW), unless NO_ACQUIRE is set.
 ///
 /// # Errors
 /// ENOMEM.
@@ -82,7 +82,7 @@ pub fn create(w: &mut Worker, new: &New) -> Result<(Guid, *mut u8)> {
     let place = if w.rt.memory.places() {
         node
     } else if held {
-        // First touch: whoever creates and holds it is taken to write it.
+        // First touch: assume that the task which creates and holds the block writes it first.
         w.node
     } else {
         NO_NODE
@@ -111,7 +111,7 @@ pub fn create(w: &mut Worker, new: &New) -> Result<(Guid, *mut u8)> {
     Ok((guid, data))
 }
 
-/// Creates a block with contents, held by nobody.
+/// Creates a block with the given contents, held by no task.
 ///
 /// # Errors
 /// ENOMEM.
@@ -127,7 +127,7 @@ pub fn create_filled(w: &mut Worker, contents: &[u8]) -> Result<Guid> {
     Ok(guid)
 }
 
-/// A copy of a block, held by nobody.
+/// Copies a block; no task holds the copy.
 ///
 /// # Errors
 /// EINVAL: no such block; ENOMEM.
@@ -186,7 +186,7 @@ impl Block {
     }
 }
 
-/// Gets a ready task its blocks. False: it waits for one, and goes on when that is released.
+/// Acquires the blocks of a ready task. False: it waits for one, and continues when that one is released.
 pub fn acquire_all(w: &mut Worker, edt: *mut Edt) -> bool {
     let mut wanted = std::mem::take(&mut w.order);
     wanted.clear();
@@ -214,12 +214,12 @@ pub fn acquire_all(w: &mut Worker, edt: *mut Edt) -> bool {
         wanted.dedup_by(|next, kept| {
             next.block == kept.block && {
                 kept.mode = merged(kept.mode, next.mode);
-                // The other slots of this block get their pointers when the task is about to run.
+                // The other slots of this block get their pointers just before the task runs.
                 true
             }
         });
     }
-    let (done, wanted) = go_on(w, edt, wanted, 0);
+    let (done, wanted) = continue_acquiring(w, edt, wanted, 0);
     if let Some(mut wanted) = wanted {
         wanted.clear();
         w.order = wanted;
@@ -227,8 +227,8 @@ pub fn acquire_all(w: &mut Worker, edt: *mut Edt) -> bool {
     done
 }
 
-/// Acquires `wanted[from..]`. Gives the list back unless the task has to wait.
-fn go_on(
+/// Acquires `wanted[from..]`. Returns the list unless the task has to wait.
+fn continue_acquiring(
     w: &mut Worker,
     edt: *mut Edt,
     wanted: Vec<Wanted>,
@@ -236,8 +236,8 @@ fn go_on(
 ) -> (bool, Option<Vec<Wanted>>) {
     for at in from..wanted.len() {
         let Wanted { block, mode, .. } = wanted[at];
-        // SAFETY: a block in a satisfied slot is alive, unless the program destroyed it too early, and
-        // then it is still the memory of an object.
+        // SAFETY: a block in a satisfied slot is alive; if the program destroyed it too early, its memory is still that
+        // of an object.
         let lock = unsafe { (*block).header.lock() };
         // SAFETY: locked.
         let state = unsafe { &mut *block };
@@ -246,7 +246,7 @@ fn go_on(
             drop(lock);
             continue;
         }
-        // SAFETY: ready and not scheduled: ours alone, and in no inbox.
+        // SAFETY: ready and not scheduled: owned by us, and in no inbox.
         unsafe {
             (*edt).link.store(ptr::null_mut(), Ordering::Relaxed);
             (*edt).acquiring = Box::into_raw(Box::new(Acquiring { wanted, at }));
@@ -265,7 +265,7 @@ fn go_on(
 
 /// Writes pointers into the slots of a task that holds all its blocks.
 fn hand_over(w: &mut Worker, edt: *mut Edt, wanted: &[Wanted]) {
-    // SAFETY: the task is ours alone, the blocks are held.
+    // SAFETY: we own the task, and it holds the blocks.
     unsafe {
         for wanted in wanted {
             let dep = &mut *Edt::slot(edt, wanted.slot);
@@ -288,7 +288,7 @@ fn hand_over(w: &mut Worker, edt: *mut Edt, wanted: &[Wanted]) {
     }
 }
 
-/// Ends a hold; whoever can go on now does.
+/// Ends a hold and continues the tasks that can now acquire the block.
 pub fn release(w: &mut Worker, block: *mut Block, mode: u32) {
     let mut granted: Vec<*mut Edt> = Vec::new();
     // SAFETY: held, so alive; the rest under its lock.
@@ -322,21 +322,21 @@ pub fn release(w: &mut Worker, block: *mut Block, mode: u32) {
         free(w, block);
     }
     for edt in granted {
-        // SAFETY: taken off the waiting list, so ours alone; made by `go_on`.
+        // SAFETY: removed from the waiting list, so owned by us; made by `continue_acquiring`.
         let acquiring = unsafe {
             let boxed = Box::from_raw((*edt).acquiring);
             (*edt).acquiring = ptr::null_mut();
             *boxed
         };
-        if go_on(w, edt, acquiring.wanted, acquiring.at + 1).0 {
+        if continue_acquiring(w, edt, acquiring.wanted, acquiring.at + 1).0 {
             w.schedule(edt);
         }
     }
 }
 
-/// Gives back the memory of a block whose life has ended.
+/// Frees the memory of a block whose life has ended.
 fn free(w: &mut Worker, block: *mut Block) {
-    // SAFETY: nobody holds it, nobody can find it any more.
+    // SAFETY: no task holds it, and no GUID leads to it any more.
     unsafe {
         w.rt.memory
             .free((*block).data, (*block).size, (*block).home);
@@ -347,7 +347,7 @@ fn free(w: &mut Worker, block: *mut Block) {
 /// Ends all holds of a task that has run.
 ///
 /// # Safety
-/// `edt` has run and is nobody else's.
+/// `edt` has run and is owned by the caller.
 pub unsafe fn release_slots(w: &mut Worker, edt: *mut Edt) {
     // SAFETY: as the caller promises.
     unsafe {
@@ -368,17 +368,19 @@ unsafe fn release_slot(w: &mut Worker, edt: *mut Edt, at: u32) -> bool {
     }
     dep.state.store(slot_state::SATISFIED, Ordering::Relaxed);
     let mode = state >> slot_state::MODE_SHIFT;
-    // A held block is alive, so its GUID leads to it; the program may have overwritten dep.guid.
+    // A held block is alive, so its GUID leads to it; but the program may have overwritten dep.guid.
     match find(w, dep.guid) {
         Ok(block) => release(w, block, mode),
         Err(_) => w.complain("the end of a task", || {
-            format!("the task changed the GUID in its slot {at}: its hold cannot be ended")
+            format!(
+                "the task changed the GUID in its slot {at}: the block in it cannot be released"
+            )
         }),
     }
     true
 }
 
-/// The current task does not need the block any more.
+/// Ends the current task's hold on a block.
 ///
 /// # Errors
 /// EINVAL: no such block, or the task does not hold it.
@@ -405,10 +407,10 @@ pub fn release_early(w: &mut Worker, guid: Guid) -> Result<()> {
     Err(Errno::EINVAL)
 }
 
-/// Destroys a block, now or when nobody holds it any more. If the current task holds it, that hold ends.
+/// Destroys a block, at once or when its last hold ends. The current task's own hold ends.
 ///
 /// # Errors
-/// EINVAL: no such block (any more); EPERM: destroyed before, and others hold it still.
+/// EINVAL: no such block (any more); EPERM: already destroyed, and still held by others.
 pub fn destroy(w: &mut Worker, guid: Guid) -> Result<()> {
     let guid = label::resolve(w, guid)?;
     let block = find(w, guid)?;
@@ -432,7 +434,7 @@ pub fn destroy(w: &mut Worker, guid: Guid) -> Result<()> {
     if gone {
         free(w, block);
     } else {
-        // The specification (ocrDbDestroy): who destroys a block that it holds releases it.
+        // The specification (ocrDbDestroy): a task that destroys a block it holds releases it.
         while release_early(w, guid).is_ok() {}
     }
     Ok(())
@@ -460,7 +462,7 @@ pub fn held_by_current(w: &Worker) -> Vec<Guid> {
     held
 }
 
-/// The block that a ready task waits for, the slot and the mode. Only when nothing runs.
+/// The block that a ready task waits for, its slot and mode. Call only when nothing runs.
 pub fn wanted_by(rt: &Runtime, edt: *mut Edt) -> Option<(Guid, u32, u32)> {
     // SAFETY: memory of objects is readable, and nothing runs that would change it.
     unsafe {
@@ -472,16 +474,16 @@ pub fn wanted_by(rt: &Runtime, edt: *mut Edt) -> Option<(Guid, u32, u32)> {
     }
 }
 
-/// The size of a block that somebody holds.
+/// The size of a block that is held.
 pub fn size_of_live(block: *const Block) -> u64 {
     // SAFETY: alive, as the caller knows.
     unsafe { (*block).size }
 }
 
-/// Lets the current task hold the block until it ends, for legacy waiting.
+/// Holds the block for the current task until the task ends, for legacy waiting.
 ///
 /// # Errors
-/// EINVAL: no such block; EACQ: held in a mode that shares with nobody.
+/// EINVAL: no such block; EACQ: held in an exclusive mode.
 pub fn hold(w: &mut Worker, guid: Guid) -> Result<(*mut u8, u64)> {
     let block = find(w, guid)?;
     // SAFETY: memory of objects is always readable as a header; the rest under its lock.
@@ -497,9 +499,9 @@ pub fn hold(w: &mut Worker, guid: Guid) -> Result<(*mut u8, u64)> {
     }
 }
 
-/// Size and node of each block a task about to run holds.
+/// Size and node of each block held by a task about to run.
 pub fn held(w: &Worker, edt: *mut Edt) -> impl Iterator<Item = (u64, Option<u16>)> {
-    // SAFETY: about to run, so this thread's alone, its blocks held.
+    // SAFETY: about to run, so owned by this thread, its blocks held.
     let depc = unsafe { (*edt).depc };
     (0..depc).filter_map(move |at| unsafe {
         // SAFETY: as above.
@@ -512,10 +514,10 @@ pub fn held(w: &Worker, edt: *mut Edt) -> impl Iterator<Item = (u64, Option<u16>
     })
 }
 
-/// Counts the bytes a task about to run is handed, by whether they are on this worker's node. Memory
-/// that nobody has touched comes to be where it is first written.
+/// Counts the bytes of the blocks of a task about to run, local or remote to this worker's node. A block that was never
+/// touched is assumed to be placed where it is first written.
 pub fn count_traffic(w: &mut Worker, edt: *mut Edt) {
-    // SAFETY: about to run, so ours alone, its blocks held.
+    // SAFETY: about to run, so owned by us, its blocks held.
     unsafe {
         for at in 0..(*edt).depc {
             let dep = &*Edt::slot(edt, at);

@@ -1,5 +1,5 @@
-//! Collective events: reductions and broadcasts over numbered contributors, generation after
-//! generation, the result as a data block to everybody who asked.
+//! Collective events: reductions and broadcasts over numbered contributors, one generation after another; each waiter
+//! gets the result as a data block.
 
 use std::collections::VecDeque;
 
@@ -16,11 +16,11 @@ pub struct Collective {
     operator: Operator,
     values: usize,
     contributors: usize,
-    /// Contributions not used yet, oldest first, by contributor.
+    /// Contributions not consumed yet, oldest first, by contributor.
     given: Vec<VecDeque<Vec<u8>>>,
-    /// Who waits for results, oldest generation first, by contributor.
+    /// Waiters for results, oldest generation first, by contributor.
     asked: Vec<VecDeque<Waiter>>,
-    /// BROADCAST: values sent, and how many of the contributors took each.
+    /// BROADCAST: values sent, and how many each contributor has taken.
     sent: VecDeque<Vec<u8>>,
     taken: Vec<u64>,
     dropped: u64,
@@ -142,7 +142,7 @@ impl Collective {
         Ok(())
     }
 
-    /// Results that are complete now, and who gets them.
+    /// Results that are now complete, with the waiters of each.
     pub(crate) fn complete(&mut self) -> Vec<(Vec<u8>, Vec<Waiter>)> {
         let mut ready = Vec::new();
         match self.kind {
@@ -158,7 +158,7 @@ impl Collective {
                         self.taken[slot] += 1;
                     }
                 }
-                // The sender itself may not ask: keep only what somebody who asks may still want.
+                // The sender may not ask for its own value: keep only values that another contributor may still need.
                 let slowest = self.taken.iter().filter(|&&n| n > 0).min().copied();
                 let askers = self.taken.iter().filter(|&&n| n > 0).count();
                 if askers + 1 >= self.contributors {

@@ -1,4 +1,4 @@
-//! What can be chosen at run time, from the environment (`numaloc tasks run` sets it).
+//! Run-time settings, read from environment variables (`numaloc tasks run` sets them).
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use numaloc_topology::Topology;
 
 use crate::memory::{Allocator, HAS_TBB};
 
-/// Which scheduler.
+/// The scheduler to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchedulerKind {
     /// Work stealing inside NUMA nodes, an inbox per node.
@@ -17,12 +17,12 @@ pub enum SchedulerKind {
     Single,
 }
 
-/// Who may take tasks from another node's workers.
+/// Which workers may steal tasks from another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stealing {
-    /// Nobody.
+    /// None: stealing stays inside a node.
     Node,
-    /// Workers whose own node has nothing.
+    /// Workers whose own node has no work.
     Any,
 }
 
@@ -33,21 +33,21 @@ pub struct Config {
     pub scheduler: SchedulerKind,
     /// Allocator of data blocks.
     pub allocator: Allocator,
-    /// Stealing; `None`: from anybody without a plan, inside nodes with one.
+    /// Stealing; `None`: `Any` without a plan, `Node` with one.
     pub stealing: Option<Stealing>,
     /// Workers; `None`: one for each PU.
     pub workers: Option<usize>,
     /// The machine.
     pub machine: Topology,
-    /// Run on threads even though the machine is not this one: nodes are then labels.
+    /// Run on threads even if the described machine is not this one; nodes are then only labels.
     pub threads: bool,
-    /// Say what the program does wrong, and what never ran.
+    /// Report errors of the program, and tasks that never ran.
     pub checked: bool,
     /// Whether the program's affinity hints count.
     pub hints: bool,
     /// Folder of a plan.
     pub plan: Option<PathBuf>,
-    /// Folder a profile goes to.
+    /// Folder to write a profile to.
     pub profile: Option<PathBuf>,
     /// How a profiling run measures.
     pub experiments: Experiments,
@@ -57,12 +57,12 @@ pub struct Config {
     pub seed: u64,
 }
 
-/// Where the data blocks of replayed tasks are.
+/// Where the data blocks of replayed tasks are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Design {
-    /// Near and far, in the combinations that tell the slots apart.
+    /// Near and far, in combinations that separate the effects of the slots.
     Full,
-    /// All near. Like `Far`, to check with other tools what near and far come to on a machine.
+    /// All near. Like `Far`, for checking the cost of near and far memory with other tools.
     Near,
     /// All far.
     Far,
@@ -71,17 +71,17 @@ pub enum Design {
 /// How a profiling run measures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Experiments {
-    /// Which placements replays have.
+    /// Which placements replays use.
     pub design: Design,
     /// Replays per class at most; 0 records the structure only.
     pub per_class: u32,
-    /// A class is known well enough when the confidence interval's half width is below this share of the mean.
+    /// A class is measured well enough when the confidence interval's half width is below this share of the mean.
     pub precision: f64,
-    /// Seconds for all experiments together; after that the run goes on without.
+    /// Time limit in seconds for all experiments; the run continues without them afterwards.
     pub budget_seconds: u64,
     /// Blocks larger than this many bytes are not copied: their tasks are not replayed.
     pub largest_bytes: u64,
-    /// Show how far they are, on stderr.
+    /// Show progress on stderr.
     pub progress: bool,
 }
 
@@ -119,10 +119,10 @@ impl Config {
         }
     }
 
-    /// The settings `get` (the environment) asks for.
+    /// Reads the settings through `get` (variable name to value).
     ///
     /// # Errors
-    /// A sentence that names the variable, what it says and what it may say.
+    /// A message with the variable's name, its value and the values allowed.
     pub fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let get = |name: &str| get(&format!("NUMALOC_OCR_{name}")).filter(|text| !text.is_empty());
         let machine = numaloc_topology::resolve(get("MACHINE").as_deref().unwrap_or("this"))

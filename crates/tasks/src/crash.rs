@@ -1,7 +1,7 @@
-//! In checked mode: when the program crashes inside a task, which task it was, what it held, and where.
+//! Crash reports in checked mode: which task crashed, the blocks it held, and the faulting address.
 //!
-//! The handler uses nothing but memory that exists already and `write`: the heap or a lock may be what is broken. It
-//! then puts back what was there before, so that the signal does what it would have done.
+//! The handler uses only memory allocated beforehand and `write`, because the heap or a lock may be corrupt. It then
+//! restores the previous action, so that the signal has its usual effect.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering;
@@ -20,17 +20,17 @@ const SIGNALS: [(libc::c_int, &str); 5] = [
     (libc::SIGABRT, "SIGABRT"),
 ];
 const STACK: usize = 64 << 10;
-/// Slots that are listed.
+/// Slots listed in the report.
 const LISTED: u32 = 16;
 
-/// What the signals did before; put back in the handler and at the end.
+/// Previous signal actions; restored by the handler and at the end.
 static BEFORE: Former = Former(UnsafeCell::new([None; SIGNALS.len()]));
 
 struct Former(UnsafeCell<[Option<libc::sigaction>; SIGNALS.len()]>);
 // SAFETY: written before any handler can run (one run at a time), only read afterwards.
 unsafe impl Sync for Former {}
 
-/// The handlers of a run; they go when this is dropped.
+/// The signal handlers of a run; removed on drop.
 pub struct Handlers;
 
 impl Handlers {
@@ -71,11 +71,11 @@ fn restore(signal: libc::c_int) {
     }
 }
 
-/// A stack for the handler of this thread, so that an overflow of the thread's own can be told as well.
+/// An alternate signal stack for this thread, so that a stack overflow can be reported too.
 pub struct Stack(*mut libc::c_void);
 
 impl Stack {
-    /// Gives this thread one, unless it has one.
+    /// Installs one for this thread, unless it has one.
     pub fn install() -> Option<Self> {
         // SAFETY: a fresh mapping; sigaltstack copies what it is given.
         unsafe {
@@ -108,7 +108,7 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, and not in use: we are not in a handler.
+        // SAFETY: our own mapping, and not in use, because no handler is running.
         unsafe {
             let none = libc::stack_t {
                 ss_sp: std::ptr::null_mut(),
@@ -121,7 +121,7 @@ impl Drop for Stack {
     }
 }
 
-/// Text in a fixed piece of memory.
+/// A text buffer of fixed size.
 struct Text {
     bytes: [u8; 2048],
     used: usize,
@@ -138,7 +138,7 @@ impl std::fmt::Write for Text {
 }
 
 extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // The fault happens again with the former action; an abort goes on by itself.
+    // With the previous action restored, the fault occurs again; an abort continues by itself.
     restore(signal);
     let mut text = Text {
         bytes: [0; 2048],

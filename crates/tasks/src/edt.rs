@@ -1,8 +1,8 @@
-//! Tasks: from creation over slots and data blocks to the end.
+//! Tasks (EDTs): creation, slots, data blocks, execution and end.
 //!
-//! A task is one piece of memory: the fixed part, its parameters, its slots (the very array its
-//! function gets). It becomes ready when every slot is satisfied, then gets its data blocks, then
-//! goes to a scheduler. The output event exists only if somebody asked for it.
+//! A task is one allocation: the fixed part, its parameters, its slots (the same array that its function receives). It
+//! becomes ready when every slot is satisfied, then acquires its data blocks, then goes to a scheduler. The output
+//! event exists only if it was requested.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -19,12 +19,12 @@ use crate::scope::{self, Scope};
 use crate::worker::{NO_NODE, Worker};
 use crate::{label, plan, record};
 
-/// Slot states, kept beside the mode.
+/// Slot states, stored next to the mode.
 pub(crate) mod slot_state {
     pub const FREE: u32 = 0;
     pub const CONNECTED: u32 = 1;
     pub const SATISFIED: u32 = 2;
-    /// This slot stands for the task's hold on its block; the hold's mode is in the bits above.
+    /// This slot represents the task's hold on its block; the hold's mode is in the bits above.
     pub const HELD: u32 = 4;
     pub const MODE_SHIFT: u32 = 8;
 }
@@ -40,32 +40,32 @@ pub struct Edt {
     paramc: u32,
     /// Interned name of the template.
     pub(crate) name: u32,
-    /// The scope it counts in; may be null.
+    /// The scope the task counts in; may be null.
     pub(crate) scope: *mut Scope,
-    /// The scope it opened, if it is a FINISH task.
+    /// The scope the task opened, if it is a FINISH task.
     pub(crate) own_scope: *mut Scope,
     output: Guid,
-    /// Where it is in acquiring its blocks, while it waits for one.
+    /// Progress in acquiring its blocks, while it waits for one.
     pub(crate) acquiring: *mut Acquiring,
-    /// Number in the order of creation; only while recording.
+    /// Number in creation order; only while recording.
     pub(crate) id: u64,
     /// State of the plan's automaton.
     pub(crate) class: u32,
-    /// Tasks created so far by this one.
+    /// Tasks this task has created so far.
     pub(crate) children: u32,
-    /// Data blocks created so far by this one.
+    /// Data blocks this task has created so far.
     pub(crate) blocks: u32,
-    /// The node it should run on.
+    /// The node the task should run on.
     pub(crate) node: u16,
-    /// The node the program asked for.
+    /// The node the program's hint asked for.
     pub(crate) hinted: u16,
-    /// It runs, or has run.
+    /// Set once the task starts to run.
     pub(crate) started: bool,
 }
 
 const _: () = assert!(size_of::<Edt>() <= 112);
 
-// SAFETY: `link` is this field always; a task is in at most one inbox or waiting list at a time.
+// SAFETY: `link` always returns this field; a task is in at most one inbox or waiting list at a time.
 unsafe impl Linked for Edt {
     fn link(&self) -> &AtomicPtr<Self> {
         &self.link
@@ -76,7 +76,7 @@ unsafe impl Linked for Edt {
 #[repr(C)]
 pub struct Template {
     header: Header,
-    // The free list's link lies here between two lives.
+    // The free list's link uses this space while the object is free.
     _link: usize,
     function: EdtFunction,
     paramc: u32,
@@ -172,10 +172,10 @@ pub fn template(w: &Worker, guid: Guid) -> Result<*mut Template> {
     Ok(w.rt.live(guid, Kind::Template, Errno::EINVAL)?.cast())
 }
 
-/// Parameters of tasks made from a template, if it says.
+/// Number of parameters of tasks made from a template, if the template specifies it.
 ///
 /// # Errors
-/// EINVAL: no such template (any more), or it does not say.
+/// EINVAL: no such template (any more), or it does not specify the number.
 pub fn template_paramc(w: &Worker, guid: Guid) -> Result<u32> {
     // SAFETY: alive.
     let paramc = unsafe { (*template(w, guid)?).paramc };
@@ -190,7 +190,7 @@ pub fn template_paramc(w: &Worker, guid: Guid) -> Result<u32> {
 /// EINVAL: no such task.
 pub fn set_node(w: &Worker, guid: Guid, node: u16) -> Result<()> {
     let edt = find(w, guid).map_err(|_| Errno::EINVAL)?;
-    // SAFETY: alive; if it becomes ready meanwhile either node will do.
+    // SAFETY: alive; if it becomes ready meanwhile, either node is acceptable.
     unsafe {
         (*edt).hinted = node;
         if w.rt.config.hints && w.rt.plan.is_none() {
@@ -206,28 +206,28 @@ pub fn set_node(w: &Worker, guid: Guid, node: u16) -> Result<()> {
 /// EINVAL: no such template (any more).
 pub fn destroy_template(w: &mut Worker, guid: Guid) -> Result<()> {
     let template = template(w, guid)?;
-    // SAFETY: alive; nobody keeps pointers to templates.
+    // SAFETY: alive; no pointers to templates are kept.
     unsafe { w.rt.arena.release(&mut w.lists, template.cast()) };
     Ok(())
 }
 
-/// What to create.
+/// Parameters of a new task.
 pub struct New {
     pub(crate) template: Guid,
     pub(crate) paramc: u32,
     pub(crate) depc: u32,
     pub(crate) finish: bool,
     pub(crate) hinted: u16,
-    /// An output event that exists already, or null.
+    /// An existing output event, or null.
     pub(crate) output: Guid,
     /// Whether to make an output event.
     pub(crate) want_output: bool,
 }
 
-/// Creates a task that cannot run yet: [`start`] lets it. Gives the task, its GUID and output event.
+/// Creates a task that cannot run until [`start`]. Returns the task, its GUID and its output event.
 ///
 /// # Errors
-/// EINVAL: no such template, or a count nobody said; ENOMEM.
+/// EINVAL: no such template, or a count that was left unspecified; ENOMEM.
 ///
 /// # Safety
 /// `params` has as many values as the task gets.
@@ -320,15 +320,15 @@ pub unsafe fn create(
     }
 }
 
-/// Connects the first slots to `sources` (UNINITIALIZED_GUID: later) and lets the task run when ready.
+/// Connects the first slots to `sources` (UNINITIALIZED_GUID: later) and allows the task to run when ready.
 ///
 /// # Errors
-/// That of the first dependence that cannot be added; the task then never runs.
+/// The error of the first dependence that cannot be added; the task then never runs.
 ///
 /// # Safety
 /// `edt` was just made by [`create`], `sources` has `depc` GUIDs or is null.
 pub unsafe fn start(w: &mut Worker, edt: *mut Edt, guid: Guid, sources: *const Guid) -> Result<()> {
-    // SAFETY: alive until its guard (the extra pending one) is gone.
+    // SAFETY: alive until its guard (one extra pending count) is released.
     let depc = unsafe { (*edt).depc };
     if !sources.is_null() {
         for at in 0..depc {
@@ -346,20 +346,20 @@ pub unsafe fn start(w: &mut Worker, edt: *mut Edt, guid: Guid, sources: *const G
     Ok(())
 }
 
-/// The live task behind a GUID. ENOENT: it is no task, or gone.
+/// The live task behind a GUID. ENOENT: not a task, or destroyed.
 fn find(w: &Worker, guid: Guid) -> Result<*mut Edt> {
     Ok(w.rt.live(guid, Kind::Edt, Errno::ENOENT)?.cast())
 }
 
-/// Whether the GUID is that of a live task, and its node.
+/// The node of the live task behind a GUID; `None` if there is no such task.
 pub fn node_of(w: &Worker, guid: Guid) -> Option<u16> {
     // SAFETY: alive a moment ago; memory of objects stays readable.
     find(w, guid).ok().map(|edt| unsafe { (*edt).node })
 }
 
-/// Adds a dependence: when `source` (nothing, a data block, an event) is satisfied, so is the slot of
-/// `destination` (a task or an event). Where one of them is a label under which nothing was created yet, the
-/// dependence waits for that.
+/// Adds a dependence: when `source` (nothing, a data block, an event) is satisfied, so is the slot of `destination` (a
+/// task or an event). If one of them is a label under which nothing exists yet, the dependence waits until something is
+/// created there.
 ///
 /// # Errors
 /// EINVAL: one of them is gone or the wrong kind, no such slot, the slot has a source already.
@@ -406,7 +406,7 @@ pub fn add_dependence(
     result
 }
 
-/// A label came to be: goes on with a dependence that has waited for it.
+/// Continues a dependence that waited for a label, now that something was created under it.
 ///
 /// # Errors
 /// As for [`add_dependence`].
@@ -424,7 +424,7 @@ pub fn resume(w: &mut Worker, dependence: Dependence) -> Result<()> {
     add_dependence(w, source, destination, slot, mode)
 }
 
-/// Connects the source to a destination that exists, and whose slot, if it is a task, is taken.
+/// Connects the source to an existing destination; if that is a task, its slot is already taken.
 fn link(w: &mut Worker, dependence: Dependence) -> Result<()> {
     let Dependence {
         source,
@@ -480,7 +480,7 @@ fn connect(edt: *mut Edt, slot: u32, mode: u32) -> Result<()> {
     ) {
         return Err(Errno::EINVAL);
     }
-    // SAFETY: alive, because a slot of it is not satisfied (or the program errs, and then the memory
+    // SAFETY: alive, because one of its slots is not satisfied (if the program is wrong, the memory
     // is still that of an object).
     unsafe {
         if slot >= (*edt).depc {
@@ -501,13 +501,13 @@ fn connect(edt: *mut Edt, slot: u32, mode: u32) -> Result<()> {
     Ok(())
 }
 
-/// Satisfies a slot of a task. ENOENT: the GUID is no task's.
+/// Satisfies a slot of a task. ENOENT: the GUID is not a task.
 ///
 /// # Errors
-/// As said, and EINVAL: no such slot, or satisfied before.
+/// ENOENT, and EINVAL: no such slot, or already satisfied.
 pub fn satisfy_slot(w: &mut Worker, guid: Guid, slot: u32, payload: Guid) -> Result<()> {
     let edt = find(w, guid)?;
-    // SAFETY: alive, because a slot of it is not satisfied yet.
+    // SAFETY: alive, because one of its slots is not satisfied yet.
     unsafe {
         if slot >= (*edt).depc {
             return Err(Errno::EINVAL);
@@ -529,21 +529,21 @@ pub fn satisfy_slot(w: &mut Worker, guid: Guid, slot: u32, payload: Guid) -> Res
     Ok(())
 }
 
-/// All slots are satisfied: get the data blocks, then to the scheduler.
+/// Handles a task whose slots are all satisfied: acquires its data blocks, then schedules it.
 fn ready(w: &mut Worker, edt: *mut Edt) {
-    // SAFETY: alive and, now that it is ready, ours alone.
+    // SAFETY: alive and, now that it is ready, owned by us.
     if unsafe { (*edt).depc } == 0 || block::acquire_all(w, edt) {
         w.schedule(edt);
     }
 }
 
-/// Runs a task on this thread, to its end.
+/// Runs a task on this thread to its end.
 ///
 /// # Safety
-/// `w` is this thread's worker, and no reference to it is in use; `edt` is ready and nobody else's.
+/// `w` is this thread's worker, and no reference to it is in use; `edt` is ready and owned by the caller.
 pub unsafe fn execute(w: *mut Worker, edt: *mut Edt) {
-    // SAFETY: as the caller promises. References to the worker end before the program's
-    // code runs, which makes its own.
+    // SAFETY: as the caller promises. References to the worker end before the program's code runs, because that code
+    // makes its own.
     unsafe {
         let before = {
             let w = &mut *w;
@@ -570,7 +570,7 @@ pub unsafe fn execute(w: *mut Worker, edt: *mut Edt) {
 }
 
 /// # Safety
-/// `edt` has run and is nobody else's.
+/// `edt` has run and is owned by the caller.
 unsafe fn finish(w: &mut Worker, edt: *mut Edt, result: Guid) {
     // SAFETY: alive until released below.
     unsafe {
@@ -592,7 +592,7 @@ unsafe fn finish(w: &mut Worker, edt: *mut Edt, result: Guid) {
             } else {
                 own_scope
             };
-            record::left(w, leaves as usize, &*edt);
+            record::task_left_scope(w, leaves as usize, &*edt);
         }
         w.counters.tasks += 1;
         if !w.storage.is_empty() {
@@ -611,7 +611,7 @@ unsafe fn finish(w: &mut Worker, edt: *mut Edt, result: Guid) {
     }
 }
 
-/// Destroys a task that has not run and never will.
+/// Destroys a task that never ran.
 ///
 /// # Errors
 /// EINVAL: no such task; EPERM: it is ready or running.
@@ -637,7 +637,7 @@ pub fn destroy(w: &mut Worker, guid: Guid) -> Result<()> {
     Ok(())
 }
 
-/// Whether at that offset is a task that exists and has not begun to run.
+/// Whether the object at that offset is a task that has not started.
 pub fn never_ran(rt: &Runtime, offset: usize) -> bool {
     let Some(edt) = rt.arena.at(offset).map(<*mut u8>::cast::<Edt>) else {
         return false;
@@ -652,7 +652,7 @@ pub fn guid(rt: &Runtime, edt: *mut Edt) -> Guid {
     guid_of(unsafe { &(*edt).header }, rt.arena.offset(edt.cast()))
 }
 
-/// Slots that nothing has satisfied.
+/// The slots that are not satisfied yet.
 pub fn open_slots(edt: *mut Edt) -> Vec<u32> {
     // SAFETY: alive, and nothing runs that would change it.
     unsafe {
@@ -664,7 +664,7 @@ pub fn open_slots(edt: *mut Edt) -> Vec<u32> {
     }
 }
 
-/// How many slots a task has.
+/// Number of slots of a task.
 pub fn slot_count(edt: *mut Edt) -> u32 {
     // SAFETY: memory of objects is readable.
     unsafe { (*edt).depc }

@@ -1,4 +1,4 @@
-//! Events: what they remember, when they fire, when they go.
+//! Events: their types, when they fire and when they are destroyed.
 //!
 //! | type | fires | second satisfaction | goes |
 //! |---|---|---|---|
@@ -10,9 +10,8 @@
 //! | CHANNEL | n-th satisfaction meets n-th dependence | next generation | when destroyed |
 //! | COLLECTIVE | all contributors' n-th contribution is there | next generation | when destroyed |
 //!
-//! A dependence added to an event that has fired (and is still there) is satisfied at once. Firing
-//! does not recurse: satisfactions wait in the worker's outbox, so a chain of a million events needs
-//! no stack.
+//! A dependence added to an event that has fired (and still exists) is satisfied at once. Firing does not recurse:
+//! satisfactions are queued in the worker's outbox, so a chain of a million events needs no stack.
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -24,7 +23,7 @@ use crate::runtime::Runtime;
 use crate::worker::{Delivery, Worker};
 use crate::{edt, label};
 
-/// Who waits for an event.
+/// A task or event slot that waits for an event.
 #[derive(Clone, Copy)]
 pub struct Waiter {
     pub(crate) to: Guid,
@@ -33,14 +32,14 @@ pub struct Waiter {
 
 const INLINE: usize = 2;
 
-/// An event. The common ones fit into 96 bytes.
+/// An event. The most frequent types fit into 96 bytes.
 #[repr(C)]
 pub struct Event {
     header: Header,
-    // The free list's link lies here between two lives.
+    // The free list's link uses this space while the object is free.
     _link: usize,
     payload: Guid,
-    /// LATCH: the count. COUNTED: dependences still to come.
+    /// LATCH: the count. COUNTED: dependences still expected.
     count: i64,
     first: [Waiter; INLINE],
     more: *mut Vec<Waiter>,
@@ -136,7 +135,7 @@ pub fn create(w: &mut Worker, kind: u32, params: Option<&EventParams>) -> Result
     }
 }
 
-/// The event behind a GUID, not checked for being alive.
+/// The memory of the event behind a GUID, not checked for being alive.
 fn find(w: &Worker, guid: Guid) -> Result<*mut Event> {
     w.rt.object(guid).map(<*mut Header>::cast)
 }
@@ -156,7 +155,7 @@ impl Event {
         }
     }
 
-    /// Sends the payload to everybody who waits.
+    /// Sends the payload to all waiters.
     fn fire(&mut self, w: &mut Worker, from: Guid) {
         self.fired = true;
         let payload = self.payload;
@@ -207,7 +206,7 @@ pub fn is_collective(w: &Worker, guid: Guid) -> bool {
             .is_ok_and(|event| unsafe { u32::from((*event).kind) } == event_type::COLLECTIVE)
 }
 
-/// Type and state of a live event, for people.
+/// Type and state of a live event, as text for a report.
 pub fn state(event: *mut Event) -> String {
     // SAFETY: memory of objects is readable; the caller has seen it alive.
     let (kind, fired, count) = unsafe { ((*event).kind, (*event).fired, (*event).count) };
@@ -223,7 +222,7 @@ pub fn state(event: *mut Event) -> String {
     }
 }
 
-/// Whether the event behind a GUID, or a label of it, is there and has fired.
+/// Whether the event behind a GUID or label exists and has fired.
 pub fn has_fired(rt: &Runtime, guid: Guid) -> bool {
     let guid = if label::is_label(guid) {
         label::target(rt, guid).unwrap_or(Guid::NULL)
@@ -236,7 +235,7 @@ pub fn has_fired(rt: &Runtime, guid: Guid) -> bool {
     })
 }
 
-/// Runs `body` on a live event under its lock; then frees the event if `body` says so.
+/// Runs `body` with a live event under its lock; then frees the event if `body` returns true.
 fn with<T>(
     w: &mut Worker,
     guid: Guid,
@@ -252,7 +251,7 @@ fn with<T>(
     // SAFETY: alive, and ours while locked.
     let (result, gone) = body(w, unsafe { &mut *event });
     if gone {
-        // SAFETY: as above; ends the event's life before the lock is let go.
+        // SAFETY: as above; ends the event's life before releasing the lock.
         unsafe {
             (*event).drop_boxes();
             header.end();
@@ -260,19 +259,19 @@ fn with<T>(
     }
     drop(lock);
     if gone {
-        // SAFETY: its life has ended under the lock; whoever waits for the lock sees that.
+        // SAFETY: its life ended under the lock, which other threads that wait for the lock will see.
         unsafe { w.rt.arena.release_ended(&mut w.lists, event.cast()) };
     }
     result
 }
 
-/// Whether the event fires after several satisfactions.
+/// Whether the event fires only after several satisfactions.
 fn slot_counts(w: &Worker, guid: Guid) -> bool {
     // SAFETY: memory of objects is readable; the kind of an event does not change.
     find(w, guid).is_ok_and(|event| unsafe { u32::from((*event).kind) } == event_type::LATCH)
 }
 
-/// Satisfies one slot of an event, without delivering what it fires.
+/// Satisfies one slot of an event without delivering the resulting satisfactions.
 fn satisfy_one(w: &mut Worker, guid: Guid, payload: Guid, slot: u32) -> Result<()> {
     if w.rt.recorder.is_some() {
         crate::record::event_satisfied(w, guid, slot_counts(w, guid));
@@ -332,7 +331,7 @@ fn satisfy_one(w: &mut Worker, guid: Guid, payload: Guid, slot: u32) -> Result<(
     })
 }
 
-/// Satisfies a slot of an event and delivers what follows.
+/// Satisfies a slot of an event and delivers the resulting satisfactions.
 ///
 /// # Errors
 /// EINVAL: no such event (any more), no such slot, or satisfied before.
@@ -342,7 +341,7 @@ pub fn satisfy(w: &mut Worker, guid: Guid, payload: Guid, slot: u32) -> Result<(
     result
 }
 
-/// As [`satisfy`], for satisfactions the runtime itself makes: errors become complaints.
+/// As [`satisfy`], for satisfactions that the runtime itself makes: errors are reported, not returned.
 pub fn satisfy_quietly(w: &mut Worker, guid: Guid, payload: Guid, slot: u32) {
     if satisfy(w, guid, payload, slot).is_err() {
         w.complain(
@@ -358,7 +357,7 @@ pub fn satisfy_quietly(w: &mut Worker, guid: Guid, payload: Guid, slot: u32) {
     }
 }
 
-/// Delivers everything in the worker's outbox, and what that fires in turn.
+/// Delivers everything in the worker's outbox, and what those deliveries fire.
 pub fn deliver(w: &mut Worker) {
     if w.delivering || w.outbox.is_empty() {
         return;
@@ -391,7 +390,7 @@ pub fn deliver(w: &mut Worker) {
     w.delivering = false;
 }
 
-/// Adds a dependence on an event: satisfied now if it has fired, else when it does.
+/// Adds a dependence on an event: satisfied at once if the event has fired, else when it fires.
 ///
 /// # Errors
 /// EINVAL: no such event (any more), or too many dependences.
@@ -441,12 +440,12 @@ pub fn add_waiter(w: &mut Worker, guid: Guid, waiter: Waiter) -> Result<()> {
     result
 }
 
-/// A contributor's slot of a collective event: whoever is given gets its result.
+/// Adds a waiter to a contributor's slot of a collective event; it receives the result.
 pub fn add_collective_waiter(w: &mut Worker, guid: Guid, from: u32, to: Waiter) -> Result<()> {
     collective(w, guid, |collective| collective.add_waiter(from, to))
 }
 
-/// A contribution to a collective event.
+/// Adds a contribution to a collective event.
 ///
 /// # Safety
 /// `data` holds as many values as the event's parameters say.
@@ -477,7 +476,7 @@ fn collective(
     });
     for (values, waiters) in ready {
         for waiter in waiters {
-            // Each receiver owns its copy, as receivers of messages do.
+            // Each receiver owns its copy, as with received messages.
             let payload = crate::block::create_filled(w, &values)?;
             w.outbox.push_back(Delivery {
                 from: guid,
@@ -491,7 +490,7 @@ fn collective(
     result
 }
 
-/// Destroys an event. Who still waits for it is not satisfied.
+/// Destroys an event. Its waiters are not satisfied.
 ///
 /// # Errors
 /// EINVAL: no such event (any more).
@@ -500,7 +499,7 @@ pub fn destroy(w: &mut Worker, guid: Guid) -> Result<()> {
     with(w, guid, |_, _| (Ok(()), true))
 }
 
-/// The payload, if it has fired.
+/// The payload of an event, if it has fired.
 ///
 /// # Errors
 /// EINVAL: no such event (any more).

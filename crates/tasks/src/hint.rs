@@ -1,10 +1,10 @@
-//! Hints: `ocrHint_t` values, checked.
+//! Checked access to hints (`ocrHint_t`).
 
 use crate::abi::{Errno, Hint, Result};
 use crate::object::affinity_node;
 use crate::worker::NO_NODE;
 
-/// First and last-plus-one property of each hint type, exclusive bounds as in `ocr.h`.
+/// First property, and last property plus one, of each hint type; exclusive bounds as in `ocr.h`.
 const BOUNDS: [(u32, u32); 5] = [(0, 0), (0, 7), (8, 16), (17, 18), (19, 20)];
 const EDT: u32 = 1;
 const DB: u32 = 2;
@@ -27,13 +27,13 @@ fn value(hint: &Hint, property: u32) -> Option<u64> {
     (hint.mask & (1 << at) != 0).then(|| hint.args[at])
 }
 
-/// The node a hint for a task asks for, on a machine of `nodes` nodes.
+/// The node that a task's hint asks for, on a machine of `nodes` nodes.
 #[must_use]
 pub fn task_node(hint: Option<&Hint>, nodes: usize) -> u16 {
     node(hint, EDT, EDT_AFFINITY, nodes)
 }
 
-/// The node a hint for a data block asks for.
+/// The node that a data block's hint asks for.
 #[must_use]
 pub fn block_node(hint: Option<&Hint>, nodes: usize) -> u16 {
     node(hint, DB, DB_AFFINITY, nodes)
@@ -47,7 +47,7 @@ fn node(hint: Option<&Hint>, kind: u32, property: u32, nodes: usize) -> u16 {
         .unwrap_or(NO_NODE)
 }
 
-/// The hint that asks for a node, if one does: what `ocrGetHint` adds.
+/// Adds an affinity hint for `node`, unless it is `NO_NODE`; for `ocrGetHint`.
 pub fn add_node(hint: &mut Hint, node: u16) {
     let property = match hint.kind {
         EDT => EDT_AFFINITY,

@@ -1,16 +1,16 @@
-//! Who has nothing to do, on the scheduler `numa`.
+//! Tracks idle workers of the scheduler `numa`, to wake them and to detect that a run cannot continue.
 //!
-//! A worker is idle when it is parked, or when a task on it waits inside itself and there is nothing to run
-//! meanwhile. An idle worker has no task in hand: a worker that goes to sleep first announces itself (it can be
-//! woken from then on), looks once more, and only then counts as idle; a waiting one looks at the queues
-//! without taking anything. So when all are idle and all queues are empty, nothing will happen any more, unless
-//! what a task waits for has come meanwhile. Therefore every waiting worker looks once more at what it waits for and confirms
-//! that it has not come; every change of who is idle makes these confirmations void.
+//! A worker is idle when it is parked, or when a task on it waits inside itself and there is nothing else to run. An
+//! idle worker holds no task: before parking, a worker announces itself (from then on it can be woken), looks for work
+//! once more, and only then counts as idle; a waiting worker checks the queues without taking anything. So when all
+//! workers are idle and all queues are empty, nothing can happen any more, unless an event that a task waits for has
+//! fired meanwhile. Therefore every waiting worker checks its event once more and confirms that it has not fired; any
+//! change of the set of idle workers invalidates these confirmations.
 
-/// See the module's text. Lives behind a lock; touched on the slow path only.
+/// The idle state; see the module documentation. Protected by a lock; used on the slow path only.
 #[derive(Debug)]
 pub struct Idle {
-    /// Whom to wake, by node: announced or parked.
+    /// Workers to wake, by node: announced or parked.
     asleep: Vec<Vec<usize>>,
     parked: Vec<bool>,
     idle: usize,
@@ -20,7 +20,7 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// Nobody is idle.
+    /// Initial state: no worker is idle.
     pub fn new(nodes: usize, workers: usize) -> Self {
         Self {
             asleep: vec![Vec::new(); nodes],
@@ -37,12 +37,12 @@ impl Idle {
         self.confirmed = 0;
     }
 
-    /// From now on the worker can be woken; it still looks for work once more.
+    /// Announces a worker that is about to park: it can be woken from now on, and looks for work once more.
     pub fn announce(&mut self, worker: usize, node: usize) {
         self.asleep[node].push(worker);
     }
 
-    /// The worker parks, having found nothing. False: somebody is waking it.
+    /// Parks a worker that found nothing. False: it is being woken.
     pub fn park(&mut self, worker: usize, node: usize) -> bool {
         if !self.asleep[node].contains(&worker) {
             return false;
@@ -53,8 +53,8 @@ impl Idle {
         true
     }
 
-    /// The worker found work before it parked. False: somebody is waking it.
-    pub fn rise(&mut self, worker: usize, node: usize) -> bool {
+    /// Withdraws the announcement of a worker that found work. False: it is being woken.
+    pub fn withdraw(&mut self, worker: usize, node: usize) -> bool {
         let Some(at) = self.asleep[node].iter().position(|&other| other == worker) else {
             return false;
         };
@@ -72,26 +72,26 @@ impl Idle {
         Some(worker)
     }
 
-    /// A task on some worker waits, and there is nothing to run meanwhile.
+    /// Records that a task waits inside itself on a worker with nothing else to run.
     pub fn begin_wait(&mut self) {
         self.idle += 1;
         self.waiting += 1;
         self.changed();
     }
 
-    /// That worker goes on.
+    /// Records that such a worker continues.
     pub fn end_wait(&mut self) {
         self.idle -= 1;
         self.waiting -= 1;
         self.changed();
     }
 
-    /// Changes whenever somebody becomes idle or ceases to be.
+    /// Version number; changes whenever a worker becomes idle or busy.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Whether nobody has anything to do.
+    /// Whether all workers are idle.
     pub fn all(&self) -> bool {
         self.idle == self.parked.len()
     }
@@ -101,12 +101,12 @@ impl Idle {
         self.waiting == 0
     }
 
-    /// One waiting worker has seen, in this version, that what it waits for has not come.
+    /// Confirms, for one waiting worker and in this version, that its event has not fired.
     pub fn confirm(&mut self) {
         self.confirmed += 1;
     }
 
-    /// Whether all waiting workers have.
+    /// Whether all waiting workers have confirmed.
     pub fn all_confirmed(&self) -> bool {
         self.waiting > 0 && self.confirmed == self.waiting
     }
@@ -123,17 +123,17 @@ mod tests {
         assert!(idle.park(0, 0));
         idle.announce(1, 0);
         assert!(!idle.all(), "worker 1 may still find a task");
-        assert!(idle.rise(1, 0));
+        assert!(idle.withdraw(1, 0));
         idle.announce(1, 0);
         assert!(idle.park(1, 0));
         assert!(idle.all() && idle.no_waits());
         assert_eq!(idle.wake(0), Some(1));
         assert!(!idle.all());
-        assert!(!idle.rise(1, 0), "it is being woken");
+        assert!(!idle.withdraw(1, 0), "it is being woken");
     }
 
     #[test]
-    fn a_change_makes_confirmations_void() {
+    fn a_change_invalidates_confirmations() {
         let mut idle = Idle::new(1, 2);
         idle.begin_wait();
         idle.begin_wait();
@@ -144,7 +144,7 @@ mod tests {
         idle.confirm();
         assert!(
             !idle.all_confirmed(),
-            "one of the two confirmed before the other went on"
+            "one of the two confirmed before the other continued"
         );
         idle.confirm();
         assert!(idle.all_confirmed());

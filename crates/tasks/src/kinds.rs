@@ -1,4 +1,4 @@
-//! What kind of thing a GUID stands for, as `ocrGuidUserKind` numbers them.
+//! The kind of object behind a GUID, numbered as in `ocrGuidUserKind`.
 
 use crate::abi::Guid;
 use crate::object::Kind;
@@ -9,10 +9,10 @@ const NONE: u32 = 0;
 const BLOCK: u32 = 1;
 const TASK: u32 = 2;
 const TEMPLATE: u32 = 3;
-/// Events follow in the order of their types, which begin with 1.
+/// Event kinds follow in the order of their types, which start at 1.
 const BEFORE_EVENTS: u32 = 3;
 
-/// The kind of what a GUID, or what was created under a label, is; none of something that is gone.
+/// The kind of the object behind a GUID or label; `NONE` if it is gone.
 pub fn of(w: &Worker, guid: Guid) -> u32 {
     let Ok(guid) = label::resolve(w, guid) else {
         return NONE;

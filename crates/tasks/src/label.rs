@@ -1,6 +1,5 @@
-//! Labels: ranges of GUIDs that exist before what they name. A label stands for whatever was last
-//! created under it; it can be used wherever a GUID can, and creating under it with GUID_PROP_CHECK
-//! is an atomic get-or-create.
+//! Labels: ranges of GUIDs reserved before the objects they name exist. A label stands for the object last created
+//! under it and can be used wherever a GUID can; creating under it with GUID_PROP_CHECK is an atomic get-or-create.
 
 use std::collections::HashMap;
 use std::ptr;
@@ -17,7 +16,7 @@ use crate::worker::Worker;
 #[repr(C)]
 struct Range {
     header: Header,
-    // The free list's link lies here between two lives.
+    // The free list's link uses this space while the object is free.
     _link: usize,
     count: u64,
     _unused: u64,
@@ -26,38 +25,38 @@ struct Range {
 /// A label's cell.
 #[repr(C)]
 struct Cell {
-    /// What the label stands for; 0 nothing, -1 being created.
+    /// GUID of the object the label stands for; 0: none, -1: being created.
     target: AtomicI64,
-    /// The range it belongs to, so that a label of a destroyed range is recognised.
+    /// The range this cell belongs to, to detect labels of destroyed ranges.
     range: Guid,
 }
 
 const BEING_CREATED: i64 = -1;
 
-/// A program's function from tuples to labels: first label, distance of labels, parameters, tuple.
+/// A program's function that maps tuples to labels: first label, distance between labels, parameters, tuple.
 pub type MapFunction = unsafe extern "C" fn(Guid, u64, *mut i64, *mut i64) -> Guid;
 
-/// What makes a range a map.
+/// The function and parameters that make a range a map.
 pub struct Map {
     function: MapFunction,
     params: Vec<i64>,
 }
 
-/// Maps by their range.
+/// Maps by the GUID of their range.
 pub type Maps = Mutex<HashMap<Guid, Map>>;
 
-/// A dependence as the program gave it.
+/// A dependence as given by the program.
 #[derive(Clone, Copy)]
 pub struct Dependence {
     pub(crate) source: Guid,
     pub(crate) destination: Guid,
     pub(crate) slot: u32,
     pub(crate) mode: u32,
-    /// The destination is a task, and its slot is taken for this.
+    /// The destination is a task, and this dependence has taken its slot.
     pub(crate) connected: bool,
 }
 
-/// Dependences that wait for something to be created under a label.
+/// Dependences that wait until something is created under a label.
 #[derive(Default)]
 pub struct Awaited {
     count: AtomicUsize,
@@ -109,7 +108,7 @@ pub fn create_range(w: &mut Worker, count: u64) -> Result<Guid> {
     }
 }
 
-/// Creates a range whose labels a function finds by tuples.
+/// Creates a range whose labels are found from tuples by a function.
 ///
 /// # Errors
 /// As [`create_range`].
@@ -139,7 +138,7 @@ pub unsafe fn from_tuple(w: &Worker, map: Guid, tuple: *mut i64) -> Result<Guid>
         let map = maps.get(&map).ok_or(Errno::EINVAL)?;
         (map.function, map.params.clone())
     };
-    // SAFETY: the program's own function, with what ocr.h says it gets.
+    // SAFETY: the program's own function, called with the arguments that ocr.h specifies.
     Ok(unsafe { function(first, size_of::<Cell>() as u64, params.as_mut_ptr(), tuple) })
 }
 
@@ -147,7 +146,7 @@ fn live_range(rt: &Runtime, guid: Guid) -> Result<*mut Range> {
     Ok(rt.live(guid, Kind::Range, Errno::EINVAL)?.cast())
 }
 
-/// Destroys a range; what was created under its labels stays.
+/// Destroys a range; objects created under its labels stay.
 ///
 /// # Errors
 /// EINVAL: no such range.
@@ -157,7 +156,7 @@ pub fn destroy_range(w: &mut Worker, guid: Guid) -> Result<()> {
         .lock()
         .expect("no panic while locked")
         .remove(&guid);
-    // SAFETY: alive; destroying it twice at the same time is the program's error, seen above at best.
+    // SAFETY: alive; destroying it twice concurrently is an error of the program, which the check above may miss.
     unsafe { w.rt.arena.release(&mut w.lists, range.cast()) };
     Ok(())
 }
@@ -187,8 +186,8 @@ pub fn is_label(guid: Guid) -> bool {
 fn cell(rt: &Runtime, guid: Guid) -> Result<&'static Cell> {
     let (offset, _) = place_of(guid).ok_or(Errno::EINVAL)?;
     let cell: *const Cell = rt.arena.at(offset).ok_or(Errno::EINVAL)?.cast();
-    // SAFETY: within the arena and aligned; if the range is gone these are some other object's bytes,
-    // and what they claim to be is checked next.
+    // SAFETY: within the arena and aligned; if the range is gone, these bytes belong to another object, which is
+    // detected next.
     let range = unsafe { ptr::addr_of!((*cell).range).read_volatile() };
     let object = live_range(rt, range)?;
     let start = rt.arena.offset(object.cast()) + size_of::<Range>();
@@ -204,7 +203,7 @@ fn cell(rt: &Runtime, guid: Guid) -> Result<&'static Cell> {
     Ok(unsafe { &*cell })
 }
 
-/// What a GUID stands for: itself, or what was created under the label.
+/// The GUID of an object: the given one, or that of the object created under the label.
 ///
 /// # Errors
 /// EINVAL: a label under which nothing exists.
@@ -219,7 +218,7 @@ pub fn resolve(w: &Worker, guid: Guid) -> Result<Guid> {
     }
 }
 
-/// What was created under a label last; NULL_GUID: nothing was.
+/// The object last created under a label; NULL_GUID: none.
 ///
 /// # Errors
 /// EINVAL: no label of a live range.
@@ -233,8 +232,7 @@ pub fn target(rt: &Runtime, guid: Guid) -> Result<Guid> {
     }
 }
 
-/// What a GUID stands for. None: it is a label under which nothing was created yet, and `dependence` waits for
-/// that.
+/// As [`resolve`]. `None`: it is a label under which nothing exists yet, and `dependence` waits for it.
 ///
 /// # Errors
 /// EINVAL: a label of no range.
@@ -246,7 +244,7 @@ pub fn resolve_or_await(w: &Worker, guid: Guid, dependence: Dependence) -> Resul
     if !found.is_null() {
         return Ok(Some(found));
     }
-    // Counted before the second look: whoever creates looks at the count after it has created.
+    // Counted before the second look-up: the creator reads the count after creating.
     let awaited = &w.rt.awaited;
     let mut by_label = awaited.by_label.lock().expect("no panic while locked");
     awaited.count.fetch_add(1, Ordering::SeqCst);
@@ -260,7 +258,7 @@ pub fn resolve_or_await(w: &Worker, guid: Guid, dependence: Dependence) -> Resul
     Ok(None)
 }
 
-/// Something was created under a label: dependences that waited for it go on.
+/// Continues the dependences that waited for something under this label.
 fn created(w: &mut Worker, guid: Guid) {
     fence(Ordering::SeqCst);
     let awaited = &w.rt.awaited;
@@ -276,7 +274,7 @@ fn created(w: &mut Worker, guid: Guid) {
     awaited.count.fetch_sub(waited.len(), Ordering::SeqCst);
     for dependence in waited {
         if crate::edt::resume(w, dependence).is_err() {
-            w.complain("a label came to be", || {
+            w.complain("an object was created under a label", || {
                 format!(
                     "the dependence of {} slot {} on {} cannot be added",
                     stuck::describe(w.rt, dependence.destination),
@@ -288,11 +286,11 @@ fn created(w: &mut Worker, guid: Guid) {
     }
 }
 
-/// Creates something under a label as `properties` say. Without CHECK and BLOCK what exists there is replaced,
-/// unless `shared` says that everybody who creates it means the same one.
+/// Creates an object under a label as `properties` say. Without CHECK and BLOCK an existing object is replaced, unless
+/// `shared` says that all creators mean the same one.
 ///
 /// # Errors
-/// EGUIDEXISTS with CHECK when something exists there; EINVAL for what is no label; what `create` says.
+/// EGUIDEXISTS with CHECK if an object exists there; EINVAL if the GUID is not a label; errors of `create`.
 pub fn create_under(
     w: &mut Worker,
     guid: Guid,

@@ -1,15 +1,15 @@
-//! Waiting inside a task. The thread runs other tasks meanwhile, on the same stack: a program that
-//! waits ever deeper needs an ever deeper stack, and a task goes on only when those above it have ended. When
-//! nothing can run and nothing has come, the run ends with a report ([`crate::stuck`]).
+//! Waiting inside a task. The thread runs other tasks meanwhile, on the same stack: nested waits need a deep stack, and
+//! a task continues only after the tasks started above it have ended. When nothing can run and no awaited event has
+//! fired, the run ends with a report ([`crate::stuck`]).
 
 use crate::abi::{Errno, Guid, Result};
 use crate::worker::{self, Worker};
 use crate::{block, event, label, scheduler, scope, stuck};
 
 /// Runs another ready task now. False: there is none.
-fn run_something_else(w: &mut Worker) -> bool {
-    // What this task has completed must not wait for it to end.
-    scope::settle(w);
+fn run_another(w: &mut Worker) -> bool {
+    // Completions of this task must not be delayed until it ends.
+    scope::return_credits(w);
     w.nesting += 1;
     let pointer: *mut Worker = w;
     debug_assert_eq!(pointer, worker::current());
@@ -20,8 +20,8 @@ fn run_something_else(w: &mut Worker) -> bool {
     ran
 }
 
-/// Runs other tasks until `poll` gives something. `what` is the event or label that the task waits for, for
-/// the report should it never come.
+/// Runs other tasks until `poll` returns a value. `what` is the event or label that the task waits for, named in the
+/// report if it never comes.
 pub fn until<T>(w: &mut Worker, what: Guid, poll: &mut dyn FnMut(&mut Worker) -> Option<T>) -> T {
     if let Some(found) = poll(w) {
         return found;
@@ -32,13 +32,13 @@ pub fn until<T>(w: &mut Worker, what: Guid, poll: &mut dyn FnMut(&mut Worker) ->
             stuck::end_wait(w);
             return found;
         }
-        if !run_something_else(w) && !scheduler::pause(w, &mut |w| poll(w).is_some()) {
+        if !run_another(w) && !scheduler::pause(w, &mut |w| poll(w).is_some()) {
             stuck::end(w.rt);
         }
     }
 }
 
-/// Waits for an event and gives its payload.
+/// Waits for an event and returns its payload.
 ///
 /// # Errors
 /// EINVAL: no such event, unless it may still be created; EPEND: not fired, with `check`.
@@ -54,7 +54,7 @@ pub fn wait(w: &mut Worker, guid: Guid, wait_for_create: bool, check: bool) -> R
     })
 }
 
-/// Waits for an event; gives its payload, and its memory, held until the task ends.
+/// Waits for an event; returns its payload and the payload's memory, held until the task ends.
 ///
 /// # Errors
 /// As [`wait`].

@@ -1,12 +1,12 @@
-//! The machine as the runtime needs it: nodes, which PUs are whose, how far they are.
+//! The runtime's view of the machine: nodes, their PUs and their distances.
 
 use numaloc_model::LogicalNode;
 use numaloc_topology::Topology;
 
-/// Nodes with PUs, numbered densely: what the program sees as affinities.
+/// Nodes with PUs, numbered densely; the program sees them as affinities.
 pub struct Machine {
     topology: Topology,
-    /// Logical node in the topology of each of ours.
+    /// Logical node in the topology, by dense node number.
     nodes: Vec<LogicalNode>,
     distances: Vec<f64>,
 }
@@ -28,13 +28,13 @@ impl Machine {
         }
     }
 
-    /// How many nodes have PUs.
+    /// Number of nodes with PUs.
     #[must_use]
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    /// How many PUs there are.
+    /// Number of PUs.
     #[must_use]
     pub fn pus(&self) -> usize {
         self.topology.pus().len()
@@ -46,13 +46,13 @@ impl Machine {
         &self.topology
     }
 
-    /// Whether workers can be pinned and memory bound: the machine is the one we run on.
+    /// Whether workers can be pinned and memory bound: the described machine is this one.
     #[must_use]
     pub fn is_real(&self) -> bool {
         self.topology.is_this_machine()
     }
 
-    /// Kernel's numbers of the nodes, where binding memory makes a difference.
+    /// OS indexes of the nodes, if binding memory makes a difference.
     #[must_use]
     pub fn bindable_nodes(&self) -> Option<Vec<u32>> {
         (self.is_real() && self.nodes.len() > 1).then(|| {
@@ -63,7 +63,7 @@ impl Machine {
         })
     }
 
-    /// Kernel's numbers of a node's PUs.
+    /// OS indexes of a node's PUs.
     #[must_use]
     pub fn pus_of(&self, node: usize) -> Vec<u32> {
         self.topology.nodes()[self.nodes[node].index()]
@@ -73,7 +73,7 @@ impl Machine {
             .collect()
     }
 
-    /// Node of each of `workers` workers: spread over the nodes as the PUs are, in blocks.
+    /// Node of each of `workers` workers: distributed over the nodes in proportion to their PUs, in blocks.
     #[must_use]
     pub fn spread(&self, workers: usize) -> Vec<u16> {
         let of_pu: Vec<u16> = (0..self.nodes.len())
@@ -90,13 +90,13 @@ impl Machine {
             .collect()
     }
 
-    /// Distance of two nodes, as firmware says it.
+    /// Distance between two nodes, as reported by firmware.
     #[must_use]
     pub fn distance(&self, from: u16, to: u16) -> f64 {
         self.distances[usize::from(from) * self.nodes.len() + usize::from(to)]
     }
 
-    /// Distance of two nodes over the local one: 1 is local.
+    /// Distance between two nodes divided by the local distance: 1 is local.
     #[must_use]
     pub fn relative_distance(&self, from: u16, to: u16) -> f64 {
         self.distance(from, to) / self.distance(from, from).max(1.0)

@@ -1,12 +1,12 @@
 //! Memory for the contents of data blocks.
 //!
-//! `numa`: pools per node. Blocks up to 64 KiB come from chunks of 2 MiB in size classes (powers of
-//! two), larger ones are mapped on their own; freed ones are kept for reuse, up to 64 MiB of large ones
-//! per node. Every mapping is bound to its node (mbind, preferred: a full node spills over instead of
-//! killing the program), if the machine is this one and has more than one node.
-//! `system`: the C library's allocator; pages come to be where they are first touched.
-//! `tbb`: oneTBB's scalable allocator (libtbbmalloc), which keeps pools per thread and does not place either: what the paper's
-//! rows /TBB use.
+//! `numa`: pools per node. Blocks up to 64 KiB come from chunks of 2 MiB in size classes (powers of two), larger ones
+//! are mapped individually; freed ones are kept for reuse, up to 64 MiB of large ones per node. Every mapping is bound
+//! to its node (mbind, preferred: a full node spills over instead of killing the program), if the machine is this one
+//! and has more than one node.
+//! `system`: the C library's allocator; pages are placed by first touch.
+//! `tbb`: oneTBB's scalable allocator (libtbbmalloc), with pools per thread and pages placed by first touch: the
+//! allocator of the paper's rows /TBB.
 
 use std::ptr;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::machine::Machine;
 use crate::worker::NO_NODE;
 
-/// Which allocator.
+/// Allocator of data blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocator {
     /// Per-node pools.
@@ -44,7 +44,7 @@ mod scalable {
     }
 
     /// # Safety
-    /// `memory` came from `allocate` and nobody uses it any more.
+    /// `memory` came from `allocate` and is no longer used.
     pub unsafe fn free(memory: *mut u8) {
         // SAFETY: as the caller promises.
         unsafe { scalable_aligned_free(memory.cast()) };
@@ -58,7 +58,7 @@ mod scalable {
     }
 
     /// # Safety
-    /// None needed; as its namesake.
+    /// None; same signature as the real one.
     pub unsafe fn free(_: *mut u8) {}
 }
 
@@ -79,11 +79,11 @@ struct Pool {
     kept_bytes: usize,
 }
 
-/// Memory for data blocks; see the module's text.
+/// Memory for data blocks; see the module documentation.
 pub struct Memory {
     allocator: Allocator,
     pools: Vec<Mutex<Pool>>,
-    /// Kernel's node numbers to bind to; `None` where binding means nothing.
+    /// OS indexes of the nodes to bind to; `None` if binding has no effect.
     os_nodes: Option<Vec<u32>>,
     refused: AtomicU64,
 }
@@ -93,7 +93,7 @@ fn class_of(size: usize) -> usize {
 }
 
 impl Memory {
-    /// Memory on that machine.
+    /// Creates the allocator for a machine.
     pub fn new(allocator: Allocator, machine: &Machine) -> Self {
         Self {
             allocator,
@@ -103,17 +103,17 @@ impl Memory {
         }
     }
 
-    /// Whether it puts memory where it is told.
+    /// Whether memory is bound to the requested node.
     pub fn places(&self) -> bool {
         self.allocator == Allocator::Numa
     }
 
-    /// Mappings the kernel would not bind.
+    /// Number of mappings the kernel refused to bind.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Memory of that size, aligned to 64 bytes, and the node to give it back to.
+    /// Allocates memory aligned to 64 bytes; also returns the node to pass to [`Memory::free`].
     pub fn allocate(&self, size: u64, node: u16) -> Option<(*mut u8, u16)> {
         let size = usize::try_from(size).ok()?;
         if self.allocator == Allocator::Tbb {
@@ -157,13 +157,13 @@ impl Memory {
         Some((memory as *mut u8, node))
     }
 
-    /// Takes memory back.
+    /// Frees memory.
     ///
     /// # Safety
-    /// It came from `allocate` with that size and gave that node; nobody uses it any more.
+    /// `memory` came from `allocate` with that size and returned node, and is no longer used.
     pub unsafe fn free(&self, memory: *mut u8, size: u64, node: u16) {
         if self.allocator == Allocator::Tbb {
-            // SAFETY: this allocator gives nothing else.
+            // SAFETY: with this allocator, all memory comes from there.
             unsafe { scalable::free(memory) };
             return;
         }
@@ -211,7 +211,7 @@ impl Memory {
             let os_node = os_nodes[usize::from(node)];
             let mut mask = [0_u64; 16];
             mask[os_node as usize / 64] = 1 << (os_node % 64);
-            // SAFETY: our own mapping; the mask has as many bits as we say.
+            // SAFETY: our own mapping; the mask has the length passed.
             let failed = unsafe {
                 libc::syscall(
                     libc::SYS_mbind,
@@ -236,7 +236,7 @@ impl Drop for Memory {
         for pool in &mut self.pools {
             let pool = pool.get_mut().expect("no panic while locked");
             for &chunk in &pool.chunks {
-                // SAFETY: our own mapping; the runtime is over.
+                // SAFETY: our own mapping; the runtime has ended.
                 unsafe { libc::munmap(chunk as *mut libc::c_void, CHUNK) };
             }
             for &(memory, size) in &pool.kept {

@@ -1,8 +1,8 @@
-//! Names of templates, as small numbers.
+//! Template names, interned as small numbers.
 //!
-//! A template's name is what the program wrote as its function: `ocrEdtTemplateCreate(&t, workEdt, 0, 1)`
-//! makes `workEdt`. That names the function in every run. An expression (`table[i]`, `x.function`)
-//! does not, so such a template is called by where its function lies in its file: `table[i]@a.out+0x1139`.
+//! A template's name is the function expression in the program: `ocrEdtTemplateCreate(&t, workEdt, 0, 1)` makes
+//! `workEdt`, which identifies the function in every run. An expression (`table[i]`, `x.function`) does not, so such a
+//! template's name includes the function's offset in its file: `table[i]@a.out+0x1139`.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_void};
@@ -11,13 +11,13 @@ use std::sync::{Mutex, OnceLock};
 use crate::abi::EdtFunction;
 use crate::worker::Worker;
 
-/// Names that can be read without a lock.
+/// Number of names that can be read without a lock.
 const PUBLISHED: usize = 1024;
 
-/// The names; shared by all workers.
+/// Interned names, shared by all workers.
 pub struct Names {
     table: Mutex<Table>,
-    /// The first names once more, for a crash's handler, which must not lock.
+    /// A copy of the first names for the crash handler, which must not lock.
     published: [OnceLock<String>; PUBLISHED],
 }
 
@@ -37,7 +37,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The number of a name.
+    /// The number of a name, interned on first use.
     pub fn number(&self, name: &str) -> u32 {
         let mut table = self.table.lock().expect("no panic while locked");
         if let Some(&number) = table.numbers.get(name) {
@@ -71,7 +71,7 @@ impl Names {
     }
 }
 
-/// The number for a template of that function and (C string, may be null) name.
+/// The number of a template with that function and (C string, may be null) name.
 ///
 /// # Safety
 /// `name` is null or a C string.
@@ -97,7 +97,7 @@ pub unsafe fn number_of(w: &mut Worker, function: EdtFunction, name: *const c_ch
     let name = if is_identifier {
         plain.to_owned()
     } else {
-        // No separators of our files in a name.
+        // Names must not contain the separators of our files.
         let plain: String = plain
             .chars()
             .map(|c| {
@@ -108,15 +108,15 @@ pub unsafe fn number_of(w: &mut Worker, function: EdtFunction, name: *const c_ch
                 }
             })
             .collect();
-        format!("{plain}@{}", place(function))
+        format!("{plain}@{}", location(function))
     };
     let number = w.rt.names.number(&name);
     w.names[slot] = (key.0, key.1, number);
     number
 }
 
-/// File and offset of a function: the same in every run of the same program.
-fn place(function: EdtFunction) -> String {
+/// File and offset of a function: the same in every run of a program.
+fn location(function: EdtFunction) -> String {
     // SAFETY: `info` is plain data that dladdr fills in.
     let info = unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();

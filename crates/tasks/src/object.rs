@@ -1,16 +1,16 @@
 //! Objects and their GUIDs.
 //!
-//! A GUID is where the object lies in the [arena](crate::arena) and which life of that place it is:
-//! bits 0 to 3 say what it is (0 an object, 1 a label), bits 4 to 39 the place in units of 16 bytes,
-//! bits 40 to 62 the generation, bit 63 is 0. Memory of objects is only ever reused for objects, so a
-//! GUID of something gone is recognised by its generation (23 bits: one chance in eight million to
-//! miss it after that many reuses of the place) and answered with OCR_EINVAL, never with a crash.
+//! A GUID encodes the object's position in the [arena](crate::arena) and which of the objects that have used this
+//! position it is: bits 0 to 3 are a tag (0 an object, 1 a label), bits 4 to 39 the position in units of 16 bytes, bits
+//! 40 to 62 the generation, bit 63 is 0. Memory of objects is only reused for objects, so a stale GUID is detected by
+//! its generation (23 bits: one chance in eight million to miss it after that many reuses of the position) and answered
+//! with OCR_EINVAL instead of a crash.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use crate::abi::Guid;
 
-/// What an object is.
+/// The kind of an object.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -30,7 +30,7 @@ pub enum Kind {
     Range,
 }
 
-/// Starts every object.
+/// The header of every object.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Header {
@@ -60,12 +60,12 @@ pub enum Tag {
 }
 
 impl Header {
-    /// The kind at this moment.
+    /// The current kind.
     pub fn kind(&self) -> u8 {
         self.kind.load(Ordering::Relaxed)
     }
 
-    /// Whether it is of that kind and life.
+    /// Whether the object has that kind and is the one the GUID was made for.
     #[inline]
     pub fn is(&self, kind: Kind, guid: Guid) -> bool {
         self.kind.load(Ordering::Acquire) == kind as u8
@@ -76,13 +76,13 @@ impl Header {
         self.generation.load(Ordering::Relaxed) & ((1 << GENERATION_BITS) - 1)
     }
 
-    /// Begins a life.
+    /// Marks the object as alive.
     #[inline]
     pub fn begin(&self, kind: Kind) {
         self.kind.store(kind as u8, Ordering::Release);
     }
 
-    /// Ends a life: every GUID given out for it is stale from now on.
+    /// Ends the object's life: all GUIDs given out for it become stale.
     #[inline]
     pub fn end(&self) {
         self.kind.store(Kind::Free as u8, Ordering::Relaxed);
@@ -90,7 +90,7 @@ impl Header {
         self.generation.store(next, Ordering::Release);
     }
 
-    /// Locks the object. Held for a few instructions only, so it spins, then lets others run.
+    /// Locks the object. Locks are held for a few instructions only, so this spins first, then yields.
     #[inline]
     pub fn lock(&self) -> Locked<'_> {
         let mut spins = 0;
@@ -128,7 +128,7 @@ pub fn guid_of(header: &Header, offset: usize) -> Guid {
     Guid((i64::from(header.generation()) << PLACE_BITS) | offset as i64)
 }
 
-/// Offset in the arena and tag of a GUID; `None` for those that can be neither object nor label.
+/// Offset in the arena and tag of a GUID; `None` if it can be neither an object nor a label.
 #[inline]
 pub fn place_of(guid: Guid) -> Option<(usize, i64)> {
     (guid.0 > 0).then_some((
@@ -149,7 +149,7 @@ pub fn affinity_guid(node: u16) -> Guid {
     Guid((i64::from(node) << 4) | Tag::Affinity as i64)
 }
 
-/// The GUID of a worker: tells it from others.
+/// The GUID of a worker, unique among workers.
 #[must_use]
 pub fn worker_guid(index: usize) -> Guid {
     Guid(((index as i64) << 4) | Tag::Worker as i64)

@@ -1,10 +1,8 @@
-//! Where a new task or data block goes: the plan's word, else the program's hint, else where its
-//! creator runs.
+//! Chooses the node of a new task or data block: the plan's, else the hint's, else the creator's.
 //!
-//! The plan is an automaton over classes. A task carries its state; a child's state is found by the
-//! creator's state and how many tasks that has created, one index into an array, and checked by the
-//! template's number and the number of slots. What does not match is counted, and falls back to
-//! hints, itself and all that it creates.
+//! The plan is an automaton over classes. A task carries its state; a child's state is looked up by the creator's state
+//! and the number of tasks the creator has created, one array index, and checked against the template's number and the
+//! number of slots. A task that does not match is counted and falls back to hints, with all tasks that it creates.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -17,7 +15,7 @@ use crate::edt::Edt;
 use crate::names::Names;
 use crate::worker::{NO_NODE, Worker};
 
-/// State of a task the plan does not know.
+/// State of a task that is not in the plan.
 pub const UNPLANNED: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
@@ -38,23 +36,23 @@ const NO_EDGE: Edge = Edge {
 
 /// A plan as flat arrays.
 pub struct FlatPlan {
-    /// By class: where its edges begin; one more at the end.
+    /// Index of each class's first edge; one more entry at the end.
     first_edge: Vec<u32>,
     edges: Vec<Edge>,
     first_block: Vec<u32>,
     block_nodes: Vec<u16>,
     nodes: Vec<u16>,
-    /// Whether workers without work should take it from other nodes.
+    /// Whether workers without work may steal from other nodes.
     pub(crate) steal_anywhere: bool,
-    /// Templates it knows.
+    /// Templates in the plan.
     names: HashSet<u32>,
 }
 
 impl FlatPlan {
-    /// Flattens a plan, with names as this run numbers them.
+    /// Flattens a plan, with names numbered as in this run.
     ///
     /// # Errors
-    /// A sentence, when the plan is for more nodes than the machine has.
+    /// A message, if the plan is for more nodes than the machine has.
     pub fn new(plan: &Plan, names: &Names, nodes: usize) -> Result<Self, String> {
         if plan.nodes > nodes {
             return Err(format!(
@@ -116,7 +114,7 @@ impl FlatPlan {
         Ok(flat)
     }
 
-    /// The state of the child number `position` of a task in state `from`.
+    /// The state of child number `position` of a task in state `from`.
     #[inline]
     fn step(&self, from: u32, position: u32, name: u32, depc: u32) -> u32 {
         let Some((&start, &end)) = self
@@ -186,7 +184,7 @@ pub fn place_task(w: &mut Worker, parent: *mut Edt, edt: &mut Edt) {
     edt.node = node;
 }
 
-/// Ends the process: the first task that the program creates is of a template that the plan does not know at all.
+/// Ends the process: the template of the first task that the program creates does not occur in the plan.
 #[cold]
 fn refuse(w: &Worker, name: u32) -> ! {
     let folder = w.rt.config.plan.as_deref().unwrap_or(Path::new("?"));
@@ -196,14 +194,14 @@ fn refuse(w: &Worker, name: u32) -> ! {
         folder.display(),
         w.rt.names.name(name)
     ));
-    // SAFETY: flushes and ends the process; nothing but the program's first task has begun.
+    // SAFETY: flushes the C streams and ends the process; only the program's first task has started.
     unsafe {
         libc::fflush(std::ptr::null_mut());
         libc::_exit(125);
     }
 }
 
-/// Whether the plan decided, and the node for the next data block the current task creates.
+/// Whether the plan decided, and the node for the next data block of the current task.
 pub fn place_block(w: &mut Worker, parent: *mut Edt, hinted: u16) -> (bool, u16) {
     let hinted = if w.rt.config.hints { hinted } else { NO_NODE };
     let fallback = if hinted == NO_NODE { w.node } else { hinted };
@@ -228,7 +226,7 @@ pub fn place_block(w: &mut Worker, parent: *mut Edt, hinted: u16) -> (bool, u16)
     (false, fallback)
 }
 
-/// The node a data block is on, as far as the runtime knows.
+/// The node of a data block, if known.
 pub fn node_of(block: &Block) -> Option<u16> {
     let node = block.node.load(Ordering::Relaxed);
     (node != NO_NODE).then_some(node)
@@ -239,7 +237,7 @@ mod tests {
     use super::*;
     use numaloc_task_plan::{PlanChild, PlanClass};
 
-    /// A ring of classes, each with eight children, the last one the next class of the ring.
+    /// A ring of classes, each with eight children, the last of which is the next class of the ring.
     fn ring(classes: u32) -> Plan {
         let class = |at: u32| PlanClass {
             template: "work".to_owned(),
@@ -264,10 +262,10 @@ mod tests {
     }
 
     #[test]
-    fn steps_follow_the_plan_and_what_it_does_not_know_is_unplanned() {
+    fn steps_follow_the_plan_and_tasks_not_in_it_are_unplanned() {
         let names = Names::default();
         let mut plan = ring(50);
-        // A second creation at the same position, of another template: data-dependent programs have that.
+        // Another template created at the same position, as in data-dependent programs.
         plan.classes[3].children.push(PlanChild {
             position: 2,
             template: "other".to_owned(),
@@ -283,17 +281,21 @@ mod tests {
                 assert_eq!(to, child.class);
             }
         }
-        assert_eq!(flat.step(0, 8, work, 2), UNPLANNED, "one creation too many");
+        assert_eq!(
+            flat.step(0, 8, work, 2),
+            UNPLANNED,
+            "more creations than in the plan"
+        );
         assert_eq!(flat.step(0, 0, other, 2), UNPLANNED, "another template");
         assert_eq!(flat.step(0, 0, work, 3), UNPLANNED, "other slots");
         assert_eq!(
             flat.step(UNPLANNED, 0, work, 2),
             UNPLANNED,
-            "below the unknown"
+            "child of an unplanned task"
         );
         assert!(
             FlatPlan::new(&plan, &names, 2).is_err(),
-            "more nodes than there are"
+            "more nodes than the machine has"
         );
     }
 

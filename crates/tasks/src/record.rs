@@ -1,5 +1,5 @@
-//! The profiling run: writes down who creates whom and who holds what, and has [`crate::replay`] make
-//! experiments. One thread; see `numaloc-task-plan` for the files.
+//! The profiling run: records which task creates and holds what, and has [`crate::replay`] make experiments. Runs on
+//! one thread; the files are described in `numaloc-task-plan`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -20,20 +20,20 @@ use crate::replay::{self, ClassState};
 use crate::runtime::Runtime;
 use crate::worker::{NO_NODE, Worker};
 
-/// Satisfactions of one event that are remembered.
+/// Maximum number of recorded satisfactions of one event.
 const MOST_SATISFIERS: usize = 4096;
 
-/// A block that exists in no profile.
+/// Number of a block that is in no profile.
 const NO_ID: u64 = u64::MAX;
 
-/// What is written down, and how experiments stand.
+/// The profile being recorded and the state of the experiments.
 pub struct Recorder {
     folder: PathBuf,
     pub(crate) experiments: Experiments,
     pub(crate) state: Mutex<State>,
 }
 
-/// The changing part; the lock is never contended (one thread).
+/// The mutable part; the lock is never contended (one thread).
 pub struct State {
     pub(crate) profile: Profile,
     classes: Option<Classes>,
@@ -44,30 +44,30 @@ pub struct State {
     last: Option<u32>,
     /// The tasks that satisfied an event.
     satisfiers: HashMap<Guid, Vec<u32>>,
-    /// Tasks that have ended in a finish scope, by its address.
+    /// Tasks of a finish scope that have ended, by the scope's address.
     scopes: HashMap<usize, Vec<u32>>,
-    /// The output event of the scope that is done, about to be satisfied.
+    /// The output event of a completed scope, about to be satisfied.
     scope_output: Guid,
     pub(crate) random: u64,
-    /// What experiments have cost so far.
+    /// Time spent on experiments so far.
     pub(crate) spent: Duration,
-    /// Whether the user knows that the budget is used up.
+    /// Whether the exhausted budget was reported.
     pub(crate) budget_reported: bool,
     /// When progress was last shown.
     shown: Option<Instant>,
 }
 
-/// Between two lines of progress.
+/// Interval between progress updates.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
 impl Recorder {
-    /// Gets ready to write a profile to `folder`.
+    /// Prepares to write a profile to `folder`.
     ///
     /// # Errors
-    /// A sentence, when the folder cannot be made.
+    /// A message, if the folder cannot be created.
     pub fn new(folder: &Path, config: &Config, machine: &Machine) -> Result<Self, String> {
         std::fs::create_dir_all(folder)
-            .map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+            .map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
         let method = if config.experiments.per_class == 0 {
             "none"
         } else if machine.bindable_nodes().is_some() {
@@ -101,7 +101,7 @@ impl Recorder {
         })
     }
 
-    /// Experiments with a task are done: shows how far they are, on the line that the terminal has for it.
+    /// Shows progress after the experiments with a task, overwriting the previous progress line.
     pub(crate) fn show_progress(&self, state: &mut State) {
         let due = state
             .shown
@@ -119,10 +119,10 @@ impl Recorder {
         }
     }
 
-    /// Writes everything.
+    /// Writes the profile.
     ///
     /// # Errors
-    /// A sentence that names the file.
+    /// A message that names the file.
     pub fn write(&self, _: &Runtime) -> Result<(), String> {
         let state = self.state.lock().expect("no panic while locked");
         if state.shown.is_some() {
@@ -141,7 +141,7 @@ fn some_node(node: u16) -> Option<u16> {
     (node != NO_NODE).then_some(node)
 }
 
-/// A task was created; `parent` null: the first.
+/// Records a new task; `parent` is null for the first one.
 pub fn task_created(w: &mut Worker, parent: *mut Edt, edt: &mut Edt) {
     let mut state = recorder(w).state.lock().expect("no panic while locked");
     let state = &mut *state;
@@ -177,9 +177,9 @@ pub fn task_created(w: &mut Worker, parent: *mut Edt, edt: &mut Edt) {
 }
 
 impl State {
-    /// The tasks that are behind what happens now: those that satisfied the event being delivered, else the current
+    /// The tasks that caused the current satisfaction: those that satisfied the event being delivered, else the current
     /// task, else the last one.
-    fn behind(&self, w: &Worker) -> Vec<u32> {
+    fn causes(&self, w: &Worker) -> Vec<u32> {
         if !w.cause.is_null() {
             return self.satisfiers.get(&w.cause).cloned().unwrap_or_default();
         }
@@ -191,12 +191,12 @@ impl State {
     }
 }
 
-/// A slot of a task was satisfied.
+/// Records that a slot of a task was satisfied.
 pub fn satisfied(w: &mut Worker, edt: &Edt) {
     let mut state = recorder(w).state.lock().expect("no panic while locked");
     let task = edt.id as u32;
     let creator = state.profile.tasks[task as usize].creator;
-    for after in state.behind(w) {
+    for after in state.causes(w) {
         let known =
             creator == Some(after) || state.profile.dependences.last() == Some(&(after, task));
         if !known && after != task {
@@ -205,33 +205,33 @@ pub fn satisfied(w: &mut Worker, edt: &Edt) {
     }
 }
 
-/// An event is satisfied; `counts`: it may take several to make it fire.
+/// Records that an event is satisfied; `counts`: it may need several satisfactions to fire.
 pub fn event_satisfied(w: &mut Worker, event: Guid, counts: bool) {
     let mut state = recorder(w).state.lock().expect("no panic while locked");
     if state.scope_output == event && !event.is_null() {
-        // Everybody in the scope satisfied it; see `scope_done`.
+        // Every task in the scope satisfied it; see `scope_done`.
         state.scope_output = Guid::NULL;
         return;
     }
-    let behind = state.behind(w);
+    let causes = state.causes(w);
     let satisfiers = state.satisfiers.entry(event).or_default();
     if !counts {
         satisfiers.clear();
     }
-    // A reduction is used again and again: who took part last is enough.
+    // A reduction is used many times: the latest participants are enough.
     if satisfiers.len() > MOST_SATISFIERS {
         satisfiers.drain(..MOST_SATISFIERS / 2);
     }
-    satisfiers.extend(behind);
+    satisfiers.extend(causes);
 }
 
-/// A task of a finish scope has ended.
-pub fn left(w: &mut Worker, scope: usize, edt: &Edt) {
+/// Records that a task of a finish scope has ended.
+pub fn task_left_scope(w: &mut Worker, scope: usize, edt: &Edt) {
     let mut state = recorder(w).state.lock().expect("no panic while locked");
     state.scopes.entry(scope).or_default().push(edt.id as u32);
 }
 
-/// A finish scope is done: its output depends on all its tasks, and so does the scope around it.
+/// Records that a finish scope is complete: its output depends on all its tasks, and so does the enclosing scope.
 pub fn scope_done(w: &mut Worker, scope: usize, parent: usize, output: Guid) {
     let mut state = recorder(w).state.lock().expect("no panic while locked");
     let members = state.scopes.remove(&scope).unwrap_or_default();
@@ -248,7 +248,7 @@ pub fn scope_done(w: &mut Worker, scope: usize, parent: usize, output: Guid) {
     }
 }
 
-/// A block was created; `parent` null: by the runtime.
+/// Records a new block; `parent` is null for blocks of the runtime.
 pub fn block_created(w: &mut Worker, parent: *mut Edt, block: &mut Block, new: &New, _: bool) {
     let mut state = recorder(w).state.lock().expect("no panic while locked");
     block.id = state.profile.blocks.len() as u64;
@@ -266,12 +266,12 @@ pub fn block_created(w: &mut Worker, parent: *mut Edt, block: &mut Block, new: &
     });
 }
 
-/// A task is about to run: writes down what it holds, and makes experiments if its class is due.
+/// Before a task runs: records what it holds, and makes experiments if its class is due.
 pub fn before_run(w: &mut Worker, edt: *mut Edt) {
     let recorder = recorder(w);
     {
         let mut state = recorder.state.lock().expect("no panic while locked");
-        // SAFETY: about to run, so this thread's alone, its blocks held.
+        // SAFETY: about to run, so owned by this thread, its blocks held.
         unsafe {
             for slot in 0..(*edt).depc {
                 let dep = &*Edt::slot(edt, slot);
@@ -311,7 +311,7 @@ pub fn before_run(w: &mut Worker, edt: *mut Edt) {
     state.started = Some(Instant::now());
 }
 
-/// A task has run.
+/// Records the time of a task that has run.
 pub fn after_run(w: &mut Worker, edt: *mut Edt) {
     let mut state = recorder(w).state.lock().expect("no panic while locked");
     if let Some(started) = state.started.take() {

@@ -1,26 +1,25 @@
-//! Experiments: a task is run again and again before its real run, its data blocks near or far as a design
-//! says, and undone each time.
+//! Experiments: a task is run repeatedly before its real run, with its data blocks near or far as the design says; each
+//! replay is undone.
 //!
-//! *Replay mode.* While [`active`], calls of the API change nothing: creations give a GUID that leads
-//! nowhere (a data block's comes with scratch memory), everything else succeeds without effect, counters
-//! of creations do not advance, printing is suppressed. Replays therefore lack the cost of the API, and are
-//! compared with replays only.
+//! *Replay mode.* While [`active`], API calls have no effect: creations return a GUID that refers to nothing (for a
+//! data block, with scratch memory), all other calls succeed without effect, creation counters do not advance, and
+//! printing is suppressed. Replays therefore lack the cost of the API, and are compared with replays only.
 //!
-//! *Undo.* All blocks the task holds, its parameters and its slots are copied before and put back after
-//! each replay. A task that changes a block it holds RO or CONST is marked and not replayed again.
+//! *Undo.* All blocks the task holds, its parameters and its slots are copied before and restored after each replay. A
+//! task that changes a block it holds RO or CONST is marked and not replayed again.
 //!
-//! *Side effects elsewhere.* Before the first replay of a class one is made in a forked child: if it writes to
-//! the program's static data or prints past the runtime, waits inside the task, crashes or hangs, the class
-//! is marked with the reason and never replayed.
+//! *Side effects elsewhere.* Before the first replay of a class, one is made in a forked child: if it writes to the
+//! program's static data, prints other than through the runtime, waits inside the task, crashes or hangs, the class is
+//! marked with the reason and never replayed.
 //!
-//! *Far.* The profiling thread is pinned to the PUs of one node. On a machine with several nodes near blocks are copied into memory of
-//! that node and far ones into memory of the farthest (`relocate`); on
-//! one with a single node they are flushed out of the caches while near ones are read into them
-//! (`evict`): what is measured then is what memory costs over cache.
+//! *Far.* The profiling thread is pinned to the PUs of one node. On a machine with several nodes, near blocks are
+//! copied into memory of that node and far ones into memory of the farthest (`relocate`); with a single node, far
+//! blocks are flushed from the caches and near ones read into them (`evict`), which measures the cost of memory over
+//! cache.
 //!
-//! *Design.* Up to four blocks: full factorial. More: random subsets, each followed by its complement. Each
-//! task gets a few runs of its class's design, in an order drawn at random; each run is the least of two.
-//! A class is known well enough when the near runs' standard error is small or its budget is used up.
+//! *Design.* Up to four blocks: full factorial. More: random subsets, each followed by its complement. Each task gets a
+//! few runs of its class's design, in random order; each run takes the smaller of two times. A class is done when the
+//! near runs' standard error is small or its budget is used up.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,39 +35,39 @@ use crate::edt::{Edt, slot_state};
 use crate::record::Recorder;
 use crate::worker::Worker;
 
-/// Runs of the design that one task gets.
+/// Runs of the design per task.
 const RUNS_PER_TASK: usize = 8;
-/// Blocks up to which the design is the full factorial.
+/// Largest number of blocks with a full factorial design.
 const FACTORIAL: usize = 4;
-/// What replayed creations give; leads nowhere.
+/// GUID returned by creations in a replay; refers to nothing.
 const FAKE: i64 = (1 << 62) | 4096;
 
-/// Profiling runs have one thread, so one flag does.
+/// Profiling runs have one thread, so one flag is enough.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
-/// The task called something that a replay cannot pretend.
+/// The task made a call that replay mode cannot imitate.
 static UNFIT: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static SCRATCH: RefCell<Vec<Box<[u64]>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Whether a replay is under way.
+/// Whether a replay is running.
 #[inline]
 pub fn active() -> bool {
     ACTIVE.load(Ordering::Relaxed)
 }
 
-/// A GUID that leads nowhere.
+/// A GUID that refers to nothing.
 pub fn fake_guid() -> Guid {
     Guid(FAKE)
 }
 
-/// The task does what a replay cannot pretend.
+/// Marks the task as unfit: it made a call that replay mode cannot imitate.
 pub fn unfit() {
     UNFIT.store(true, Ordering::Relaxed);
 }
 
-/// Memory for a block created in a replay, until it ends.
+/// Scratch memory for a block created in a replay; freed when the replay ends.
 ///
 /// # Errors
 /// ENOMEM.
@@ -83,14 +82,14 @@ pub fn scratch(size: u64) -> Result<*mut u8> {
     Ok(pointer)
 }
 
-/// How experiments with a class stand.
+/// State of the experiments with a class.
 #[derive(Default)]
 pub struct ClassState {
     tried: bool,
     mark: Option<&'static str>,
     runs: u32,
     next: usize,
-    /// Times of runs with everything near.
+    /// Times of runs with all blocks near.
     near: Vec<f64>,
 }
 
@@ -118,7 +117,7 @@ pub fn experiment(w: &mut Worker, recorder: &'static Recorder, edt: *mut Edt, cl
         if state.spent.as_secs() >= limits.budget_seconds {
             if !std::mem::replace(&mut state.budget_reported, true) {
                 w.rt.report(&format!(
-                    "the {} s for experiments are used up; what was not measured goes by bytes",
+                    "the time limit of {} s for experiments is reached; unmeasured classes are estimated from bytes",
                     limits.budget_seconds
                 ));
             }
@@ -208,13 +207,13 @@ fn known(state: &ClassState, limits: Experiments, blocks: usize) -> bool {
     2.0 * (variance / n).sqrt() < limits.precision * mean
 }
 
-/// Which blocks are far in run `at` of a class's design, as bits.
+/// Bit mask of the blocks that are far in run `at` of a class's design.
 fn design_point(blocks: usize, at: usize, random: &mut u64) -> u64 {
     let blocks = blocks.min(63);
     if blocks <= FACTORIAL {
         return at as u64 & ((1 << blocks) - 1);
     }
-    // Pairs: a random subset, then its complement. Both halves come from the same draw.
+    // Pairs: a random subset, then its complement. Both come from the same draw.
     let pair = (at / 2) as u64;
     let mut bits = (*random ^ pair.wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1;
     for _ in 0..3 {
@@ -240,7 +239,7 @@ fn below(random: &mut u64, bound: usize) -> usize {
 
 fn blocks_of(w: &Worker, edt: *mut Edt) -> Vec<Held> {
     let mut held = Vec::new();
-    // SAFETY: about to run, so this thread's alone, its blocks held.
+    // SAFETY: about to run, so owned by this thread, its blocks held.
     unsafe {
         for slot in 0..(*edt).depc {
             let dep = &*Edt::slot(edt, slot);
@@ -265,7 +264,7 @@ fn blocks_of(w: &Worker, edt: *mut Edt) -> Vec<Held> {
     held
 }
 
-/// What a replay may change beside its blocks.
+/// What a replay may change, apart from the contents of its blocks.
 struct Saved {
     params: Vec<u64>,
     slots: Vec<(Guid, *mut std::ffi::c_void, u32)>,
@@ -292,7 +291,7 @@ impl Saved {
         }
     }
 
-    /// Undoes a replay. False: the task changed what it may only read.
+    /// Undoes a replay. False: the task changed a block that it may only read.
     fn restore(&self, edt: *mut Edt, held: &[Held]) -> bool {
         let mut honest = true;
         // SAFETY: about to run; the blocks are held.
@@ -317,10 +316,10 @@ impl Saved {
     }
 }
 
-/// One replay with the blocks of `far` far; seconds.
+/// Time in seconds of one replay, with the blocks in the bit mask `far` far.
 fn timed_run(w: &mut Worker, edt: *mut Edt, held: &[Held], far: u64) -> f64 {
     let mut relocated = Vec::new();
-    // The node this thread is pinned to; `w.node` is the one that the task is meant for.
+    // The node this thread is pinned to; `w.node` is the node assigned to the task.
     let here = w.rt.workers[w.index].node;
     if w.rt.machine.bindable_nodes().is_some() {
         for (at, held) in held.iter().enumerate() {
@@ -360,7 +359,7 @@ fn timed_run(w: &mut Worker, edt: *mut Edt, held: &[Held], far: u64) -> f64 {
     let seconds = run_once(edt);
     w.storage.retain(|(owner, _)| *owner != edt);
     for (memory, bytes, home) in relocated {
-        // SAFETY: allocated above; `restore` puts the slots back before anybody looks.
+        // SAFETY: allocated above; `restore` resets the slots before they are read again.
         unsafe { w.rt.memory.free(memory, bytes as u64, home) };
     }
     seconds
@@ -387,7 +386,7 @@ fn run_once(edt: *mut Edt) -> f64 {
 
 const LINE: usize = 64;
 
-/// Out of all caches, where the instruction set can say so.
+/// Evicts memory from all caches, if the instruction set has an instruction for that.
 ///
 /// # Safety
 /// `memory` has `bytes` readable bytes.
@@ -404,7 +403,7 @@ unsafe fn flush(memory: *const u8, bytes: usize) {
     let _ = (memory, bytes);
 }
 
-/// Into the caches.
+/// Reads memory into the caches.
 ///
 /// # Safety
 /// As for [`flush`].
@@ -417,7 +416,7 @@ unsafe fn touch(memory: *const u8, bytes: usize) {
     std::hint::black_box(sum);
 }
 
-/// A replay in a forked child, to see whether the task does what cannot be undone.
+/// Makes a replay in a forked child, to find side effects that cannot be undone.
 fn try_in_child(w: &mut Worker, edt: *mut Edt) -> Option<&'static str> {
     const PRINTS: i32 = 1;
     const WRITES: i32 = 2;
@@ -426,7 +425,7 @@ fn try_in_child(w: &mut Worker, edt: *mut Edt) -> Option<&'static str> {
     unsafe {
         libc::fflush(std::ptr::null_mut());
         match libc::fork() {
-            -1 => Some("cannot fork to try it"),
+            -1 => Some("cannot fork for a trial"),
             0 => {
                 libc::alarm(20);
                 let output = libc::memfd_create(c"output".as_ptr(), 0);
@@ -457,9 +456,9 @@ fn try_in_child(w: &mut Worker, edt: *mut Edt) -> Option<&'static str> {
                 {}
                 if libc::WIFSIGNALED(status) {
                     return Some(if libc::WTERMSIG(status) == libc::SIGALRM {
-                        "hangs when tried alone"
+                        "hangs in a trial"
                     } else {
-                        "crashes when tried alone"
+                        "crashes in a trial"
                     });
                 }
                 match libc::WEXITSTATUS(status) {
@@ -474,7 +473,7 @@ fn try_in_child(w: &mut Worker, edt: *mut Edt) -> Option<&'static str> {
     }
 }
 
-/// Writable memory of the program file itself (.data, .bss), not of libraries.
+/// Writable memory of the program file itself (.data, .bss), without libraries.
 fn static_data() -> Vec<(usize, usize)> {
     let Ok(program) = std::fs::read_link("/proc/self/exe") else {
         return Vec::new();
@@ -490,7 +489,7 @@ fn static_data() -> Vec<(usize, usize)> {
             continue;
         };
         let (start, end, path) = (mapped.start as usize, mapped.end as usize, mapped.name);
-        // .bss follows the file's own mapping without a name.
+        // .bss follows the file's own mapping and has no name.
         let bss = path.is_empty() && start == last_end;
         if mapped.is_writable() && (path == program || bss) {
             found.push((start, end));
@@ -502,7 +501,7 @@ fn static_data() -> Vec<(usize, usize)> {
     found
 }
 
-/// FNV-1a by words.
+/// FNV-1a over words.
 fn checksum(ranges: &[(usize, usize)]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for &(start, end) in ranges {

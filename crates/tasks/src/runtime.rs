@@ -26,7 +26,7 @@ use crate::stuck::Wait;
 use crate::worker::{Counters, NO_NODE, Worker, set_current};
 use crate::{block, crash, label, names, stuck};
 
-/// What other workers see of a worker.
+/// The part of a worker that other workers access.
 pub struct Shared {
     pub(crate) deque: Deque<Edt>,
     pub(crate) node: u16,
@@ -34,13 +34,13 @@ pub struct Shared {
     pub(crate) woken: AtomicBool,
 }
 
-/// A node's part of the scheduler.
+/// A node's scheduler state.
 #[derive(Default)]
 pub struct NodeState {
     pub(crate) inbox: Inbox<Edt>,
-    /// Workers asleep.
+    /// Number of sleeping workers.
     pub(crate) sleeping: AtomicU32,
-    /// Workers awake and looking for work.
+    /// Number of awake workers that look for work.
     pub(crate) searching: AtomicU32,
 }
 
@@ -58,14 +58,14 @@ pub struct Runtime {
     pub(crate) workers: Vec<Shared>,
     pub(crate) nodes: Vec<NodeState>,
     pub(crate) workers_of: Vec<Vec<usize>>,
-    /// Which node's workers serve a node: itself, or the nearest that has workers.
+    /// The node whose workers serve a node: itself, or the nearest one with workers.
     pub(crate) served_by: Vec<u16>,
     pub(crate) idle: Mutex<Idle>,
     /// Tasks that wait inside themselves, oldest first.
     pub(crate) waits: Mutex<Vec<Wait>>,
     /// Dependences on labels under which nothing exists yet.
     pub(crate) awaited: label::Awaited,
-    /// Ranges of labels that are found by tuples.
+    /// Maps from tuples to labels.
     pub(crate) maps: label::Maps,
     pub(crate) simulated: bool,
     pub(crate) shutdown: AtomicBool,
@@ -73,21 +73,21 @@ pub struct Runtime {
     pub(crate) status: AtomicI32,
     pub(crate) complaints: AtomicU64,
     pub(crate) next_worker: AtomicUsize,
-    /// What each worker did, by its index.
+    /// Counters of each worker, by worker index.
     totals: Mutex<BTreeMap<usize, Counters>>,
     started: std::time::Instant,
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// Exit status for the program.
     pub status: i32,
-    /// What happened.
+    /// Statistics.
     pub stats: Stats,
 }
 
-/// One run at a time in a process.
+/// Allows one run at a time in a process.
 static RUNNING: Mutex<()> = Mutex::new(());
 
 impl Runtime {
@@ -173,7 +173,7 @@ impl Runtime {
         })
     }
 
-    /// Memory of the object a GUID leads to; not checked for being that object still.
+    /// Memory of the object a GUID refers to; not checked for being that object still.
     #[inline]
     pub(crate) fn object(&self, guid: Guid) -> Result<*mut Header> {
         match place_of(guid) {
@@ -186,7 +186,7 @@ impl Runtime {
         }
     }
 
-    /// The object of that kind behind a GUID; `gone` where it is of another kind, or of another life.
+    /// The live object of that kind behind a GUID; error `gone` if it is of another kind or no longer alive.
     #[inline]
     pub(crate) fn live(&self, guid: Guid, kind: Kind, gone: Errno) -> Result<*mut Header> {
         let object = self.object(guid)?;
@@ -195,7 +195,7 @@ impl Runtime {
         alive.then_some(object).ok_or(gone)
     }
 
-    /// Whether a GUID leads to something alive.
+    /// Whether a GUID refers to a live object.
     pub(crate) fn is_alive(&self, guid: Guid) -> bool {
         self.object(guid).is_ok_and(|header| {
             // SAFETY: memory of objects is always readable as a header.
@@ -206,7 +206,7 @@ impl Runtime {
         })
     }
 
-    /// Puts down what a worker did so far, in place of what it put down before.
+    /// Publishes a worker's counters, replacing those it published before.
     pub(crate) fn publish_counters(&self, w: &Worker) {
         let mut totals = self.totals.lock().expect("no panic while locked");
         totals.insert(w.index, w.counters);
@@ -221,12 +221,12 @@ impl Runtime {
         sum
     }
 
-    /// Says why the run cannot go on or did not end well.
+    /// Reports why the run cannot continue or did not end well.
     pub(crate) fn report(&self, text: &str) {
         eprintln!("numaloc_ocr: {text}");
     }
 
-    /// Nothing is ready and nothing runs: the end, or a deadlock.
+    /// Called when nothing is ready and nothing runs: the end of the run, or a deadlock.
     pub(crate) fn quiescent(&self) {
         if !self.shutdown.load(Ordering::SeqCst) {
             self.report(
@@ -240,13 +240,13 @@ impl Runtime {
 }
 
 impl Worker {
-    /// In checked mode: tells the user what the program did wrong, and where.
+    /// In checked mode: reports an error of the program and where it occurred.
     #[cold]
     pub(crate) fn complain(&self, during: &str, what: impl FnOnce() -> String) {
         if !self.rt.config.checked {
             return;
         }
-        // One broken loop must not fill the disk.
+        // An error in a loop must not fill the disk.
         if self.rt.complaints.fetch_add(1, Ordering::Relaxed) >= 100 {
             return;
         }
@@ -254,7 +254,7 @@ impl Worker {
         self.rt.report(&format!("{task}: {during}: {}", what()));
     }
 
-    /// Hands a ready task that has its blocks to the scheduler.
+    /// Passes a ready task that holds its blocks to the scheduler.
     #[inline]
     pub(crate) fn schedule(&mut self, edt: *mut Edt) {
         scheduler::schedule(self, edt);
@@ -297,10 +297,10 @@ unsafe fn start_program(w: &mut Worker, function: EdtFunction, arguments: &[&[u8
 /// Runs a program from its first task to the end.
 ///
 /// # Errors
-/// A sentence, when the settings cannot be had.
+/// A message, if the settings cannot be applied.
 ///
 /// # Safety
-/// `function` and every function it makes tasks of keep to `ocr.h`.
+/// `function` and all task functions it creates keep to `ocr.h`.
 pub unsafe fn run(
     config: Config,
     function: EdtFunction,
@@ -355,7 +355,7 @@ unsafe fn run_in(
 /// Writes the profile and the statistics.
 ///
 /// # Errors
-/// A sentence that names the file.
+/// A message that names the file.
 pub(crate) fn conclude(
     rt: &Runtime,
     simulated_seconds: Option<f64>,

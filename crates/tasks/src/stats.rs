@@ -1,8 +1,8 @@
-//! What a run did, as one JSON object (`NUMALOC_OCR_STATS=FILE`).
+//! Statistics of a run, as one JSON object (`NUMALOC_OCR_STATS=FILE`).
 
 use crate::worker::Counters;
 
-/// What a run did.
+/// Statistics of a run.
 #[derive(Clone, Debug)]
 pub struct Stats {
     /// Sums over workers.
@@ -17,16 +17,16 @@ pub struct Stats {
     pub nodes: usize,
     /// Name of the machine.
     pub machine: String,
-    /// Most bytes of tasks, events and so on ever in use (not contents of data blocks).
+    /// Largest number of bytes ever used for tasks, events and so on (without contents of data blocks).
     pub object_bytes: u64,
-    /// Mappings the kernel would not bind to their node.
+    /// Mappings the kernel refused to bind to their node.
     pub bindings_refused: u64,
-    /// Errors of the program that were reported (checked mode).
+    /// Errors of the program reported in checked mode.
     pub complaints: u64,
 }
 
 impl Stats {
-    /// Share of the bytes handed to tasks that were on another node, 0 to 1.
+    /// Share of the bytes of tasks' blocks that were on another node, 0 to 1.
     #[must_use]
     pub fn remote_share(&self) -> f64 {
         let all = self.counters.local_bytes + self.counters.remote_bytes;

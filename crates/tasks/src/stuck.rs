@@ -1,5 +1,5 @@
-//! What a run that cannot go on says: which tasks never ran, which wait inside themselves, for what, and who
-//! holds it; and the end of a run in which tasks wait inside themselves.
+//! Reports of a run that cannot continue: which tasks never ran, which wait inside themselves, for what, and which task
+//! holds it; and the end of a run whose tasks wait inside themselves.
 
 use std::sync::atomic::Ordering;
 
@@ -20,11 +20,11 @@ pub struct Wait {
     task: String,
     /// An event, or a label.
     what: Guid,
-    /// Data blocks it holds meanwhile.
+    /// Data blocks it holds while waiting.
     holds: Vec<Guid>,
 }
 
-/// The current task begins to wait for an event, or for a label.
+/// Records that the current task starts to wait for an event or a label.
 pub fn begin_wait(w: &Worker, what: Guid) {
     let wait = Wait {
         worker: w.index,
@@ -35,7 +35,7 @@ pub fn begin_wait(w: &Worker, what: Guid) {
     w.rt.waits.lock().expect("no panic while locked").push(wait);
 }
 
-/// The wait begun last on this worker is over.
+/// Records the end of the latest wait on this worker.
 pub fn end_wait(w: &Worker) {
     let mut waits = w.rt.waits.lock().expect("no panic while locked");
     if let Some(at) = waits.iter().rposition(|wait| wait.worker == w.index) {
@@ -43,15 +43,15 @@ pub fn end_wait(w: &Worker) {
     }
 }
 
-/// Whether something has come that a task waits for; it goes on when it looks, unless tasks on its thread wait
-/// above it.
+/// Whether an event that some task waits for has fired. The task continues at its next check, unless other waiting
+/// tasks run above it on its thread.
 #[cfg_attr(not(numaloc_tbb), allow(dead_code))]
 pub fn something_came(rt: &Runtime) -> bool {
     let waits = rt.waits.lock().expect("no panic while locked");
     waits.iter().any(|wait| event::has_fired(rt, wait.what))
 }
 
-/// Name and GUID of a task; null: none.
+/// Name and GUID of a task, for reports.
 pub fn task(rt: &Runtime, edt: *mut Edt) -> String {
     if edt.is_null() {
         return "outside any task".to_owned();
@@ -62,7 +62,7 @@ pub fn task(rt: &Runtime, edt: *mut Edt) -> String {
     format!("task {} ({:#x})", rt.names.name(name), guid.0)
 }
 
-/// What a GUID is at this moment, with the GUID.
+/// Current state of the object behind a GUID, with the GUID.
 pub fn describe(rt: &Runtime, guid: Guid) -> String {
     match guid {
         Guid::NULL => return "NULL_GUID".to_owned(),
@@ -114,7 +114,7 @@ pub fn mode_name(mode: u32) -> &'static str {
     }
 }
 
-/// Names tasks that never ran, and why.
+/// Reports tasks that never ran, and why.
 pub fn report_tasks(rt: &Runtime) {
     let limit = if rt.config.checked { 100 } else { 5 };
     let mut more = false;
@@ -134,7 +134,7 @@ pub fn report_tasks(rt: &Runtime) {
     }
 }
 
-/// After a run that ended as it should: tasks that never ran, in checked mode.
+/// In checked mode, after a normal end: reports tasks that never ran.
 pub fn report_never_run(rt: &Runtime) {
     let offsets = rt.arena.objects().into_iter();
     let count = offsets.filter(|&offset| edt::never_ran(rt, offset)).count();
@@ -179,20 +179,19 @@ fn describe_task(rt: &Runtime, offset: usize) -> Option<String> {
     ))
 }
 
-/// Ends the process: tasks wait inside themselves for what never comes. Their frames cannot be left in any
-/// other way.
+/// Ends the process: tasks wait inside themselves for events that never fire, and their stack frames cannot be unwound.
 pub fn end(rt: &'static Runtime) -> ! {
     if rt.stop.swap(true, Ordering::SeqCst) {
-        // Another thread has come to the same end.
+        // Another thread has reached this point and ends the process.
         loop {
             std::thread::park();
         }
     }
     let shutdown = rt.shutdown.load(Ordering::SeqCst);
     rt.report(if shutdown {
-        "ocrShutdown was called and nothing can run any more, but tasks wait inside themselves; they are cut off:"
+        "ocrShutdown was called and nothing can run any more, but tasks wait inside themselves; they are terminated:"
     } else {
-        "deadlock: no task is ready, and those that run wait inside themselves for what nobody will do"
+        "deadlock: no task is ready, and those that run wait inside themselves for events that cannot occur"
     });
     {
         let waits = rt.waits.lock().expect("no panic while locked");
@@ -203,7 +202,7 @@ pub fn end(rt: &'static Runtime) -> ! {
             let satisfied = event::has_fired(rt, wait.what);
             let why = match above {
                 Some(above) if satisfied => format!(
-                    ", which has come; but {} runs above it on the same thread and has to end first",
+                    ", which has fired; but {} runs above it on the same thread and has to end first",
                     above.task
                 ),
                 _ => String::new(),
@@ -228,7 +227,7 @@ pub fn end(rt: &'static Runtime) -> ! {
         rt.report(&why);
         rt.status.store(125, Ordering::SeqCst);
     }
-    // SAFETY: flushes and ends the process; the other threads have nothing to do.
+    // SAFETY: flushes the C streams and ends the process; the other threads are idle.
     unsafe {
         libc::fflush(std::ptr::null_mut());
         libc::_exit(rt.status.load(Ordering::SeqCst));

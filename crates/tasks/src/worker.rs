@@ -1,4 +1,4 @@
-//! A worker: what one thread of the runtime keeps to itself.
+//! A worker: the state private to one thread of the runtime.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -13,10 +13,10 @@ use crate::edt::Edt;
 use crate::runtime::Runtime;
 use crate::scope::Scope;
 
-/// No node in particular.
+/// No particular node.
 pub const NO_NODE: u16 = u16::MAX;
 
-/// What a worker did. Summed over workers in the statistics.
+/// Counters of a worker; statistics sum them over workers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     /// Tasks run.
@@ -27,21 +27,21 @@ pub struct Counters {
     pub stolen_far: u64,
     /// Tasks that came through a node's inbox.
     pub inbox: u64,
-    /// Tasks the plan placed.
+    /// Tasks placed by the plan.
     pub planned: u64,
-    /// Tasks the plan knows but has no opinion about.
+    /// Tasks whose node the plan leaves open.
     pub no_opinion: u64,
-    /// Tasks the plan does not know.
+    /// Tasks not in the plan.
     pub unplanned: u64,
-    /// Tasks a plan placed on the node where a hint would have put them.
+    /// Tasks that the plan placed on the node of their hint.
     pub hint_agrees: u64,
-    /// Tasks with a hint that a plan also placed.
+    /// Tasks with a hint that the plan placed.
     pub hint_compared: u64,
-    /// Bytes of data blocks handed to tasks on the block's node.
+    /// Bytes of tasks' data blocks on the node where the task runs.
     pub local_bytes: u64,
-    /// Bytes of data blocks handed to tasks on another node.
+    /// Bytes of tasks' data blocks on another node.
     pub remote_bytes: u64,
-    /// The remote ones, each byte times its distance over the local distance.
+    /// Remote bytes, each weighted by its distance over the local distance.
     pub weighted_remote_bytes: f64,
 }
 
@@ -62,7 +62,7 @@ impl Counters {
     }
 }
 
-/// A satisfaction on its way.
+/// A pending satisfaction.
 pub struct Delivery {
     /// The event that fired.
     pub(crate) from: Guid,
@@ -71,7 +71,7 @@ pub struct Delivery {
     pub(crate) payload: Guid,
 }
 
-/// A worker; see the module's text. Used only by its own thread.
+/// A worker; see the module documentation. Used only by its own thread.
 pub struct Worker {
     pub(crate) rt: &'static Runtime,
     pub(crate) index: usize,
@@ -79,29 +79,29 @@ pub struct Worker {
     pub(crate) lists: Lists,
     /// The task being run; null between tasks.
     pub(crate) current: *mut Edt,
-    /// The finish scope whose credits are at hand.
+    /// The finish scope whose credits this worker holds.
     pub(crate) scope: *mut Scope,
     pub(crate) credits: Credits,
     pub(crate) outbox: VecDeque<Delivery>,
     pub(crate) delivering: bool,
-    /// The event whose firing is being delivered.
+    /// The event being delivered.
     pub(crate) cause: Guid,
-    /// Blocks created by the tasks being run and not released yet; the current task's from `created_from`.
+    /// Blocks created by running tasks and not released yet; the current task's start at `created_from`.
     pub(crate) created: Vec<*mut Block>,
     pub(crate) created_from: usize,
     pub(crate) counters: Counters,
     pub(crate) random: u64,
-    /// Names of templates seen lately, by function and name pointer.
+    /// Recently used template names, by function and name pointer.
     pub(crate) names: Box<[(usize, usize, u32); 64]>,
-    /// Ready tasks, where one thread runs them all.
+    /// Ready tasks, if one thread runs them all.
     pub(crate) ready: VecDeque<*mut Edt>,
-    /// Scratch for tasks on their way from another worker's queue.
+    /// Scratch list for stolen tasks.
     pub(crate) stolen: Vec<*mut Edt>,
     /// Scratch for the order in which a task's blocks are acquired.
     pub(crate) order: Vec<crate::block::Wanted>,
-    /// What tasks being run keep for themselves (ocrElsUserSet); few do.
+    /// Task-local storage of running tasks (ocrElsUserSet); rarely used.
     pub(crate) storage: Vec<(*mut Edt, Box<[Guid; 256]>)>,
-    /// Depth of tasks run inside tasks that wait (legacy calls).
+    /// Nesting depth of tasks run inside waiting tasks (legacy calls).
     pub(crate) nesting: u32,
 }
 
@@ -110,7 +110,7 @@ thread_local! {
 }
 
 impl Worker {
-    /// A worker of that index and node.
+    /// Creates a worker with that index and node.
     pub fn new(rt: &'static Runtime, index: usize, node: u16) -> Box<Self> {
         Box::new(Self {
             rt,
@@ -147,7 +147,7 @@ impl Worker {
     }
 }
 
-/// Makes `worker` this thread's; null when the thread stops being one.
+/// Sets this thread's worker; null when the thread stops being one.
 pub fn set_current(worker: *mut Worker) {
     CURRENT.with(|current| current.set(worker));
 }

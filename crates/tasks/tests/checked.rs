@@ -27,7 +27,7 @@ fn checked_mode_names_task_object_and_slot() {
                 ],
                 Some(libc::SIGSEGV),
             ),
-            // The thread's own stack is used up.
+            // The thread's own stack is exhausted.
             (
                 "deep",
                 &["SIGSEGV", "slot 0: data block "],

@@ -1,4 +1,4 @@
-//! Programs that use what public OCR programs use beyond the core of the interface.
+//! Programs that use calls which public OCR programs use, beyond the core of the interface.
 
 mod support;
 

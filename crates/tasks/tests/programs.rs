@@ -1,5 +1,5 @@
-//! The workloads, compiled against `ocr.h` and the library as a user would, on every scheduler; and the
-//! whole way from a profile to a tuned run.
+//! The workloads, compiled against `ocr.h` and the library as a user would, on every scheduler; and the whole way from
+//! a profile to a tuned run.
 
 mod support;
 
@@ -84,7 +84,7 @@ fn profile(program: &Path, arguments: &[&str], folder: &Path, replays: &str) -> 
             ("PROFILE", &shown),
             ("MACHINE", machine),
             ("REPLAYS", replays),
-            // A busy machine takes long, and a budget that is used up is said.
+            // On a busy machine experiments may reach their time limit, which is reported.
             ("BUDGET", "3600"),
         ],
     );
@@ -102,8 +102,8 @@ fn field(stats: &Path, name: &str) -> f64 {
     text[at..at + end].parse().unwrap()
 }
 
-/// Four iterations and sixteen give the same classes; the plan of four covers a thousand, equals the hints
-/// it never read, and leaves less than half of the oblivious scheduler's traffic remote.
+/// Four iterations and sixteen give the same classes; the plan from four covers a thousand, equals the hints (which it
+/// never read), and makes less than half of the traffic of the scheduler without placement remote.
 #[test]
 fn a_plan_from_four_iterations_serves_a_thousand() {
     let folder = tempfile::tempdir().unwrap();
@@ -177,7 +177,7 @@ fn a_recursion_of_bounded_depth_is_planned_by_depth() {
         analysis.placed_tasks,
         analysis.tasks
     );
-    // More cycles, and more points, as deep.
+    // More cycles and points, but the same depth.
     let stats = folder.path().join("stats");
     let plan = profiled.join("plan").display().to_string();
     let stats_name = stats.display().to_string();
@@ -210,7 +210,7 @@ fn the_plan_of_another_program_is_refused() {
 }
 
 #[test]
-fn experiments_end_with_their_budget_and_the_profile_is_whole() {
+fn experiments_end_with_their_budget_and_the_profile_is_complete() {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), "stencil2d");
     let shown = folder.path().join("profile").display().to_string();
@@ -218,7 +218,10 @@ fn experiments_end_with_their_budget_and_the_profile_is_whole() {
     let output = run_any(&program, &["64", "4", "2", "4"], &settings);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    assert!(said.contains("0 s for experiments are used up"), "{said}");
+    assert!(
+        said.contains("the time limit of 0 s for experiments is reached"),
+        "{said}"
+    );
     let profile = read_profile(Path::new(&shown)).unwrap();
     assert!(profile.replays.is_empty() && profile.tasks.len() > 50);
 }
@@ -259,9 +262,9 @@ fn bad_files_and_settings_get_one_clear_line() {
     }
 }
 
-/// By the model a byte of a block costs a core of this machine at least 4/50 ns.
+/// In the model, a byte of a block costs a core of this machine at least 4/50 ns.
 #[test]
-fn a_simulated_task_is_ready_when_the_last_it_waits_for_ends() {
+fn a_simulated_task_is_ready_when_its_last_dependence_ends() {
     let folder = tempfile::tempdir().unwrap();
     let program = compile_file(folder.path(), "crates/tasks/tests/c/join.c");
     let stats = folder.path().join("stats");
@@ -280,7 +283,7 @@ fn a_simulated_task_is_ready_when_the_last_it_waits_for_ends() {
 }
 
 #[test]
-fn a_profile_says_how_far_it_is() {
+fn a_profiling_run_shows_its_progress() {
     let folder = tempfile::tempdir().unwrap();
     let program = compile(folder.path(), "stencil2d");
     let profile = folder.path().join("profile").display().to_string();

@@ -75,7 +75,7 @@ fn step(task: usize, values: &mut [(u64, bool)]) {
     }
 }
 
-/// The reference: tasks in order, no runtime.
+/// The reference: runs the tasks in order, without the runtime.
 fn interpret(program: &Program) -> Vec<u64> {
     let mut blocks: Vec<u64> = (0..program.blocks as u64).collect();
     for (at, task) in program.tasks.iter().enumerate() {
@@ -92,7 +92,7 @@ fn interpret(program: &Program) -> Vec<u64> {
     blocks
 }
 
-/// The program under way, and what it gave.
+/// The current program and its results.
 static CURRENT: Mutex<Option<(Program, Vec<u64>)>> = Mutex::new(None);
 
 fn with<T>(body: impl FnOnce(&mut (Program, Vec<u64>)) -> T) -> T {
@@ -124,7 +124,7 @@ unsafe extern "C" fn work(_: u32, params: *mut u64, slots: u32, deps: *mut Dep) 
             }
         }
         if task.finish {
-            // Something below it, so that the scope has work.
+            // Creates something below itself, so that the scope has work.
             let mut template = Guid::NULL;
             assert_eq!(
                 ocrEdtTemplateCreate_internal(
@@ -190,7 +190,7 @@ unsafe extern "C" fn main_edt(_: u32, _: *mut u64, _: u32, _: *mut Dep) -> Guid 
             assert_eq!(ocrDbRelease(block), 0);
             blocks.push(block);
         }
-        // Who must come before whom, by data.
+        // Order required by the data.
         let mut before: Vec<Vec<usize>> =
             program.tasks.iter().map(|t| t.waits_for.clone()).collect();
         let mut users: Vec<Vec<usize>> = vec![Vec::new(); program.blocks];
@@ -298,8 +298,8 @@ unsafe extern "C" fn main_edt(_: u32, _: *mut u64, _: u32, _: *mut Dep) -> Guid 
             for (slot, &(block, mode)) in task.uses.iter().enumerate() {
                 assert_eq!(ocrAddDependence(blocks[block], edt, slot as u32, mode), 0);
             }
-            // A ONCE event must not fire before everybody has asked for it; the others may, so that
-            // dependences on what has fired already are tried too.
+            // A ONCE event must not fire before all dependences on it were added; the others may, which also tests
+            // dependences on events that have fired already.
             let source = if task.event == 1 { gate } else { Guid::NULL };
             assert_eq!(ocrAddDependence(source, edt, slots - 1, mode::NULL), 0);
         }
@@ -328,7 +328,7 @@ fn machine(spec: &str) -> Config {
     config
 }
 
-/// The schedulers and machines every program must give the same result on.
+/// Schedulers and machines on which every program must give the same result.
 fn configurations() -> Vec<(&'static str, Config)> {
     let mut all = Vec::new();
     for workers in [1, 4] {

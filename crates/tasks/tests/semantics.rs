@@ -1,4 +1,4 @@
-//! What ocr.h promises about misuse, ends of runs and memory, one promise a test.
+//! Tests of what ocr.h specifies about misuse, ends of runs and memory, one property per test.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 const EINVAL: u8 = 22;
 const EGUIDEXISTS: u8 = 100;
 
-/// Runs a program; its outcome, and what it has counted: the next test's run begins to count anew.
+/// Runs a program; returns its outcome and its counter, which is reset for the next test.
 fn run(function: EdtFunction, workers: usize) -> (numaloc_tasks::Outcome, u64) {
     let _one = ONE
         .lock()
@@ -165,7 +165,7 @@ unsafe extern "C" fn destroy_what_it_holds(_: u32, _: *mut u64, _: u32, _: *mut 
         );
         assert_eq!(status, 0);
         assert_eq!(ocrAddDependence(block, edt, 0, mode::EW), 0);
-        // The other task waits for the block; destroying it lets that task have it, for the last time.
+        // The other task waits for the block; destroying it gives the block to that task, for the last time.
         assert_eq!(ocrDbDestroy(block), 0);
         assert_eq!(ocrWait(output), Guid::NULL);
         assert_eq!(COUNT.load(Ordering::SeqCst), 1);
@@ -176,7 +176,7 @@ unsafe extern "C" fn destroy_what_it_holds(_: u32, _: *mut u64, _: u32, _: *mut 
 }
 
 #[test]
-fn destroying_a_block_ends_the_hold_of_who_destroys_it() {
+fn destroying_a_block_ends_the_hold_of_the_destroying_task() {
     for workers in [0, 1, 2] {
         let (outcome, counted) = run(destroy_what_it_holds, workers);
         assert_eq!((outcome.status, counted), (0, 1));
@@ -393,7 +393,7 @@ fn a_finish_scope_waits_for_everything_below_it() {
     }
 }
 
-/// params: tasks left. One block and one event per task: memory must be used again.
+/// params: tasks remaining. One block and one event per task: memory must be reused.
 unsafe extern "C" fn chain(_: u32, params: *mut u64, _: u32, _: *mut Dep) -> Guid {
     // SAFETY: as ocr.h says.
     unsafe {

@@ -1,11 +1,12 @@
-//! Waiting inside tasks, on every scheduler: what comes is noticed, what never comes ends the run with a report.
+//! Waiting inside tasks, on every scheduler: an event that fires ends the wait, one that never fires ends the run with
+//! a report.
 
 mod support;
 
 use std::process::Output;
 use support::{SCHEDULERS, compile_file, run_any};
 
-/// Every scheduler, oneTBB with one thread, and a profiling run.
+/// Runs `case` on every scheduler, on oneTBB with one thread, and as a profiling run.
 fn everywhere(case: &str, mut check: impl FnMut(&Output, &[(&str, &str)])) {
     let folder = tempfile::tempdir().unwrap();
     let program = compile_file(folder.path(), "crates/tasks/tests/c/waits.c");
@@ -25,7 +26,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn a_wait_ends_when_what_it_waits_for_has_come() {
+fn a_wait_ends_when_its_event_fires() {
     everywhere("served", |output, settings| {
         assert!(
             output.status.success() && output.stderr.is_empty(),
@@ -35,7 +36,7 @@ fn a_wait_ends_when_what_it_waits_for_has_come() {
 }
 
 #[test]
-fn a_wait_for_what_never_comes_ends_the_run_and_names_task_and_event() {
+fn a_wait_for_an_event_that_never_fires_ends_the_run_and_names_task_and_event() {
     for (case, words) in [
         (
             "never",

@@ -1,5 +1,5 @@
-//! Calls of the reference that few programs use: maps of labels, kinds of GUIDs, copies between data blocks, allocation inside
-//! data blocks.
+//! Calls of the reference implementation that few programs use: label maps, GUID kinds, copies between data blocks,
+//! allocation inside data blocks.
 
 use std::ffi::c_void;
 
@@ -64,9 +64,9 @@ pub unsafe extern "C" fn ocrGetGuidKind(kind: *mut u32, guid: Guid) -> u8 {
     })
 }
 
-/// The task that copies: slot 0 the destination, slot 1 the source; offsets in both, and bytes.
+/// The copy task: slot 0 is the destination, slot 1 the source; parameters are both offsets and the byte count.
 unsafe extern "C" fn copy(_: u32, params: *mut u64, _: u32, slots: *mut Dep) -> Guid {
-    // SAFETY: three parameters and two blocks, whose sizes were compared with them; two different blocks.
+    // SAFETY: three parameters and two different blocks; offsets and byte count were checked against the block sizes.
     unsafe {
         let [to, from, bytes] = [0, 1, 2].map(|at| *params.add(at) as usize);
         let (destination, source) = (&*slots, &*slots.add(1));
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn ocrDbCopy(
     })
 }
 
-/// Blocks are created with NO_ALLOC, the only allocator inside blocks that OCR names: they do not support it.
+/// Allocation inside blocks is not supported: blocks are created with NO_ALLOC, the only such allocator OCR names.
 fn no_allocator() -> u8 {
     Errno::EINVAL.0
 }

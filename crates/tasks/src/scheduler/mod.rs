@@ -1,12 +1,12 @@
-//! Schedulers: where a ready task waits, and who runs it.
+//! Schedulers: queue ready tasks and run them on workers.
 //!
 //! | scheduler | own tasks | other workers' tasks |
 //! |---|---|---|
 //! | `numa` | newest first | node's inbox, then the oldest of a worker of the node (of any node: `STEAL=any`) |
-//! | `tbb` | oneTBB's business | oneTBB's business; nodes mean nothing |
+//! | `tbb` | decided by oneTBB | decided by oneTBB, which ignores nodes |
 //! | `single` | oldest first, one thread | none |
 //!
-//! With a machine that is not this one, [`simulate`] plays `numa` and `tbb` in virtual time.
+//! If the described machine is not this one, [`simulate`] runs `numa` and `tbb` in virtual time.
 
 mod numa;
 mod simulate;
@@ -26,7 +26,7 @@ thread_local! {
     static SIMULATION: Cell<*mut Simulation> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// Takes a ready task.
+/// Queues a ready task.
 #[inline]
 pub fn schedule(w: &mut Worker, edt: *mut Edt) {
     if w.rt.simulated || w.rt.config.scheduler == SchedulerKind::Single {
@@ -38,7 +38,7 @@ pub fn schedule(w: &mut Worker, edt: *mut Edt) {
     }
 }
 
-/// Runs everything, this thread being worker 0, until the program is over.
+/// Runs all tasks until the program ends, with this thread as worker 0.
 ///
 /// # Safety
 /// `w` is this thread's worker and no reference to it is in use.
@@ -82,17 +82,17 @@ pub unsafe fn run_one(w: *mut Worker) -> bool {
                 }
                 None => false,
             },
-            // Only oneTBB's own loop takes its tasks.
+            // Tasks in oneTBB can only be taken by its own loop.
             SchedulerKind::Tbb => false,
         }
     }
 }
 
-/// The current task waits and there is nothing to run: comes back when `ready` holds or there may be work. False:
-/// neither will ever be.
+/// Called when the current task waits and there is nothing to run: returns when `ready` holds or there may be work.
+/// False: neither can happen any more.
 pub fn pause(w: &mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -> bool {
     if w.rt.simulated || w.rt.config.scheduler == SchedulerKind::Single {
-        // One thread: nobody else can change anything.
+        // With one thread, nothing else can change the state.
         return false;
     }
     match w.rt.config.scheduler {
@@ -104,6 +104,6 @@ pub fn pause(w: &mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -> bool
 /// Virtual time so far, in a simulated run.
 pub fn simulated_seconds() -> Option<f64> {
     let simulation = SIMULATION.get();
-    // SAFETY: set for the time of the run; this thread's alone, and nothing of it is being changed.
+    // SAFETY: set for the duration of the run; used by this thread only, and not being changed.
     (!simulation.is_null()).then(|| unsafe { (*simulation).seconds() })
 }

@@ -1,14 +1,14 @@
 //! Work stealing inside NUMA nodes.
 //!
-//! A ready task goes to the deque of the worker that made it ready if it belongs on that worker's
-//! node, else to its node's inbox. A worker takes its newest task, else the node's inbox, else steals
-//! the older half of another worker of the node; with `STEAL=any` of another node as the last resort.
-//! Workers that find nothing sleep (futex, through `std::thread::park`), without a timeout: whoever
-//! makes work available wakes one unless one is awake and looking already.
+//! A ready task goes to the deque of the worker that made it ready if it belongs on that worker's node, else to its
+//! node's inbox. A worker takes its newest task, else a task from the node's inbox, else steals the older half of the
+//! queue of another worker of the node; with `STEAL=any`, another node as the last resort. Workers that find nothing
+//! sleep (futex, through `std::thread::park`) without a timeout: publishing a task wakes one unless another is already
+//! awake and searching.
 //!
-//! Why no wake-up is lost: a worker that goes to sleep first says so (`sleeping`), then looks once
-//! more; whoever publishes a task first publishes it, then looks whether somebody sleeps. A SeqCst
-//! fence lies between the two steps on either side, so at least one of them sees the other.
+//! No wake-up is lost: a worker first registers as sleeping (`sleeping`), then looks for work once more; a publisher
+//! first publishes the task, then checks for sleepers. A SeqCst fence separates the two steps on either side, so at
+//! least one side sees the other.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -20,20 +20,20 @@ use crate::runtime::Runtime;
 use crate::scope;
 use crate::worker::{Worker, set_current};
 
-/// After so many tasks of its own a worker looks into the inbox, so that nothing starves there.
+/// A worker checks the inbox after this many tasks of its own, so that inbox tasks do not starve.
 const INBOX_EVERY: u64 = 64;
 
-/// Most tasks that are stolen at a time: enough to pay for the way, few enough to be taken back soon.
+/// Largest number of tasks stolen at a time: enough to amortise the steal, few enough to be stolen back soon.
 const MOST_STOLEN: usize = 32;
 
-/// Rounds of looking before a worker goes to sleep: a few microseconds.
+/// Search rounds before a worker sleeps: a few microseconds.
 const ROUNDS: u32 = 4;
 
-/// Takes a ready task.
+/// Queues a ready task.
 #[inline]
 pub fn schedule(w: &mut Worker, edt: *mut Edt) {
     let rt = w.rt;
-    // SAFETY: ready, so ours until it is pushed.
+    // SAFETY: ready, so owned by us until it is pushed.
     let wanted = unsafe { (*edt).node };
     let node = if wanted == w.node {
         wanted
@@ -50,7 +50,7 @@ pub fn schedule(w: &mut Worker, edt: *mut Edt) {
     notify(rt, node);
 }
 
-/// Wakes a worker for work that was just published on `node`, if one sleeps and none is looking.
+/// Wakes a worker for a task just published on `node`, if one sleeps and none is searching.
 #[inline]
 fn notify(rt: &'static Runtime, node: u16) {
     fence(Ordering::SeqCst);
@@ -78,7 +78,7 @@ fn wake(rt: &'static Runtime, node: usize) {
         return;
     };
     rt.nodes[node].sleeping.fetch_sub(1, Ordering::SeqCst);
-    // It counts as looking from now on, so that others need not wake more.
+    // Counted as searching from now on, so that no more workers are woken.
     rt.nodes[node].searching.fetch_add(1, Ordering::SeqCst);
     drop(idle);
     rt.workers[worker].woken.store(true, Ordering::Release);
@@ -87,7 +87,7 @@ fn wake(rt: &'static Runtime, node: usize) {
     }
 }
 
-/// A task for this worker: its own newest, from its node's inbox, or stolen.
+/// Finds a task for this worker: its own newest, one from its node's inbox, or a stolen one.
 pub fn find_work(w: &mut Worker) -> Option<*mut Edt> {
     let rt = w.rt;
     let node = &rt.nodes[usize::from(w.node)];
@@ -99,8 +99,8 @@ pub fn find_work(w: &mut Worker) -> Option<*mut Edt> {
             return Some(edt);
         }
     }
-    scope::settle(w);
-    // Settling may have completed a scope and so made something ready.
+    scope::return_credits(w);
+    // Returning credits may have completed a scope and made a task ready.
     // SAFETY: the deque is this worker's.
     if let Some(edt) = take_inbox(w).or_else(|| unsafe { rt.workers[w.index].deque.pop() }) {
         return Some(edt);
@@ -116,7 +116,7 @@ pub fn find_work(w: &mut Worker) -> Option<*mut Edt> {
                 return None;
             }
             steal(w, &rt.workers_of[node], true).or_else(|| {
-                // Work sent to a node whose workers are all busy.
+                // Tasks in the inbox of a node whose workers are all busy.
                 let mut found = None;
                 for edt in rt.nodes[node].inbox.take_all() {
                     if found.is_none() {
@@ -133,7 +133,7 @@ pub fn find_work(w: &mut Worker) -> Option<*mut Edt> {
     })
 }
 
-/// Takes the whole inbox: the oldest to run now, the rest to the own deque, where others can steal it.
+/// Takes the whole inbox: returns the oldest task and moves the rest to the own deque, where they can be stolen.
 fn take_inbox(w: &mut Worker) -> Option<*mut Edt> {
     let rt = w.rt;
     let mut all = rt.nodes[usize::from(w.node)].inbox.take_all();
@@ -142,7 +142,7 @@ fn take_inbox(w: &mut Worker) -> Option<*mut Edt> {
     let mut rest: Vec<*mut Edt> = all.collect();
     w.counters.inbox += rest.len() as u64;
     if !rest.is_empty() {
-        // The owner's end gives the newest: push the newest first to keep the order of arrival.
+        // The owner pops the newest: push the newest first to keep the order of arrival.
         while let Some(edt) = rest.pop() {
             // SAFETY: the deque is this worker's.
             unsafe { rt.workers[w.index].deque.push(edt) };
@@ -152,8 +152,8 @@ fn take_inbox(w: &mut Worker) -> Option<*mut Edt> {
     Some(first)
 }
 
-/// Takes work from another worker: of the own node up to half of what it has, so that small tasks are worth the way; of
-/// another node one task, because its data is there.
+/// Steals from another worker: up to half of the queue on the own node, so that the cost is shared by several small
+/// tasks; a single task from another node, because its data is there.
 fn steal(w: &mut Worker, victims: &[usize], far: bool) -> Option<*mut Edt> {
     if victims.is_empty() {
         return None;
@@ -186,7 +186,7 @@ fn steal(w: &mut Worker, victims: &[usize], far: bool) -> Option<*mut Edt> {
     }
     let oldest = (!stolen.is_empty()).then(|| stolen.remove(0));
     if !stolen.is_empty() {
-        // The owner's end gives the newest: the oldest is pushed last.
+        // The owner pops the newest: push the oldest last.
         while let Some(edt) = stolen.pop() {
             // SAFETY: the deque is this worker's.
             unsafe { w.rt.workers[w.index].deque.push(edt) };
@@ -216,7 +216,7 @@ unsafe fn work(w: *mut Worker) {
     }
 }
 
-/// Looks a little longer, then sleeps until woken. Gives a task if it found one.
+/// Searches for a few rounds, then sleeps until woken. Returns a task if it found one.
 fn look_or_sleep(w: &mut Worker) -> Option<*mut Edt> {
     let rt = w.rt;
     let node = &rt.nodes[usize::from(w.node)];
@@ -231,7 +231,7 @@ fn look_or_sleep(w: &mut Worker) -> Option<*mut Edt> {
                 return Some(edt);
             }
         }
-        // Say that we sleep, stop saying that we look, and look once more.
+        // Register as sleeping, deregister as searching, and look once more.
         {
             let mut idle = rt.idle.lock().expect("no panic while locked");
             idle.announce(w.index, usize::from(w.node));
@@ -240,7 +240,7 @@ fn look_or_sleep(w: &mut Worker) -> Option<*mut Edt> {
         }
         fence(Ordering::SeqCst);
         if let Some(edt) = find_work(w) {
-            if rise(w) {
+            if withdraw(w) {
                 node.searching.fetch_add(1, Ordering::SeqCst);
             }
             found(w);
@@ -248,7 +248,7 @@ fn look_or_sleep(w: &mut Worker) -> Option<*mut Edt> {
         }
         let last = {
             let mut idle = rt.idle.lock().expect("no panic while locked");
-            // While a task waits inside itself it is its worker that decides.
+            // If a task waits inside itself, its worker decides.
             idle.park(w.index, usize::from(w.node))
                 && idle.all()
                 && idle.no_waits()
@@ -272,22 +272,21 @@ fn look_or_sleep(w: &mut Worker) -> Option<*mut Edt> {
         if rt.stop.load(Ordering::SeqCst) {
             return None;
         }
-        // Whoever woke us has counted us as looking.
+        // The waker has counted this worker as searching.
     }
 }
 
-/// Takes this worker off the list of sleepers. False: somebody is waking it already, and counts it as
-/// looking.
-fn rise(w: &Worker) -> bool {
+/// Removes this worker from the list of sleepers. False: it is being woken, and the waker counts it as searching.
+fn withdraw(w: &Worker) -> bool {
     let rt = w.rt;
     let node = usize::from(w.node);
     if !rt
         .idle
         .lock()
         .expect("no panic while locked")
-        .rise(w.index, node)
+        .withdraw(w.index, node)
     {
-        // The waker sets this right after it took us off the list.
+        // The waker sets this right after it removed us from the list.
         while !rt.workers[w.index].woken.swap(false, Ordering::Acquire) {
             std::hint::spin_loop();
         }
@@ -297,8 +296,8 @@ fn rise(w: &Worker) -> bool {
     true
 }
 
-/// This worker stops looking because it has a task. If it was the last one looking and there is more,
-/// it wakes another, so that those who publish need not.
+/// Stops searching because this worker has a task. If it was the last one searching and there is more work, it wakes
+/// another, so that publishers need not.
 fn found(w: &Worker) {
     let rt = w.rt;
     let node = &rt.nodes[usize::from(w.node)];
@@ -313,8 +312,8 @@ fn found(w: &Worker) {
     }
 }
 
-/// A task on this worker waits inside itself and there is nothing to run: looks at the queues and at what it waits
-/// for until one of them has something. False: neither ever will, for nobody runs anything.
+/// A task on this worker waits inside itself and there is nothing to run: polls the queues and the awaited event until
+/// one of them has something. False: neither ever will, because nothing runs.
 pub fn pause(w: &mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -> bool {
     let rt = w.rt;
     rt.publish_counters(w);
@@ -338,7 +337,7 @@ pub fn pause(w: &mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -> bool
                 }
             }
         }
-        // Soon at first, then without keeping a PU from others.
+        // Short intervals at first, then yields the PU to others.
         round += 1;
         if round < 100 {
             std::thread::yield_now();
@@ -348,7 +347,7 @@ pub fn pause(w: &mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -> bool
     }
 }
 
-/// Whether a queue that this worker may take from looks as if it had something.
+/// Whether a queue that this worker may take from appears non-empty.
 fn work_in_reach(w: &Worker) -> bool {
     let rt = w.rt;
     let on = |node: usize| {
@@ -370,7 +369,7 @@ pub fn pin(rt: &Runtime, node: u16) {
     if rt.machine.bindable_nodes().is_none() {
         return;
     }
-    // SAFETY: a set on the stack, its size told.
+    // SAFETY: a set on the stack, passed with its size.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         for pu in rt.machine.pus_of(usize::from(node)) {
@@ -378,7 +377,7 @@ pub fn pin(rt: &Runtime, node: u16) {
                 libc::CPU_SET(pu as usize, &mut set);
             }
         }
-        // Refused (a sandbox, say): the worker runs unpinned, which is slower but not wrong.
+        // If refused (by a sandbox, say), the worker runs unpinned, which is slower but correct.
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
     }
 }
@@ -408,7 +407,7 @@ pub unsafe fn run_all(w: *mut Worker) {
                 });
             if let Err(error) = started {
                 rt.report(&format!("cannot start worker {index}: {error}"));
-                // The run could never become quiescent with a worker missing.
+                // With a worker missing, the run could never become quiescent.
                 std::process::exit(1);
             }
         }

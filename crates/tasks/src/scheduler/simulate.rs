@@ -1,14 +1,12 @@
-//! A described machine's schedule, played on one thread in virtual time.
+//! Simulates the schedule of a described machine on one thread in virtual time.
 //!
-//! Every worker of the machine has a queue and a clock. A task begins when its worker takes it; how long it takes
-//! is the model's word: a fixed cost plus, for each block it holds, bytes
-//! over the bandwidth a core has when all cores work (of its own memory, or of the link to the other
-//! node). Its code runs for real at the moment when it ends, so that tasks satisfy events and leave finish scopes in
-//! the order in which they end: what waits for several is ready with the last. `numa` sends tasks to their node
-//! and steals inside nodes; `tbb` knows no nodes and steals from a random victim of the machine.
-//! While a task waits inside itself its worker takes other tasks, and the rest of the machine goes on.
-//! Deterministic for a given seed. What it shows is where tasks ran and which bytes were remote; its
-//! times are the model's, not a measurement.
+//! Every worker of the machine has a queue and a clock. A task starts when its worker takes it; its duration follows
+//! the model: a fixed cost plus, for each block it holds, bytes over the bandwidth a core has when all cores work (of
+//! its own memory, or of the link to the other node). Its code runs for real at the virtual time at which it ends, so
+//! that tasks satisfy events and leave finish scopes in the order in which they end. `numa` sends tasks to their node
+//! and steals inside nodes; `tbb` ignores nodes and steals from a random victim of the machine. While a task waits
+//! inside itself, its worker takes other tasks and the rest of the machine continues. Deterministic for a given seed.
+//! The result shows where tasks ran and which bytes were remote; its times are the model's, not measurements.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,23 +22,23 @@ struct SimulatedWorker {
     node: u16,
     queue: VecDeque<*mut Edt>,
     idle: bool,
-    /// The task it runs waits inside itself: it takes others meanwhile.
+    /// Its current task waits inside itself; it runs other tasks meanwhile.
     waiting: bool,
-    /// The number of the event after which it looks for work: the last one. Others are of tasks that waited inside
-    /// themselves while it took the next.
-    turn: u64,
+    /// Number of the latest event of this worker, after which it looks for work. Earlier events are ends of tasks that
+    /// waited inside themselves while it took the next one.
+    latest_event: u64,
 }
 
-/// The simulation; see the module's text.
+/// The simulation; see the module documentation.
 pub struct Simulation {
     workers: Vec<SimulatedWorker>,
     inboxes: Vec<VecDeque<*mut Edt>>,
     workers_of: Vec<Vec<usize>>,
-    /// What happens when, by time, worker and number: the task that the worker has been busy with ends, or it just looks for
+    /// Future events by time, worker and number: the worker's task ends (if there is one), and the worker looks for
     /// work.
     events: BTreeMap<(u64, usize, u64), Option<*mut Edt>>,
     next_event: u64,
-    /// The worker whose task is being run.
+    /// The worker whose task is running.
     playing: usize,
     now_ns: u64,
     oblivious: bool,
@@ -50,7 +48,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// The machine of a run, everybody idle.
+    /// Creates the simulation of a run, with all workers idle.
     #[must_use]
     pub fn new(rt: &'static Runtime) -> Self {
         let nodes = rt.machine.nodes();
@@ -64,7 +62,7 @@ impl Simulation {
                     queue: VecDeque::new(),
                     idle: true,
                     waiting: false,
-                    turn: 0,
+                    latest_event: 0,
                 })
                 .collect(),
             inboxes: vec![VecDeque::new(); nodes],
@@ -85,10 +83,10 @@ impl Simulation {
         self.now_ns as f64 * 1e-9
     }
 
-    /// At that time the task that worker `at` is busy with, if any, ends, and it looks for work.
+    /// Schedules an event: the current task of worker `at` ends (if there is one), and the worker looks for work.
     fn event(&mut self, time: u64, at: usize, ends: Option<*mut Edt>) {
         self.next_event += 1;
-        self.workers[at].turn = self.next_event;
+        self.workers[at].latest_event = self.next_event;
         self.events.insert((time, at, self.next_event), ends);
     }
 
@@ -101,8 +99,8 @@ impl Simulation {
             (*this).publish(&mut *w, 0, first);
             loop {
                 while Self::step(this, w) {}
-                // Nobody runs: complete scopes whose credits are at hand.
-                scope::settle(&mut *w);
+                // Nothing runs: return the credits, which may complete scopes.
+                scope::return_credits(&mut *w);
                 let ready: Vec<*mut Edt> = (*w).ready.drain(..).collect();
                 if ready.is_empty() {
                     break;
@@ -113,8 +111,8 @@ impl Simulation {
         }
     }
 
-    /// The task being run waits inside itself: lets the machine go on until the next task has ended, or a worker
-    /// has looked for one. False: nobody has anything to do.
+    /// The running task waits inside itself: advances the machine until the next task has ended, or a worker has looked
+    /// for one. False: there is nothing to do.
     ///
     /// # Safety
     /// As for [`Simulation::run`].
@@ -134,7 +132,7 @@ impl Simulation {
         }
     }
 
-    /// The next event: a task ends, its worker takes another. False: there is none.
+    /// Handles the next event: a task ends, its worker takes another. False: there is none.
     ///
     /// # Safety
     /// As for [`Simulation::run`].
@@ -149,14 +147,14 @@ impl Simulation {
                 Self::end(this, w, at, edt);
             }
             let this = &mut *this;
-            if number == this.workers[at].turn {
+            if number == this.workers[at].latest_event {
                 this.begin(&mut *w, at);
             }
             true
         }
     }
 
-    /// Worker `at` takes a task, or is idle.
+    /// Lets worker `at` take a task, or marks it idle.
     fn begin(&mut self, w: &mut Worker, at: usize) {
         let found = self.find(w, at);
         self.workers[at].idle = found.is_none();
@@ -166,7 +164,7 @@ impl Simulation {
         }
     }
 
-    /// The task of worker `at` ends: runs its code, and makes available what that made ready.
+    /// Ends the task of worker `at`: runs its code, and publishes the tasks that became ready.
     ///
     /// # Safety
     /// As for [`Simulation::run`].
@@ -181,7 +179,7 @@ impl Simulation {
                 (std::mem::replace(&mut this.playing, at), waiting, node)
             };
             edt::execute(w, edt);
-            scope::settle(&mut *w);
+            scope::return_credits(&mut *w);
             let ready = (*w).ready.drain(..).collect();
             (*w).node = node;
             let this = &mut *this;
@@ -202,10 +200,10 @@ impl Simulation {
             * 1e9
     }
 
-    /// Makes tasks available at this moment, made ready by worker `by`, and puts idle workers to work.
+    /// Publishes tasks made ready by worker `by`, and wakes idle workers for them.
     fn publish(&mut self, w: &mut Worker, by: usize, tasks: Vec<*mut Edt>) {
         for edt in tasks {
-            // SAFETY: ready, so ours.
+            // SAFETY: ready, so owned by us.
             let wanted = unsafe { (*edt).node };
             let node = w.rt.served_by[usize::from(wanted)];
             if self.oblivious || node == self.workers[by].node {

@@ -1,5 +1,4 @@
-//! One thread, oldest ready task first: the same order in every run. For profiling, and for finding
-//! errors.
+//! One thread, oldest ready task first: the same order in every run. For profiling and debugging.
 
 use crate::edt;
 use crate::scope;
@@ -15,8 +14,7 @@ pub unsafe fn run_one(w: *mut Worker) -> bool {
         let Some(edt) = (*w).ready.pop_front() else {
             return false;
         };
-        // The node it is meant for counts as the node it runs on: what it creates without a
-        // hint stays there.
+        // The task's assigned node counts as the node it runs on, so what it creates without a hint stays there.
         let before = std::mem::replace(&mut (*w).node, (*edt).node);
         edt::execute(w, edt);
         (*w).node = before;
@@ -29,13 +27,13 @@ pub unsafe fn run_one(w: *mut Worker) -> bool {
 pub unsafe fn run(w: *mut Worker) {
     // SAFETY: as the caller promises.
     unsafe {
-        // Near and far mean something only if the thread stays where it is.
+        // Near and far are only meaningful if the thread stays on one node.
         if (*w).rt.recorder.is_some() {
             super::numa::pin((*w).rt, (*w).node);
         }
         loop {
             while run_one(w) {}
-            scope::settle(&mut *w);
+            scope::return_credits(&mut *w);
             if (*w).ready.is_empty() {
                 (*w).rt.quiescent();
                 return;

@@ -1,5 +1,4 @@
-//! oneTBB runs the tasks: the baseline that does not know about nodes. Compiled in where the build
-//! found oneTBB (Debian: libtbb-dev).
+//! Runs tasks with oneTBB: the baseline that ignores nodes. Compiled in if the build found oneTBB (Debian: libtbb-dev).
 
 #[cfg(numaloc_tbb)]
 mod found {
@@ -23,11 +22,11 @@ mod found {
         fn numaloc_tbb_release(waiting: *mut c_void);
     }
 
-    /// Workers of oneTBB's threads live until the run ends: it does not say when a thread leaves.
+    /// Workers of oneTBB's threads live until the run ends, because oneTBB does not report when a thread leaves.
     static WORKERS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     /// The runtime; null until tasks may be spawned.
     static RUNTIME: AtomicPtr<Runtime> = AtomicPtr::new(std::ptr::null_mut());
-    /// Number of the run, so that a thread knows a worker of an earlier run.
+    /// Number of the run, to recognise a worker of an earlier run.
     static RUN: AtomicU64 = AtomicU64::new(0);
 
     thread_local! {
@@ -39,19 +38,19 @@ mod found {
         };
     }
 
-    /// How many tasks a thread handed to oneTBB, and how many it ran to the end.
+    /// Number of tasks a thread passed to oneTBB, and number of tasks it completed.
     #[derive(Default)]
     struct Tally {
         spawned: AtomicU64,
         ended: AtomicU64,
     }
 
-    /// Of all threads, also those that have ended.
+    /// Tallies of all threads, including those that have ended.
     static TALLIES: Mutex<Vec<Arc<Tally>>> = Mutex::new(Vec::new());
 
     const ASK_EVERY: Duration = Duration::from_micros(50);
-    /// So often in a row nothing may run before a wait counts as hopeless; and where something has come that a
-    /// waiting task has yet to notice.
+    /// Number of consecutive checks in which nothing may run before a wait counts as hopeless; the second limit applies
+    /// if an awaited event has fired but the waiting task has not noticed yet.
     const QUIET: u32 = 20;
     const QUIET_BUT_COME: u32 = 20_000;
 
@@ -87,9 +86,9 @@ mod found {
         // SAFETY: this thread's worker; the task was handed to oneTBB once.
         unsafe {
             edt::execute(w, edt.cast());
-            // It does not say when a thread runs dry either.
+            // oneTBB does not report either when a thread has no more tasks.
             if (*w).nesting == 0 {
-                scope::settle(&mut *w);
+                scope::return_credits(&mut *w);
             }
         }
         count(|tally| &tally.ended);
@@ -108,8 +107,8 @@ mod found {
         }
     }
 
-    /// Tasks handed to oneTBB and not ended, less those that wait inside themselves: 0 means that nothing runs.
-    /// Ends are counted before beginnings, so that a task on its way is not missed.
+    /// Tasks passed to oneTBB and not ended, minus those that wait inside themselves: 0 means that nothing runs. Ends
+    /// are counted before beginnings, so that a task in transit is not missed.
     fn running(rt: &Runtime) -> i64 {
         let tallies = TALLIES.lock().expect("no panic while locked");
         let ended: u64 = tallies
@@ -143,7 +142,7 @@ mod found {
         } else {
             0
         };
-        // What one waits for has come: it goes on as soon as it is released, unless others on its thread wait above it.
+        // An awaited event has fired: its task continues once released, unless others on its thread wait above it.
         let quiet = if crate::stuck::something_came(pause.rt) {
             QUIET_BUT_COME
         } else {
@@ -153,24 +152,24 @@ mod found {
         pause.stuck
     }
 
-    /// A task that waits, for the thread that asks.
+    /// A waiting task, for the polling thread.
     struct Wait {
         /// A [`Pause`], on the stack of the waiting thread until it is released.
         pause: *mut c_void,
-        /// What `numaloc_tbb_release` takes.
+        /// Argument of `numaloc_tbb_release`.
         waiting: *mut c_void,
     }
 
     // SAFETY: the waiting thread does not touch its `Pause` before it is released.
     unsafe impl Send for Wait {}
 
-    /// Waits that were begun since the asking thread last looked.
+    /// Waits that started since the polling thread last looked.
     static BEGUN: Mutex<Vec<Wait>> = Mutex::new(Vec::new());
     static HAS_BEGUN: Condvar = Condvar::new();
     static ASKING: Once = Once::new();
 
-    /// Releases the tasks that wait when their waits are over; on a thread of its own, because all of oneTBB's
-    /// threads may be inside tasks that wait.
+    /// Polls the waiting tasks and releases those whose waits are over; runs on its own thread, because all of oneTBB's
+    /// threads may be inside waiting tasks.
     fn ask() {
         let mut waits = Vec::new();
         loop {
@@ -181,10 +180,10 @@ mod found {
             waits.append(&mut begun);
             drop(begun);
             waits.retain(|wait| {
-                // SAFETY: alive until it is released, and nobody else's until then.
+                // SAFETY: alive until released, and used only here until then.
                 let over = is_over(unsafe { &mut *wait.pause.cast::<Pause>() });
                 if over {
-                    // SAFETY: held by `pause`, released once: it leaves the list.
+                    // SAFETY: held by `pause`, released once, because it leaves the list.
                     unsafe { numaloc_tbb_release(wait.waiting) };
                 }
                 !over
@@ -193,8 +192,8 @@ mod found {
         }
     }
 
-    /// A task waits inside itself: oneTBB runs others on this thread until `ready` holds. False: it never will, for
-    /// all tasks there are wait.
+    /// A task waits inside itself: oneTBB runs others on this thread until `ready` holds. False: it never will, because
+    /// all remaining tasks wait.
     pub fn pause(w: &mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -> bool {
         let rt = w.rt;
         rt.publish_counters(w);
@@ -208,7 +207,7 @@ mod found {
         ASKING.call_once(|| {
             std::thread::spawn(ask);
         });
-        // SAFETY: this thread's worker, `w` is not used meanwhile; `pause` and what is held live until the call of
+        // SAFETY: this thread's worker, `w` is not used meanwhile; `pause` and the held handle live until the call of
         // `numaloc_tbb_help` returns, which is after the release.
         unsafe {
             (*pointer).nesting += 1;
@@ -227,7 +226,7 @@ mod found {
 
     pub fn schedule(w: &mut Worker, edt: *mut Edt) {
         if RUNTIME.load(Ordering::Relaxed).is_null() {
-            // The first task; the arena is not there yet.
+            // The first task: the arena does not exist yet.
             w.ready.push_back(edt);
         } else {
             count(|tally| &tally.spawned);
@@ -273,7 +272,7 @@ mod missing {
     }
 
     /// # Safety
-    /// None needed; as its namesake.
+    /// None; same signature as the real one.
     pub unsafe fn run_all(_: *mut Worker) -> Result<(), String> {
         Err("this build has no oneTBB scheduler: install libtbb-dev and build again".to_owned())
     }

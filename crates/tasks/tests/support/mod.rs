@@ -9,8 +9,8 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A C program around the runtime in this test's own process would need a library that cargo does not build
-/// for this package's tests; so the library is built here, once, by the cargo that runs this.
+/// Builds the library. A C program needs it, but cargo does not build it for this package's tests; so it is built here,
+/// once, by the cargo that runs the tests.
 fn library() -> PathBuf {
     use std::sync::OnceLock;
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
@@ -56,7 +56,7 @@ pub fn compile_file(folder: &Path, source: &str) -> PathBuf {
     program
 }
 
-/// Runs a program with settings, and ends it if it hangs.
+/// Runs a program with settings, and kills it if it hangs.
 pub fn run_any(program: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> Output {
     let mut child = Command::new(program)
         .args(arguments)
@@ -69,7 +69,7 @@ pub fn run_any(program: &Path, arguments: &[&str], settings: &[(&str, &str)]) ->
         .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
-    // Far more than it takes on a busy machine: this is for what never ends.
+    // Far longer than it takes on a busy machine: only a program that hangs reaches this.
     let limit = Instant::now() + Duration::from_secs(120);
     while child.try_wait().expect("a child").is_none() {
         if Instant::now() > limit {

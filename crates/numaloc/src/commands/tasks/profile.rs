@@ -32,7 +32,7 @@ pub(super) struct Profile {
     /// Replays per class of tasks at most; 0 records the structure only
     #[arg(long, value_name = "N", default_value_t = 32)]
     replays: u32,
-    /// Seconds for all experiments together; what is not measured then goes by bytes
+    /// Time limit in seconds for all experiments; classes not measured are estimated from bytes
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     budget: u64,
     /// Seed of the order of experiments
