@@ -43,6 +43,8 @@ struct Space {
     loading: bool,
     /// Breakpoints: address of a `syscall` instruction, and the call it makes.
     sites: HashMap<u64, i64>,
+    /// Breakpoints that were removed: another thread may have run into one of them before.
+    removed: HashSet<u64>,
     /// The break when no injected code handles `brk`.
     ahead: Option<Break>,
     /// Executable memory was mapped since images were last read.
@@ -268,6 +270,7 @@ impl Supervisor {
                 entry: space.entry,
                 loading: space.loading,
                 sites: space.sites.clone(),
+                removed: space.removed.clone(),
                 ahead: space.ahead,
                 new_images: false,
                 bare: false,

@@ -71,6 +71,18 @@ fn statics_of_a_library_loaded_later_are_placed() {
 }
 
 #[test]
+fn threads_at_a_breakpoint_that_is_removed_go_on() {
+    let machine = from_this_machine().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path(), "maps_together.c", &[]);
+    let object = (key(ObjectKind::Mapping, "[anon]", "0", BYTES), 64);
+    let plan = plan(&machine, &[("0", 0)], &[object]);
+    for _ in 0..10 {
+        all_placed(&verified(&plan, &machine, &[program.to_str().unwrap()]), 64);
+    }
+}
+
+#[test]
 fn processes_created_by_vfork_and_spawn_have_paths_and_are_placed() {
     let machine = from_this_machine().unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -142,7 +142,9 @@ impl Supervisor {
         let at = stopped.regs().rip.wrapping_sub(1);
         let tgid = self.tracees.get(&tid).map_or(tid, |t| t.tgid);
         let ours = self.spaces.get(&tgid).is_some_and(|space| {
-            space.sites.contains_key(&at) || space.entry.is_some_and(|(start, _)| start == at)
+            space.sites.contains_key(&at)
+                || space.removed.contains(&at)
+                || space.entry.is_some_and(|(start, _)| start == at)
         });
         if !ours {
             return Ok(libc::SIGTRAP);

@@ -1,7 +1,7 @@
 //! From `execve` to the entry point and beyond: which calls are intercepted where, and what is loaded.
 
 use numaloc_model::profile::ObjectKind;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 
 use super::live::Live;
@@ -62,6 +62,7 @@ impl Supervisor {
             entry: (!direct).then_some((start, byte[0])),
             loading: false,
             sites: HashMap::new(),
+            removed: HashSet::new(),
             ahead: None,
             new_images: false,
             bare: false,
@@ -217,6 +218,7 @@ impl Supervisor {
         };
         for (&site, _) in space.sites.iter().filter(|(_, number)| **number == call) {
             space.memory.write(site, &SYSCALL)?;
+            space.removed.insert(site);
         }
         space.sites.retain(|_, number| *number != call);
         Ok(())
