@@ -1,19 +1,19 @@
-//! Communication seen in samples: a table of the lines that were sampled lately, and by whom.
+//! Detects communication in samples: a table of recently sampled lines and the threads that accessed them.
 //!
-//! ComDetective (Sasongko et al., SC'19), which CMLB (section III-A1) records with: a sampled access to a
-//! line that another thread's sampled access touched lately is communication if one of the two is a store.
-//! It publishes one access per slot of a small bulletin board and arms debug registers for the rest; a
-//! profile is made after the fact here, so the board holds every line and, instead of the debug registers'
-//! "until the next trap", a stated window says how long ago "lately" is. An event stands for as many as
-//! the later sample's period, as in ComDetective.
+//! ComDetective (Sasongko et al., SC'19), which CMLB (section III-A1) uses for recording: a sampled access to a
+//! line that was recently in another thread's sample is communication if one of the two is a store.
+//! ComDetective publishes one access per slot of a small bulletin board and arms debug registers for the rest. Here
+//! profiles are made after the run, so the board holds every line, and a stated window replaces the debug registers'
+//! "until the next trap" as the meaning of "recently". The weight of a communication event is the later
+//! sample's period, as in ComDetective.
 //!
-//! Cost: O([`READERS`]) a sample; at most [`MAX_LINES`] lines (60 MB), the oldest are forgotten first.
+//! Cost: O([`READERS`]) per sample; at most [`MAX_LINES`] lines (60 MB), of which the oldest are dropped first.
 
 use std::collections::HashMap;
 
-/// Threads remembered for a line; the one that touched it longest ago is forgotten first.
+/// Threads stored per line; the one whose access is oldest is dropped first.
 pub const READERS: usize = 8;
-/// Lines remembered. When the table is full, lines outside the window go, then the oldest half.
+/// Lines stored. When the table is full, lines outside the window are dropped, then the oldest half.
 pub const MAX_LINES: usize = 1 << 18;
 
 /// The last sampled access of a thread to a line.
@@ -25,16 +25,16 @@ struct Touch {
     store: bool,
 }
 
-/// What one access adds to the layers, for one other thread.
+/// What one access adds to the layers for one other thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meeting {
     /// The thread that touched the line before.
     pub other: u32,
-    /// One of the two stored, within the window (ComDetective, CMLB).
+    /// One of the two accesses is a store, within the window (ComDetective, CMLB).
     pub sampled_line: bool,
-    /// The other was the last to store, within the window, and this is a load.
+    /// The other thread was the last to store, within the window, and this access is a load.
     pub write_read: bool,
-    /// First touch of this thread in a slice in which the other touched the line too (OPT).
+    /// First access of this thread in a slice in which the other thread accessed the line too (OPT).
     pub shared_line: bool,
 }
 
@@ -43,11 +43,11 @@ pub struct Meeting {
 pub struct Access {
     /// The line: address divided by line size, made unique across address spaces by the caller.
     pub line: u64,
-    /// Who.
+    /// The thread.
     pub thread: u32,
-    /// When, ns.
+    /// Time in ns.
     pub time: u64,
-    /// In which slice.
+    /// The slice.
     pub slice: u32,
     /// Whether it is known to be a load.
     pub load: bool,
@@ -55,7 +55,7 @@ pub struct Access {
     pub store: bool,
 }
 
-/// The lines sampled lately.
+/// The table of recently sampled lines.
 #[derive(Debug)]
 pub struct Board {
     lines: HashMap<u64, Vec<Touch>>,
@@ -65,7 +65,7 @@ pub struct Board {
 }
 
 impl Board {
-    /// Two accesses communicate if they are at most `window_ns` apart.
+    /// Two accesses communicate if they are at most `window_ns` ns apart.
     #[must_use]
     pub fn new(window_ns: u64) -> Self {
         Self {
@@ -76,20 +76,20 @@ impl Board {
         }
     }
 
-    /// How many lines were forgotten inside their window because the table was full.
+    /// Number of lines dropped inside their window because the table was full.
     #[must_use]
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// Slices were merged in pairs.
+    /// Halves all slice numbers, after slices were merged in pairs.
     pub fn halve_slices(&mut self) {
         for touch in self.lines.values_mut().flatten() {
             touch.slice /= 2;
         }
     }
 
-    /// Adds an access and appends to `met` what it has to do with other threads' accesses.
+    /// Adds an access and appends to `met` its relations to other threads' accesses.
     pub fn touch(&mut self, access: Access, met: &mut Vec<Meeting>) {
         if self.lines.len() >= self.max_lines && !self.lines.contains_key(&access.line) {
             self.make_room(access.time);
@@ -121,7 +121,7 @@ impl Board {
             store: access.store,
         };
         match own {
-            // A load after one's own store leaves the store in force: others still read that value.
+            // A load by the storing thread keeps the store: other threads still read its value.
             Some(at) => {
                 let store = touches[at].store && !access.store;
                 touches[at] = Touch {
@@ -185,11 +185,11 @@ mod tests {
     fn one_of_the_two_must_store() {
         let mut board = Board::new(500);
         assert!(touch(&mut board, access(1, 0, 10, false)).is_empty());
-        // Load after load: nothing but the line shared in the slice.
+        // Load after load: only the line shared in the slice.
         let met = touch(&mut board, access(1, 1, 20, false));
         assert_eq!(met.len(), 1);
         assert!(met[0].shared_line && !met[0].sampled_line && !met[0].write_read);
-        // Thread 2 stores after both have loaded: communication with both, nobody read it yet.
+        // Thread 2 stores after both have loaded: communication with both, but nothing has been read yet.
         let met = touch(&mut board, access(1, 2, 30, true));
         assert_eq!(met.len(), 2);
         assert!(met.iter().all(|m| m.sampled_line && !m.write_read));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_board_forgets_the_oldest_and_says_so() {
+    fn a_full_board_drops_the_oldest_lines_and_counts_them() {
         let mut board = Board::new(1 << 40);
         board.max_lines = 8;
         for line in 0..9 {

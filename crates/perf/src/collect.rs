@@ -1,8 +1,8 @@
-//! From events in time order to a [`Profile`]. Pure: no files, no clock; import and live sampling feed it.
+//! Builds a [`Profile`] from events in time order. Pure: no files, no clock; import and live sampling feed it.
 //!
-//! Every sample stands for `period` accesses and is counted as that many. Memory grows with the distinct
-//! (page, thread), (slice, page, thread) and (slice, pair) that were sampled, so with the number of
-//! samples at most; slices are bounded by merging neighbours.
+//! Every sample stands for `period` accesses and is counted as that number. Memory grows with the distinct
+//! (page, thread), (slice, page, thread) and (slice, pair) that were sampled, so at most with the number of
+//! samples; the number of slices is bounded by merging neighbours.
 
 use std::collections::HashMap;
 
@@ -20,34 +20,34 @@ use crate::lineage::{self, Lineage, NodeIdx};
 use crate::record::{Event, Sample};
 
 /// Pages of the k-th process image after the first have `k << SPACE_SHIFT` (in pages of 4 KiB) added to
-/// their number: processes use the same addresses for different memory. The exact frontends' rule.
+/// their number, because processes use the same addresses for different memory. The exact frontends use the same rule.
 const SPACE_SHIFT: u32 = 40;
-/// User addresses end below this on every 64-bit machine with a PMU of this kind.
+/// User addresses are below this on every 64-bit machine with such a PMU.
 const KERNEL: u64 = 1 << 63;
-/// Size assumed of an access: samples do not carry it.
+/// Assumed size of an access in bytes: samples do not contain it.
 const ACCESS_BYTES: u64 = 8;
 
-/// A load is long from this many core cycles on: more than any cache of the same package takes, less than memory does. The
-/// threshold registers of counters that pick loads by latency know only powers of two.
+/// Minimum latency of a long load, in core cycles: more than a hit in any cache of the same package takes, less than
+/// memory does. A power of two, because the threshold registers of counters that select loads by latency need one.
 const LONG_CYCLES: u64 = 128;
 
-/// Names that a message lists of those that are there.
+/// Number of process names listed in a message.
 const NAMES: usize = 12;
 
-/// What to count, and how finely.
+/// What to count, and at what granularity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Bytes per page, a power of two.
     pub page_size: u64,
     /// Bytes per line of the communication layers, a power of two.
     pub line_size: u64,
-    /// Two samples of a line communicate if they are at most this far apart.
+    /// Two samples of a line communicate if they are at most this far apart, in ns.
     pub window_ns: u64,
-    /// Length of a slice; doubled while there would be more than `max_slices`.
+    /// Length of a slice in ns; doubled while there would be more than `max_slices`.
     pub slice_ns: u64,
-    /// Most slices, at least 1.
+    /// Largest number of slices, at least 1.
     pub max_slices: u32,
-    /// Only the process of this name or id and its descendants.
+    /// Only the process with this name or id and its descendants; all if `None`.
     pub process: Option<String>,
 }
 
@@ -67,9 +67,9 @@ impl Default for Options {
 /// One event of the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
-    /// As perf names it.
+    /// Its name as in perf.
     pub name: String,
-    /// How many events a sample stands for where the sample does not say.
+    /// Number of events per sample if the sample does not contain it.
     pub period: Option<u64>,
     /// Whether it counts page faults: then the first sample of a page is its first touch.
     pub faults: bool,
@@ -102,14 +102,14 @@ struct LatencyCount {
     cycles: u64,
 }
 
-/// What was seen of one page.
+/// What was sampled of one page.
 #[derive(Debug, Default)]
 struct PageSeen {
     by_thread: HashMap<u32, PageCount>,
     first_fault: Option<(u64, u32)>,
 }
 
-/// Adds up events; see the module's text.
+/// Accumulates events into a profile; see the module.
 #[derive(Debug)]
 pub struct Collector {
     options: Options,
@@ -120,7 +120,7 @@ pub struct Collector {
     last: u64,
     slice_ns: u64,
     threads: HashMap<NodeIdx, ThreadCount>,
-    /// Space of a process image: dense, in order of first sample.
+    /// Address-space number of a process image: dense, in the order of the first samples.
     spaces: HashMap<u32, u64>,
     pages: HashMap<u64, PageSeen>,
     page_slices: HashMap<(u32, u64, u32), u64>,
@@ -139,21 +139,21 @@ pub struct Collector {
     throttled: u64,
 }
 
-/// What the caller knows beside the events.
+/// What the caller knows in addition to the events.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// False when the recording was cut short.
+    /// False if the recording was cut short.
     pub complete: bool,
-    /// Remarks of the caller, before the collector's own.
+    /// Notes of the caller, placed before the collector's own.
     pub notes: Vec<String>,
     /// File or program, for messages.
     pub name: String,
 }
 
 impl Collector {
-    /// Nothing seen yet. `sources` are the events of the recording, in its order.
+    /// An empty collector. `sources` are the events of the recording, in its order.
     #[must_use]
     pub fn new(options: Options, sources: Vec<Source>) -> Self {
         Self {
@@ -183,7 +183,7 @@ impl Collector {
         }
     }
 
-    /// Adds an event; events come in time order. `source` is the index of the event that sampled.
+    /// Adds an event; events must come in time order. `source` is the index of the event that sampled.
     pub fn feed(&mut self, source: usize, event: Event) {
         match event {
             Event::Sample(sample) => self.sample(source, sample),
@@ -214,14 +214,14 @@ impl Collector {
         }
     }
 
-    /// The first time that is not a listing's 0 is the program's beginning.
+    /// Records the program's start: the first time other than the 0 of listed threads.
     fn begin(&mut self, time: u64) {
         if time > 0 {
             self.origin.get_or_insert(time);
         }
     }
 
-    /// The slice of a time, after making slices long enough for it.
+    /// The slice of a time; merges slices until their number is within the limit.
     fn slice(&mut self, time: u64) -> u32 {
         let max = u64::from(self.options.max_slices.max(1));
         while time / self.slice_ns >= max && self.slice_ns < u64::MAX / 2 {
@@ -314,7 +314,7 @@ impl Collector {
         }
         add(&mut self.page_slices, (slice, page, id), period);
 
-        // The physical line is the same in every process that shares it.
+        // The physical line is the same in all processes that share it.
         let line = if sample.physical != 0 {
             (sample.physical / self.options.line_size) | 1 << 63
         } else {
@@ -370,10 +370,11 @@ impl Collector {
         }
     }
 
-    /// The profile of everything that was fed.
+    /// The profile of all events.
     ///
     /// # Errors
-    /// [`PerfError::NoProcess`] if the process asked for is not there, [`PerfError::NoAddresses`] if no sample had a data address of the program.
+    /// [`PerfError::NoProcess`] if the selected process does not occur, [`PerfError::NoAddresses`] if no sample of the
+    /// program has a data address.
     pub fn finish(self, origin: Origin) -> Result<Profile, PerfError> {
         if let Some(process) = self.lineage.missing() {
             let mut found: Vec<String> = Vec::new();
@@ -482,7 +483,7 @@ impl Collector {
         })
     }
 
-    /// The loads that took long: by their latencies where samples have them, else by what served them.
+    /// The long loads: by their latencies if samples have them, else by what served them.
     fn slow_loads(
         &self,
         position: &HashMap<u64, u32>,
@@ -512,7 +513,7 @@ impl Collector {
         Some(SlowLoads::sums(source, rows))
     }
 
-    /// The threads of every process that was sampled, by path, and where each node went.
+    /// The threads of every sampled process by path, and the thread index of each node.
     fn threads(&self) -> (Vec<Thread>, HashMap<u32, ThreadIdx>) {
         let nodes = self.lineage.nodes();
         let sampled: std::collections::HashSet<u32> =
@@ -520,7 +521,7 @@ impl Collector {
         let chosen: Vec<NodeIdx> = (0..nodes.len())
             .filter(|&at| nodes[at].wanted && sampled.contains(&nodes[at].image))
             .collect();
-        // Tops are numbered in the order in which they were heard of.
+        // Tops are numbered in the order of their first events.
         let mut tops: Vec<NodeIdx> = chosen.iter().map(|&at| self.lineage.top(at)).collect();
         tops.sort_unstable();
         tops.dedup();

@@ -1,7 +1,7 @@
-//! What a sample's `data_src` says: load or store, and which part of the memory system answered.
+//! Decodes a sample's `data_src`: load or store, and which part of the memory system served the access.
 //!
 //! Bit fields of `union perf_mem_data_src` (linux/perf_event.h). Older kernels fill `mem_lvl` only, newer
-//! ones `mem_lvl_num` with `mem_remote` and `mem_hops`; both are read, the newer fields win.
+//! ones `mem_lvl_num` with `mem_remote` and `mem_hops`; both are read, and the newer fields take precedence.
 
 /// Load or store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,16 +10,16 @@ pub enum Operation {
     Load,
     /// A store; a locked read-modify-write counts as one.
     Store,
-    /// The event does not say (page faults, or a PMU without this field).
+    /// Not recorded (page faults, or a PMU without this field).
     Unknown,
 }
 
-/// What answered an access.
+/// The part of the memory system that served an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// First-level cache.
     L1,
-    /// A line fill buffer: the line was already on its way.
+    /// A line fill buffer: the line was already being fetched.
     FillBuffer,
     /// Second-level cache.
     L2,
@@ -31,7 +31,7 @@ pub enum Level {
     LocalMemory,
     /// Memory of another node.
     RemoteMemory,
-    /// Device memory, uncached, or a cache that is not named.
+    /// Device memory, uncached memory, or an unnamed cache.
     Other,
 }
 
@@ -105,20 +105,20 @@ impl DataSource {
         self.field(0, 5) & (OP_EXEC | OP_LOAD | OP_STORE) == OP_EXEC
     }
 
-    /// What answered, where the event says so.
+    /// The level that served the access, if the event records it.
     #[must_use]
     pub fn level(self) -> Option<Level> {
         let remote = self.field(37, 1) != 0 || self.field(43, 3) != 0;
         let level = self.field(5, 14);
         match self.field(33, 4) {
-            // A remote access that hit a cache is another core's, whatever that core calls the level.
+            // A remote access that hit a cache was served by another core, whichever level is named.
             0x01..=0x04 | 0x0b if remote => return Some(Level::RemoteCache),
             0x01 => return Some(Level::L1),
             0x02 => return Some(Level::L2),
             0x03 | 0x04 => return Some(Level::L3),
             0x0c => return Some(Level::FillBuffer),
             0x09 => return Some(Level::RemoteMemory),
-            // RAM and persistent memory. Intel sets `mem_lvl` beside them, which tells local from remote too.
+            // RAM and persistent memory. Intel also sets `mem_lvl` here, which distinguishes local from remote.
             0x0d | 0x0e if remote || level & 0x300 != 0 => return Some(Level::RemoteMemory),
             0x0d | 0x0e => return Some(Level::LocalMemory),
             0x08 | 0x0a | 0x0b => return Some(Level::Other),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn loads_and_stores_are_told_apart() {
+    fn loads_and_stores_are_distinguished() {
         assert_eq!(word(2, 0, 0, 0).operation(), Operation::Load);
         assert_eq!(word(8, 0, 0, 0).operation(), Operation::Load);
         assert_eq!(word(4, 0, 0, 0).operation(), Operation::Store);
@@ -191,8 +191,8 @@ mod tests {
     }
 
     #[test]
-    fn a_remote_cache_is_not_ours() {
-        // lvl_num L3 with the remote bit: a line that came from the other package.
+    fn a_remote_cache_is_not_a_local_level() {
+        // lvl_num L3 with the remote bit: a line from another package.
         let word = 0x02 | (0x03 << 33) | (1 << 37);
         assert_eq!(DataSource(word).level(), Some(Level::RemoteCache));
     }

@@ -1,17 +1,17 @@
-//! What can go wrong when samples are taken or imported. One line each: tried, on what, found, expected.
+//! Errors of sampling and importing. Each message is one line: what was attempted, on what, found, expected.
 
 use std::path::{Path, PathBuf};
 
-/// Why there is no profile.
+/// Why no profile was made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PerfError {
     /// The system refused to read or run something.
     #[error("cannot {action}: {source}")]
     Io {
-        /// What was tried, on what.
+        /// What was attempted, on what.
         action: String,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Not a `perf.data` file.
@@ -19,47 +19,47 @@ pub enum PerfError {
     NotPerfData {
         /// The file.
         path: PathBuf,
-        /// What it is instead.
+        /// What was found instead.
         found: String,
     },
-    /// A `perf.data` file whose content does not hold together.
+    /// A corrupt `perf.data` file.
     #[error("cannot read {}: byte {offset}: found {found}, expected {expected}", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// Byte offset.
         offset: u64,
-        /// What stands there.
+        /// What was found there.
         found: String,
-        /// What should.
+        /// What was expected.
         expected: &'static str,
     },
-    /// A sound file of a kind this importer does not read.
+    /// A valid file of a kind that this importer does not support.
     #[error("cannot import {}: {found}", path.display())]
     Unsupported {
         /// The file.
         path: PathBuf,
         /// What it holds.
         found: &'static str,
-        /// What to do about it.
+        /// What the user can do.
         hint: &'static str,
     },
-    /// Nothing in it can be placed in memory.
+    /// No sample has a data address.
     #[error("no sample with a data address in {source_name} ({samples} samples without)")]
     NoAddresses {
         /// File or program.
         source_name: String,
-        /// How many samples had none.
+        /// Number of samples without an address.
         samples: u64,
     },
-    /// The process that was asked for is not in it.
+    /// The process the user asked for is not in it.
     #[error("no process {process} in {source_name}, only {}", found.join(", "))]
     NoProcess {
         /// Name or id that was asked for.
         process: String,
         /// File or program.
         source_name: String,
-        /// Names that are there, the first few.
+        /// Names of processes that are there, the first few.
         found: Vec<String>,
     },
     /// This machine cannot sample memory accesses.
@@ -68,7 +68,7 @@ pub enum PerfError {
         /// What was looked for and not found.
         missing: String,
     },
-    /// The kernel refuses this user.
+    /// The kernel does not permit this user to sample.
     #[error(
         "cannot sample memory accesses: perf_event_open: {source} (event {event}, /proc/sys/kernel/perf_event_paranoid = {paranoid})"
     )]
@@ -77,15 +77,15 @@ pub enum PerfError {
         event: String,
         /// The kernel's setting, or `unreadable`.
         paranoid: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: std::io::Error,
     },
     /// The program could not be started.
     #[error("cannot run {program}: {source}")]
     Spawn {
-        /// What was to be run.
+        /// The program.
         program: String,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
 }
@@ -98,7 +98,7 @@ impl PerfError {
         }
     }
 
-    /// What a user can do about it, where there is something.
+    /// What the user can do about it, if anything.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {

@@ -1,4 +1,4 @@
-//! Which events of this machine sample the addresses of memory accesses: asked of sysfs, never of a table
+//! Finds the events of this machine that sample the addresses of memory accesses. Reads sysfs instead of a table
 //! of processor models.
 //!
 //! Each PMU is a folder of `/sys/bus/event_source/devices`: `type` is its number, `format/NAME` says which
@@ -17,33 +17,33 @@ const LATENCY_THRESHOLD: u64 = 1;
 /// An event that samples data addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryEvent {
-    /// As perf names it.
+    /// Its name as in perf.
     pub name: String,
     /// The PMU's number.
     pub kind: u32,
     /// `config`, `config1`, `config2`.
     pub config: [u64; 3],
-    /// How precise the address must be: 2 asks the hardware for the exact instruction (PEBS).
+    /// Required precision of the address: 2 asks the hardware for the exact instruction (PEBS).
     pub precise: u8,
     /// The CPUs the PMU belongs to; all when empty (hybrid processors have one PMU for each kind of core).
     pub cpus: Vec<u32>,
-    /// Another event that must count beside it (Intel's `mem-loads-aux`).
+    /// Another event that must count in the same group (Intel's `mem-loads-aux`).
     pub leader: Option<[u64; 3]>,
-    /// Sampling periods must be a multiple of this (16 for IBS); 0 is any.
+    /// Sampling periods must be a multiple of this (16 for IBS); 0 allows any period.
     pub granule: u64,
     /// Whether it counts page faults instead of accesses.
     pub faults: bool,
 }
 
 impl MemoryEvent {
-    /// The period nearest above `wanted` that the event can have.
+    /// The smallest period from `wanted` on that the event supports.
     #[must_use]
     pub fn period(&self, wanted: u64) -> u64 {
         wanted.max(1).next_multiple_of(self.granule.max(1))
     }
 
-    /// First touches of pages: a software event that every Linux has. Not what a user asks for, but the
-    /// same way through the kernel as hardware samples.
+    /// First touches of pages: a software event that every Linux kernel has. For tests: it takes the same
+    /// path through the kernel as hardware samples.
     #[must_use]
     pub fn page_faults() -> Self {
         Self {
@@ -56,10 +56,10 @@ impl MemoryEvent {
     }
 }
 
-/// The memory events of the machine whose PMUs `folder` lists ([`SYSFS`]).
+/// The memory events of the machine whose PMUs are listed in `folder` ([`SYSFS`]).
 ///
 /// # Errors
-/// [`PerfError::NoMemoryEvents`] says what was looked for and what is there.
+/// [`PerfError::NoMemoryEvents`] names what was looked for and what is there.
 pub fn discover(folder: &Path) -> Result<Vec<MemoryEvent>, PerfError> {
     let mut names: Vec<String> = fs::read_dir(folder)
         .map_err(|error| PerfError::io("read", folder, error))?
@@ -105,7 +105,7 @@ pub fn discover(folder: &Path) -> Result<Vec<MemoryEvent>, PerfError> {
     Err(PerfError::NoMemoryEvents { missing })
 }
 
-/// One folder of sysfs.
+/// One PMU: its folder in sysfs.
 pub(crate) struct Pmu<'a> {
     folder: &'a Path,
     name: &'a str,
@@ -113,7 +113,7 @@ pub(crate) struct Pmu<'a> {
     cpus: Vec<u32>,
 }
 
-/// Parameters of an event and their values, in the order they were given.
+/// Parameters of an event and their values, in their given order.
 pub(crate) type Parameters = Vec<(String, u64)>;
 
 impl<'a> Pmu<'a> {
@@ -129,7 +129,7 @@ impl<'a> Pmu<'a> {
         })
     }
 
-    /// `events/NAME`, with the lowest latency threshold the PMU takes.
+    /// The event `events/NAME`, with the lowest latency threshold the PMU accepts.
     fn named(&self, event: &str) -> Option<MemoryEvent> {
         let mut config = self.parameters(event)?;
         if let Some(format) = self.format("ldlat") {
@@ -148,7 +148,7 @@ impl<'a> Pmu<'a> {
         })
     }
 
-    /// Every n-th operation (not cycle) where the PMU can count them.
+    /// An event that samples every n-th operation (not cycle), if the PMU can count operations.
     fn operations(&self) -> Option<MemoryEvent> {
         let mut config = [0; 3];
         if let Some(format) = self.format("cnt_ctl") {
@@ -183,7 +183,7 @@ impl<'a> Pmu<'a> {
         text.trim().split(',').map(parameter).collect()
     }
 
-    /// The configuration words of these parameters; none where the PMU lacks one of them or its field is
+    /// The configuration words of these parameters; `None` if the PMU lacks one of them or its field is
     /// too narrow for the value.
     pub(crate) fn encode(&self, parameters: &[(String, u64)]) -> Option<[u64; 3]> {
         let mut config = [0; 3];
@@ -203,7 +203,7 @@ impl<'a> Pmu<'a> {
     }
 }
 
-/// Where a parameter's bits go: `config1:0-15`, `config:0-7,21`.
+/// The bits of a parameter: `config1:0-15`, `config:0-7,21`.
 #[derive(Debug, PartialEq, Eq)]
 struct Format {
     word: usize,
@@ -227,7 +227,7 @@ impl Format {
         self.bits.len() >= 64 || value >> self.bits.len() == 0
     }
 
-    /// Puts the low bits of `value` where they belong.
+    /// Writes the low bits of `value` to the parameter's bits.
     fn set(&self, config: &mut [u64; 3], value: u64) {
         for (at, &bit) in self.bits.iter().enumerate() {
             let on = value >> at.min(63) & 1;
@@ -236,7 +236,7 @@ impl Format {
     }
 }
 
-/// `0-3,8`: the kernel's way to list numbers. What is no list gives nothing.
+/// Parses the kernel's list format `0-3,8`. Invalid text gives an empty list.
 pub(crate) fn cpu_list(text: &str) -> Vec<u32> {
     let mut numbers = Vec::new();
     for range in text.trim().split(',').filter(|range| !range.is_empty()) {
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn intel_load_latency_and_stores() {
-        // As a Sapphire Rapids lists them.
+        // As listed on a Sapphire Rapids.
         let sysfs = tempfile::tempdir().unwrap();
         pmu(
             sysfs.path(),
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_says_what_it_has() {
+    fn a_machine_without_memory_events_lists_its_pmus() {
         let sysfs = tempfile::tempdir().unwrap();
         pmu(sysfs.path(), "software", &[("type", "1")]);
         let error = discover(sysfs.path()).unwrap_err();
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_that_make_no_sense_are_no_format() {
+    fn invalid_bits_are_no_format() {
         assert_eq!(Format::parse("config9:1"), None);
         assert_eq!(Format::parse("config:64"), None);
         assert_eq!(Format::parse("config:3-1"), None);

@@ -1,8 +1,8 @@
-//! `perf.data` files, hostile until checked.
+//! Imports `perf.data` files, which are untrusted input.
 //!
 //! [`header`] checks the file's own structure before anything is allocated for it; the crate
-//! `linux-perf-data` then reads the checked part: order of records across CPUs, compression. It is handed
-//! a header of our making without feature sections, because it trusts the sizes in those.
+//! `linux-perf-data` then reads the checked part: order of records across CPUs, compression. It gets a header
+//! written by us without feature sections, because it trusts the sizes in those.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -22,12 +22,12 @@ mod header;
 
 use header::Header;
 
-/// The profile of a `perf.data` file.
+/// Makes a profile of a `perf.data` file.
 ///
-/// A file that was cut short (perf killed, disk full) gives what it holds, with `complete` unset.
+/// A truncated file (perf killed, disk full) gives a profile of what it holds, with `complete` unset.
 ///
 /// # Errors
-/// [`PerfError`] says what is wrong with the file, where, and what to do.
+/// [`PerfError`] names what is wrong with the file, where, and what to do.
 pub fn import(path: &Path, options: &Options) -> Result<Profile, PerfError> {
     let header = Header::read(path)?;
     let file = File::open(path).map_err(|error| PerfError::io("read", path, error))?;
@@ -117,13 +117,13 @@ pub fn import(path: &Path, options: &Options) -> Result<Profile, PerfError> {
     })
 }
 
-/// The program's part of perf's own command line: what follows `--`, or what begins with the first
-/// program that was executed; all of it where neither is found.
+/// The program's part of perf's own command line: what follows `--`, or starts with the first
+/// program that was executed; the whole line if neither is found.
 fn program_of(perf: &[String], process: Option<&str>) -> Vec<String> {
     if let Some(at) = perf.iter().position(|argument| argument == "--") {
         return perf[at + 1..].to_vec();
     }
-    // The kernel keeps 15 bytes of a name.
+    // The kernel stores only 15 bytes of a name.
     let named = process.and_then(|process| {
         perf.iter().skip(1).position(|argument| {
             let base = argument.rsplit('/').next().unwrap_or(argument);
@@ -155,7 +155,7 @@ fn one_line(text: &str) -> String {
     text.replace('\n', " ")
 }
 
-/// The file with another header in front.
+/// The file with its header replaced.
 struct Overlaid {
     header: [u8; header::SIZE],
     file: BufReader<File>,

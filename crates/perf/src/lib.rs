@@ -1,20 +1,20 @@
-//! Hardware samples of memory accesses: from the machine's own PMU while the program runs at nearly
+//! Samples memory accesses in hardware: with the machine's own PMU while the program runs at nearly
 //! native speed, or from a `perf.data` file of `perf mem record`, `perf c2c record` or `perf record -d`.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`events`] | which events of this machine sample data addresses, found in sysfs |
-//! | [`live`] | a program run under those events |
+//! | [`events`] | the events of this machine that sample data addresses, found in sysfs |
+//! | [`live`] | runs a program under those events |
 //! | [`uncore`] | what the memory system of this machine counts, found in sysfs |
-//! | [`live::counting`] | those counters, opened and read |
-//! | [`mod@import`] | `perf.data` files, hostile until checked |
-//! | [`record`] | one kernel record, from bytes to an event |
-//! | [`data_src`] | what a sample says of load, store and who answered |
-//! | [`lineage`] | who made whom: stable thread paths |
+//! | [`live::counting`] | opens and reads those counters |
+//! | [`mod@import`] | imports `perf.data` files, which are untrusted input |
+//! | [`record`] | parses one kernel record into an event |
+//! | [`data_src`] | decodes a sample's operation (load or store) and the level that served it |
+//! | [`lineage`] | tracks thread creation: stable thread paths |
 //! | [`board`] | communication as ComDetective and CMLB define it |
-//! | [`collect`] | events in time order to a profile |
+//! | [`collect`] | builds a profile from events in time order |
 //!
-//! What samples cannot tell, and how that is dealt with: docs/perf.md.
+//! What samples cannot show, and how that is handled: docs/perf.md.
 
 #![deny(unsafe_code)]
 

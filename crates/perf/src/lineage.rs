@@ -1,7 +1,7 @@
-//! Who made whom: stable thread paths (docs/identity.md) from fork, name and exit events.
+//! Tracks thread creation: derives stable thread paths (docs/identity.md) from fork, name and exit events.
 //!
-//! Thread ids are used again by the kernel, so a fork always begins a new thread under its id. What ran
-//! before the recording began has no fork event: its first process is a root, and threads of it are
+//! The kernel reuses thread ids, so a fork always begins a new thread under its id. Processes that started
+//! before the recording have no fork event: such a process is a root, and its threads are
 //! numbered in the order in which the recorder listed them (ascending ids).
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use numaloc_identity::Step;
 /// Position in [`Lineage::nodes`].
 pub type NodeIdx = usize;
 
-/// A thread as the events tell of it.
+/// A thread as known from the events.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
     /// Process id.
@@ -20,13 +20,13 @@ pub struct Node {
     pub tid: u32,
     /// Name given by `execve` or `prctl`.
     pub name: String,
-    /// Creation, in the recording's clock; 0 where it was before the recording.
+    /// Creation time in the recording's clock; 0 if before the recording.
     pub start: u64,
-    /// Last time anything was heard of it.
+    /// Time of its last event.
     pub end: u64,
-    /// Which process image it runs: counted over the whole recording, `execve` begins a new one.
+    /// Number of the process image it runs, over the whole recording; `execve` begins a new one.
     pub image: u32,
-    /// Whether it, or what it descends from, is what the user asked for.
+    /// Whether it, or an ancestor, is the process the user asked for.
     pub wanted: bool,
     creator: Option<NodeIdx>,
     is_process: bool,
@@ -41,12 +41,12 @@ pub struct Lineage {
     nodes: Vec<Node>,
     by_tid: HashMap<u32, NodeIdx>,
     images: u32,
-    /// Name or id of the process the user asked for; everything when `None`.
+    /// Name or id of the process the user asked for; `None` selects all.
     filter: Option<String>,
 }
 
 impl Lineage {
-    /// Keeps the processes called `filter` (name or id) and their descendants; all without one.
+    /// Selects the processes called `filter` (name or id) and their descendants; all processes if `None`.
     #[must_use]
     pub fn new(filter: Option<String>) -> Self {
         Self {
@@ -55,13 +55,13 @@ impl Lineage {
         }
     }
 
-    /// The threads, in the order in which they were heard of.
+    /// The threads, in the order of their first event.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// The process that was asked for, if nothing heard of is that process.
+    /// The process the user asked for, if no event belongs to it.
     #[must_use]
     pub fn missing(&self) -> Option<&str> {
         let filter = self.filter.as_deref()?;
@@ -87,7 +87,7 @@ impl Lineage {
         self.images - 1
     }
 
-    /// A process nobody was seen to make.
+    /// Adds a process whose creation was not recorded.
     fn root(&mut self, pid: u32, time: u64) -> NodeIdx {
         let image = self.next_image();
         let wanted = self.matches(pid, "");
@@ -103,7 +103,7 @@ impl Lineage {
         })
     }
 
-    /// The thread `tid` of process `pid`, made up if no event told of it.
+    /// The thread `tid` of process `pid`; added if no event has introduced it.
     pub fn thread(&mut self, pid: u32, tid: u32, time: u64) -> NodeIdx {
         if let Some(&known) = self.by_tid.get(&tid)
             && self.nodes[known].pid == pid
@@ -150,9 +150,9 @@ impl Lineage {
         })
     }
 
-    /// `ptid` of `ppid` made `tid` of `pid`.
+    /// Thread `ptid` of process `ppid` created thread `tid` of process `pid`.
     pub fn fork(&mut self, pid: u32, ppid: u32, tid: u32, ptid: u32, time: u64) {
-        // A listing of what ran before the recording may come after the first name event of the thread.
+        // The listing of threads from before the recording may follow the first name event of a thread.
         if time == 0 && self.by_tid.contains_key(&tid) {
             return;
         }
@@ -172,7 +172,7 @@ impl Lineage {
         }
     }
 
-    /// A thread got a name; by `execve` it also got another image.
+    /// Records a thread's new name; by `execve` it also gets a new image.
     pub fn name(&mut self, pid: u32, tid: u32, name: &str, exec: bool, time: u64) {
         let node = self.thread(pid, tid, time);
         if exec {
@@ -201,7 +201,7 @@ impl Lineage {
         steps
     }
 
-    /// The process a thread's path begins at: its root, or the highest one above it that was asked for.
+    /// The process at which a thread's path begins: its root, or its highest ancestor that the user asked for.
     #[must_use]
     pub fn top(&self, mut at: NodeIdx) -> NodeIdx {
         while let Some(creator) = self.above(at) {
@@ -210,7 +210,7 @@ impl Lineage {
         at
     }
 
-    /// The creator, as far as paths go up.
+    /// The creator, within the paths.
     fn above(&self, at: NodeIdx) -> Option<NodeIdx> {
         self.nodes[at]
             .creator
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_used_again_is_another_thread() {
+    fn a_reused_id_is_another_thread() {
         let mut lineage = Lineage::new(None);
         lineage.name(10, 10, "app", true, 5);
         lineage.fork(10, 10, 11, 10, 6);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_a_top_of_its_own() {
+    fn the_selected_process_is_a_top() {
         let mut lineage = Lineage::new(Some("app".to_owned()));
         lineage.name(1, 1, "init", false, 0);
         lineage.fork(10, 1, 10, 1, 5);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_nobody_told_of_belongs_to_its_process() {
+    fn a_thread_without_a_fork_event_belongs_to_its_process() {
         let mut lineage = Lineage::new(None);
         let thread = lineage.thread(10, 12, 4);
         assert_eq!(path(&lineage, thread), "0.1");

@@ -1,9 +1,9 @@
-//! A program run under the machine's memory events.
+//! Runs a program under the machine's memory events.
 //!
 //! Events are opened for the program on every CPU (the kernel shares a ring buffer of inherited events only
-//! within a CPU), enabled by its `execve`, and inherited by every thread and process it makes. Records of
-//! different CPUs are put in order of their time: what is older than the beginning of the round before the
-//! present one can no longer be overtaken. Memory: 128 KiB of ring a CPU and event, plus one round of records.
+//! within a CPU), enabled by its `execve`, and inherited by every thread and process it creates. Records of
+//! different CPUs are merged in time order: a record older than the start of the previous
+//! round can no longer be preceded by a later one. Memory: 128 KiB of ring per CPU and event, plus one round of records.
 
 use std::fs;
 use std::io;
@@ -31,25 +31,25 @@ use sys::{Attr, Ring};
 
 /// TID, TIME, ADDR, PERIOD, WEIGHT, DATA_SRC, IDENTIFIER.
 const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 8 | 1 << 14 | 1 << 15 | 1 << 16;
-/// How long a round lasts when nothing fills the buffers.
+/// Length of a round if no buffer fills up earlier.
 const ROUND: Duration = Duration::from_millis(100);
 
-/// A program that has been started under its events.
+/// A program that was started under its events.
 #[derive(Debug)]
 pub struct Session {
     child: Child,
     rings: Vec<Ring>,
-    /// Events that only count, kept open while they are needed.
+    /// Events that only count, kept open for the group members they lead.
     _leaders: Vec<OwnedFd>,
     feed: Feed,
 }
 
 impl Session {
-    /// Starts `command` with one sample every `period` events of each of `events`.
+    /// Starts `command`; each of `events` takes one sample every `period` events.
     ///
     /// # Errors
     /// [`PerfError::Refused`] if the kernel does not let this user sample, [`PerfError::Spawn`] if the
-    /// program cannot be run. In either case nothing of the program has run.
+    /// program cannot be run. In either case the program has not executed anything.
     pub fn start(
         command: Command,
         events: &[MemoryEvent],
@@ -93,17 +93,17 @@ impl Session {
         })
     }
 
-    /// The program's process id, to pass signals on.
+    /// The program's process id, for forwarding signals.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Samples until the program ends. What it leaves running is no longer watched.
+    /// Samples until the program ends. Processes it leaves behind are no longer sampled.
     ///
     /// # Errors
-    /// [`PerfError::NoAddresses`] if nothing was sampled; the status of the program is in the pair's
-    /// first half in any case.
+    /// [`PerfError::NoAddresses`] if nothing was sampled; the program's status, the first half of the pair, is
+    /// returned in any case.
     pub fn finish(
         mut self,
         origin: Origin,
@@ -127,7 +127,7 @@ impl Session {
         }
     }
 
-    /// Takes what the kernel has written.
+    /// Reads what the kernel has written.
     fn drain(&mut self) {
         for ring in &mut self.rings {
             if ring.drain(|record| self.feed.record(record)) > 0 {
@@ -137,7 +137,7 @@ impl Session {
     }
 }
 
-/// A process that waits before its `execve` until it may go on.
+/// A process that waits before its `execve` until it is released.
 struct Held {
     pid: u32,
     go: io::PipeWriter,
@@ -148,9 +148,9 @@ impl Held {
     fn spawn(mut command: Command) -> io::Result<Self> {
         let (mut told, tell) = io::pipe()?;
         let (wait, go) = io::pipe()?;
-        // The child inherits copies of all ends; `hold` closes the one that would keep its own pipe open.
+        // The child inherits copies of all ends; `hold` closes the copy that would keep its own pipe open.
         sys::hold(&mut command, &tell, &wait, &go);
-        // `spawn` returns only after `execve`, so it waits in a thread of its own.
+        // `spawn` returns only after `execve`, so it runs in a thread of its own.
         let spawning = std::thread::spawn(move || {
             let child = command.spawn();
             drop((tell, wait));
@@ -163,7 +163,7 @@ impl Held {
                 go,
                 spawning,
             }),
-            // It never got that far: the spawn's own error says why.
+            // The child failed earlier: the error of `spawn` gives the reason.
             Err(error) => match spawning.join() {
                 Ok(Err(why)) => Err(why),
                 _ => Err(error),
@@ -180,7 +180,7 @@ impl Held {
     }
 }
 
-/// Opens an event of a process on a CPU, with the event that must lead it.
+/// Opens an event of a process on a CPU, together with its group leader if it needs one.
 fn open(
     event: &MemoryEvent,
     period: u64,
@@ -204,7 +204,7 @@ fn open(
     let mut attr = Attr::sampling(event, event.period(period), SAMPLE_TYPE, first);
     let group = leader.as_ref().map(AsRawFd::as_raw_fd);
     let opened = sys::open(&attr, pid, cpu, group).or_else(|error| {
-        // IBS before Linux 6.13 cannot leave the kernel out; its samples are left out later.
+        // IBS before Linux 6.13 cannot exclude the kernel; its samples are dropped later.
         if error.raw_os_error() != Some(libc::EINVAL) {
             return Err(error);
         }

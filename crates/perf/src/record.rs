@@ -1,11 +1,11 @@
-//! One kernel record, from bytes to an [`Event`]: the layout that `perf_event_open(2)` describes.
+//! Parses one kernel record into an [`Event`]: the layout that `perf_event_open(2)` describes.
 //!
-//! Written for hostile bytes: every read is bounded, a record that is too short is `None`. The crates for
-//! perf.data parse samples too, but leave out `weight` and `data_src`, which are what this frontend is for.
+//! The input is untrusted: every read is bounded, and a record that is too short gives `None`. The crates for
+//! perf.data also parse samples, but without `weight` and `data_src`, which this frontend needs.
 
 use crate::data_src::DataSource;
 
-/// Types of the records that matter here (`enum perf_event_type`).
+/// Types of the records that are used here (`enum perf_event_type`).
 pub mod kind {
     #![allow(missing_docs)]
     pub const MMAP: u32 = 1;
@@ -48,7 +48,7 @@ mod field {
 
 const MISC_EXEC: u16 = 1 << 13;
 
-/// How records of one event are laid out: what its `perf_event_attr` asked for.
+/// The layout of an event's records, as requested in its `perf_event_attr`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// `sample_type`.
@@ -70,30 +70,30 @@ pub struct Layout {
 /// One sampled access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Process.
+    /// Process id.
     pub pid: u32,
-    /// Thread.
+    /// Thread id.
     pub tid: u32,
     /// Nanoseconds of the recording's clock.
     pub time: u64,
-    /// Data address, 0 where the sample has none.
+    /// Data address, 0 if the sample has none.
     pub address: u64,
     /// Physical address, 0 where unknown.
     pub physical: u64,
-    /// How many events this one stands for, where recorded.
+    /// Number of events that this sample stands for, if recorded.
     pub period: Option<u64>,
     /// Latency in core cycles, 0 where unknown.
     pub latency: u64,
-    /// What answered, where recorded.
+    /// What served the access, if recorded.
     pub source: Option<DataSource>,
 }
 
-/// What happened.
+/// A parsed record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An access was sampled.
     Sample(Sample),
-    /// `ptid` of `ppid` made thread `tid` of process `pid`.
+    /// Thread `ptid` of process `ppid` created thread `tid` of process `pid`.
     #[allow(missing_docs)]
     Fork {
         pid: u32,
@@ -105,7 +105,7 @@ pub enum Event {
     /// A thread ended.
     #[allow(missing_docs)]
     Exit { tid: u32, time: u64 },
-    /// A thread got a name, by `execve` or of its own will.
+    /// A thread got a name, by `execve` or by its own request.
     #[allow(missing_docs)]
     Name {
         pid: u32,
@@ -129,16 +129,16 @@ pub enum Event {
         file: String,
         time: u64,
     },
-    /// The kernel dropped this many records.
+    /// The kernel dropped this number of records.
     Lost(u64),
-    /// The kernel paused the event: too many interrupts.
+    /// The kernel throttled the event because of too many interrupts.
     Throttled,
-    /// Nothing of interest.
+    /// A record that is not used.
     Other,
 }
 
 impl Event {
-    /// When it happened; 0 where the record does not say.
+    /// Time of the event; 0 if the record has none.
     #[must_use]
     pub fn time(&self) -> u64 {
         match self {
@@ -152,7 +152,7 @@ impl Event {
     }
 }
 
-/// Bytes with a byte order, read from the front.
+/// A reader of bytes in a given byte order.
 struct Bytes<'a> {
     rest: &'a [u8],
     big_endian: bool,
@@ -183,13 +183,13 @@ impl<'a> Bytes<'a> {
         })
     }
 
-    /// `count` words of eight bytes.
+    /// Skips `count` words of eight bytes.
     fn skip_words(&mut self, count: u64) -> Option<()> {
         let length = usize::try_from(count.checked_mul(8)?).ok()?;
         self.take(length).map(|_| ())
     }
 
-    /// Text up to its NUL; what is no UTF-8 is replaced.
+    /// Text up to its NUL; invalid UTF-8 is replaced.
     fn text(&self) -> String {
         let end = self.rest.iter().position(|&byte| byte == 0);
         String::from_utf8_lossy(&self.rest[..end.unwrap_or(self.rest.len())]).into_owned()
@@ -208,7 +208,7 @@ impl Layout {
         }
     }
 
-    /// The time at the end of a record that is not a sample; 0 where it has none.
+    /// The time at the end of a record other than a sample; 0 if it has none.
     fn trailing_time(&self, body: &[u8]) -> u64 {
         if !self.sample_id_all || !self.has(field::TIME) {
             return 0;
@@ -221,7 +221,7 @@ impl Layout {
             .unwrap_or(0)
     }
 
-    /// What the record says; `None` if it is too short for its type.
+    /// Parses a record; `None` if it is too short for its type.
     #[must_use]
     pub fn parse(&self, kind: u32, misc: u16, body: &[u8]) -> Option<Event> {
         let mut bytes = self.bytes(body);
@@ -336,7 +336,7 @@ impl Layout {
         if self.has(field::WEIGHT) {
             sample.latency = bytes.u64()?;
         } else if self.has(field::WEIGHT_STRUCT) {
-            // The low half is the latency; the rest differs by machine.
+            // The low half is the latency; the other half differs between machines.
             sample.latency = bytes.u64()? & 0xffff_ffff;
         }
         if self.has(field::DATA_SRC) {
@@ -354,7 +354,7 @@ impl Layout {
         Some(sample)
     }
 
-    /// `struct read_format`: one value or a group of them.
+    /// Skips a `struct read_format`: one value or a group of values.
     fn skip_read(&self, bytes: &mut Bytes<'_>) -> Option<()> {
         const TIMES: u64 = 1 | 2;
         const ID_AND_LOST: u64 = 4 | 16;
@@ -465,7 +465,7 @@ mod tests {
                 source: Some(DataSource(0x2_6a08_0142)),
             })
         );
-        // Cut anywhere, it is refused, not misread.
+        // Cut at any length, it is refused, not misread.
         for length in 0..body.len() {
             assert_eq!(layout.parse(kind::SAMPLE, 0, &body[..length]), None);
         }

@@ -1,15 +1,15 @@
-//! What the memory system of this machine can count: DRAM traffic, the memory controllers' read queues,
+//! Finds what the memory system of this machine can count: DRAM traffic, the memory controllers' read queues,
 //! bytes on the links between sockets, local and remote reads, DRAM energy.
 //!
-//! [`discover`] asks sysfs only, so that it can be shown any machine as a folder. PMUs are known by their
-//! names; what they count is taken from `events/NAME` where the kernel lists it, else encoded by
+//! [`discover`] reads only sysfs, so that tests can present any machine as a folder. PMUs are identified by their
+//! names; their events are taken from `events/NAME` if the kernel lists them, else encoded with
 //! `format/NAME`. Events that the kernel does not list are in `recipes`, with their sources.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `recipes` | which event of which PMU counts what |
+//! | `recipes` | the events of each PMU and what they count |
 //! | [`figures`] | formulas from counts to figures with units |
-//! | [`crate::live::counting`] | the counters, opened and read |
+//! | [`crate::live::counting`] | opens and reads the counters |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,27 +22,27 @@ mod recipes;
 
 use recipes::{Encoding, Recipe, Scale};
 
-/// Where the kernel shows the machine.
+/// Where the kernel describes the machine.
 pub const SYSFS: &str = "/sys";
 const PMUS: &str = "bus/event_source/devices";
 const CPUS: &str = "devices/system/cpu";
 const NODES: &str = "devices/system/node";
 const POWERCAP: &str = "class/powercap";
 
-/// What a counter counts, in the unit that its scale gives.
+/// What a counter counts, in the unit given by its scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Quantity {
     /// Bytes read from DRAM.
     DramRead,
     /// Bytes written to DRAM.
     DramWritten,
-    /// Bytes read or written, where the controller does not tell them apart.
+    /// Bytes read or written, if the controller does not distinguish them.
     DramMoved,
     /// Requests in the controller's read queue, summed over its clock cycles.
     QueueOccupancy,
     /// Requests that entered the read queue.
     QueueInserts,
-    /// Clock cycles of the controller, where its queue is known to count in the same clock.
+    /// Clock cycles of the controller, if its queue is known to count in the same clock.
     QueueClocks,
     /// Bytes sent to other sockets.
     LinkSent,
@@ -56,7 +56,7 @@ pub enum Quantity {
     DramEnergy,
 }
 
-/// A group of figures that a machine offers or not.
+/// A group of figures that a machine may offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Topic {
     /// Volume and bandwidth.
@@ -72,7 +72,7 @@ pub enum Topic {
 }
 
 impl Topic {
-    /// In the order they are shown.
+    /// Every topic, in display order.
     pub const ALL: [Self; 5] = [
         Self::Dram,
         Self::Queue,
@@ -81,7 +81,7 @@ impl Topic {
         Self::Energy,
     ];
 
-    /// For people.
+    /// Its name for users.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -93,7 +93,7 @@ impl Topic {
         }
     }
 
-    /// Where a machine would have it.
+    /// Where the topic's counters would be listed.
     const fn places(self) -> &'static str {
         match self {
             Self::Dram => "uncore_imc_*, amd_umc_*, amd_df or arm_cmn_*",
@@ -106,7 +106,7 @@ impl Topic {
 }
 
 impl Quantity {
-    /// What it belongs to.
+    /// The topic of the quantity.
     #[must_use]
     pub const fn topic(self) -> Topic {
         match self {
@@ -128,14 +128,14 @@ pub enum Source {
         kind: u32,
         /// `config`, `config1`, `config2`.
         config: [u64; 3],
-        /// The CPU that stands for the socket.
+        /// The CPU on which the socket's counter is read.
         cpu: u32,
     },
-    /// A file with a growing number, which starts again at 0 behind its range.
+    /// A file with a growing number that wraps to 0 after its range.
     File {
-        /// The number.
+        /// The file that holds the number.
         path: PathBuf,
-        /// Its range, where the kernel states it.
+        /// Its range, if the kernel states it.
         range: Option<u64>,
     },
 }
@@ -143,28 +143,28 @@ pub enum Source {
 /// One counter of one socket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counter {
-    /// The PMU's folder, or that of the file.
+    /// The PMU's folder, or the folder of the file.
     pub pmu: String,
     /// The event, as `perf stat -e PMU/EVENT/` takes it.
     pub event: String,
-    /// Where to read.
+    /// Where to read it.
     pub source: Source,
     /// The package whose memory system it counts (`physical_package_id`).
     pub socket: u32,
-    /// What one count is.
+    /// What it counts.
     pub quantity: Quantity,
-    /// Units (bytes, requests, cycles, joules) of one count.
+    /// Value of one count in the unit of the quantity (bytes, requests, cycles, joules).
     pub scale: f64,
 }
 
-/// What a machine offers.
+/// What a machine can count.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Offer {
-    /// What can be counted.
+    /// The available counters.
     pub counters: Vec<Counter>,
-    /// The nodes of each socket, ascending.
+    /// The NUMA nodes of each socket, ascending.
     pub nodes: BTreeMap<u32, Vec<u32>>,
-    /// What cannot, and why.
+    /// The topics that are not available, and why.
     pub missing: BTreeMap<Topic, String>,
 }
 
@@ -204,7 +204,7 @@ pub fn discover(sysfs: &Path) -> Offer {
     offer
 }
 
-/// Drops what gives no figure alone.
+/// Drops counters that give no figure without a missing partner.
 fn keep_whole_topics(counters: &mut Vec<Counter>) {
     let has = |counters: &[Counter], quantity| counters.iter().any(|c| c.quantity == quantity);
     let queue = has(counters, Quantity::QueueOccupancy) && has(counters, Quantity::QueueInserts);
@@ -216,7 +216,7 @@ fn keep_whole_topics(counters: &mut Vec<Counter>) {
     });
 }
 
-/// What is read once of the tree.
+/// What is read once from sysfs.
 struct Machine<'a> {
     sysfs: &'a Path,
     pmus: Vec<String>,
@@ -230,7 +230,7 @@ impl<'a> Machine<'a> {
         let packages = numbered(&sysfs.join(CPUS), "cpu")
             .into_iter()
             .filter_map(|(cpu, folder)| {
-                // Machines without the notion say -1: one package.
+                // Machines that have no packages report -1: one package.
                 let package: i64 = text(&folder.join("topology/physical_package_id"))?
                     .parse()
                     .ok()?;
@@ -260,7 +260,7 @@ impl<'a> Machine<'a> {
         nodes
     }
 
-    /// One counter for each CPU of the PMU's `cpumask`: the kernel names one a socket.
+    /// Adds one counter for each CPU in the PMU's `cpumask`: the kernel lists one CPU per socket.
     fn add(&self, offer: &mut Offer, name: &str, pmu: &Pmu<'_>, folder: &Path, recipe: &Recipe) {
         let topic = recipe.quantity.topic();
         let mut refuse = |why: String| {
@@ -303,7 +303,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// `intel-rapl:N:M` named `dram`, the way to the same registers without perf.
+    /// Adds `intel-rapl:N:M` named `dram`: the same registers without perf.
     fn add_energy_files(&self, offer: &mut Offer) {
         let powercap = self.sysfs.join(POWERCAP);
         for zone in entries(&powercap) {
@@ -318,7 +318,7 @@ impl<'a> Machine<'a> {
                 continue;
             }
             let parent = text(&powercap.join(format!("intel-rapl:{package}")).join("name"));
-            // `package-1`, or `package-1-die-0` where a package has several.
+            // `package-1`, or `package-1-die-0` if a package has several dies.
             let socket = parent
                 .as_deref()
                 .and_then(|name| name.strip_prefix("package-"))
@@ -360,7 +360,7 @@ fn shown(parameters: &[(String, u64)]) -> String {
     each.collect::<Vec<_>>().join(",")
 }
 
-/// What was counted between two readings of a number that starts again at 0 behind `range`.
+/// The increase between two readings of a number that wraps to 0 after `range`.
 #[must_use]
 pub fn counted(before: u64, after: u64, range: Option<u64>) -> Option<u64> {
     if after >= before {
@@ -373,7 +373,7 @@ fn text(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// Names in a folder, sorted; none if there is no folder.
+/// Names in a folder, sorted; none if the folder does not exist.
 fn entries(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(folder)
         .into_iter()

@@ -1,4 +1,4 @@
-//! Import of `perf.data`: files written by the test, and files that perf itself writes here.
+//! Imports `perf.data` files written by the test, and files that perf itself writes here.
 
 mod support;
 
@@ -33,8 +33,8 @@ fn samples_become_communication_pages_and_memory_traffic() {
     assert!(profile.meta.complete);
     assert_eq!(profile.meta.sampled, 0.001);
 
-    // Thread 1 stores, 2 loads 1 us later, ten times, and in each further round (1 ms later, inside the
-    // window of 10 ms) 1 stores again after 2's load: 10 + 9 meetings of period 1000, both directions.
+    // Thread 1 stores, 2 loads 1 us later, ten times. In each further round (1 ms later, inside the
+    // window of 10 ms) 1 stores again after 2's load: 10 + 9 events of period 1000, in both directions.
     // 3 loads before 0 stores, ten times; nine times 3 loads again what 0 stored.
     assert_eq!(
         cells(&profile, Layer::SampledLine),
@@ -72,7 +72,7 @@ fn samples_become_communication_pages_and_memory_traffic() {
     assert!(notes.contains("cpu/mem-loads,ldlat=30/P"), "{notes}");
 }
 
-/// Page number, thread and loads of those that took long.
+/// Page number, thread and number of long loads.
 fn slow(profile: &Profile) -> Vec<(u64, u32, u64)> {
     let rows = profile.slow_loads.iter().flat_map(|slow| &slow.rows);
     rows.map(|row| {
@@ -83,12 +83,12 @@ fn slow(profile: &Profile) -> Vec<(u64, u32, u64)> {
 }
 
 #[test]
-fn loads_that_took_long_are_told_by_latency_else_by_what_served_them() {
+fn long_loads_are_found_by_latency_else_by_what_served_them() {
     let recording = |latencies: [u64; 3]| {
         let mut file = PerfData::default();
         file.exec(1, "app", 1);
         file.fork(1, 1, 2, 1, 2);
-        // A cache answers late where the line is contended; memory answers early where it was prefetched.
+        // A cache can answer late if the line is contended; memory can answer early if the line was prefetched.
         file.sample((1, 1), 10, 0x1000, LOAD | L1, latencies[0]);
         file.sample((1, 2), 20, 0x1000, LOAD | LOCAL, latencies[1]);
         file.sample((1, 2), 30, 0x2000, STORE | LOCAL, latencies[2]);
@@ -134,7 +134,7 @@ fn byte_order_does_not_matter() {
 }
 
 #[test]
-fn events_are_told_apart_by_their_ids() {
+fn events_are_distinguished_by_their_ids() {
     let mut file = PerfData {
         events: vec!["cpu/mem-loads/P", "cpu/mem-stores/P"],
         ..PerfData::default()
@@ -148,7 +148,7 @@ fn events_are_told_apart_by_their_ids() {
 }
 
 #[test]
-fn the_window_and_the_line_are_the_users_to_say() {
+fn the_user_can_set_the_window_and_the_line_size() {
     let mut file = PerfData::default();
     file.exec(1, "app", 1);
     file.fork(1, 1, 2, 1, 2);
@@ -215,7 +215,7 @@ fn one_process_of_many_can_be_chosen() {
 }
 
 #[test]
-fn a_process_that_is_not_there_is_told_with_those_that_are() {
+fn a_missing_process_is_reported_with_those_that_exist() {
     let mut file = four_threads();
     file.exec(7, "other", 3_000_000);
     let options = Options {
@@ -228,7 +228,7 @@ fn a_process_that_is_not_there_is_told_with_those_that_are() {
 }
 
 #[test]
-fn lost_records_are_told() {
+fn lost_records_are_reported() {
     let mut file = four_threads();
     file.lost(17);
     let profile = imported(&file, &Options::default()).unwrap();
@@ -251,7 +251,7 @@ fn a_file_cut_anywhere_is_refused_or_marked_never_a_panic() {
         match import(&path, &Options::default()) {
             Ok(profile) => {
                 partial += 1;
-                // Only the features behind the records may be missing from a profile called complete.
+                // Only the features after the records may be missing from a profile marked complete.
                 let records_end = whole.len() - 1000;
                 assert!(!profile.meta.complete || length > records_end, "{length}");
             }
@@ -282,7 +282,7 @@ fn a_killed_perf_leaves_a_file_that_is_still_read() {
 }
 
 #[test]
-fn any_byte_may_lie() {
+fn any_byte_may_be_wrong() {
     let whole = four_threads().bytes();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perf.data");
@@ -301,7 +301,7 @@ fn any_byte_may_lie() {
 }
 
 #[test]
-fn messages_say_what_is_wrong_and_where() {
+fn messages_state_the_error_and_its_offset() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("f");
     let message = |bytes: &[u8]| {
@@ -351,7 +351,7 @@ fn messages_say_what_is_wrong_and_where() {
     );
 }
 
-/// What perf itself writes: page faults carry data addresses on every machine.
+/// A file written by perf itself: page faults have data addresses on every machine.
 #[test]
 fn a_file_of_perf_record_itself() {
     let folder = tempfile::tempdir().unwrap();
@@ -373,7 +373,7 @@ fn a_file_of_perf_record_itself() {
     let paths: Vec<&str> = profile.threads.iter().map(|t| t.path.as_str()).collect();
     assert_eq!(paths, ["0", "0.1", "0.2"]);
     assert_eq!(profile.meta.command[..2], ["/usr/bin/python3", "-c"]);
-    // Each thread faulted its own megabyte in: at least 256 pages, and was the first there.
+    // Each thread faulted in its own megabyte, at least 256 pages, and touched them first.
     for thread in &profile.threads[1..] {
         assert!(thread.accesses >= 256, "{thread:?}");
     }

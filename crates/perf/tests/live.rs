@@ -1,4 +1,4 @@
-//! Live sampling. Page faults take the same way through the kernel as hardware samples and are on every machine.
+//! Live sampling. Page faults take the same path through the kernel as hardware samples and occur on every machine.
 
 use std::process::Command;
 
@@ -51,7 +51,7 @@ fn threads_and_processes_are_followed_from_the_first_instruction() {
     }
     assert_eq!(profile.meta.sampled, 1.0);
     assert!(profile.slices[0].end > 0);
-    // Times count from the program's start, not from the machine's.
+    // Times count from the program's start, not from boot.
     let passed = begun.elapsed().as_nanos();
     assert!(u128::from(profile.threads[0].end) <= passed);
 }
@@ -70,7 +70,7 @@ fn more_records_than_the_ring_holds_arrive_in_order() {
         .iter()
         .filter_map(|note| note.split_once(" records were lost")?.0.parse::<u64>().ok())
         .sum();
-    // On a busy machine the kernel may drop some; then it is said.
+    // On a busy machine the kernel may drop some records, which is then reported.
     let huge_pages = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
         .is_ok_and(|text| text.contains("[always]"));
     assert!(huge_pages || profile.threads[0].accesses + lost >= 16_384);
@@ -84,7 +84,7 @@ fn more_records_than_the_ring_holds_arrive_in_order() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_told_as_such() {
+fn a_missing_program_is_reported_as_missing() {
     let error = start(Command::new("/no/such/program")).unwrap_err();
     assert_eq!(
         error.to_string(),

@@ -1,4 +1,4 @@
-//! The structure of a `perf.data` file, checked against the file's length before anything trusts it.
+//! The structure of a `perf.data` file, checked against the file's length before it is used.
 //!
 //! Layout (tools/perf/Documentation/perf.data-file-format.txt in Linux): magic, sizes, and three sections
 //! (attributes, data, an obsolete one) of offset and size, then 256 feature bits; feature sections follow the data.
@@ -18,10 +18,10 @@ const PIPE_SIZE: u64 = 16;
 const OLDEST_ATTR: u64 = 64;
 /// Bytes of a section: offset and size.
 const SECTION: u64 = 16;
-/// No recording has more events or ids: CPUs times events.
+/// Limit on events and ids: more than CPUs times events of any recording.
 const MAX_ATTRS: u64 = 4096;
 const MAX_IDS: u64 = 1 << 20;
-/// No command line is longer (`MAX_ARG_STRLEN` times a few).
+/// Limit on a feature: no command line is longer (`MAX_ARG_STRLEN` times a few).
 const MAX_FEATURE: u64 = 4 << 20;
 
 const FEATURE_COMMAND: u32 = 11;
@@ -32,11 +32,11 @@ const FEATURE_EVENTS: u32 = 12;
 pub struct Section {
     /// First byte.
     pub offset: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
-/// What of an attribute is needed beside what `linux-perf-data` reads, which drops bits it does not know.
+/// The fields of an attribute that are needed besides those of `linux-perf-data`, which drops bits unknown to it.
 #[derive(Clone, Copy, Debug)]
 pub struct Attr {
     pub read_format: u64,
@@ -50,15 +50,15 @@ pub struct Header {
     big_endian: bool,
     attr_size: u64,
     attr_section: Section,
-    /// The records, up to the last whole one.
+    /// The records, up to the last complete one.
     pub data: Section,
     /// Whether the file ends before its records do, or perf never wrote their size.
     pub cut_short: bool,
     /// By event.
     pub attrs: Vec<Attr>,
-    /// By event; empty where the file has none.
+    /// By event; empty if the file has none.
     pub event_names: Vec<String>,
-    /// Perf's command line; empty where the file has none.
+    /// Perf's command line; empty if the file has none.
     pub command: Vec<String>,
 }
 
@@ -131,10 +131,10 @@ impl Checker<'_> {
 }
 
 impl Header {
-    /// Reads and checks everything but the records' contents.
+    /// Reads and checks everything except the records' contents.
     ///
     /// # Errors
-    /// [`PerfError`] with the offset of what is wrong.
+    /// [`PerfError`] with the offset of the error.
     pub fn read(path: &Path) -> Result<Self, PerfError> {
         let io = |error| PerfError::io("read", path, error);
         let not = |found: String| PerfError::NotPerfData {
@@ -249,14 +249,14 @@ impl Header {
         Ok(())
     }
 
-    /// Walks from record to record; the data ends with the last whole one.
+    /// Walks the records; the data ends after the last complete one.
     fn check_records(&mut self, checker: &mut Checker<'_>) -> Result<(), PerfError> {
         let data = self.data;
         if data.offset < SIZE as u64 || data.offset > checker.length {
             let found = format!("records at {:#x}", data.offset);
             return Err(checker.corrupt(40, found, "records between header and end of file"));
         }
-        // perf writes the size when it ends; 0 tells that it did not.
+        // perf writes the size when it ends; 0 means that it did not.
         let claimed = data.offset.checked_add(data.size);
         let unfinished = data.size == 0 && data.offset < checker.length;
         let end = match claimed {
@@ -307,7 +307,7 @@ impl Header {
         Ok(())
     }
 
-    /// Command line and event names: nice to have, so what does not hold together is left out.
+    /// Reads command line and event names. They are optional, so corrupt ones are left out.
     fn read_features(&mut self, checker: &mut Checker<'_>, data: Section, features: &[u64]) {
         let table = data.offset + data.size;
         let mut position = 0;
@@ -339,8 +339,8 @@ impl Header {
         }
     }
 
-    /// The header that `linux-perf-data` is given: the checked sections, no features, and the
-    /// attributes as the obsolete section, which is the one whose ids it reads.
+    /// The header passed to `linux-perf-data`: the checked sections, no features, and the
+    /// attributes as the obsolete section, because that crate reads the ids of that one.
     #[must_use]
     pub fn rewritten(&self) -> [u8; SIZE] {
         let mut bytes = [0; SIZE];

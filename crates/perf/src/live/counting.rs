@@ -1,6 +1,6 @@
-//! Counters of the machine's memory system, opened once and read before and after a run.
+//! Opens the counters of the machine's memory system and reads them before and after a run.
 //!
-//! They count whatever runs on the machine, not one program. Memory: one descriptor and 24 bytes a counter.
+//! They count everything that runs on the machine, not one program. Memory: one descriptor and 24 bytes per counter.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -11,33 +11,33 @@ use crate::uncore::{Counter, Offer, Quantity, Source, Topic, counted};
 
 use super::sys::{self, Attr};
 
-/// What can be counted, opened.
+/// The opened counters.
 #[derive(Debug)]
 pub struct Counters {
     counters: Vec<Counter>,
-    /// Of each counter; none for files.
+    /// The event of each counter; `None` for files.
     events: Vec<Option<File>>,
     figures: Vec<Figure>,
     missing: Vec<(Topic, String)>,
 }
 
-/// What a counter shows.
+/// The value of a counter.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     value: u64,
-    /// ns that it was asked to count.
+    /// Time in ns for which it was enabled.
     enabled: u64,
-    /// ns that it had a hardware counter.
+    /// Time in ns for which it had a hardware counter.
     running: u64,
 }
 
-/// What all counters show at one time.
+/// The values of all counters at one time.
 #[derive(Debug)]
 pub struct Readings(Vec<Option<Reading>>);
 
 impl Counters {
-    /// Opens what a machine offers. A quantity of which one counter is refused is not counted at all,
-    /// since its sum would be too small.
+    /// Opens what a machine offers. If one counter of a quantity is refused, the quantity is not counted at all,
+    /// because its sum would be too small.
     #[must_use]
     pub fn open(offer: Offer) -> Self {
         let mut missing = offer.missing;
@@ -56,7 +56,7 @@ impl Counters {
             }
         }
         opened.retain(|(counter, event)| !refused.contains(&(counter.quantity, event.is_none())));
-        // Both ways lead to the same registers: counted once.
+        // Both sources read the same registers, so only one is used.
         let by_event = opened
             .iter()
             .any(|(c, event)| c.quantity == Quantity::DramEnergy && event.is_some());
@@ -75,19 +75,19 @@ impl Counters {
         }
     }
 
-    /// What is measured.
+    /// The figures that are measured.
     #[must_use]
     pub fn figures(&self) -> &[Figure] {
         &self.figures
     }
 
-    /// What is not, and why.
+    /// The topics that are not measured, and why.
     #[must_use]
     pub fn missing(&self) -> &[(Topic, String)] {
         &self.missing
     }
 
-    /// All counters, now.
+    /// Reads all counters.
     #[must_use]
     pub fn read(&self) -> Readings {
         let counters = self.counters.iter().zip(&self.events);
@@ -98,7 +98,7 @@ impl Counters {
         )
     }
 
-    /// The value of each figure since `before`, `seconds` ago.
+    /// The value of each figure since `before`, which was read `seconds` ago.
     #[must_use]
     pub fn since(&self, before: &Readings, seconds: f64) -> Vec<Option<f64>> {
         let counts: Vec<Option<f64>> = self
@@ -155,8 +155,8 @@ fn number(text: &str) -> io::Result<u64> {
     number.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
 }
 
-/// The count between two readings. Where more events than hardware counters take turns, it is scaled by
-/// the share of the time that this one was counted; none if it never was.
+/// The count between two readings. If events are multiplexed on fewer hardware counters, it is scaled by
+/// the share of the time for which this event was counted; `None` if it never was.
 fn between(source: &Source, before: Reading, after: Reading) -> Option<f64> {
     match source {
         Source::Event { .. } => {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_events_that_take_turns_are_scaled() {
+    fn counts_of_multiplexed_events_are_scaled() {
         // 100 counted in a quarter of the time.
         let (before, after) = (reading(50, 1000, 500), reading(150, 2000, 750));
         assert_eq!(between(&EVENT, before, after), Some(400.0));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn energy_files_start_again_at_their_range() {
+    fn energy_files_wrap_at_their_range() {
         let path = "energy_uj".into();
         let range = Some(100);
         let file = Source::File { path, range };

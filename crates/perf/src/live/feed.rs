@@ -1,4 +1,4 @@
-//! Records of several ring buffers, put in order and handed to the collector.
+//! Merges records of several ring buffers in time order and passes them to the collector.
 
 use crate::collect::Collector;
 use crate::record::{Event, Layout, kind};
@@ -6,7 +6,7 @@ use crate::record::{Event, Layout, kind};
 use super::SAMPLE_TYPE;
 use super::ring::RawRecord;
 
-/// What was read and not yet handed on.
+/// Records that were read but not yet passed on.
 #[derive(Debug)]
 pub struct Feed {
     collector: Collector,
@@ -16,7 +16,7 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Samples carry one of `ids`, which says their source.
+    /// `ids`: the event id in a sample determines its source.
     pub fn new(collector: Collector, ids: Vec<(u64, usize)>) -> Self {
         Self {
             collector,
@@ -25,7 +25,7 @@ impl Feed {
         }
     }
 
-    /// Takes a record of any buffer.
+    /// Adds a record of any buffer.
     pub fn record(&mut self, record: RawRecord<'_>) {
         let layout = Layout {
             sample_type: SAMPLE_TYPE,
@@ -46,12 +46,12 @@ impl Feed {
         self.pending.push((event.time(), source, event));
     }
 
-    /// Takes notice of bytes that are no record: one record at least was lost.
+    /// Counts bytes that are no record as one lost record.
     pub fn broken(&mut self) {
         self.pending.push((0, 0, Event::Lost(1)));
     }
 
-    /// Hands on everything older than `time`, oldest first.
+    /// Passes on all records older than `time`, oldest first.
     pub fn until(&mut self, time: u64) {
         self.pending.sort_by_key(|&(at, ..)| at);
         let ready = self.pending.partition_point(|&(at, ..)| at < time);
@@ -60,7 +60,7 @@ impl Feed {
         }
     }
 
-    /// What was collected.
+    /// The collector with everything passed on so far.
     pub fn into_collector(self) -> Collector {
         self.collector
     }

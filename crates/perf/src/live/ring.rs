@@ -1,5 +1,5 @@
-//! The records of a kernel's ring buffer: which bytes are which record. Pure, so that buffers written by hand are read
-//! as those of the kernel are.
+//! Splits a kernel ring buffer into records. Pure, so that tests can read hand-written buffers with the same
+//! code.
 
 /// Bytes of a record's header: type (u32), misc (u16), size of the whole record (u16).
 const HEADER: usize = 8;
@@ -15,21 +15,21 @@ pub struct RawRecord<'a> {
     pub body: &'a [u8],
 }
 
-/// How far a buffer was read.
+/// Result of reading a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
     /// The position to write to `data_tail`.
     pub tail: u64,
-    /// Bytes that are no record, and were passed over; a kernel never leaves any.
+    /// Bytes skipped because they are no record; a kernel never leaves any.
     pub broken: u64,
 }
 
-/// Hands all records between the positions `tail` and `head` of a buffer of `size` bytes (a power of two) to `take`.
-/// Positions grow for ever; a byte's place is its position modulo `size`. `copy` copies bytes from a place on, which
-/// never run over the buffer's end; `scratch` is where a record is put together.
+/// Passes all records between the positions `tail` and `head` of a buffer of `size` bytes (a power of two) to `take`.
+/// Positions grow without bound; a byte's offset is its position modulo `size`. `copy` copies bytes from an offset on
+/// and is never asked to run over the buffer's end; `scratch` is the buffer in which a record is assembled.
 ///
-/// Records have multiples of 8 bytes. Where that is not so the rest up to `head` is passed over: without a header that
-/// can be believed there is no next record.
+/// The size of a record is a multiple of 8 bytes. If it is not, the rest up to `head` is skipped: without a valid
+/// header the next record cannot be found.
 pub fn drain(
     size: u64,
     tail: u64,
@@ -43,7 +43,7 @@ pub fn drain(
         tail: head,
         broken: head.wrapping_sub(at),
     };
-    // A head behind the tail is a large difference too.
+    // A head before the tail also gives a large difference.
     if available > size {
         return Drained {
             tail: head,

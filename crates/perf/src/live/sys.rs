@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::ring::{self, RawRecord};
 use crate::events::MemoryEvent;
 
-/// Pages of a ring's data, a power of two: 32 keeps two events a CPU under the default
+/// Pages of a ring's data, a power of two: with 32, two events per CPU stay within the default
 /// `perf_event_mlock_kb` of 516 for unprivileged users.
 const DATA_PAGES: usize = 32;
 /// Fields of `struct perf_event_mmap_page`.
@@ -38,7 +38,7 @@ mod flag {
     pub const USE_CLOCKID: u64 = 1 << 25;
 }
 
-/// `struct perf_event_attr`, version 5 (112 bytes), which every kernel since 4.1 takes.
+/// `struct perf_event_attr`, version 5 (112 bytes), which every kernel since 4.1 accepts.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attr {
@@ -83,7 +83,7 @@ impl Attr {
         }
     }
 
-    /// An event that samples; `tasks` makes it report threads and names too.
+    /// An event that samples; `tasks` also makes it report threads and names.
     pub fn sampling(event: &MemoryEvent, period: u64, sample_type: u64, tasks: bool) -> Self {
         let mut attr = Self::counting(event.kind, event.config);
         attr.sample_period = period;
@@ -93,7 +93,7 @@ impl Attr {
             | flag::USE_CLOCKID
             | u64::from(event.precise & 3) << flag::PRECISE;
         if event.leader.is_some() {
-            // A group goes on and off with its leader.
+            // A group is enabled and disabled with its leader.
             attr.flags &= !(flag::DISABLED | flag::ENABLE_ON_EXEC);
         }
         if tasks {
@@ -104,8 +104,8 @@ impl Attr {
         attr
     }
 
-    /// An event that counts at once, whoever runs: uncore PMUs belong to no process and refuse to leave
-    /// anything out.
+    /// An event that starts counting at once, system-wide: uncore PMUs belong to no process and do not support
+    /// exclusion.
     pub fn of_the_machine(kind: u32, config: [u64; 3]) -> Self {
         const TOTAL_TIME_ENABLED: u64 = 1;
         const TOTAL_TIME_RUNNING: u64 = 1 << 1;
@@ -120,7 +120,7 @@ impl Attr {
         }
     }
 
-    /// Samples the kernel too, for PMUs that cannot leave it out.
+    /// Includes the kernel, for PMUs that cannot exclude it.
     pub fn include_kernel(&mut self) {
         self.flags &= !(flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV);
     }
@@ -148,7 +148,7 @@ pub fn open(attr: &Attr, pid: u32, cpu: u32, group: Option<RawFd>) -> io::Result
     open_event(attr, pid as libc::pid_t, cpu, group)
 }
 
-/// `perf_event_open` for whatever runs on the package of this CPU.
+/// `perf_event_open` for everything that runs on the package of this CPU.
 pub fn open_system_wide(attr: &Attr, cpu: u32) -> io::Result<OwnedFd> {
     open_event(attr, -1, cpu, None)
 }
@@ -174,7 +174,7 @@ fn open_event(
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just given us this descriptor, nobody else owns it.
+    // SAFETY: the kernel has just returned this descriptor; nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
@@ -182,11 +182,11 @@ fn open_event(
 #[derive(Debug)]
 pub struct Ring {
     fd: OwnedFd,
-    /// The event's id, which its samples carry.
+    /// The event's id, which its samples contain.
     pub id: u64,
     base: NonNull<u8>,
     length: usize,
-    /// Offset and size of the data, checked against `length` once.
+    /// Offset and size of the data, checked once against `length`.
     data: (usize, usize),
     record: Vec<u8>,
 }
@@ -224,7 +224,7 @@ impl Ring {
             data: (0, 0),
             record: Vec::new(),
         };
-        // Kernels before 4.1 leave these 0: then the data follows the first page.
+        // Kernels before 4.1 leave these fields 0: the data then follows the first page.
         let (offset, size) = match (ring.word(DATA_OFFSET), ring.word(DATA_SIZE)) {
             (0, _) | (_, 0) => (page_size(), DATA_PAGES * page_size()),
             (offset, size) => (offset as usize, size as usize),
@@ -246,22 +246,22 @@ impl Ring {
         self.atomic(offset).load(Ordering::Relaxed)
     }
 
-    /// Hands every record the kernel has finished to `take`, and frees their space; how many bytes were no record.
+    /// Passes every complete record to `take` and frees its space. Returns the number of bytes that were no record.
     pub fn drain(&mut self, take: impl FnMut(RawRecord<'_>)) -> u64 {
-        // Acquire: the records before the head are written.
+        // Acquire: the records before the head are complete.
         let head = self.atomic(DATA_HEAD).load(Ordering::Acquire);
         let tail = self.word(DATA_TAIL);
         let mut record = std::mem::take(&mut self.record);
         let copy = |at: usize, to: &mut [u8]| self.copy(at, to);
         let drained = ring::drain(self.data.1 as u64, tail, head, &mut record, copy, take);
         self.record = record;
-        // Release: our copies are made before the kernel may overwrite.
+        // Release: our copies are complete before the kernel may overwrite the records.
         self.atomic(DATA_TAIL)
             .store(drained.tail, Ordering::Release);
         drained.broken
     }
 
-    /// Copies data from place `at` on.
+    /// Copies data from offset `at` on.
     fn copy(&self, at: usize, to: &mut [u8]) {
         let (offset, size) = self.data;
         let end = at.checked_add(to.len());
@@ -282,7 +282,7 @@ impl Drop for Ring {
     }
 }
 
-/// Waits until a ring is a quarter full, or for `most`.
+/// Waits until a ring is a quarter full, for at most `most`.
 pub fn wait_for_records(rings: &[Ring], most: Duration) {
     let mut fds: Vec<libc::pollfd> = rings
         .iter()
@@ -292,7 +292,7 @@ pub fn wait_for_records(rings: &[Ring], most: Duration) {
             revents: 0,
         })
         .collect();
-    // SAFETY: `fds` is an array of that many entries.
+    // SAFETY: `fds` is an array with that number of entries.
     let ready = unsafe {
         libc::poll(
             fds.as_mut_ptr(),
@@ -300,13 +300,13 @@ pub fn wait_for_records(rings: &[Ring], most: Duration) {
             most.as_millis() as libc::c_int,
         )
     };
-    // Hang-ups of ended threads would make this return at once for ever.
+    // Hang-ups of ended threads would make this return immediately every time.
     if ready > 0 && fds.iter().all(|fd| fd.revents & libc::POLLIN == 0) {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Makes `command`'s child tell its process id and wait for a byte before it executes the program.
+/// Makes `command`'s child send its process id and wait for a byte before it executes the program.
 pub fn hold(
     command: &mut Command,
     tell: &io::PipeWriter,
@@ -327,7 +327,7 @@ pub fn hold(
             loop {
                 match libc::read(wait, std::ptr::from_mut(&mut byte).cast(), 1) {
                     1 => return Ok(()),
-                    // Nobody lets it go: the events could not be opened.
+                    // The parent closed the pipe because the events could not be opened.
                     0 => return Err(io::Error::from_raw_os_error(libc::ECANCELED)),
                     _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
                     _ => return Err(io::Error::last_os_error()),

@@ -1,4 +1,4 @@
-//! Ring buffers written as `perf_event_open(2)` lays them out, read as those of the kernel are, through to a profile.
+//! Reads hand-written ring buffers, laid out as in `perf_event_open(2)`, up to a profile.
 
 use numaloc_model::Layer;
 
@@ -10,10 +10,10 @@ use crate::record::kind;
 
 const LOAD: u64 = 2;
 const STORE: u64 = 4;
-/// Ids that the kernel gave the two events.
+/// The kernel's ids of the two events.
 const IDS: [u64; 2] = [71, 72];
 
-/// A buffer that a kernel fills.
+/// A buffer filled as by the kernel.
 struct Kernel {
     data: Vec<u8>,
     head: u64,
@@ -21,7 +21,7 @@ struct Kernel {
 }
 
 impl Kernel {
-    /// Empty, with both positions where a long run has brought them.
+    /// An empty buffer whose positions are `at`, as after a long run.
     fn new(size: usize, at: u64) -> Self {
         Self {
             data: vec![0xee; size],
@@ -50,7 +50,7 @@ impl Kernel {
         self.bytes(body);
     }
 
-    /// What `sample_id_all` puts behind every record that is no sample: TID, TIME, IDENTIFIER.
+    /// Writes a record that is no sample, followed by its `sample_id_all` fields: TID, TIME, IDENTIFIER.
     fn other(&mut self, kind: u32, misc: u16, body: &[u8], (pid, tid): (u32, u32), time: u64) {
         let behind = [words32(&[pid, tid]), words(&[time, IDS[0]])].concat();
         self.record(kind, misc, &[body, &behind].concat());
@@ -87,7 +87,7 @@ impl Kernel {
         self.record(kind::SAMPLE, 2, &body.concat());
     }
 
-    /// Reads what is there, and frees it.
+    /// Reads all records and frees their space.
     fn drain(&mut self, take: impl FnMut(RawRecord<'_>)) -> u64 {
         let copy = |at: usize, to: &mut [u8]| to.copy_from_slice(&self.data[at..at + to.len()]);
         let size = self.data.len() as u64;
@@ -119,7 +119,7 @@ fn feed() -> Feed {
 
 #[test]
 fn records_are_found_wherever_the_ring_ends() {
-    // 24 bytes a record of 16: every multiple of 8 is tried as the place where the ring starts again.
+    // Records of 24 and 16 bytes: every multiple of 8 is tried as the point where the ring wraps.
     for start in (0..128).step_by(8) {
         let mut kernel = Kernel::new(128, (1 << 40) + start);
         for round in 0..40_u64 {
@@ -156,7 +156,7 @@ fn a_ring_may_be_full_and_positions_may_be_the_largest() {
 }
 
 #[test]
-fn bytes_that_are_no_record_are_passed_over_and_said() {
+fn bytes_that_are_no_record_are_skipped_and_counted() {
     type Write = fn(&mut Kernel);
     let cases: [(&str, Write); 6] = [
         ("size 0", |kernel| kernel.header(9, 0, 0)),
@@ -181,14 +181,14 @@ fn bytes_that_are_no_record_are_passed_over_and_said() {
         let mut kinds = Vec::new();
         let broken = kernel.drain(|record| kinds.push(record.kind));
         assert_eq!((kinds.as_slice(), broken), (&[1][..], expected), "{what}");
-        // What the kernel writes next is read.
+        // Records that the kernel writes afterwards are read.
         kernel.head = kernel.head.next_multiple_of(8);
         kernel.tail = kernel.head;
         kernel.record(2, 0, &[]);
         assert_eq!(kernel.drain(|record| kinds.push(record.kind)), 0, "{what}");
         assert_eq!(kinds, [1, 2], "{what}");
     }
-    // Positions that cannot be: a head that overran the ring or went backwards.
+    // Invalid positions: a head that overran the ring or went backwards.
     let copy = |_: usize, _: &mut [u8]| panic!("nothing there can be read");
     for (tail, head) in [(0, 136), (64, 0)] {
         let drained = drain(128, tail, head, &mut Vec::new(), copy, |_| panic!());
@@ -200,7 +200,7 @@ fn bytes_that_are_no_record_are_passed_over_and_said() {
 fn rings_of_two_cpus_become_a_profile() {
     let (main, second, child) = ((100, 100), (100, 101), (200, 200));
     let mut feed = feed();
-    // Small, so that records lie across the end; the second has come far.
+    // Small rings, so that records wrap; the second one's positions are large.
     let mut rings = [Kernel::new(512, 456), Kernel::new(512, (7 << 32) + 500)];
     let round = |rings: &mut [Kernel; 2], feed: &mut Feed, safe| {
         for ring in rings {
@@ -208,7 +208,7 @@ fn rings_of_two_cpus_become_a_profile() {
         }
         feed.until(safe);
     };
-    // CPU 0 has what began; CPU 1 runs the new thread, and is read later than what it did.
+    // CPU 0 has the start-up records; CPU 1 runs the new thread, and its ring is read after its records.
     rings[0].exec(100, b"app\0\0\0\0\0", 1000);
     rings[0].map(100, 1100);
     rings[0].fork(kind::FORK, [100, 100, 101, 100], 2000);

@@ -1,19 +1,19 @@
-//! Formulas from counts to figures, with units (docs/commands/compare.md).
+//! Formulas that compute figures with units from counts (docs/commands/compare.md).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Counter, Quantity, Topic};
 
-/// One figure of one socket, run after run.
+/// One figure of one socket, computed for every run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figure {
-    /// What it is.
+    /// Its name.
     pub name: &'static str,
     /// The socket.
     pub socket: u32,
-    /// Its nodes, ascending: counters stand for a socket, so what has several nodes is their sum.
+    /// The nodes of the socket, ascending: counters are per socket, so a socket with several nodes has their sum.
     pub nodes: Vec<u32>,
-    /// Of the values.
+    /// Unit of the values.
     pub unit: &'static str,
     /// The PMUs and events it is computed from.
     pub from: String,
@@ -24,21 +24,21 @@ pub struct Figure {
 enum Formula {
     /// Sum, in units of 10^9.
     Giga(Quantity),
-    /// Sum over the run's time, in units of 10^9 a second.
+    /// Sum divided by the run's time, in units of 10^9 per second.
     GigaPerSecond(Quantity),
     /// Sum as it is.
     Sum(Quantity),
-    /// Remote reads of all, in percent.
+    /// Remote reads as a share of all reads, in percent.
     RemoteShare,
-    /// Mean entries of a controller's queue.
+    /// Mean number of entries in a controller's queue.
     QueueLength,
-    /// Mean wait of a request, ns.
+    /// Mean waiting time of a request, ns.
     QueueTime,
-    /// Mean wait of a request, in the controller's cycles.
+    /// Mean waiting time of a request, in the controller's cycles.
     QueueCycles,
 }
 
-/// The figures that `counters` give, socket by socket.
+/// The figures that `counters` allow, by socket.
 #[must_use]
 pub fn of(counters: &[Counter], nodes: &BTreeMap<u32, Vec<u32>>) -> Vec<Figure> {
     let sockets: BTreeSet<u32> = counters.iter().map(|counter| counter.socket).collect();
@@ -111,14 +111,14 @@ impl Formula {
 }
 
 impl Figure {
-    /// What it belongs to.
+    /// Its topic.
     #[must_use]
     pub fn topic(&self) -> Topic {
         self.formula.quantities()[0].topic()
     }
 
-    /// Its value from the counts of a run (one for each counter, not yet scaled) and the run's seconds;
-    /// none where something was not counted or nothing happened to divide by.
+    /// Its value from the counts of a run (one per counter, not yet scaled) and the run's duration in seconds;
+    /// `None` if a counter was not read or the divisor is 0.
     #[must_use]
     pub fn value(&self, counters: &[Counter], counts: &[Option<f64>], seconds: f64) -> Option<f64> {
         let of = |quantity| self.sum(counters, counts, quantity);
@@ -141,7 +141,7 @@ impl Figure {
         value.is_finite().then_some(value)
     }
 
-    /// The scaled sum of a quantity on this socket, and over how many counters.
+    /// The scaled sum of a quantity on this socket, and its number of counters.
     fn sum(
         &self,
         counters: &[Counter],
@@ -159,7 +159,7 @@ impl Figure {
     }
 }
 
-/// `uncore_imc_{0,1,2}/cas_count_read/`, one for each event.
+/// The sources as text, one `uncore_imc_{0,1,2}/cas_count_read/` per event.
 fn sources(counters: &[Counter], socket: u32, used: &[Quantity]) -> String {
     let mut pmus: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for counter in counters {

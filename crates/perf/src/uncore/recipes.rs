@@ -1,4 +1,4 @@
-//! Which event of which PMU counts what.
+//! Lists the events of each PMU: what they count, how they are encoded and scaled.
 //!
 //! Sources: the event lists of the Linux kernel (`arch/x86/events/intel/uncore_snbep.c` for what sysfs lists,
 //! `tools/perf/pmu-events/arch/x86/*/uncore-*.json`, `amdzen{1,4}/data-fabric.json`,
@@ -20,21 +20,21 @@ const QPI_FLIT: f64 = 8.0;
 /// One outbound data packet of the link controllers of Zen 1 to 3.
 const GMI_PACKET: f64 = 32.0;
 
-/// How an event is written.
+/// How an event is encoded.
 pub enum Encoding {
     /// `events/NAME`.
     Listed(&'static str),
-    /// By its fields.
+    /// Encoded from its fields.
     Raw(Parameters),
 }
 
-/// How much one count is.
+/// The value of one count.
 pub enum Scale {
     /// A constant of the event.
     Fixed(f64),
-    /// As `events/NAME.scale` and `.unit` say, or `unstated` if they are not there.
+    /// As stated in `events/NAME.scale` and `.unit`; `unstated` if these files do not exist.
     Listed {
-        /// What kernels without the file mean, where they are known to have none.
+        /// The implied scale of kernels without the files, if known.
         unstated: Option<f64>,
     },
 }
@@ -46,7 +46,7 @@ pub struct Recipe {
     pub scale: Scale,
 }
 
-/// What one PMU gives.
+/// The events known for one PMU.
 #[derive(Default)]
 pub struct Known {
     pub recipes: Vec<Recipe>,
@@ -76,14 +76,14 @@ impl Known {
     }
 }
 
-/// What the PMU `name` of a machine with `all` these PMUs gives.
+/// The events of the PMU `name` on a machine whose PMUs are `all`.
 pub fn of(name: &str, all: &[&str], pmu: &Pmu<'_>, modalias: &str) -> Known {
     let mut known = Known::default();
     match family(name) {
         "uncore_imc" => controller(&mut known, name, pmu),
         "uncore_upi" => known.raw(Quantity::LinkSent, 0x02, 0x0f, UPI_FLIT),
         "uncore_qpi" => {
-            // The kernel's names are those of flits received (RxL_FLITS_G1.DRS_DATA, G2.NCB_DATA).
+            // The kernel's names refer to flits received (RxL_FLITS_G1.DRS_DATA, G2.NCB_DATA).
             for event in ["drs_data", "ncb_data"] {
                 known.listed(Quantity::LinkReceived, event, Some(QPI_FLIT));
             }
@@ -122,11 +122,11 @@ fn family(name: &str) -> &str {
     }
 }
 
-/// Intel's memory controllers. Their generation, and with it the queue's events, shows in how the kernel
-/// itself encodes `cas_count_read`.
+/// Intel's memory controllers. Their generation, which determines the queue's events, is recognised by the kernel's
+/// encoding of `cas_count_read`.
 fn controller(known: &mut Known, name: &str, pmu: &Pmu<'_>) {
     if pmu.listed("data_reads").is_some() {
-        // Processors without a server's uncore.
+        // Desktop processors, whose uncore differs from that of servers.
         known.listed(Quantity::DramRead, "data_reads", None);
         known.listed(Quantity::DramWritten, "data_writes", None);
     } else {
@@ -136,13 +136,13 @@ fn controller(known: &mut Known, name: &str, pmu: &Pmu<'_>) {
     let read = pmu.listed("cas_count_read").unwrap_or_default();
     let field = |field: &str| read.iter().find(|(name, _)| name == field).map(|f| f.1);
     match (field("event"), field("umask")) {
-        // Sandy Bridge to Cascade Lake: one read queue a channel, in DRAM clocks as `clockticks`.
+        // Sandy Bridge to Cascade Lake: one read queue per channel, in DRAM clocks like `clockticks`.
         (Some(0x04), Some(0x03)) => {
             known.raw(Quantity::QueueOccupancy, 0x80, 0x00, 1.0);
             known.raw(Quantity::QueueInserts, 0x10, 0x00, 1.0);
             known.listed(Quantity::QueueClocks, "clockticks", Some(1.0));
         }
-        // Ice Lake and Sapphire Rapids: one a pseudo-channel.
+        // Ice Lake and Sapphire Rapids: one read queue per pseudo-channel.
         (Some(0x04), Some(0x0f)) | (Some(0x05), Some(0xcf)) => {
             known.raw(Quantity::QueueOccupancy, 0x80, 0x00, 1.0);
             known.raw(Quantity::QueueOccupancy, 0x81, 0x00, 1.0);
@@ -155,7 +155,7 @@ fn controller(known: &mut Known, name: &str, pmu: &Pmu<'_>) {
     }
 }
 
-/// AMD's data fabric. A unit mask of 12 bits marks the second version (Zen 4 on), whose event numbers
+/// AMD's data fabric. A unit mask of 12 bits identifies the second version (from Zen 4), whose event numbers
 /// differ between families.
 fn data_fabric(known: &mut Known, pmu: &Pmu<'_>, modalias: &str, controllers: bool) {
     let wide = pmu.encode(&[("umask".to_owned(), 0xfff)]).is_some();

@@ -1,9 +1,9 @@
-//! Machines as folders, and software events through the way of uncore events.
+//! Machines as folders, and software events that are opened like uncore events.
 
 use super::*;
 use crate::live::counting::Counters;
 
-/// A tree like `/sys`, gone at the end of the test.
+/// A tree like `/sys`, removed at the end of the test.
 struct Tree(tempfile::TempDir);
 
 impl Tree {
@@ -73,7 +73,7 @@ fn of(offer: &Offer, quantity: Quantity, socket: u32) -> Vec<(&str, u64, u32)> {
         .collect()
 }
 
-/// Values of all figures, if every counter of a quantity counted so much in 2 s.
+/// Values of all figures if `count` gives the counts of 2 s.
 fn values(offer: &Offer, count: impl Fn(&Counter) -> Option<f64>) -> Vec<(String, Option<f64>)> {
     let counts: Vec<Option<f64>> = offer.counters.iter().map(count).collect();
     figures::of(&offer.counters, &offer.nodes)
@@ -169,7 +169,7 @@ fn figures_by_hand() {
 }
 
 #[test]
-fn a_figure_says_where_it_comes_from_and_what_was_not_counted_has_no_value() {
+fn a_figure_names_its_sources_and_has_no_value_without_all_counts() {
     let offer = xeon().offer();
     let figures = figures::of(&offer.counters, &offer.nodes);
     let read = figures.iter().find(|f| f.name == "dram-read").unwrap();
@@ -177,12 +177,12 @@ fn a_figure_says_where_it_comes_from_and_what_was_not_counted_has_no_value() {
     assert_eq!((read.unit, &read.nodes[..]), ("GB", &[0, 1][..]));
     let link = figures.iter().find(|f| f.name == "link-sent").unwrap();
     assert_eq!(link.from, "uncore_upi_0/event=0x2,umask=0xf/");
-    // One controller of two was not counted: half a sum is no figure.
+    // One of two controllers was not counted: half a sum is no figure.
     let half = values(&offer, |c| (c.pmu != "uncore_imc_1").then_some(1.0));
     let value = |name: &str| half.iter().find(|(found, _)| found == name).unwrap().1;
     assert_eq!(value("dram-read 0 GB"), None);
     assert!(value("link-sent 0 GB").is_some());
-    // Nothing read: no share.
+    // Nothing was read: no share.
     let idle = values(&offer, |_| Some(0.0));
     let share = idle.iter().find(|(name, _)| name == "remote-reads 0 %");
     assert_eq!(share.unwrap().1, None);
@@ -272,7 +272,7 @@ fn amd_with_data_fabric_and_memory_controllers() {
         of(&offer, Quantity::DramWritten, 0),
         [("amd_umc_0", 0x20a, 0)]
     );
-    // Event 0xb5f, mask 0xf3e: the upper bits of both have places of their own.
+    // Event 0xb5f, mask 0xf3e: the upper bits of both are in separate fields.
     let links = of(&offer, Quantity::LinkSent, 0);
     assert_eq!(links[0], ("amd_df", 0x0000_000b_0f00_3e5f, 0));
     assert_eq!(links.len(), 8);
@@ -291,7 +291,7 @@ fn amd_with_data_fabric_and_memory_controllers() {
     });
     near(&values, "remote-reads 1 %", 100.0);
 
-    // Another family has other numbers: nothing is guessed.
+    // Another family has other event numbers: none is guessed.
     tree.file(
         "devices/system/cpu/modalias",
         "cpu:type:x86,ven0002fam001Amod0002:feature:",
@@ -353,7 +353,7 @@ fn a_machine_with_nothing_names_everything() {
 }
 
 #[test]
-fn what_makes_no_sense_is_named_and_not_counted() {
+fn invalid_descriptions_are_reported_and_not_counted() {
     for (file, text, why) in [
         (
             "events/cas_count_read.scale",
@@ -389,7 +389,7 @@ fn what_makes_no_sense_is_named_and_not_counted() {
     }
 }
 
-/// The kernel's clock of a CPU (software PMU, event 0) in the place of a memory controller: the same
+/// A software event (the kernel's clock of a CPU, event 0) in place of a memory controller: the same
 /// discovery, opening and reading as for an uncore event.
 #[test]
 fn software_events_are_opened_and_read_like_uncore_events() {
@@ -407,7 +407,7 @@ fn software_events_are_opened_and_read_like_uncore_events() {
             .find(|(missing, _)| *missing == topic)
     };
     if let Some((_, why)) = missing(Topic::Dram) {
-        // Where this user may not: said, and nothing is shown.
+        // Without the permission, the reason is reported and no figure is shown.
         assert!(
             why.contains("perf_event_open of uncore_imc_0/cas_count_read/"),
             "{why}"
@@ -426,7 +426,7 @@ fn software_events_are_opened_and_read_like_uncore_events() {
     let start = std::time::Instant::now();
     while start.elapsed() < std::time::Duration::from_millis(20) {}
     let values = counters.since(&before, 2.0);
-    // A nanosecond is a "byte" here: the 20 ms at least (the two clocks may run a little apart), and half of
+    // A nanosecond is a "byte" here: at least the 20 ms (the two clocks may differ slightly), and half of
     // them in each of "2 s".
     let volume = values[volume].unwrap();
     assert!(volume >= 0.019, "{volume} GB");

@@ -1,4 +1,4 @@
-//! Writes `perf.data` files, independently of the importer: from the format's description.
+//! Writes `perf.data` files from the format's description, independently of the importer.
 
 #![allow(dead_code)]
 
@@ -73,7 +73,7 @@ impl PerfData {
         self
     }
 
-    /// What ends every record that is no sample: pid and tid, time, id.
+    /// The fields at the end of every record that is no sample: pid and tid, time, id.
     fn trailer(&self, body: &mut Vec<u8>, pid: u32, tid: u32, time: u64) {
         self.u32(body, pid);
         self.u32(body, tid);
@@ -229,8 +229,8 @@ impl PerfData {
     }
 }
 
-/// A program of four threads: 1 writes a line that 2 reads, 3 and 0 share a line that only 0 stores to,
-/// after 3 loaded it; everybody has a page of its own.
+/// A program of four threads: 1 writes a line that 2 reads; 3 and 0 share a line that only 0 stores to,
+/// after 3 loaded it; every thread also has a page of its own.
 pub fn four_threads() -> PerfData {
     let mut file = PerfData::default();
     file.exec(100, "app", 1_000_000);
