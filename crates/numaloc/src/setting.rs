@@ -19,15 +19,15 @@ const ASSUMED_NODES: usize = 4;
 /// Options that say what a profile is looked at with.
 #[derive(clap::Args, Clone, Debug)]
 pub struct SettingArgs {
-    /// What counts as communication: write_read, shared_line, last_two, sampled_line, message, collective
-    /// [default: the profile's own, write_read first]
+    /// Communication layer to look at: write_read, shared_line, last_two, sampled_line, message,
+    /// collective [default: the profile's first, write_read before others]
     #[arg(long, value_name = "LAYER")]
     pub layer: Option<String>,
     /// Machine whose NUMA nodes the page metrics are for: `this`, an hwloc XML file, a .toml file, a
     /// described machine or a synthetic string [default: this; 4 nodes if this machine has one]
     #[arg(long, value_name = "MACHINE", conflicts_with = "nodes")]
     pub machine: Option<String>,
-    /// Number of NUMA nodes the page metrics are for, threads in blocks
+    /// Number of NUMA nodes the page metrics assume, with threads distributed in blocks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub nodes: Option<u32>,
 }

@@ -298,15 +298,18 @@ fn report_is_one_escaped_file_that_repeats_and_is_not_overwritten() {
     ));
     let png = std::fs::read(dir.path().join("figures/timeline.png")).unwrap();
     assert!(png.starts_with(b"\x89PNG\r\n\x1a\n") && png.len() > 2000);
-    let beside = ["report", "ring.numaloc", "--beside", "ring.numaloc"];
-    let beside = stdout(&numaloc(
-        dir.path(),
-        &[&beside[..], &["--svg", "two"]].concat(),
-    ));
-    assert!(beside.contains("runs-load.svg"), "{beside}");
-    let load = std::fs::read_to_string(dir.path().join("two/runs-load.svg")).unwrap();
-    // 40 rows of 80 bytes, for each of the two.
-    assert_eq!(load.matches(">3.12 KiB<").count(), 2, "{load}");
+    // The second spelling is the old one, which is kept as a hidden alias.
+    for (option, folder) in [("--compare-with", "two"), ("--beside", "old")] {
+        let compared = ["report", "ring.numaloc", option, "ring.numaloc"];
+        let compared = stdout(&numaloc(
+            dir.path(),
+            &[&compared[..], &["--svg", folder]].concat(),
+        ));
+        assert!(compared.contains("runs-load.svg"), "{compared}");
+        let load = std::fs::read_to_string(dir.path().join(folder).join("runs-load.svg")).unwrap();
+        // 40 rows of 80 bytes, for each of the two.
+        assert_eq!(load.matches(">3.12 KiB<").count(), 2, "{load}");
+    }
     let markdown = stdout(&numaloc(dir.path(), &["report", "ring.numaloc", "--md"]));
     assert!(markdown.contains("| heterogeneity"), "{markdown}");
 }

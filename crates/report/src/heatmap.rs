@@ -7,7 +7,7 @@ use numaloc_model::CommMatrix;
 pub struct Style {
     /// Shades as block characters; letters and signs of ASCII otherwise.
     pub unicode: bool,
-    /// Escape sequences for colour (whoever prints them strips them where they are not wanted).
+    /// Escape sequences for colour (the caller strips them where they are not wanted).
     pub colour: bool,
 }
 
@@ -15,7 +15,7 @@ const ASCII: [&str; 6] = [" ", ".", ":", "+", "#", "@"];
 const BLOCKS: [&str; 6] = ["·", "░", "▒", "▓", "█", "█"];
 /// Shades of the 256-colour table, from dark blue to bright yellow.
 const COLOURS: [u8; 6] = [238, 24, 31, 72, 178, 226];
-/// Characters that the map may be wide.
+/// Maximum width of the map, in characters.
 const WIDTH: usize = 72;
 
 /// Draws a matrix: rows are the source (writer), columns the destination (reader), by the square root
@@ -101,7 +101,7 @@ fn draw_within(matrix: &CommMatrix, style: Style, room: usize) -> String {
     out
 }
 
-/// 0 for nothing, 1 to 5 by the square root: a tenth of the largest cell is still told from a hundredth,
+/// Shade of a cell: 0 for zero, 1 to 5 by the square root, so that a tenth of the largest cell and a hundredth differ
 /// and noise stays faint.
 fn level(value: f64, max: f64) -> usize {
     if value <= 0.0 {

@@ -1,7 +1,7 @@
-//! The report: one HTML file that needs nothing else, not even a network.
+//! The report: one self-contained HTML file that needs no network.
 //!
-//! Everything a reader needs is drawn as SVG and tables when the file is written; the script only adds the
-//! interactive matrix. The page forbids itself every connection (`Content-Security-Policy`). All text
+//! Figures and tables are drawn as SVG and HTML when the file is written; the script only adds the
+//! interactive matrix. The page's `Content-Security-Policy` forbids every connection. All text
 //! from a profile goes through [`escape`]; the data block cannot close its element.
 
 use std::fmt::Write;
@@ -28,22 +28,22 @@ pub use drawn::figures;
 
 const CSS: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
-/// What a report is made of.
+/// The contents of a report.
 pub struct Report<'a> {
     /// The recorded run.
     pub profile: &'a Profile,
-    /// What it was found to do.
+    /// Its characterisation.
     pub found: &'a Characterisation,
     /// What page metrics assume, in words.
     pub assumed: &'a str,
-    /// The machine, where one is known.
+    /// The machine, if known.
     pub machine: Option<&'a Topology>,
     /// Plans for that machine.
     pub plans: &'a [PlanView],
     /// Page policies under the setting's assignment of threads; the first is first touch.
     pub policies: &'a [PolicyPages],
-    /// This run and others, to be shown beside each other; empty without others.
-    pub beside: &'a [Run],
+    /// This run and the runs it is compared with; empty if there are no others.
+    pub compared: &'a [Run],
     /// Commands that follow from the verdict.
     pub next: &'a [Step],
     /// Name of the profile.
@@ -74,7 +74,7 @@ pub fn page(report: &Report<'_>) -> String {
     communication(&mut out, report, &drawn, &views);
     memory(&mut out, report, &drawn);
     mapping(&mut out, report, &drawn);
-    beside(&mut out, report, &drawn);
+    compared(&mut out, report, &drawn);
     tables::metrics(&mut out, report);
     tables::threads(&mut out, report.profile);
     about(&mut out, report);
@@ -87,7 +87,7 @@ pub fn page(report: &Report<'_>) -> String {
     out
 }
 
-/// Shades of the still matrices, as the page's ground asks for.
+/// Shades of the static matrices, for the page's light or dark background.
 fn shades() -> String {
     let (light, dark) = (shade_variables(false), shade_variables(true));
     format!(
@@ -124,7 +124,7 @@ fn head(out: &mut String, report: &Report<'_>) {
     if report.machine.is_some() {
         parts.push(("mapping", "threads"));
     }
-    if report.beside.len() > 1 {
+    if report.compared.len() > 1 {
         parts.push(("runs", "other runs"));
     }
     parts.push(("metrics", "metrics"));
@@ -267,12 +267,11 @@ fn mapping(out: &mut String, report: &Report<'_>, drawn: &[Figure]) {
     *out += "</section>\n";
 }
 
-fn beside(out: &mut String, report: &Report<'_>, drawn: &[Figure]) {
-    if report.beside.len() < 2 {
+fn compared(out: &mut String, report: &Report<'_>, drawn: &[Figure]) {
+    if report.compared.len() < 2 {
         return;
     }
-    *out +=
-        "<section id=\"runs\">\n<h2 class=\"part\">Beside other runs</h2>\n<div class=\"pair\">\n";
+    *out += "<section id=\"runs\">\n<h2 class=\"part\">Compared with other runs</h2>\n<div class=\"pair\">\n";
     for drawn in drawn.iter().filter(|f| f.name.starts_with("runs-")) {
         figure(out, drawn, "");
     }

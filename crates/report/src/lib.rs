@@ -1,16 +1,15 @@
-//! What people read of a characterisation: text for the terminal, a self-contained HTML page, SVG
-//! figures, Markdown.
+//! Presents a characterisation: text for the terminal, a self-contained HTML page, SVG figures, Markdown.
 //!
-//! Pure, but for the fonts of [`png`]: time, host and the terminal's abilities are inputs, so the same profile gives the
-//! same bytes. Figures are drawn here, by hand, once, as SVG; the HTML page only adds what needs a
-//! reader's hand (hover, zoom, choice of phase and order).
+//! The crate is pure except for the fonts of [`png`]: time, host and the terminal's abilities are inputs, so the same
+//! profile gives the same bytes. Figures are drawn once, as SVG; the HTML page only adds interaction (hover, zoom,
+//! choice of phase and order).
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`metrics`] | every metric with name, value, unit, range and meaning: the one list all outputs share |
 //! | [`next`] | commands that follow from the verdict |
 //! | [`repeatability`] | whether threads do the same work in another run, and what to do if not |
-//! | [`runs`] | several runs beside each other |
+//! | [`runs`] | several runs compared |
 //! | [`text`] | the terminal page of `numaloc show` |
 //! | [`heatmap`] | a matrix in characters |
 //! | [`figures`] | SVG drawings |

@@ -12,11 +12,11 @@ use crate::number;
 pub enum Unit {
     /// Bytes.
     Bytes,
-    /// Events, accesses, pages: the word.
+    /// A count of events, accesses or pages; the word is the unit.
     Count(&'static str),
     /// A share, 0..=1.
     Share,
-    /// A rate: the words.
+    /// A rate; the words are the unit.
     PerTime(&'static str),
     /// A number without a unit.
     Plain,
@@ -104,7 +104,7 @@ pub fn sections(c: &Characterisation) -> Vec<Section> {
     ]
 }
 
-/// Ticks of a clock in the time that a rate is per: a second, a million accesses.
+/// Clock ticks in the interval that rates refer to: one second or a million accesses.
 fn per_tick(clock: Clock) -> f64 {
     match clock {
         Clock::Wall => 1e9,
@@ -223,7 +223,7 @@ fn communication(c: &Characterisation) -> Vec<Metric> {
             unit: Unit::Count("phases"),
             range: "1..",
             source: "OPT eq. 4",
-            meaning: "stretches of like heterogeneity",
+            meaning: "stretches of similar heterogeneity",
         },
         Metric {
             key: "phase_rate",
@@ -296,7 +296,7 @@ fn pages(c: &Characterisation) -> Vec<Metric> {
             unit: Unit::Bytes,
             range: "0..",
             source: "OPT eq. 7",
-            meaning: "if it fits the caches, placement is idle",
+            meaning: "if it fits the caches, nothing to gain",
         },
         Metric {
             key: "memory_to_caches",

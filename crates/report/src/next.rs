@@ -9,15 +9,15 @@ use numaloc_model::profile::Profile;
 /// A command and what it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// To be pasted into a shell.
+    /// The command, ready to be pasted into a shell.
     pub command: String,
-    /// In a few words.
+    /// Its purpose in a few words.
     pub why: &'static str,
 }
 
-/// Stands for a program that the reader has to name.
+/// Placeholder for a program that the reader fills in.
 pub const PROGRAM: &str = "PROGRAM";
-/// Stands for a machine that the reader has to name.
+/// Placeholder for a machine that the reader fills in.
 pub const MACHINE: &str = "MACHINE";
 
 /// Commands for a profile at `path`. `machine` is what the verdict was made for, as `--machine` takes it;
@@ -59,7 +59,7 @@ pub fn steps(
         .iter()
         .map(|word| quoted(word))
         .collect();
-    // A bare matrix does not know its program.
+    // An imported matrix has no program.
     let known = profile.meta.frontend != "import" && !program.is_empty();
     let program = if known {
         program.join(" ")
@@ -97,7 +97,7 @@ pub fn steps(
             .iter()
             .any(|v| v.likelihood == Likelihood::CannotTell);
         let why = if open {
-            "measure what the verdict cannot tell"
+            "measure what the verdict leaves open"
         } else {
             "no plan is likely to help; this measures whether one does"
         };
@@ -118,10 +118,10 @@ pub fn steps(
         (true, true) => "decide where threads and pages go; MACHINE: see `numaloc machines`",
         (true, false) => "decide where threads and pages go",
         (false, true) => {
-            "places that suit whatever work each thread gets, which differs from run to run; MACHINE: see `numaloc machines`"
+            "a plan that does not depend on which work each thread gets, as this differs from run to run; MACHINE: see `numaloc machines`"
         }
         (false, false) => {
-            "places that suit whatever work each thread gets, which differs from run to run"
+            "a plan that does not depend on which work each thread gets, as this differs from run to run"
         }
     };
     let mut steps = vec![Step {
@@ -134,7 +134,7 @@ pub fn steps(
 
 /// Options of `numaloc plan` for what is likely to help; `None` when nothing is.
 fn policies(pages: bool, threads: Option<&Way>, bind: bool) -> Option<String> {
-    // Pages decide together with their threads; without page trouble the threads' own policy is best.
+    // Pages and threads are decided together; if pages need no placement, the recommended thread policy is best.
     if pages {
         return Some("--threads joint".to_owned());
     }
@@ -144,8 +144,8 @@ fn policies(pages: bool, threads: Option<&Way>, bind: bool) -> Option<String> {
     bind.then(|| "--threads packed --spread --pages first-touch".to_owned())
 }
 
-/// Options of `numaloc plan` where another run may give threads other work, so that no thread has pages or partners of its
-/// own: threads over all nodes, pages too.
+/// Options of `numaloc plan` if another run may give threads other work, so that no thread has pages or partners of its
+/// own: spread threads and pages over all nodes.
 fn whoever_works(pages: bool) -> &'static str {
     match pages {
         true => "--threads packed --spread --pages interleave",
@@ -173,11 +173,11 @@ impl Command<'_> {
         [
             Step {
                 command: format!("{environment}numaloc run --plan {plan}{enforce} -- {program}"),
-                why: "run with threads and pages in their places",
+                why: "run with the plan applied",
             },
             Step {
                 command: format!("{environment}numaloc compare {plans} --runs 10 -- {program}"),
-                why: "measure what it is worth",
+                why: "measure the gain",
             },
         ]
     }

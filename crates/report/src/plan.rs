@@ -32,7 +32,7 @@ pub struct PlanView {
     pub missing_threads: usize,
 }
 
-/// Looks at a profile under a plan for `machine`.
+/// Evaluates a profile under a plan for `machine`.
 #[must_use]
 pub fn view(
     name: &str,

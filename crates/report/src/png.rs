@@ -1,8 +1,8 @@
 //! Figures as PNG: the same drawings as the SVG files, painted with resvg at twice their size.
 //!
-//! Text is painted with a font of this machine, so the bytes can differ between machines that have
-//! other fonts; on one machine they repeat. Labels come from profiles, but only as text: the
-//! drawings name no file and no address, and none is read.
+//! Text is painted with a font of this machine, so the bytes can differ between machines with
+//! different fonts; on one machine they are reproducible. Labels come from profiles, but only as text:
+//! the drawings refer to no file or address, and none is read.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub enum PngError {
     },
 }
 
-/// Paints drawings. Finding the fonts takes a moment: make one and keep it.
+/// Paints drawings. Loading the fonts is slow, so create one painter and reuse it.
 pub struct Painter {
     options: Options<'static>,
 }

@@ -1,10 +1,10 @@
-//! What a profile says on whether its threads do the same work in another run, and what to do if not.
+//! Repeatability: whether threads do the same work in another run, as far as the profile shows, and what to do if not.
 
 use numaloc_model::Profile;
 use numaloc_model::conditions::{Repeatability, WorkSharing};
 use numaloc_model::number;
 
-/// One sentence, or none where there is nothing to say.
+/// One sentence for the reader; `None` if the profile shows nothing.
 #[must_use]
 pub fn sentence(profile: &Profile) -> Option<String> {
     let conditions = &profile.meta.conditions;
@@ -51,7 +51,7 @@ pub fn sentence(profile: &Profile) -> Option<String> {
     })
 }
 
-/// What to do where a thread plan will not hold.
+/// What to do if a thread plan will not hold.
 #[must_use]
 pub fn advice(profile: &Profile) -> Option<String> {
     let conditions = &profile.meta.conditions;
@@ -71,7 +71,7 @@ pub fn advice(profile: &Profile) -> Option<String> {
     ))
 }
 
-/// The ways of handing out work that were seen, each with one function.
+/// The kinds of dynamic work distribution that were observed, each with one function.
 fn ways(profile: &Profile) -> String {
     let mut shown: Vec<String> = Vec::new();
     let mut last = None;

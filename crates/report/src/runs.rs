@@ -1,4 +1,4 @@
-//! Several runs beside each other: the overview charts of the papers, a bar for each run.
+//! Several runs compared: the overview charts of the papers, a bar for each run.
 
 use numaloc_analysis::Characterisation;
 use numaloc_analysis::characterise::ExclusivityAt;
@@ -7,7 +7,7 @@ use crate::figures::{Bars, Figure, Paint, bars};
 use crate::metrics::{self, Metric};
 use crate::number;
 
-/// What the charts need of a run.
+/// The data of a run that the charts need.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// Name for the charts.
@@ -18,7 +18,7 @@ pub struct Run {
     migrations: Option<Vec<u64>>,
 }
 
-/// Migrations of a page that are told apart in the charts; the last stands for more.
+/// Numbers of migrations of a page that the charts distinguish; the last one stands for this many or more.
 const MOVES: usize = 4;
 
 impl Run {
@@ -180,7 +180,7 @@ pub fn figures(runs: &[Run], paint: Paint) -> Vec<Figure> {
         ),
         chart(
             "runs-exclusivity-difference",
-            "Best less worst assignment",
+            "Best minus worst assignment",
             "What thread mapping does to exclusivity (OPT Fig. 7).",
             false,
             number::percent,

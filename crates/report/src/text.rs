@@ -1,5 +1,5 @@
-//! The terminal page of `numaloc show`: the answer first; 80 columns, but for commands, which are never cut, and names of
-//! memory, which have what room there is.
+//! The terminal page of `numaloc show`, verdict first. Lines have 80 columns; commands are never cut, and lines that name
+//! memory use the width of the terminal.
 
 use numaloc_analysis::Characterisation;
 use numaloc_analysis::verdict::Likelihood;
@@ -12,19 +12,19 @@ use crate::number;
 use crate::repeatability;
 
 const WIDTH: usize = 80;
-/// Threads and objects listed before the rest is summed up.
+/// Number of threads and objects listed before the rest is summed up.
 const LISTED_OBJECTS: usize = 6;
-/// Characters that a name of memory has at least.
+/// Minimum width of a memory name, in characters.
 const NAME: usize = 24;
-/// Of them, those of its beginning where the place in the source that ends it is long.
+/// How many of these show the beginning of the name when its source location is long.
 const NAME_BEGIN: usize = 8;
 
-/// What else a reader asked for.
+/// Display options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detail {
-    /// Threads listed at most.
+    /// Maximum number of threads listed.
     pub threads: usize,
-    /// Columns for lines that name memory; `usize::MAX` where nothing need be cut.
+    /// Columns for lines that name memory; `usize::MAX` if nothing is to be cut.
     pub columns: usize,
 }
 
@@ -188,7 +188,7 @@ fn ways(c: &Characterisation, style: Style) -> String {
     out
 }
 
-/// Commands are never cut: they are there to be copied.
+/// Commands are never cut, because readers copy them.
 fn next_steps(next: &[Step], style: Style) -> String {
     if next.is_empty() {
         return String::new();
@@ -219,7 +219,7 @@ fn words(command: &str) -> Vec<String> {
     words
 }
 
-/// A command over lines of at most 80 columns where its words allow, with the shell's mark of a broken line.
+/// A command broken into lines of at most 80 columns where its words allow, with the shell's continuation mark.
 fn broken(command: &str) -> String {
     let mut out = String::new();
     let mut line = "  ".to_owned();
@@ -334,7 +334,7 @@ fn clipped(line: &str) -> String {
     format!("{kept}...\n")
 }
 
-/// The name of memory in `room` characters, but 24 at least. What is left out is before the place in the source that ends it:
+/// A memory name in `room` characters, at least 24. The cut is before the source location at the end:
 /// `malloc in make_g... (stencil.c:41)`.
 #[must_use]
 pub fn cut_name(name: &str, room: usize) -> String {
@@ -346,13 +346,13 @@ pub fn cut_name(name: &str, room: usize) -> String {
     cut_before(name, room, place.min(room - NAME_BEGIN - 3))
 }
 
-/// The text with its middle left out where it is longer than `room`.
+/// The text, with its middle left out if it is longer than `room`.
 fn middle_cut(text: &str, room: usize) -> String {
     let room = room.max(5);
     cut_before(text, room, (room - 3).div_ceil(2))
 }
 
-/// The text in `room` characters where it is longer: its last `back` ones, and of its first ones what there is room for.
+/// The text, cut to `room` characters if it is longer: its last `back` characters and as many of its first as fit.
 fn cut_before(text: &str, room: usize, back: usize) -> String {
     let length = text.chars().count();
     if length <= room {
@@ -407,10 +407,10 @@ mod tests {
             "aligned_alloc in make_grid < ... (workload.h:29)"
         );
         assert_eq!(cut_name(name, 30), "aligned_all... (workload.h:29)");
-        // A terminal too narrow: 24 characters, and 8 of them are the begin.
+        // The terminal is too narrow: 24 characters, 8 of them from the beginning.
         assert_eq!(cut_name(name, 9), "aligned_...orkload.h:29)");
         assert_eq!(cut_name("grid (g.c:1)", 9), "grid (g.c:1)");
-        // No place in the source: the middle.
+        // Without a source location the middle is cut.
         assert_eq!(
             cut_name("libexample.so.6:.data.rel.ro", 24),
             "libexample...data.rel.ro"

@@ -14,10 +14,10 @@ use crate::ui::Ui;
 
 /// Compile and link a program for the instrumentation frontend: put it before the compiler
 ///
-/// The compiler's own thread-sanitizer instrumentation announces every load, store and atomic; our
-/// run-time library is linked in the sanitizer's place. With gcc, a plugin announces the accesses of
-/// a loop at once, so that loops stay as fast as they were. The program runs as before until
-/// `numaloc record` starts it.
+/// The compiler's thread-sanitizer instrumentation reports every load, store and atomic to numaloc's
+/// run-time library, which is linked instead of the sanitizer's. With gcc, a plugin reports the
+/// accesses of a loop with one call, so that loops stay nearly as fast as in a native build. The
+/// program records nothing unless `numaloc record` starts it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,8 +25,8 @@ Examples:
   make CC=\"numaloc cc -- gcc\" FC=\"numaloc cc -- gfortran\"
   numaloc record -o stencil.numaloc -- ./stencil")]
 pub struct Args {
-    /// Whether the accesses of a loop are announced at once, by a plugin for gcc that is built when
-    /// it is first used
+    /// Whether the accesses of a loop are reported with one call, by a gcc plugin that is built on
+    /// first use
     #[arg(long, value_enum, default_value_t = Loops::Auto, value_name = "WHEN")]
     loops: Loops,
     /// The compiler and its arguments

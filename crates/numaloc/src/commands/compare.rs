@@ -32,28 +32,29 @@ Examples:
   numaloc compare --profile app.numaloc --threads numaloc,joint -- ./app --size 1000
   numaloc compare --plan deloc.json --plan joint.json --runs 10 -- ./app --size 1000
 
-With --threads or --pages, every combination of them is planned from one profile: the one given, or one that
-is recorded first. Each round runs every variant once, in an order drawn from the seed. Times are wall
-times of the whole process, for plans those of `numaloc run` around it. AutoNUMA is a variant where the
-machine has several nodes and the sysctl may be written; it is set back whatever happens. Ctrl-C ends the
-running program and shows what was measured in the rounds that were complete.")]
+With --threads or --pages, every combination of policies is planned from one profile: the one given, or one
+that is recorded first. Each round runs every variant once, in an order drawn from the seed. Times are wall
+times of the whole process; for plans they include `numaloc run`. AutoNUMA is a variant if the machine has
+several nodes and the sysctl can be written; the old setting is always restored. Ctrl-C ends the running
+program and shows the results of the complete rounds.")]
 pub struct Args {
-    /// A plan made by `numaloc plan`; give one per variant
+    /// Plan made by `numaloc plan`; repeat the option for several variants
     #[arg(long = "plan", value_name = "FILE")]
     plans: Vec<PathBuf>,
-    /// Thread policies to plan with, `joint`, `shared-pages` or `os` (threads left alone)
+    /// Thread policies to plan with, `joint`, `shared-pages` or `os` (leaves threads to the operating
+    /// system)
     #[arg(long, value_name = "POLICY,...", value_delimiter = ',')]
     threads: Vec<String>,
     /// Page policies to plan with
     #[arg(long, value_name = "POLICY,...", value_delimiter = ',')]
     pages: Vec<String>,
-    /// The profile to plan from [default: recorded now]
+    /// Profile to plan from [default: record the program first]
     #[arg(long, value_name = "PROFILE")]
     profile: Option<PathBuf>,
-    /// Runs of each variant
+    /// Number of runs of each variant
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..))]
     runs: u32,
-    /// Seed of the order and of random policies, which draw again in each round
+    /// Seed of the order of runs and of random policies, which draw again in each round
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The program and its arguments

@@ -26,13 +26,13 @@ Examples:
 
 Threads are matched by their stable path.")]
 pub struct Args {
-    /// The one profile
+    /// First profile
     a: PathBuf,
-    /// The other profile
+    /// Second profile
     b: PathBuf,
     #[command(flatten)]
     setting: SettingArgs,
-    /// ASCII instead of block characters
+    /// Use ASCII instead of block characters
     #[arg(long)]
     ascii: bool,
 }

@@ -28,20 +28,20 @@ EagerMap reads it. --pages writes numalize's columns, which are CSV.")]
 pub struct Args {
     /// Profile folder
     profile: PathBuf,
-    /// Where it goes; `-` is standard output
+    /// File to write; `-` is standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// csv, eagermap, npy, mtx (MatrixMarket) or edges [default: by the file's ending, csv
-    /// where it has none]
+    /// csv, eagermap, npy, mtx (MatrixMarket) or edges [default: by the file's extension, csv if it has
+    /// none]
     #[arg(long, value_name = "FORMAT", conflicts_with = "pages")]
     format: Option<String>,
-    /// Communication layer [default: write_read where the profile has it]
+    /// Communication layer [default: write_read if the profile has it]
     #[arg(long, value_name = "LAYER", conflicts_with = "pages")]
     layer: Option<String>,
-    /// Cells in bytes instead of events
+    /// Write bytes instead of events
     #[arg(long, conflicts_with = "pages")]
     bytes: bool,
-    /// The page table instead of the matrix
+    /// Export the page table instead of the matrix
     #[arg(long)]
     pages: bool,
     /// Replace an existing file

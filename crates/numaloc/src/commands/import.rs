@@ -42,7 +42,7 @@ pub struct Args {
     /// Replace the profile if it exists
     #[arg(long)]
     force: bool,
-    /// What the file is [default: recognised by its content]
+    /// Format of the file [default: detected from its content]
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
     #[command(flatten)]

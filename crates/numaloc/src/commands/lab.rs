@@ -29,8 +29,8 @@ Examples:
   numaloc lab compare --plan plan.json -- ./app
 
 The program's output and exit status are passed through; the report goes to stderr, with --json to
-stdout (and the program's output to stderr). Our own failures end with status 125 (126: the program
-cannot be executed, 127: not found), a time-out with 124.")]
+stdout (and the program's output to stderr). Exit status: the program's own; 125 when numaloc itself fails,
+126 when the program cannot be executed, 127 when there is no such program, 124 after a time-out.")]
 pub struct Args {
     #[command(subcommand)]
     action: Option<Action>,
@@ -49,13 +49,13 @@ enum Action {
 struct Single {
     #[command(flatten)]
     shape: Shape,
-    /// Let the guest's kernel balance pages and threads by itself (AutoNUMA)
+    /// Let the guest's kernel balance pages and threads (AutoNUMA)
     #[arg(long)]
     autonuma: bool,
     /// Apply this plan (`numaloc run --plan` inside the guest)
     #[arg(long, value_name = "FILE", conflicts_with = "numactl")]
     plan: Option<PathBuf>,
-    /// End with status 3 if fewer percent of the planned threads or pages are in place
+    /// Exit with status 3 if fewer percent of the planned threads or pages are in place
     #[arg(long, value_name = "PERCENT", requires = "plan")]
     require: Option<f64>,
     /// Start the program with numactl and these arguments
@@ -68,22 +68,23 @@ struct Single {
 /// The machine.
 #[derive(clap::Args, Clone)]
 pub struct Shape {
-    /// Nodes, CPUs and distances of this machine (see `numaloc topology --help`), scaled to --memory
+    /// Take nodes, CPUs and distances from this machine (see `numaloc topology --help`), with --memory
+    /// per node
     #[arg(long, value_name = "MACHINE", conflicts_with_all = ["nodes", "cpus", "distances"])]
     machine: Option<String>,
-    /// Memory nodes
+    /// Number of memory nodes
     #[arg(long, value_name = "N", default_value_t = 4)]
     nodes: usize,
-    /// CPUs in all, dealt evenly to the nodes
+    /// Number of CPUs, distributed evenly over the nodes
     #[arg(long, value_name = "N", default_value_t = 8)]
     cpus: usize,
     /// Memory of each node
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = super::byte_size)]
     memory: u64,
-    /// Distances of the nodes, row by row, 10 = local (default: 20 for every other node)
+    /// Node distances, row by row, 10 = local (default: 20 between different nodes)
     #[arg(long, value_name = "D,D,...", value_delimiter = ',')]
     distances: Vec<u8>,
-    /// An unpacked Debian kernel package (default: fetched with apt once and kept)
+    /// An unpacked Debian kernel package (default: fetched once with apt and kept)
     #[arg(long, value_name = "FOLDER")]
     kernel: Option<PathBuf>,
 }
@@ -91,22 +92,23 @@ pub struct Shape {
 /// The program and its surroundings.
 #[derive(clap::Args, Clone)]
 pub struct Program {
-    /// A file or folder to have in the guest: HOST or HOST:GUEST
+    /// File or folder to copy into the guest: HOST or HOST:GUEST
     #[arg(long = "file", value_name = "HOST[:GUEST]")]
     files: Vec<String>,
-    /// An environment variable for the program: NAME=VALUE, or NAME to pass ours on
+    /// Environment variable for the program: NAME=VALUE, or NAME to pass the current value on
     #[arg(long = "env", value_name = "NAME[=VALUE]")]
     environment: Vec<String>,
-    /// The program's standard input (default: nothing)
+    /// File for the program's standard input (default: empty)
     #[arg(long, value_name = "FILE")]
     stdin: Option<PathBuf>,
-    /// Transparent huge pages of the guest: never, madvise or always
+    /// Transparent huge pages in the guest: never, madvise or always
     #[arg(long, value_name = "WHEN", default_value = "never", value_parser = huge_pages)]
     huge_pages: HugePages,
-    /// Private cache of each CPU, in front of the counters; 0 counts every access
+    /// Size of the private cache of each CPU, which filters accesses before they are counted; 0 counts
+    /// every access
     #[arg(long, value_name = "SIZE", default_value = "256K", value_parser = super::byte_size)]
     cache: u64,
-    /// End the run after so many seconds (not counting the boot)
+    /// Time limit of the run in seconds, not counting the boot
     #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
     timeout: u64,
     /// The program and its arguments

@@ -28,7 +28,7 @@ Policies: packed, compact, scatter, random, balance, tree-match (also called loc
 eager-map, choice-map, scotch, mpipp, deloc, deloc-run (amounts of the whole run), cmlb, numaloc. `all`
 runs every one.")]
 pub struct Args {
-    /// The matrix: CSV, .npy, .mtx (MatrixMarket) or .edges (`src dst [amount]` lines)
+    /// Communication matrix: CSV, .npy, .mtx (MatrixMarket) or .edges (`src dst [amount]` lines)
     #[arg(value_name = "MATRIX")]
     matrix: PathBuf,
     /// `this`, an hwloc XML file, a .toml machine file, a described machine or a synthetic string
@@ -39,43 +39,43 @@ pub struct Args {
         default_value = "this"
     )]
     topology: String,
-    /// Distance per branching level of the machine, root first, e.g. 10,2,1
+    /// Distance per branching level of the machine, root first, for example 10,2,1
     #[arg(long, value_name = "D,D,...", value_delimiter = ',')]
     distances: Vec<f64>,
-    /// Nodes x nodes distances as CSV, e.g. measured ones
+    /// CSV file of nodes x nodes distances, for example measured ones
     #[arg(long, value_name = "FILE", conflicts_with = "distances")]
     node_distances: Option<PathBuf>,
-    /// Policy, or `all`
+    /// Mapping policy, or `all`
     #[arg(long, value_name = "POLICY", default_value = numaloc_mapping::policies::DEFAULT_POLICY)]
     policy: String,
-    /// Each task's load on memory, one number a task (separated by commas, blanks or lines)
+    /// File with each task's memory load, one number per task (separated by commas, blanks or lines)
     #[arg(long, value_name = "FILE")]
     load: Option<PathBuf>,
-    /// Pairs that communicate at the same time: `group task task amount` lines
+    /// File with the pairs that communicate at the same time: `group task task amount` lines
     #[arg(long, value_name = "FILE")]
     groups: Option<PathBuf>,
-    /// Format of the matrix (default: by its name's ending)
+    /// Format of the matrix (default: by file extension)
     #[arg(long, value_name = "FORMAT", value_parser = format)]
     format: Option<MatrixFormat>,
-    /// Rows run from the last task to the first, as numalize and EagerMap have them
+    /// Rows run from the last task to the first, as numalize and EagerMap write them
     #[arg(long)]
     reversed: bool,
-    /// Refuse a matrix whose cells differ from their mirrors
+    /// Reject a matrix that is not symmetric
     #[arg(long, conflicts_with = "directed")]
     symmetric: bool,
-    /// Cells and mirrors are two flows and add up even where they are equal
+    /// Treat the two cells of a pair as separate flows and add them up even if they are equal
     #[arg(long)]
     directed: bool,
-    /// With fewer tasks than PUs: spread them over the whole machine
+    /// If there are fewer tasks than PUs, spread them over the whole machine
     #[arg(long, conflicts_with = "compact")]
     spread: bool,
-    /// With fewer tasks than PUs: fill as few nodes as possible
+    /// If there are fewer tasks than PUs, fill as few nodes as possible
     #[arg(long)]
     compact: bool,
-    /// Let anytime policies (numaloc) search for this long, e.g. 100ms or 10s
+    /// Search time of anytime policies (numaloc), for example 100ms or 10s
     #[arg(long, value_name = "TIME", value_parser = duration)]
     budget: Option<Duration>,
-    /// Seed of every random choice
+    /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

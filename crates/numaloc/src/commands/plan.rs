@@ -36,61 +36,64 @@ Examples:
   numaloc plan app.numaloc --machine epyc-7501 --threads deloc --pages mixed -o plan.json
   numaloc plan app.numaloc --threads joint -o plan.json
 
-Without -o nothing is written: the comparison is the answer. `--threads all` and `--pages all`
-compare; a plan needs one policy each.")]
+Without -o, `plan` prints the comparison and writes nothing. `--threads all` and `--pages all` compare
+policies; a plan needs one policy of each kind.")]
 pub struct Args {
-    /// The profile folder made by `numaloc record`
+    /// Profile folder written by `numaloc record`
     #[arg(value_name = "PROFILE")]
     profile: PathBuf,
-    /// `this`, an hwloc XML file, a .toml machine file, a described machine or a synthetic string
+    /// Machine to plan for: `this`, an hwloc XML file, a .toml machine file, a described machine or a
+    /// synthetic string
     #[arg(long, value_name = "MACHINE", default_value = "this")]
     machine: String,
-    /// Thread policy, `joint` (threads and pages together), `shared-pages` (threads that use the same
-    /// pages together), `os` (leave threads to the system), or `all`
+    /// Thread policy, `joint` (decides threads and pages together), `shared-pages` (groups threads that
+    /// use the same pages), `os` (leaves threads to the operating system), or `all`
     #[arg(long, value_name = "POLICY", default_value = "numaloc")]
     threads: String,
-    /// Page policy, `joint` (threads and pages together), or `all`
+    /// Page policy, `joint` (decides threads and pages together), or `all`
     #[arg(long, value_name = "POLICY", default_value = "locality")]
     pages: String,
-    /// Where the plan goes; `-` is standard output
+    /// Plan file to write; `-` is standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Print the plan in another launcher's words instead: omp-places, gomp, kmp, likwid-pin,
-    /// hwloc-bind, taskset or numactl (what these cannot express is said on stderr)
+    /// Print the plan for another launcher instead: omp-places, gomp, kmp, likwid-pin, hwloc-bind,
+    /// taskset or numactl (what the launcher cannot express is reported on stderr)
     #[arg(long, value_name = "TARGET")]
     export: Option<String>,
     /// Replace an existing plan
     #[arg(long)]
     force: bool,
-    /// Communication layer to map by, or `sent`: messages and collectives together, in bytes (default: sent
-    /// for MPI ranks, write_read for threads; for ranks recorded with their threads all together, in cache
-    /// lines)
+    /// Communication layer to map by, or `sent`: messages and collectives together, in bytes (default:
+    /// sent for MPI ranks, write_read for threads; for ranks recorded with their threads all layers
+    /// together, in cache lines)
     #[arg(long, value_name = "LAYER", value_parser = super::layer)]
     layer: Option<Layer>,
-    /// Distance per branching level of the machine, root first, e.g. 10,2,1
+    /// Distance per branching level of the machine, root first, for example 10,2,1
     #[arg(long, value_name = "D,D,...", value_delimiter = ',')]
     distances: Vec<f64>,
-    /// Plan no place for threads of run-time systems (label `runtime helper`: collectors, compilers,
-    /// progress threads); what they did counts for their creators. Always so for ranks with their threads
+    /// Leave run-time helper threads (label `runtime helper`: collectors, compilers, progress threads)
+    /// out of the plan and count their work for their creators. Always on for ranks recorded with their
+    /// threads
     #[arg(long)]
     exclude_helpers: bool,
-    /// With fewer threads than PUs: spread them over the whole machine
+    /// If there are fewer threads than PUs, spread them over the whole machine
     #[arg(long, conflicts_with = "compact")]
     spread: bool,
-    /// With fewer threads than PUs: fill as few nodes as possible
+    /// If there are fewer threads than PUs, fill as few nodes as possible
     #[arg(long)]
     compact: bool,
-    /// Bytes per placed page: 4K, 64K, 2M or 1G (default: the profile's)
+    /// Bytes per placed page: 4K, 64K, 2M or 1G (default: the profile's page size)
     #[arg(long, value_name = "SIZE", value_parser = super::byte_size)]
     page_size: Option<u64>,
-    /// `mixed`: pages above this exclusivity go to their main user
+    /// `mixed`: pages with a higher exclusivity go to their main user's node
     #[arg(long, value_name = "0..1", default_value_t = 0.90)]
     min_exclusivity: f64,
-    /// `joint`: lines a thread waits for at once; 1 for dependent loads, about 10 for prefetched streams.
-    /// The more, the more the load of controllers and links counts against latency
+    /// `joint`: cache lines a thread has outstanding at once: 1 for dependent loads, about 10 for
+    /// prefetched streams. The larger the number, the more the load of controllers and links counts
+    /// against latency
     #[arg(long, value_name = "LINES", default_value_t = 1.0, value_parser = lines_in_flight)]
     in_flight: f64,
-    /// Seed of every random choice
+    /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

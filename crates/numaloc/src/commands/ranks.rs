@@ -20,16 +20,16 @@ Examples:
   numaloc ranks plan.json --for wrapper -o bind.sh && srun -n 16 sh bind.sh ./app
   numaloc ranks plan.json --machine cluster.toml --for slurm-hosts -o hosts")]
 pub struct Args {
-    /// The plan made by `numaloc plan`
+    /// Plan made by `numaloc plan`
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
-    /// The machine or cluster the plan was made for
+    /// Machine or cluster that the plan was made for
     #[arg(long, value_name = "MACHINE", default_value = "this")]
     machine: String,
-    /// What to write
+    /// Output format
     #[arg(long = "for", value_name = "FORM", default_value = "table")]
     form: Form,
-    /// Where to write it [default and `-`: standard output]
+    /// File to write [default and `-`: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace an existing file
@@ -39,7 +39,7 @@ pub struct Args {
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Form {
-    /// A table for people
+    /// A readable table
     Table,
     /// Open MPI 4 rankfile (mpirun --rankfile FILE)
     Openmpi,
@@ -49,9 +49,9 @@ enum Form {
     Hydra,
     /// Options of srun: --distribution and --cpu-bind
     Slurm,
-    /// Slurm's host file (SLURM_HOSTFILE)
+    /// Slurm host file (SLURM_HOSTFILE)
     SlurmHosts,
-    /// A shell script to put before the program: numactl and OMP_PLACES for each rank
+    /// A shell script to run the program through: it applies numactl and OMP_PLACES for each rank
     Wrapper,
 }
 

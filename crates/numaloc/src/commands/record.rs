@@ -53,60 +53,61 @@ status and signals pass through; Ctrl-C ends it and leaves a profile that is mar
 Exit status: the program's own (128 + number for a signal); 125 when numaloc itself fails, 126 when
 the program cannot be run, 127 when there is no such program.")]
 pub struct Args {
-    /// Profile folder to write [default: NAME.numaloc, NAME being the program's]
+    /// Profile folder to write [default: NAME.numaloc, where NAME is the program's file name]
     #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
     /// Replace the output if it exists
     #[arg(long)]
     force: bool,
-    /// How to observe: `qemu` emulates any x86-64 program, `instrument` runs one that was built with
-    /// `numaloc cc` at native speed, `perf` samples with the processor's help; `auto` takes instrument
-    /// where the program allows it
+    /// How to observe the program: `qemu` emulates any x86-64 program; `instrument` runs one that was
+    /// built with `numaloc cc` without emulation; `perf` takes hardware samples; `auto` takes
+    /// `instrument` if the program was built for it, else `qemu`
     #[arg(long, value_name = "FRONTEND", default_value = "auto", value_parser = ["auto", "qemu", "instrument", "perf"])]
     frontend: String,
-    /// Let `auto` take hardware samples where the machine has them: nearly native speed, less detail
+    /// Let `auto` take hardware samples if the machine supports them: nearly native speed, less detail
     #[arg(long)]
     fast: bool,
-    /// With --frontend perf, what to sample: accesses to memory, or page faults, which every machine
-    /// can sample and which show who touches which page first
+    /// With --frontend perf, what to sample: memory accesses, or page faults, which every machine can
+    /// sample and which show which thread touches which page first
     #[arg(long, value_name = "EVENT", default_value = "memory", value_parser = ["memory", "page-faults"])]
     event: String,
-    /// Hardware samples: one every N accesses; smaller sees more and slows the program more
+    /// Hardware sampling: one sample every N accesses; a smaller N gives more detail and slows the
+    /// program more
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(16..1 << 40))]
     period: u64,
-    /// What times and slices count: `virtual` is work (accesses) joined at synchronisation, the same
-    /// whatever else the machine does; `wall` is nanoseconds
+    /// Unit of times and slices: `virtual` counts accesses, joined at synchronisation, and does not
+    /// depend on what else the machine does; `wall` counts nanoseconds
     #[arg(long, value_name = "CLOCK", default_value = "virtual", value_parser = ["virtual", "wall"])]
     clock: String,
     /// Shortest time slice: accesses of a thread (virtual clock) or milliseconds (wall clock)
     /// [default: 16384 accesses or 10 ms]
     #[arg(long, value_name = "LENGTH", value_parser = clap::value_parser!(u64).range(1..1 << 40))]
     slice: Option<u64>,
-    /// Most time slices; they double in length when there would be more
+    /// Maximum number of time slices; slices double in length when there would be more
     #[arg(long, value_name = "COUNT", default_value_t = 1000,
         value_parser = clap::value_parser!(u64).range(1..100_000))]
     slices: u64,
     /// What counts as communication: write_read (a thread reads what another wrote last), shared_line
-    /// (two threads access a line in one slice), last_two (as numalize); the last two are for
-    /// comparison and several times slower
+    /// (two threads access a line in one slice), last_two (as numalize); shared_line and last_two are
+    /// for comparison and several times slower
     #[arg(long, value_name = "LAYERS", value_delimiter = ',', default_value = "write_read",
         value_parser = memory_layer)]
     layers: Vec<Layer>,
-    /// Look at this share only (5% or 0.05); counts are scaled, and each matrix cell carries an estimate
-    /// of its error
+    /// Observe only this share (5% or 0.05); counts are scaled up, and each matrix cell carries an
+    /// estimate of its error
     #[arg(long, value_name = "SHARE", value_parser = share,
         conflicts_with_all = ["mpi", "event", "period"])]
     sample: Option<u32>,
-    /// What --sample takes a share of: `lines` watches some cache lines all the time, `bursts` watches
-    /// all lines some of the time, in bursts that all threads take together
+    /// What --sample selects: `lines` observes some cache lines throughout the run, `bursts` observes
+    /// all lines during bursts that all threads share
     #[arg(long, value_name = "WHAT", default_value = "lines", value_parser = ["lines", "bursts"])]
     sample_by: String,
-    /// Count a read only if it is the very next access to the line after another thread's write: the
-    /// letter of DeLoc's definition; by default each reader of a written value counts once
+    /// Count a read only if it is the very next access to the line after another thread's write, as
+    /// DeLoc's definition says literally; by default each reader of a written value counts once
     #[arg(long)]
     strict_consecutive: bool,
-    /// What the tracer may take in memory beside a quarter of the program's own and 1 MiB a thread; beyond
-    /// it gives up detail, and the profile says which
+    /// Memory the tracer may use on top of a quarter of the program's own and 1 MiB per thread; above
+    /// that it drops detail, and the profile says which
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = super::byte_size)]
     memory: u64,
     #[command(flatten)]
@@ -117,22 +118,22 @@ pub struct Args {
     /// Bytes per page of the profile
     #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = super::byte_size)]
     page_size: u64,
-    /// How OpenMP threads wait: `passive` sets OMP_WAIT_POLICY unless it is set already, because
-    /// threads that spin while they wait drown the program's own accesses; `keep` leaves it alone
+    /// How OpenMP threads wait: `passive` sets OMP_WAIT_POLICY unless it is already set, because the
+    /// accesses of spinning threads would swamp the program's own; `keep` leaves it alone
     #[arg(long, value_name = "POLICY", default_value = "passive", value_parser = ["passive", "keep"])]
     wait_policy: String,
-    /// Record the messages of an MPI program; the command is its launcher's (mpirun, mpiexec, srun). With
-    /// --frontend qemu or instrument also the memory accesses of all ranks' threads, in one profile.
-    /// Times are wall time, --slice is milliseconds [default: 1, with a frontend 10]
+    /// Record the messages of an MPI program; CMD is its launcher (mpirun, mpiexec, srun). With
+    /// --frontend qemu or instrument also record the memory accesses of all ranks' threads, in one
+    /// profile. Times are wall time, --slice is in milliseconds [default: 1, with a frontend 10]
     #[arg(long, value_name = "LIBRARY", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
         conflicts_with_all = ["salvage", "clock"])]
     mpi: Option<mpi::Library>,
-    /// Run the program that many times, keep the first recording, and in it how far the others' matrices
-    /// agree with its own
+    /// Run the program this many times; keep the first recording and store in it how well the other
+    /// runs' matrices agree with it
     #[arg(long, value_name = "RUNS", default_value_t = 1, conflicts_with_all = ["mpi", "salvage"],
         value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
-    /// Write a profile of what a killed recorder left behind in this folder, instead of running
+    /// Instead of running a program, write a profile from the folder that a killed recorder left behind
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     salvage: Option<PathBuf>,
     /// The program and its arguments

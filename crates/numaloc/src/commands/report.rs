@@ -30,22 +30,22 @@ Examples:
   numaloc report app.numaloc --machine epyc-7501 locality.json deloc.json -o report.html
   numaloc report app.numaloc --svg figures/
   numaloc report app.numaloc --png figures/
-  numaloc report small.numaloc --beside medium.numaloc large.numaloc -o sizes.html
+  numaloc report small.numaloc --compare-with medium.numaloc large.numaloc -o sizes.html
 
 Plans must be for one machine; it is taken from the first plan unless --machine says otherwise.")]
 pub struct Args {
-    /// Profile folder made by `numaloc record` or `numaloc import`
+    /// Profile folder written by `numaloc record` or `numaloc import`
     profile: PathBuf,
-    /// Plans to show beside the recorded run (up to 4)
+    /// Plans to compare with the recorded run (up to 4)
     #[arg(num_args = 0..=4)]
     plans: Vec<PathBuf>,
-    /// Other profiles to show beside this one, a bar for each in every overview chart (up to 31)
-    #[arg(long, value_name = "PROFILE", num_args = 1..=31)]
-    beside: Vec<PathBuf>,
-    /// Where the report goes, `-` being standard output [default: the profile's name with .html]
+    /// Other profiles to compare with this one, with a bar for each in every overview chart (up to 31)
+    #[arg(long, alias = "beside", value_name = "PROFILE", num_args = 1..=31)]
+    compare_with: Vec<PathBuf>,
+    /// Report file to write; `-` is standard output [default: the profile's name with .html]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace an existing report, or existing figures
+    /// Replace an existing report or existing figures
     #[arg(long)]
     force: bool,
     /// Write every figure as an SVG file into this folder instead of a report
@@ -118,7 +118,7 @@ impl Args {
             machine,
             plans: &views,
             policies: &policies,
-            beside: &runs,
+            compared: &runs,
             next: &next,
             title: &title,
             written: &written(),
@@ -157,20 +157,20 @@ impl Args {
         Ok(0)
     }
 
-    /// This run and those beside it, read one after the other; empty without others.
+    /// This run and those of `--compare-with`, read one after the other; empty without others.
     fn runs(
         &self,
         setting: &SettingArgs,
         title: &str,
         found: &Characterisation,
     ) -> Result<Vec<Run>, CliError> {
-        if self.beside.is_empty() {
+        if self.compare_with.is_empty() {
             return Ok(Vec::new());
         }
         let mut runs = vec![Run::of(title, found)];
-        for path in &self.beside {
+        for path in &self.compare_with {
             let profile = SettingArgs::read(path, true)?;
-            // Each profile by its own best layer, unless one was asked for.
+            // Each profile with its own default layer unless `--layer` is given.
             let (found, _) = setting.characterise(&profile)?;
             runs.push(Run::of(&base_name(path), &found));
         }

@@ -29,29 +29,31 @@ Examples:
   numaloc run --plan plan.json -- mpirun -n 16 ./app
 
 The program's input, output, signals and exit status pass through; the report goes to stderr.
-Exit status: the program's own (128 + signal if killed); 3 if less than --require percent of the
-plan holds; 125 for a failure of numaloc, 126 if the program cannot be executed, 127 if there is none.")]
+Exit status: the program's own (128 + number for a signal); 3 if less than --require percent of the plan is
+in place; 125 when numaloc itself fails, 126 when the program cannot be executed, 127 when there is no such
+program.")]
 pub struct Args {
-    /// The plan made by `numaloc plan`
+    /// Plan made by `numaloc plan`
     #[arg(long, value_name = "FILE")]
     plan: PathBuf,
-    /// Read back at the end where every planned page is
+    /// Check at the end on which node each planned page is
     #[arg(long)]
     verify: bool,
-    /// Fail (status 3) if fewer percent of planned threads or pages are in place, of threads counting those
-    /// that the plan does not have; implies --verify
+    /// Fail with status 3 if fewer percent of the planned threads or pages are in place; threads that
+    /// are not in the plan count as not in place. Implies --verify
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     require: Option<f64>,
-    /// Overrule the program where it sets thread affinity itself
+    /// Override thread affinity that the program sets itself
     #[arg(long)]
     enforce: bool,
-    /// Place pages: on machines with several nodes, even on one node (changes nothing), or never
+    /// Place pages: only on machines with several nodes (auto), even on one node (changes nothing), or
+    /// never
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pages: Pages,
-    /// Apply a plan that was made for another machine, by its kernel numbers
+    /// Apply a plan that was made for another machine; PUs and nodes are matched by kernel number
     #[arg(long)]
     force_machine: bool,
-    /// Under an MPI launcher: the cluster the plan was made for [default: this machine]
+    /// Under an MPI launcher: the cluster that the plan was made for [default: this machine]
     #[arg(long, value_name = "MACHINE")]
     machine: Option<String>,
     /// The program and its arguments

@@ -31,17 +31,17 @@ Examples:
   numaloc show app.numaloc --trace --llc 8M/16x4
   numaloc show app.numaloc --json | jq .metrics.communication_heterogeneity
 
---matrix csv prints one row per thread, thread 0 first, no header; cell (row, column) is what flows
-from the row's thread (writer, sender) to the column's (reader, receiver).")]
+--matrix csv prints one row per thread, thread 0 first, no header; cell (row, column) is the
+communication from the row's thread (writer, sender) to the column's (reader, receiver).")]
 pub struct Args {
-    /// Profile folder made by `numaloc record` or `numaloc import`
+    /// Profile folder written by `numaloc record` or `numaloc import`
     profile: PathBuf,
     #[command(flatten)]
     setting: SettingArgs,
-    /// Print only the communication matrix
+    /// Print only the communication matrix, in this format
     #[arg(long, value_name = "FORMAT")]
     matrix: Option<MatrixFormat>,
-    /// What a cell of --matrix counts
+    /// What the cells of --matrix count
     #[arg(
         long,
         value_name = "AMOUNT",
@@ -49,24 +49,25 @@ pub struct Args {
         requires = "matrix"
     )]
     amount: MatrixAmount,
-    /// Take the matrix of one cluster of concurrent communication (from 1) instead of the whole run
+    /// Print the matrix of one cluster of concurrent communication (numbered from 1) instead of the
+    /// whole run
     #[arg(long, value_name = "N", requires = "matrix")]
     cluster: Option<usize>,
-    /// Show the access trace that `record --trace` kept, and what the cache model makes of it
+    /// Show the access trace that `record --trace` kept and the results of the cache model for it
     #[arg(long, conflicts_with = "matrix")]
     trace: bool,
-    /// Last-level caches of the cache model: size, ways and how many there are, which threads share in
-    /// blocks
+    /// Last-level caches of the cache model: size, ways and number of caches; consecutive blocks of
+    /// threads share one cache
     #[arg(long, value_name = "SIZE/WAYS[xN]", default_value = "32M/16x1", requires = "trace",
         value_parser = crate::access_trace::llc_size)]
     llc: crate::access_trace::LlcSize,
     /// List every thread
     #[arg(long)]
     threads: bool,
-    /// Count what threads of run-time systems (label `runtime helper`) did for their creators
+    /// Count the work of run-time helper threads (label `runtime helper`) for their creators
     #[arg(long)]
     exclude_helpers: bool,
-    /// ASCII instead of block characters [default: ASCII unless the locale is UTF-8]
+    /// Use ASCII instead of block characters [default: ASCII unless the locale is UTF-8]
     #[arg(long)]
     ascii: bool,
 }

@@ -39,14 +39,14 @@ Examples:
   numaloc simulate app.numaloc --machine epyc-7501 --plan plan.json
 
 The profile needs an access trace. Every machine is combined with every thread policy, page policy and
-plan. The machine must have hardware figures (see `numaloc machines`); many of them are presets, and so are the
-constants of the model, so compare rows of one machine rather than times with a clock.
+plan. The machine must have hardware figures (see `numaloc machines`). Many of these and the constants of the
+model are presets: compare rows of one machine with each other, not with measured times.
 
-Thread policy os: a scheduler like the system's places threads and moves them, without knowledge of communication.
-Page policies first-touch, interleave, next-touch and autonuma act while the program runs, as in a kernel; the others
-place pages beforehand.")]
+Thread policy os: a scheduler like the operating system's places and moves threads without knowledge of
+communication. Page policies first-touch, interleave, next-touch and autonuma act while the program runs, as
+in a kernel; the others place pages before it starts.")]
 pub struct Args {
-    /// The profile folder made by `numaloc record --trace`
+    /// Profile folder written by `numaloc record --trace`
     #[arg(value_name = "PROFILE")]
     profile: PathBuf,
     /// Described machines or .toml machine files with hardware figures
@@ -73,22 +73,23 @@ pub struct Args {
         default_value = "first-touch,interleave,locality"
     )]
     pages: Vec<String>,
-    /// A plan made for the machine by `numaloc plan`; may be given several times
+    /// Plan made for the machine by `numaloc plan`; may be given several times
     #[arg(long = "plan", value_name = "FILE")]
     plans: Vec<PathBuf>,
-    /// Misses that a core has outstanding at once
+    /// Maximum number of outstanding misses per core
     #[arg(long, value_name = "LINES", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=64))]
     outstanding: u16,
-    /// Core cycles an access takes when a private cache answers, the instructions around it included
+    /// Core cycles per access that a private cache answers, including the instructions around it
     #[arg(long, value_name = "CYCLES", default_value_t = 1.5, value_parser = cycles)]
     cycles_per_access: f64,
-    /// Simulations at once [default: one for each PU of this machine]
+    /// Number of simulations that run in parallel [default: one for each PU of this machine]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     /// Seed of random policies
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Simulations for thread policy `os`, each with draws of its own; the median is shown
+    /// Number of simulations for thread policy `os`, each with its own random choices; the median is
+    /// shown
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=99))]
     draws: u8,
     /// Milliseconds between two scans of page policy `autonuma`

@@ -21,19 +21,20 @@ Examples:
   numaloc topology --hostfile hosts --host node.xml -o cluster.toml
   numaloc topology --from-slurm --host node.xml -o cluster.toml      (inside an allocation)")]
 pub struct Args {
-    /// `this`, an hwloc XML file, a .toml machine file, a described machine or a synthetic string
+    /// Machine to show: `this`, an hwloc XML file, a .toml machine file, a described machine or a
+    /// synthetic string
     #[arg(long, value_name = "MACHINE", default_value = "this")]
     machine: String,
-    /// Put a cluster together from the hosts of an Open MPI or MPICH host file
+    /// Describe a cluster from the hosts of an Open MPI or MPICH host file
     #[arg(long, value_name = "FILE", conflicts_with = "machine")]
     hostfile: Option<PathBuf>,
-    /// Put a cluster together from the Slurm allocation we are in, with its switches
+    /// Describe a cluster from the current Slurm allocation, with its switches
     #[arg(long, conflicts_with_all = ["machine", "hostfile"])]
     from_slurm: bool,
-    /// What each host of the cluster is: whatever --machine takes
+    /// Machine that each host of the cluster is; any value that --machine takes
     #[arg(long, value_name = "MACHINE")]
     host: Option<String>,
-    /// Write the cluster as a machine file; `-` is standard output
+    /// Write the cluster to this machine file; `-` is standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace an existing file

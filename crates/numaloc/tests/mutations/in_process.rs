@@ -127,7 +127,7 @@ fn whole_profile(folder: &Path) -> Result<(), String> {
         machine: None,
         plans: &[],
         policies: &[],
-        beside: &[],
+        compared: &[],
         next: &[],
         title: "a title",
         written: "today",

@@ -5,8 +5,8 @@ use numaloc_analysis::Characterisation;
 use super::{Anchor, Axes, Drawing, Paint, mean_points, slice_axis};
 use crate::number;
 
-/// Two charts with one time axis: amount above, heterogeneity below. Full lines part the phases of
-/// the heterogeneity, dashed ones those of the pattern.
+/// Two charts with one time axis: amount above, heterogeneity below. Full lines separate the phases of
+/// the heterogeneity, dashed lines those of the pattern.
 #[must_use]
 pub fn behaviour(c: &Characterisation, paint: Paint) -> String {
     let (width, height) = (1080.0, 320.0);

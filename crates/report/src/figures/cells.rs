@@ -6,10 +6,10 @@ use numaloc_model::CommMatrix;
 
 use super::Drawing;
 
-/// Shades told apart beside nothing.
+/// Number of shades, not counting the one for zero.
 pub(crate) const SHADES: usize = 24;
 
-/// Colours from nothing to most, on light ground (and in files) and on dark.
+/// Colours from zero to the maximum, for a light background (and files) and for a dark one.
 const SCALES: [[[f64; 3]; 6]; 2] = [
     [
         [246.0, 246.0, 243.0],
@@ -38,7 +38,7 @@ fn shade(scale: &[[f64; 3]; 6], level: usize) -> String {
     format!("#{:02x}{:02x}{:02x}", mix(0), mix(1), mix(2))
 }
 
-/// Declarations `--s0:...` for a page, on light or dark ground.
+/// CSS declarations `--s0:...` for a page with a light or dark background.
 pub(crate) fn shade_variables(dark: bool) -> String {
     (0..=SHADES).fold(String::new(), |mut out, level| {
         let _ = write!(
@@ -65,7 +65,7 @@ pub(crate) fn cells(drawing: &mut Drawing, (left, top): (f64, f64), side: f64, s
     let bins = (sums.len() as f64).sqrt() as usize;
     let max = sums.iter().copied().fold(0.0, f64::max);
     let cell = side / bins.max(1) as f64;
-    // A file has its own ground and fixed colours; a page follows its reader.
+    // A file has a background and fixed colours; a page follows the reader's light or dark setting.
     let in_page = drawing.paint.ground.is_none();
     let colour = |level: usize| {
         if in_page {

@@ -5,7 +5,7 @@ use numaloc_analysis::load::MemoryLoad;
 use super::{Axes, Drawing, Paint, slice_axis};
 use crate::number;
 
-/// Points of the line at most; more slices are averaged.
+/// Maximum number of points of the line; with more slices, neighbours are averaged.
 const POINTS: usize = 1000;
 
 /// Draws the smoothed accesses by slice; `None` when page use by slice was not recorded.

@@ -33,7 +33,7 @@ struct Sized {
     columns: usize,
 }
 
-/// Draws the machine `width` pixels wide at most; `pus` is by logical PU.
+/// Draws the machine, at most `width` pixels wide; `pus` is indexed by logical PU.
 #[must_use]
 pub fn machine(topology: &Topology, pus: &[Occupied], width: f64, paint: Paint) -> String {
     let count = topology.pus().len().max(1);

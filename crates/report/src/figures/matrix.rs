@@ -1,11 +1,11 @@
-//! The communication matrix as a still picture (the page itself draws an interactive one).
+//! The communication matrix as a static picture (the page itself draws an interactive one).
 
 use numaloc_model::CommMatrix;
 
 use super::cells::{binned, cells};
 use super::{Anchor, Drawing, Paint};
 
-/// Rows drawn at most; more threads are added up in bins.
+/// Maximum number of rows; with more threads, neighbours are added up in bins.
 const BINS: usize = 64;
 /// Draws a matrix of events or bytes (`show` writes an amount); cells are shaded by the square root.
 #[must_use]

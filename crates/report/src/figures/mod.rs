@@ -31,7 +31,7 @@ pub use policies::{PolicyPages, accuracy, balance};
 pub use runs::{Bars, bars};
 pub use timeline::timeline;
 
-/// Colours of clusters and nodes, told apart on light and dark ground.
+/// Colours of clusters and nodes, distinguishable on light and dark backgrounds.
 pub const SERIES: [&str; 16] = [
     "#2f6db5", "#e07b39", "#2f9e77", "#c2476b", "#7a5cc0", "#b8961f", "#3aa6c4", "#8c6d52",
     "#d65f5f", "#5b8c3e", "#a05fa8", "#4f7f8f", "#c98a9b", "#6b7bd6", "#9aa336", "#7f8790",
@@ -46,18 +46,18 @@ pub struct Paint {
     pub muted: &'static str,
     /// Grid lines and frames.
     pub line: &'static str,
-    /// Ground of boxes within the figure.
+    /// Background of boxes within the figure.
     pub box_: &'static str,
     /// The one series that matters.
     pub accent: &'static str,
     /// What it is compared with.
     pub other: &'static str,
-    /// Ground of a file of its own; `None` inside a page.
+    /// Background of a separate file; `None` inside a page.
     pub ground: Option<&'static str>,
 }
 
 impl Paint {
-    /// Follows the page.
+    /// Colours that follow the page.
     #[must_use]
     pub fn page() -> Self {
         Self {
@@ -71,7 +71,7 @@ impl Paint {
         }
     }
 
-    /// A file of its own.
+    /// Fixed colours for a separate file.
     #[must_use]
     pub fn file() -> Self {
         Self {
@@ -312,7 +312,7 @@ impl Axes {
     }
 }
 
-/// Dots of a line over the slices at most; more slices are averaged.
+/// Maximum number of dots of a line over the slices; with more slices, neighbours are averaged.
 const POINTS: usize = 400;
 
 /// Numbers of slices below a chart that is as wide as the run.
@@ -333,7 +333,7 @@ pub(crate) fn slice_axis(drawing: &mut Drawing, axes: &Axes, slices: usize) {
     }
 }
 
-/// First slice and mean of every run of slices that has a value.
+/// First slice and mean of every group of slices that has a value.
 pub(crate) fn mean_points(line: &[Option<f64>]) -> Vec<(usize, f64)> {
     let step = line.len().div_ceil(POINTS).max(1);
     line.chunks(step)

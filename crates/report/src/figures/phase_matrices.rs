@@ -7,9 +7,9 @@ use super::cells::{binned, cells};
 use super::{Anchor, Drawing, Paint};
 use crate::number;
 
-/// Matrices drawn at most: those with most communication, in time order.
+/// Maximum number of matrices: those with most communication are drawn, in time order.
 pub const SHOWN: usize = 8;
-/// Rows of a matrix at most.
+/// Maximum number of rows of a matrix.
 const BINS: usize = 32;
 
 /// The pattern phases that are worth a matrix, as indexes into `pattern_phases`.
@@ -26,7 +26,7 @@ pub fn shown_phases(c: &Characterisation) -> Vec<usize> {
     all
 }
 
-/// Draws them; `None` when the pattern never changes.
+/// Draws the matrices; `None` if the pattern never changes.
 #[must_use]
 pub fn phase_matrices(profile: &Profile, c: &Characterisation, paint: Paint) -> Option<String> {
     let shown = shown_phases(c);

@@ -1,4 +1,4 @@
-//! Several runs beside each other, a bar for each: the overviews of DeLoc Figs. 4-6, OPT Figs. 2, 4 and
+//! Several runs compared, a bar for each: the overviews of DeLoc Figs. 4-6, OPT Figs. 2, 4 and
 //! 6-9, data mapping Figs. 1, 2 and 4.
 
 use super::exclusivity::legend;
@@ -6,7 +6,7 @@ use super::{Anchor, Drawing, Paint, SERIES};
 
 /// One chart: a row of bars for each run.
 pub struct Bars<'a> {
-    /// For people who cannot see it.
+    /// Text for screen readers.
     pub label: &'a str,
     /// Names of the runs.
     pub runs: &'a [String],

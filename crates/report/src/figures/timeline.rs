@@ -7,7 +7,7 @@ use numaloc_model::profile::Profile;
 use super::{Anchor, Axes, Drawing, Paint, SERIES};
 use crate::number;
 
-/// Bars at most: a bar is a slice, or as many as fit.
+/// Maximum number of bars; a bar stands for one slice or several neighbours.
 const BARS: usize = 320;
 
 /// Draws the amount by slice: events of memory, bytes of messages.

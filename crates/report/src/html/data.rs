@@ -12,19 +12,19 @@ use crate::figures::{self, escape};
 use crate::number;
 use crate::plan::PlanView;
 
-/// Characters of matrix data that one report may hold: the file stays below 5 MB.
+/// Maximum number of characters of matrix data in one report, so that the file stays below 5 MB.
 const MATRIX_BUDGET: usize = 4_000_000;
 
-/// A stretch of the run that has a matrix of its own.
+/// A part of the run with its own matrix.
 pub(super) struct View {
-    /// Stable name, shown too.
+    /// Stable name, which is also displayed.
     name: String,
     slices: Range<usize>,
     colour: Option<&'static str>,
     pairs: Option<usize>,
 }
 
-/// Clusters of concurrent communication and phases of the pattern; neither where there is but one.
+/// Clusters of concurrent communication and phases of the pattern; a kind with only one member is left out.
 pub(super) fn views(report: &Report<'_>) -> Vec<View> {
     let c = report.found;
     let mut views = Vec::new();
@@ -51,12 +51,12 @@ pub(super) fn views(report: &Report<'_>) -> Vec<View> {
     views
 }
 
-/// A button for each stretch.
+/// A button for each view.
 pub(super) fn chips(out: &mut String, report: &Report<'_>, views: &[View]) {
     if views.is_empty() {
         return;
     }
-    *out += "<div class=\"chips\" role=\"group\" aria-label=\"Show one stretch of the run in the matrix\">\
+    *out += "<div class=\"chips\" role=\"group\" aria-label=\"Show one part of the run in the matrix\">\
              <button type=\"button\" class=\"chip\" data-view=\"whole run\">whole run</button>";
     for view in views {
         let c = report.found;
@@ -103,7 +103,7 @@ pub(super) fn of(report: &Report<'_>, views: &[View]) -> Value {
             None => layers.push((layer, vec![view])),
         }
     };
-    // The most important first: what is left out is the end of it.
+    // Most important first, because the budget cuts off the end.
     let unit = |layer| match Amount::of_layer(layer) {
         Amount::Bytes => "bytes",
         Amount::Events => "events",

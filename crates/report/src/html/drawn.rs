@@ -7,7 +7,7 @@ use crate::figures::{self, Figure, NodeSeries, Occupied, Paint};
 use crate::number;
 use crate::runs;
 
-/// The figures that do not need a reader's hand, in the report's order.
+/// The static figures, in the report's order.
 #[must_use]
 pub fn figures(report: &Report<'_>, paint: Paint) -> Vec<Figure> {
     let (profile, c) = (report.profile, report.found);
@@ -16,25 +16,25 @@ pub fn figures(report: &Report<'_>, paint: Paint) -> Vec<Figure> {
         all.push(Figure {
             name: "matrix",
             title: format!("Communication matrix ({})", c.layer.name()),
-            caption: "Who produces (rows) what whom needs (columns).".into(),
+            caption: "Rows produce data, columns consume it.".into(),
             svg: figures::matrix(&c.events, number::count, paint),
         });
         if c.bytes.stored_cells() > 0 {
             all.push(Figure {
                 name: "matrix-bytes",
                 title: format!("Communication matrix ({}), bytes", c.layer.name()),
-                caption: "The same by the bytes that were exchanged.".into(),
+                caption: "The same in bytes.".into(),
                 svg: figures::matrix(&c.bytes, number::bytes, paint),
             });
         }
     }
-    // A run of one slice has no course.
+    // A run of one slice has nothing to show over time.
     if c.events.stored_cells() > 0 && profile.slices.len() > 1 {
         all.push(Figure {
             name: "timeline",
             title: "Communication over time".into(),
             caption:
-                "Events (of messages: bytes) by slice. One colour is one cluster: what communicates at the same time."
+                "Events per slice (for messages: bytes). Each colour is one cluster of concurrent communication."
                     .into(),
             svg: figures::timeline(profile, c, paint),
         });
@@ -59,7 +59,7 @@ pub fn figures(report: &Report<'_>, paint: Paint) -> Vec<Figure> {
         all.push(Figure {
             name: "load",
             title: "Memory accesses over time".into(),
-            caption: "Loads and stores by slice: where the memory is under pressure.".into(),
+            caption: "Loads and stores per slice: when memory is under pressure.".into(),
             svg,
         });
     }
@@ -68,14 +68,14 @@ pub fn figures(report: &Report<'_>, paint: Paint) -> Vec<Figure> {
             name: "exclusivity",
             title: "Page exclusivity".into(),
             caption:
-                "Far right: pages that one node uses alone. They gain most from their right place."
+                "Far right: pages that only one node uses. They gain most from correct placement."
                     .into(),
             svg: figures::distribution(c, paint),
         });
         all.push(Figure {
             name: "exclusivity-by-page-size",
             title: "Exclusivity by page size".into(),
-            caption: "Share of the accesses that can be local. Larger pages and more nodes part more users."
+            caption: "Share of the accesses that can be local. It falls with larger pages and more nodes."
                 .into(),
             svg: figures::by_page_size(c, paint),
         });
@@ -88,7 +88,7 @@ pub fn figures(report: &Report<'_>, paint: Paint) -> Vec<Figure> {
         all.push(Figure {
             name: "pages-per-node",
             title: "Pages on every node".into(),
-            caption: "Where pages lie; even bars are page balance 1.".into(),
+            caption: "Number of pages on each node; equal bars are page balance 1.".into(),
             svg: figures::per_node(&pages, "pages", paint),
         });
         all.push(Figure {
@@ -149,8 +149,8 @@ pub fn figures(report: &Report<'_>, paint: Paint) -> Vec<Figure> {
             });
         }
     }
-    if report.beside.len() > 1 {
-        all.extend(runs::figures(report.beside, paint));
+    if report.compared.len() > 1 {
+        all.extend(runs::figures(report.compared, paint));
     }
     all
 }

@@ -1,13 +1,13 @@
-//! Matrices in as few characters as a browser can take apart quickly.
+//! Compact encoding of matrices that a browser decodes quickly.
 //!
 //! Cells are quantised to 16 bits on a logarithmic scale between the smallest and the largest cell: an
 //! error of at most 0.05 % over fifteen orders of magnitude, finer than what is shown. A matrix
-//! goes out dense (n x n values) or sparse (index and value), whichever is shorter, in Base64.
+//! is written dense (n x n values) or sparse (index and value), whichever is shorter, in Base64.
 
 use numaloc_model::CommMatrix;
 use serde_json::{Value, json};
 
-/// Threads drawn one by one; more are added up in bins of neighbours.
+/// Maximum number of rows; with more threads, neighbours are added up in bins.
 pub(crate) const SIDE: usize = 512;
 
 /// Encodes a matrix, binned to `bins` rows.

@@ -9,14 +9,14 @@ use crate::figures::escape;
 use crate::metrics::sections;
 use crate::number;
 
-/// Rows of the thread table before it is cut.
+/// Maximum number of rows of the thread table.
 const LISTED_THREADS: usize = 1024;
-/// Rows of a table of memory.
+/// Maximum number of rows of a table of memory.
 const LISTED_OBJECTS: usize = 20;
-/// Rows that are listed however small they are.
+/// Number of rows that are listed even if their amounts are small.
 const ALWAYS_LISTED: usize = 5;
 
-/// How many of the amounts, in descending order, are worth a row: those of at least 0.1 % of all.
+/// Number of rows to list for these amounts (in descending order): those of at least 0.1 % of the sum.
 fn worth_listing(amounts: impl Iterator<Item = u64> + Clone) -> usize {
     let all: u64 = amounts.clone().sum();
     let large = amounts

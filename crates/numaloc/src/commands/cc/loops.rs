@@ -21,11 +21,11 @@ const ANNOUNCED: &str = "__numaloc_loop_1";
 /// Whether the accesses of loops are announced at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Loops {
-    /// Where the compiler can: gcc whose plugin headers are installed
+    /// One call per loop if the compiler supports it: gcc with its plugin headers installed
     Auto,
-    /// Each access by itself
+    /// One call per access
     Off,
-    /// As auto, and an error where the compiler cannot
+    /// Like auto, but fail if the compiler does not support it
     Require,
 }
 

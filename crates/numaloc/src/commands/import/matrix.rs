@@ -18,10 +18,11 @@ const MOST_AMOUNT: f64 = (1u64 << 60) as f64;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Matrix formats")]
 pub struct MatrixArgs {
-    /// Layer the amounts are [default: last_two if symmetric, write_read if not]
+    /// Communication layer of the amounts [default: last_two if the matrix is symmetric, write_read if
+    /// not]
     #[arg(long, value_name = "LAYER", value_parser = crate::commands::layer)]
     layer: Option<Layer>,
-    /// Page table in numalize's columns
+    /// Page table in numalize's column format
     #[arg(long, value_name = "FILE")]
     pages: Option<PathBuf>,
 }

@@ -14,7 +14,8 @@ use crate::error::CliError;
 #[derive(clap::Args)]
 #[command(next_help_heading = "perf.data")]
 pub struct PerfArgs {
-    /// Only the process of this name or id and what it started (for recordings of a whole machine)
+    /// Import only the process of this name or id and the processes it started (for system-wide
+    /// recordings)
     #[arg(long, value_name = "PROCESS")]
     process: Option<String>,
     /// Bytes per page of the page tables
@@ -23,13 +24,13 @@ pub struct PerfArgs {
     /// Bytes per line of the communication matrix; 4K finds threads that share pages
     #[arg(long, value_name = "SIZE", default_value = "64", value_parser = power_of_two)]
     line_size: u64,
-    /// Two threads communicate if their samples of a line are at most this far apart
+    /// Two threads communicate if their samples of a line are at most this far apart in time
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = duration)]
     window: Duration,
     /// Length of a time slice
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = duration)]
     slice: Duration,
-    /// Most slices; neighbours are merged when there would be more
+    /// Maximum number of slices; neighbours are merged when there would be more
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
     max_slices: u32,
 }

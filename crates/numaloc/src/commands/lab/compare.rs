@@ -22,25 +22,25 @@ Examples:
   numaloc lab compare --plan joint.json --plan locality.json --runs 3 -- ./app 1000
   numaloc lab compare --nodes 2 --cpus 4 --json --plan plan.json -- ./app
 
-`pinned` is first touch with threads bound in the order of their creation, in even blocks over the CPUs:
-what binding alone is worth; what a plan adds to it is the worth of mapping and placement. Its threads
-are those of the first plan, without a plan the first thread and those it creates, one for each CPU.
+`pinned` is first touch with threads bound in the order of their creation, in even blocks over the CPUs.
+It shows the gain of binding alone; what a plan gains over it is due to mapping and placement. Its threads
+are those of the first plan or, without a plan, the first thread and those it creates, one for each CPU.
 
-Every run boots the machine anew. The program's output is kept back; if it differs between runs, that
-is said.")]
+Every run boots the machine again. The program's output is not shown; a warning is printed if it differs
+between runs.")]
 pub struct Args {
     #[command(flatten)]
     shape: Shape,
-    /// A plan to compare (repeatable); its row is named after the file
+    /// Plan to compare (repeatable); its row is named after the file
     #[arg(long = "plan", value_name = "FILE")]
     plans: Vec<PathBuf>,
-    /// Rows to measure in addition to the plans'
+    /// Rows to measure in addition to those of the plans
     #[arg(long, value_name = "ROW,...", value_delimiter = ',', default_values_t = Baseline::ALL)]
     rows: Vec<Baseline>,
-    /// Measure the plans alone
+    /// Measure only the plans
     #[arg(long, requires = "plans", conflicts_with = "rows")]
     only_plans: bool,
-    /// Runs of each row
+    /// Number of runs of each row
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     #[command(flatten)]

@@ -19,11 +19,11 @@ Examples:
   numaloc lab topology --output lab.xml
   numaloc lab topology --nodes 2 --cpus 4 > two.xml
 
-Boots the machine once and asks hwloc inside it, so that a plan made for the file fits the guest.")]
+Boots the machine once and runs hwloc inside it, so that a plan made for the file fits the guest.")]
 pub struct Args {
     #[command(flatten)]
     shape: Shape,
-    /// Where the XML goes [default and `-`: standard output]
+    /// File to write [default and `-`: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace an existing file

@@ -16,22 +16,22 @@ use crate::ui::Ui;
 /// Options of the access trace.
 #[derive(clap::Args, Clone, Debug)]
 pub struct TraceArgs {
-    /// Keep an access trace in the profile: each thread's accesses that two modelled private caches do
-    /// not answer, and its synchronisation, for the cache model (DRAM accesses) and simulators
+    /// Keep an access trace in the profile: each thread's accesses that miss two modelled private
+    /// caches, and its synchronisation, for the cache model (DRAM accesses) and for simulators
     #[arg(long, conflicts_with = "sample")]
     trace: bool,
-    /// Most bytes of the access trace on disk; there it ends, marked as cut short, and the rest of the
+    /// Maximum size of the access trace on disk; at the limit the trace ends, marked as cut short, and
     /// recording goes on
     #[arg(long, value_name = "BYTES", default_value = "2G", value_parser = super::super::byte_size)]
     trace_limit: u64,
     /// First-level cache that filters each thread's accesses: size and ways
     #[arg(long, value_name = "SIZE/WAYS", default_value = "32K/8", value_parser = cache_size)]
     trace_l1: numaloc_formats::access_trace::CacheSize,
-    /// Second-level cache of each thread, which holds all that the first does
+    /// Second-level cache of each thread, inclusive of the first level
     #[arg(long, value_name = "SIZE/WAYS", default_value = "1M/16", value_parser = cache_size)]
     trace_l2: numaloc_formats::access_trace::CacheSize,
-    /// Last-level caches of the cache model: size, ways and how many there are, which threads share in
-    /// blocks
+    /// Last-level caches of the cache model: size, ways and number of caches; consecutive blocks of
+    /// threads share one cache
     #[arg(long, value_name = "SIZE/WAYS[xN]", default_value = "32M/16x1", value_parser = llc_size)]
     llc: LlcSize,
 }

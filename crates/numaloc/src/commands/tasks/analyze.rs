@@ -17,33 +17,33 @@ use crate::ui::Ui;
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Data {
-    /// Whichever of the two is faster on the tasks of the profile
+    /// Whichever of the other two is faster on the tasks of the profile
     Best,
-    /// In blocks, in the order of their creators' paths (the paper's)
+    /// In blocks, in the order of their creators' paths (as in the paper)
     Block,
-    /// Together with the tasks, from the affinities
+    /// Together with the tasks, by affinity
     Joint,
 }
 
 /// Make a plan from a profile: classes of tasks, their affinities, a node for each
 #[derive(clap::Args)]
 pub(super) struct Analyze {
-    /// Folder of the profile
+    /// Profile folder written by `numaloc tasks profile`
     profile: PathBuf,
-    /// Folder for the plan (CSV files, to be read and edited)
+    /// Folder for the plan (CSV files that can be read and edited)
     #[arg(long, short, value_name = "FOLDER")]
     output: PathBuf,
     /// The machine to plan for
     #[arg(long, value_name = "MACHINE", default_value = "this")]
     machine: String,
-    /// How data blocks that last are distributed
+    /// How long-lived data blocks are distributed
     #[arg(long, value_enum, default_value = "best")]
     data: Data,
-    /// How much more than the mean a node may have to do
+    /// How far the load of a node may exceed the mean, as a share of the mean
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
     slack: f64,
-    /// Replace an existing plan, and write one even if it is slower than none on the tasks of the profile, or
-    /// places next to nothing
+    /// Replace an existing plan, and write the plan even if it is slower than no plan on the tasks of
+    /// the profile or places next to nothing
     #[arg(long)]
     force: bool,
     /// List every class

@@ -9,7 +9,7 @@ use crate::error::CliError;
 /// Compile an OCR program: the C compiler with our ocr.h and libnumaloc_ocr
 #[derive(clap::Args)]
 pub(super) struct Cc {
-    /// The compiler
+    /// Compiler to run
     #[arg(long, value_name = "COMPILER", default_value = "cc")]
     compiler: String,
     /// Link libnumaloc_ocr.a into the program instead of the shared library

@@ -15,9 +15,9 @@ use crate::ui::Ui;
 
 /// Run an OCR program once, on one thread, and measure how its tasks depend on where their data is
 ///
-/// Tasks are run several times with their data blocks near and far, and undone. A few iterations and a
-/// smaller problem will do: classes of tasks are the same for any number of iterations. The number of
-/// parts the problem is cut into must be that of the later run.
+/// Tasks are run several times with their data blocks near and far, and their effects are undone. A few
+/// iterations and a smaller problem suffice, because classes of tasks do not depend on the number of
+/// iterations. The problem must be divided into as many parts as in the later run.
 #[derive(clap::Args)]
 pub(super) struct Profile {
     /// Folder for the profile (CSV files)
@@ -29,7 +29,7 @@ pub(super) struct Profile {
     /// The machine whose nodes the program sees
     #[arg(long, value_name = "MACHINE", default_value = "this")]
     machine: String,
-    /// Replays per class of tasks at most; 0 records the structure only
+    /// Maximum number of replays per class of tasks; 0 records only the structure
     #[arg(long, value_name = "N", default_value_t = 32)]
     replays: u32,
     /// Time limit in seconds for all experiments; classes not measured are estimated from bytes

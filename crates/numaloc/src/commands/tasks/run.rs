@@ -32,50 +32,50 @@ enum Allocator {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Steal {
-    /// Inside nodes only
+    /// Only inside their own node
     Node,
-    /// From other nodes when the own one has nothing
+    /// From other nodes when their own node has no work
     Any,
 }
 
 /// Run an OCR program, with a plan or without
 ///
 /// Without a plan, tasks go where the program's hints say, else where their creator runs, and idle
-/// workers may steal from other nodes. With a plan, tasks and data blocks go where it says; what it does
-/// not know falls back to hints and is counted. A described machine is simulated.
+/// workers may steal from other nodes. With a plan, tasks and data blocks go where the plan says; those
+/// that are not in the plan follow the hints and are counted. A described machine is simulated.
 #[derive(clap::Args)]
 pub(super) struct Run {
-    /// Folder of a plan made by `numaloc tasks analyze`
+    /// Plan folder written by `numaloc tasks analyze`
     #[arg(long, value_name = "FOLDER")]
     plan: Option<PathBuf>,
-    /// Who runs ready tasks
+    /// Scheduler of ready tasks
     #[arg(long, value_enum, default_value = "numa")]
     scheduler: Scheduler,
-    /// Where data blocks get their memory
+    /// Allocator of data blocks
     #[arg(long, value_enum, default_value = "numa")]
     allocator: Allocator,
-    /// Who may steal from whom [default: any without a plan, what it says with one]
+    /// Where idle workers may steal [default: any without a plan, as the plan says with one]
     #[arg(long, value_enum)]
     steal: Option<Steal>,
     /// Number of workers [default: one for each PU]
     #[arg(long, value_name = "N")]
     workers: Option<u32>,
-    /// `this`, or a machine to simulate (see `numaloc machines`)
+    /// `this`, or a described machine to simulate (see `numaloc machines`)
     #[arg(long, value_name = "MACHINE", default_value = "this")]
     machine: String,
     /// Ignore the program's affinity hints
     #[arg(long)]
     no_hints: bool,
-    /// Say what the program does wrong (stale GUIDs, double satisfaction, tasks that never ran)
+    /// Report errors of the program (stale GUIDs, double satisfaction, tasks that never ran)
     #[arg(long)]
     checked: bool,
-    /// Seed of random choices
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write statistics (JSON) to a file
+    /// File to write statistics to (JSON)
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
-    /// Replace an existing file of statistics
+    /// Replace an existing statistics file
     #[arg(long)]
     force: bool,
     /// The program and its arguments
