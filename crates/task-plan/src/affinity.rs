@@ -1,41 +1,40 @@
-//! Affinities: the seconds a task of a class loses when the block in a slot is far.
+//! Affinities: the seconds that a task of a class loses when the block in a slot is far.
 //!
-//! The paper says that measurements of equivalent tasks are combined and leaves the formula open. Ours:
-//! the time of replay r of task j is T = a_j + sum_i b_i x_jri + e, with x = 1 where slot i was far and
-//! a_j whatever is particular to the task (its size, its data). b is found by least squares within
-//! tasks; its standard error s from the residuals. Bytes are a good guess before any measurement, so b
-//! is drawn towards beta * bytes, where beta (seconds per far byte) is fitted over all classes, by
-//! empirical Bayes: b' = (b/s^2 + beta*B/t^2) / (1/s^2 + 1/t^2), t = tau * B, tau by the method of moments;
-//! never below 0. A slot nobody measured gets beta * B. b is additive and in seconds: classes can
-//! be compared, which a ranking within each class cannot give.
+//! The paper says that measurements of equivalent tasks are combined, without giving the formula. Ours: the time of
+//! replay r of task j is T = a_j + sum_i b_i x_jri + e, with x = 1 where slot i was far and a_j the task's own share
+//! (its size, its data). b is found by least squares within tasks, its standard error s from the residuals. Bytes are a
+//! good prior, so b is shrunk towards beta * bytes, where beta (seconds per far byte) is fitted over all classes, by
+//! empirical Bayes: b' = (b/s^2 + beta*B/t^2) / (1/s^2 + 1/t^2), t = tau * B, tau by the method of moments; never below
+//! 0. A slot without measurements gets beta * B. b is additive and in seconds, so classes can be compared, which a
+//! ranking within each class does not allow.
 //!
-//! *Deciding.* Nodes are chosen by [`Affinity::weight`], which is steadier than the estimates: bytes, unless
-//! the measurements of all classes with the same template and number of slots contradict them: in three quarters of them
-//! a far byte costs less than an eighth of what it costs elsewhere (the tasks hardly touch the block), and
-//! noise is below that price. Bytes then count a sixty-fourth. Far bytes that cost more than others are no contradiction:
-//! between streaming and waiting for each line lies a factor of ten, and where it counted, noise would
-//! decide. So profiles that differ by noise lead to the same plan.
+//! *Deciding.* Nodes are chosen by [`Affinity::weight`], which is less sensitive to noise than the estimates: it is the
+//! bytes, unless the measurements of all classes with the same template and number of slots contradict them. They do if
+//! in three quarters of them a far byte costs less than an eighth of what it costs elsewhere (the tasks hardly touch
+//! the block) and the noise is below that price; bytes then count a sixty-fourth. Far bytes that cost more than others
+//! are no contradiction: streaming and waiting for each line differ by a factor of ten, and if that counted, noise
+//! would decide. So profiles that differ by noise lead to the same plan.
 //!
-//! Where the profile was made on one node, far means *out of the caches* (method `evict`): b is then what
-//! memory costs over cache, which stands for what far memory costs over near.
+//! If the profile was made on one node, far means *out of the caches* (method `evict`): b is then the cost of memory
+//! over cache, which stands in for the cost of far memory over near.
 
 use std::collections::BTreeMap;
 
 use crate::classes::ClassId;
 use crate::data::Data;
-use crate::noise::CLEARLY;
+use crate::noise::CONTRADICTION_FACTOR;
 
-/// Seconds per far byte where nothing at all was measured: 5 GB/s.
+/// Seconds per far byte without any measurement: 5 GB/s.
 const DEFAULT_SECONDS_PER_BYTE: f64 = 2e-10;
 
-/// What is known about one slot of one class.
+/// The affinity estimate for one slot of one class.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// Seconds lost per task when its block is far.
+    /// Seconds lost per task when the slot's block is far.
     pub seconds: f64,
-    /// Standard error of that.
+    /// Standard error of `seconds`.
     pub standard_error: f64,
-    /// What the measurements alone say, if there are enough.
+    /// The estimate from measurements alone, if there are enough.
     pub measured: Option<f64>,
     /// Mean bytes of the block.
     pub bytes: f64,
@@ -48,13 +47,13 @@ pub struct Affinity {
     pub estimates: Vec<BTreeMap<u32, Estimate>>,
     /// Seconds per far byte, over all classes.
     pub seconds_per_byte: f64,
-    /// Relative spread of slots around that.
+    /// Relative spread of the slots' prices around `seconds_per_byte`.
     pub spread: f64,
     /// Replays used.
     pub replays: usize,
     /// Template and number of slots of each class, as a number.
     kinds: Vec<usize>,
-    /// By kind and slot: what bytes are multiplied with.
+    /// By kind and slot: factor applied to bytes.
     factors: BTreeMap<(usize, u32), f64>,
 }
 
@@ -69,7 +68,7 @@ struct Fit {
 impl Affinity {
     pub(crate) fn new(data: &Data) -> Self {
         let fits = fit_all(data);
-        // Slots with more bytes say more about the price of a byte.
+        // Slots with more bytes give more information about the price of a byte.
         let (mut up, mut down) = (0.0, 0.0);
         for fit in &fits {
             up += fit.b * fit.bytes / fit.variance;
@@ -87,7 +86,7 @@ impl Affinity {
             excess += precision * ((fit.b - expected).powi(2) - fit.variance) / fit.bytes.powi(2);
             weight += precision;
         }
-        // Never so small that measurements cannot speak, and a tenth where there are none.
+        // Bounded from below, so that measurements keep their influence; a tenth without measurements.
         let tau = if weight > 0.0 {
             (excess / weight)
                 .max(0.0)
@@ -138,20 +137,20 @@ impl Affinity {
     }
 }
 
-/// A block costs at least what a cache line does.
+/// A block costs at least as much as one cache line.
 const LINE_BYTES: f64 = 64.0;
 
-/// What bytes that hardly cost anything count.
-const HARDLY: f64 = 1.0 / 64.0;
+/// Factor for bytes that cost hardly any time.
+const UNTOUCHED_FACTOR: f64 = 1.0 / 64.0;
 
-/// No memory is faster than 40 GB/s for one core: a lower price is noise.
+/// No core reads memory faster than 40 GB/s: a lower price is noise.
 const LEAST_SECONDS_PER_BYTE: f64 = 2.5e-11;
 
-/// Fewer classes that agree do not make a contradiction.
-const MANY_CLASSES: usize = 8;
+/// Number of agreeing classes required for a contradiction.
+const MIN_CLASSES: usize = 8;
 
 impl Affinity {
-    /// What a far block in that slot counts for when nodes are chosen, in bytes; see the module's text.
+    /// The weight of a far block in that slot when nodes are chosen, in bytes; see the module documentation.
     #[must_use]
     pub fn weight(&self, class: usize, slot: u32) -> Option<f64> {
         let estimate = self.estimates[class].get(&slot)?;
@@ -159,7 +158,7 @@ impl Affinity {
         Some(estimate.bytes.max(LINE_BYTES) * factor.copied().unwrap_or(1.0))
     }
 
-    /// Fills in what [`Affinity::weight`] goes by.
+    /// Computes the factors used by [`Affinity::weight`].
     fn decide(&mut self, data: &Data, fits: &[Fit]) {
         let mut numbers: BTreeMap<(&str, u32), usize> = BTreeMap::new();
         self.kinds = (0..data.class_data.len())
@@ -179,12 +178,13 @@ impl Affinity {
         }
         self.factors = ratios
             .into_iter()
-            .filter(|(_, all)| all.len() >= MANY_CLASSES)
+            .filter(|(_, all)| all.len() >= MIN_CLASSES)
             .filter_map(|(key, mut all)| {
                 all.sort_by(f64::total_cmp);
-                // Three quarters have to agree, and noise must not be what makes them.
+                // Three quarters have to agree, by more than the noise.
                 let (low, high) = (all[all.len() / 4], all[all.len() * 3 / 4]);
-                (high < CLEARLY.recip() && low > -1.0).then_some((key, HARDLY))
+                (high < CONTRADICTION_FACTOR.recip() && low > -1.0)
+                    .then_some((key, UNTOUCHED_FACTOR))
             })
             .collect();
     }
@@ -270,7 +270,7 @@ fn fit_all(data: &Data) -> Vec<Fit> {
     fits
 }
 
-/// The inverse of a symmetric positive definite matrix; none if it is not.
+/// The inverse of a symmetric positive definite matrix; `None` if it is not.
 fn inverse(matrix: &[f64], k: usize) -> Option<Vec<f64>> {
     if k == 0 {
         return None;

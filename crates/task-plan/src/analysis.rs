@@ -1,10 +1,10 @@
-//! The whole way from a profile to a plan, and what to tell about it.
+//! The analysis: computes a plan from a profile, and the figures reported with it.
 
 use numaloc_topology::Topology;
 
 use crate::affinity::Affinity;
 use crate::classes::ClassId;
-use crate::compare::{Placement, Trial, Tried};
+use crate::compare::{Placement, ScheduleSimulation, SimulatedRun};
 use crate::data::Data;
 use crate::place::{Nodes, Placed, block_pattern, kinds_of_lasting_blocks, place};
 use crate::plan::{Plan, PlanBlock, PlanChild, PlanClass};
@@ -12,71 +12,72 @@ use crate::profile::Profile;
 use crate::recursion::by_depth_where_bounded;
 use crate::remote::{Traffic, traffic};
 
-/// How lasting data blocks are distributed.
+/// How lasting data blocks are distributed over the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distribution {
     /// In blocks, in the order of their creators' paths: the paper's.
     Block,
     /// Together with the tasks, from the affinities: the paper's future work.
     Joint,
-    /// Whichever is faster when tried on the tasks of the profile.
+    /// The faster of the two when simulated on the tasks of the profile.
     Best,
 }
 
-/// Where parts differ in size no node can keep to a small share, and following the data may be worth more: such slack
-/// is tried, too, and none at all.
-const MUCH_SLACK: f64 = 0.5;
+/// Slack tried in addition to the configured one and to no limit: with parts of uneven size, no node can keep to a
+/// small slack, and placing tasks with their data may be worth more.
+const LARGE_SLACK: f64 = 0.5;
 
-/// What comes later in the list of attempts take less than this share of an earlier one's time.
+/// A later candidate replaces an earlier one only if it takes less than this share of its time.
 const CLEARLY_FASTER: f64 = 0.98;
 
-/// Factor by which plans are also compared with larger blocks. A profile is made with a smaller problem than the run; with
-/// blocks this much larger, data weighs against the fixed cost of a task as it does in a run.
+/// Factor for a second simulation with larger blocks. A profile is made with a smaller problem than the run; with
+/// blocks enlarged by this factor, data and the fixed cost of a task have about the proportion of a real run.
 pub const LARGER: u64 = 64;
 
-/// The tasks of the profile, with blocks as large as in the profile and [`LARGER`].
+/// Simulations of the profile's tasks, with blocks as large as in the profile and [`LARGER`] times as large.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Scales {
     /// As in the profile.
-    pub as_profiled: Tried,
+    pub as_profiled: SimulatedRun,
     /// Blocks [`LARGER`] times as large.
-    pub larger: Tried,
+    pub larger: SimulatedRun,
 }
 
 /// Why a plan should not be used.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Doubt {
-    /// Tried on the tasks of the profile, it is slower than no plan.
+    /// On the tasks of the profile, the plan is simulated to be slower than no plan.
     Slower,
-    /// It places so few tasks that it decides next to nothing.
-    PlacesLittle,
+    /// The plan places so few tasks that it has almost no effect.
+    PlacesFewTasks,
 }
 
-/// Times that differ by less are the same.
-const A_TIE: f64 = 1.01;
+/// Times within this factor count as equal.
+const TIE_FACTOR: f64 = 1.01;
 
-/// A plan that places less than this share of the tasks is in doubt.
-const LITTLE: f64 = 0.1;
+/// A plan that places a smaller share of the tasks is doubted.
+const MIN_PLACED_SHARE: f64 = 0.1;
 
 impl Analysis {
-    /// What speaks against using the plan.
+    /// A reason not to use the plan, if there is one.
     #[must_use]
     pub fn doubt(&self) -> Option<Doubt> {
-        if (self.placed_tasks as f64) < LITTLE * self.tasks as f64 {
-            return Some(Doubt::PlacesLittle);
+        if (self.placed_tasks as f64) < MIN_PLACED_SHARE * self.tasks as f64 {
+            return Some(Doubt::PlacesFewTasks);
         }
-        // A tie is not worse.
-        (self.tried.larger.seconds > A_TIE * self.tried_without.larger.seconds)
+        // Equal times are no reason.
+        (self.simulated.larger.seconds > TIE_FACTOR * self.simulated_without_plan.larger.seconds)
             .then_some(Doubt::Slower)
     }
 }
 
-/// What can be chosen.
+/// Options of the analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Distribution of lasting data blocks.
     pub distribution: Distribution,
-    /// How much more than the mean a node may have to do; 0.1 is a tenth. More is tried, and taken if it is faster.
+    /// How much a node's load may exceed the mean; 0.1 is a tenth. Larger values are tried, and used if they are
+    /// faster.
     pub slack: f64,
 }
 
@@ -89,25 +90,25 @@ impl Default for Options {
     }
 }
 
-/// Classes that do not say where their tasks belong.
+/// Classes without a node, because their path does not determine where their tasks belong.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     /// One of the classes.
     pub class: ClassId,
     /// Its path.
     pub path: String,
-    /// Tasks concerned.
+    /// Tasks in the classes.
     pub tasks: u64,
 }
 
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error, PartialEq)]
 #[non_exhaustive]
-pub enum AnalyzeError {
+pub enum AnalyseError {
     /// No tasks.
     #[error("the profile has no tasks")]
     Empty,
-    /// Nothing can be placed, because the program recurses.
+    /// Nothing can be placed, because the program is recursive.
     #[error(
         "the program is a recursion ({path}): {tasks} of {all} tasks are of classes that create two or more \
          tasks of their own cycle, so many of a class are alive at the same time on different data, and the \
@@ -116,28 +117,28 @@ pub enum AnalyzeError {
     Recursion {
         /// Path of a class.
         path: String,
-        /// Tasks concerned.
+        /// Tasks in such classes.
         tasks: u64,
         /// All tasks.
         all: u64,
     },
-    /// Nothing to go by.
+    /// No task uses a data block that can be placed.
     #[error("no task uses a data block that can be placed: nothing to decide")]
     NothingToPlace,
 }
 
-/// A plan, and what to tell about it.
+/// A plan and the figures reported with it.
 #[derive(Debug)]
 pub struct Analysis {
     /// The plan.
     pub plan: Plan,
-    /// Affinities it rests on.
+    /// Affinities the plan is based on.
     pub affinity: Affinity,
     /// Tasks in the profile.
     pub tasks: u64,
     /// Tasks by class.
     pub class_tasks: Vec<u64>,
-    /// Tasks whose class has a node.
+    /// Tasks whose class the plan places.
     pub placed_tasks: u64,
     /// Classes of data blocks.
     pub block_classes: usize,
@@ -145,35 +146,35 @@ pub struct Analysis {
     pub refused: Vec<Refusal>,
     /// Traffic of the plan on the profile.
     pub traffic: Traffic,
-    /// Traffic if everything went by the program's hints; none if it gives none for this many nodes.
+    /// Traffic with the program's hints; `None` if it gives no hints for this number of nodes.
     pub hint_traffic: Option<Traffic>,
-    /// Tasks with a hint whose class has a node.
+    /// Tasks with a hint whose class the plan places.
     pub hints_compared: u64,
-    /// Of those, tasks that the plan puts where the hint says.
+    /// Number of those that the plan places where the hint says.
     pub hints_agreeing: u64,
-    /// The distribution of lasting data blocks that was taken.
+    /// The distribution of lasting data blocks used.
     pub distribution: Distribution,
-    /// The plan, tried on the tasks of the profile.
-    pub tried: Scales,
-    /// The same tasks without plan and hints.
-    pub tried_without: Scales,
-    /// The same tasks by the program's hints, if it gives any for this many nodes.
-    pub tried_with_hints: Option<Scales>,
-    /// Work by node in seconds of the model.
+    /// Simulation of the profile's tasks with the plan.
+    pub simulated: Scales,
+    /// The same without plan and hints.
+    pub simulated_without_plan: Scales,
+    /// The same with the program's hints, if it gives any for this number of nodes.
+    pub simulated_with_hints: Option<Scales>,
+    /// Load by node, in seconds of the cost model.
     pub load: Vec<f64>,
 }
 
-/// From a profile to a plan for a machine. Pure; the same input gives the same plan.
+/// Computes a plan for a machine from a profile. Pure: the same input gives the same plan.
 ///
 /// # Errors
-/// [`AnalyzeError`] when there is nothing to plan.
-pub fn analyze(
+/// [`AnalyseError`] if there is nothing to plan.
+pub fn analyse(
     profile: &Profile,
     machine: &Topology,
     options: Options,
-) -> Result<Analysis, AnalyzeError> {
+) -> Result<Analysis, AnalyseError> {
     if profile.tasks.is_empty() {
-        return Err(AnalyzeError::Empty);
+        return Err(AnalyseError::Empty);
     }
     let (data, is_refused) = by_depth_where_bounded(profile);
     let affinity = Affinity::new(&data);
@@ -185,13 +186,13 @@ pub fn analyze(
         excess: &excess,
     };
     let refused = refusals(&data, &is_refused);
-    let trial = Trial::new(&data, machine);
+    let simulation = ScheduleSimulation::new(&data, machine);
     let hints_count = profile.nodes == nodes.count;
     let hinted = |task: usize| profile.tasks[task].hint.filter(|_| hints_count);
     let block_hinted = |block: usize| profile.blocks[block].hint.filter(|_| hints_count);
     let run = |placement: &Placement| Scales {
-        as_profiled: trial.run(placement, 1),
-        larger: trial.run(placement, LARGER),
+        as_profiled: simulation.run(placement, 1),
+        larger: simulation.run(placement, LARGER),
     };
     let no_plan = run(&Placement {
         task: &|_| None,
@@ -200,7 +201,7 @@ pub fn analyze(
     });
     let any_hint = (0..profile.tasks.len()).any(|task| hinted(task).is_some())
         || (0..profile.blocks.len()).any(|block| block_hinted(block).is_some());
-    // As `tasks run` does without a plan, and as the paper's rows do: the better of the two.
+    // The better stealing mode of the two, as in `tasks run` without a plan and in the paper's rows.
     let with_hints = any_hint.then(|| {
         [true, false]
             .map(|steal_anywhere| {
@@ -231,7 +232,7 @@ pub fn analyze(
             Distribution::Joint => joint(&data, &affinity, nodes.count),
             _ => block_pattern(&data, nodes.count),
         };
-        for slack in [options.slack, MUCH_SLACK, f64::INFINITY] {
+        for slack in [options.slack, LARGE_SLACK, f64::INFINITY] {
             let placed = place(
                 &data,
                 &affinity,
@@ -248,7 +249,7 @@ pub fn analyze(
                     },
                     steal_anywhere,
                 });
-                // A tie, or nearly one, goes to what comes first.
+                // Of equal or nearly equal candidates, the first is used.
                 let better = best.as_ref().is_none_or(|best| {
                     let (now, before) = (tried.larger.seconds, best.0.larger.seconds);
                     now < CLEARLY_FASTER * before
@@ -261,7 +262,7 @@ pub fn analyze(
         }
     }
     let Some((with_plan, distribution, steal_anywhere, placed)) = best else {
-        return Err(AnalyzeError::NothingToPlace);
+        return Err(AnalyseError::NothingToPlace);
     };
     let all = profile.tasks.len() as u64;
     let in_classes = |which: &dyn Fn(usize) -> bool| -> u64 {
@@ -276,14 +277,14 @@ pub fn analyze(
     if let Some(worst) = refused.iter().max_by_key(|refusal| refusal.tasks)
         && refused_tasks * 2 > all
     {
-        return Err(AnalyzeError::Recursion {
+        return Err(AnalyseError::Recursion {
             path: worst.path.clone(),
             tasks: refused_tasks,
             all,
         });
     }
     if placed_tasks == 0 {
-        return Err(AnalyzeError::NothingToPlace);
+        return Err(AnalyseError::NothingToPlace);
     }
     let (mut compared, mut agreeing) = (0, 0);
     for (task, class) in profile.tasks.iter().zip(&data.class_of) {
@@ -309,9 +310,9 @@ pub fn analyze(
             ..plan_of(&data, machine, nodes.count, &placed.tasks, &placed.blocks)
         },
         distribution,
-        tried: with_plan,
-        tried_without: no_plan,
-        tried_with_hints: with_hints,
+        simulated: with_plan,
+        simulated_without_plan: no_plan,
+        simulated_with_hints: with_hints,
         class_tasks: data.class_data.iter().map(|class| class.tasks).collect(),
         block_classes: data.block_classes.len(),
         affinity,
@@ -380,8 +381,8 @@ fn refusals(data: &Data, is_refused: &[bool]) -> Vec<Refusal> {
         .collect()
 }
 
-/// Blocks placed from the affinities: blocks that the same tasks need grow together, heaviest tie first,
-/// as long as a part stays within its share of the bytes; the groups then fill the nodes, largest first.
+/// Places blocks by affinities: blocks used by the same tasks are merged, strongest connection first, as long as a
+/// group stays within a node's share of the bytes; the groups then fill the nodes, largest first.
 fn joint(data: &Data, affinity: &Affinity, nodes: usize) -> Vec<Option<u16>> {
     let mut ties: std::collections::BTreeMap<(usize, usize), f64> = Default::default();
     let lasting: Vec<usize> = kinds_of_lasting_blocks(data)
@@ -389,9 +390,9 @@ fn joint(data: &Data, affinity: &Affinity, nodes: usize) -> Vec<Option<u16>> {
         .flatten()
         .collect();
     let is_lasting = |block: usize| lasting.contains(&block);
-    let turns = data.turns();
+    let in_loop = data.in_loop();
     for (class, used) in data.class_data.iter().enumerate() {
-        if turns.as_ref().is_some_and(|turns| !turns[class]) {
+        if in_loop.as_ref().is_some_and(|in_loop| !in_loop[class]) {
             continue;
         }
         let mine: Vec<(usize, f64)> = used

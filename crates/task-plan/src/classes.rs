@@ -1,22 +1,21 @@
 //! Equivalence classes of tasks: the paper's generalised task paths.
 //!
-//! A task's path is the word of its creations from the root: letters (creator's class aside) are
-//! (position among the creator's creations, template, number of slots). The star: when a path ends in
-//! w.w for a word w of at most [`LONGEST_PERIOD`] letters (shortest first), the second w is dropped,
-//! and the path stands for w repeated any number of times. The paper leaves open when a star may be
-//! introduced; this rule needs no second pass, so a profiling run can pool its experiments by class
-//! while it runs, and the classes it gives are an automaton by construction: the class of a child
-//! depends on the class of its creator and the letter alone.
+//! A task's path is the sequence of creations from the root: each letter is (position among the creator's creations,
+//! template, number of slots), in addition to the creator's class. The star: when a path ends in w.w for a word w of at
+//! most [`LONGEST_PERIOD`] letters (shortest first), the second w is dropped, and the path stands for w repeated any
+//! number of times. The paper leaves open when a star may be introduced. This rule needs no second pass, so a profiling
+//! run can pool its experiments by class while it runs, and its classes form an automaton by construction: the class of
+//! a child depends only on the class of its creator and the letter.
 //!
-//! A loop's first turn (and for period p the first p tasks after it) keeps classes of its own: it
+//! The first iteration of a loop (and for period p the first p tasks after it) keeps classes of its own, because it
 //! often differs. Cost: one hash look-up per task; memory grows with classes, not with tasks.
 
 use std::collections::{BTreeSet, HashMap};
 
-/// The longest repetition that is recognised, in tasks.
+/// The longest repetition that is detected, in tasks.
 pub const LONGEST_PERIOD: usize = 4;
 
-/// Number of a class, in the order of discovery; 0 is the root task's.
+/// Index of a class, in order of discovery; 0 is the class of the root task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ClassId(pub u32);
 
@@ -24,14 +23,14 @@ impl ClassId {
     /// The class of the root task.
     pub const ROOT: Self = Self(0);
 
-    /// As an index.
+    /// The class as an array index.
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// One creation.
+/// One creation: a letter of a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Letter {
     /// The template of the creator.
@@ -54,12 +53,12 @@ pub struct Classes {
     by_path: HashMap<Vec<u32>, ClassId>,
     transitions: HashMap<(ClassId, u32), ClassId>,
     root: (String, u32),
-    /// Templates of recursions: repetitions of these are kept apart, by depth.
+    /// Templates of recursions whose repetitions are kept apart by depth.
     unfolded: BTreeSet<String>,
 }
 
 impl Classes {
-    /// Only the root's class, of that template and number of slots.
+    /// Creates the set with the class of the root task only.
     #[must_use]
     pub fn new(template: &str, slots: u32) -> Self {
         Self {
@@ -79,7 +78,7 @@ impl Classes {
         }
     }
 
-    /// The class of a task created by one of class `creator`.
+    /// The class of a task created by a task of class `creator`; added if it is new.
     pub fn child(
         &mut self,
         creator: ClassId,
@@ -121,9 +120,9 @@ impl Classes {
         class
     }
 
-    /// The same classes, numbered in the order of their paths instead of that of discovery, and the new number of
-    /// each. Paths compare letter by letter, by position first: the third strand comes after the second, whenever it
-    /// was created.
+    /// The same classes, numbered in the order of their paths instead of discovery, and the new number of each. Paths
+    /// compare letter by letter, by position first: the third strand comes after the second, regardless of when it was
+    /// created.
     #[must_use]
     pub fn ordered(self) -> (Self, Vec<ClassId>) {
         let key = |class: &usize| -> Vec<(u32, &str, u32)> {
@@ -161,13 +160,13 @@ impl Classes {
         (ordered, number)
     }
 
-    /// How many there are.
+    /// Number of classes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.paths.len()
     }
 
-    /// Never: the root has a class.
+    /// Always false: the root has a class.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         false
@@ -191,7 +190,7 @@ impl Classes {
         }
     }
 
-    /// Every transition: creator's class, creation, class of the new task; in a fixed order.
+    /// All transitions (creator's class, creation, class of the new task), in a fixed order.
     #[must_use]
     pub fn transitions(&self) -> Vec<(ClassId, &Letter, ClassId)> {
         let mut all: Vec<_> = self
@@ -207,7 +206,7 @@ impl Classes {
     #[must_use]
     pub fn path(&self, class: ClassId) -> String {
         let path = &self.paths[class.index()];
-        // A stretch is starred where following it once more leads back to the same class.
+        // A stretch is starred if following it once more leads back to the same class.
         let mut starred = vec![None; path.len()];
         for end in 1..=path.len() {
             for period in 1..=LONGEST_PERIOD.min(end) {
@@ -220,7 +219,7 @@ impl Classes {
                     }
                     at.is_some() && at == self.by_path.get(&path[..end]).copied()
                 };
-                // Only the first rotation of a repetition is shown.
+                // Only the first rotation of a repetition is starred.
                 let seen = starred[end - period..end - 1].iter().any(Option::is_some);
                 if repeats && !seen {
                     starred[end - 1] = Some(period);
@@ -238,7 +237,7 @@ impl Classes {
             if let Some(period) = starred[at] {
                 let from = out.len() - period.min(out.len());
                 let group: Vec<String> = out.drain(from..).collect();
-                // A group that already has a star inside keeps it.
+                // A group that already contains a star keeps it.
                 out.push(if period == 1 {
                     format!("{}*", group[0])
                 } else {
@@ -253,7 +252,7 @@ impl Classes {
         }
     }
 
-    /// Drops the second w of a path that ends in w.w, shortest w first, until none does.
+    /// Drops the second w of a path that ends in w.w, shortest w first, until no such w remains.
     fn fold(&self, path: &mut Vec<u32>) {
         while let Some(period) = (1..=LONGEST_PERIOD).find(|&period| {
             let n = path.len();
@@ -268,7 +267,7 @@ impl Classes {
         }
     }
 
-    /// Classes on a cycle of the automaton: their tasks repeat.
+    /// Whether each class is on a cycle of the automaton, so that its tasks repeat.
     #[must_use]
     pub fn repeating(&self) -> Vec<bool> {
         let (component, sizes) = self.components();
@@ -300,7 +299,7 @@ impl Classes {
     }
 }
 
-/// Tarjan's algorithm without recursion.
+/// Tarjan's algorithm, iterative.
 fn strongly_connected(next: &[Vec<usize>]) -> (Vec<usize>, Vec<usize>) {
     const NONE: usize = usize::MAX;
     let n = next.len();
@@ -352,7 +351,7 @@ fn strongly_connected(next: &[Vec<usize>]) -> (Vec<usize>, Vec<usize>) {
 mod tests {
     use super::*;
 
-    /// The paper's example (section II): mainEdt, creatorEdt again and again, a worker in each turn.
+    /// The paper's example (section II): mainEdt, creatorEdt repeatedly, and a worker in each iteration.
     #[test]
     fn the_papers_example() {
         let mut classes = Classes::new("mainEdt", 1);
@@ -363,14 +362,14 @@ mod tests {
             workers.push(classes.child(creator, 1, "workerEdt", 2));
             creator = next;
         }
-        // The first turn keeps a class of its own; all others share one.
+        // The first iteration has a class of its own; all others share one.
         assert_ne!(workers[0], workers[1]);
         assert!(workers[1..].iter().all(|&class| class == workers[1]));
         assert_eq!(
             classes.path(workers[5]),
             "(mainEdt,0,creatorEdt):(creatorEdt,0,creatorEdt)*:(creatorEdt,1,workerEdt)"
         );
-        // main; creator in the first turn, creator later; worker in the first turn, worker later.
+        // main; creator in the first iteration, creator later; worker in the first iteration, worker later.
         assert_eq!(classes.len(), 5);
     }
 

@@ -1,13 +1,13 @@
-//! A placement tried on the tasks of the profile: list scheduling on the described machine in virtual time, by the rules
-//! of the runtime's scheduler `numa` and the costs of [`crate::model`].
+//! Simulates a placement on the tasks of the profile: list scheduling on the described machine in virtual time, by the
+//! rules of the runtime's scheduler `numa` and the costs of [`crate::model`].
 //!
-//! A task can start when its creator and every task that satisfied one of its slots have ended. Older profiles do
-//! not say who satisfied what: then only creators count. A worker takes its newest task, else the oldest of its
-//! node's inbox, else steals the oldest of another worker of the node, and, where that is allowed, of any node.
-//! What nobody places belongs where its creator ran. Blocks are where they are placed, else where their creator ran.
-//! Where the program has a loop, only what the loop repeats counts: of other tasks (the first turn, set-up, a check when the loop
-//! ends) the data is taken to cost nothing, because the run turns more often than the profile did.
-//! Deterministic; what it gives depends on the structure and the bytes in the profile, not on times measured.
+//! A task can start when its creator and every task that satisfied one of its slots have ended. Older profiles do not
+//! record who satisfied a slot: then only creators count. A worker takes its newest task, else the oldest of its node's
+//! inbox, else steals the oldest of another worker of the node, and, if allowed, of any node. Tasks without a node
+//! belong where their creator ran. Blocks are where they are placed, else where their creator ran. If the program has a
+//! loop, only the data of what the loop repeats counts: data of other tasks (the first iteration, set-up, a check after
+//! the loop) costs nothing, because the run has more iterations than the profile. Deterministic; the result depends on
+//! the structure and the bytes in the profile, not on measured times.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,18 +16,18 @@ use numaloc_topology::Topology;
 use crate::data::Data;
 use crate::model::{SECONDS_PER_TASK, seconds_per_byte};
 
-/// What came of it.
+/// Result of a simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Tried {
-    /// Virtual time from the first task to the end of the last.
+pub struct SimulatedRun {
+    /// Virtual time from the start of the first task to the end of the last.
     pub seconds: f64,
-    /// Bytes of blocks handed to tasks on the block's node.
+    /// Bytes of tasks' blocks on the node where the task ran.
     pub local_bytes: u64,
-    /// Bytes of blocks handed to tasks on other nodes.
+    /// Bytes of tasks' blocks on other nodes.
     pub remote_bytes: u64,
 }
 
-impl Tried {
+impl SimulatedRun {
     /// Share of the bytes that were remote, 0 to 1.
     #[must_use]
     pub fn remote_share(&self) -> f64 {
@@ -35,13 +35,13 @@ impl Tried {
     }
 }
 
-/// What is tried.
+/// The placement to simulate.
 pub struct Placement<'a> {
-    /// The node of a task, by number in the profile.
+    /// The node of a task, by task number in the profile.
     pub task: &'a dyn Fn(usize) -> Option<u16>,
-    /// The node of a block, by number in the profile.
+    /// The node of a block, by block number in the profile.
     pub block: &'a dyn Fn(usize) -> Option<u16>,
-    /// Whether workers without work take it from other nodes.
+    /// Whether workers without work may steal from other nodes.
     pub steal_anywhere: bool,
 }
 
@@ -51,25 +51,25 @@ struct Core {
     idle: bool,
 }
 
-/// The machine and the tasks; made once for all placements that are tried.
-pub struct Trial<'a> {
+/// The machine and the tasks; shared by all simulations.
+pub struct ScheduleSimulation<'a> {
     data: &'a Data<'a>,
     /// Node of each core.
     cores: Vec<usize>,
     nodes: usize,
     cost: Vec<f64>,
-    /// Tasks that can start at the earliest after a task.
+    /// Tasks that can start only after a task, by task.
     next: Vec<Vec<u32>>,
-    /// How many tasks each has to wait for.
+    /// Number of tasks that each task has to wait for.
     before: Vec<u32>,
-    /// Blocks of each task, once for each slot, where its data counts.
+    /// Blocks of each task, one per slot, if its data counts.
     blocks: Vec<Vec<u32>>,
     /// Blocks that each task creates.
     creates: Vec<Vec<u32>>,
 }
 
-impl<'a> Trial<'a> {
-    /// Gets ready.
+impl<'a> ScheduleSimulation<'a> {
+    /// Prepares simulations of the profile's tasks on a machine.
     pub fn new(data: &'a Data<'a>, machine: &Topology) -> Self {
         let profile = data.profile;
         let ids = machine.nodes_with_pus();
@@ -91,10 +91,10 @@ impl<'a> Trial<'a> {
             before[task as usize] += 1;
         }
         let mut blocks = vec![Vec::new(); count];
-        let turns = data.turns();
+        let in_loop = data.in_loop();
         for access in &profile.accesses {
             let class = data.class_of[access.task as usize].index();
-            if turns.as_ref().is_some_and(|turns| !turns[class]) {
+            if in_loop.as_ref().is_some_and(|in_loop| !in_loop[class]) {
                 continue;
             }
             blocks[access.task as usize].push(access.block);
@@ -117,10 +117,10 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Runs the tasks under a placement, all blocks being `scale` times as large as in the profile.
-    pub fn run(&self, placement: &Placement, scale: u64) -> Tried {
+    /// Simulates the tasks under a placement, with all blocks `scale` times as large as in the profile.
+    pub fn run(&self, placement: &Placement, scale: u64) -> SimulatedRun {
         let mut run = Run {
-            trial: self,
+            simulation: self,
             placement,
             scale,
             cores: self
@@ -139,15 +139,15 @@ impl<'a> Trial<'a> {
             events: BTreeMap::new(),
             number: 0,
             random: 0x9e37_79b9_7f4a_7c15,
-            tried: Tried::default(),
+            result: SimulatedRun::default(),
         };
         run.all();
-        run.tried
+        run.result
     }
 }
 
 struct Run<'a> {
-    trial: &'a Trial<'a>,
+    simulation: &'a ScheduleSimulation<'a>,
     placement: &'a Placement<'a>,
     scale: u64,
     cores: Vec<Core>,
@@ -156,11 +156,11 @@ struct Run<'a> {
     /// Where the creator of each task ran.
     created_on: Vec<usize>,
     block_node: Vec<usize>,
-    /// Cores that are done, by time in nanoseconds, core and number; with the task that has ended.
+    /// Events by time in nanoseconds, core and number: the core is free, and the given task has ended.
     events: BTreeMap<(u64, usize, u64), Option<usize>>,
     number: u64,
     random: u64,
-    tried: Tried,
+    result: SimulatedRun,
 }
 
 impl Run<'_> {
@@ -168,9 +168,9 @@ impl Run<'_> {
         self.publish(0, 0, 0);
         while let Some(((now, core, _), ended)) = self.events.pop_first() {
             if let Some(ended) = ended {
-                self.tried.seconds = now as f64 * 1e-9;
-                let trial = self.trial;
-                for &task in &trial.next[ended] {
+                self.result.seconds = now as f64 * 1e-9;
+                let simulation = self.simulation;
+                for &task in &simulation.next[ended] {
                     self.before[task as usize] -= 1;
                     if self.before[task as usize] == 0 {
                         self.publish(now, core, task as usize);
@@ -184,7 +184,7 @@ impl Run<'_> {
         }
     }
 
-    /// A task can start: to the core that made it ready, or to its node's inbox.
+    /// Queues a task that can start: at the core that made it ready, or in its node's inbox.
     fn publish(&mut self, now: u64, by: usize, task: usize) {
         let node = (self.placement.task)(task).map_or(self.created_on[task], usize::from);
         let own = self.cores[by].node == node;
@@ -249,27 +249,27 @@ impl Run<'_> {
     }
 
     fn start(&mut self, now: u64, core: usize, task: usize) {
-        let trial = self.trial;
+        let simulation = self.simulation;
         let node = self.cores[core].node;
-        for &block in &trial.creates[task] {
+        for &block in &simulation.creates[task] {
             self.block_node[block as usize] =
                 (self.placement.block)(block as usize).map_or(node, usize::from);
         }
-        let profile = trial.data.profile;
+        let profile = simulation.data.profile;
         let mut seconds = SECONDS_PER_TASK;
-        for &block in &trial.blocks[task] {
+        for &block in &simulation.blocks[task] {
             let bytes = profile.blocks[block as usize]
                 .bytes
                 .saturating_mul(self.scale);
             let at = self.block_node[block as usize];
             if at == node {
-                self.tried.local_bytes = self.tried.local_bytes.saturating_add(bytes);
+                self.result.local_bytes = self.result.local_bytes.saturating_add(bytes);
             } else {
-                self.tried.remote_bytes = self.tried.remote_bytes.saturating_add(bytes);
+                self.result.remote_bytes = self.result.remote_bytes.saturating_add(bytes);
             }
-            seconds += bytes as f64 * trial.cost[node * trial.nodes + at];
+            seconds += bytes as f64 * simulation.cost[node * simulation.nodes + at];
         }
-        for &next in &trial.next[task] {
+        for &next in &simulation.next[task] {
             if profile.tasks[next as usize].creator == Some(task as u32) {
                 self.created_on[next as usize] = node;
             }

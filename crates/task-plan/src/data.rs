@@ -1,4 +1,4 @@
-//! A profile by classes: who is in which class, what a class uses, how long it takes.
+//! A profile by classes: the class of each task and block, what a class uses, and how long it takes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,7 +10,7 @@ use crate::profile::Profile;
 /// A class of data blocks.
 #[derive(Clone, Debug)]
 pub struct BlockClass {
-    /// Class of the creator; none: the runtime created it.
+    /// Class of the creator; `None` for blocks of the runtime.
     pub creator: Option<ClassId>,
     /// Position among the creator's blocks.
     pub position: u32,
@@ -18,22 +18,23 @@ pub struct BlockClass {
     pub count: u64,
     /// Mean size.
     pub bytes: u64,
-    /// The hint most of its blocks have.
+    /// The most frequent hint of its blocks.
     pub hint: Option<u16>,
 }
 
-/// A class of tasks, beside what [`Classes`] knows.
+/// A class of tasks, in addition to what [`Classes`] stores.
 #[derive(Clone, Debug, Default)]
 pub struct ClassData {
     /// Tasks in it.
     pub tasks: u64,
-    /// Time of one, as tasks like it take (the median over tasks of the same template, number of slots and
-    /// bytes: a class's own few tasks are too noisy to balance by).
+    /// Typical time of a task: the median over tasks of the same template, number of slots and bytes, because a class's
+    /// own few tasks are too noisy for balancing.
     pub typical_seconds: f64,
-    /// The same for balancing: what the model says for its bytes, unless tasks of its template take ten times as long for
-    /// that, or a tenth, as tasks in general; then times a power of eight. Steadier than a measurement.
+    /// The time used for balancing: the model's time for the task's bytes, corrected by a power of eight if tasks of
+    /// its template take at least ten times as long or short as tasks in general do for their bytes. Less noisy than a
+    /// measurement.
     pub steady_seconds: f64,
-    /// How often it used which block class through which slot.
+    /// Number of uses by slot and block class.
     pub uses: BTreeMap<(u32, usize), u64>,
     /// Mean bytes by slot.
     pub slot_bytes: BTreeMap<u32, f64>,
@@ -51,8 +52,8 @@ pub struct Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// Sorts a profile into classes, by depth in recursions through these templates. Classes of tasks and of blocks
-    /// are numbered in the order of their paths, so that nothing depends on when something was created.
+    /// Groups a profile into classes, by depth in recursions through these templates. Classes of tasks and of blocks
+    /// are numbered in the order of their paths, so that the result does not depend on the order of creation.
     pub fn new(profile: &'a Profile, recursions: &BTreeSet<String>) -> Self {
         let root = profile.tasks.first();
         let mut classes = Classes::by_depth(
@@ -164,14 +165,14 @@ impl<'a> Data<'a> {
 }
 
 impl Data<'_> {
-    /// By class, whether its tasks come again in each turn of the program's loop: classes on a cycle and what they create,
-    /// apart from how a loop ends. `None` without a loop.
+    /// By class, whether its tasks are repeated by the program's loop: classes on a cycle and what they create, except
+    /// for what ends a loop. `None` without a loop.
     ///
-    /// What a class creates a single time in three turns or more ends the loop: a check, a sum, output. A run
-    /// with more turns than the profile has no more of it.
-    pub fn turns(&self) -> Option<Vec<bool>> {
-        let mut turns = self.classes.repeating();
-        if !turns.contains(&true) {
+    /// A creation that occurs only once in three or more iterations belongs to the end of the loop: a check, a sum,
+    /// output. A run with more iterations than the profile has no more of these.
+    pub fn in_loop(&self) -> Option<Vec<bool>> {
+        let mut in_loop = self.classes.repeating();
+        if !in_loop.contains(&true) {
             return None;
         }
         let mut created: BTreeMap<(ClassId, ClassId), u64> = BTreeMap::new();
@@ -182,24 +183,24 @@ impl Data<'_> {
             }
         }
         loop {
-            let before = turns.clone();
+            let before = in_loop.clone();
             for (&(from, to), &count) in &created {
                 let ends = count == 1 && self.class_data[from.index()].tasks >= 3;
-                turns[to.index()] |= turns[from.index()] && !ends;
+                in_loop[to.index()] |= in_loop[from.index()] && !ends;
             }
-            if before == turns {
-                return Some(turns);
+            if before == in_loop {
+                return Some(in_loop);
             }
         }
     }
 }
 
-/// Bytes a core moves in a second, for balance alone.
+/// Bytes that a core moves per second; used for balance only.
 const BYTES_PER_SECOND: f64 = 5e9;
 
-/// Tasks of a kind, and their share of all time, from which on their measured times count in the balance.
-const MANY_TASKS: u64 = 16;
-const SHARE: f64 = 0.1;
+/// A kind's measured times count in the balance from this number of tasks and this share of all time on.
+const MIN_TASKS: u64 = 16;
+const MIN_TIME_SHARE: f64 = 0.1;
 
 fn steady(classes: &Classes, class_data: &mut [ClassData]) {
     let model = |data: &ClassData| {
@@ -229,10 +230,13 @@ fn steady(classes: &Classes, class_data: &mut [ClassData]) {
     let usual = median(all).unwrap_or(1.0).max(f64::MIN_POSITIVE);
     let factors: HashMap<(&str, u32), f64> = by_kind
         .into_iter()
-        // Few tasks, or short ones, say more about noise than about balance.
+        // Few or short tasks say more about noise than about balance.
         .filter(|(kind, ratios)| {
             let tasks: u64 = ratios.iter().map(|ratio| ratio.1).sum();
-            tasks >= MANY_TASKS && seconds_of.get(kind).is_some_and(|&s| s > SHARE * whole)
+            tasks >= MIN_TASKS
+                && seconds_of
+                    .get(kind)
+                    .is_some_and(|&s| s > MIN_TIME_SHARE * whole)
         })
         .filter_map(|(kind, ratios)| Some((kind, rounded(median(ratios)? / usual))))
         .collect();

@@ -1,4 +1,4 @@
-//! CSV files with a header line: written whole or not at all, read with errors that say where.
+//! CSV files with a header line: written atomically, read with errors that name file and line.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -7,31 +7,31 @@ use std::str::FromStr;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// The system says no.
+    /// An error of the operating system.
     #[error("cannot {doing} {path}: {why}")]
     Io {
-        /// read or write.
+        /// The operation: read or write.
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error message.
         why: String,
     },
-    /// The contents are not what they should be.
+    /// The contents are not as expected.
     #[error("{path}, line {line}: {found}; expected {expected}")]
     Contents {
         /// The file.
         path: PathBuf,
         /// Line, from 1; 0 for the file as a whole.
         line: u64,
-        /// What is there.
+        /// What the file has there.
         found: String,
-        /// What should be.
+        /// What is expected there.
         expected: String,
     },
 }
 
-/// Largest table that is read: some ten million rows.
+/// Largest table that is read, in bytes: some ten million rows.
 const LARGEST: u64 = 1 << 30;
 
 /// A table being read.
@@ -89,7 +89,7 @@ impl Table {
         Ok(Self { path, rows })
     }
 
-    /// Its rows, in order.
+    /// The rows, in order.
     pub fn rows<'a>(&'a self, header: &'a [&'a str]) -> impl Iterator<Item = Row<'a>> {
         self.rows.iter().map(move |record| Row {
             table: self,
@@ -113,7 +113,7 @@ impl Row<'_> {
             .map_err(|_| self.wrong(format!("{column} is {text:?}"), expected))
     }
 
-    /// The value of a column, nothing if it is empty.
+    /// The value of a column; `None` if it is empty.
     pub fn optional<T: FromStr>(
         &self,
         column: &str,
@@ -125,7 +125,7 @@ impl Row<'_> {
         self.value(column, expected).map(Some)
     }
 
-    /// An error about this row.
+    /// An error that names this row.
     pub fn wrong(&self, found: String, expected: &str) -> FileError {
         FileError::Contents {
             path: self.table.path.clone(),
@@ -136,7 +136,7 @@ impl Row<'_> {
     }
 }
 
-/// Writes `folder/name` with these columns and rows, under another name first.
+/// Writes `folder/name` with these columns and rows, atomically through a temporary file.
 pub fn write(
     folder: &Path,
     name: &str,
@@ -167,7 +167,7 @@ pub fn write(
         .map_err(|error| fail(error.to_string()))
 }
 
-/// A value, or nothing.
+/// A value as text; empty for `None`.
 pub fn shown<T: ToString>(value: Option<T>) -> String {
     value.map_or(String::new(), |value| value.to_string())
 }

@@ -1,15 +1,14 @@
-//! What a task costs on a described machine, in seconds by the model: a fixed part, and for each block it holds bytes
-//! over the share of bandwidth a core has when all cores work, of its own node's memory or of the link to the
-//! other node. The runtime's simulation and the comparison of plans both go by it.
+//! The cost of a task on a described machine, in seconds: a fixed part, and for each block it holds, bytes divided by a
+//! core's share of bandwidth when all cores work, of its own node's memory or of the link to the other node. Used by
+//! the runtime's simulation and by the comparison of plans.
 
 use numaloc_topology::Topology;
 
-/// Cost of a task apart from its data, in seconds.
+/// Cost of a task without its data, in seconds.
 pub const SECONDS_PER_TASK: f64 = 1e-6;
 
-/// Seconds per byte by (node of the core, node of the memory), row by row; nodes with PUs, numbered densely.
-/// `workers` is how many cores work at a time on the whole machine. For other nodes never less than local times
-/// the distance.
+/// Seconds per byte by (node of the core, node of the memory), row by row; nodes with PUs, numbered densely. `workers`
+/// is the number of active cores on the whole machine. For other nodes, at least the local cost times the distance.
 #[must_use]
 pub fn seconds_per_byte(machine: &Topology, workers: usize) -> Vec<f64> {
     let ids = machine.nodes_with_pus();

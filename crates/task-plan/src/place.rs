@@ -1,16 +1,16 @@
-//! Nodes for classes: first the data blocks that last, then the tasks that use them, then the rest.
+//! Assigns nodes to classes: first lasting data blocks, then the tasks that use them, then the rest.
 //!
-//! 1. *Lasting* blocks are those created before the loop, once, and used in it. Of each kind (same creating template,
-//!    position) the Q classes are spread over the N nodes in blocks, in the order of their creators' paths (by
-//!    rank, however the creators happened to run; the paper says in the order of creation): class q
-//!    goes to node floor(q N / Q): the paper's pre-defined distribution. Kinds with fewer classes than
-//!    nodes (tables, arguments) stay open.
-//! 2. Each task class goes where the time lost to distance is least, the sum over its slots of affinity times
-//!    excess distance to the block's node; those with most to lose choose first; no node gets more than
-//!    (1 + slack) of the mean load, unless nothing else fits.
-//! 3. Tasks without placed data go where the lasting blocks are that they create, else where most of
-//!    the work is that they create.
-//! 4. Blocks still open go to their main user (tables), or to their creator (what is made in a loop).
+//! 1. *Lasting* blocks are those created once before the loop and used in it. Of each kind (same creating template,
+//!    position) the Q classes are distributed over the N nodes in blocks, in the order of their creators' paths (the
+//!    paper says in the order of creation, which depends on how the creators happened to run): class q goes to node
+//!    floor(q N / Q), the paper's pre-defined distribution. Kinds with fewer classes than nodes (tables, arguments) stay
+//!    open.
+//! 2. Each task class goes to the node where the least time is lost to distance: the sum over its slots of affinity
+//!    times excess distance to the block's node. Those with most to lose choose first; no node gets more than (1 +
+//!    slack) of the mean load, unless there is no alternative.
+//! 3. Tasks without placed data go to the node of the lasting blocks that they create, else to that of most of the work
+//!    that they create.
+//! 4. Blocks still open go to the node of their main user (tables), or of their creator (blocks made in a loop).
 
 use std::collections::BTreeMap;
 
@@ -26,14 +26,14 @@ pub struct Placed {
     pub load: Vec<f64>,
 }
 
-/// What the machine looks like to the placement.
+/// The machine as used by the placement.
 pub struct Nodes<'a> {
     pub count: usize,
     /// Distance over local distance, minus 1.
     pub excess: &'a dyn Fn(u16, u16) -> f64,
 }
 
-/// Places everything; `refused` classes get no opinion; `fixed` blocks are where they are.
+/// Places all classes; `refused` classes get no node; `fixed` blocks keep theirs.
 pub fn place(
     data: &Data,
     affinity: &Affinity,
@@ -70,7 +70,7 @@ pub fn block_pattern(data: &Data, nodes: usize) -> Vec<Option<u16>> {
 /// Lasting blocks by kind, each in the order of the creators' paths.
 pub fn kinds_of_lasting_blocks(data: &Data) -> Vec<Vec<usize>> {
     let repeating = data.classes.repeating();
-    // What the loop never touches did not last into it; without a loop, everything counts.
+    // Blocks that the loop never uses are not lasting; without a loop, all are.
     let any_loop = repeating.iter().any(|&repeats| repeats);
     let mut in_use = vec![!any_loop; data.block_classes.len()];
     let below_loop = below(data, &repeating);
@@ -84,7 +84,7 @@ pub fn kinds_of_lasting_blocks(data: &Data) -> Vec<Vec<usize>> {
         if let Some(creator) = block.creator
             && !repeating[creator.index()]
         {
-            // A task right below a loop is created anew in each turn: as many blocks as turns.
+            // A task directly below a loop is created in every iteration: one block per iteration.
             if block.count == 1 && in_use[at] {
                 kinds
                     .entry((data.classes.template(creator), block.position))
@@ -96,7 +96,7 @@ pub fn kinds_of_lasting_blocks(data: &Data) -> Vec<Vec<usize>> {
     kinds.into_values().collect()
 }
 
-/// Classes on a cycle, or created by one.
+/// Whether each class is on a cycle, or created by a class on one.
 pub fn below(data: &Data, repeating: &[bool]) -> Vec<bool> {
     let mut below = repeating.to_vec();
     loop {
@@ -110,7 +110,8 @@ pub fn below(data: &Data, repeating: &[bool]) -> Vec<bool> {
     }
 }
 
-/// What is lost to distance on each node (weights times excess distance), per task of the class; none if no placed data is involved.
+/// Loss by distance on each node (weights times excess distance), per task of the class; `None` if no placed data is
+/// used.
 fn losses(
     data: &Data,
     affinity: &Affinity,
@@ -148,7 +149,7 @@ fn by_data(
         };
         let mut sorted = losses.clone();
         sorted.sort_by(f64::total_cmp);
-        // What choosing second best costs.
+        // The loss when the second-best node is chosen.
         let gap = sorted.get(1).map_or(0.0, |second| second - sorted[0]);
         total += load(data, class);
         waiting.push((gap, class, losses));
@@ -203,8 +204,8 @@ fn by_creations(data: &Data, refused: &[bool], placed: &mut Placed) {
     for (class, votes) in votes.iter().enumerate() {
         decide(placed, class, votes, 0.0);
     }
-    // Creators of placed tasks, from the leaves up: only where most of what they create is together,
-    // and never the root, which has no opinion.
+    // Creators of placed tasks, from the leaves up: only if most of what they create is on one node, and never the
+    // root, which stays open.
     for _ in 0..data.classes.len().min(16) {
         let before = placed.tasks.clone();
         let mut votes: Vec<Vec<f64>> = vec![vec![0.0; nodes]; data.class_data.len()];

@@ -14,16 +14,16 @@ use numaloc_files::FolderKind;
 
 use crate::files::{FileError, Row, Table, shown, write};
 
-/// A plan.
+/// A plan; see the module documentation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// The machine it is for.
+    /// Name of the machine.
     pub machine: String,
-    /// Its nodes with PUs; nodes in the plan are below this.
+    /// Number of nodes with PUs; nodes in the plan are below this.
     pub nodes: usize,
-    /// Whether workers without work should take it from other nodes.
+    /// Whether workers without work may steal from other nodes.
     pub steal_anywhere: bool,
-    /// Classes; the first is the root's.
+    /// Classes of tasks; the first is the root's.
     pub classes: Vec<PlanClass>,
 }
 
@@ -34,11 +34,11 @@ pub struct PlanClass {
     pub template: String,
     /// Slots.
     pub slots: u32,
-    /// Where its tasks run; none: no opinion.
+    /// The node its tasks run on; `None`: left open.
     pub node: Option<u16>,
-    /// Generalised path, for people.
+    /// Generalised path, informative only.
     pub path: String,
-    /// Where creations lead.
+    /// Transitions to the classes of the tasks it creates.
     pub children: Vec<PlanChild>,
     /// Data blocks its tasks create.
     pub blocks: Vec<PlanBlock>,
@@ -62,9 +62,9 @@ pub struct PlanChild {
 pub struct PlanBlock {
     /// Position among the blocks its creator creates.
     pub position: u32,
-    /// Where they are; none: no opinion.
+    /// The node of its blocks; `None`: left open.
     pub node: Option<u16>,
-    /// Their mean size.
+    /// Mean size of its blocks.
     pub bytes: u64,
 }
 
@@ -73,10 +73,10 @@ const CLASSES: [&str; 5] = ["class", "template", "slots", "node", "path"];
 const TRANSITIONS: [&str; 5] = ["class", "position", "template", "slots", "to"];
 const BLOCKS: [&str; 4] = ["class", "position", "node", "bytes"];
 
-/// More creations of one task than this are not planned one by one.
+/// Creations of one task beyond this number are not planned.
 const MOST_POSITIONS: u32 = 1 << 22;
 
-/// Most nodes of a machine: a node is written in 16 bits.
+/// Largest number of nodes: a node is stored in 16 bits.
 const MOST_NODES: usize = 1 << 16;
 
 /// Plan folders as outputs.
@@ -141,7 +141,7 @@ pub fn write_plan(folder: &Path, plan: &Plan) -> Result<(), FileError> {
             })
         }),
     )?;
-    // Last: a folder with this file is complete.
+    // Written last: a folder with this file is complete.
     let facts = [
         ("version", "1".to_owned()),
         ("machine", plan.machine.clone()),
@@ -164,7 +164,7 @@ pub fn write_plan(folder: &Path, plan: &Plan) -> Result<(), FileError> {
 /// Reads a plan, and checks that it refers to what exists.
 ///
 /// # Errors
-/// [`FileError`] names file and line, what is there and what should be.
+/// [`FileError`] names the file and line, what was found and what was expected.
 pub fn read_plan(folder: &Path) -> Result<Plan, FileError> {
     let mut plan = Plan::default();
     let table = Table::read(folder, "plan.csv", &FACTS)?;

@@ -18,7 +18,7 @@ use crate::files::{FileError, Row, Table, shown, write};
 /// A task.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Task {
-    /// Its creator, by number; none for the root.
+    /// Number of its creator; `None` for the root.
     pub creator: Option<u32>,
     /// Position among the creator's creations.
     pub position: u32,
@@ -28,16 +28,16 @@ pub struct Task {
     pub slots: u32,
     /// The node the program asked for.
     pub hint: Option<u16>,
-    /// Time of the one real run.
+    /// Time of the real run.
     pub seconds: f64,
-    /// Why it was not replayed; empty if it was, or was not due.
+    /// Why it was not replayed; empty if it was, or was not selected.
     pub mark: String,
 }
 
 /// A data block.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Block {
-    /// The task that created it, by number; none for the runtime.
+    /// Number of the task that created it; `None` for blocks of the runtime.
     pub creator: Option<u32>,
     /// Position among the blocks its creator created.
     pub position: u32,
@@ -60,34 +60,34 @@ pub struct Access {
     pub mode: String,
 }
 
-/// An experiment: a task run once more, its blocks near but for some, and undone.
+/// An experiment: the task was run once more with the blocks in `far` far and all others near, then undone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
     /// The task, by number.
     pub task: u32,
     /// Slots whose block was far.
     pub far: Vec<u32>,
-    /// How long it took.
+    /// Time of this run.
     pub seconds: f64,
 }
 
-/// What a profiling run saw.
+/// The data recorded by a profiling run; see the module documentation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
-    /// The machine it ran on, or was told.
+    /// Name of the machine, real or described.
     pub machine: String,
-    /// Its nodes; hints are below this.
+    /// Number of nodes; hints are below this.
     pub nodes: usize,
-    /// How far memory was made: `relocate` (moved to another node), `evict` (out of the caches, where
-    /// there is no other node), `none`.
+    /// How far memory was produced: `relocate` (moved to another node), `evict` (out of the caches, if there is no
+    /// other node), `none`.
     pub method: String,
     /// Tasks in the order of creation.
     pub tasks: Vec<Task>,
     /// Blocks in the order of creation.
     pub blocks: Vec<Block>,
-    /// Who held what, by task.
+    /// Blocks held, by task.
     pub accesses: Vec<Access>,
-    /// Who satisfied a slot of whom, as (earlier task, later task); creators are not repeated.
+    /// Which task satisfied a slot of which, as (earlier task, later task); creators are not repeated.
     pub dependences: Vec<(u32, u32)>,
     /// Experiments, in the order they were made.
     pub replays: Vec<Replay>,
@@ -197,7 +197,7 @@ pub fn write_profile(folder: &Path, profile: &Profile) -> Result<(), FileError> 
             ]
         }),
     )?;
-    // Last: a folder with this file is complete.
+    // Written last: a folder with this file is complete.
     write(
         folder,
         "run.csv",
@@ -208,7 +208,7 @@ pub fn write_profile(folder: &Path, profile: &Profile) -> Result<(), FileError> 
     )
 }
 
-/// A time that something took.
+/// A duration.
 fn seconds(row: &Row) -> Result<f64, FileError> {
     let seconds: f64 = row.value("seconds", "seconds")?;
     if seconds.is_finite() && seconds >= 0.0 {
@@ -217,7 +217,7 @@ fn seconds(row: &Row) -> Result<f64, FileError> {
     Err(row.wrong(format!("{seconds} seconds"), "a finite time of at least 0"))
 }
 
-/// Largest data block: 256 TiB, all that a program can address.
+/// Largest data block: 256 TiB, the address space of a program.
 const MOST_BYTES: u64 = 1 << 48;
 
 /// The size of a data block.
@@ -232,7 +232,7 @@ fn bytes(row: &Row) -> Result<u64, FileError> {
     ))
 }
 
-/// The node that the program asked for, one of `nodes`.
+/// The node that the program's hint asked for, one of `nodes`.
 fn hint(row: &Row, nodes: usize) -> Result<Option<u16>, FileError> {
     let hint: Option<u16> = row.optional("hint", "a node or nothing")?;
     match hint {
@@ -243,10 +243,10 @@ fn hint(row: &Row, nodes: usize) -> Result<Option<u16>, FileError> {
     }
 }
 
-/// Reads a profile, and checks that numbers refer to what exists.
+/// Reads a profile, and checks that numbers refer to existing entries.
 ///
 /// # Errors
-/// [`FileError`] names file and line, what is there and what should be.
+/// [`FileError`] names the file and line, what was found and what was expected.
 pub fn read_profile(folder: &Path) -> Result<Profile, FileError> {
     let mut profile = Profile::default();
     let table = Table::read(folder, "run.csv", &RUN)?;
@@ -328,7 +328,7 @@ pub fn read_profile(folder: &Path) -> Result<Profile, FileError> {
         }
         profile.accesses.push(access);
     }
-    // Profiles from before it was recorded have none.
+    // Older profiles have no such file.
     if folder.join("dependences.csv").exists() {
         let table = Table::read(folder, "dependences.csv", &DEPENDENCES)?;
         for row in table.rows(&DEPENDENCES) {

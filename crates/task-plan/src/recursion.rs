@@ -1,12 +1,12 @@
-//! Recursions: which of them have classes by depth, and which do not say where their tasks belong.
+//! Decides which recursions get classes by depth, and which cannot be placed.
 //!
-//! The star makes one class of a recursion, whatever the depth, as it does of a loop. Two kinds of recursions are unfolded:
+//! The star makes one class of a recursion of any depth, as of a loop. Two kinds of recursions are unfolded:
 //!
 //! - Branching ones (a task creates two or more tasks of its own cycle), because a class of theirs has many tasks alive
 //!   at a time on different data.
-//! - Chains over levels (one recursive task per task, as in a V-cycle): entered again and again, to the same depth each
-//!   time, with data of another size at another depth. A loop inside a loop differs in that: each turn
-//!   has the same data. It stays folded, for the run may have more turns.
+//! - Chains over levels (one recursive task per task, as in a V-cycle): entered repeatedly, to the same depth each
+//!   time, with data of a different size at each depth. A loop inside a loop has the same data in each iteration; it
+//!   stays folded, because the run may have more iterations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,16 +14,16 @@ use crate::classes::ClassId;
 use crate::data::Data;
 use crate::profile::Profile;
 
-/// The profile by classes, and which classes are refused as recursions. Recursions are first taken by depth: if every
-/// task of one then has others of its class (the recursion happens again and again, to the same depth, as in
-/// a multigrid cycle), its classes do say where they belong.
+/// The profile by classes, and which classes are refused as recursions. Recursions are first unfolded by depth: if
+/// every task of one then shares its class with others (the recursion is repeated to the same depth, as in a multigrid
+/// cycle), its classes can be placed.
 pub fn by_depth_where_bounded(profile: &Profile) -> (Data<'_>, Vec<bool>) {
     let mut recursions = BTreeSet::new();
     let mut data = Data::new(profile, &recursions);
     let levels = chains_over_levels(&data);
     if !levels.is_empty() {
         let unfolded = Data::new(profile, &levels);
-        if has_company(&unfolded, &levels) {
+        if classes_have_several_tasks(&unfolded, &levels) {
             (data, recursions) = (unfolded, levels);
         }
     }
@@ -41,7 +41,7 @@ pub fn by_depth_where_bounded(profile: &Profile) -> (Data<'_>, Vec<bool>) {
             break;
         }
         let unfolded = Data::new(profile, &recursions);
-        if !has_company(&unfolded, &recursions) {
+        if !classes_have_several_tasks(&unfolded, &recursions) {
             break;
         }
         data = unfolded;
@@ -50,8 +50,8 @@ pub fn by_depth_where_bounded(profile: &Profile) -> (Data<'_>, Vec<bool>) {
     (data, refused)
 }
 
-/// Classes of recursions: some task creates two or more tasks of its own cycle, so that many tasks of
-/// a class are alive at a time, and what such classes create.
+/// Classes of recursions (some task creates two or more tasks of its own cycle, so that many tasks of a class are alive
+/// at a time), and what such classes create.
 fn recursive(data: &Data) -> Vec<bool> {
     let (component, _) = data.classes.components();
     let mut in_cycle = vec![0_u32; data.profile.tasks.len()];
@@ -69,7 +69,7 @@ fn recursive(data: &Data) -> Vec<bool> {
         }
     }
     let mut refused: Vec<bool> = component.iter().map(|&at| bad[at]).collect();
-    // What a recursion creates is as ambiguous as the recursion.
+    // A class created by a recursive class is as ambiguous as that class.
     loop {
         let before = refused.clone();
         for (from, _, to) in data.classes.transitions() {
@@ -81,8 +81,8 @@ fn recursive(data: &Data) -> Vec<bool> {
     }
 }
 
-/// Whether the tasks of these templates have others of their class, two on average, when taken by depth.
-fn has_company(data: &Data, templates: &BTreeSet<String>) -> bool {
+/// Whether the classes of these templates, unfolded by depth, have two tasks or more on average.
+fn classes_have_several_tasks(data: &Data, templates: &BTreeSet<String>) -> bool {
     let (mut classes, mut tasks) = (0, 0);
     for (class, data_of) in data.class_data.iter().enumerate() {
         if templates.contains(data.classes.template(ClassId(class as u32))) {
@@ -93,10 +93,10 @@ fn has_company(data: &Data, templates: &BTreeSet<String>) -> bool {
     tasks >= 2 * classes
 }
 
-/// Data at neighbouring depths differs by this factor, where depths are levels.
+/// Data at neighbouring depths differs by this factor if depths are levels.
 const LEVELS_DIFFER: u64 = 3; // halves: a factor of 1.5
 
-/// Templates of chains over levels; see the module's text.
+/// Templates of chains over levels; see the module documentation.
 fn chains_over_levels(data: &Data) -> BTreeSet<String> {
     const NONE: usize = usize::MAX;
     let tasks = &data.profile.tasks;
@@ -104,8 +104,8 @@ fn chains_over_levels(data: &Data) -> BTreeSet<String> {
     let on_cycle: Vec<bool> = (0..component.len())
         .map(|at| sizes[component[at]] > 1 || data.classes.leads_to_itself(ClassId(at as u32)))
         .collect();
-    // Of each task on a cycle the one with which the cycle was entered, and how deep below that it is; of each task the
-    // nearest above it, or itself, that is on a cycle.
+    // `entry` and `depth`: for a task on a cycle, the task with which the cycle was entered and the depth below it; for
+    // any task, the nearest ancestor (or itself) on a cycle.
     let (mut entry, mut depth) = (vec![NONE; tasks.len()], vec![0; tasks.len()]);
     let mut owner = vec![NONE; tasks.len()];
     let mut sums: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
@@ -161,7 +161,7 @@ fn chains_over_levels(data: &Data) -> BTreeSet<String> {
             .count();
         chains.len() >= 2
             && chains.iter().all(|chain| chain.len() == usual.len())
-            // The first time may do more.
+            // The first chain may do more.
             && chains.iter().skip(1).all(|chain| *chain == usual)
             && 2 * differing > usual.len() - 1
     };

@@ -1,22 +1,22 @@
-//! What a placement costs, on the profile it was made from.
+//! The cost of a placement on the profile it was made from.
 
 use crate::affinity::Affinity;
 use crate::data::Data;
 
-/// Bytes handed to tasks, and the time lost to distance.
+/// Bytes of tasks' blocks by locality, and the time lost to distance.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Traffic {
     /// On the task's node.
     pub local_bytes: u64,
     /// On another node.
     pub remote_bytes: u64,
-    /// Of tasks or blocks without a node.
+    /// Bytes of tasks or blocks without a node.
     pub unknown_bytes: u64,
     /// Sum of affinities times (distance over local distance, minus 1), over remote uses.
     pub remote_seconds: f64,
 }
 
-/// Counts over every use in the profile; `task_node` and `block_node` by class.
+/// Sums over every use in the profile; `task_node` and `block_node` are by class.
 pub fn traffic(
     data: &Data,
     affinity: &Affinity,

@@ -1,10 +1,11 @@
-//! Affinities and plans on profiles made by hand, and what is said of broken files.
+//! Affinities and plans on hand-made profiles, and error messages for broken files.
 
 use std::path::Path;
 
 use numaloc_task_plan::{
-    Access, AnalyzeError, Block, Distribution, Doubt, Options, PLAN_FOLDER, PROFILE_FOLDER,
-    Profile, Replay, Task, Tried, analyze, read_plan, read_profile, write_plan, write_profile,
+    Access, AnalyseError, Block, Distribution, Doubt, Options, PLAN_FOLDER, PROFILE_FOLDER,
+    Profile, Replay, SimulatedRun, Task, analyse, read_plan, read_profile, write_plan,
+    write_profile,
 };
 use proptest::prelude::*;
 
@@ -54,7 +55,7 @@ fn strands(parts: u32, turns: u32) -> Profile {
                     mode: "RO".to_owned(),
                 });
             }
-            // Slot 0 costs 100 us when far, slot 1 nothing; a little of the strand's own, and noise of 1 us.
+            // Slot 0 costs 100 us when far, slot 1 nothing; plus a small share per strand, and noise of 1 us.
             for (run, far) in [vec![], vec![0], vec![1], vec![0, 1]]
                 .into_iter()
                 .enumerate()
@@ -77,9 +78,9 @@ fn strands(parts: u32, turns: u32) -> Profile {
 }
 
 #[test]
-fn regression_finds_who_costs_what() {
+fn regression_finds_the_cost_of_each_slot() {
     let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
-    let analysis = analyze(&strands(8, 6), &machine, Options::default()).unwrap();
+    let analysis = analyse(&strands(8, 6), &machine, Options::default()).unwrap();
     let mut seen = 0;
     for slots in &analysis.affinity.estimates {
         if let (Some(first), Some(second)) = (slots.get(&0), slots.get(&1)) {
@@ -100,7 +101,7 @@ fn regression_finds_who_costs_what() {
 #[test]
 fn strands_follow_their_blocks_in_blocks_over_the_nodes() {
     let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
-    let analysis = analyze(&strands(8, 6), &machine, Options::default()).unwrap();
+    let analysis = analyse(&strands(8, 6), &machine, Options::default()).unwrap();
     for part in 0..8_u16 {
         let class = analysis
             .plan
@@ -119,7 +120,7 @@ fn strands_follow_their_blocks_in_blocks_over_the_nodes() {
     );
 }
 
-/// The same program, whose start tasks ran in another order, so that their blocks were created in another.
+/// The same program with its start tasks run in another order, so that their blocks were created in another.
 fn created_in_another_order(mut profile: Profile) -> Profile {
     let blocks = profile.blocks.len() as u32;
     let moved = |block: u32| (block * 3 + 1) % blocks;
@@ -141,11 +142,11 @@ fn the_plan_does_not_depend_on_when_blocks_were_created_nor_on_noise() {
             distribution,
             ..Options::default()
         };
-        let plan = |profile: &Profile| analyze(profile, &machine, options).unwrap().plan;
+        let plan = |profile: &Profile| analyse(profile, &machine, options).unwrap().plan;
         let first = strands(8, 6);
         let expected = plan(&first);
         assert_eq!(plan(&created_in_another_order(first.clone())), expected);
-        // Times that differ by half either way, differently for each task and replay.
+        // Times vary by up to half either way, differently for each task and replay.
         let mut noisy = first;
         for (at, task) in noisy.tasks.iter_mut().enumerate() {
             task.seconds *= 1.0 + 0.5 * ((at * 7919 % 100) as f64 / 50.0 - 1.0);
@@ -157,7 +158,7 @@ fn the_plan_does_not_depend_on_when_blocks_were_created_nor_on_noise() {
     }
 }
 
-/// One chain of tasks that use all blocks: spread over the nodes they are far, where they were created near.
+/// One chain of tasks that use all blocks: near if left where they were created, far if spread over the nodes.
 fn one_chain() -> Profile {
     let mut profile = strands(8, 1);
     profile.tasks.truncate(9);
@@ -183,25 +184,28 @@ fn one_chain() -> Profile {
 }
 
 #[test]
-fn a_plan_that_is_slower_than_none_or_places_little_is_doubted() {
+fn a_plan_that_is_slower_than_none_or_places_few_tasks_is_doubted() {
     let machine = numaloc_topology::resolve("skylake-4s").unwrap();
     let options = Options {
         distribution: Distribution::Block,
         ..Options::default()
     };
-    let analysis = analyze(&one_chain(), &machine, options).unwrap();
+    let analysis = analyse(&one_chain(), &machine, options).unwrap();
     assert_eq!(analysis.doubt(), Some(Doubt::Slower), "{analysis:?}");
-    assert!(analysis.tried.larger.remote_bytes > analysis.tried_without.larger.remote_bytes);
-    // Strands by their blocks: the plan is what makes them near.
-    let analysis = analyze(&strands(8, 6), &machine, options).unwrap();
+    assert!(
+        analysis.simulated.larger.remote_bytes
+            > analysis.simulated_without_plan.larger.remote_bytes
+    );
+    // Strands by their blocks: only with the plan are the blocks near.
+    let analysis = analyse(&strands(8, 6), &machine, options).unwrap();
     assert_eq!(analysis.doubt(), None, "{analysis:?}");
     // A thousand tasks that use no other block.
     let mut profile = strands(8, 6);
     for position in 8..1008 {
         profile.tasks.push(task(Some(0), position, "idle", 0));
     }
-    let analysis = analyze(&profile, &machine, options).unwrap();
-    assert_eq!(analysis.doubt(), Some(Doubt::PlacesLittle));
+    let analysis = analyse(&profile, &machine, options).unwrap();
+    assert_eq!(analysis.doubt(), Some(Doubt::PlacesFewTasks));
 }
 
 #[test]
@@ -211,7 +215,7 @@ fn joint_distribution_places_every_block_within_its_share() {
         distribution: Distribution::Joint,
         ..Options::default()
     };
-    let analysis = analyze(&strands(8, 6), &machine, options).unwrap();
+    let analysis = analyse(&strands(8, 6), &machine, options).unwrap();
     let mut count = [0; 4];
     for class in &analysis.plan.classes {
         for block in &class.blocks {
@@ -235,10 +239,10 @@ fn a_recursion_is_refused_and_an_empty_profile_too() {
         }
         next += 1;
     }
-    let error = analyze(&profile, &machine, Options::default()).unwrap_err();
-    assert!(matches!(error, AnalyzeError::Recursion { .. }), "{error}");
-    let error = analyze(&Profile::default(), &machine, Options::default()).unwrap_err();
-    assert_eq!(error, AnalyzeError::Empty);
+    let error = analyse(&profile, &machine, Options::default()).unwrap_err();
+    assert!(matches!(error, AnalyseError::Recursion { .. }), "{error}");
+    let error = analyse(&Profile::default(), &machine, Options::default()).unwrap_err();
+    assert_eq!(error, AnalyseError::Empty);
 }
 
 #[test]
@@ -251,20 +255,20 @@ fn profiles_and_plans_are_read_as_they_were_written() {
         read_profile(folder.path()).unwrap().tasks.len(),
         profile.tasks.len()
     );
-    let plan = analyze(&profile, &machine, Options::default())
+    let plan = analyse(&profile, &machine, Options::default())
         .unwrap()
         .plan;
     write_plan(folder.path(), &plan).unwrap();
     assert_eq!(read_plan(folder.path()).unwrap(), plan);
 }
 
-/// With --force the files of an old profile or plan go; one that stayed would be read as part of the new.
+/// With --force the files of an old profile or plan are removed; a remaining one would be read as part of the new.
 #[test]
 fn every_file_written_belongs_to_its_folder_kind() {
     let folder = tempfile::tempdir().unwrap();
     let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
     let profile = strands(8, 6);
-    let plan = analyze(&profile, &machine, Options::default())
+    let plan = analyse(&profile, &machine, Options::default())
         .unwrap()
         .plan;
     write_profile(&folder.path().join("profile"), &profile).unwrap();
@@ -278,10 +282,10 @@ fn every_file_written_belongs_to_its_folder_kind() {
 }
 
 #[test]
-fn broken_files_are_told_with_file_and_line() {
+fn errors_in_broken_files_name_file_and_line() {
     let folder = tempfile::tempdir().unwrap();
     let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
-    let plan = analyze(&strands(4, 4), &machine, Options::default())
+    let plan = analyse(&strands(4, 4), &machine, Options::default())
         .unwrap()
         .plan;
     for (file, from, to, words) in [
@@ -359,12 +363,12 @@ fn hints_for_nodes_that_the_profile_does_not_have_are_refused() {
 }
 
 proptest! {
-    /// Whatever is in the files, reading gives an error or a plan, never a panic.
+    /// Whatever the files contain, reading gives an error or a plan, never a panic.
     #[test]
     fn no_text_makes_the_reader_panic(text in "(?s).{0,200}", which in 0..4_usize) {
         let folder = tempfile::tempdir().unwrap();
         let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
-        let plan = analyze(&strands(4, 2), &machine, Options::default()).unwrap().plan;
+        let plan = analyse(&strands(4, 2), &machine, Options::default()).unwrap().plan;
         write_plan(folder.path(), &plan).unwrap();
         let file = ["plan.csv", "classes.csv", "transitions.csv", "blocks.csv"][which];
         std::fs::write(folder.path().join(file), text).unwrap();
@@ -372,8 +376,8 @@ proptest! {
     }
 }
 
-/// A solver's loop whose turns go down `levels` levels, one task creating the next, each with `parts` tasks on blocks of its
-/// level; a block of a level is `shrink` times as large as one of the next.
+/// A solver's loop whose iterations go down `levels` levels, one task creating the next, each with `parts` tasks on
+/// blocks of its level; a block of a level is `shrink` times as large as one of the next.
 fn cycles(turns: u32, levels: u32, parts: u32, shrink: u64) -> Profile {
     let mut profile = Profile {
         machine: "by hand".to_owned(),
@@ -420,34 +424,37 @@ fn cycles(turns: u32, levels: u32, parts: u32, shrink: u64) -> Profile {
 }
 
 #[test]
-fn a_cycle_over_levels_has_classes_by_depth_and_a_loop_in_a_loop_has_not() {
+fn a_cycle_over_levels_has_classes_by_depth_and_a_nested_loop_does_not() {
     let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
     let smoothers = |profile: &Profile| {
-        let plan = analyze(profile, &machine, Options::default()).unwrap().plan;
+        let plan = analyse(profile, &machine, Options::default()).unwrap().plan;
         let found = plan.classes.into_iter();
         found
             .filter(|class| class.template == "smooth")
             .collect::<Vec<_>>()
     };
-    // Five levels of four parts; in the first turn of the solver and in all others.
+    // Five levels of four parts; in the first iteration of the solver and in all others.
     let by_depth = smoothers(&cycles(6, 5, 4, 4));
     assert_eq!(by_depth.len(), 2 * 5 * 4);
-    // Every part of a level has data of its own, and all parts fit on one node each.
+    // Every part of a level has its own data, and all parts fit on one node each.
     assert!(by_depth.iter().all(|class| class.node.is_some()));
-    // The same data at every depth: a loop of five turns. The first two are told apart from the rest.
+    // The same data at every depth: a loop of five iterations. The first two have classes of their own.
     let folded = smoothers(&cycles(6, 5, 4, 1));
     assert_eq!(folded.len(), 2 * 2 * 4);
-    // A run with more turns of the solver has no other classes.
+    // A run with more iterations of the solver has no other classes.
     assert_eq!(by_depth.len(), smoothers(&cycles(12, 5, 4, 4)).len());
 }
 
 #[test]
-fn what_ends_a_loop_does_not_count_when_a_plan_is_tried() {
+fn the_end_of_a_loop_does_not_count_when_a_plan_is_simulated() {
     let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
     let profile = cycles(6, 1, 8, 4);
     let tried = |profile: &Profile| {
-        let analysis = analyze(profile, &machine, Options::default()).unwrap();
-        [analysis.tried.larger, analysis.tried_without.larger]
+        let analysis = analyse(profile, &machine, Options::default()).unwrap();
+        [
+            analysis.simulated.larger,
+            analysis.simulated_without_plan.larger,
+        ]
     };
     let mut checked = profile.clone();
     let last = checked.tasks.len() as u32 - 1;
@@ -461,16 +468,16 @@ fn what_ends_a_loop_does_not_count_when_a_plan_is_tried() {
         });
     }
     for (with, without) in tried(&checked).into_iter().zip(tried(&profile)) {
-        let all = |tried: Tried| tried.local_bytes + tried.remote_bytes;
+        let all = |tried: SimulatedRun| tried.local_bytes + tried.remote_bytes;
         assert_eq!(all(with), all(without));
     }
 }
 
 #[test]
-fn noise_contradicts_no_bytes_and_a_block_that_is_not_touched_does() {
+fn noise_does_not_contradict_bytes_but_an_untouched_block_does() {
     let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
     let weights = |profile: &Profile| {
-        let analysis = analyze(profile, &machine, Options::default()).unwrap();
+        let analysis = analyse(profile, &machine, Options::default()).unwrap();
         let classes = analysis.plan.classes.iter().enumerate();
         let of_work = classes.filter(|(_, class)| class.template == "work");
         of_work
@@ -483,7 +490,7 @@ fn noise_contradicts_no_bytes_and_a_block_that_is_not_touched_does() {
     for pair in weights(&quiet).chunks(2) {
         assert!(*pair == [1000.0, 1000.0 / 64.0], "{pair:?}");
     }
-    // The same tasks on a busy machine, several times: up to ten times what they take is added at random.
+    // The same tasks on a busy machine, several times: up to ten times their duration is added at random.
     for seed in 1..20_u64 {
         let mut noisy = quiet.clone();
         let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -502,7 +509,7 @@ fn noise_contradicts_no_bytes_and_a_block_that_is_not_touched_does() {
     }
 }
 
-/// What is said of a folder with a profile in which `good` was replaced in `file`.
+/// The error for a folder with a profile in which `good` was replaced by `bad` in `file`.
 fn refusal_of(file: &str, good: &str, bad: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in [
@@ -536,7 +543,7 @@ fn refusal_of(file: &str, good: &str, bad: &str) -> String {
 }
 
 #[test]
-fn values_that_no_run_has_are_refused_with_file_and_line() {
+fn impossible_values_are_refused_with_file_and_line() {
     assert_eq!(refusal_of("tasks.csv", "0,,0,main", "0,,0,main"), "");
     // 2^48 bytes are the largest block.
     assert_eq!(refusal_of("blocks.csv", "4096", "281474976710656"), "");

@@ -6,7 +6,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use numaloc_task_plan::{Analysis, AnalyzeError, Options, analyze, read_profile, write_plan};
+use numaloc_task_plan::{AnalyseError, Analysis, Options, analyse, read_profile, write_plan};
 use support::{compile_file, run_any};
 
 fn compile(folder: &Path, workload: &str) -> PathBuf {
@@ -90,7 +90,7 @@ fn profile(program: &Path, arguments: &[&str], folder: &Path, replays: &str) -> 
     );
     let machine = numaloc_topology::resolve(machine).unwrap();
     let profile = read_profile(folder).unwrap();
-    let analysis = analyze(&profile, &machine, Options::default()).unwrap();
+    let analysis = analyse(&profile, &machine, Options::default()).unwrap();
     write_plan(&folder.join("plan"), &analysis.plan).unwrap();
     analysis
 }
@@ -234,8 +234,8 @@ fn a_recursion_is_refused() {
     run(&program, &["10"], &[("PROFILE", &shown), ("REPLAYS", "0")]);
     let profile = read_profile(Path::new(&shown)).unwrap();
     let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
-    let error = analyze(&profile, &machine, Options::default()).unwrap_err();
-    assert!(matches!(error, AnalyzeError::Recursion { .. }), "{error}");
+    let error = analyse(&profile, &machine, Options::default()).unwrap_err();
+    assert!(matches!(error, AnalyseError::Recursion { .. }), "{error}");
 }
 
 #[test]

@@ -239,7 +239,7 @@ fn journal(folder: &Path) -> Result<(), String> {
 fn task_profile(folder: &Path) -> Result<(), String> {
     let profile = numaloc_task_plan::read_profile(folder).map_err(said)?;
     let machine = resolve(seeds::MACHINE).expect("a machine of ours");
-    numaloc_task_plan::analyze(&profile, &machine, numaloc_task_plan::Options::default())
+    numaloc_task_plan::analyse(&profile, &machine, numaloc_task_plan::Options::default())
         .map(drop)
         .map_err(said)
 }

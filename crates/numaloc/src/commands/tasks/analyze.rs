@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use numaloc_files::FolderOutput;
 use numaloc_task_plan::{
-    Analysis, AnalyzeError, Distribution, Doubt, LARGER, Options, PLAN_FOLDER, Scales, Tried,
-    analyze, read_profile, write_plan,
+    AnalyseError, Analysis, Distribution, Doubt, LARGER, Options, PLAN_FOLDER, Scales,
+    SimulatedRun, analyse, read_profile, write_plan,
 };
 use numaloc_topology::resolve;
 use serde_json::{Value, json};
@@ -76,9 +76,9 @@ impl Analyze {
             },
             slack: self.slack,
         };
-        let analysis = analyze(&profile, &machine, options).map_err(|error| {
+        let analysis = analyse(&profile, &machine, options).map_err(|error| {
             let hint = match &error {
-                AnalyzeError::Recursion { .. } => {
+                AnalyseError::Recursion { .. } => {
                     "run it without a plan: `numaloc tasks run --steal any`"
                 }
                 _ => "profile a run that creates data blocks and tasks that use them",
@@ -89,9 +89,10 @@ impl Analyze {
             let why = match doubt {
                 Doubt::Slower => format!(
                     "the plan is slower than no plan on the tasks of the profile with {LARGER} times the data: {:.6} s against {:.6} s by the model",
-                    analysis.tried.larger.seconds, analysis.tried_without.larger.seconds
+                    analysis.simulated.larger.seconds,
+                    analysis.simulated_without_plan.larger.seconds
                 ),
-                Doubt::PlacesLittle => format!(
+                Doubt::PlacesFewTasks => format!(
                     "the plan places {} of {} tasks: it decides next to nothing",
                     analysis.placed_tasks, analysis.tasks
                 ),
@@ -180,9 +181,9 @@ impl Analyze {
             ),
             None => format!("  {name:<8} none given\n"),
         };
-        out += &tried("no plan", Some(&analysis.tried_without));
-        out += &tried("hints", analysis.tried_with_hints.as_ref());
-        out += &tried("plan", Some(&analysis.tried));
+        out += &tried("no plan", Some(&analysis.simulated_without_plan));
+        out += &tried("hints", analysis.simulated_with_hints.as_ref());
+        out += &tried("plan", Some(&analysis.simulated));
         out += &format!(
             "distribution of data: {}; idle workers steal {}\n",
             distribution_name(analysis.distribution),
@@ -226,7 +227,7 @@ fn to_json(analysis: &Analysis) -> Value {
         })
     };
     let tried = |tried: &Scales| {
-        let one = |tried: &Tried| {
+        let one = |tried: &SimulatedRun| {
             json!({
                 "seconds": tried.seconds,
                 "local_bytes": tried.local_bytes,
@@ -281,9 +282,9 @@ fn to_json(analysis: &Analysis) -> Value {
         "hints_compared": analysis.hints_compared,
         "hints_agreeing": analysis.hints_agreeing,
         "tried": {
-            "no_plan": tried(&analysis.tried_without),
-            "hints": analysis.tried_with_hints.as_ref().map(tried),
-            "plan": tried(&analysis.tried),
+            "no_plan": tried(&analysis.simulated_without_plan),
+            "hints": analysis.simulated_with_hints.as_ref().map(tried),
+            "plan": tried(&analysis.simulated),
         },
         "distribution": distribution_name(analysis.distribution),
         "steal": if analysis.plan.steal_anywhere { "any" } else { "node" },
