@@ -162,7 +162,7 @@ struct Assembly<'a> {
     spaces: Vec<Space>,
     /// Profile index by path.
     index: HashMap<String, ThreadIdx>,
-    /// Profile index by number in the common table.
+    /// Profile index by number in the cross-process table.
     cross_process: HashMap<u32, ThreadIdx>,
     elf: Elf,
 }

@@ -1,7 +1,8 @@
-//! What the threads of a traced process share: shadow tables, slices, journal, and who created whom.
+//! What the threads of a traced process share: shadow tables, slices, the journal, and threads announced by their
+//! creators.
 //!
-//! Lives inside the program under study: it never panics on purpose, never blocks a thread for long, and when
-//! something fails (disk full) it stops writing and lets the program run on.
+//! Runs inside the program under study: it never panics on purpose and never blocks a thread for long. On a failure
+//! (disk full) it stops recording and lets the program run on.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -26,46 +27,47 @@ use crate::watch::{Gaps, Watched};
 use numaloc_journal::bursts::{self, Bursts};
 use numaloc_journal::{Journal, Record, VERSION};
 
-/// What a recording is told.
+/// Settings of the engine.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Folder of the journals.
     pub folder: PathBuf,
-    /// Frontend's name, for the profile.
+    /// Name of the frontend, for the profile.
     pub frontend: String,
-    /// log2 of the line size.
+    /// log2 of the line size in bytes.
     pub line_shift: u32,
-    /// Times are accesses (joined at synchronisation), else nanoseconds.
+    /// Count time in accesses, joined at synchronisation; otherwise in nanoseconds.
     pub virtual_clock: bool,
-    /// Shortest slice: accesses or nanoseconds.
+    /// Shortest slice, in accesses or nanoseconds.
     pub slice: u64,
-    /// Most slices; their length doubles when there would be more.
+    /// Maximum number of slices; their length doubles when it is reached.
     pub slices: u64,
-    /// Bytes of per-slice page counts before their spans double.
+    /// Bytes of page counts per span at which the spans double.
     pub page_bytes: u64,
     /// The communication layers to count.
     pub layers: Vec<Layer>,
-    /// Millionths of the time that is watched ([`Bursts`]); a million for all of it.
+    /// Sampled share of the time, in millionths ([`Bursts`]); a million records all of it.
     pub time_share_ppm: u32,
-    /// Only this many millionths of the lines are watched ([`Watched`]); a million for all of them.
+    /// Sampled share of the lines, in millionths ([`Watched`]); a million records all of them.
     pub line_share_ppm: u32,
-    /// `write_read` counts only a read that is the next access to the line after the write (DeLoc read to the letter).
+    /// `write_read` counts a read only if it is the next access to the line after the write (DeLoc's definition, read
+    /// literally).
     pub consecutive: bool,
-    /// Bytes the tables may take beside what the program's size and threads allow ([`crate::memory`]).
+    /// Bytes the tables may take on top of what the program's size and number of threads allow ([`crate::memory`]).
     pub memory: u64,
-    /// What filters the access trace; `None` for no trace. Needs the virtual clock and no sampling.
+    /// Caches that filter the access trace; `None` for no trace. Needs the virtual clock and no sampling.
     pub trace: Option<Filter>,
     /// Path of the process's first thread.
     pub path: String,
-    /// Which image of the process this is.
+    /// Number of the process image: 0, and one more after each `execve`.
     pub image: u32,
     /// Threads and processes that the first thread created in earlier images.
     pub created: (u32, u32),
-    /// The first thread's virtual clock when the image began.
+    /// The first thread's virtual clock at the start of the image.
     pub clock: u64,
-    /// Monotonic time that wall times count from; 0 for now.
+    /// Monotonic time, in nanoseconds, from which wall times count; 0 for now.
     pub origin_ns: u64,
-    /// Where the processes of the recording keep what they know of memory they share ([`crate::cross_process`]).
+    /// The table of memory shared by the processes of the recording ([`crate::cross_process`]).
     pub cross_process: Option<Place>,
 }
 
@@ -96,7 +98,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The options that frontends hand on without looking at them, `name=value` joined by `+`.
+    /// Encodes the options that frontends pass through unread, as `name=value` joined by `+`.
     #[must_use]
     pub fn encode(&self) -> String {
         let mut text = format!(
@@ -123,10 +125,10 @@ impl Config {
         text
     }
 
-    /// Takes what [`Config::encode`] gave.
+    /// Sets the options encoded by [`Config::encode`].
     ///
     /// # Errors
-    /// A sentence with the pair that is not known or no number.
+    /// A sentence naming the first pair that is unknown or not a number.
     pub fn decode(&mut self, text: &str) -> Result<(), String> {
         let mut cross_process = (None, None, None);
         for pair in text.split('+').filter(|pair| !pair.is_empty()) {
@@ -162,7 +164,7 @@ impl Config {
         self.trace.get_or_insert_default()
     }
 
-    /// When to watch; `None` for always.
+    /// Schedule of sampling in time; `None` when all of it is recorded.
     #[must_use]
     pub fn bursts(&self) -> Option<Bursts> {
         Bursts::of_clock(self.time_share_ppm, self.virtual_clock)
@@ -198,14 +200,14 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// log2 of the bytes that have one synchronisation clock: a futex word.
+/// log2 of the bytes that share one synchronisation clock: a futex word.
 const CLOCK_SHIFT: u32 = 2;
 
 const PAGE: u64 = 1 << crate::pages::PAGE_SHIFT;
-/// Largest shared mapping whose lines are marked when it is made.
+/// Largest shared mapping, in bytes, whose lines are marked as soon as it is mapped.
 const SMALL: u64 = 4 << 20;
 
-/// A created thread that has not run yet.
+/// A created thread that has not been attached yet.
 pub struct PendingThread {
     pub(crate) path: String,
     pub(crate) clock: u64,
@@ -213,35 +215,35 @@ pub struct PendingThread {
     pub(crate) clear_tid: u64,
 }
 
-/// The shared side of the tracing engine, one for each process image.
+/// The tracing engine of one process image: everything its threads share.
 pub struct Engine {
     pub(crate) config: Config,
     pub(crate) lines: Shadow,
     pub(crate) readers: Readers,
-    /// Thread + 1 that touched the page first.
+    /// Number + 1 of the thread that touched the page first.
     pub(crate) touched: Shadow,
-    /// Latest clock at which a word was released; words, because a barrier's counters share a line and a thread that leaves late
-    /// must not take the clocks of those who have arrived at the next one.
+    /// Latest clock at which a word was released. One clock per word, not per line: the counters of a barrier share a
+    /// line, and a thread that leaves late must not take the clocks of threads already at the next barrier.
     pub(crate) clocks: Shadow,
-    /// Stores whose clocks are not there yet.
+    /// Stores that may be done but have left no clock yet.
     pub(crate) underway: Underway,
-    /// The last two accessors of a line, where that layer is wanted.
+    /// The last two accessors of a line; `None` unless layer `last_two` is recorded.
     pub(crate) last_two: Option<Shadow>,
-    /// When to watch, where that is not always.
+    /// Schedule of sampling in time; `None` when all of it is recorded.
     pub(crate) bursts: Option<Bursts>,
-    /// Which lines to watch, where that is not all.
+    /// The sampled lines; `None` when all lines are recorded.
     pub(crate) watched: Option<Watched>,
-    /// How far apart they are.
+    /// Distances between sampled lines.
     pub(crate) gaps: Gaps,
-    /// The bytes written in the present turn of a line that threads have communicated through.
+    /// Mask of the bytes written in a tracked line's present tenure.
     pub(crate) written: Shadow,
-    /// The table of memory that processes share, where there is one.
+    /// The table of memory shared by processes, if there is one.
     pub(crate) table: Option<Table>,
-    /// Where this process has mapped such memory.
+    /// This process's mappings of such memory.
     pub(crate) mappings: Mappings,
     noted_alone: AtomicBool,
     pub(crate) budget: Budget,
-    /// Where the access trace goes, if there is one.
+    /// Connection for the access trace, if one is recorded.
     pub(crate) outlet: Option<Outlet>,
     slots: Mutex<Slots>,
     alive: AtomicU32,
@@ -266,7 +268,7 @@ impl Engine {
     /// Starts recording this process: reserves the tables and creates its journal.
     ///
     /// # Errors
-    /// The system's error when the address space or the file cannot be had.
+    /// The system's error when address space cannot be reserved or the journal cannot be created.
     pub fn start(mut config: Config, program: &str) -> std::io::Result<Self> {
         if config.origin_ns == 0 {
             config.origin_ns = monotonic_ns();
@@ -281,7 +283,7 @@ impl Engine {
             let image = (config.image, &*config.path);
             Outlet::open(filter, &config.folder, config.line_shift, image)
         });
-        // Without it the process counts by itself; that is noted when it maps something to share.
+        // Without the table the process counts its shared memory alone; `shared` writes a note about it.
         let table = config
             .cross_process
             .and_then(|place| Table::open(place, config.line_shift).ok());
@@ -363,9 +365,9 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The engine of a forked child: same tables, emptied; a journal of its own.
+    /// The engine of a forked child: the same tables, cleared, and its own journal.
     ///
-    /// Called in the child, by its only thread.
+    /// Must be called in the child, by its only thread.
     ///
     /// # Errors
     /// The system's error when the journal cannot be created.
@@ -438,7 +440,7 @@ impl Engine {
             routine,
         });
         let counters = PageCounters::new().unwrap_or_else(|error| {
-            // Address space has run out: the program goes on alone.
+            // Address space has run out: stop recording, let the program run on.
             self.write(&Record::Note(format!(
                 "recording stopped: no address space for the counters of thread {path}: {error}"
             )));
@@ -454,41 +456,41 @@ impl Engine {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A thread has ended: its reader number may be given again.
+    /// Releases the reader number of a thread that has ended.
     pub(crate) fn ended(&self, reader: u32) {
         self.slots().take_back(reader);
         self.alive.fetch_sub(1, Relaxed);
     }
 
-    /// The clock that was left at a word used for synchronisation.
+    /// The synchronisation clock of the word at `address`.
     pub(crate) fn clock(&self, address: u64) -> &AtomicU64 {
         if self.budget.keeps(Detail::Clocks) {
             return self.clocks.word(address);
         }
-        // 2^20 clocks for all: a later one than is due may be taken, never an earlier.
+        // All words share 2^20 clocks: a thread may take a later clock than necessary, never an earlier one.
         let word = (address >> CLOCK_SHIFT).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
         self.clocks.word(word << CLOCK_SHIFT)
     }
 
-    /// Gives up one detail after the other while the tables take more than they may.
+    /// Drops details, one after the other, while the tables exceed their memory bound.
     fn enforce_budget(&self) {
         while let Some((detail, sentence)) = self.budget.check(self.alive.load(Relaxed)) {
             match detail {
                 Detail::FalseSharing => self.written.clear(),
                 Detail::Clocks => self.clocks.clear(),
-                // Each thread gives up its own at the end of its slice.
+                // Each thread drops its own counters at the end of its slice.
                 Detail::Pages => {}
                 Detail::Readers => self.readers.clear(),
             }
             self.write(&Record::Reduced(sentence));
             if detail == Detail::Pages {
-                // Only the next look sees what that gave back.
+                // Threads free their counters later; check again then.
                 return;
             }
         }
     }
 
-    /// Announces a created thread; its own first event then finds its name (see [`Engine::adopt`]).
+    /// Announces a created thread, which attaches itself with its first event (see [`Engine::adopt`]).
     pub(crate) fn announce(&self, tid: u32, pending_thread: PendingThread) {
         let mut pending_threads = self
             .pending_threads
@@ -498,10 +500,10 @@ impl Engine {
         self.thread_announced.notify_all();
     }
 
-    /// The tracer of the calling thread, created by another that has announced it or is about to.
+    /// The tracer of the calling thread, whose creator has announced it or is about to.
     ///
-    /// Waits for the creator, which is at most a few instructions behind; a thread that nobody announces within a second
-    /// is a stranger ([`Engine::adopt_unknown`]).
+    /// Waits for the announcement, which is usually a few instructions away. After a second the thread is attached as
+    /// unknown ([`Engine::adopt_unknown`]).
     pub fn adopt(&'static self, tid: u32) -> Box<ThreadTracer> {
         let pending_threads = self
             .pending_threads
@@ -530,7 +532,7 @@ impl Engine {
         }
     }
 
-    /// The tracer of the calling thread, which was made by means we do not see: its path is its kernel id.
+    /// The tracer of a calling thread whose creation was not observed: its path is its kernel id.
     pub fn adopt_unknown(&'static self, tid: u32) -> Box<ThreadTracer> {
         self.write(&Record::Note(format!(
             "the creator of thread {tid} was not seen: its path is not stable"
@@ -539,7 +541,7 @@ impl Engine {
         self.tracer(path, tid, 0, 0)
     }
 
-    /// The tracer of the calling thread, whose creator has handed it its name.
+    /// The tracer of the calling thread, from what its creator has handed over.
     pub fn attach(&'static self, pending_thread: PendingThread, tid: u32) -> Box<ThreadTracer> {
         self.tracer(
             pending_thread.path,
@@ -549,7 +551,7 @@ impl Engine {
         )
     }
 
-    /// Writes one record at once, in a frame of its own.
+    /// Appends one record to the journal immediately, in a frame of its own.
     pub fn write(&self, record: &Record) {
         let mut payload = Vec::new();
         Journal::begin(&mut payload);
@@ -557,13 +559,13 @@ impl Engine {
         self.journal.append(&mut payload);
     }
 
-    /// How this recording was set up.
+    /// The settings of this recording.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// All threads have ended, and the process by itself: says so in the journal.
+    /// Completes the journal of a process that ends normally. All its threads have ended.
     pub fn finish(&self) {
         self.break_off();
         self.write(&Record::End);
@@ -572,7 +574,8 @@ impl Engine {
         }
     }
 
-    /// All threads have ended because the process is killed: its journal stays open.
+    /// Writes the status and the shared lines of a process that is being killed; its journal gets no end record. All its
+    /// threads have ended.
     pub fn break_off(&self) {
         self.write_status(self.accesses.load(Relaxed));
         let lines = self.shared_lines().first(sharing::LISTED);
@@ -588,12 +591,12 @@ impl Engine {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves a sign of a process that was created: one that ends before it has a journal of its own is missed.
+    /// Leaves a marker for a new child process, so the recorder notices one that dies before opening its journal.
     pub fn expect_process(&self, pid: u32) {
         let _ = std::fs::write(self.config.folder.join(format!("{pid}.born")), []);
     }
 
-    /// Writes nothing more.
+    /// Stops recording.
     pub fn stop(&self) {
         self.journal.stop();
         if let Some(outlet) = &self.outlet {
@@ -606,8 +609,8 @@ impl Engine {
         self.sequence.fetch_add(1, Relaxed)
     }
 
-    /// Memory that other processes may map too was mapped at `address`, `offset` bytes into what `backing` names. To be told
-    /// after the mapping itself.
+    /// Records that shared memory was mapped at `address`, starting `offset` bytes into `backing`. Call it after the
+    /// mapping itself was recorded.
     pub fn shared(&self, backing: Option<Backing>, address: u64, length: u64, offset: u64) {
         let object = match (backing, &self.table) {
             (Some(backing), Some(table)) => table.object(&backing),
@@ -616,8 +619,8 @@ impl Engine {
         let Some(object) = object else {
             if self.config.cross_process.is_some() && !self.noted_alone.swap(true, Relaxed) {
                 self.write(&Record::Note(format!(
-                    "process {} counts the memory it shares with others by itself: the table common to the processes of the \
-                     recording cannot be had",
+                    "process {} counts the memory it shares with others on its own: the table shared by the processes of the \
+                     recording is not available",
                     self.config.path
                 )));
             }
@@ -626,21 +629,22 @@ impl Engine {
         self.map_shared(object, address, length, offset);
     }
 
-    /// The System V segment at `address` was detached.
+    /// Records that the System V segment at `address` was detached.
     pub fn detached(&self, address: u64) {
         if let Some((start, end)) = self.mappings.segment(address) {
             self.forget(start, end - start);
         }
     }
 
-    /// The shared object mapped at `address`, and the offset in it.
+    /// The shared object mapped at `address`, and the offset of `address` in it.
     #[must_use]
     pub fn shared_at(&self, address: u64) -> Option<(u32, u64)> {
         let mapped = self.mappings.at(address)?;
         Some((mapped.object, address.wrapping_add(mapped.origin)))
     }
 
-    /// Byte `offset` and what follows it of a shared object are mapped at `address`. To be told after the mapping itself.
+    /// Records that `length` bytes of a shared object, from `offset` on, were mapped at `address`. Call it after the
+    /// mapping itself was recorded.
     pub fn map_shared(&self, object: u32, address: u64, length: u64, offset: u64) {
         let end = address.saturating_add(length).next_multiple_of(PAGE);
         let mapped = Mapped {
@@ -662,15 +666,15 @@ impl Engine {
         }
     }
 
-    /// Marks the lines of a small shared mapping at once: where other memory was before, a thread may have pages in its counters
-    /// that it will not be seen to touch for the first time.
+    /// Marks the lines of a small shared mapping at once. A thread may still have counts for pages of earlier memory
+    /// there; its next access to them would not be a first one and would not mark them.
     fn mark_small(&self, start: u64, end: u64) {
         if end - start <= SMALL {
             self.mark_cross_process(start, end);
         }
     }
 
-    /// A thread touches a page for the first time: if it is shared, its lines are marked.
+    /// Marks the lines of the page at `address`, which a thread touches for the first time, if it is shared.
     pub(crate) fn mark_if_cross_process(&self, address: u64) {
         if self.mappings.any() && self.mappings.at(address).is_some() {
             let page = address / PAGE * PAGE;
@@ -687,7 +691,7 @@ impl Engine {
         }
     }
 
-    /// Memory was unmapped or replaced: nobody has written or touched it since.
+    /// Clears the state of memory that was unmapped or replaced.
     pub fn forget(&self, address: u64, length: u64) {
         self.mappings
             .remove(address, address.saturating_add(length));
@@ -706,7 +710,7 @@ impl Engine {
         monotonic_ns().saturating_sub(self.config.origin_ns)
     }
 
-    /// Length of a slice at present; grows when `time` lies beyond the last slice allowed.
+    /// The present slice length. Doubles it while `time` lies beyond the last slice allowed.
     pub(crate) fn slice_length(&self, time: u64) -> u64 {
         loop {
             let level = self.level.load(Relaxed);
@@ -720,13 +724,13 @@ impl Engine {
         }
     }
 
-    /// Length of a span of page counts, at least a slice.
+    /// The present span of page counts, at least a slice.
     pub(crate) fn span_length(&self) -> u64 {
         let level = self.page_level.load(Relaxed).max(self.level.load(Relaxed));
         self.config.slice << level.min(41)
     }
 
-    /// Accounts for `bytes` of per-slice page counts; doubles the spans when they have grown too many.
+    /// Adds `bytes` to the size of the page counts written; doubles the spans when they exceed the limit.
     pub(crate) fn account_pages(&self, bytes: u64) {
         let total = self.page_bytes.fetch_add(bytes, Relaxed) + bytes;
         if total > self.config.page_bytes {
@@ -737,7 +741,7 @@ impl Engine {
         }
     }
 
-    /// Lets the recorder see how far we are, at most five times a second, and looks after the memory bound.
+    /// Adds to the access count; updates the status file every 200 ms and checks the memory bound every 10 ms.
     pub(crate) fn report_progress(&self, accesses: u64) {
         let total = self.accesses.fetch_add(accesses, Relaxed) + accesses;
         let now = self.wall();
@@ -749,7 +753,7 @@ impl Engine {
         }
     }
 
-    /// Replaces the status file: accesses and threads so far, two 8-byte little-endian numbers.
+    /// Replaces the status file: accesses and threads so far, as two 8-byte little-endian numbers.
     pub(crate) fn write_status(&self, accesses: u64) {
         let mut status = [0u8; 16];
         status[..8].copy_from_slice(&accesses.to_le_bytes());
@@ -759,7 +763,7 @@ impl Engine {
     }
 }
 
-/// Whether `now` has come to what is due; if so, it is due again `pause` later. True for one thread only.
+/// Whether `now` has reached `due`, which is then set to `now + pause`. True for one thread only.
 fn is_due(due: &AtomicU64, now: u64, pause: u64) -> bool {
     let at = due.load(Relaxed);
     now >= at

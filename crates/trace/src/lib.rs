@@ -1,9 +1,9 @@
-//! The tracing engine, shared by all exact frontends, and the way from its journals to a profile.
+//! The tracing engine, shared by all exact frontends. Runs inside the program under study.
 //!
-//! Inside the program under study: [`engine`] (what its threads share), [`thread`] (the hot path), [`block`], [`shadow`], [`mod@line`],
-//! [`readers`], [`pages`], [`reservation`] (where their tables lie), [`cross_process`] (memory that processes share), [`journal`],
-//! [`access_trace`], and in `extra` the layers for comparison. In the recorder: [`mod@assemble`] reads the journals, [`objects`],
-//! [`variables`] and [`sites`] name the memory.
+//! [`engine`] is what the threads share, [`thread`] the hot path, [`block`] accesses that are recorded together.
+//! Tables: [`shadow`], [`mod@line`], [`readers`], [`pages`], [`reservation`] (their address space), [`cross_process`]
+//! (memory shared by processes). [`access_trace`] sends the access trace, `extra` counts the layers for comparison.
+//! The recorder's side is the crate `numaloc-assemble`.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 

@@ -1,44 +1,45 @@
-//! What the engine remembers of a cache line: one word.
+//! The state of a cache line: one word in the line table.
 //!
 //! | bits | meaning |
 //! |---|---|
-//! | 0..20 | the last writer (thread number + 1), 0 when nobody has written, [`CROSS_PROCESS`] for a line of the common table |
-//! | 20 | *sync*: an atomic instruction or a futex used the line; its clock is kept, every access takes the slow path |
+//! | 0..20 | the last writer (thread number + 1), 0 when nobody has written, [`CROSS_PROCESS`] for a line of the cross-process table |
+//! | 20 | *sync*: an atomic instruction or a futex used the line; it carries clocks, every access takes the slow path |
 //! | 21 | *extended*: reader bits beyond the word are in use (see [`crate::readers`]) |
-//! | 22 | *tracked*: threads have communicated through the line, the bytes written are kept ([`crate::sharing`]) |
-//! | 23 | *full*: tracked, and all its bytes were written since; nothing is kept of them elsewhere |
-//! | 24..64 | readers since that write, one bit for each of the first [`READERS`] reader numbers |
+//! | 22 | *tracked*: threads have communicated through the line; the bytes written are recorded ([`crate::sharing`]) |
+//! | 23 | *full*: tracked, and every byte was written in this tenure, so no mask is needed |
+//! | 24..64 | readers since the last write, one bit for each of the first [`READERS`] reader numbers |
 //!
-//! An event of the `write_read` layer is the first read by a thread since the last write by another thread
-//! (DeLoc II-B2: "a write then a read by different threads", each reader of a written value counted once). The reader
-//! bits make "once" exact, and make the common case one load and one test.
+//! An event of the `write_read` layer is the first read by a thread since the last write by another thread (DeLoc
+//! II-B2: "a write then a read by different threads", each reader of a written value counted once). The reader bits
+//! make "once" exact and reduce the usual access to one load and one test.
 
 /// log2 of the usual line size. Lines of another size never take the fast path.
 pub const FAST_SHIFT: u32 = 6;
-/// Reader numbers that fit the word.
+/// Number of reader numbers that have a bit in the word.
 pub const READERS: u32 = 40;
-/// Highest writer id.
+/// Highest writer id in use.
 pub const MAX_WRITER: u32 = 0xf_fffe;
-/// In place of a writer: the line lies in memory that other processes may map, and what is known of it is in their common table
-/// ([`crate::cross_process`]). Never anybody's own, and without reader bits: no access to it is a fast one.
+/// Writer field of a line that other processes may map: its state is in the table shared by the processes
+/// ([`crate::cross_process`]). Equals no writer id and has no reader bits, so accesses to such a line never take the
+/// fast path.
 pub const CROSS_PROCESS: u64 = 0xf_ffff;
 
 const WRITER: u64 = 0xf_ffff;
-/// The line is used for synchronisation.
+/// Flag: the line is used for synchronisation.
 pub const SYNC: u64 = 1 << 20;
-/// Readers beyond the word exist.
+/// Flag: the line has reader bits beyond the word.
 pub const EXTENDED: u64 = 1 << 21;
-/// The bytes written are kept.
+/// Flag: the bytes written are recorded.
 pub const TRACKED: u64 = 1 << 22;
-/// All bytes of a tracked line were written since its writer took it.
+/// Flag: all bytes of a tracked line were written in its present tenure.
 pub const FULL: u64 = 1 << 23;
-/// What a word says of the bytes written.
+/// The flags about the bytes written.
 pub const BYTES: u64 = TRACKED | FULL;
 
 /// The bits of all reader numbers that fit the word.
 pub const ALL_READERS: u64 = !0 << 24;
 
-/// Whether the bytes written are kept beside the word: of a tracked line of which not all were written.
+/// Whether a mask of the bytes written is kept for the line: it is tracked but not full.
 #[inline(always)]
 #[must_use]
 pub fn keeps_bytes(word: u64) -> bool {
@@ -52,14 +53,14 @@ pub fn writer(word: u64) -> u32 {
     (word & WRITER) as u32
 }
 
-/// Whether the line is in the common table.
+/// Whether the state of the line is in the cross-process table.
 #[inline(always)]
 #[must_use]
 pub fn is_cross_process(word: u64) -> bool {
     word & WRITER == CROSS_PROCESS
 }
 
-/// The bit of reader `number`, 0 when it does not fit the word.
+/// The word's bit for reader `number`; 0 when `number` has none.
 #[must_use]
 pub fn reader_bit(number: u32) -> u64 {
     if number < READERS {
@@ -69,7 +70,7 @@ pub fn reader_bit(number: u32) -> u64 {
     }
 }
 
-/// The word after a write by `writer_id`, whose own reader bit counts as read.
+/// The word after a write by `writer_id`. The writer counts as a reader: its `reader_bit` is set.
 #[must_use]
 pub fn owned(writer_id: u32, reader_bit: u64) -> u64 {
     u64::from(writer_id) | reader_bit

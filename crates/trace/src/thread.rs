@@ -1,21 +1,23 @@
-//! The hot path: what one load or store of a thread costs.
+//! The hot path: recording one load or store of a thread.
 //!
 //! A thread's access is
-//! 1. one count down to the end of its slice,
+//! 1. one count down to the end of its quantum,
 //! 2. one addition to its own page counter,
-//! 3. one load of the line's word, and a test: a line that I wrote last, or have read since it was written, needs nothing.
+//! 3. one load of the line's word, and a test: a line that this thread wrote last, or has read since the last write,
+//!    needs no more.
 //!
-//! No atomic read-modify-write unless a line changes hands. Everything else is in the cold functions: `lines` for lines that change
-//! hands, `clock` for turns and slices, `written` for what goes to the journal, `values` for what libgomp writes and reads,
-//! `blocks`, `runs` and `loops` for accesses that are recorded together, `strings` for string instructions.
+//! There is no atomic read-modify-write unless a line changes hands. Everything else is in cold functions: `lines` for
+//! lines that change hands, `clock` for quanta and slices, `written` for the journal, `values` for values that
+//! run-time libraries pass between threads, `blocks`, `runs` and `loops` for accesses that are recorded together,
+//! `strings` for string instructions.
 //!
 //! # The virtual clock
-//! A thread's clock counts its accesses, but for those of run-time libraries that run threads: how many they make depends on how long
-//! the host lets a thread wait. Where threads synchronise, the later one passes its time on: an atomic instruction or
-//! a futex marks its line ([`line::SYNC`]); a write to a word of such a line leaves the writer's clock there if it is later, a read takes it.
-//! So a thread that leaves a barrier, takes a lock or joins another is never earlier than what it waited for, whichever
-//! thread the host ran first, and even where a store is told only after others may have seen it (`underway`). Creation hands the
-//! creator's clock to the new thread.
+//! A thread's clock counts its accesses, except those of threading run-time libraries: their number depends on how
+//! long the host lets a thread wait. Clocks are joined where threads synchronise. An atomic instruction or a futex
+//! marks its line ([`line::SYNC`]); a write to a word of such a line leaves the writer's clock there if it is later,
+//! and a read takes it. So a thread that leaves a barrier, takes a lock or joins another thread is never earlier than
+//! what it waited for, whichever thread the host ran first, and even where a store is recorded only after others may
+//! have seen it (`underway`). A new thread starts with its creator's clock.
 
 mod blocks;
 mod clock;
@@ -54,15 +56,15 @@ pub use values::{Values, follow_values, set_loader_range};
 
 /// Bytes of a line of the usual size.
 const LINE: u64 = 1 << FAST_SHIFT;
-/// Most accesses between two looks at the clock: keeps page counters and wall slices honest.
+/// Maximum length of a quantum, in accesses: bounds page counters and the error of wall-clock slices.
 const LONGEST_QUANTUM: u64 = 1 << 31;
-/// Accesses between two looks at the wall clock.
+/// Length of a quantum with the wall clock, in accesses.
 const WALL_QUANTUM: u64 = 4096;
 
-/// Writer ids that have a place in a table; the others (programs that create threads by the thousand) are looked up.
+/// Writer ids below this index a table; the others (programs that create thousands of threads) are in a map.
 const NEAR: usize = 1024;
 
-/// What a thread has read of another's writing, since it last wrote that down.
+/// Communication received from one writer since it was last written to the journal.
 #[derive(Clone, Copy, Default)]
 struct Received {
     events: u64,
@@ -71,99 +73,102 @@ struct Received {
     false_bytes: u64,
 }
 
-/// One traced thread. Used by that thread alone. What every access needs comes first, in two lines.
+/// The tracer of one thread, used by that thread alone. The fields that every access needs come first, in two cache
+/// lines.
 #[repr(C, align(64))]
 pub struct ThreadTracer {
-    /// Accesses left until [`ThreadTracer::quantum`].
+    /// Accesses remaining in the quantum ([`ThreadTracer::end_quantum`]).
     remaining: u64,
     /// The word of a line that this thread has just written.
     owned: u64,
     /// This thread's bit in a line's word, 0 when it has none.
     bit: u64,
-    /// The fast path is for `remaining` above this: 1, or always less when every access is to be looked at, and while a block's
-    /// accesses wait to be added up (`runs`).
+    /// The fast path needs `remaining` above this: 1, or `u64::MAX` when every access must take the slow path and
+    /// while accesses are pending (`runs`).
     fast_threshold: u64,
-    /// Accesses to lines whose place ([`Watched::place`]) is above this are counted, nothing else: 0 between two bursts, and never any
-    /// where all lines are looked at.
+    /// Sampling threshold: accesses to lines with a larger `place` ([`Watched::place`]) are only counted. 0 between
+    /// bursts, `u64::MAX` when all lines are recorded.
     sample_threshold: u64,
-    /// The lines, if they have the usual size.
+    /// The line table, if lines have the usual size.
     fast_lines: Fixed<FAST_SHIFT>,
-    /// Fast reads: `word & read_mask == read_is`. Tracked lines are no fast reads while a verdict waits ([`Sharing`]).
+    /// A read is fast if `word & read_mask == read_is`. Reads of tracked lines are not while an event is undecided
+    /// ([`Sharing`]).
     read_mask: u64,
     read_is: u64,
     counters: PageCounters,
     read_bytes: u64,
     write_bytes: u64,
-    /// Not all lines are looked at: see `watched`.
+    /// Lines are sampled: only those in `watched` are recorded.
     partial: bool,
-    /// The lines that are looked at.
+    /// The sampled lines.
     watched: Watched,
-    /// Blocks may be counted together.
+    /// Accesses of a block may be counted together.
     together: bool,
-    /// The last block has left something to be done.
+    /// Accesses are pending: a run, string words or prerecorded loads ([`ThreadTracer::flush_pending`]).
     pending: bool,
     lines: Shadow,
     run: runs::Run,
-    /// What string instructions have loaded, and stored, in the word they are in.
+    /// Bytes loaded, and stored, by string instructions in their current word.
     strings: [strings::Piece; 2],
-    /// Loads that were told before they were made, from lines used for synchronisation.
+    /// Loads from synchronisation lines that were recorded before they were made.
     prerecorded: Vec<(u64, u32)>,
-    /// Loads are being told before they are made.
+    /// Loads are being recorded before they are made.
     prerecording: bool,
-    /// The loop that is being told: see [`loops`].
+    /// The loop being recorded: see [`loops`].
     predicted: loops::Predicted,
-    /// `fast_threshold` where no block waits, for lines that are looked at.
+    /// `fast_threshold` for sampled lines while nothing is pending.
     usual_threshold: u64,
-    /// Places of lines in which a verdict may wait.
+    /// Slots of [`Sharing`] that hold an undecided event.
     waiting: [bool; sharing::PENDING],
     pub(crate) engine: &'static Engine,
     // Everything below is cold.
     number: u32,
-    /// Reader number: which bit of lines is this thread's.
+    /// Reader number: selects this thread's bit in a line's word.
     reader: u32,
-    /// Clock (or wall time) at the end of this turn.
+    /// Clock (or wall time) at the end of this quantum.
     quantum_end: u64,
-    /// `remaining` at the start of this turn.
+    /// Length of this quantum: `remaining` at its start.
     quantum: u64,
-    /// Accesses before this turn.
+    /// Accesses before this quantum.
     accesses: u64,
-    /// Those of them in bursts.
+    /// Accesses before this quantum that fell into bursts.
     seen: u64,
-    /// Accesses to lines that are watched, where not all are.
+    /// Accesses to sampled lines, where lines are sampled.
     sampled: u64,
-    /// First instant of the burst that is watched, where not all is.
+    /// Start of the current burst, where time is sampled.
     burst: u64,
-    /// Time, in the profile's clock, at the start of the turn; wall clock only.
+    /// Time of the profile's clock at the start of the quantum; wall clock only.
     wall: u64,
     slice_start: u64,
     slice_length: u64,
     span_start: u64,
     span_length: u64,
-    /// What was heard from writers below [`NEAR`], by writer id, from the others, and from whom.
+    /// Communication received: from writers below [`NEAR`] by writer id, from the others, and the writer ids with
+    /// counts.
     received: Vec<Received>,
     received_far: HashMap<u32, Received>,
     received_from: Vec<u32>,
-    /// Events by layer and writer id in each part of the lines watched.
+    /// Events by layer and writer id in each part of the sampled lines.
     groups: BTreeMap<(u8, u32), [u64; GROUPS]>,
     sharing: Option<Box<Sharing>>,
     first_touched: Vec<(u64, u64)>,
     extra: Option<Box<Extra>>,
-    /// The access trace, for which every access takes the longer way.
+    /// The access trace; with one, every access takes the slow path.
     stream: Option<Box<Stream>>,
-    /// For memory that processes share.
+    /// State for memory shared by processes.
     pub(crate) cross_process: Option<Box<Part>>,
     out: Vec<u8>,
     reported: u64,
-    /// Its path, and what it has created.
+    /// Path of the thread, and what it has created.
     pub creator: Creator,
     /// Address that the kernel clears and wakes when the thread ends, 0 for none.
     pub clear_tid: u64,
-    /// Address of the thread's first store, 0 before it.
+    /// Address of the thread's first store; 0 before it.
     first_store: u64,
-    /// Stores that were announced, and whether the last of them has not been told.
+    /// Number of stores announced, and whether the last one is still to be recorded.
     announced: u64,
     underway: bool,
-    /// The word that it changed last by an atomic instruction of a run-time library.
+    /// The word last changed by an atomic instruction of a run-time library.
     lock: u64,
     ended: bool,
 }
@@ -193,18 +198,18 @@ impl ThreadTracer {
         let partial = engine.watched.is_some();
         let mut tracer = Self {
             remaining: 0,
-            // Read to the letter, the writer's own read comes between its write and another's read.
+            // Literally, the writer's own read comes between its write and another thread's read.
             owned: line::owned(writer, if engine.config.consecutive { 0 } else { bit }),
             bit,
             fast_threshold: u64::MAX,
             usual_threshold: u64::MAX,
             waiting: [false; sharing::PENDING],
-            // With lines of another size this looks at some word and `fast_threshold` forbids to act on it.
+            // With lines of another size the word read is meaningless and `fast_threshold` forbids to use it.
             fast_lines: if odd { engine.clocks } else { engine.lines }
                 .fixed()
                 .expect("both have enough words"),
             partial,
-            // To the letter, even a thread's reads of its own line change it.
+            // With `consecutive` even a thread's reads of its own line change its state.
             together: !odd && extra.is_none() && stream.is_none() && !engine.config.consecutive,
             pending: false,
             run: runs::Run::none(),
@@ -217,7 +222,7 @@ impl ThreadTracer {
                 .watched
                 .unwrap_or(Watched::new(1_000_000, engine.config.line_shift)),
             read_mask: bit,
-            // Without a bit of its own a thread has no fast reads: no word looks like this.
+            // A thread without a bit of its own has no fast reads: no word matches this.
             read_is: if bit == 0 { u64::MAX } else { bit },
             lines: engine.lines,
             read_bytes: 0,
@@ -264,41 +269,41 @@ impl ThreadTracer {
         tracer
     }
 
-    /// Stable path.
+    /// Stable path of the thread.
     #[must_use]
     pub fn path(&self) -> &str {
         self.creator.path()
     }
 
-    /// Address of the thread's first store, 0 when it has stored nothing.
+    /// Address of the thread's first store; 0 before it.
     #[must_use]
     pub fn first_store(&self) -> u64 {
         self.first_store
     }
 
-    /// Number in this process's journal.
+    /// Number of the thread in this process's journal.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// One load (`WRITE` false) or store of `size` bytes at `address`.
+    /// Records one load (`WRITE` false) or store of `size` bytes at `address`.
     ///
-    /// With `RUNTIME` the instruction belongs to a threading run-time library: its accesses count for pages and carry clocks,
-    /// but are no communication of the program.
+    /// `RUNTIME` is for instructions of a threading run-time library: their accesses count for pages and carry clocks,
+    /// but are not communication of the program.
     #[inline(always)]
     pub fn access<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
-        // Everything ordinary is decided before anything is changed, so that the rest is one tail call.
+        // The checks come before any change, so that the rest is one tail call.
         let handled = !RUNTIME && (self.fast::<WRITE, false>(address, size) || self.skip(address));
         if !handled {
             self.slow::<WRITE, RUNTIME>(address, size);
         }
     }
 
-    /// An access that is neither [`ThreadTracer::fast`] nor to be dozed through: to a line that is watched where others are not, or
-    /// unusual.
+    /// Records an access for which neither [`ThreadTracer::fast`] nor [`ThreadTracer::skip`] is enough: to a sampled
+    /// line, or an unusual one.
     ///
-    /// `extern "C"`, as `unusual`.
+    /// `extern "C"` for the same reason as `unusual`.
     #[inline(never)]
     pub extern "C" fn slow<const WRITE: bool, const RUNTIME: bool>(
         &mut self,
@@ -315,7 +320,7 @@ impl ThreadTracer {
         self.sampled_access::<WRITE>(address, size);
     }
 
-    /// An access to a line that is watched where others are not.
+    /// Records an access to a sampled line.
     #[inline(always)]
     fn sampled_access<const WRITE: bool>(&mut self, address: u64, size: u32) {
         if self.pending || !self.fast_sampled::<WRITE>(address, size) {
@@ -324,13 +329,16 @@ impl ThreadTracer {
         }
     }
 
-    /// Counts an access if it is an ordinary one, and says whether: a line that is mine to read or write, a page counted before, in
-    /// the middle of a turn. Never where not everything is looked at, nor for run-time libraries, whose accesses carry clocks.
+    /// Counts an ordinary access and returns true; false if the access needs the slow path. Ordinary is an access to a
+    /// line that this thread may read or write without a change of state, on a page counted before, and not the last
+    /// of the quantum. Always false where lines or time are sampled. Not for run-time libraries, whose accesses carry
+    /// clocks.
     ///
-    /// Calls nothing, so that its caller needs no frame, and leaves nothing half done but a count: a signal handler may come in
-    /// between.
+    /// Calls nothing, so the caller needs no frame. A signal handler that interrupts it may cost one count, nothing
+    /// more.
     ///
-    /// `ALIGNED` where the address is a multiple of the size, a power of two: asked with fewer instructions, others are not quick.
+    /// With `ALIGNED`, `size` is a power of two and only an `address` that is a multiple of it is fast: that takes fewer
+    /// instructions to test.
     #[inline(always)]
     pub fn fast<const WRITE: bool, const ALIGNED: bool>(
         &mut self,
@@ -340,7 +348,7 @@ impl ThreadTracer {
         self.fast_above::<WRITE, ALIGNED>(self.fast_threshold, address, size)
     }
 
-    /// [`ThreadTracer::fast`] for another `fast_threshold`.
+    /// [`ThreadTracer::fast`] with the given `fast_threshold`.
     #[inline(always)]
     fn fast_above<const WRITE: bool, const ALIGNED: bool>(
         &mut self,
@@ -373,21 +381,21 @@ impl ThreadTracer {
         true
     }
 
-    /// Whether a line, whose word is `word`, was never written, or is read again ([`ThreadTracer::rereads`]).
+    /// Whether a line with this word was never written, or is read again without effect ([`ThreadTracer::rereads`]).
     #[inline(always)]
     fn is_new_or_reread(&self, word: u64, address: u64) -> bool {
-        // Asked last: most lines that a program reads somebody has written.
+        // Tested last: most lines that a program reads have been written.
         std::hint::cold_path();
         word == 0 || self.rereads(word, address)
     }
 
-    /// A load and a store of `size` bytes at `address`, as [`ThreadTracer::fast`].
+    /// Counts a load and a store of `size` bytes at `address`, like [`ThreadTracer::fast`].
     #[inline(always)]
     pub fn fast_update<const ALIGNED: bool>(&mut self, address: u64, size: u32) -> bool {
         self.fast_update_above::<ALIGNED>(self.fast_threshold, address, size)
     }
 
-    /// [`ThreadTracer::fast_update`] for another `fast_threshold`.
+    /// [`ThreadTracer::fast_update`] with the given `fast_threshold`.
     #[inline(always)]
     fn fast_update_above<const ALIGNED: bool>(
         &mut self,
@@ -399,7 +407,7 @@ impl ThreadTracer {
             return false;
         }
         let word = self.fast_lines.word(address).load(Relaxed);
-        // Reading my own bytes settles no verdict: only another thread's writes make events of mine.
+        // A read of the thread's own bytes decides no event: only another thread's writes make events for this one.
         if !self.owns(word)
             || !self.count_fast::<ALIGNED>(address, size, pages::READ + pages::WRITE)
         {
@@ -414,7 +422,7 @@ impl ThreadTracer {
         true
     }
 
-    /// [`ThreadTracer::fast`] for a line that is watched where others are not.
+    /// [`ThreadTracer::fast`] for a sampled line.
     #[inline(always)]
     pub fn fast_sampled<const WRITE: bool>(&mut self, address: u64, size: u32) -> bool {
         let handled = self.fast_above::<WRITE, false>(self.usual_threshold, address, size);
@@ -422,7 +430,7 @@ impl ThreadTracer {
         handled
     }
 
-    /// [`ThreadTracer::fast_update`] for such a line.
+    /// [`ThreadTracer::fast_update`] for a sampled line.
     #[inline(always)]
     pub fn fast_sampled_update(&mut self, address: u64, size: u32) -> bool {
         let handled = self.fast_update_above::<false>(self.usual_threshold, address, size);
@@ -430,7 +438,7 @@ impl ThreadTracer {
         handled
     }
 
-    /// Keeps the bytes that were written to a line of the usual size, in which they lie.
+    /// Adds the bytes written to the mask of their line, which has the usual size and holds all of them.
     #[inline(always)]
     fn track_fast(&mut self, address: u64, size: u32) {
         if self.engine.budget.keeps(Detail::FalseSharing) {
@@ -443,7 +451,7 @@ impl ThreadTracer {
         }
     }
 
-    /// One instruction that loads, changes and stores `size` bytes at `address`, not atomically.
+    /// Records an instruction that loads, changes and stores `size` bytes at `address`, not atomically.
     #[inline(always)]
     pub fn update<const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         if RUNTIME || !self.fast_update::<false>(address, size) {
@@ -452,7 +460,8 @@ impl ThreadTracer {
         }
     }
 
-    /// Adds to the counter of the page if that is all there is to do: within one line, and not the page's first count.
+    /// Adds `amount` to the page's counter and returns true; false for an access that crosses lines or is the page's
+    /// first.
     #[inline(always)]
     fn count_fast<const ALIGNED: bool>(&mut self, address: u64, size: u32, amount: u64) -> bool {
         let in_line = match ALIGNED {
@@ -472,7 +481,7 @@ impl ThreadTracer {
         fast
     }
 
-    /// Chooses between the short way, by [`ThreadTracer::fast`], and the longer one that looks at every access.
+    /// Chooses between the fast path ([`ThreadTracer::fast`]) and the slow one for every access.
     fn choose_path(&mut self) {
         let all = self.extra.is_none() && self.stream.is_none();
         let short = all && !self.paused() && self.lines.shift() == FAST_SHIFT;
@@ -482,7 +491,7 @@ impl ThreadTracer {
         }
     }
 
-    /// No block waits. Where some lines only are looked at, every access is asked about first.
+    /// Sets `fast_threshold` for nothing pending. Where lines are sampled, each access must be checked first.
     fn reset_fast_threshold(&mut self) {
         self.fast_threshold = match self.partial {
             true => u64::MAX,
@@ -490,30 +499,30 @@ impl ThreadTracer {
         };
     }
 
-    /// Looks at nothing, or at the lines that are watched.
+    /// Turns sampling on (records the sampled lines) or off (only counts).
     fn set_sampling(&mut self, sampling: bool) {
         self.sample_threshold = match sampling {
             false => 0,
-            // Places of lines of another size are not where `skip` looks for them.
+            // `skip` computes places for lines of the usual size only.
             true if self.lines.shift() != FAST_SHIFT => u64::MAX,
             true => self.watched.last(),
         };
         self.choose_path();
     }
 
-    /// Whether this is between two bursts.
+    /// Whether sampling is off: the time is between two bursts.
     #[inline(always)]
     fn paused(&self) -> bool {
         self.sample_threshold == 0
     }
 
-    /// Whether accesses to `address` are counted only.
+    /// Whether accesses to `address` are only counted.
     #[inline(always)]
     fn is_skipped(&self, address: u64) -> bool {
         self.paused() || self.partial && !self.watched.has(address)
     }
 
-    /// Counts `accesses` if this is between two bursts, and for at least one more; says whether.
+    /// Counts `accesses` and returns true if sampling is off and the quantum does not end with them.
     #[inline(always)]
     fn skip_paused(&mut self, accesses: u64) -> bool {
         let skips = self.paused() && self.remaining > accesses;
@@ -523,7 +532,7 @@ impl ThreadTracer {
         skips
     }
 
-    /// Counts an access to `address` if it is not looked at, and not the last of its turn; says whether.
+    /// Counts an access to `address` and returns true if its line is not sampled and the quantum does not end with it.
     #[inline(always)]
     fn skip(&mut self, address: u64) -> bool {
         let skips = self.remaining > 1 && Watched::usual_place(address) > self.sample_threshold;
@@ -533,28 +542,28 @@ impl ThreadTracer {
         skips
     }
 
-    /// For frontends that count accesses that are not looked at themselves: those to lines whose [`Watched::usual_place`] is above this.
-    /// Nothing where all accesses are to be told.
+    /// The sampling threshold, for frontends that count skipped accesses themselves: those to lines with a larger
+    /// [`Watched::usual_place`]. `None` where all accesses must be recorded.
     #[inline(always)]
     #[must_use]
     pub fn sample_threshold(&self) -> Option<u64> {
         (self.sample_threshold != u64::MAX).then_some(self.sample_threshold)
     }
 
-    /// So many accesses such a frontend may count but one.
+    /// Accesses remaining in the quantum; such a frontend may count all but one of them.
     #[inline(always)]
     #[must_use]
     pub fn remaining(&self) -> u64 {
         self.remaining
     }
 
-    /// Such a frontend has counted all but `remaining` of them.
+    /// Takes back the count of such a frontend: `remaining` accesses are left in the quantum.
     #[inline(always)]
     pub fn skipped(&mut self, remaining: u64) {
         self.remaining = remaining;
     }
 
-    /// Counts an access, which may be the last of its turn.
+    /// Counts an access, which may end the quantum.
     #[inline(always)]
     fn tick<const RUNTIME: bool>(&mut self) {
         self.remaining -= 1;
@@ -564,8 +573,8 @@ impl ThreadTracer {
         }
     }
 
-    /// An access that is not looked at. The code of a threading run-time library is where threads wait for each other, so its
-    /// accesses carry clocks even then.
+    /// Counts an access that is not recorded. In code of a threading run-time library it carries clocks even so,
+    /// because threads wait for each other there.
     #[inline(always)]
     fn skip_slow<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         self.tick::<RUNTIME>();
@@ -586,7 +595,7 @@ impl ThreadTracer {
         }
     }
 
-    /// An atomic load or store: marks the word as used for synchronisation, and is an access like any other.
+    /// Records an atomic load or store: marks its line as used for synchronisation, otherwise an ordinary access.
     pub fn synchronise<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         self.mark_sync(address);
         if RUNTIME {
@@ -602,9 +611,10 @@ impl ThreadTracer {
         }
     }
 
-    /// An access that ends a turn, touches a page for the first time in a while, crosses lines, or finds a line in other hands.
+    /// Records an access that ends a quantum, is the page's first in a span, crosses lines, or changes a
+    /// line's state.
     ///
-    /// `extern "C"`, which never unwinds, so that callers from C need no landing pad around it.
+    /// `extern "C"`, which never unwinds, so that callers from C need no landing pad.
     #[inline(never)]
     extern "C" fn unusual<const WRITE: bool, const RUNTIME: bool>(
         &mut self,
@@ -617,7 +627,7 @@ impl ThreadTracer {
         } else if let Some(extra) = &mut self.extra {
             extra.access(self.engine, line::writer(self.owned), address, size);
         }
-        // Line by line, of which there is one almost always.
+        // Line by line; nearly always there is one.
         let (mut at, end) = (address, address + u64::from(size));
         while at < end {
             let next = ((at >> self.lines.shift()) + 1) << self.lines.shift();
@@ -629,7 +639,7 @@ impl ThreadTracer {
         }
     }
 
-    /// An access for its page, its time and the access trace.
+    /// Counts an access for its page, the clock and the access trace.
     #[inline(always)]
     fn count<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         if self.pending && !self.prerecording {
@@ -651,8 +661,8 @@ impl ThreadTracer {
         }
     }
 
-    /// An access of `size` bytes at `address` by which threads exclude each other from what is none of the program's: it counts for its
-    /// page, takes no time, and is neither communication nor synchronisation.
+    /// Counts an access of `size` bytes at `address` that guards something outside the program's own work: for its
+    /// page only. It takes no time, and is neither communication nor synchronisation.
     pub fn count_only<const WRITE: bool>(&mut self, address: u64, size: u32) {
         if self.is_skipped(address) {
             self.flush_pending();
@@ -679,13 +689,13 @@ impl ThreadTracer {
         }
     }
 
-    /// Adds a record to what this thread writes at the end of its slice.
+    /// Adds a record to those written to the journal at the end of the slice.
     pub fn record(&mut self, record: &Record) {
         record.encode(&mut self.out);
     }
 
-    /// What the next thread that this one creates must know, for creators that hand it over
-    /// themselves ([`Engine::attach`]); count it with `creator.next_thread()` once it was created.
+    /// What this thread's next child needs to attach itself, for creators that hand it over themselves
+    /// ([`Engine::attach`]). Call `creator.next_thread()` once the child exists.
     #[must_use]
     pub fn pending_thread(&mut self, routine: u64) -> PendingThread {
         self.record_creation();
@@ -697,8 +707,8 @@ impl ThreadTracer {
         }
     }
 
-    /// This thread has created thread `tid` with start routine `routine` (0 where unknown).
-    /// `clear_tid` is the address the kernel will clear and wake at its end, or 0.
+    /// Records that this thread has created thread `tid` with start routine `routine` (0 if unknown). `clear_tid` is
+    /// the address that the kernel clears and wakes at its end, or 0.
     pub fn thread_created(&mut self, tid: u32, routine: u64, clear_tid: u64) {
         self.record_creation();
         let path = self.creator.next_thread();

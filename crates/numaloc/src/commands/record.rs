@@ -556,12 +556,12 @@ fn work_folder(output: &Path) -> Result<tempfile::TempDir, CliError> {
         })
 }
 
-/// What the program's processes will know in common of the memory they share.
+/// The table of the memory that the program's processes share; `None`, with a remark, if it cannot be created.
 fn cross_process_table(ui: &Ui) -> Option<Board> {
     Board::create()
         .map_err(|error| {
             ui.remark(format_args!(
-                "each process counts the memory it shares with others by itself: no common table: {error}"
+                "each process counts the memory it shares with others on its own: no table shared by the processes: {error}"
             ));
         })
         .ok()

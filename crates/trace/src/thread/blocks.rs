@@ -1,11 +1,12 @@
-//! Counting the accesses of a block with one call, and the iterations of a block that repeats with next to none.
+//! Counts the accesses of a block with one call.
 //!
-//! A call comes at the block's beginning, before its accesses are made. So a load from a line used for synchronisation is looked at
-//! once more with the thread's next call, when it has been made: what it then finds is what the program found.
+//! The call comes at the block's beginning, before its accesses are made. Loads from lines used for synchronisation
+//! are therefore processed again at the thread's next call, after they were made: they then see the clock that belongs
+//! to the value the program read.
 //!
 //! Iterations of a repeating block are counted in [runs](super::runs).
 
-// `N` arrays side by side: loops over the number of a group read better than zipped ones.
+// The `N` arrays are parallel: loops over the group's index read better than zipped iterators.
 #![allow(clippy::needless_range_loop)]
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,9 +17,9 @@ use crate::line;
 use crate::memory::Detail;
 
 impl ThreadTracer {
-    /// The accesses of `block`, which begins with `registers` and has not made them yet.
+    /// Counts the accesses of `block`, which begins with `registers` and has not made them yet.
     ///
-    /// `N` and `WRITES` are the block's [`crate::block::Shape`]. Iterations of a block that repeats have their own
+    /// `N` and `WRITES` are the block's [`crate::block::Shape`]. Iterations of a repeating block go to
     /// [`ThreadTracer::iteration`].
     #[inline(always)]
     pub fn block<const N: usize, const WRITES: usize>(
@@ -48,7 +49,7 @@ impl ThreadTracer {
         }
     }
 
-    /// Finishes what the last block has left: the thread does something else now.
+    /// Records what is pending, before the thread does anything else.
     #[inline(always)]
     pub fn flush_pending(&mut self) {
         if self.pending {
@@ -56,8 +57,8 @@ impl ThreadTracer {
         }
     }
 
-    /// Whether a block changes no state of a line, fills no page's counter for the first time and ends no turn, so that its accesses
-    /// can be added up in any order; says no for lines whose written bytes are kept.
+    /// Whether the block's accesses can be added in any order: they change no line's state, are not a page's first
+    /// count and do not end the quantum. False for lines whose written bytes are recorded.
     #[inline(always)]
     fn is_plain<const N: usize, const WRITES: usize>(&self, block: &Block, at: &[u64; N]) -> bool {
         let groups = block.groups::<N>();
@@ -76,8 +77,8 @@ impl ThreadTracer {
         self.remaining > self.fast_threshold.saturating_add(block.accesses) && self.together
     }
 
-    /// Counts `times` times a block whose groups are, and stay, in the lines of `at`, if that changes nothing but counts and bytes
-    /// written.
+    /// Counts a block `times` times whose groups stay in the lines of `at`, and returns true, if only counts and masks
+    /// of written bytes change.
     #[inline(always)]
     pub(super) fn count_groups(
         &mut self,
@@ -122,7 +123,8 @@ impl ThreadTracer {
         true
     }
 
-    /// Whether the accesses of a group to the line at `address`, whose word is `word`, change nothing but counts and bytes written.
+    /// Whether a group's accesses to the line at `address`, with this `word`, change only counts and masks of written
+    /// bytes.
     #[inline(always)]
     pub(super) fn is_ours<const WRITE: bool>(
         &self,
@@ -138,13 +140,13 @@ impl ThreadTracer {
         }
     }
 
-    /// Keeps the bytes written by a group, the first time at `address`.
+    /// Adds the bytes written by `times` iterations of a group, the first at `address`, to their line's mask.
     #[inline(never)]
     pub(super) fn track_group(&mut self, group: &Group, address: u64, times: u64) {
         self.track_bytes(group.written, address, group.stride, times);
     }
 
-    /// Keeps bytes written within a line: those that `written` has from `address` on, `times` times, each `stride` further.
+    /// Adds bytes to a line's mask: `times` times those set in `written`, from `address` on, each `stride` further.
     #[inline(always)]
     pub(super) fn track_bytes(&mut self, written: u64, address: u64, stride: u64, times: u64) {
         if !self.engine.budget.keeps(Detail::FalseSharing) {
@@ -162,13 +164,13 @@ impl ThreadTracer {
         }
     }
 
-    /// Whether `accesses` may be added up now: no run waits, and they do not end the turn.
+    /// Whether `accesses` may be added now: nothing is pending, and the quantum does not end.
     #[inline(always)]
     pub(super) fn has_room(&self, accesses: u64) -> bool {
         self.together && !self.pending && self.remaining > accesses + 1
     }
 
-    /// Whether any of the lines at `addresses` is used for synchronisation, or may be so with another process.
+    /// Whether any of the lines at `addresses` is, or may be in another process, used for synchronisation.
     #[inline(always)]
     pub(super) fn any_synchronises(&self, addresses: &[u64]) -> bool {
         addresses.iter().any(|&address| {
@@ -182,7 +184,7 @@ impl ThreadTracer {
         self.some_one_by_one(block, number, at, |_| true);
     }
 
-    /// Makes those accesses of a group at `at` that `here` says yes to.
+    /// Records the accesses of a group at `at` whose address satisfies `here`.
     #[inline(always)]
     pub(super) fn some_one_by_one(
         &mut self,
@@ -199,7 +201,7 @@ impl ThreadTracer {
         }
     }
 
-    /// A block of which some access may change something, or that has many groups.
+    /// Records a block that may change some line's state, or has many groups.
     #[inline(never)]
     extern "C" fn whole_block(&mut self, block: &'static Block, registers: &[u64; REGISTERS]) {
         self.flush_pending();
@@ -220,7 +222,7 @@ impl ThreadTracer {
         self.prerecording = false;
     }
 
-    /// As [`ThreadTracer::whole_block`], for one of `N` groups.
+    /// Like [`ThreadTracer::whole_block`], for `N` groups.
     #[inline(never)]
     pub(super) extern "C" fn small_block<const N: usize>(
         &mut self,
@@ -261,7 +263,7 @@ impl ThreadTracer {
         }
     }
 
-    /// A load from a line used for synchronisation was told before it was made.
+    /// Notes a load from a synchronisation line that is recorded before it is made.
     #[cold]
     pub(super) fn prerecord(&mut self, address: u64, size: u32) {
         self.prerecorded.push((address, size));

@@ -1,4 +1,4 @@
-//! Time: the clocks that threads leave at synchronisation lines, turns, slices and bursts.
+//! Time: clocks at synchronisation words, quanta, slices and bursts.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +18,7 @@ impl ThreadTracer {
         let entry = self.lines.word(address);
         let mut word = entry.load(Relaxed);
         while word & line::SYNC == 0 {
-            // Reader bits go: those who have read the present value will be counted at most once more.
+            // The reader bits are dropped: a thread that has read the present value is counted at most once more.
             let new = u64::from(line::writer(word)) | word & line::BYTES | line::SYNC;
             match entry.compare_exchange_weak(word, new, Relaxed, Relaxed) {
                 Ok(_) => return,
@@ -27,9 +27,9 @@ impl ThreadTracer {
         }
     }
 
-    /// The thread is about to store where others may look at once, by an instruction that is told when it was done. Those who take a
-    /// clock wait until this thread has left its own ([`ThreadTracer::hand_over`], [`ThreadTracer::release`]), says that it has
-    /// ([`ThreadTracer::told`]), or takes one.
+    /// Announces a store that other threads may see before it is recorded. Threads that take a clock wait until this
+    /// thread has left its own ([`ThreadTracer::hand_over`], [`ThreadTracer::release`]), has recorded the store
+    /// ([`ThreadTracer::store_recorded`]), or takes a clock itself.
     pub fn announce(&mut self) {
         self.flush_pending();
         if self.engine.config.virtual_clock {
@@ -39,7 +39,7 @@ impl ThreadTracer {
         }
     }
 
-    /// What was announced was told.
+    /// Ends the announcement: the store was recorded.
     #[inline(always)]
     pub fn store_recorded(&mut self) {
         if std::mem::take(&mut self.underway) {
@@ -47,8 +47,8 @@ impl ThreadTracer {
         }
     }
 
-    /// Leaves this thread's clock at a word that it has loaded and stored, before it takes that of the load: who finds the one finds
-    /// the other.
+    /// Leaves this thread's clock at a word that it has loaded and stored, before taking the clock for the load:
+    /// whoever sees the store finds the clock.
     pub fn hand_over(&mut self, address: u64) {
         if self.underway {
             self.mark_sync(address);
@@ -58,9 +58,9 @@ impl ThreadTracer {
         }
     }
 
-    /// Takes the clock that was left at a synchronisation line, if it is later.
+    /// Takes the clock of the synchronisation word at `address`, if it is later.
     pub fn acquire(&mut self, address: u64) {
-        // Nobody waits for who waits.
+        // A thread that is itself waiting must not be waited for.
         self.store_recorded();
         if self.engine.config.virtual_clock {
             self.engine.underway.wait();
@@ -79,7 +79,7 @@ impl ThreadTracer {
         }
     }
 
-    /// Leaves this thread's clock at a synchronisation line, if it is later.
+    /// Leaves this thread's clock at the synchronisation word at `address`, if it is later.
     pub fn release(&mut self, address: u64) {
         if self.engine.config.virtual_clock {
             let word = self.clock(address);
@@ -94,7 +94,7 @@ impl ThreadTracer {
         self.store_recorded();
     }
 
-    /// The clock that was left at a synchronisation line.
+    /// The clock of the synchronisation word at `address`.
     pub(super) fn clock(&mut self, address: u64) -> &'static AtomicU64 {
         let cross_process = match line::is_cross_process(self.lines.word(address).load(Relaxed)) {
             true => self.cross_process_clock(address),
@@ -103,7 +103,7 @@ impl ThreadTracer {
         cross_process.unwrap_or_else(|| self.engine.clock(address))
     }
 
-    /// Now, in the profile's clock.
+    /// The present time of the profile's clock.
     #[must_use]
     pub fn time(&self) -> u64 {
         if self.engine.config.virtual_clock {
@@ -113,8 +113,8 @@ impl ThreadTracer {
         }
     }
 
-    /// The access of a threading run-time library that was just counted takes no time. In an access trace it does, whose records tell
-    /// work and time with one number.
+    /// Takes back the time of a run-time library's access that was just counted. Not with an access trace, whose
+    /// records have one number for work and time.
     #[inline(always)]
     pub(super) fn stop_clock<const RUNTIME: bool>(&mut self) {
         if RUNTIME && self.stream.is_none() {
@@ -122,12 +122,12 @@ impl ThreadTracer {
         }
     }
 
-    /// Accesses of this turn so far.
+    /// Accesses of this quantum so far.
     pub(super) fn spent(&self) -> u64 {
         self.quantum - self.remaining
     }
 
-    /// Accesses in bursts so far; all where there are none.
+    /// Accesses in bursts so far; all accesses where time is not sampled.
     pub(super) fn seen(&self) -> u64 {
         self.seen + if self.paused() { 0 } else { self.spent() }
     }
@@ -145,7 +145,7 @@ impl ThreadTracer {
         }
     }
 
-    /// The turn is used up: the slice may have ended.
+    /// Ends the quantum, and the slice if its time has come.
     #[cold]
     #[inline(never)]
     pub(super) fn end_quantum(&mut self) {
@@ -166,7 +166,7 @@ impl ThreadTracer {
         }
     }
 
-    /// Lets so many accesses go by until the clock is looked at again.
+    /// Begins a quantum: the accesses until the clock is checked again.
     pub(super) fn begin_quantum(&mut self, now: u64) {
         self.quantum = if self.engine.config.virtual_clock {
             (self.slice_start + self.slice_length - now).min(LONGEST_QUANTUM)
@@ -180,9 +180,9 @@ impl ThreadTracer {
         self.quantum_end = now + self.quantum;
     }
 
-    /// Falls asleep or wakes as the schedule says.
+    /// Turns sampling on or off as the schedule says.
     pub(super) fn follow(&mut self, watch: Watch, now: u64) {
-        // Each burst is a sample of its own: errors are estimated from how they differ.
+        // Each burst is flushed by itself: errors are estimated from how bursts differ.
         if !self.paused() && (!watch.sampling || watch.burst != self.burst) {
             self.flush_comm();
         }
@@ -193,19 +193,19 @@ impl ThreadTracer {
         }
     }
 
-    /// A slice begins at the multiple of its length that `now` lies in.
+    /// Begins the slice at the multiple of its length that contains `now`.
     pub(super) fn begin_slice(&mut self, now: u64) {
         self.slice_length = self.engine.slice_length(now);
         self.slice_start = now / self.slice_length * self.slice_length;
         self.begin_quantum(now);
     }
 
-    /// Writes down what belongs to the slice that has ended.
+    /// Writes the counts of the slice that has ended.
     pub(super) fn change_slice(&mut self, now: u64) {
         if self.engine.bursts.is_none() {
             self.flush_comm();
         }
-        // Counters hold 2^32 accesses to a page.
+        // A counter holds 2^32 accesses to a page.
         let crowded = self.accesses - self.reported > LONGEST_QUANTUM / 2;
         let over = !self.engine.budget.keeps(Detail::Pages);
         if over && self.counters.counts() {

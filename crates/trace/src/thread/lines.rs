@@ -1,4 +1,4 @@
-//! Lines that change hands: who has written one, who reads it, and whether they use the same bytes.
+//! Lines that change hands: who wrote them last, who reads them, and whether the same bytes are used.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,13 +11,13 @@ use crate::memory::Detail;
 use crate::sharing::{self, Sharing};
 
 impl ThreadTracer {
-    /// Whether this thread wrote the line last whose word this is, and nobody has read it since.
+    /// Whether `word` is that of a line that this thread wrote last and nobody has read since.
     #[inline(always)]
     pub(super) fn owns(&self, word: u64) -> bool {
         word & !line::BYTES == self.owned
     }
 
-    /// Whether loads, or stores, change nothing that is known of a line whose word this is.
+    /// Whether loads, or stores, leave the state of a line with this `word` unchanged.
     #[inline(always)]
     pub(super) fn is_plain_word<const WRITE: bool>(&self, word: u64) -> bool {
         match WRITE {
@@ -26,7 +26,7 @@ impl ThreadTracer {
         }
     }
 
-    /// What an access of `size` bytes at `address`, within one line, does to that line's word.
+    /// Applies an access of `size` bytes at `address`, within one line, to the line's state.
     #[inline(always)]
     pub(super) fn line<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         let word = self.lines.word(address).load(Relaxed);
@@ -45,7 +45,7 @@ impl ThreadTracer {
         }
     }
 
-    /// A store to a line that is not simply this thread's.
+    /// Applies a store to a line that this thread does not own.
     #[cold]
     #[inline(never)]
     pub(super) fn write_line<const RUNTIME: bool>(&mut self, address: u64, word: u64, size: u32) {
@@ -62,7 +62,7 @@ impl ThreadTracer {
             return;
         }
         if word & (line::SYNC | line::EXTENDED) == 0 {
-            // A flag that another thread sets at this very moment may be lost; the next use of the line sets it again.
+            // A flag set by another thread at this moment may be lost; the next use of the line sets it again.
             let tracked = word & line::TRACKED;
             self.lines
                 .word(address)
@@ -75,7 +75,7 @@ impl ThreadTracer {
         if word & line::EXTENDED != 0 {
             self.engine.readers.reset(address);
         }
-        // Lines used for synchronisation hold no reader bits, so that every read comes here.
+        // Lines used for synchronisation have no reader bits, so that every read takes the slow path.
         let new = if word & line::SYNC != 0 {
             u64::from(line::writer(self.owned)) | line::SYNC | word & line::TRACKED
         } else {
@@ -89,7 +89,7 @@ impl ThreadTracer {
         }
     }
 
-    /// Keeps the bytes written; the first write of a turn forgets those of the turn before.
+    /// Adds the bytes written to the line's mask; the first write of a tenure clears it.
     #[inline(never)]
     pub(super) fn track(&mut self, address: u64, size: u32, first: bool) {
         if !self.engine.budget.keeps(Detail::FalseSharing) {
@@ -103,15 +103,15 @@ impl ThreadTracer {
         }
     }
 
-    /// Whether a read uses bytes that were written in the present turn of the line, whose word is `word`.
+    /// Whether a read uses bytes written in the present tenure of the line, which has this `word`.
     #[inline(always)]
     pub(super) fn overlaps(&self, word: u64, address: u64, size: u32) -> bool {
         let bytes = sharing::bytes(address, size, self.lines.shift());
         word & line::FULL != 0 || self.engine.written.word(address).load(Relaxed) & bytes != 0
     }
 
-    /// Another read of a line, whose word is `word`, since it was written: the event that the first one made may turn out to be true
-    /// sharing. Not if the thread has written the line itself since.
+    /// Handles a repeated read since the last write: the event of the first read turns out to be true sharing if this
+    /// one uses bytes written in the tenure. Not if the thread has written the line itself since.
     #[inline(always)]
     pub(super) fn reread(&mut self, word: u64, address: u64, size: u32) {
         let line = address >> self.lines.shift();
@@ -123,7 +123,8 @@ impl ThreadTracer {
         }
     }
 
-    /// This thread has used bytes of the line at `address` that were written in its present turn.
+    /// Decides the pending event on the line at `address` as true sharing: this thread has used bytes written in the
+    /// present tenure.
     pub(crate) fn resolve_true_sharing(&mut self, address: u64) {
         let line = address >> self.lines.shift();
         if let Some(sharing) = &mut self.sharing
@@ -134,15 +135,16 @@ impl ThreadTracer {
         }
     }
 
-    /// Whether a read, of a line that this thread has read since it was written, settles no verdict, because none waits there. Asked
-    /// when reads of tracked lines are no fast reads.
+    /// Whether this thread has read the line since the last write and no event in its slot is undecided, so that the
+    /// read has no effect. Used when reads of tracked lines are not fast.
     #[inline(always)]
     pub(super) fn rereads(&self, word: u64, address: u64) -> bool {
         word & self.bit != 0
             && !self.waiting[sharing::place::<{ sharing::PENDING }>(address >> FAST_SHIFT)]
     }
 
-    /// Reads of tracked lines matter while one of this thread's events waits for its verdict.
+    /// Updates the test for fast reads: reads of tracked lines matter only while one of this thread's events is
+    /// undecided.
     pub(super) fn update_read_mask(&mut self, line: u64) {
         let waits = self.sharing.as_ref().is_some_and(|s| s.any_waits());
         self.read_mask = self.bit | if waits { line::TRACKED } else { 0 };
@@ -150,7 +152,7 @@ impl ThreadTracer {
         self.waiting[place] = self.sharing.as_ref().is_some_and(|s| s.waits_at(place));
     }
 
-    /// A load from a line that this thread has not read since it was written.
+    /// Applies a load from a line that this thread has not read since the last write.
     #[cold]
     #[inline(never)]
     pub(super) fn read_line<const RUNTIME: bool>(
@@ -222,7 +224,7 @@ impl ThreadTracer {
         self.group(Layer::WriteRead, writer, address);
     }
 
-    /// Tells true from false sharing, as far as this event lets know.
+    /// Classifies an event as true or false sharing, or leaves it undecided.
     pub(crate) fn classify(
         &mut self,
         writer: u32,
@@ -232,7 +234,7 @@ impl ThreadTracer {
     ) {
         let line = address >> self.lines.shift();
         let sharing = self.sharing.get_or_insert_with(|| Box::new(Sharing::new()));
-        // What most events are: true, and none waits in the place that they would clear.
+        // The usual case: true sharing, and no undecided event in its slot.
         if overlaps == Some(true) && sharing.count_true(line) {
             return;
         }
@@ -246,7 +248,7 @@ impl ThreadTracer {
         }
     }
 
-    /// An event was false sharing.
+    /// Counts an event of false sharing.
     pub(super) fn record_false_sharing(&mut self, found: sharing::False) {
         let sharing::False { line, writer, size } = found;
         let cell = self.received(writer);
@@ -255,7 +257,8 @@ impl ThreadTracer {
         self.group(Layer::FalseSharing, writer, line << self.lines.shift());
     }
 
-    /// Adds what was heard from one writer, 0 for nobody, while no lines are watched apart.
+    /// Adds the counts received from one writer, 0 for none. Not for sampled lines, whose events are also counted by
+    /// part.
     pub(super) fn add_received(&mut self, (writer, more): (u32, Received)) {
         if writer != 0 {
             let cell = self.received(writer);
@@ -264,7 +267,7 @@ impl ThreadTracer {
         }
     }
 
-    /// The counts of what was heard from `writer`.
+    /// The counts received from `writer`.
     pub(super) fn received(&mut self, writer: u32) -> &mut Received {
         let index = writer as usize;
         let cell = if index < NEAR {
@@ -281,7 +284,7 @@ impl ThreadTracer {
         cell
     }
 
-    /// Which part of the lines watched an event belongs to.
+    /// Counts an event for its part of the sampled lines.
     pub(super) fn group(&mut self, layer: Layer, writer: u32, address: u64) {
         if self.engine.watched.is_some() {
             let sums = self.groups.entry((layer_index(layer), writer)).or_default();

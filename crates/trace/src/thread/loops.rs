@@ -1,12 +1,13 @@
-//! Loops that are told as a whole, before they run or after: a compiler knows which accesses each iteration makes, and how many
-//! iterations there will be, or it counts them.
+//! Loops recorded as a whole, before they run or after: the compiler knows the accesses of an iteration and the number
+//! of iterations, or counts them.
 //!
-//! They are added up in runs, as those of a block that repeats ([`super::runs`]), and each access ends a turn that would have ended it
-//! if it had been told by itself. Two threads that use the same lines in such loops side by side meet in them in another order than they
-//! do in the program; nothing that synchronises may be in such a loop.
+//! They are added in runs, like repeating blocks ([`super::runs`]). A quantum ends at the same access as if each were
+//! recorded by itself. Two threads that use the same lines in such loops at the same time may meet in another order
+//! than in the program; a loop must not synchronise.
 //!
-//! A loop that runs out of mapped memory ends the program there, or its signal handler does. Told before, its telling ends there, too,
-//! or it might go on for hours: the kernel is asked about each page that nobody has touched before.
+//! A loop that leaves mapped memory ends there, with the program or in a signal handler. When it is recorded before it
+//! runs, recording must stop there too, or it could go on for hours: each page touched for the first time is checked
+//! with the kernel.
 
 use super::ThreadTracer;
 use super::runs::LONGEST;
@@ -14,40 +15,41 @@ use super::runs::LONGEST;
 use crate::block::{Block, GROUPS, Piece, REGISTERS, Strides};
 use crate::reservation;
 
-/// Up to so many iterations are added up together, not each group by itself.
+/// Most iterations that are added together rather than group by group.
 const FEW: u64 = 24;
 
-/// What is known of the accesses that are being told.
+/// Whether the accesses being recorded are predicted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Predicted {
-    /// They have been made, or are about to.
+    /// No: they were made, or are about to be.
     Nothing,
-    /// They may be made some time.
+    /// Yes: they are of a loop that has not run yet.
     Loop,
-    /// They are of a loop that has come to memory that is not mapped.
+    /// They are of a loop that has left mapped memory: the rest is not recorded.
     UnmappedLoop,
 }
 
-/// When a loop is told.
+/// When a loop is recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum When {
     /// Before its first access is made.
     Before,
-    /// After its last one.
+    /// After its last access was made.
     After,
 }
 
-/// The accesses of a loop's iteration, and how the next one's differ.
+/// The accesses of one iteration of a loop, and what each iteration adds to the registers.
 #[derive(Debug)]
 pub struct Loop {
     block: Block,
     strides: Strides,
-    /// Groups of its only section, 0 when there are several.
+    /// Number of groups if it has one section, otherwise 0.
     groups: usize,
 }
 
 impl Loop {
-    /// Iterations of `pieces`, in the program's order; each adds `strides` to the registers, all of which are known.
+    /// A loop with `pieces` in the program's order; each iteration adds `strides`, all of them known, to the
+    /// registers.
     ///
     /// # Panics
     /// As [`Block::new`], and when there is no piece or a stride is not known.
@@ -66,7 +68,7 @@ impl Loop {
         }
     }
 
-    /// The registers of the iteration that follows the one with `registers`.
+    /// Changes `registers` to those of the next iteration.
     fn step(&self, registers: &mut [u64; REGISTERS]) {
         let before = *registers;
         for (register, step) in registers.iter_mut().zip(self.strides.iter().flatten()) {
@@ -77,7 +79,7 @@ impl Loop {
 }
 
 impl ThreadTracer {
-    /// The accesses of `iterations` of a loop, the first of which begins with `registers`.
+    /// Records `iterations` of a loop, the first of which begins with `registers`.
     pub fn recorded_loop(
         &mut self,
         recorded: &Loop,
@@ -105,7 +107,7 @@ impl ThreadTracer {
         self.prerecording = false;
     }
 
-    /// Whether the program can touch the page at `address`, as far as that is in doubt.
+    /// Whether a predicted access can touch the page at `address`; true for accesses that are not predicted.
     pub(super) fn is_within_reach(&mut self, address: u64) -> bool {
         if self.predicted == Predicted::Loop && !reservation::is_mapped(address) {
             self.predicted = Predicted::UnmappedLoop;
@@ -113,7 +115,7 @@ impl ThreadTracer {
         self.predicted != Predicted::UnmappedLoop
     }
 
-    /// A loop of `N` groups.
+    /// Records a loop of `N` groups.
     #[inline(never)]
     fn whole<const N: usize>(
         &mut self,
@@ -121,7 +123,7 @@ impl ThreadTracer {
         registers: &[u64; REGISTERS],
         iterations: u64,
     ) {
-        // Most loops of a program are short, and then every instruction of this counts.
+        // Most loops of a program are short, so every instruction here counts.
         if (1..=FEW).contains(&iterations) && self.has_room(recorded.block.accesses * iterations) {
             let accesses = recorded.block.accesses * iterations;
             if self.skip_paused(accesses) {
@@ -141,7 +143,7 @@ impl ThreadTracer {
         self.by_runs::<N>(recorded, registers, iterations);
     }
 
-    /// A loop of `N` groups, some hundred iterations at a time.
+    /// Records a loop of `N` groups, in runs.
     #[inline(never)]
     fn by_runs<const N: usize>(
         &mut self,
@@ -154,7 +156,7 @@ impl ThreadTracer {
         let mut at: [u64; N] = std::array::from_fn(|group| groups[group].address(registers));
         let strides: [u64; N] = std::array::from_fn(|group| groups[group].stride(registers));
         while iterations > 0 && self.predicted != Predicted::UnmappedLoop {
-            // Loads from lines used for synchronisation wait to be looked at again; as many as a run has.
+            // Loads from synchronisation lines are pending; there may be as many as a run has accesses.
             self.flush_pending();
             let room = self.remaining.saturating_sub(2) / block.accesses;
             let mut times = iterations.min(room);
@@ -174,7 +176,7 @@ impl ThreadTracer {
         }
     }
 
-    /// A loop of more groups than are looked at together.
+    /// Records a loop with more groups than one section holds.
     #[inline(never)]
     fn by_iterations(
         &mut self,

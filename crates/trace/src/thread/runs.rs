@@ -1,9 +1,11 @@
-//! Runs: iterations of a repeating block that are only counted at first, [`LONGEST`] of them at most. Whatever the thread does next,
-//! the run is *settled*: its accesses are added up, by page where they go through memory in order and by line elsewhere. While a run is
-//! on, `fast_threshold` forbids the fast path, so that no access overtakes it. Groups of a run that share no line are added up one after the
-//! other: the times of first touches and the order of events may be off by a run.
+//! Runs: up to [`LONGEST`] iterations of a repeating block that are at first only counted.
+//!
+//! Whatever the thread does next flushes the run: its accesses are added, by page where they go through memory in
+//! order and otherwise by line. During a run `fast_threshold` forbids the fast path, so that no access overtakes it.
+//! Groups that share no line are added one after the other: times of first touches and the order of events may be off
+//! by a run.
 
-// `N` arrays side by side: loops over the number of a group read better than zipped ones.
+// The `N` arrays are parallel: loops over the group's index read better than zipped iterators.
 #![allow(clippy::needless_range_loop)]
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,37 +15,37 @@ use crate::block::{Block, Group, INLINE_GROUPS, Kind, REGISTERS};
 use crate::line;
 use crate::pages::PAGE_SHIFT;
 
-/// Most iterations in a run: a page of words.
+/// Most iterations in a run: the words of a page.
 pub(super) const LONGEST: u64 = 512;
-/// As many, where a turn ends sooner.
+/// Most iterations in a run where the quantum ends before [`LONGEST`].
 const SHORT: u64 = 32;
-/// Iterations of a run that are added up at once where groups of the whole run share lines.
+/// Iterations of a run that are added together where its groups share lines.
 const PART: u64 = 64;
 const PAGE: u64 = 1 << PAGE_SHIFT;
 
-/// What a thread's frontend counts the iterations of a run with, so that it can do so with the least instructions: in machine code
-/// that calls nothing, or in the emulated program itself.
+/// Counts the iterations of a run for the frontend, with as few instructions as possible: in machine code that calls
+/// nothing, or in the emulated program itself.
 ///
-/// All of it is called by the thread itself; a run is over before the next one begins.
+/// Called by the traced thread itself; a run ends before the next one begins.
 pub trait Pace: Send {
-    /// A run of `block` begins: `more` iterations may follow of which this thread's tracer is not told.
+    /// Begins a run of `block`: up to `more` iterations may follow that are not reported to the tracer.
     fn begin(&mut self, block: &'static Block, more: u64);
-    /// The run of `block` is over: how many of them did not come.
+    /// Ends the run of `block`; returns how many of `more` iterations did not come.
     fn end(&mut self, block: &'static Block) -> u64;
 }
 
-/// Iterations of a repeating block whose accesses are not counted yet.
+/// A run: iterations of a repeating block whose accesses are not counted yet.
 pub(super) struct Run {
     block: Option<&'static Block>,
-    /// `None`: there are no runs.
+    /// `None` where there are no runs.
     pace: Option<Box<dyn Pace>>,
-    /// Iterations that it may have.
+    /// Most iterations of this run.
     longest: u64,
-    /// Where the groups were in the first iteration.
+    /// Addresses of the groups in the first iteration.
     at: [u64; INLINE_GROUPS],
-    /// Bytes that an iteration moves them, modulo 2^64.
+    /// Bytes that an iteration moves each group, modulo 2^64.
     strides: [u64; INLINE_GROUPS],
-    /// Adds up as many as it has had.
+    /// Adds the given number of iterations.
     add_up: fn(&mut ThreadTracer, &'static Block, u64),
 }
 
@@ -61,12 +63,12 @@ impl Run {
 }
 
 impl ThreadTracer {
-    /// Lets this thread have runs, counted with `pace`.
+    /// Enables runs for this thread, counted by `pace`.
     pub fn set_pace(&mut self, pace: Box<dyn Pace>) {
         self.run.pace = Some(pace);
     }
 
-    /// Adds up the run, if there is one.
+    /// Adds the accesses of the run, if there is one.
     pub(super) fn flush_run(&mut self) {
         if let (Some(block), Some(pace)) = (self.run.block.take(), &mut self.run.pace) {
             let times = self.run.longest - pace.end(block);
@@ -74,12 +76,12 @@ impl ThreadTracer {
         }
     }
 
-    /// An iteration of `block`, which repeats, that [`Pace`] does not count: begins another run, if it can. The iteration begins with
-    /// `registers` and has not made its accesses yet.
+    /// Records an iteration of a repeating `block` that [`Pace`] has not counted, and begins a run with it if
+    /// possible. The iteration begins with `registers` and has not made its accesses yet.
     ///
     /// `N` is the number of groups of the block's [`crate::block::Shape`].
     ///
-    /// `extern "C"`, as what follows: it never unwinds, so that callers from C need no landing pad around it.
+    /// `extern "C"`, like what follows: it never unwinds, so that callers from C need no landing pad.
     #[inline(never)]
     pub extern "C" fn iteration<const N: usize>(
         &mut self,
@@ -92,7 +94,7 @@ impl ThreadTracer {
         let paused = self.paused();
         let fits = |longest: &u64| self.has_room(block.accesses * longest);
         let longest = [LONGEST, SHORT].into_iter().find(fits);
-        // What synchronises is told when it happens.
+        // Synchronisation must be recorded as it happens.
         let longest = longest.filter(|_| paused || !self.any_synchronises(&at));
         let (Some(longest), Some(pace)) = (longest, &mut self.run.pace) else {
             self.small_block::<N>(block, registers);
@@ -106,26 +108,26 @@ impl ThreadTracer {
         }
         self.run.at[..N].copy_from_slice(&at);
         self.run.add_up = match paused {
-            true => Self::end_asleep,
+            true => Self::end_paused_run,
             false => Self::end_run::<N>,
         };
         self.fast_threshold = u64::MAX;
         self.pending = true;
     }
 
-    /// Adds up the run of `block`, `times` iterations, between two bursts.
-    fn end_asleep(&mut self, block: &'static Block, times: u64) {
+    /// Adds a run of `times` iterations while sampling is off.
+    fn end_paused_run(&mut self, block: &'static Block, times: u64) {
         self.remaining -= block.accesses * times;
     }
 
-    /// Adds up the run of `block`, `times` iterations.
+    /// Adds a run of `times` iterations.
     fn end_run<const N: usize>(&mut self, block: &'static Block, times: u64) {
         let at: [u64; N] = std::array::from_fn(|group| self.run.at[group]);
         let strides: [u64; N] = std::array::from_fn(|group| self.run.strides[group]);
         self.add_run(block, at, &strides, times);
     }
 
-    /// Adds up `times` iterations of `block`, whose groups are at `at` in the first of them and move by `strides`.
+    /// Adds `times` iterations of `block`; its groups begin at `at` and move by `strides`.
     pub(super) fn add_run<const N: usize>(
         &mut self,
         block: &Block,
@@ -151,7 +153,7 @@ impl ThreadTracer {
         }
     }
 
-    /// Adds up `times` iterations of groups that share lines, in the order of the iterations.
+    /// Adds `times` iterations of groups that share lines, in the order of the iterations.
     pub(super) fn add_mixed<const N: usize>(
         &mut self,
         block: &Block,
@@ -178,7 +180,8 @@ impl ThreadTracer {
         }
     }
 
-    /// Adds up the groups of `times` iterations one after the other, if they share no line and the turn does not end; says whether.
+    /// Adds `times` iterations group by group and returns true, if the groups share no line and the quantum does not
+    /// end.
     #[inline(always)]
     pub(super) fn add_apart<const N: usize>(
         &mut self,
@@ -201,7 +204,7 @@ impl ThreadTracer {
         apart
     }
 
-    /// Adds up one group, `times` times, while no other group uses its lines and the turn does not end.
+    /// Adds `times` iterations of one group. No other group uses its lines, and the quantum does not end.
     #[inline(always)]
     fn add_group<const WRITE: bool>(
         &mut self,
@@ -244,7 +247,7 @@ impl ThreadTracer {
         self.write_bytes += group.write_bytes * counted;
     }
 
-    /// Counts as many iterations of a group, at most `most`, as it stays in one line, if that is not watched.
+    /// Counts the iterations, at most `most`, that a group stays in a line that is not sampled; returns their number.
     #[inline(always)]
     fn pass_by(&mut self, group: &Group, at: u64, most: u64) -> u64 {
         if !self.partial || self.watched.has(at) {
@@ -255,7 +258,7 @@ impl ThreadTracer {
         times
     }
 
-    /// Adds up a group of one access that is in another line each time, as down a column of a matrix.
+    /// Adds a group of one access that is in another line each time, as down a column of a matrix.
     #[inline(always)]
     fn add_leaps<const WRITE: bool>(
         &mut self,
@@ -270,7 +273,8 @@ impl ThreadTracer {
         }
     }
 
-    /// Adds up as many iterations as it can, at most `most`, of a group whose accesses cross no lines, and says how many.
+    /// Adds iterations, at most `most`, of a group whose accesses cross no lines, within one page; returns their
+    /// number.
     #[inline(always)]
     fn add_in_page<const WRITE: bool>(&mut self, group: &Group, at: u64, most: u64) -> u64 {
         let mut times = most.min(group.stays(at, PAGE));
@@ -304,7 +308,8 @@ impl ThreadTracer {
         times
     }
 
-    /// The first of the lines from that of `low` on, before `end`, for which accesses of `group` are more than a count; `end` if none is.
+    /// The first line from `low` on, before `end`, whose state accesses of `group` would change; `end` if there is
+    /// none.
     #[inline(always)]
     fn plain_until<const WRITE: bool>(&self, group: &Group, low: u64, end: u64) -> u64 {
         let mut line = low & !(LINE - 1);
@@ -319,7 +324,8 @@ impl ThreadTracer {
         end
     }
 
-    /// Adds up as many iterations of a group, at most `most`, as it stays in one line, if that is in this thread's hands or can be taken.
+    /// Adds iterations of a group, at most `most`, within one line, if this thread owns the line or can take it;
+    /// returns their number.
     #[inline(always)]
     fn add_in_line<const WRITE: bool>(
         &mut self,
@@ -354,12 +360,12 @@ impl ThreadTracer {
         times
     }
 
-    /// Makes, without counting it, the first access of a group at `at` to a line in other hands, whose word is `word`: mostly the
-    /// others then find the line in this thread's hands. Says whether it did.
+    /// Applies the first access of a group at `at`, without counting it, to a line with this `word`; usually the group's
+    /// other accesses then change no state. Returns false if the accesses must be recorded one by one.
     #[inline(never)]
     fn take_line(&mut self, block: &Block, group: &Group, at: u64, word: u64) -> bool {
-        // In this thread's hands already, but an event waits for its verdict, which an update of the thread's own bytes must not
-        // settle; used for synchronisation and so never in anybody's hands; a page's first access, looked at in full.
+        // Not if this thread owns the line but has an undecided event on it, which an update of its own bytes must not
+        // decide; nor for lines used for synchronisation, which no thread owns; nor for a page's first access.
         if self.owns(word)
             || word & line::SYNC != 0
             || line::is_cross_process(word)
@@ -377,7 +383,8 @@ impl ThreadTracer {
     }
 }
 
-/// Whether no two groups use the same line in `times` iterations, unless all of both load as many bytes: their order is no matter.
+/// Whether no two groups use the same line in `times` iterations. Groups that only load, with equal sizes, may: their
+/// order does not matter.
 #[inline(always)]
 fn are_apart<const N: usize>(
     groups: &[Group; N],
@@ -385,7 +392,7 @@ fn are_apart<const N: usize>(
     strides: &[u64; N],
     times: u64,
 ) -> bool {
-    // First and last line of each; a range that wraps around is taken as one that meets all.
+    // First and last line of each group; a range that wraps around overlaps all others.
     let ranges: [(u64, u64); N] = std::array::from_fn(|group| {
         let moved = strides[group].wrapping_mul(times - 1) as i64;
         let (first, last) = (
@@ -398,7 +405,7 @@ fn are_apart<const N: usize>(
             (first & !63, last.saturating_add_signed(moved) | 63)
         }
     });
-    // Accesses that cross lines are two, of fewer bytes.
+    // An access that crosses lines counts as two, of fewer bytes each.
     let plain = |group: usize| !groups[group].writes && groups[group].is_even(at[group]);
     let alike = |one: usize, other: usize| {
         let size = groups[one].each_size;

@@ -1,4 +1,4 @@
-//! Runs where some lines only are looked at (`--sample`): the way leads from one watched line to the next ([`Gaps`]).
+//! Runs with sampled lines (`--sample`): goes directly from one sampled line to the next ([`Gaps`]).
 //!
 //! [`Gaps`]: crate::watch::Gaps
 
@@ -10,8 +10,8 @@ use crate::watch::Watched;
 use crate::{line, pages};
 
 impl ThreadTracer {
-    /// Adds up a group, `times` times, that moves and none of whose accesses crosses lines, while no other group uses its lines and the
-    /// turn does not end.
+    /// Adds `times` iterations of a group that moves and whose accesses cross no lines. No other group uses its lines,
+    /// and the quantum does not end.
     pub(super) fn add_sampled<const WRITE: bool>(
         &mut self,
         block: &Block,
@@ -40,8 +40,8 @@ impl ThreadTracer {
         self.remaining -= group.accesses * times - made;
     }
 
-    /// Those accesses of a group, from `low` upward or downward to it in `times` iterations, that are in the watched `line`; loads only
-    /// or stores only, so that their order is no matter.
+    /// Records the accesses of a group to the sampled `line` in `times` iterations with lowest address `low`. The
+    /// group only loads or only stores, so the order does not matter.
     #[inline(always)]
     fn add_watched<const WRITE: bool>(
         &mut self,
@@ -58,7 +58,7 @@ impl ThreadTracer {
             if usize::from(member.group) != number {
                 continue;
             }
-            // The iterations whose access is in the line, counted from the lowest address on.
+            // The iterations with this access in the line, counted from the lowest address.
             let start = low + u64::from(member.delta);
             let first = group.below(start, line);
             let end = times.min(group.below(start, line + LINE));
@@ -72,7 +72,7 @@ impl ThreadTracer {
         }
     }
 
-    /// `times` accesses of a group in a watched line, from `at` on.
+    /// Records `times` accesses of a group to a sampled line, from `at` on.
     #[inline(always)]
     fn sampled_accesses<const WRITE: bool>(&mut self, group: &Group, mut at: u64, mut times: u64) {
         let (step, size) = (group.step(), u64::from(group.each_size));
@@ -101,7 +101,7 @@ impl ThreadTracer {
         }
     }
 
-    /// Iterations of a group that leaves its line with each.
+    /// Adds iterations of a group that leaves its line with each.
     #[inline(always)]
     fn add_sampled_leaps<const WRITE: bool>(
         &mut self,
@@ -112,7 +112,7 @@ impl ThreadTracer {
         stride: u64,
         times: u64,
     ) {
-        // Whole lines on: places move by the same amount each time, as the end does where it is in the same line.
+        // With a stride of whole lines the place moves by a constant.
         let even = stride & (LINE - 1) == 0 && group.is_in_line(at);
         let distance = Watched::usual_distance(stride as i64);
         let mut place = Watched::usual_place(at);
@@ -132,7 +132,7 @@ impl ThreadTracer {
         }
     }
 
-    /// As [`ThreadTracer::add_watched`], for loads and stores in the order of the iterations.
+    /// Like [`ThreadTracer::add_watched`], for groups that load and store, in the order of the iterations.
     #[inline(never)]
     fn add_watched_mixed(
         &mut self,
@@ -157,7 +157,7 @@ impl ThreadTracer {
         }
     }
 
-    /// Whether `times` iterations of groups that are at `at` in the first of them use no line that is looked at.
+    /// Whether `times` iterations of groups that begin at `at` use no sampled line.
     #[inline(always)]
     pub(super) fn watches_none<const N: usize>(
         &self,

@@ -1,24 +1,24 @@
-//! String instructions (`rep movsb` and its kind): what they move counts once for each word, as it does for the loops and vector
-//! instructions that other implementations of the same `memcpy` and `memset` use.
+//! String instructions (such as `rep movsb`): they count once per word, like the loops and vector instructions of
+//! other implementations of `memcpy` and `memset`.
 //!
-//! An emulator reports each iteration. What follows on in the same word is only added to it; the word is counted when it is left, or
-//! when the thread does anything else ([`ThreadTracer::flush_pending`]).
+//! An emulator reports each iteration. Iterations that continue in the same word are merged; the word is counted when
+//! the instruction leaves it, or when the thread does anything else ([`ThreadTracer::flush_pending`]).
 
 use super::ThreadTracer;
 
-/// Most bytes that are one access.
+/// Most bytes that count as one access.
 pub const WORD: u64 = 8;
 
 /// Bytes of one word that a string instruction has loaded, or stored, and that are not counted yet.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Piece {
     start: u64,
-    /// 0 when there is nothing to count.
+    /// 0 if there is nothing to count.
     size: u32,
 }
 
 impl Piece {
-    /// Adds an access that follows on, upward or downward, in the same word; says whether it does.
+    /// Merges an access that continues the piece, upward or downward, in the same word; returns whether it does.
     #[inline(always)]
     fn extend(&mut self, address: u64, size: u32) -> bool {
         let (low, high) = (
@@ -39,7 +39,7 @@ impl Piece {
 }
 
 impl ThreadTracer {
-    /// One load (`WRITE` false) or store of `size` bytes, a word at most, by an instruction that repeats itself.
+    /// Records one load (`WRITE` false) or store of `size` bytes, at most a word, by a string instruction.
     #[inline(always)]
     pub fn string<const WRITE: bool>(&mut self, address: u64, size: u32) {
         if !self.strings[usize::from(WRITE)].extend(address, size) {
@@ -50,14 +50,14 @@ impl ThreadTracer {
         }
     }
 
-    /// A string instruction comes to another word: counts the one before.
+    /// Counts the word before, and begins the next one.
     #[inline(never)]
     fn next_word<const WRITE: bool>(&mut self, next: Piece) {
         if self.strings.iter().all(|piece| piece.size == 0) {
             self.flush_pending();
         }
         let last = std::mem::replace(&mut self.strings[usize::from(WRITE)], next);
-        // Nothing else waits, and what does need not be settled for this.
+        // Only string words are pending, and they need not be flushed for this.
         self.pending = false;
         self.reset_fast_threshold();
         self.count_piece::<WRITE>(last);
@@ -65,7 +65,7 @@ impl ThreadTracer {
         self.pending = true;
     }
 
-    /// Counts what string instructions have moved.
+    /// Counts the bytes moved by string instructions.
     pub(super) fn flush_strings(&mut self) {
         let [loaded, stored] = std::mem::take(&mut self.strings);
         self.count_piece::<false>(loaded);

@@ -1,6 +1,7 @@
-//! Sweeps: loads or stores of all bytes of a range, each line of which is looked at once.
+//! Sweeps: loads or stores of all bytes of a range, applied once per line.
 //!
-//! What a sweep reads of a line is one: if any of it was written by the thread that wrote the line last, the event is true sharing.
+//! All bytes that a sweep reads of a line are one read: if any of them was written in the present tenure, the event is
+//! true sharing.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +11,8 @@ use crate::memory::Detail;
 use crate::sharing;
 
 impl ThreadTracer {
-    /// What loads (`WRITE` false) or stores of all bytes from `low` to `end`, the first of `size` bytes, do to the lines they are in.
+    /// Applies loads (`WRITE` false) or stores of all bytes from `low` to `end`, in accesses of `size` bytes, to their
+    /// lines.
     #[inline(always)]
     pub(super) fn sweep<const WRITE: bool>(&mut self, low: u64, end: u64, size: u32) {
         let mut received = (0, Received::default());
@@ -29,7 +31,7 @@ impl ThreadTracer {
         self.add_received(received);
     }
 
-    /// Stores of the bytes from `first` to `last`, within a line whose word is `word`.
+    /// Applies stores of the bytes from `first` to `last`, within a line with this `word`.
     #[inline(always)]
     fn sweep_written(&mut self, word: u64, first: u64, last: u64, size: u32) {
         let mine = self.owns(word);
@@ -55,7 +57,8 @@ impl ThreadTracer {
         }
     }
 
-    /// Loads of the bytes from `first` to `last`, within a line whose word is `word`. What is heard from one writer is gathered.
+    /// Applies loads of the bytes from `first` to `last`, within a line with this `word`. Counts from the same writer
+    /// are summed in `gathered`.
     #[inline(always)]
     fn sweep_read(
         &mut self,

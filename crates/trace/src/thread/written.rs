@@ -1,4 +1,5 @@
-//! What a thread writes down: communication at the end of a slice, page counts at the end of a span, the rest when it ends.
+//! What a thread writes to the journal: communication at the end of a slice, page counts at the end of a span, the
+//! rest at its end.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,7 +14,7 @@ use crate::pages::{self, PAGE_SHIFT};
 use numaloc_journal::Record;
 
 impl ThreadTracer {
-    /// Writes what the thread has heard from others in this slice or burst, by layer.
+    /// Writes the communication received in this slice or burst, by layer.
     pub(super) fn flush_comm(&mut self) {
         if let Some(extra) = &mut self.extra {
             extra.flush(
@@ -66,7 +67,7 @@ impl ThreadTracer {
         }
     }
 
-    /// Counts of the parts of the lines watched.
+    /// Writes the counts for each part of the sampled lines.
     pub(super) fn flush_groups(&mut self) {
         for ((layer, writer), counts) in std::mem::take(&mut self.groups) {
             Record::Groups {
@@ -79,7 +80,7 @@ impl ThreadTracer {
         }
     }
 
-    /// Writes the page counts of this span, and the pages touched first.
+    /// Writes the page counts of this span and the pages touched first.
     pub(super) fn flush_pages(&mut self) {
         let before = self.out.len();
         if !self.counters.counts() {
@@ -110,7 +111,7 @@ impl ThreadTracer {
         }
     }
 
-    /// Memory was unmapped or replaced: nobody has written or touched it since. This thread's next access to one of the pages is a
+    /// Clears the state of memory that was unmapped or replaced; this thread's next access to one of its pages is a
     /// first one.
     pub fn forget(&mut self, address: u64, length: u64) {
         let end = address.saturating_add(length);
@@ -124,8 +125,8 @@ impl ThreadTracer {
         self.engine.forget(address, length);
     }
 
-    /// Takes back the last stores of this thread, of the words from `start` to `end` in one page: only an emulator has made it do them. If
-    /// they are all that it did to the page, somebody else will be the first to touch it.
+    /// Takes back this thread's last stores, to the words from `start` to `end` in one page, which only the emulator
+    /// made it do. If it did nothing else to the page, the next thread touches the page first.
     pub fn take_back(&mut self, start: u64, end: u64) {
         self.flush_pending();
         let words = (end - start) / WORD;
@@ -140,7 +141,7 @@ impl ThreadTracer {
         }
         counter.store(rest, Relaxed);
         self.write_bytes = self.write_bytes.saturating_sub(end - start);
-        // Its first touch is still to be written down: so are all counts since.
+        // If its first touch is not written yet, neither are any of the counts since.
         let mine = self.first_touched.iter().rposition(|touch| touch.0 == page);
         if let (0, Some(touch)) = (rest, mine) {
             self.first_touched.remove(touch);
@@ -148,8 +149,8 @@ impl ThreadTracer {
         }
     }
 
-    /// What this thread's `creator`, by number, has stored for it before it began, where no frontend looks: `ranges` of addresses, word by
-    /// word.
+    /// Counts the stores that `creator` (by number) made for this thread before it began, where no frontend records:
+    /// one for each word in `ranges` of addresses.
     pub fn prepared(&mut self, creator: u32, ranges: &[(u64, u64)]) {
         if !self.counters.counts() {
             return;
@@ -190,7 +191,7 @@ impl ThreadTracer {
         self.engine.account_pages((self.out.len() - before) as u64);
     }
 
-    /// Writes the thread's totals, and hands all that is written to the journal.
+    /// Writes the thread's totals and hands everything written to the journal.
     pub(super) fn write_out(&mut self) {
         let accesses = self.accesses + self.spent();
         Record::ThreadTotals {
@@ -211,7 +212,7 @@ impl ThreadTracer {
         self.reported = accesses;
     }
 
-    /// Writes everything counted so far.
+    /// Flushes all counts to the journal.
     pub fn flush(&mut self) {
         self.flush_pending();
         self.flush_comm();
@@ -223,7 +224,7 @@ impl ThreadTracer {
         }
     }
 
-    /// The thread ends: writes what it counted. `clear_tid` is the address the kernel will clear and wake, or 0.
+    /// Ends the thread: flushes its counts. `clear_tid` is the address that the kernel will clear and wake, or 0.
     pub fn end(&mut self, clear_tid: u64) {
         if std::mem::replace(&mut self.ended, true) {
             return;
@@ -235,7 +236,7 @@ impl ThreadTracer {
         }
         self.store_recorded();
         if let Some(mut sharing) = self.sharing.take() {
-            // Without masks there are no verdicts.
+            // Without masks no event can be classified.
             if self.engine.budget.keeps(Detail::FalseSharing) {
                 for found in sharing.conclude() {
                     self.record_false_sharing(found);
