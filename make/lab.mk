@@ -14,3 +14,7 @@ test-lab: build workloads ## all tests of the virtual NUMA machine
 .PHONY: table-lab
 table-lab: build workloads ## the table of docs/lab.md: remote shares of all workloads under six placements (RUNS=1 [ROWS="ring ..."])
 	make/table-lab target/debug/numaloc $(or $(RUNS),1) $(ROWS)
+
+.PHONY: table-predictions
+table-predictions: build ## predicted remote shares beside those of the virtual machine, docs/tracing.md (four minutes)
+	make/table-predictions target/debug/numaloc
