@@ -1,5 +1,5 @@
 //! Compiles the preload libraries of `shims/mpi` with the system's C compiler. They need no MPI header
-//! and link no MPI library, so they build everywhere; `include_bytes!` carries them in the tool.
+//! and link no MPI library, so they build everywhere; `include_bytes!` embeds them.
 
 use std::path::PathBuf;
 use std::process::Command;

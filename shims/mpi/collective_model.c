@@ -21,7 +21,7 @@ static int power_below(int size) { /* largest power of two of at most `size` */
 
 static int is_power(int size) { return (size & (size - 1)) == 0; }
 
-/* Bytes of block k when `bytes` are dealt to `size` ranks, the remainder one each to the first. */
+/* Bytes of block k when `bytes` are distributed over `size` ranks; the first ranks get one byte more if there is a remainder. */
 static uint64_t share(uint64_t bytes, int size, int k) {
     return bytes / (uint64_t)size + ((uint64_t)k < bytes % (uint64_t)size);
 }
@@ -92,7 +92,7 @@ static void halve(const struct numaloc_collective *c, int folded, int power, int
     }
 }
 
-/* The way back: recursive doubling of blocks. */
+/* The reverse: recursive doubling of blocks. */
 static void gather_doubling(const struct numaloc_collective *c, int folded, int power, int rest,
                             uint64_t bytes) {
     for (int mask = 1; mask < power; mask *= 2) {

@@ -1,4 +1,4 @@
-/* Collectives taken apart: which messages one rank sends under the standard algorithm for the size, as
+/* Models collectives: the messages one rank sends under the standard algorithm for the size, as
  * MPICH 4 chooses it by default (Thakur, Rabenseifner, Gropp: Optimization of collective communication
  * operations in MPICH, IJHPCA 19(1), 2005, gives algorithms and the reasons for the limits).
  *

@@ -1,4 +1,4 @@
-/* See library.h. RTLD_NEXT sees what was loaded for everybody. A library that an extension module of an interpreter is linked
+/* See library.h. RTLD_NEXT finds globally loaded libraries. A library that an extension module of an interpreter is linked
  * against is not (RTLD_LOCAL): it is found among the loaded objects by its name. */
 #define _GNU_SOURCE
 #include "library.h"
@@ -33,7 +33,7 @@ static void *in_library(void *scope, const char *name) {
     void *library = dlopen(found.path, RTLD_LAZY | RTLD_NOLOAD);
     if (library == NULL) return NULL;
     symbol = dlsym(library, name);
-    dlclose(library); /* only our count on it: its owner still holds it */
+    dlclose(library); /* drops only our reference; the owner keeps its own */
     return symbol;
 }
 

@@ -1,4 +1,4 @@
-/* Frontend for Open MPI: sees every message where the library's own monitoring sees it.
+/* Frontend for Open MPI: counts every message at the point where the library's own monitoring counts it.
  *
  * With `pml_monitoring_enable` set, Open MPI loads its monitoring components, and the one for messages
  * reports each by calling exported functions of libmca_common_monitoring. This library is preloaded and
@@ -34,7 +34,7 @@ static void *own(_Atomic(void *) *known, const char *name, void *caller) {
     void *component = dlopen(where.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     if (component == NULL) return NULL;
     found = dlsym(component, name);
-    dlclose(component); /* only our count on it: its owner still holds it */
+    dlclose(component); /* drops only our reference; the owner keeps its own */
     if (found != NULL) atomic_store_explicit(known, found, memory_order_release);
     return found;
 }
@@ -64,7 +64,7 @@ static int called_from_start(void *caller) {
         if (place == caller) {
             char answer = atomic_load_explicit(&is_start[i], memory_order_acquire);
             if (answer) return answer == 2;
-            break; /* another thread is just looking it up */
+            break; /* another thread is looking it up now */
         }
         if (place == NULL) {
             if (!atomic_compare_exchange_strong(&known[i], &place, caller) && place != caller) continue;

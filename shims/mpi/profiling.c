@@ -1,4 +1,4 @@
-/* The MPI profiling interface: wraps the calls of the program that send something.
+/* The MPI profiling interface: wraps the program's calls that send messages.
  *
  * Compiled once for MPICH and the libraries that share its binary interface (Intel MPI, MVAPICH, Cray MPICH), where it sees
  * everything, and once for Open MPI (NUMALOC_FOR_OPEN_MPI), where it adds what the library's monitoring layer does not see
@@ -54,7 +54,7 @@ enum { MPI_GRAPH = 1, MPI_CART = 2, MPI_DIST_GRAPH = 3 };
 #define EXPORT __attribute__((visibility("default")))
 #define UNPACK(...) __VA_ARGS__
 
-/* What is asked of the library. */
+/* Functions of the library that are used here. */
 #define QUERIES(Q)                                                                                 \
     Q(Initialized, (int *))                                                                        \
     Q(Query_thread, (int *))                                                                       \
@@ -373,7 +373,7 @@ static __thread int depth __attribute__((tls_model("initial-exec")));
     if (__builtin_expect(next == NULL, 0)) next = (int(*) parameters)numaloc_library_function(#name); \
     if (next == NULL) return NUMALOC_ERR_OTHER /* the library has no such function */
 
-/* Counts, then calls; with `least` REST also where the monitoring layer sees the rest. */
+/* Counts, then calls; with `least` REST also if the monitoring layer counts the rest. */
 #define WRAP_ONE(name, least, parameters, arguments, ...)                                          \
     EXPORT int name parameters;                                                                    \
     int name parameters {                                                                          \

@@ -1,5 +1,5 @@
-/* The rank file's writer. Rules of the house: it runs inside the user's program, so it may lose data
- * (and say so in the totals) but never block, abort, print, or change errno. */
+/* The rank file's writer. It runs inside the user's program, so it may lose data
+ * (and report that in the totals) but never block, abort, print, or change errno. */
 #define _GNU_SOURCE
 #include "host_name.h"
 #include "rank_file.h"
@@ -19,8 +19,8 @@
 #define ENTRIES 8192u               /* (peer, kind) pairs per slice before an early write */
 #define SLOTS (2 * ENTRIES)         /* hash slots; a power of two */
 #define DEFAULT_SLICE_NS 1000000u   /* 1 ms */
-#define SLICES_PER_LENGTH 4096u     /* after so many written slices, slices get twice as long */
-#define BYTES_PER_LENGTH (8u << 20) /* the same after so many written bytes */
+#define SLICES_PER_LENGTH 4096u     /* after this number of written slices, their length doubles */
+#define BYTES_PER_LENGTH (8u << 20) /* likewise after this number of written bytes */
 #define BLOCK_SLICE 1u
 #define BLOCK_END 2u
 

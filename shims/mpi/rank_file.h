@@ -17,7 +17,7 @@ enum numaloc_kind {
     NUMALOC_GET = 3,            /* peer to self: one-sided get */
     NUMALOC_COLLECTIVE = 4,     /* self to peer: sent by the library inside a collective, as observed */
     NUMALOC_STARTED = 5,        /* the same, sent through the library's own persistent requests */
-    NUMALOC_MODELLED = 6,       /* self to peer: a collective taken apart by its standard algorithm */
+    NUMALOC_MODELLED = 6,       /* self to peer: a collective decomposed by its standard algorithm */
     NUMALOC_OPERATION = 7,      /* self to peer: the library's own estimate per collective call; a
                                    second view of the collectives, never added to them */
     NUMALOC_KINDS = 8

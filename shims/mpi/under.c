@@ -6,7 +6,7 @@
  * NUMALOC_UNDER          the emulator
  * NUMALOC_UNDER_PLUGIN   its -plugin option, without the thread path and the program
  * NUMALOC_UNDER_PRELOAD  LD_PRELOAD of the program inside
- * NUMALOC_RANK_VARIABLE  the variable in which the launcher tells the rank
+ * NUMALOC_RANK_VARIABLE  the variable in which the launcher passes the rank
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -32,7 +32,7 @@ __attribute__((constructor)) static void say_where(void) {
     int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file >= 0) {
         ssize_t written = write(file, text, (size_t)length);
-        (void)written; /* a reader takes a short line for no line */
+        (void)written; /* a reader ignores an incomplete line */
         close(file);
     }
 done:

@@ -1,9 +1,9 @@
-//! One profile of ranks and their threads: the messages of the ranks and the memory accesses of all their threads.
+//! Combines two profiles of a run: the messages of the ranks and the memory accesses of all their threads.
 //!
-//! Thread paths are those of the memory trace: rank 3's first thread is `r3`, the threads it made `r3.1`, `r3.2`. A rank's
-//! messages are its first thread's, which for `MPI_THREAD_FUNNELED` programs is who sends them; the tracer of messages does not tell
-//! the threads of a rank apart. Times are wall time of both tracers since the start of the recording; slices are as long as the
-//! longer ones of the two, whose lengths are one length times powers of two.
+//! Thread paths are those of the memory trace: rank 3's first thread is `r3`, threads it created are `r3.1`, `r3.2`.
+//! A rank's messages are attributed to its first thread, which sends them in `MPI_THREAD_FUNNELED` programs; the
+//! message tracer does not distinguish the threads of a rank. Both tracers record wall time since the start of the
+//! recording. Slices have the larger of the two slice lengths, which are the same base length times powers of two.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +11,7 @@ use numaloc_identity::ThreadPath;
 use numaloc_model::profile::{CommRow, CommSums, Profile, Slice};
 use numaloc_model::{SliceIdx, ThreadIdx};
 
-/// Puts the messages of the ranks into the profile of their threads.
+/// Adds the messages of the ranks to the profile of their threads.
 #[must_use]
 pub fn join(messages: Profile, mut memory: Profile) -> Profile {
     for thread in &mut memory.threads {
@@ -23,7 +23,7 @@ pub fn join(messages: Profile, mut memory: Profile) -> Profile {
         .enumerate()
         .map(|(index, thread)| (thread.path.clone(), ThreadIdx::from_index(index)))
         .collect();
-    // Rank to thread; a rank of which no thread was traced becomes a thread of its own, at the end.
+    // Maps ranks to threads; a rank without a traced thread becomes a thread of its own, at the end.
     let mut untraced = Vec::new();
     let thread_of: Vec<ThreadIdx> = messages
         .threads
@@ -91,7 +91,7 @@ pub fn join(messages: Profile, mut memory: Profile) -> Profile {
         )
         .collect();
     memory.slices = slices;
-    // The launcher's words: after a recorder was killed, only the ranks' folder still has them.
+    // The launcher's command line: after a recorder was killed, only the ranks' folder still contains it.
     memory.meta.command = messages.meta.command;
     memory.meta.frontend = format!("mpi+{}", memory.meta.frontend);
     memory.meta.complete &= messages.meta.complete && untraced.is_empty();
@@ -105,7 +105,7 @@ pub fn join(messages: Profile, mut memory: Profile) -> Profile {
     memory
 }
 
-/// All but the last slice are equally long.
+/// Length of a slice; all but the last are equally long.
 fn length(slices: &[Slice]) -> u64 {
     slices
         .first()
@@ -186,14 +186,14 @@ mod tests {
     #[test]
     fn ranks_become_their_first_threads_and_slices_the_longer_ones() {
         let ranks = (0..3).map(|rank| thread(&format!("r{rank}"), Some(rank)));
-        // Slices of 10, the seventh one begun.
+        // Slices of 10; the seventh is incomplete.
         let messages = vec![
             row(0, 0, 1, Layer::Message, 1),
             row(1, 0, 1, Layer::Message, 2),
             row(6, 2, 0, Layer::Collective, 3),
         ];
         let messages = profile("mpi", ranks.collect(), 10, 65, messages);
-        // Slices of 20. Of rank 2 nothing was traced.
+        // Slices of 20. Nothing was traced of rank 2.
         let traced = ["r0", "r0.1", "r1"].map(|path| thread(path, None)).to_vec();
         let memory = vec![
             row(0, 1, 0, Layer::WriteRead, 4),
@@ -246,7 +246,7 @@ mod tests {
             let mut memory = profile("instrument", ranks(), 10, 10, Vec::new());
             messages.meta.complete = messages_end;
             memory.meta.complete = memory_ends;
-            // As `record --salvage` reads it: it was given no program.
+            // As read by `record --salvage`, which is given no program.
             memory.meta.command.clear();
             let joined = join(messages, memory);
             assert_eq!(joined.meta.complete, messages_end && memory_ends);

@@ -1,4 +1,4 @@
-//! Which launcher a command line starts with.
+//! Identifies the launcher of a command line.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -15,13 +15,13 @@ pub enum Launcher {
     Hydra,
     /// Slurm's `srun`.
     Slurm,
-    /// None known: a program by itself, or a script that starts a launcher somewhere inside.
+    /// No known launcher: a program by itself, or a script that starts a launcher internally.
     None,
 }
 
 impl Launcher {
-    /// The launcher that `argv` runs. Names that several launchers share (`mpirun`, `mpiexec`) are
-    /// asked for their version.
+    /// The launcher that `argv` runs. Commands whose name several launchers share (`mpirun`, `mpiexec`) are
+    /// run to query their version.
     #[must_use]
     pub fn of_command(argv: &[OsString]) -> Self {
         let Some(program) = argv.first() else {
@@ -38,7 +38,7 @@ impl Launcher {
             _ if name.starts_with("mpirun") || name.starts_with("mpiexec") || name == "orterun" => {
                 let output = Command::new(program)
                     .arg("--version")
-                    // Open MPI refuses root even this question; nothing is run.
+                    // As root, Open MPI refuses even this query; nothing else is run.
                     .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
                     .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
                     .stdin(Stdio::null())
@@ -52,7 +52,7 @@ impl Launcher {
         }
     }
 
-    /// The launcher that says this about its version.
+    /// The launcher that prints this version text.
     #[must_use]
     pub fn of_version(text: &str) -> Self {
         let first = text
@@ -66,7 +66,7 @@ impl Launcher {
             return Self::Prrte;
         }
         // "mpirun (Open MPI) 4.1.4"; from 5 on mpirun is PRRTE's prterun under another name.
-        // Called by another name it says "(OpenRTE)".
+        // Called by another name, it prints "(OpenRTE)".
         match first
             .split_once("(Open MPI)")
             .or_else(|| first.split_once("(OpenRTE)"))
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_tell_launchers_apart() {
+    fn versions_distinguish_launchers() {
         let cases = [
             ("mpirun (Open MPI) 4.1.4\n\nReport bugs", Launcher::OpenMpi),
             ("mpirun.openmpi (OpenRTE) 4.1.4\n", Launcher::OpenMpi),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_unique_are_not_run() {
+    fn commands_with_unique_names_are_not_run() {
         let of = |name: &str| Launcher::of_command(&[OsString::from(name)]);
         assert_eq!(of("/no/such/srun"), Launcher::Slurm);
         assert_eq!(of("mpiexec.hydra"), Launcher::Hydra);

@@ -1,22 +1,22 @@
-//! MPI programs: from the messages each rank counted to one profile, and from a plan to the words
-//! each launcher understands.
+//! MPI programs: merges the messages counted by each rank into one profile, and exports plans to MPI
+//! launchers.
 //!
-//! | module | question |
+//! | module | does |
 //! |---|---|
-//! | [`shims`] | which preload library does this program need, and how is it handed through the launcher? |
-//! | [`record`] | how is a program run under the tracer? |
-//! | [`launcher`] | which launcher starts it? |
-//! | [`rank_file`] | what did one rank count? |
-//! | [`mod@merge`] | what did all ranks count, as a profile? |
-//! | [`rank_map`] | where does a plan put each rank? |
-//! | [`mod@one_list`] | does one list of PUs serve all hosts? |
-//! | [`export`] | how does each launcher say so? |
-//! | [`run`] | how is a program run under a plan, and were its ranks there? |
-//! | [`under`] | how are the memory accesses of ranks traced too? |
-//! | [`hybrid`] | what do both traces say together? |
-//! | [`monitoring_dump`] | what does Open MPI itself say? |
+//! | [`shims`] | selects the preload library for a program and passes it through the launcher |
+//! | [`record`] | runs a program under the tracer |
+//! | [`launcher`] | identifies the launcher of a command line |
+//! | [`rank_file`] | reads the counts of one rank |
+//! | [`mod@merge`] | merges the counts of all ranks into a profile |
+//! | [`rank_map`] | determines where a plan places each rank |
+//! | [`mod@one_list`] | finds one list of PUs that serves all hosts |
+//! | [`export`] | writes a rank map in the notation of each launcher |
+//! | [`run`] | runs a program under a plan and checks where its ranks were |
+//! | [`under`] | traces the memory accesses of ranks too |
+//! | [`hybrid`] | combines both traces |
+//! | [`monitoring_dump`] | reads Open MPI's own counts |
 //!
-//! The C side lives in `shims/mpi` and is compiled into this crate by its build script.
+//! The C side is in `shims/mpi`; this crate's build script compiles it into the crate.
 
 #![forbid(unsafe_code)]
 

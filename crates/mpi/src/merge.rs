@@ -2,17 +2,17 @@
 //!
 //! Ranks are the profile's threads: thread `k` is rank `k`, path `r{k}`. Messages of the program
 //! (point-to-point, one-sided) are layer [`Layer::Message`], those of the library inside collectives
-//! [`Layer::Collective`], so that either can be looked at alone. A get counts from the peer it reads
-//! to the rank that asked: data flow, not call direction. The library's own estimate per collective
+//! [`Layer::Collective`], so that each can be viewed separately. A get counts from the peer it reads
+//! to the rank that called it: direction of data flow, not of the call. The library's own estimate per collective
 //! ([`Kind::Operation`]) is a second view of the same messages and is left out.
 //!
-//! Two passes over the files, one block in memory at a time. The result is bounded too: at most
-//! [`Options::slices`] slices and [`Options::rows`] rows; where rows would be more, neighbouring
-//! slices are put together until they are not. Sums stay exact, only time gets coarser.
+//! Two passes over the files, with one block in memory at a time. The result is bounded too: at most
+//! [`Options::slices`] slices and [`Options::rows`] rows. If there would be more rows, neighbouring
+//! slices are merged until the limit holds. Sums stay exact; only the time resolution decreases.
 //!
 //! Deviation from DeLoc II-B1: the paper logs every event with its time stamp; here the events of a
-//! pair are summed over slices of 1 ms (doubling for long runs), because a log of a real run does not
-//! stay bounded and the paper's own next step (II-C) sums events per time stamp anyway.
+//! pair are summed over slices of 1 ms (doubled in long runs), because a log of a real run is
+//! not bounded, and the paper's own next step (II-C) sums events per time stamp anyway.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,14 +25,14 @@ use numaloc_model::{SliceIdx, ThreadIdx};
 
 use crate::rank_file::{Block, Header, Kind, RankFile, RankFileError, Source, Tail};
 
-/// Bounds of the merged profile.
+/// Limits of the merged profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Most slices.
+    /// Largest number of slices.
     pub slices: usize,
-    /// Most communication rows (32 bytes each).
+    /// Largest number of communication rows (32 bytes each).
     pub rows: usize,
-    /// The memory accesses of the ranks are traced as well ([`crate::hybrid`]).
+    /// Whether the memory accesses of the ranks are traced as well ([`crate::hybrid`]).
     pub memory: bool,
 }
 
@@ -61,37 +61,37 @@ pub enum MergeError {
     Peer {
         /// The file.
         path: PathBuf,
-        /// Whose file.
+        /// The rank that wrote the file.
         rank: u32,
-        /// The bad peer.
+        /// The invalid peer.
         peer: u32,
         /// Size of the world.
         size: u32,
     },
-    /// More ranks than we believe.
+    /// More ranks than are plausible.
     #[error("{path}: rank {rank} of {size}, expected at most {most} ranks (rank files: {files})", path = path.display())]
     TooManyRanks {
         /// The file.
         path: PathBuf,
-        /// Whose file.
+        /// The rank that wrote the file.
         rank: u32,
         /// Size of the world.
         size: u32,
-        /// Ranks that left a file.
+        /// Number of rank files.
         files: usize,
-        /// Largest world accepted with that number of files.
+        /// Largest world accepted with this number of files.
         most: u32,
     },
 }
 
-/// Largest world that is believed (2^24; the largest machines run a few million ranks).
+/// Largest world accepted at all (2^24; the largest machines run a few million ranks).
 pub const MAX_RANKS: u32 = 1 << 24;
-/// Largest world accepted whatever the number of files: each rank takes some 250 bytes, so 256 MiB.
+/// Largest world accepted with any number of files: each rank takes some 250 bytes, so 256 MiB.
 const BELIEVED_RANKS: u32 = 1 << 20;
-/// A larger world is accepted if at least one rank in this many left a file, so that memory is bounded by the files given.
+/// A larger world is accepted if at least one rank in this number left a file, so that the files bound the memory.
 const RANKS_PER_FILE: usize = 64;
 
-/// Where one rank ran, as its own process saw it when MPI started.
+/// Where one rank ran, as recorded by its own process when MPI started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankSite {
     /// Host name.
@@ -119,8 +119,8 @@ struct Seen {
 /// Merges rank files into a profile of `command`.
 ///
 /// # Errors
-/// [`MergeError`] when there is no file, or none is usable. Damaged files and tails are not errors: the profile says in its
-/// notes what is missing and is marked incomplete.
+/// [`MergeError`] if there is no file, or none is usable. Damaged files and tails are not errors: the profile's notes
+/// state what is missing, and it is marked incomplete.
 pub fn merge(
     files: &[PathBuf],
     command: &[String],
@@ -134,7 +134,7 @@ pub fn merge(
     for path in files {
         let mut file = match RankFile::open(path) {
             Ok(file) => file,
-            // A rank that was killed while it began its file; the others' messages are not lost for it.
+            // A rank was killed while it began its file; the messages of the others are still used.
             Err(error) => {
                 complete = false;
                 notes.push(format!("a rank's file is left out: {error}"));
@@ -256,7 +256,7 @@ pub fn merge(
                     Kind::Operation => continue,
                 };
                 modelled |= entry.kind == Kind::Modelled;
-                // A rank's messages to itself move nothing between places.
+                // A rank's messages to itself move no data between places.
                 if src == dst {
                     to_self.0 = to_self.0.saturating_add(entry.events);
                     to_self.1 = to_self.1.saturating_add(entry.bytes);
@@ -280,7 +280,7 @@ pub fn merge(
 
     if modelled {
         notes.push(
-            "collective messages are modelled: taken apart by the standard algorithm for their size, \
+            "collective messages are modelled: decomposed by the standard algorithm for their size, \
              because this MPI library does not tell which messages it sends"
                 .to_owned(),
         );
@@ -362,13 +362,13 @@ pub fn merge(
     Ok(Merged { profile, sites })
 }
 
-/// The files of the largest world; what other worlds there were (spawned, singletons, other launches) goes to the notes.
+/// The files of the largest world. Other worlds (spawned, singletons, other launches) are recorded in the notes.
 fn main_world(seen: Vec<Seen>, notes: &mut Vec<String>) -> Result<Vec<Seen>, MergeError> {
     let mut worlds: BTreeMap<String, Vec<Seen>> = BTreeMap::new();
     for s in seen {
         worlds.entry(s.header.job.clone()).or_default().push(s);
     }
-    // Ties: the world that comes first by name.
+    // Ties: the first world by name.
     let main = worlds
         .iter()
         .rev()
@@ -376,7 +376,7 @@ fn main_world(seen: Vec<Seen>, notes: &mut Vec<String>) -> Result<Vec<Seen>, Mer
         .map(|(job, _)| job.clone())
         .ok_or(MergeError::NoRanks)?;
     let mut files = worlds.remove(&main).unwrap_or_default();
-    // How the shims name worlds that a launcher did not start itself (shims/mpi/library.h).
+    // The shims' names for worlds that no launcher started (shims/mpi/library.h).
     let of = |start: &str| {
         let named = worlds.iter().filter(|(job, _)| job.starts_with(start));
         named.fold((0, 0), |(worlds, processes), (_, files)| {
@@ -418,7 +418,7 @@ fn thread(rank: u32) -> Thread {
     }
 }
 
-/// Puts each two neighbouring slices together.
+/// Merges slices in neighbouring pairs.
 fn halve(sums: CommSums) -> CommSums {
     let mut halved = CommSums::default();
     for row in sums.into_rows() {

@@ -1,24 +1,24 @@
-//! Open MPI's own text dump (`pml_monitoring_enable_output 3`, `pml_monitoring_filename`): an
-//! independent count of the same messages, which the tests hold the tracer against.
+//! Reads Open MPI's own text dump (`pml_monitoring_enable_output 3`, `pml_monitoring_filename`): an
+//! independent count of the same messages, with which the tests compare the tracer.
 //!
-//! Two things the dump gets wrong in 4.1, and the tracer does not: messages of collectives that the
-//! library sends through its own persistent requests (MPI_Alltoallv) stand among the point-to-point
-//! ones, and persistent sends of the program (MPI_Start) are missing.
+//! The dump of 4.1 has two errors that the tracer does not have: messages of collectives that the
+//! library sends through its own persistent requests (MPI_Alltoallv) are listed as point-to-point,
+//! and persistent sends of the program (MPI_Start) are missing.
 
 use crate::rank_file::Kind;
 
 /// One line of a dump: the messages of a kind between two ranks in the whole run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DumpLine {
-    /// What they are.
+    /// Kind of the messages.
     pub kind: Kind,
     /// The rank that wrote the dump.
     pub rank: u32,
     /// The other rank.
     pub peer: u32,
-    /// How many.
+    /// Number of messages.
     pub events: u64,
-    /// Their size together.
+    /// Sum of their sizes in bytes.
     pub bytes: u64,
 }
 
@@ -26,10 +26,10 @@ pub struct DumpLine {
 ///
 /// Lines are `LETTER<tab>rank<tab>peer<tab>N bytes<tab>M msgs sent[<tab>histogram]`; `E` external
 /// (point-to-point), `I` internal (inside collectives), `S` and `R` one-sided put and get, `C` the
-/// estimate per collective call. Summaries per communicator (`D`, `O2A`, `A2O`, `A2A`) are passed over.
+/// estimate per collective call. Summaries per communicator (`D`, `O2A`, `A2O`, `A2A`) are skipped.
 ///
 /// # Errors
-/// A sentence with the line's number and text.
+/// A message with the line's number and text.
 pub fn parse(text: &str) -> Result<Vec<DumpLine>, String> {
     let mut lines = Vec::new();
     for (at, line) in text.lines().enumerate() {

@@ -1,9 +1,9 @@
-//! One list of PUs for all hosts: what Hydra and Slurm can say.
+//! Finds one list of PUs that serves all hosts, because Hydra and Slurm can express only one.
 //!
-//! Hosts that are alike often get different lists although nothing depends on it: a plan fills one host from its first node
-//! and the next from its last. Where lists differ only by a symmetry of the hosts' tree, the ranks of each host are renumbered:
-//! going through their threads in order, each object of the tree that is met for the first time becomes the first of its equal
-//! siblings that is still free. Lists that a symmetry takes into each other become the same list by that.
+//! Equal hosts often get different lists for no good reason: a plan fills one host from its first node and the next
+//! from its last. If lists differ only by a symmetry of the hosts' trees, the PUs of each host are renumbered: in the
+//! order of the host's threads, each object of the tree that occurs for the first time becomes the first of its equal
+//! siblings that is still free. Lists that a symmetry maps to each other become equal by this.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,23 +12,23 @@ use numaloc_topology::{ObjectKind, Topology};
 
 use crate::rank_map::{HostPu, RankMap, RankPlace};
 
-/// Why no list serves all hosts.
+/// Why no single list serves all hosts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "host {host} needs other PUs than host {model} ({list}, there {model_list}) that no symmetry of the host makes the same"
+    "host {host} needs other PUs than host {model} ({list}, there {model_list}), and no symmetry of the hosts maps one to the other"
 )]
 pub struct Unequal {
     /// The first host, in the order of ranks, whose list differs.
     pub host: String,
-    /// The host that it is compared with: the one with most ranks.
+    /// The host it is compared with: the one with most ranks.
     pub model: String,
     /// PUs of the first host's ranks, kernel numbers, at the first difference.
     pub list: String,
-    /// The same for the other.
+    /// PUs of the model host's ranks there.
     pub model_list: String,
 }
 
-/// Whether each host's ranks are on the PUs that the host with most ranks has for them.
+/// The first host, if any, whose ranks are on other PUs than those of the host with most ranks.
 fn differing(map: &RankMap) -> Option<Unequal> {
     let hosts = map.by_host();
     let longest = hosts.iter().map(|(_, ranks)| ranks.len()).max()?;
@@ -54,10 +54,10 @@ fn differing(map: &RankMap) -> Option<Unequal> {
     })
 }
 
-/// `map` itself where one list of PUs serves all hosts, else `map` renumbered by symmetries of the hosts of `machine`.
+/// Returns `map` if one list of PUs serves all hosts, else `map` renumbered by symmetries of the hosts of `machine`.
 ///
 /// # Errors
-/// [`Unequal`] where no such renumbering makes the lists the same.
+/// [`Unequal`] if no such renumbering makes the lists equal.
 pub fn one_list(map: &RankMap, machine: &Topology) -> Result<RankMap, Unequal> {
     let Some(unequal) = differing(map) else {
         return Ok(map.clone());
@@ -88,10 +88,10 @@ pub fn one_list(map: &RankMap, machine: &Topology) -> Result<RankMap, Unequal> {
     }
 }
 
-/// For each object a number that objects have in common if the trees below them are equal.
+/// A class number for each object: objects with equal trees below them have equal numbers.
 struct Classes(Vec<u32>);
 
-/// What makes an object: kind, cache bytes, distance, memory of the nodes on it, classes of its children.
+/// The shape of an object: kind, cache bytes, distance, memory of its nodes, classes of its children.
 type Shape = (ObjectKind, Option<u64>, u64, Vec<u64>, Vec<u32>);
 
 impl Classes {
@@ -124,15 +124,15 @@ impl Classes {
     }
 }
 
-/// A symmetry of one host, decided object by object.
+/// A symmetry of one host, built object by object.
 struct Renumbering<'a> {
     machine: &'a Topology,
     classes: &'a Classes,
     root: u32,
-    /// Where each object goes that was met.
+    /// Image of each object that occurred.
     image: BTreeMap<u32, u32>,
     taken: BTreeSet<u32>,
-    /// Where each PU of the machine goes that was met, logical numbers.
+    /// Image of each PU of the machine that occurred, logical numbers.
     pus: BTreeMap<u32, u32>,
 }
 
@@ -148,7 +148,7 @@ impl<'a> Renumbering<'a> {
         }
     }
 
-    /// Where an object of the host goes.
+    /// The image of an object of the host.
     fn image_of(&mut self, object: u32) -> Option<u32> {
         if let Some(&image) = self.image.get(&object) {
             return Some(image);
@@ -165,11 +165,11 @@ impl<'a> Renumbering<'a> {
         Some(image)
     }
 
-    /// Puts a rank's threads where they go; `None` where the tree does not say.
+    /// Maps a rank's threads to their images; `None` if the tree does not determine them.
     fn apply(&mut self, place: &mut RankPlace) -> Option<()> {
         let objects = self.machine.objects();
         let first = objects[self.root as usize].pus.start;
-        // Cores are numbered as in a rank map: from 0 on each host.
+        // Cores are numbered from 0 on each host, as in a rank map.
         let core_of = |pu: u32| {
             let cores = (first..=pu).map(|pu| self.machine.pus()[pu as usize].core);
             cores.collect::<BTreeSet<u32>>().len() as u32 - 1
@@ -191,7 +191,7 @@ impl<'a> Renumbering<'a> {
         Some(())
     }
 
-    /// Whether PUs and their nodes are as far from each other as they were: a matrix of distances may be less regular than the tree.
+    /// Whether distances between PUs and nodes are preserved: a distance matrix may be less regular than the tree.
     fn keeps_distances(&self) -> bool {
         let node = |pu: u32| self.machine.node_of(LogicalPu(pu));
         self.pus.iter().all(|(&a, &to_a)| {
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
     use crate::export::{hydra, slurm};
 
-    /// Three hosts of 2 nodes x 2 cores x 2 threads, or what `machine` says.
+    /// Three hosts, each described by an element of `machine`.
     fn cluster(machine: [&str; 3]) -> Topology {
         let hosts = machine.map(|machine| resolve(machine).unwrap());
         let names = ["a", "b", "c"].map(str::to_owned);
@@ -243,7 +243,8 @@ mod tests {
     #[test]
     fn lists_that_a_symmetry_makes_equal_become_one() {
         let machine = cluster([HOST; 3]);
-        // Host a: cores 0 and 1 of node 0, then node 1. Host b: node 1 first, cores and threads the other way round. Host c: fewer.
+        // Host a: cores 0 and 1 of node 0, then node 1. Host b: node 1 first, with cores and threads reversed. Host
+        // c: fewer.
         let found = map(
             &machine,
             &[&[0], &[2], &[4], &[15], &[13], &[9], &[22], &[20]],
@@ -258,7 +259,7 @@ mod tests {
         for (before, after) in found.places.iter().zip(&one.places) {
             assert_eq!(before.host, after.host);
         }
-        // Ranks with threads: a whole node each, the nodes the other way round.
+        // Ranks with threads: a whole node each, with the nodes exchanged.
         let found = map(&machine, &[&[0, 2], &[4, 6], &[12, 14], &[8, 10]]);
         let one = one_list(&found, &machine).unwrap();
         assert_eq!(slurm::cpu_bind(&one).unwrap(), "mask_cpu:0x5,0x50");
@@ -274,7 +275,7 @@ mod tests {
     #[test]
     fn the_host_that_differs_is_named() {
         let machine = cluster([HOST; 3]);
-        // On host b the second rank shares a core with the first, on the others it does not.
+        // On host b the second rank shares a core with the first, on the other hosts it does not.
         let found = map(&machine, &[&[0], &[2], &[8], &[9], &[16], &[18]]);
         let unequal = one_list(&found, &machine).unwrap_err();
         assert_eq!((&*unequal.host, &*unequal.model), ("b", "a"));
@@ -284,7 +285,7 @@ mod tests {
                 .contains("rank 3: PU 1, there rank 1: PU 2"),
             "{unequal}"
         );
-        // Host c has one node of four cores: two ranks of one node are not two ranks of two nodes.
+        // Host c has one node of four cores: two ranks on one node differ from two ranks on two nodes.
         let machine = cluster([HOST, HOST, "numa:1 core:4 pu:2"]);
         let found = map(&machine, &[&[0], &[4], &[8], &[12], &[16], &[18]]);
         let unequal = one_list(&found, &machine).unwrap_err();

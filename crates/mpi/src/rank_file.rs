@@ -1,7 +1,7 @@
-//! Reads what the shims write: one file per rank (`docs/formats/mpi-rank-file.md`).
+//! Reads the files the shims write, one per rank (`docs/formats/mpi-rank-file.md`).
 //!
 //! A file is a checksummed header and checksummed blocks, all little endian. It is read front to back
-//! in constant memory (one block); whatever follows the last intact block is counted, not trusted.
+//! in constant memory (one block); bytes after the last intact block are counted but not used.
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
@@ -13,14 +13,14 @@ const MAGIC: &[u8; 8] = b"NLMPIRNK";
 const FIXED_HEADER: usize = 64;
 const BLOCK_HEADER: usize = 24;
 const ENTRY: usize = 24;
-/// Longest header and block that are believed: far above what the shims write, far below harm.
+/// Longest header and block accepted: far above what the shims write, and still harmless.
 const MAX_HEADER: usize = 1 << 16;
 const MAX_PAYLOAD: usize = 1 << 20;
 const KINDS: usize = 8;
 const BLOCK_SLICE: u32 = 1;
 const BLOCK_END: u32 = 2;
 
-/// What a counted message is. Numbers are file format.
+/// Kind of a counted message. The numbers are part of the file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Sent by the program; from this rank to the peer.
@@ -33,11 +33,11 @@ pub enum Kind {
     Get,
     /// Sent by the library inside a collective; from this rank to the peer.
     Collective,
-    /// The same, through the library's own persistent requests.
+    /// Like [`Self::Collective`], but sent through the library's own persistent requests.
     Started,
-    /// Part of a collective taken apart by its standard algorithm; from this rank to the peer.
+    /// Part of a collective that was decomposed by its standard algorithm; from this rank to the peer.
     Modelled,
-    /// The library's own per-call estimate of a collective: a second view, never added up.
+    /// The library's own per-call estimate of a collective: a second view of the same messages, never added to them.
     Operation,
 }
 
@@ -55,7 +55,7 @@ impl Kind {
     ];
 }
 
-/// Who observed the messages.
+/// The observer of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Open MPI's monitoring components.
@@ -69,34 +69,34 @@ pub enum Source {
 pub struct Header {
     /// Rank in `MPI_COMM_WORLD`.
     pub rank: u32,
-    /// Ranks in `MPI_COMM_WORLD`; `None` where the shim could not know.
+    /// Ranks in `MPI_COMM_WORLD`; `None` if the shim could not know.
     pub world_size: Option<u32>,
     /// Process id.
     pub pid: u32,
-    /// Who observed.
+    /// The observer.
     pub source: Source,
     /// Realtime clock (ns since 1970) at time 0 of this file.
     pub zero_ns: u64,
-    /// Length of the first slices; later ones are this times a power of two.
+    /// Length of the first slices in ns; later slices have this length times a power of two.
     pub slice_ns: u64,
-    /// The launcher's name for the world this rank belongs to.
+    /// The launcher's name for the world of this rank.
     pub job: String,
     /// Host name.
     pub host: String,
-    /// OS indexes of the PUs the rank might run on when MPI started, ascending.
+    /// OS indexes of the PUs in the rank's affinity when MPI started, ascending.
     pub affinity: Vec<u32>,
 }
 
 /// Messages of one kind to (or from) one peer in one slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// World rank of the other side.
+    /// World rank of the peer.
     pub peer: u32,
-    /// What they are.
+    /// Kind of the messages.
     pub kind: Kind,
-    /// How many.
+    /// Number of messages.
     pub events: u64,
-    /// Their size together.
+    /// Sum of their sizes in bytes.
     pub bytes: u64,
 }
 
@@ -105,25 +105,25 @@ pub struct Entry {
 pub enum Block {
     /// Messages of `start_ns..end_ns`.
     Slice {
-        /// First instant, ns since the file's zero.
+        /// Start, ns since the file's zero.
         start_ns: u64,
-        /// First instant after it.
+        /// End (exclusive), ns since the file's zero.
         end_ns: u64,
-        /// One per peer and kind; one may occur again in a later block of the same slice.
+        /// One per peer and kind; a pair may occur again in a later block of the same slice.
         entries: Vec<Entry>,
     },
-    /// Totals so far; the last block of a file that was closed in order.
+    /// Totals so far; the last block of a file that was closed properly.
     End {
-        /// When, ns since the file's zero.
+        /// Time, ns since the file's zero.
         at_ns: u64,
-        /// Events and bytes by [`Kind`].
+        /// Number of events and bytes by [`Kind`].
         totals: [(u64, u64); KINDS],
-        /// Events the shim could not write (disk full).
+        /// Number of events the shim could not write (disk full).
         dropped: u64,
     },
 }
 
-/// Why a rank file was refused.
+/// Why a rank file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RankFileError {
@@ -132,17 +132,17 @@ pub enum RankFileError {
     Io {
         /// The file.
         path: PathBuf,
-        /// The kernel's words.
+        /// The kernel's error.
         source: std::io::Error,
     },
-    /// The header is not one of ours.
+    /// The header is not valid.
     #[error("{path}: not a usable MPI rank file: {found}, expected {expected}", path = path.display())]
     Header {
         /// The file.
         path: PathBuf,
-        /// What is there.
+        /// What was found.
         found: String,
-        /// What should be.
+        /// What was expected.
         expected: String,
     },
 }
@@ -152,11 +152,11 @@ pub enum RankFileError {
 pub enum Tail {
     /// After an END block.
     Closed,
-    /// After an intact slice: the rank died or was killed; at most its last slice is missing.
+    /// After an intact slice: the rank died or was killed. At most its last slice is missing.
     Cut,
-    /// In the middle of something: so many bytes after the last intact block are unusable.
+    /// Within a block: the bytes after the last intact block are unusable.
     Damaged {
-        /// Bytes ignored.
+        /// Number of unusable bytes.
         bytes: u64,
     },
 }
@@ -184,7 +184,7 @@ impl RankFile {
     /// Opens a file and reads its header.
     ///
     /// # Errors
-    /// [`RankFileError`] names the file, what was found and what was expected.
+    /// [`RankFileError`] with the file, what was found and what was expected.
     pub fn open(path: &Path) -> Result<Self, RankFileError> {
         let io = |source| RankFileError::Io {
             path: path.to_owned(),
@@ -287,16 +287,16 @@ impl RankFile {
         &self.header
     }
 
-    /// How the file ended; `None` while there may be more blocks.
+    /// How the file ended; `None` until its end was reached.
     #[must_use]
     pub fn tail(&self) -> Option<Tail> {
         self.tail
     }
 
-    /// The next intact block; `None` at the end or where the file is damaged (see [`Self::tail`]).
+    /// The next intact block; `None` at the end of the file or of its intact part (see [`Self::tail`]).
     ///
     /// # Errors
-    /// [`RankFileError::Io`] when the kernel refuses to read.
+    /// [`RankFileError::Io`] if the file cannot be read.
     pub fn next_block(&mut self) -> Result<Option<Block>, RankFileError> {
         if self.tail.is_some() {
             return Ok(None);
@@ -377,7 +377,7 @@ fn entry(bytes: &[u8]) -> Option<Entry> {
     })
 }
 
-/// Fills `buffer`; `None` when the file ends before it is full.
+/// Fills `buffer`; `None` if the file ends first.
 fn read_fully(input: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<Option<()>> {
     match input.read_exact(buffer) {
         Ok(()) => Ok(Some(())),

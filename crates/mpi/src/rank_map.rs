@@ -1,4 +1,4 @@
-//! Where each rank goes: what all launcher exports are made from.
+//! Where a plan places each rank: the input of all launcher exports.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use numaloc_model::LogicalPu;
 use numaloc_model::plan::Plan;
 use numaloc_topology::{ObjectKind, Topology};
 
-/// A PU of a host under the names launchers use.
+/// A PU of a host with the numbers that launchers use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostPu {
     /// Position on its host (hwloc `L#`).
@@ -43,11 +43,11 @@ impl RankPlace {
 pub struct RankMap {
     /// By rank.
     pub places: Vec<RankPlace>,
-    /// Whether a core of the machine has more than one PU, so that cores and PUs are different things.
+    /// Whether a core of the machine has more than one PU, so that core and PU numbers differ.
     pub smt: bool,
 }
 
-/// Why a plan says nothing about ranks.
+/// Why a plan does not place ranks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RankMapError {
@@ -59,14 +59,14 @@ pub enum RankMapError {
         /// Threads in the plan.
         threads: usize,
     },
-    /// A rank in the middle is missing.
+    /// A rank below the highest is missing.
     #[error("the plan places {ranks} ranks up to rank {last}, but not rank {missing}")]
     Gap {
-        /// Ranks in the plan.
+        /// Number of ranks in the plan.
         ranks: usize,
-        /// The highest.
+        /// The highest rank.
         last: u32,
-        /// The first that is missing.
+        /// The first missing rank.
         missing: u32,
     },
     /// Threads of one process on several hosts.
@@ -97,7 +97,8 @@ impl RankMap {
     /// The ranks of a plan made for `machine`.
     ///
     /// # Errors
-    /// [`RankMapError`] when the plan has no ranks, a gap, a rank on several hosts, or a PU the machine lacks.
+    /// [`RankMapError`] if the plan has no ranks, a gap, a rank on several hosts, or a PU that the machine does not
+    /// have.
     pub fn from_plan(plan: &Plan, machine: &Topology) -> Result<Self, RankMapError> {
         let mut pus: BTreeMap<u32, Vec<LogicalPu>> = BTreeMap::new();
         for thread in &plan.threads {
@@ -131,7 +132,7 @@ impl RankMap {
                     .unwrap_or_default();
                 RankMapError::NoSuchPu { rank, pu, pus: all }
             })?;
-            // Threads of a process share its memory.
+            // Threads of a process share its memory, so they are all on this host.
             let host = found[0].0.to_owned();
             if let Some((other, _)) = found.iter().find(|(other, _)| *other != host) {
                 return Err(RankMapError::Split {
@@ -166,7 +167,7 @@ impl RankMap {
         hosts
     }
 
-    /// Whether several ranks share a PU, so that one that polls keeps another from running.
+    /// Whether several ranks share a PU, so that a polling rank keeps another from running.
     #[must_use]
     pub fn shares_pus(&self) -> bool {
         let mut used = std::collections::BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Runs an MPI program under the tracer and merges what its ranks wrote, now or later.
+//! Runs an MPI program under the tracer and merges the ranks' files, at once or later.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -20,48 +20,48 @@ use crate::under::{self, Under};
 pub struct Recording {
     /// The launcher's command line, e.g. `mpirun -n 16 ./app`.
     pub argv: Vec<OsString>,
-    /// The MPI library; `None` finds out.
+    /// The MPI library; `None` detects it.
     pub library: Option<MpiLibrary>,
-    /// A folder that does not exist yet, on a file system that every host sees: ranks write there.
+    /// The folder to which ranks write. It must not exist yet, and its file system must be visible on every host.
     pub spool: PathBuf,
-    /// First slice length in nanoseconds; `None`: 1 ms. Doubles in long runs.
+    /// Initial slice length in nanoseconds, `None`: 1 ms. Doubled in long runs.
     pub slice_ns: Option<u64>,
-    /// Bounds of the profile.
+    /// Limits of the profile.
     pub options: Options,
-    /// How the ranks' memory accesses are traced; `None` for messages only.
+    /// How the ranks' memory accesses are traced; `None` records only messages.
     pub under: Option<Under>,
 }
 
 /// A recorded run.
 #[derive(Debug)]
 pub struct Recorded {
-    /// The program's exit status as a shell reports it (128 + signal when killed).
+    /// The program's exit status as in a shell (128 + signal if killed).
     pub status: i32,
-    /// Which library was traced.
+    /// The traced library.
     pub library: MpiLibrary,
-    /// What the ranks counted, or why it could not be merged. Their files stay in the spool folder.
+    /// The merged counts of the ranks, or why merging failed. The files stay in the spool folder.
     pub merged: Result<Merged, MergeError>,
-    /// Process ids of the ranks that outlived their launcher on this host: their files may still grow.
+    /// Process ids of ranks on this host that outlived their launcher: their files may still grow.
     pub running: Vec<u32>,
 }
 
-/// How a launcher is started and waited for; passing signals on is its business.
+/// Starts a launcher, forwards signals to it and waits for it.
 pub type Runner<'a> = &'a dyn Fn(Command) -> std::io::Result<ExitStatus>;
 
-/// The launcher's words, kept with the rank files for a profile that is made from them later.
+/// File with the launcher's command line, kept with the rank files for a profile made from them later.
 const COMMAND: &str = "command";
-/// How long ranks may outlive a launcher before the profile is made without their end.
+/// How long ranks may outlive their launcher before the profile is made without their last messages.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a rank that is asked to end may take.
+/// How long a rank may take to end after a request.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// What [`run_to_the_end`] gives for a launcher that was killed.
+/// The status that [`run_to_the_end`] returns for a killed launcher.
 const KILLED: i32 = 128 + 9;
 
 /// Why nothing was recorded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// No launcher we know and no MPI program on the command line.
+    /// Neither a known launcher nor an MPI program on the command line.
     #[error(
         "cannot tell which MPI library {command:?} uses: no word of it is a program linked against Open MPI or MPICH"
     )]
@@ -74,15 +74,15 @@ pub enum RecordError {
     Spool {
         /// The folder.
         path: PathBuf,
-        /// The kernel's words.
+        /// The kernel's error.
         source: std::io::Error,
     },
-    /// The launcher does not start.
+    /// The launcher could not be started.
     #[error("cannot run {program}: {source}")]
     Launch {
         /// First word of the command line.
         program: String,
-        /// The kernel's words.
+        /// The kernel's error.
         source: std::io::Error,
     },
 }
@@ -92,7 +92,7 @@ impl RecordError {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::UnknownLibrary { .. } => Some("say which: --mpi openmpi or --mpi mpich"),
+            Self::UnknownLibrary { .. } => Some("name it with --mpi openmpi or --mpi mpich"),
             Self::Spool { .. } => {
                 Some("choose an output on a file system that every host can write")
             }
@@ -100,7 +100,7 @@ impl RecordError {
         }
     }
 
-    /// Exit status as `env` has it: 127 not found, 126 not runnable, 125 our own failure.
+    /// The exit status by the convention of `env`: 127 not found, 126 not executable, 125 failure of numaloc.
     #[must_use]
     pub fn status(&self) -> u8 {
         match self {
@@ -111,11 +111,11 @@ impl RecordError {
     }
 }
 
-/// Runs the program to its end and merges what its ranks wrote. The spool folder is left as it is: its files are the only
+/// Runs the program to its end and merges the ranks' files. The spool folder is left in place: its files are the only
 /// copy of the recording until the profile is written.
 ///
 /// # Errors
-/// [`RecordError`] when the program was not run.
+/// [`RecordError`] if the program was not run.
 pub fn record(recording: &Recording, run: Runner) -> Result<Recorded, RecordError> {
     let argv = &recording.argv;
     let launcher = Launcher::of_command(argv);
@@ -152,8 +152,8 @@ pub fn record(recording: &Recording, run: Runner) -> Result<Recorded, RecordErro
         })?;
     let files = shims::rank_files(&folder).map_err(spool)?;
     let mut running = outlive(&files, PATIENCE);
-    // Outside the emulator a rank's MPI library sees that the launcher is gone. An emulated one may miss it, and would go on
-    // for ever, with nobody left to end it.
+    // Without an emulator a rank's MPI library notices that the launcher is gone. An emulated rank may miss it and
+    // would run forever, with no process left to end it.
     let emulated = recording
         .under
         .as_ref()
@@ -170,10 +170,10 @@ pub fn record(recording: &Recording, run: Runner) -> Result<Recorded, RecordErro
     })
 }
 
-/// Merges what the ranks of an earlier recording wrote into `folder`, the spool of [`record`].
+/// Merges the ranks' files of an earlier recording in `folder`, the spool of [`record`].
 ///
 /// # Errors
-/// [`MergeError`]; a folder that cannot be read counts as one without files.
+/// [`MergeError`]; an unreadable folder is treated as empty.
 pub fn salvage(folder: &Path, options: Options) -> Result<Merged, MergeError> {
     let files = shims::rank_files(folder).unwrap_or_default();
     let words = std::fs::read(folder.join(COMMAND)).unwrap_or_default();
@@ -192,8 +192,8 @@ pub fn salvage(folder: &Path, options: Options) -> Result<Merged, MergeError> {
     Ok(merged)
 }
 
-/// Ranks of these files that still run on this host, after waiting so long for them to end. One that a launcher was killed
-/// over usually ends by itself within a moment.
+/// Ranks of these files that still run on this host after waiting for at most `patience`. Ranks of a killed launcher
+/// usually end by themselves within a moment.
 fn outlive(files: &[PathBuf], patience: Duration) -> Vec<u32> {
     let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let folder = files.first().and_then(|file| file.parent());
@@ -207,7 +207,7 @@ fn outlive(files: &[PathBuf], patience: Duration) -> Vec<u32> {
     folder.map_or_else(Vec::new, |folder| still_there(left, folder, patience))
 }
 
-/// Those of these ranks that live on after so long.
+/// Those of these ranks that still run after `patience`.
 fn still_there(mut ranks: Vec<u32>, folder: &Path, patience: Duration) -> Vec<u32> {
     let began = Instant::now();
     loop {
@@ -219,11 +219,11 @@ fn still_there(mut ranks: Vec<u32>, folder: &Path, patience: Duration) -> Vec<u3
     }
 }
 
-/// Ends ranks that nobody else will: asks them, then kills them. Gives those that are still there.
+/// Ends orphaned ranks: requests it, then kills them. Returns those that still run.
 fn end(mut ranks: Vec<u32>, folder: &Path, patience: Duration) -> Vec<u32> {
     for signal in [Signal::TERM, Signal::KILL] {
         for pid in ranks.iter().filter_map(|&pid| Pid::from_raw(pid as i32)) {
-            // One that has ended meanwhile is what is wanted.
+            // An error means that it has ended meanwhile.
             let _ = kill_process(pid, signal);
         }
         ranks = still_there(ranks, folder, patience);
@@ -231,7 +231,7 @@ fn end(mut ranks: Vec<u32>, folder: &Path, patience: Duration) -> Vec<u32> {
     ranks
 }
 
-/// Whether this process lives and writes into `folder`: a process id alone may have been given to another program.
+/// Whether this process runs and writes into `folder`; its id alone may belong to another program by now.
 fn traced_into(pid: u32, folder: &Path) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = status.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
@@ -251,7 +251,7 @@ fn shown(argv: &[OsString]) -> Vec<String> {
         .collect()
 }
 
-/// Starts the program through `run`; the status is as a shell reports it.
+/// Starts the program through `run` and returns its status as in a shell.
 pub(crate) fn run_to_the_end(
     argv: &[OsString],
     environment: &[(&'static str, OsString)],

@@ -1,5 +1,5 @@
-//! Runs a program through the user's own launcher with every rank where the plan has it, and asks each
-//! rank afterwards where it was.
+//! Runs a program through the user's own launcher with every rank placed as planned, and reads back
+//! where each rank was.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,13 +19,13 @@ const WHERE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/numaloc-where.so"
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The command line starts with no launcher we know.
+    /// The command line starts with an unknown launcher.
     #[error("cannot place ranks: {program} is not an MPI launcher that numaloc knows")]
     NoLauncher {
         /// First word of the command line.
         program: String,
     },
-    /// Hosts need different binding lists, and this launcher has one for all.
+    /// Hosts need different binding lists, but this launcher supports only one for all.
     #[error(
         "cannot place ranks: the plan gives hosts different PUs, which {launcher} has no option for"
     )]
@@ -33,20 +33,20 @@ pub enum RunError {
         /// The launcher.
         launcher: &'static str,
     },
-    /// Files for the launcher.
+    /// Files for the launcher could not be written.
     #[error("cannot write {path}: {source}", path = path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// The kernel's words.
+        /// The kernel's error.
         source: std::io::Error,
     },
-    /// The launcher does not start.
+    /// The launcher could not be started.
     #[error("cannot run {program}: {source}")]
     Launch {
         /// First word of the command line.
         program: String,
-        /// The kernel's words.
+        /// The kernel's error.
         source: std::io::Error,
     },
 }
@@ -60,13 +60,13 @@ impl RunError {
                 Some("start the program with mpirun, mpiexec or srun after the --")
             }
             Self::UnequalHosts { .. } => Some(
-                "numaloc ranks PLAN --for wrapper -o bind.sh writes a script to put before the program",
+                "numaloc ranks PLAN --for wrapper -o bind.sh writes a script to run before the program",
             ),
             _ => None,
         }
     }
 
-    /// Exit status as `env` has it.
+    /// The exit status by the convention of `env`.
     #[must_use]
     pub fn status(&self) -> u8 {
         match self {
@@ -80,17 +80,17 @@ impl RunError {
 /// A command line and the environment it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrapped {
-    /// The launcher's words, ours put in after the first.
+    /// The launcher's command line, with our options inserted after the first word.
     pub argv: Vec<OsString>,
-    /// To be set beside what is set already.
+    /// Variables to set in addition to the present environment.
     pub environment: Vec<(&'static str, OsString)>,
 }
 
-/// The command line that starts `argv`'s ranks where `map` has them. Files the launcher needs, and the
-/// library through which ranks say where they are, are written to `folder`, which every host must see.
+/// The command line that starts `argv`'s ranks where `map` places them. Files for the launcher, and the
+/// library through which ranks report where they are, are written to `folder`, which every host must see.
 ///
 /// # Errors
-/// [`RunError`] for an unknown launcher, a plan it cannot express, or a folder that cannot be written.
+/// [`RunError`] for an unknown launcher, a plan that it cannot express, or a folder that cannot be written.
 pub fn wrap_launcher(
     argv: &[OsString],
     launcher: Launcher,
@@ -120,8 +120,8 @@ pub fn wrap_launcher(
         Launcher::OpenMpi | Launcher::Prrte => {
             let file = write("rankfile", rankfile::rankfile(map).as_bytes())?;
             let mut options = rankfile::options(map, launcher, &file.to_string_lossy());
-            // The launcher lets ranks that wait give up their PU only where it counts more ranks than slots itself, and a
-            // rankfile tells it otherwise.
+            // The launcher makes waiting ranks yield their PU only if it counts more ranks than slots, and with a
+            // rankfile it does not.
             if map.shares_pus() && std::env::var_os(rankfile::YIELD).is_none() {
                 environment.push((rankfile::YIELD, "1".into()));
             }
@@ -160,10 +160,10 @@ pub fn wrap_launcher(
     })
 }
 
-/// What each rank said, by rank; a rank that said nothing is `None`.
+/// The report of each rank, by rank; `None` for a rank without a report.
 ///
 /// # Errors
-/// The kernel's, when the folder cannot be read.
+/// The kernel's error if the folder cannot be read.
 pub fn sites(folder: &Path, ranks: usize) -> std::io::Result<Vec<Option<RankSite>>> {
     let mut sites = vec![None; ranks];
     for entry in std::fs::read_dir(folder)? {
@@ -173,7 +173,7 @@ pub fn sites(folder: &Path, ranks: usize) -> std::io::Result<Vec<Option<RankSite
             continue;
         }
         let text = std::fs::read_to_string(&path)?;
-        // "RANK HOST PU PU ...": a line without its end was not written to the end.
+        // "RANK HOST PU PU ...": without a newline the line is incomplete.
         let Some(line) = text.strip_suffix('\n') else {
             continue;
         };
@@ -190,7 +190,7 @@ pub fn sites(folder: &Path, ranks: usize) -> std::io::Result<Vec<Option<RankSite
     Ok(sites)
 }
 
-/// Whether a rank may run exactly where it is planned, and nowhere else.
+/// Whether a rank may run exactly where it is planned and nowhere else.
 #[must_use]
 pub fn holds(place: &RankPlace, site: &RankSite) -> bool {
     let mut planned: Vec<u32> = place.distinct_pus().iter().map(|pu| pu.os).collect();
@@ -200,7 +200,7 @@ pub fn holds(place: &RankPlace, site: &RankSite) -> bool {
         && planned == site.affinity
 }
 
-/// Plan against what the ranks said; the first few differences become notes.
+/// Compares the plan with the ranks' reports; the first few differences become notes.
 #[must_use]
 pub fn compare(map: &RankMap, sites: &[Option<RankSite>]) -> (Applied, Vec<String>) {
     const SHOWN: usize = 8;
@@ -230,15 +230,15 @@ pub fn compare(map: &RankMap, sites: &[Option<RankSite>]) -> (Applied, Vec<Strin
     let hidden = notes.len().saturating_sub(SHOWN);
     notes.truncate(SHOWN);
     if hidden > 0 {
-        notes.push(format!("and {hidden} ranks more"));
+        notes.push(format!("and {hidden} more ranks"));
     }
     (applied, notes)
 }
 
-/// Runs `argv` with its ranks where `map` has them. `folder` must not exist yet; it is removed again.
+/// Runs `argv` with its ranks where `map` places them. `folder` must not exist yet; it is removed at the end.
 ///
 /// # Errors
-/// [`RunError`] when the program was not run.
+/// [`RunError`] if the program was not run.
 pub fn run(
     argv: &[OsString],
     map: &RankMap,

@@ -1,4 +1,4 @@
-//! The preload libraries, and how they get into the ranks.
+//! The preload libraries and the environment that loads them into the ranks.
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -9,12 +9,13 @@ use object::read::elf::{Dyn, ElfFile64, FileHeader};
 
 use crate::launcher::Launcher;
 
-/// Which MPI library a program uses, as far as tracing differs.
+/// The MPI library of a program, as far as tracing depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MpiLibrary {
     /// Open MPI: its monitoring layer reports every message it sends.
     OpenMpi,
-    /// MPICH and what shares its binary interface (Intel MPI, MVAPICH, Cray MPICH): profiling interface.
+    /// MPICH and libraries with its binary interface (Intel MPI, MVAPICH, Cray MPICH): traced by the profiling
+    /// interface.
     Mpich,
 }
 
@@ -40,9 +41,9 @@ impl MpiLibrary {
         }
     }
 
-    /// The library that the soname of a shared object stands for.
+    /// The library that uses this soname.
     fn of_soname(name: &[u8]) -> Option<Self> {
-        // MPICH's binary interface is libmpi.so.12 (Debian: libmpich.so.12), Open MPI's .40 and up.
+        // MPICH's binary interface is libmpi.so.12 (Debian: libmpich.so.12); Open MPI's is libmpi.so.40 and up.
         if name.starts_with(b"libmpich.so") || name == b"libmpi.so.12" {
             Some(Self::Mpich)
         } else if name.starts_with(b"libmpi.so") || name.starts_with(b"libmpi_") {
@@ -69,8 +70,8 @@ impl MpiLibrary {
             .find_map(Self::of_soname)
     }
 
-    /// The MPI library of a command line: that of the first word that names a linked MPI program
-    /// (looked up in `PATH` like a shell does), else that of the launcher.
+    /// The MPI library of a command line: that of the first word that names an executable linked against MPI
+    /// (looked up in `PATH` as a shell does), else that of the launcher.
     #[must_use]
     pub fn of_command(argv: &[OsString], launcher: Launcher) -> Option<Self> {
         let programs = argv.iter().skip(usize::from(launcher != Launcher::None));
@@ -85,7 +86,7 @@ impl MpiLibrary {
     }
 }
 
-/// The file a word of a command line would run.
+/// The file that a word of a command line would execute.
 fn executable(word: &OsStr) -> Option<PathBuf> {
     let path = Path::new(word);
     if path.components().count() > 1 || path.is_absolute() {
@@ -96,13 +97,14 @@ fn executable(word: &OsStr) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Environment that ranks need, in the order it is to be set.
+/// The environment that ranks need, in the order in which it must be set.
 pub type Environment = Vec<(&'static str, OsString)>;
 
-/// The value of `LD_PRELOAD` that loads `library` before what is loaded now.
+/// The value of `LD_PRELOAD` that loads `library` before all libraries in the present value.
 ///
 /// # Errors
-/// For a path that the loader would cut: it separates libraries by blanks and colons, and knows no quotes (ld.so(8)).
+/// For a path that the loader would split: it separates libraries by blanks and colons and supports no quotes
+/// (ld.so(8)).
 pub(crate) fn preloaded(library: &Path) -> std::io::Result<OsString> {
     let mut preload = library.as_os_str().to_owned();
     let cuts = |byte: &u8| *byte == b':' || byte.is_ascii_whitespace();
@@ -120,8 +122,9 @@ pub(crate) fn preloaded(library: &Path) -> std::io::Result<OsString> {
 /// Enables Open MPI's monitoring layer.
 const MONITORING: &str = "OMPI_MCA_pml_monitoring_enable";
 
-/// The value that enables the monitoring layer: all above 1 tell the messages of collectives apart, and 3 lets the preload library
-/// leave the library's own counters at 0. A user who enabled the monitoring wants to read them.
+/// The value that enables the monitoring layer. Values above 1 distinguish the messages of collectives; 3 lets the
+/// preload library leave the library's own counters at 0. If the user enabled monitoring, 3 is not used, so the
+/// counters work.
 fn monitoring() -> &'static str {
     let chosen = std::env::var_os(MONITORING);
     if chosen.is_some_and(|value| value != "0") {
@@ -131,11 +134,11 @@ fn monitoring() -> &'static str {
     }
 }
 
-/// Writes the preload library into `folder` (which every host must see) and gives the environment
-/// under which each rank writes its file there. `zero_ns`: realtime clock at the start of the run.
+/// Writes the preload library into `folder`, which every host must see. Returns the environment
+/// with which each rank writes its file there. `zero_ns`: realtime clock at the start of the run.
 ///
 /// # Errors
-/// The kernel's, when the library cannot be written.
+/// The kernel's error if the library cannot be written.
 pub fn install(library: MpiLibrary, folder: &Path, zero_ns: u64) -> std::io::Result<Environment> {
     let shim = folder.join(format!("numaloc-{}.so", library.name()));
     let preload = preloaded(&shim)?;
@@ -151,8 +154,8 @@ pub fn install(library: MpiLibrary, folder: &Path, zero_ns: u64) -> std::io::Res
     Ok(environment)
 }
 
-/// The command line that hands `environment` to ranks on other hosts as well. Open MPI forwards only
-/// what it is told to; Hydra and Slurm forward everything.
+/// The command line that passes `environment` on to ranks on other hosts. Open MPI forwards only
+/// variables named in options; Hydra and Slurm forward everything.
 #[must_use]
 pub fn forwarding(
     argv: &[OsString],
@@ -170,10 +173,10 @@ pub fn forwarding(
     told
 }
 
-/// The rank files in `folder`, in the order of their names.
+/// The rank files in `folder`, ordered by name.
 ///
 /// # Errors
-/// The kernel's, when the folder cannot be listed.
+/// The kernel's error if the folder cannot be listed.
 pub fn rank_files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {

@@ -1,8 +1,8 @@
-//! Ranks whose memory accesses are traced too: how a frontend gets into them through any launcher.
+//! Traces the memory accesses of ranks too: inserts a frontend into the ranks through any launcher.
 //!
-//! The launcher's command line stays as it is. Under QEMU, a preloaded library makes each rank become the emulator before its
-//! program begins (`shims/mpi/under.c`); programs built with `numaloc cc` trace themselves. Either way the rank's threads are
-//! named after the rank that the launcher told it: `r3`, `r3.1`.
+//! The launcher's command line stays unchanged. For QEMU, a preloaded library makes each rank execute the emulator
+//! before its program begins (`shims/mpi/under.c`); programs built with `numaloc cc` trace themselves. Either way the
+//! paths of the rank's threads start with the rank number given by the launcher: `r3`, `r3.1`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,9 +15,9 @@ const UNDER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/numaloc-under.so"
 /// How the ranks' memory accesses are traced.
 #[derive(Clone, Debug)]
 pub struct Under {
-    /// What runs the ranks' program; `None` for programs that trace themselves.
+    /// Runs the ranks' program; `None` for programs that trace themselves.
     pub emulator: Option<Emulator>,
-    /// What the tracer, or the program, is told.
+    /// Environment for the tracer or the program.
     pub environment: Environment,
 }
 
@@ -30,7 +30,7 @@ pub struct Emulator {
     pub plugin: OsString,
 }
 
-/// The variable in which a launcher tells a process its rank.
+/// The variable in which a launcher passes a process its rank.
 #[must_use]
 pub fn rank_variable(launcher: Launcher, library: MpiLibrary) -> &'static str {
     match (launcher, library) {
@@ -38,16 +38,17 @@ pub fn rank_variable(launcher: Launcher, library: MpiLibrary) -> &'static str {
         (Launcher::Prrte, _) => "PMIX_RANK",
         (Launcher::Hydra, _) => "PMI_RANK",
         (Launcher::Slurm, _) => "SLURM_PROCID",
-        // A script that calls a launcher somewhere inside: that of its library.
+        // A script that starts a launcher internally: the variable of its library.
         (Launcher::None, MpiLibrary::OpenMpi) => "OMPI_COMM_WORLD_RANK",
         (Launcher::None, MpiLibrary::Mpich) => "PMI_RANK",
     }
 }
 
-/// Changes the ranks' environment (see [`crate::shims::install`]) so that they are traced. `folder` is one that every host sees.
+/// Changes the ranks' environment (see [`crate::shims::install`]) so that they are traced. Every host must see
+/// `folder`.
 ///
 /// # Errors
-/// The kernel's, when the library cannot be written.
+/// The kernel's error if the library cannot be written.
 pub fn install(
     under: &Under,
     folder: &Path,
@@ -72,13 +73,13 @@ pub fn install(
         ("NUMALOC_UNDER_PRELOAD", inside.unwrap_or_default()),
     ]);
     if library == MpiLibrary::OpenMpi {
-        // The emulator has no process_vm_readv for its programs, which the library would try for each long message. The
+        // The emulator does not provide process_vm_readv, which the library would try for each long message. The
         // component's name up to 4.1, and from 5.0 on.
         environment.push(("OMPI_MCA_btl_vader_single_copy_mechanism", "none".into()));
         environment.push(("OMPI_MCA_smsc", "^cma".into()));
     } else if std::env::var_os("UCX_TLS").is_none() {
-        // Debian's MPICH sits on UCX, whose TCP transport hangs in MPI_Finalize under the emulator (three runs of eight, without
-        // any plugin). Shared memory does not, and is seen.
+        // Debian's MPICH uses UCX, whose TCP transport hangs in MPI_Finalize under the emulator (three runs of eight,
+        // without any plugin). Shared memory does not hang, and is traced.
         environment.push(("UCX_TLS", "posix,self".into()));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Real launchers accept what is exported, and ranks are where the plan has them.
+//! Checks that real launchers accept the exports and place ranks as planned.
 
 mod support;
 
@@ -41,7 +41,7 @@ fn sorted<T: Ord>(mut values: Vec<T>) -> Vec<T> {
     values
 }
 
-/// Ranks on this machine's PUs in an order that no default gives: 1, 0, 0, 1, 1, 0, 0, 1, ...
+/// Ranks on this machine's PUs in an order that is no launcher's default: 1, 0, 0, 1, 1, 0, 0, 1, ...
 fn scrambled(machine: &Topology, count: u32) -> RankMap {
     let pus = machine.pus().len() as u32;
     let pu = |rank: u32| (rank.div_ceil(2) + 1) % pus;
@@ -84,7 +84,7 @@ fn hydra_puts_4_8_and_16_ranks_where_planned() {
 
 #[test]
 fn the_wrapper_binds_under_any_launcher() {
-    // Four ranks, two threads each, by script: each rank prints its mask and its places.
+    // Four ranks with two threads each, by script: each rank prints its mask and its places.
     let machine = from_this_machine().unwrap();
     let pus = machine.pus().len() as u32;
     let threads: Vec<_> = (0..4_u32)
@@ -143,7 +143,7 @@ fn ranks_that_the_run_does_not_have_are_reported() {
 }
 
 #[test]
-fn ranks_that_share_a_pu_give_it_up_while_they_wait() {
+fn ranks_that_share_a_pu_yield_it_while_they_wait() {
     let machine = resolve("core:2 pu:1").unwrap();
     let yields = |pus: &[u32]| {
         let map =

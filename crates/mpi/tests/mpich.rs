@@ -1,5 +1,5 @@
-//! The tracer against MPICH: the workloads' patterns come out as their headers say, from C and from
-//! all three Fortran bindings; collectives are modelled as the standard algorithms have it.
+//! The tracer against MPICH: the workloads' patterns match their headers, from C and from
+//! all three Fortran bindings; collectives are modelled by the standard algorithms.
 
 mod support;
 
@@ -23,7 +23,7 @@ fn point_to_point_patterns_are_exact() {
     // The same sums as in open_mpi.rs, from the headers of the workloads.
     let ring: Cells = (0..4).map(|r| ((r, (r + 1) % 4), (50, 400_000))).collect();
     assert_eq!(of_kind(&traced("ring", 4, &[]), Kind::PointToPoint), ring);
-    // 4 ranks: 2 rows x 2 columns; the neighbours above and below are one rank, so are left and right: 2
+    // 4 ranks: 2 rows x 2 columns. The neighbours above and below are the same rank, and so are left and right: 2
     // messages each per iteration. 7 iterations of 100 doubles: 14 messages, 11200 bytes.
     let halo: Cells = (0..4)
         .flat_map(|r| [((r, r ^ 1), (14, 11_200)), ((r, r ^ 2), (14, 11_200))])
@@ -92,7 +92,7 @@ fn ways_to_send_of_mpi_4_and_of_graphs_count() {
 }
 
 #[test]
-fn fortran_programs_are_seen_through_all_three_bindings() {
+fn fortran_programs_are_traced_through_all_three_bindings() {
     let ring: Cells = (0..4).map(|r| ((r, (r + 1) % 4), (30, 120_000))).collect();
     assert_eq!(
         of_kind(&traced("ring_mpif", 4, &[]), Kind::PointToPoint),
@@ -141,7 +141,7 @@ fn bucket_sort_and_transpose_model_one_message_per_pair() {
     assert_eq!(of_kind(&counts, Kind::Modelled), every(6, (10, 80_000)));
 }
 
-/// Messages of a modelled collective, from the C source by way of a small program.
+/// Messages of a modelled collective, computed by the C source in a small program.
 fn model(
     driver: &std::path::Path,
     what: &str,
@@ -167,7 +167,7 @@ fn model(
     lines.collect()
 }
 
-/// Laws that hold for each collective whatever its algorithm: everyone ends with the data it is owed.
+/// Invariants of each collective with any algorithm: every rank receives all its data.
 #[test]
 fn modelled_collectives_move_what_they_must() {
     let folder = tempfile::tempdir().unwrap();
@@ -249,7 +249,7 @@ fn modelled_collectives_move_what_they_must() {
 
 #[test]
 fn prototypes_are_those_of_mpi_h() {
-    // The shim declares each binary interface itself; the real headers must agree with every line.
+    // The shim declares each binary interface itself; the real headers must agree with every declaration.
     for (compiler, defines) in [
         ("mpicc.mpich", &[][..]),
         ("mpicc.openmpi", &["-DNUMALOC_FOR_OPEN_MPI"]),

@@ -1,5 +1,5 @@
 //! The tracer against Open MPI: counts equal the library's own monitoring dump, cell by cell, and the
-//! workloads' patterns come out as their headers say.
+//! workloads' patterns match their headers.
 
 mod support;
 
@@ -35,7 +35,8 @@ fn dump(folder: &Path, ranks: u32) -> Counts {
     counts
 }
 
-/// One-sided calls are counted through the profiling interface, so the library's count of them comes from a run of its own.
+/// One-sided calls are counted through the profiling interface, so the library's counts of them come from a separate
+/// run.
 fn one_sided(counts: &Counts) -> Counts {
     let moved = counts
         .iter()
@@ -55,7 +56,7 @@ fn traced_equals_dump(ranks: u32, argv: &[OsString]) -> Counts {
     let run = trace_ok(OpenMpi, ranks, argv, &with_dump(dumps.path()));
     let dumped = dump(dumps.path(), ranks);
     assert!(!dumped.is_empty());
-    // The dump puts `Started` among the point-to-point messages and has no `Persistent` ones.
+    // The dump lists `Started` as point-to-point messages and has no `Persistent` ones.
     let mut as_dumped = Counts::new();
     for (&(kind, rank, peer), amount) in &run.counts {
         let kind = match kind {
@@ -110,7 +111,7 @@ fn every_workload_equals_the_dump() {
         argv.extend(words(arguments));
         traced_equals_dump(ranks, &argv);
     }
-    // None is left out, but the one that Open MPI's own monitoring crashes by itself.
+    // All workloads are tested, except the one that crashes Open MPI's own monitoring.
     let mut sources: Vec<String> = std::fs::read_dir(support::root().join("workloads/mpi"))
         .expect("folder lists")
         .map(|entry| entry.expect("entry").file_name())
@@ -128,7 +129,7 @@ fn every_workload_equals_the_dump() {
 }
 
 #[test]
-fn pingpong_goes_to_and_fro() {
+fn pingpong_sends_both_ways() {
     // 2 repeats of 500 messages of 8 bytes and of 500 / 50 + 1 = 11 of 1 MiB, each way.
     let each = (2 * 511, 2 * (500 * 8 + 11 * (1 << 20)));
     let expect = BTreeMap::from([((0, 1), each), ((1, 0), each)]);
@@ -184,8 +185,8 @@ fn tree_goes_up_and_down() {
 
 #[test]
 fn pairs_have_two_partners() {
-    // 8 ranks: r ^ 1, then 7 - r; 50 messages of 1000 doubles = 400000 bytes with each. The two coincide
-    // for no rank pair, because r ^ 1 = 7 - r has no solution (bits 1 and 2 would have to be their own
+    // 8 ranks: r ^ 1, then 7 - r; 50 messages of 1000 doubles = 400000 bytes with each. The two partners
+    // differ for every rank, because r ^ 1 = 7 - r has no solution (bits 1 and 2 would have to be their own
     // complement).
     let expect = (0..8)
         .flat_map(|r| [((r, r ^ 1), (50, 400_000)), ((r, 7 - r), (50, 400_000))])
@@ -196,7 +197,7 @@ fn pairs_have_two_partners() {
 #[test]
 fn transpose_is_one_message_per_pair_and_iteration() {
     // 10 iterations of 1000 doubles: every ordered pair 10 messages of 8000 bytes, inside the collective.
-    // MPI_Init and MPI_Finalize add barriers of 0 bytes, so the bytes are exact and the events a bound.
+    // MPI_Init and MPI_Finalize add barriers of 0 bytes, so the bytes are exact and the number of events is a bound.
     let run = trace_ok(OpenMpi, 8, &[workload(OpenMpi, "transpose").into()], &[]);
     assert_eq!(of_kind(&run.counts, Kind::PointToPoint), BTreeMap::new());
     let cells = of_kind(&run.counts, Kind::Collective);
@@ -231,7 +232,7 @@ fn ep_is_silent_but_for_its_sum() {
 #[test]
 fn bucket_sort_moves_every_key() {
     // 4 ranks, 16000 keys: 4000 keys of 4 bytes per pair and iteration; 10 iterations: 160000 bytes in
-    // Alltoallv, and 10 counts of 4 bytes. Counts of 4 bytes go bundled (Bruck), so they may pass through
+    // Alltoallv, and 10 counts of 4 bytes. Counts of 4 bytes are bundled (Bruck), so they may pass through
     // a third rank: between 160000 and 160000 + 10 * 4 * 2 bytes (a pair carries at most two bundled
     // blocks of the four).
     let run = trace_ok(OpenMpi, 4, &[workload(OpenMpi, "bucket_sort").into()], &[]);
@@ -275,7 +276,7 @@ fn every_way_to_send_counts_in_world_ranks() {
 }
 
 #[test]
-fn fortran_programs_are_seen_through_all_three_bindings() {
+fn fortran_programs_are_traced_through_all_three_bindings() {
     let ring = (0..4).map(|r| ((r, (r + 1) % 4), (30, 120_000))).collect();
     assert_eq!(point_to_point("ring_mpif", 4, &[]), ring);
     let halo = (0..3)
@@ -289,10 +290,10 @@ fn fortran_programs_are_seen_through_all_three_bindings() {
 #[test]
 fn hpcc_equals_the_dump() {
     let folder = tempfile::tempdir().expect("a folder");
-    // hpcc reads hpccinf.txt where it runs: a problem small enough for a test.
+    // hpcc reads hpccinf.txt in its working folder: a problem small enough for a test.
     let input = folder.path().join("hpccinf.txt");
     std::fs::write(&input, include_str!("../../../fixtures/mpi/hpccinf.txt")).expect("input");
-    // All ranks share the folder: each copies under its own name, and the renames cannot collide.
+    // All ranks share the folder: each copies to a name of its own, and renaming is atomic.
     let script = format!(
         "cp {} $$ && mv -f $$ hpccinf.txt && exec hpcc",
         input.display()
@@ -311,7 +312,7 @@ fn lammps_equals_the_dump() {
         input.into(),
     ];
     let counts = traced_equals_dump(4, &argv);
-    // 4 ranks in 1 x 2 x 2 boxes: each has two neighbours, and none talks to the one across.
+    // 4 ranks in 1 x 2 x 2 boxes: each has two neighbours and exchanges nothing with the rank across.
     let pairs: Vec<_> = of_kind(&counts, Kind::PointToPoint).into_keys().collect();
     assert_eq!(
         pairs,
@@ -343,7 +344,7 @@ fn a_rank_that_aborts_loses_only_its_last_slice() {
     );
 }
 
-/// Counts of `neighbours` on 3 ranks without its setup, which is the library's: bytes between neighbours.
+/// Counts of `neighbours` on 3 ranks without the setup messages of the library: bytes between neighbours.
 fn neighbours_bytes(counts: &Counts, kind: Kind) -> BTreeMap<(u32, u32), u64> {
     let cells = of_kind(counts, kind).into_iter();
     cells.map(|(pair, (_, bytes))| (pair, bytes)).collect()
@@ -351,8 +352,8 @@ fn neighbours_bytes(counts: &Counts, kind: Kind) -> BTreeMap<(u32, u32), u64> {
 
 #[test]
 fn programs_that_open_mpis_own_monitoring_crashes_run_and_are_counted() {
-    // Neighbourhood collectives on graphs: 5 iterations of 100 doubles, 4 messages to the next rank, 1 to the one before; what
-    // making the graphs takes comes on top.
+    // Neighbourhood collectives on graphs: 5 iterations of 100 doubles, 4 messages to the next rank, 1 to the
+    // previous one; messages that create the graphs are additional.
     let neighbours = [workload(OpenMpi, "neighbours").into_os_string()];
     let bytes = neighbours_bytes(
         &trace_ok(OpenMpi, 3, &neighbours, &[]).counts,
@@ -363,7 +364,8 @@ fn programs_that_open_mpis_own_monitoring_crashes_run_and_are_counted() {
         assert!((16_000..16_200).contains(&next), "{r}: {next}");
         assert!((4_000..4_200).contains(&previous), "{r}: {previous}");
     }
-    // The same without blocking: 5 iterations, to the next rank 5 blocks of 800 bytes and one of 400, to the one before 5 of 800.
+    // The same, nonblocking: 5 iterations, 5 blocks of 800 bytes and one of 400 to the next rank, 5 of 800 to the
+    // previous one.
     let bytes = neighbours_bytes(
         &trace_ok(OpenMpi, 3, &[workload(OpenMpi, "ineighbours").into()], &[]).counts,
         Kind::Collective,
@@ -373,7 +375,7 @@ fn programs_that_open_mpis_own_monitoring_crashes_run_and_are_counted() {
         assert!((22_000..22_200).contains(&next), "{r}: {next}");
         assert!((20_000..20_200).contains(&previous), "{r}: {previous}");
     }
-    // Spawned processes that are let go: their files are there too, in worlds of their own.
+    // Spawned processes that were disconnected: their files exist too, in worlds of their own.
     let ring: BTreeMap<_, _> = (0..2).map(|r| ((r, 1 - r), (1, 4))).collect();
     for layer in ["monitoring", "ob1"] {
         let more: &[(&str, OsString)] = &[("OMPI_MCA_pml", layer.into())];
@@ -395,7 +397,7 @@ fn programs_that_open_mpis_own_monitoring_crashes_run_and_are_counted() {
     }
 }
 
-/// The library's own counters cost more than ours and are passed over where nobody asks for a dump.
+/// The library's own counters cost more than ours and are skipped unless the user requests a dump.
 #[test]
 fn a_dump_that_a_parameter_file_asks_for_is_complete() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -414,7 +416,8 @@ fn a_dump_that_a_parameter_file_asks_for_is_complete() {
 
 #[test]
 fn a_message_layer_that_is_not_monitored_is_recorded_by_the_profiling_interface() {
-    // Chosen on the command line or in the environment, the library's monitoring is not in the way, and everything is counted.
+    // Chosen on the command line or in the environment, the library's monitoring does not interfere, and all messages
+    // count.
     let to = |step: u32, amount| {
         (0..4)
             .map(|w| ((w, (w + step) % 4), amount))
@@ -437,7 +440,7 @@ fn a_message_layer_that_is_not_monitored_is_recorded_by_the_profiling_interface(
     let bytes = neighbours_bytes(&of("ineighbours", 3), Kind::Modelled);
     let expect = (0..3).flat_map(|r| [((r, (r + 1) % 3), 22_000), ((r, (r + 2) % 3), 20_000)]);
     assert_eq!(bytes, expect.collect());
-    // Fortran's bindings call the C functions by their other names, once each.
+    // Fortran's bindings call the C functions by their alternative names, once each.
     let ring = (0..4).map(|r| ((r, (r + 1) % 4), (30, 120_000))).collect();
     assert_eq!(of_kind(&of("ring_mpif", 4), Kind::PointToPoint), ring);
     let token = (0..4).map(|r| ((r, (r + 1) % 4), (1, 512))).collect();

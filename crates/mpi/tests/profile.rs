@@ -1,4 +1,4 @@
-//! From a program under its launcher to a profile.
+//! Records a program under its launcher and checks the profile.
 
 mod support;
 
@@ -59,7 +59,7 @@ fn pairs_make_a_profile_with_two_halves() {
     assert_eq!(ranks[7], ("r7", Some(7)));
     assert!(profile.threads.iter().all(|t| t.pid > 0 && t.end > t.start));
 
-    // 40 messages of 100 doubles = 32000 bytes to r^1 and to 7-r, nothing else of the program's own.
+    // 40 messages of 100 doubles = 32000 bytes to r^1 and to 7-r; the program sends nothing else.
     let bytes = profile.matrix(Layer::Message, Amount::Bytes).unwrap();
     let events = profile.matrix(Layer::Message, Amount::Events).unwrap();
     for r in 0..8 {
@@ -72,7 +72,7 @@ fn pairs_make_a_profile_with_two_halves() {
     assert_eq!(bytes.total(), 16.0 * 32_000.0);
     assert_eq!(profile.layers(), [Layer::Message]);
 
-    // 300 ms of silence lie between the halves: no slice has both partners of rank 0 (1 and 7).
+    // There is a pause of 300 ms between the halves: no slice has both partners of rank 0 (1 and 7).
     let slices = profile.slices.len() as u32;
     for s in 0..slices {
         let m = profile
@@ -108,7 +108,7 @@ fn collectives_are_a_layer_of_their_own() {
 }
 
 #[test]
-fn bounds_make_time_coarser_and_keep_sums() {
+fn limits_coarsen_time_and_keep_sums() {
     let argv = ["-n".into(), "8".into(), workload(OpenMpi, "pairs").into()];
     let (_, profile) = recorded(
         &argv,
@@ -157,7 +157,7 @@ fn notes(files: &[std::path::PathBuf]) -> String {
 }
 
 #[test]
-fn what_is_left_out_is_said() {
+fn what_is_left_out_is_reported() {
     // Messages to itself: two times 500 of 8 bytes.
     for library in [OpenMpi, MpiLibrary::Mpich] {
         let mut argv = vec![workload(library, "pingpong").into()];
@@ -174,7 +174,7 @@ fn what_is_left_out_is_said() {
             !whole.contains("left out") && !whole.contains("wrote no file"),
             "{whole}"
         );
-        // A rank whose host does not see the folder, by its number and the hosts that do.
+        // The host of a rank does not see the folder: reported with its number and the hosts that do.
         let kept = run.files.iter().filter(|file| {
             !file
                 .file_name()
@@ -191,7 +191,7 @@ fn what_is_left_out_is_said() {
             "1 of 3 ranks wrote no file, rank 1 first; files came from {host}: do all hosts see"
         );
         assert!(!host.is_empty() && said.contains(&missing), "{said}");
-        // A rank that was started without a launcher is a world of its own, and not one of MPI_Comm_spawn.
+        // A rank that was started without a launcher is a world of its own, not one of MPI_Comm_spawn.
         let alone = std::process::Command::new(workload(library, "ep"))
             .envs(
                 numaloc_mpi::shims::install(library, run.folder.path(), 0).expect("shim installs"),

@@ -1,5 +1,5 @@
 //! A real Slurm on this machine: a controller and two nodes, started and stopped by the test. It reads
-//! what is exported, and ranks are on the nodes and PUs of the plan.
+//! the exports, and ranks are on the planned nodes and PUs.
 
 mod support;
 
@@ -19,13 +19,13 @@ use numaloc_mpi::under::{Emulator, Under};
 use numaloc_mpi::{Launcher, Options, RankMap};
 use support::workload;
 
-/// Daemons that end with the test.
+/// Daemons that are stopped at the end of the test.
 struct Slurm {
     folder: tempfile::TempDir,
     daemons: Vec<Child>,
 }
 
-/// First of three neighbouring ports that nobody uses: below those that the kernel gives to outgoing
+/// First of three consecutive free ports: below those that the kernel assigns to outgoing
 /// connections, and never the same twice in this process.
 fn free_ports() -> u16 {
     static TAKEN: AtomicU16 = AtomicU16::new(0);
@@ -40,17 +40,17 @@ fn free_ports() -> u16 {
 }
 
 impl Slurm {
-    /// Starts the daemons; with other ports when somebody was faster in taking one of these.
+    /// Starts the daemons; tries other ports if another process took one of these.
     fn start() -> Self {
         for _ in 0..5 {
             if let Some(slurm) = Self::start_at(free_ports()) {
                 return slurm;
             }
         }
-        panic!("Slurm's daemons stay up; what they said each time is above");
+        panic!("Slurm's daemons stay up; their logs are above");
     }
 
-    /// Nothing when a daemon ended on its own.
+    /// Starts the daemons on these ports; `None` if one of them ended on its own.
     fn start_at(port: u16) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let here = folder.path().display();
@@ -60,7 +60,7 @@ impl Slurm {
         let pus = std::thread::available_parallelism().map_or(1, usize::from);
         let user = Command::new("id").arg("-un").output().expect("id runs");
         let user = String::from_utf8_lossy(&user.stdout).trim().to_owned();
-        // Both nodes are this machine; no munge daemon is needed among processes of one user.
+        // Both nodes are this machine; processes of one user need no munge daemon.
         let conf = format!(
             "ClusterName=numaloctest\nSlurmctldHost=localhost\nSlurmctldPort={port}\n\
              SlurmUser={user}\nSlurmdUser={user}\nAuthType=auth/none\nCredType=cred/none\n\
@@ -132,7 +132,7 @@ impl Slurm {
 impl Drop for Slurm {
     fn drop(&mut self) {
         for daemon in self.daemons.iter_mut().rev() {
-            // A daemon told to end takes its steps with it.
+            // A daemon that is asked to end also ends its steps.
             let id = daemon.id().to_string();
             let _ = Command::new("kill").args(["-TERM", &id]).status();
             let _ = daemon.wait();
@@ -140,7 +140,7 @@ impl Drop for Slurm {
     }
 }
 
-/// Ranks in turns on n2 and n1, the second pair on another PU where this machine has two.
+/// Ranks alternately on n2 and n1, the second pair on another PU if this machine has two.
 fn map() -> RankMap {
     let pus = std::thread::available_parallelism().map_or(1, usize::from) as u32;
     let place = |rank: u32| RankPlace {
@@ -190,8 +190,8 @@ fn slurm_reads_the_export_and_ranks_are_where_planned() {
         .map(|(rank, place)| format!("{rank} {} {}", place.host, place.pus[0].os));
     assert_eq!(lines, planned.collect::<Vec<_>>(), "{}", slurm.logs());
 
-    // `numaloc run` does the same and asks the ranks. srun finds this Slurm by a word of the command
-    // line, because tests of one process share an environment.
+    // `numaloc run` does the same and reads back the ranks' places. srun finds this Slurm by a word of the command
+    // line, because tests in one process share their environment.
     let wrapper = slurm.folder.path().join("srun");
     script(&wrapper, slurm.folder.path());
     let argv = [wrapper.into(), workload(Mpich, "pairs").into()];
@@ -212,8 +212,8 @@ fn slurm_reads_the_export_and_ranks_are_where_planned() {
     );
 }
 
-/// Written by a process of its own: what another test's thread starts meanwhile would hold a file of this process open, and the
-/// kernel executes no file that is open for writing.
+/// Writes the script in a separate process: a child started meanwhile by another test's thread would inherit a file
+/// that this process has open, and the kernel executes no file that is open for writing.
 fn script(path: &Path, folder: &Path) {
     let text = format!(
         "#!/bin/sh\nSLURM_CONF={}/slurm.conf exec /usr/bin/srun \"$@\"\n",

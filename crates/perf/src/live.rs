@@ -2,8 +2,8 @@
 //!
 //! Events are opened for the program on every CPU (the kernel shares a ring buffer of inherited events only
 //! within a CPU), enabled by its `execve`, and inherited by every thread and process it creates. Records of
-//! different CPUs are merged in time order: a record older than the start of the previous
-//! round can no longer be preceded by a later one. Memory: 128 KiB of ring per CPU and event, plus one round of records.
+//! different CPUs are merged in time order: no record that arrives later can be older than the start of the previous
+//! round. Memory: 128 KiB of ring per CPU and event, plus one round of records.
 
 use std::fs;
 use std::io;

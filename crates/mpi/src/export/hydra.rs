@@ -1,11 +1,11 @@
 //! MPICH's launcher: `-hosts` and `-bind-to user:`, kernel numbers.
 //!
-//! One binding list serves every host: the k-th rank of a host takes its k-th entry. Where hosts need
-//! different lists, Hydra has no words for it and the [per-rank wrapper](super::wrapper) does the binding.
+//! One binding list serves every host: the k-th rank of a host takes its k-th entry. Hydra cannot express
+//! different lists per host; the [per-rank wrapper](super::wrapper) does the binding then.
 
 use crate::rank_map::RankMap;
 
-/// The options; `None` where hosts need different lists.
+/// The options; `None` if hosts need different lists.
 #[must_use]
 pub fn options(map: &RankMap) -> Option<Vec<String>> {
     let lists: Vec<Vec<String>> = map
@@ -31,7 +31,7 @@ pub fn options(map: &RankMap) -> Option<Vec<String>> {
     Some(options)
 }
 
-/// Which host each rank runs on, in rank order; nothing on a machine that is no cluster.
+/// The host of each rank, in rank order; empty on a machine that is no cluster.
 #[must_use]
 pub fn hosts(map: &RankMap) -> Vec<String> {
     if map.places.iter().all(|place| place.host == "localhost") {

@@ -1,4 +1,4 @@
-//! A [`RankMap`](crate::RankMap) in the words of each launcher. Pure text; one file per launcher.
+//! Writes a [`RankMap`](crate::RankMap) in the notation of each launcher. Pure text; one file per launcher.
 
 pub mod hydra;
 pub mod rankfile;

@@ -1,13 +1,13 @@
 //! Open MPI's and PRRTE's rankfile: `rank 3=host slot=5`, logical indexes.
 //!
-//! A number alone counts cores, unless the launcher is told that hardware threads are CPUs
-//! (`--use-hwthread-cpus`, PRRTE `:hwtcpus`): [`options`] says so exactly when the machine has them.
+//! A plain number counts cores, unless the launcher is told that hardware threads are CPUs
+//! (`--use-hwthread-cpus`, PRRTE `:hwtcpus`); [`options`] adds that option if and only if the machine has them.
 
 use crate::launcher::Launcher;
 use crate::rank_map::RankMap;
 
-/// Makes ranks that wait give up their PU: where several share one, polling would keep the others from running. The launcher
-/// sets it by itself for more ranks than slots, but not with a rankfile.
+/// Makes waiting ranks yield their PU: if several share one, polling would keep the others from running. The launcher
+/// sets it itself for more ranks than slots, but not with a rankfile.
 pub const YIELD: &str = "OMPI_MCA_mpi_yield_when_idle";
 
 /// The file's text.
@@ -29,7 +29,7 @@ pub fn rankfile(map: &RankMap) -> String {
     text
 }
 
-/// The launcher's options that go with the file.
+/// The launcher options needed with the file.
 #[must_use]
 pub fn options(map: &RankMap, launcher: Launcher, file: &str) -> Vec<String> {
     if launcher == Launcher::Prrte {

@@ -1,12 +1,12 @@
 //! Slurm: a host per task (`SLURM_HOSTFILE`, `--distribution=arbitrary`) and `--cpu-bind`, kernel numbers.
 //!
-//! Slurm gives every node the same list and starts again at its front for each node; it honours it only
-//! when the step owns all CPUs of the node. Where nodes need different lists, tasks are left unbound
+//! Slurm gives every node the same list, starts again at its front for each node, and honours it only
+//! if the step owns all CPUs of the node. If nodes need different lists, tasks are left unbound
 //! (`--cpu-bind=none`) and the [per-rank wrapper](super::wrapper) does the binding.
 
 use crate::rank_map::RankMap;
 
-/// The text of `SLURM_HOSTFILE`: the host of task 0, 1, ... one a line.
+/// The text of `SLURM_HOSTFILE`: the hosts of tasks 0, 1, ..., one per line.
 #[must_use]
 pub fn hostfile(map: &RankMap) -> String {
     map.places
@@ -15,7 +15,7 @@ pub fn hostfile(map: &RankMap) -> String {
         .collect()
 }
 
-/// The `--cpu-bind` value; `None` where nodes need different lists.
+/// The `--cpu-bind` value; `None` if nodes need different lists.
 #[must_use]
 pub fn cpu_bind(map: &RankMap) -> Option<String> {
     let hybrid = map
@@ -48,7 +48,7 @@ pub fn cpu_bind(map: &RankMap) -> Option<String> {
     ))
 }
 
-/// Bits as `0x...`, as long as they need to be.
+/// Bits as `0x...` without leading zeros.
 fn mask(cpus: impl Iterator<Item = u32>) -> String {
     let mut digits: Vec<u8> = vec![0];
     for cpu in cpus {
@@ -66,7 +66,7 @@ fn mask(cpus: impl Iterator<Item = u32>) -> String {
     format!("0x{text}")
 }
 
-/// The options of `srun` beside `SLURM_HOSTFILE`.
+/// The options of `srun` that are needed besides `SLURM_HOSTFILE`.
 #[must_use]
 pub fn options(map: &RankMap) -> Vec<String> {
     let mut options = vec![format!("--ntasks={}", map.places.len())];

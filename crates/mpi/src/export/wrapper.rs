@@ -1,7 +1,7 @@
-//! A shell script put before the program (`mpirun ... ./bind.sh ./app`): it binds its rank with
-//! `numactl` and, for hybrid ranks, gives each OpenMP thread its place. Works under every launcher. How many threads a rank has
-//! stays the user's business (`OMP_NUM_THREADS`): a plan has a place for every thread of the recording, and they need not all
-//! have lived at the same time.
+//! A shell script placed before the program (`mpirun ... ./bind.sh ./app`): it binds its rank with
+//! `numactl` and, for hybrid ranks, sets the place of each OpenMP thread. Works under every launcher. The number of
+//! threads per rank is left to the user (`OMP_NUM_THREADS`): a plan has a place for every thread of the recording, and
+//! these need not have existed at the same time.
 
 use std::fmt::Write;
 

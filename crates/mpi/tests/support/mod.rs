@@ -1,4 +1,4 @@
-//! Builds the MPI workloads, runs them under the tracer, and adds up what the ranks wrote.
+//! Builds the MPI workloads, runs them under the tracer, and sums the ranks' counts.
 #![allow(dead_code)] // each test file uses its part
 
 use std::collections::BTreeMap;
@@ -20,10 +20,10 @@ pub fn root() -> PathBuf {
         .expect("workspace")
 }
 
-/// One MPI run at a time: two cores, and every run has more ranks than that.
+/// Serialises MPI runs: each has more ranks than the test machine has cores.
 static ONE_RUN: Mutex<()> = Mutex::new(());
 
-/// Path of a workload, built if need be.
+/// Path of a workload, which is built if necessary.
 pub fn workload(library: MpiLibrary, name: &str) -> PathBuf {
     static ONE_BUILD: Mutex<()> = Mutex::new(());
     let _guard = ONE_BUILD
@@ -57,7 +57,7 @@ pub fn launcher(library: MpiLibrary, ranks: u32) -> Command {
     command
 }
 
-/// What a traced run left behind.
+/// Results of a traced run.
 pub struct Run {
     pub output: Output,
     pub files: Vec<PathBuf>,
@@ -133,7 +133,7 @@ pub fn trace(library: MpiLibrary, ranks: u32, argv: &[OsString], more: &[(&str, 
     }
 }
 
-/// Runs and insists that program and tracer both ended well.
+/// Runs and requires that program and tracer both end well.
 pub fn trace_ok(
     library: MpiLibrary,
     ranks: u32,
