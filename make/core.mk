@@ -5,15 +5,15 @@ TEST_EXTRA ?=
 
 .PHONY: build test check test-rust
 build: packages ## build everything numaloc runs with (debug profile, as tests use it)
-	$(CARGO) build --workspace
+	$(CARGO) build --locked --workspace
 
 check: packages ## formatting, lints, documentation
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --quiet
+	$(CARGO) clippy --locked --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items --quiet
 
 test-rust: build workloads
-	$(CARGO) test --workspace --quiet
+	$(CARGO) test --locked --workspace --quiet
 
 test: packages check test-rust ## everything that must hold: lints, unit, property and end-to-end tests
 	$(MAKE) --no-print-directory test-extra

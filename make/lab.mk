@@ -2,7 +2,7 @@
 
 TEST_EXTRA += test-ci-lab
 
-LAB_TEST := $(CARGO) test -p numaloc --test lab -- --ignored --test-threads 1
+LAB_TEST := $(CARGO) test --locked -p numaloc --test lab -- --ignored --test-threads 1
 
 .PHONY: test-ci-lab test-lab
 test-ci-lab: build ## known answers in the virtual NUMA machine (about a minute)

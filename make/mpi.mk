@@ -22,14 +22,14 @@ $(foreach mpi,openmpi mpich,$(eval $(call MPI_RULES,$(mpi))))
 
 .PHONY: bench-mpi
 bench-mpi: target/workloads/mpi/openmpi/pingpong target/workloads/mpi/mpich/pingpong ## what tracing costs a ping-pong (latency, bandwidth); BENCH_MPI=rounds
-	$(CARGO) build -q -p numaloc
+	$(CARGO) build --locked -q -p numaloc
 	workloads/mpi/bench-pingpong target/debug/numaloc target/workloads/mpi $(BENCH_MPI)
 
 .PHONY: bench-mpi-mapping
 bench-mpi-mapping: ## 65,536 ranks of a 3-D halo on 1,024 hosts: traffic between hosts, time, memory
-	$(CARGO) bench -q -p numaloc-mapping --bench halo -- $(BENCH_MPI_MAPPING)
+	$(CARGO) bench --locked -q -p numaloc-mapping --bench halo -- $(BENCH_MPI_MAPPING)
 
 .PHONY: bench-mpi-hpcc
 bench-mpi-hpcc: ## which of hpcc's 16 benchmarks are phases of their own in the profile (one to three minutes)
-	$(CARGO) build -q -p numaloc
+	$(CARGO) build --locked -q -p numaloc
 	workloads/mpi/hpcc-sections target/debug/numaloc fixtures/mpi/hpccinf.txt

@@ -5,7 +5,7 @@ TEST_EXTRA += test-ci-programs test-ci-faults
 .PHONY: test-programs test-ci-programs test-faults test-ci-faults
 test-programs: build ## 16 Debian programs natively and recorded: same output, the table of docs/programs.md
 	make/install-packages make/programs/packages
-	$(CARGO) build --release --quiet -p numaloc-qemu
+	$(CARGO) build --locked --release --quiet -p numaloc-qemu
 	NUMALOC_PLUGIN_DIR=$(abspath target/release) make/programs/run all
 
 test-ci-programs: build
@@ -23,12 +23,12 @@ test-ci-faults: build
 
 .PHONY: mutate
 mutate: build ## 5,000 damaged files of every kind, read by the real program: no panic, no hang, 1 GiB (10 minutes; MUTATIONS=N, SEED=N)
-	NUMALOC_MUTATIONS=$(or $(MUTATIONS),5000) NUMALOC_SEED=$(or $(SEED),1) $(CARGO) test -q -p numaloc --test mutations -- --nocapture
+	NUMALOC_MUTATIONS=$(or $(MUTATIONS),5000) NUMALOC_SEED=$(or $(SEED),1) $(CARGO) test --locked -q -p numaloc --test mutations -- --nocapture
 
 .PHONY: fuzz
 fuzz: build ## each reader called with committed and damaged files for 60 s: no panic, 5 s, 1 GiB (22 minutes; SECONDS=N, READER=NAME, SEED=N)
 	NUMALOC_FUZZ_SECONDS=$(or $(SECONDS),60) NUMALOC_SEED=$(or $(SEED),1) $(if $(READER),NUMALOC_FUZZ_READER="$(READER)") \
-	    $(CARGO) test -q -p numaloc --test mutations readers_called -- --nocapture
+	    $(CARGO) test --locked -q -p numaloc --test mutations readers_called -- --nocapture
 
 TEST_EXTRA += test-ci-miri
 

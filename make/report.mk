@@ -1,12 +1,12 @@
 .PHONY: bench-kmeans
 bench-kmeans: ## how long the optimal clustering of 10^6 timestamps takes
-	@$(CARGO) run -q --release -p numaloc-analysis --example kmeans-speed
+	@$(CARGO) run --locked -q --release -p numaloc-analysis --example kmeans-speed
 
 # A report opened in a real browser: no console message, figures drawn.
 .PHONY: test-ci-report-browser
 test-ci-report-browser:
 	@rm -rf target/report-test && mkdir -p target/report-test
-	@$(CARGO) run -q -p numaloc-report --example generate-profile -- target/report-test/made-up.numaloc
+	@$(CARGO) run --locked -q -p numaloc-report --example generate-profile -- target/report-test/made-up.numaloc
 	@target/debug/numaloc plan target/report-test/made-up.numaloc --machine numa4x4 --threads deloc --pages locality \
 	    -o target/report-test/deloc.json --quiet >/dev/null
 	@target/debug/numaloc report target/report-test/made-up.numaloc target/report-test/deloc.json \
@@ -25,7 +25,7 @@ test-ci-report-duckdb:
 	@mkdir -p target/report-test
 	@test -x target/report-venv/bin/python || python3 -m venv target/report-venv
 	@target/report-venv/bin/python -c 'import duckdb' 2>/dev/null || target/report-venv/bin/pip install -q duckdb==2.0.0
-	@$(CARGO) run -q -p numaloc-report --example generate-profile -- target/report-test/made-up.numaloc
+	@$(CARGO) run --locked -q -p numaloc-report --example generate-profile -- target/report-test/made-up.numaloc
 	@target/report-venv/bin/python tests/report/recompute.py target/debug/numaloc target/report-test/made-up.numaloc 4
 TEST_EXTRA += test-ci-report-duckdb
 
@@ -33,9 +33,9 @@ TEST_EXTRA += test-ci-report-duckdb
 BENCH_PROFILE := target/bench-report/large.numaloc
 .PHONY: bench-report
 bench-report: bench-kmeans ## show and report on 512 threads x 10^5 slices x 10^6 pages, and the clustering
-	@$(CARGO) build -q --release -p numaloc
+	@$(CARGO) build --locked -q --release -p numaloc
 	@mkdir -p $(dir $(BENCH_PROFILE))
-	@test -d $(BENCH_PROFILE) || $(CARGO) run -q --release -p numaloc-report --example generate-profile -- \
+	@test -d $(BENCH_PROFILE) || $(CARGO) run --locked -q --release -p numaloc-report --example generate-profile -- \
 	    $(BENCH_PROFILE) 512 100000 1000000 2000000
 	@python3 tests/report/bench.py target/release/numaloc $(BENCH_PROFILE) $(REPEATS)
 

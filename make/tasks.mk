@@ -9,7 +9,7 @@ OCR_CFLAGS := -O3 -Wall -Wextra -Icrates/tasks/include
 
 .PHONY: ocr
 ocr: packages ## build libnumaloc_ocr (release) and the OCR workloads into target/ocr
-	$(CARGO) build --$(OCR_PROFILE) -p numaloc-ocr
+	$(CARGO) build --locked --$(OCR_PROFILE) -p numaloc-ocr
 	@mkdir -p $(OCR_BUILD)
 	@for w in $(OCR_WORKLOADS); do \
 	  $(CC) $(OCR_CFLAGS) workloads/ocr/$$w/$$w.c -o $(OCR_BUILD)/$$w \
@@ -22,28 +22,28 @@ bench-tasks: ocr ## cost of a task beside oneTBB, in one run (about a minute)
 
 .PHONY: bench-tasks-plan
 bench-tasks-plan: ## cost of the plan's look-up per task
-	$(CARGO) test --release -q -p numaloc-tasks --lib cost_of_a_step -- --ignored --nocapture
+	$(CARGO) test --locked --release -q -p numaloc-tasks --lib cost_of_a_step -- --ignored --nocapture
 
 .PHONY: table-tasks
 table-tasks: ocr ## Table I of the OCR paper: remote traffic on the two described machines (simulated)
-	$(CARGO) build -p numaloc
+	$(CARGO) build --locked -p numaloc
 	workloads/ocr/table1 target/debug/numaloc $(OCR_BUILD)
 
 .PHONY: table-plans
 table-plans: ocr ## no plan, hints and plan on every OCR workload (simulated, about a minute); fails where a plan is slower than none
-	$(CARGO) build -p numaloc
+	$(CARGO) build --locked -p numaloc
 	workloads/ocr/plans target/debug/numaloc $(OCR_BUILD)
 
 .PHONY: bench-tasks-rows
 bench-tasks-rows: ocr ## Table I's rows on this machine: wall time, which hints and plan should not change (minutes)
-	$(CARGO) build -p numaloc
+	$(CARGO) build --locked -p numaloc
 	workloads/ocr/table1-wall target/debug/numaloc $(OCR_BUILD)
 
 TEST_EXTRA += test-tasks-loom
 
 .PHONY: test-tasks-loom
 test-tasks-loom: ## model-check deque, inbox and finish latch (about a minute)
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test -p numaloc-task-queues --release --test loom
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --locked -p numaloc-task-queues --release --test loom
 
 .PHONY: soak-tasks
 soak-tasks: ocr ## ten million tasks: memory must not grow

@@ -5,31 +5,31 @@ WITH_QEMU = $(if $(QEMU),PATH="$(abspath $(QEMU)):$$PATH")
 
 .PHONY: bench-trace
 bench-trace: workloads ## what recording costs: native, QEMU bare, with an empty callback, with the plugin; instrumented (release)
-	@$(CARGO) build -q -p numaloc && $(CARGO) build -q --release -p numaloc-qemu -p numaloc-instrument
+	@$(CARGO) build --locked -q -p numaloc && $(CARGO) build --locked -q --release -p numaloc-qemu -p numaloc-instrument
 	@$(WITH_QEMU) python3 make/bench-trace target/release $(or $(REPEATS),5)
 
 .PHONY: sample-accuracy
 sample-accuracy: workloads ## how well --sample 5% estimates the matrix of each OpenMP workload (about 2 minutes)
-	@$(CARGO) build -q --release -p numaloc -p numaloc-qemu
+	@$(CARGO) build --locked -q --release -p numaloc -p numaloc-qemu
 	@python3 make/sample-accuracy target/release/numaloc 5% 8 lines
 
 .PHONY: bench-access
 bench-access: ## what one access costs the engine, in CPU nanoseconds: same line, same page, random, changing hands, sampled
-	@$(CARGO) bench -q -p numaloc-trace --bench access
+	@$(CARGO) bench --locked -q -p numaloc-trace --bench access
 
 .PHONY: bench-sample
 bench-sample: workloads ## what --sample saves: instrumented and emulated programs exactly and at 5 % (release, 3 minutes)
-	@$(CARGO) build -q --release -p numaloc -p numaloc-instrument -p numaloc-qemu
+	@$(CARGO) build --locked -q --release -p numaloc -p numaloc-instrument -p numaloc-qemu
 	@$(WITH_QEMU) python3 make/bench-sample target/release $(or $(REPEATS),5)
 
 .PHONY: bench-loops
 bench-loops: ## what a loop costs that is told at once and access by access, by its length (release, 1 minute)
-	@$(CARGO) build -q --release -p numaloc -p numaloc-instrument
+	@$(CARGO) build --locked -q --release -p numaloc -p numaloc-instrument
 	@python3 make/bench-loops target/release $(or $(REPEATS),3)
 
 .PHONY: bench-fidelity
 bench-fidelity: workloads ## what the host's load and pinning change in each workload's matrix, 16 and 64 threads (release, 2 minutes)
-	@$(CARGO) build -q --release -p numaloc -p numaloc-qemu
+	@$(CARGO) build --locked -q --release -p numaloc -p numaloc-qemu
 	@$(WITH_QEMU) python3 make/fidelity target/release/numaloc 16 qemu
 	@$(WITH_QEMU) python3 make/fidelity target/release/numaloc 64 qemu
 
@@ -46,9 +46,9 @@ test-ci-fidelity-rule: # the rule of bench-fidelity, on matrices whose answer is
 .PHONY: bench-trace-writer
 bench-trace-writer: ## records of the access trace a second: filter, socket, compression, disk, and reading back (release, 2 minutes)
 	@mkdir -p target/bench
-	@$(CARGO) bench -q -p numaloc-formats --bench access_trace -- $(CURDIR)/target/bench
+	@$(CARGO) bench --locked -q -p numaloc-formats --bench access_trace -- $(CURDIR)/target/bench
 
 .PHONY: fuzz-loops
 fuzz-loops: ## random loops, announced at once and access by access: same output, same accesses (100 programs, 3 minutes)
-	@$(CARGO) build -q -p numaloc -p numaloc-instrument
+	@$(CARGO) build --locked -q -p numaloc -p numaloc-instrument
 	@python3 make/fuzz-loops target/debug/numaloc $(or $(PROGRAMS),100) $(or $(SEED),1)

@@ -1,4 +1,4 @@
-//! `numaloc import` of a file that perf writes here, as a user does it.
+//! `numaloc import` of a file that perf writes here, as a user does it, and of files that are refused.
 
 use assert_cmd::Command;
 
@@ -72,4 +72,31 @@ fn a_wrong_file_gets_one_line_and_no_profile() {
         .assert()
         .code(2);
     assert!(String::from_utf8_lossy(&usage.get_output().stderr).contains("power of two"));
+}
+
+#[test]
+fn amounts_beyond_what_a_profile_holds_are_refused_with_their_cell() {
+    let dir = tempfile::tempdir().unwrap();
+    // More than any count, more than a profile's sums, and a sum that only all cells together exceed.
+    let refused = [
+        ("0,1e20\n1,0\n", "cell (0, 1) is 1e20"),
+        (
+            "0,1\n2305843009213693952,0\n",
+            "cell (1, 0) is 2.305843009213694e18",
+        ),
+        ("0,9e17\n9e17,0\n", "the sum of its cells is 1.8e18"),
+    ];
+    for (matrix, why) in refused {
+        std::fs::write(dir.path().join("m.csv"), matrix).unwrap();
+        let mut import = numaloc();
+        let import = import.args(["import", "m.csv", "-o", "m.numaloc"]);
+        let output = import.current_dir(dir.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains(why) && said.contains("at most 2^60"),
+            "{said}"
+        );
+        assert!(!dir.path().join("m.numaloc").exists());
+    }
 }
