@@ -1,4 +1,4 @@
-//! Access traces as commands use them: sizes of caches, what a trace says of itself, the cache model.
+//! Access traces in commands: cache sizes as options, summaries of traces, the cache model.
 
 use numaloc_analysis::dram::{DramModel, DramUse, LastLevel, Requests};
 use numaloc_formats::access_trace::{AccessTrace, CacheSize, Order, Tally};
@@ -43,7 +43,7 @@ pub fn llc_size(given: &str) -> Result<LlcSize, String> {
 }
 
 impl LlcSize {
-    /// Refuses what cannot be built.
+    /// Rejects caches that cannot be built.
     pub fn check(&self, line_size: u64) -> Result<(), CliError> {
         if self.size.sets(line_size) == 0 || self.size.bytes > 4 << 30 {
             return Err(
@@ -62,10 +62,10 @@ impl std::fmt::Display for LlcSize {
     }
 }
 
-/// The traces of a profile.
+/// Opens the access traces of a profile.
 ///
 /// # Errors
-/// When there is none, or one cannot be read.
+/// There is no trace, or one cannot be read.
 pub fn open(profile: &std::path::Path) -> Result<Vec<AccessTrace>, CliError> {
     let found = files(profile)?;
     if found.is_empty() {
@@ -83,12 +83,12 @@ pub fn open(profile: &std::path::Path) -> Result<Vec<AccessTrace>, CliError> {
         .collect()
 }
 
-/// Sums over traces.
+/// Sum over traces.
 pub fn tally(traces: &[AccessTrace]) -> Tally {
     traces.iter().map(AccessTrace::tally).sum()
 }
 
-/// One line for people.
+/// One line of text.
 pub fn in_words(tally: &Tally) -> String {
     let share = |part: u64| 100.0 * part as f64 / tally.accesses.max(1) as f64;
     format!(
@@ -101,7 +101,7 @@ pub fn in_words(tally: &Tally) -> String {
     )
 }
 
-/// What a reader should know of a trace that is not whole.
+/// Describes how a trace is incomplete; `None` if it is complete.
 pub fn incomplete(trace: &AccessTrace) -> Option<String> {
     let process = &trace.head.path;
     if let Some(why) = &trace.cut {
@@ -120,7 +120,7 @@ pub fn incomplete(trace: &AccessTrace) -> Option<String> {
     })
 }
 
-/// The cache model and what it is run with.
+/// The cache model and its parameters.
 pub struct CacheModel {
     /// Last-level caches.
     pub llc: LlcSize,
@@ -128,19 +128,19 @@ pub struct CacheModel {
     pub page_size: u64,
 }
 
-/// What the cache model found.
+/// Results of the cache model.
 pub struct Modelled {
-    /// What reached DRAM.
+    /// Requests that reached DRAM.
     pub found: DramUse,
-    /// How many events there were of each sort: read, write, own, write_back, acquire, release, create.
+    /// Number of records of each kind: read, write, own, write_back, acquire, release, create.
     pub kinds: [u64; 7],
-    /// Where the numbers come from, with all parameters.
+    /// Source of the numbers, with all parameters.
     pub source: String,
     line_size: u64,
 }
 
 impl CacheModel {
-    /// Runs the traces of a profile with `threads` through the model.
+    /// Runs the model on the traces of a profile with `threads` threads.
     pub fn run(&self, traces: &[AccessTrace], threads: &[Thread]) -> Result<Modelled, CliError> {
         let Some(head) = traces.first().map(|trace| &trace.head) else {
             return Err(CliError::tool("there is no access trace"));
@@ -219,8 +219,8 @@ impl Modelled {
         sum
     }
 
-    /// Writes the threads' DRAM bytes and their loads that miss all their caches into a profile. Not where the trace misses more than a hundredth of its accesses: they
-    /// would count as none.
+    /// Writes each thread's DRAM bytes and its loads that miss all caches into the profile. Writes nothing if more than a
+    /// hundredth of the accesses are missing from the trace, because they would count as zero.
     pub fn fill(&self, profile: &mut Profile, traces: &[AccessTrace]) {
         let all: u64 = profile.threads.iter().map(|t| t.accesses).sum();
         let traced = tally(traces).accesses;
@@ -237,7 +237,7 @@ impl Modelled {
         profile.meta.dram_source = Some(self.source.clone());
         let pages = profile.pages.pages();
         let rows = self.found.missed_loads.iter();
-        // The profile may have left out pages where memory was short.
+        // The profile may lack pages if memory was short during recording.
         let rows = rows.filter_map(|&(number, thread, loads)| {
             let at = pages.binary_search_by_key(&number, |page| page.number.0);
             let page = u32::try_from(at.ok()?).ok()?;

@@ -1,6 +1,6 @@
-//! What thread and page policies answer for a profile, for the verdicts to judge.
+//! Runs thread and page policies on a profile, so that the verdicts can judge their answers.
 //!
-//! The analysis computes figures and knows no policies; here they are asked and their answers handed over as data.
+//! The analysis computes figures and knows no policies: it receives their answers as data.
 
 use numaloc_analysis::load::load_to_level;
 use numaloc_analysis::outlook::{Candidate, Candidates};
@@ -12,12 +12,12 @@ use numaloc_topology::{Topology, resolve};
 
 use crate::error::CliError;
 
-/// Thread policies that are asked, the one to recommend first: of equals the first is taken.
+/// Thread policies to run, in order of preference: of equally good ones the first is recommended.
 const THREADS: [&str; 3] = ["numaloc", "deloc", "balance"];
-/// Page policies that are asked.
+/// Page policies to run.
 const PAGES: [&str; 2] = ["locality", "mixed"];
-/// Threads beyond which no thread policy is asked, for `show` must not take long: `numaloc` takes one to two seconds for a
-/// dense matrix of this size. The analysis then groups threads by communication itself.
+/// Maximum number of threads for which thread policies are run, so that `show` stays fast: `numaloc` takes one to two
+/// seconds for a dense matrix of this size. Beyond it the analysis groups threads by communication itself.
 const MOST_THREADS: usize = 256;
 
 /// A machine of equal nodes with a PU for each of `threads`.
@@ -36,7 +36,7 @@ pub fn on_nodes(machine: &Topology, assignment: &NodeAssignment) -> Option<Mappi
     Some(Mapping { pu })
 }
 
-/// Asks the policies. One that cannot answer for this machine is left out.
+/// Runs the policies. One that fails for this machine is left out.
 pub fn ask(profile: &Profile, found: &Characterisation, machine: &Topology) -> Candidates {
     Candidates {
         mappings: mappings(found, machine),
@@ -49,7 +49,7 @@ fn mappings(found: &Characterisation, machine: &Topology) -> Vec<Candidate<NodeA
     if threads == 0 || threads > MOST_THREADS || found.events.stored_cells() == 0 {
         return Vec::new();
     }
-    // As `numaloc plan` maps: messages by their bytes, shared lines by events, and what each thread asks of memory.
+    // The same weights as in `numaloc plan`: bytes for messages, events for shared lines, and each thread's memory load.
     let matrix = found.weighed();
     let direction = if found.layer.is_directed() {
         Direction::Directed

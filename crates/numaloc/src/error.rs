@@ -1,5 +1,5 @@
-//! How every command fails: one line that says what was tried, on what, and what was found; below it,
-//! where they help, what was expected and what to do.
+//! Errors of commands: one line that says what was tried, on what, and what was found; where they help,
+//! a line with what was expected and a line with what to do.
 
 use std::fmt::Display;
 
@@ -13,9 +13,9 @@ pub const USAGE: u8 = 2;
 pub struct CliError {
     /// What was tried, on what, what was found. Lower case, no full stop.
     pub message: String,
-    /// What would have been right.
+    /// What was expected.
     pub expected: Option<String>,
-    /// What the user can do.
+    /// What the user can do about it.
     pub hint: Option<String>,
     /// Exit status.
     pub status: u8,
@@ -40,14 +40,14 @@ impl CliError {
         }
     }
 
-    /// Adds what would have been right.
+    /// Adds what was expected.
     #[must_use]
     pub fn expected(mut self, expected: impl Display) -> Self {
         self.expected = Some(expected.to_string());
         self
     }
 
-    /// Adds what the user can do.
+    /// Adds what the user can do about it.
     #[must_use]
     pub fn hint(mut self, hint: impl Display) -> Self {
         self.hint = Some(hint.to_string());
@@ -103,7 +103,7 @@ impl From<numaloc_files::OutputError> for CliError {
     }
 }
 
-/// The name among `known` that `given` most likely meant, if any is close.
+/// The name among `known` that is closest to `given`, if any is close enough to be meant.
 pub fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()

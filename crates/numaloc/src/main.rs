@@ -25,7 +25,7 @@ struct Cli {
     /// One JSON object on stdout instead of text (field names carry their units)
     #[arg(long, global = true)]
     json: bool,
-    /// No progress and no remarks on stderr; errors still appear
+    /// No progress and no remarks on stderr, only errors
     #[arg(long, short, global = true)]
     quiet: bool,
     #[command(subcommand)]
@@ -43,7 +43,7 @@ Examples:
 Exit status: 0 ok, 1 tool error, 2 usage, 3 plan not fully applied; record and run pass on the
 program's own status and use 125, 126 and 127 for their own failures as env does.";
 
-/// The hidden word that makes this program the child that reads hwloc XML for another.
+/// Hidden argument: this process is the child that reads hwloc XML for its parent.
 const READ_XML: &str = "read-hwloc-xml";
 
 fn main() -> std::process::ExitCode {
@@ -69,7 +69,7 @@ fn main() -> std::process::ExitCode {
         (Ok(status), None) => status,
         (Ok(status), Some(error)) => {
             ui::stderr(&error.text());
-            // A program's own failure says more than ours.
+            // The program's own status takes precedence over our failure to print a result.
             if status == 0 { own_failure } else { status }
         }
         (Err(error), _) => {
@@ -80,7 +80,7 @@ fn main() -> std::process::ExitCode {
     std::process::ExitCode::from(status)
 }
 
-/// Prints what clap answers instead of a command: help, the version, or what is wrong with the arguments.
+/// Prints clap's answer if there is no command to run: help, the version or a usage error.
 fn help_or_usage(answer: &clap::Error) -> std::process::ExitCode {
     let status = u8::try_from(answer.exit_code()).unwrap_or(error::USAGE);
     match answer.print() {

@@ -1,5 +1,5 @@
-//! Which machine, nodes and layer a profile is looked at with: the options that `show`, `report` and
-//! `diff` share.
+//! Options that `show`, `report` and `diff` share: the machine, number of nodes and layer for the analysis of a
+//! profile.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ use numaloc_topology::{ObjectKind, Topology, resolve};
 use crate::candidates;
 use crate::error::{CliError, did_you_mean};
 
-/// Nodes that are assumed where this machine has only one: the papers' machines have 2 to 8, most 4.
+/// Number of nodes assumed if this machine has only one: the papers' machines have 2 to 8, most have 4.
 const ASSUMED_NODES: usize = 4;
 
-/// Options that say what a profile is looked at with.
+/// Options for the analysis of a profile.
 #[derive(clap::Args, Clone, Debug)]
 pub struct SettingArgs {
     /// Communication layer to look at: write_read, shared_line, last_two, sampled_line, message,
@@ -32,17 +32,17 @@ pub struct SettingArgs {
     pub nodes: Option<u32>,
 }
 
-/// A setting and the words that say what was assumed.
+/// A resolved setting, with a description of what was assumed.
 pub struct Resolved {
     /// For the analysis.
     pub setting: Setting,
-    /// For the reader: "4 nodes, threads in blocks of 4".
+    /// What was assumed, for the reader: "4 nodes, threads in blocks of 4".
     pub assumed: String,
-    /// The machine, where one was named or is real.
+    /// The machine, if one was named or this machine has several nodes.
     pub machine: Option<Topology>,
     /// Whether only a number of nodes is known, not the machine.
     pub nodes_only: bool,
-    /// The machine as `--machine` takes it, where one was named.
+    /// The value of `--machine`, if given.
     pub named: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl Resolved {
 }
 
 impl SettingArgs {
-    /// Reads a profile. Text in it that would move a terminal's cursor is made harmless.
+    /// Reads a profile. Control characters in its text are replaced, so that they cannot move a terminal's cursor.
     pub fn read(path: &Path, page_slices: bool) -> Result<Profile, CliError> {
         let mut profile = profile::read_parts(path, Parts { page_slices })?;
         let texts = profile
@@ -99,7 +99,7 @@ impl SettingArgs {
         Ok(profile)
     }
 
-    /// The layer asked for; an error when the profile holds nothing of it.
+    /// The layer of `--layer`; an error if the profile has no data for it.
     pub fn layer(&self, profile: &Profile) -> Result<Option<Layer>, CliError> {
         let Some(name) = &self.layer else {
             return Ok(None);
@@ -117,14 +117,14 @@ impl SettingArgs {
         if !layers.is_empty() && !profile.has_layer(layer) {
             let present: Vec<&str> = layers.iter().map(|layer| layer.name()).collect();
             return Err(
-                CliError::usage(format!("the profile holds nothing of layer {name}"))
+                CliError::usage(format!("the profile has no data of layer {name}"))
                     .expected(present.join(", ")),
             );
         }
         Ok(Some(layer))
     }
 
-    /// Everything resolved for a profile.
+    /// Resolves all options for a profile.
     pub fn resolve(&self, profile: &Profile) -> Result<Resolved, CliError> {
         let layer = self.layer(profile)?;
         let threads = profile.threads.len();
@@ -170,7 +170,7 @@ impl SettingArgs {
         })
     }
 
-    /// Resolves and characterises in one go; the verdicts judge what our policies answer.
+    /// Resolves the options and characterises the profile; the verdicts judge the answers of our policies.
     pub fn characterise(
         &self,
         profile: &Profile,
@@ -190,7 +190,7 @@ impl SettingArgs {
     }
 }
 
-/// The smallest second-level cache, or what we assume.
+/// Size of the smallest second-level cache, or the assumed size.
 fn private_cache(machine: &Topology) -> u64 {
     machine
         .objects()

@@ -1,4 +1,4 @@
-//! Where a command's words go: results to stdout, remarks to stderr, JSON when asked.
+//! Output of commands: results to stdout as text or JSON, remarks and progress to stderr.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -10,18 +10,18 @@ use serde_json::Value;
 
 use crate::error::CliError;
 
-/// The user's wishes about output, and whether a person is watching.
+/// Output settings of the user and of the terminal.
 pub struct Ui {
     /// One JSON object on stdout instead of text.
     pub json: bool,
     /// No progress, no remarks.
     pub quiet: bool,
-    /// Why standard output did not take a result.
+    /// Why a result could not be written to standard output.
     unwritten: OnceLock<std::io::Error>,
 }
 
-/// Writes to standard error what it takes: nobody is left to tell if it takes nothing, and a program that we run
-/// must not notice.
+/// Writes to standard error and ignores failures: there is nowhere left to report them, and a program that we run must
+/// not be affected.
 pub fn stderr(text: &str) {
     let _ = anstream::stderr().write_all(text.as_bytes());
 }
@@ -41,11 +41,11 @@ impl Ui {
         !self.quiet && std::io::stderr().is_terminal()
     }
 
-    /// Columns of the terminal that results go to; `usize::MAX` where they go elsewhere, so that nothing need be cut.
+    /// Columns of the terminal that results go to; `usize::MAX` if they go elsewhere, so that nothing is cut.
     pub fn columns(&self) -> usize {
         let size = rustix::termios::tcgetwinsize(std::io::stdout());
         let columns = size.map_or(0, |size| size.ws_col);
-        // Some terminals do not know how wide they are.
+        // Some terminals do not report their width.
         match columns {
             0 if std::io::stdout().is_terminal() => 80,
             0 => usize::MAX,
@@ -94,14 +94,14 @@ impl Ui {
         let output = FileOutput::check(path, force)?;
         if output.is_stdout() && self.json {
             return Err(
-                CliError::usage("--json and the output both want standard output")
+                CliError::usage("--json and the output both go to standard output")
                     .hint("a file with -o, or leave out --json"),
             );
         }
         Ok(output)
     }
 
-    /// Why a result did not reach standard output, if one did not. The command itself has done its work.
+    /// The failure to write a result to standard output, if there was one. The command itself has done its work.
     pub fn failure(&self) -> Option<CliError> {
         self.unwritten
             .get()
@@ -119,7 +119,7 @@ fn plain(text: &str) -> Vec<u8> {
     }
 }
 
-/// A sum of no numbers is -0, which scripts would print as such.
+/// Replaces -0, the sum of no numbers, by 0: scripts would print the sign.
 fn without_negative_zero(value: &mut Value) {
     match value {
         Value::Number(number) if number.as_f64() == Some(0.0) && number.is_f64() => {

@@ -301,7 +301,7 @@ fn the_environment_comes_back_in_the_lines_to_paste() {
     let said = words(&more);
     assert_eq!(more.status.code(), Some(3), "{said}");
     assert!(
-        said.contains("3 of 3 where planned, 2 more that the plan does not have"),
+        said.contains("3 of 3 where planned, 2 more that are not in the plan"),
         "{said}"
     );
     assert!(said.contains("only 3 of 5 threads"), "{said}");
@@ -478,7 +478,7 @@ int main(void)
         let said = words(&done);
         assert_eq!(done.status.code(), Some(6), "{said}");
         assert!(
-            said.contains("files of the recording, which were kept"),
+            said.contains("files of the recording, which were restored"),
             "{said}"
         );
         let profile = numaloc_formats::profile::read(&folder.path().join("p.numaloc")).unwrap();

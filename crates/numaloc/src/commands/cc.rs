@@ -39,7 +39,7 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// What libraries call and the program may not: taken from our library even if nothing else asks.
+/// Symbols that libraries may call although the program does not: linked from our library in any case.
 const WANTED: &[&str] = &[
     "__tsan_init",
     "__numaloc_loop_1",
@@ -62,12 +62,12 @@ const WANTED: &[&str] = &[
     "_exit",
 ];
 
-/// What an invocation makes.
+/// What a compiler invocation produces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Objects, assembly, preprocessed text: nothing is linked.
+    /// Objects, assembly or preprocessed text; nothing is linked.
     Compile,
-    /// A shared object: the program that loads it brings the library.
+    /// A shared object; the program that loads it provides the library.
     Shared,
     /// A program.
     Program,
@@ -96,7 +96,7 @@ fn step(arguments: &[OsString]) -> Step {
 }
 
 impl Args {
-    /// Runs the compiler; its status is ours.
+    /// Runs the compiler and returns its status.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
         let (compiler, arguments) = self.command.split_first().expect("clap requires one");
         if arguments.iter().any(|a| a == "-static") {
@@ -116,23 +116,23 @@ impl Args {
             .args(arguments)
             .args(["-fsanitize=thread", "-U__SANITIZE_THREAD__", "-g"]);
         if compiler.is_clang() {
-            // Loads that a store to the same place follows are accesses too; they come as one call.
+            // A load followed by a store to the same address is reported too, with one call for both.
             command.args(["-mllvm", "-tsan-compound-read-before-write=1"]);
-            // Nobody asks which function a thread is in; without these calls small functions stay small.
+            // Function entry and exit are not recorded; without these calls small functions stay small.
             command.args(["-mllvm", "-tsan-instrument-func-entry-exit=0"]);
             command.args(["-mllvm", "-tsan-handle-cxx-exceptions=0"]);
-            // It vectorises first, and passes over accesses of more than 16 bytes.
+            // clang vectorises before it instruments and does not instrument accesses of more than 16 bytes.
             command.arg("-mprefer-vector-width=128");
         } else {
             if compiler.version_of_gcc() >= Some(11) {
                 command.arg("--param=tsan-instrument-func-entry-exit=0");
             }
-            // Copies and fills of known size as calls, which we see, rather than inline, which the compiler does not announce.
+            // Copies and fills of known size become calls, which are recorded; inline ones are not instrumented.
             command.args([
                 "-mmemcpy-strategy=libcall:-1:noalign",
                 "-mmemset-strategy=libcall:-1:noalign",
             ]);
-            // No loop becomes a fill or a copy, which would announce what has been announced, or need not be, a second time.
+            // Loops must not become fills or copies, whose accesses would be recorded a second time.
             command.arg("-fno-tree-loop-distribute-patterns");
         }
         let step = step(arguments);
@@ -146,7 +146,7 @@ impl Args {
             }
             Step::Program => {
                 without_sanitizer(&mut command, &compiler, stubs.path())?;
-                // Whatever language the arguments have named last, this is for the linker.
+                // Resets a language set by earlier arguments: this file is for the linker.
                 command.args(["-x", "none"]).arg(library()?);
                 for symbol in WANTED {
                     command.arg(format!("-Wl,-u,{symbol}"));
@@ -163,7 +163,7 @@ impl Args {
         Ok(status.code().map_or(crate::error::TOOL, |code| code as u8))
     }
 
-    /// The option that loads the plugin for loops, where that is wished and possible.
+    /// The option that loads the loop plugin, if wanted and possible.
     fn plugin(
         &self,
         compiler: &Compiler,
@@ -181,11 +181,11 @@ impl Args {
             }
             Err(error) if self.loops == Loops::Require => Err(error),
             Err(error) => {
-                // Once for each program, and never where a script reads what a compiler says.
+                // Shown only when linking on a terminal: scripts parse the output of compilers.
                 if step == Step::Program && ui.progress() {
                     let hint = error.hint.as_deref().unwrap_or_default();
                     ui.remark(format_args!(
-                        "slower than need be: {}; {hint}",
+                        "loops will be slower than necessary: {}; {hint}",
                         error.message
                     ));
                 }
@@ -205,8 +205,8 @@ fn without_sanitizer(
         command.arg("-fno-sanitize-link-runtime");
         return Ok(());
     }
-    // gcc asks for these two by name and looks here first: an archive without members, and a linker
-    // script without commands.
+    // gcc links these two by name and searches this folder first: an archive without members and an empty
+    // linker script.
     let write = |name: &str, content: &str| {
         std::fs::write(stubs.join(name), content).map_err(|error| {
             CliError::tool(format!(
@@ -226,7 +226,7 @@ fn without_sanitizer(
     Ok(())
 }
 
-/// Our run-time library, beside this program.
+/// Path of our run-time library, next to this program.
 fn library() -> Result<PathBuf, CliError> {
     let folder = std::env::var_os("NUMALOC_PLUGIN_DIR").map_or_else(
         || {
@@ -245,7 +245,7 @@ fn library() -> Result<PathBuf, CliError> {
         "cannot find the run-time library {}",
         path.display()
     ))
-    .expected("it beside the numaloc program, or in the folder NUMALOC_PLUGIN_DIR")
+    .expected("it next to the numaloc program, or in the folder NUMALOC_PLUGIN_DIR")
     .hint("cargo build -p numaloc-instrument"))
 }
 
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_told_apart() {
+    fn the_step_is_detected_from_the_arguments() {
         let of = |line: &str| step(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
         assert_eq!(of("-c a.c"), Step::Compile);
         assert_eq!(of("-O2 a.c -o a"), Step::Program);

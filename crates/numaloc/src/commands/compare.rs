@@ -1,4 +1,4 @@
-//! `numaloc compare`: what plans are worth on this machine, measured.
+//! `numaloc compare`: measures the gain of plans on this machine.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -66,24 +66,24 @@ pub struct Args {
 const THREADS: &str = "numaloc";
 /// Page policy where only thread policies are given.
 const PAGES: &str = "locality";
-/// Chance decides, in every round again.
+/// Policy that draws a new mapping in each round.
 const RANDOM: &str = "random";
 
-/// One way to run the program, and what it took.
+/// One way to run the program, and its measurements.
 struct Variant {
     name: String,
-    /// The plan of each round, over and over; empty for none.
+    /// The plans of the rounds, used in turn; empty to run without a plan.
     plans: Vec<PathBuf>,
-    /// What the kernel's NUMA balancing must be set to, where that is ours to say.
+    /// Setting of the kernel's NUMA balancing, if it can be changed.
     balancing: Option<&'static str>,
     seconds: Sample,
     joules: Sample,
     counts: Vec<Sample>,
-    /// Of each figure of the memory system.
+    /// Samples of each figure of the memory system.
     memory: Vec<Sample>,
 }
 
-/// What one run took.
+/// Measurements of one run.
 struct Run {
     seconds: f64,
     joules: Option<f64>,
@@ -91,7 +91,7 @@ struct Run {
     memory: Vec<Option<f64>>,
 }
 
-/// What is read around each run.
+/// Counters that are read before and after each run.
 struct Meters {
     energy: Result<Energy, String>,
     counters: Counters,
@@ -152,7 +152,7 @@ impl Args {
         Ok(stop.status().unwrap_or(0))
     }
 
-    /// Every pair of thread and page policy that is asked for.
+    /// All requested pairs of thread and page policies.
     fn combinations(&self) -> Result<Vec<(String, String)>, CliError> {
         let or = |given: &[String], default: &str| match given {
             [] => vec![default.to_owned()],
@@ -164,7 +164,7 @@ impl Args {
         let mut pairs = Vec::new();
         for threads in or(&self.threads, THREADS) {
             if threads == JOINT {
-                // It decides pages too, so it combines with no page policy.
+                // `joint` decides pages too, so it is not combined with a page policy.
                 pairs.push((threads, JOINT.to_owned()));
                 continue;
             }
@@ -177,7 +177,7 @@ impl Args {
         Ok(pairs)
     }
 
-    /// The variant's name and the plan of each of its rounds: one for all, but `random` is drawn anew for
+    /// The variant's name and the plans of its rounds: one plan for all rounds, except that `random` is drawn again for
     /// each execution, as in the papers.
     fn make_plans(
         &self,
@@ -205,7 +205,7 @@ impl Args {
         Ok((name, files))
     }
 
-    /// The profile given, or one recorded now.
+    /// The profile of `--profile`, or one recorded now.
     fn profile(&self, ui: &Ui, work: &Path, stop: &Stop) -> Result<PathBuf, CliError> {
         if let Some(profile) = &self.profile {
             return Ok(profile.clone());
@@ -222,7 +222,8 @@ impl Args {
         Ok(profile)
     }
 
-    /// Runs every variant once a round until all rounds are done or the user has enough. Rounds completed.
+    /// Runs every variant once per round until all rounds are done or the user interrupts; returns the number of complete
+    /// rounds.
     fn rounds(
         &self,
         ui: &Ui,

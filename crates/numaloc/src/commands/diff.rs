@@ -1,4 +1,4 @@
-//! `numaloc diff`: two profiles side by side.
+//! `numaloc diff`: compares two profiles.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ struct Sides {
     objects: Vec<ObjectSides>,
 }
 
-/// Use of the memory of one name in both runs; `None` where a run does not use it.
+/// Use of the memory of one name in both runs; `None` if a run does not use it.
 struct ObjectSides {
     label: String,
     a: Option<Use>,
@@ -62,7 +62,7 @@ struct Use {
     local_share: f64,
 }
 
-/// Objects listed.
+/// Maximum number of objects listed.
 const LISTED: usize = 8;
 
 impl Args {
@@ -132,7 +132,7 @@ impl Args {
                 a.layer.name(),
                 number::fixed(r, 4)
             ),
-            None => "matrices cannot be correlated: one of them is empty or even\n".to_owned(),
+            None => "matrices cannot be correlated: one of them is empty or uniform\n".to_owned(),
         };
         for (section_a, section_b) in metrics::sections(a).into_iter().zip(metrics::sections(b)) {
             out += &format!(

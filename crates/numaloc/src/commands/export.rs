@@ -49,7 +49,7 @@ pub struct Args {
     force: bool,
 }
 
-/// What is written, and how.
+/// Content and format of the output.
 #[derive(Clone, Copy)]
 enum Content {
     /// The page table in numalize's columns.
@@ -74,7 +74,7 @@ fn reversed_rows(matrix: &CommMatrix) -> String {
 }
 
 impl Args {
-    /// What --format names, or the file's ending.
+    /// Format of `--format`, or of the file's extension.
     fn content(&self) -> Result<Content, CliError> {
         match self.format.as_deref() {
             Some("eagermap" | "numalize") => Ok(Content::EagerMap),

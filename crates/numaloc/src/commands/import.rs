@@ -1,4 +1,4 @@
-//! `numaloc import`: what another tool recorded, as a profile.
+//! `numaloc import`: converts recordings of other tools to profiles.
 //!
 //! A format is a variant of [`Format`], a way to recognise its files in [`Format::of`] and a module with
 //! `fn import(&Args) -> Result<Profile, CliError>`.
@@ -70,7 +70,7 @@ enum Format {
 }
 
 impl Format {
-    /// The format of a file, by its first bytes; of a matrix as text, by its name's ending.
+    /// Format of a file by its first bytes; of a text matrix by its extension.
     fn of(file: &Path) -> Result<Self, CliError> {
         let mut start = Vec::new();
         File::open(file)

@@ -89,7 +89,7 @@ pub struct Shape {
     kernel: Option<PathBuf>,
 }
 
-/// The program and its surroundings.
+/// The program and its environment in the guest.
 #[derive(clap::Args, Clone)]
 pub struct Program {
     /// File or folder to copy into the guest: HOST or HOST:GUEST
@@ -154,7 +154,7 @@ impl Single {
             crate::ui::stderr(&shown::text(&lab.machine, &outcome));
         }
         match (outcome.ended.status(), outcome.unwritten) {
-            // The program's own failure says more than ours.
+            // The program's own status takes precedence over our failure to write its output.
             (0, Some(why)) => Err(CliError::tool(format!(
                 "cannot write standard output of the program: {why}"
             ))),
@@ -165,14 +165,14 @@ impl Single {
 
 /// A machine ready to be booted.
 pub struct Lab {
-    /// Its layout.
+    /// Layout of the virtual machine.
     pub machine: Machine,
     kernel: Kernel,
     plugin: PathBuf,
 }
 
 impl Lab {
-    /// Finds kernel and plugin.
+    /// Finds the guest's kernel and the counting plugin.
     pub fn new(shape: &Shape, ui: &Ui) -> Result<Self, CliError> {
         let machine = shape.machine()?;
         let kernel = match &shape.kernel {
@@ -200,12 +200,13 @@ impl Lab {
         self.run_into(job, sinks)
     }
 
-    /// Boots and runs with the output going elsewhere.
+    /// Boots and runs; the program's output goes to the given writers.
     pub fn run_into(&self, job: &Job, sinks: Sinks) -> Result<Outcome, CliError> {
         let outcome = numaloc_lab::run(&self.machine, &self.kernel, &self.plugin, job, sinks)
             .map_err(error)?;
         let unknown = outcome.counts.unknown;
-        // A page that vanishes between access and question is possible; more than a trace is not.
+        // A page may be unmapped between the access and the lookup of its node; more than a trace of such accesses is an
+        // error.
         if unknown > 100 + outcome.all_accesses.total() / 10_000 {
             return Err(error(LabError::Counts(format!(
                 "{unknown} accesses went to memory of no node ({} layout)",
@@ -230,7 +231,7 @@ impl Shape {
 }
 
 impl Program {
-    /// The job without launcher.
+    /// The job, without numactl or `numaloc run` in front of it.
     fn job(&self) -> Result<Job, CliError> {
         let mut job = Job::new(launch::program(&self.command[0])?, &[]);
         job.arguments = self.command[1..].to_vec();
@@ -253,8 +254,8 @@ impl Program {
     }
 }
 
-/// Our own failures end with 125 to 127 as those of `env` do, a time-out with 124 as that of `timeout`,
-/// a signal with 128 + its number.
+/// Exit status: 125 to 127 for our own failures as in `env`, 124 for a time-out as in `timeout`, 128 + number for
+/// a signal.
 fn error(error: LabError) -> CliError {
     let status = match &error {
         LabError::NotStarted { errno: 2, .. } => 127,

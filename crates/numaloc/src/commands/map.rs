@@ -80,7 +80,7 @@ pub struct Args {
     seed: u64,
 }
 
-/// What one policy said.
+/// The answer of one policy.
 struct Answer {
     policy: &'static str,
     outcome: Result<(Mapped, Evaluation), MapError>,
@@ -217,7 +217,7 @@ fn refuse_asymmetric(path: &Path, matrix: &CommMatrix) -> Result<(), CliError> {
             path.display(),
             matrix.get(j, i)
         ))
-        .hint("without --symmetric the two add up")),
+        .hint("without --symmetric the two cells are added up")),
     }
 }
 

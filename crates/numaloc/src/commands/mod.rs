@@ -27,7 +27,7 @@ mod topology;
 /// Declares the subcommands; each module has an `Args` with `run(&self, &Ui)`.
 macro_rules! commands {
     ($($name:ident => $module:ident),* $(,)?) => {
-        // One value per run of the program: its size is nobody's concern.
+        // There is one value per process, so its size does not matter.
         #[allow(clippy::large_enum_variant)]
         #[derive(Subcommand)]
         pub enum Command {
@@ -35,7 +35,7 @@ macro_rules! commands {
         }
 
         impl Command {
-            /// Runs the command; the exit status of success is the command's to say.
+            /// Runs the command and returns its exit status.
             pub fn run(self, ui: &Ui) -> Result<u8, CliError> {
                 match self {
                     $(Self::$name(args) => args.run(ui)),*
@@ -46,8 +46,8 @@ macro_rules! commands {
 }
 
 impl Command {
-    /// Exit status of a failure of our own after the command has done its work: what `env` uses for the commands
-    /// that pass on a program's status.
+    /// Exit status of our own failures after the command has done its work: that of `env` for commands that pass a
+    /// program's status through.
     pub fn own_failure(&self) -> u8 {
         match self {
             Self::Record(_) | Self::Run(_) | Self::Lab(_) | Self::Tasks(_) | Self::Cc(_) => 125,

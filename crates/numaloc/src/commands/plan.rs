@@ -110,7 +110,7 @@ struct ThreadAnswer {
     policy: &'static str,
     mapped: Mapped,
     value: Evaluation,
-    /// On a cluster: how much of the communication is between hosts.
+    /// On a cluster: the amount of communication between hosts.
     between_hosts: Option<f64>,
     seconds: f64,
 }
@@ -126,20 +126,20 @@ struct PageAnswer {
     seconds: f64,
 }
 
-/// What threads are mapped by.
+/// The input of thread mapping.
 struct Problem<'a> {
     profile: &'a Profile,
     layer: Layer,
-    /// Each thread's load on memory; `None` where there is none at all.
+    /// Each thread's load on memory; `None` if no load was recorded.
     load: Option<&'a [f64]>,
     machine: &'a Topology,
-    /// The threads of a rank weigh more to each other than everything that was recorded, so that policies keep them
-    /// on one host wherever there is room.
+    /// Matrix for the policies: the threads of a rank have weights between them that exceed everything recorded, so that
+    /// policies keep them on one host if there is room.
     together: bool,
 }
 
 impl Problem<'_> {
-    /// The same with what was recorded and no more: what answers are judged by.
+    /// The matrix as recorded, by which answers are judged.
     fn as_recorded(&self) -> Self {
         Self {
             together: false,
@@ -152,39 +152,39 @@ fn run(policy: &dyn MappingPolicy, input: &MapInput) -> Result<Mapped, CliError>
     numaloc_mapping::map(policy, input).map_err(CliError::tool)
 }
 
-/// Where threads are taken to run when nobody binds them: spread over all nodes, as the kernel's load
-/// balancing does with a machine of their own.
+/// Where threads are assumed to run if they are not bound: spread over all nodes, as the kernel's load
+/// balancing does on an otherwise idle machine.
 fn left_to_the_system(input: &MapInput) -> Result<Mapped, CliError> {
     let mut mapped = run(&numaloc_mapping::policies::scatter::Scatter, input)?;
     mapped.remarks.push(
-        "threads are left to the system; pages are placed as if it ran thread i where `scatter` puts it"
+        "threads are left to the operating system; pages are placed as if each thread ran where `scatter` puts it"
             .to_owned(),
     );
     Ok(mapped)
 }
 
-/// Everything `plan` found out, for showing.
+/// All results of `plan`, for display.
 struct Answer {
     machine: Topology,
     layer: Layer,
-    /// What the threads are mapped by is counted in.
+    /// Unit of the communication that threads are mapped by.
     unit: &'static str,
-    /// Each thread's load on memory: what policies level.
+    /// Each thread's load on memory, which policies balance.
     load: LoadVector,
     threads: Vec<ThreadAnswer>,
     /// Under the first thread policy's mapping; the first is always first-touch, the baseline.
     pages: Vec<PageAnswer>,
-    /// What binding alone gives.
+    /// Results without a plan: unbound threads, and bound ones.
     unplanned: Option<pinned::Unplanned>,
     written: Option<(PathBuf, Assembled)>,
-    /// Whether the threads do the same work in another run, as JSON.
+    /// Whether threads do the same work in another run, as JSON.
     repeatability: serde_json::Value,
 }
 
 impl Args {
     /// Maps, places, compares, and writes the plan if asked to.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
-        // The joint policy starts from all thread policies and brings pages of its own.
+        // The joint policy starts from the answers of all thread policies and places pages itself.
         let joint = self.threads == JOINT || self.pages == JOINT;
         let thread_policies =
             policies::threads_of_profile(if joint { "all" } else { &self.threads })?;
@@ -269,7 +269,7 @@ impl Args {
                     &left_out,
                 );
                 if hybrid {
-                    // The threads of a rank must be on one host.
+                    // All threads of a rank must be on one host.
                     RankMap::from_plan(&assembled.plan, &machine).map_err(CliError::tool)?;
                 }
                 output.write(numaloc_formats::plan::to_json(&assembled.plan).as_bytes())?;
@@ -312,12 +312,12 @@ impl Args {
         Ok(0)
     }
 
-    /// A profile of ranks with threads, with what decides about its threads in one layer.
+    /// A profile of ranks with threads, with all communication in one layer.
     fn united(&self, profile: Profile, ui: &Ui) -> Profile {
         let mut profile = profile.without_helpers();
         if self.layer.is_none() {
             ui.remark(
-                "ranks with threads: messages count as the cache lines they carry, with the lines that threads share",
+                "ranks with threads: messages are counted in cache lines and added to the lines that threads share",
             );
             profile.communication = profile.in_cache_lines();
         }
@@ -382,7 +382,7 @@ impl Args {
                 .collect::<Result<Vec<_>, CliError>>()
         })?;
         if together {
-            // What the mappings are worth is said of what was recorded.
+            // Mappings are judged by the communication as recorded.
             self.with_input(&problem.as_recorded(), |input| {
                 for answer in &mut answers {
                     answer.value = numaloc_mapping::evaluate(input, &answer.mapped.mapping);
@@ -395,7 +395,7 @@ impl Args {
         Ok(answers)
     }
 
-    /// Lets `ask` put questions to the mapping problem.
+    /// Calls `ask` with the mapping problem.
     fn with_input<T>(
         &self,
         problem: &Problem,
@@ -434,9 +434,9 @@ impl Args {
         }
     }
 
-    /// The thread mapping of the data mapping paper (section IV, its reference 12): threads that use the
-    /// same pages go together. What two threads have in common is the smaller of their accesses to each
-    /// page; pairs, then pairs of pairs, as there.
+    /// The thread mapping of the data mapping paper (section IV, its reference 12): groups threads that use the
+    /// same pages, first into pairs, then into pairs of pairs. The weight of two threads is the sum over pages of
+    /// the smaller of their access counts.
     fn by_shared_pages(&self, problem: &Problem) -> Result<Mapped, CliError> {
         let profile = problem.profile;
         if profile.pages.pages().is_empty() {
@@ -542,7 +542,7 @@ impl Args {
             predicted,
         );
         if threads.policy == ThreadPolicy::Os.name() {
-            // Named, so that `run` does not take them for threads that the plan does not know.
+            // Listed, so that `run` does not report them as threads missing from the plan.
             let left = assembled.plan.threads.drain(..).map(|thread| thread.path);
             assembled.plan.provenance.left_out.extend(left);
         }
@@ -550,7 +550,7 @@ impl Args {
     }
 }
 
-/// Whether ranks of several threads are to be mapped to several hosts: a process has one host.
+/// Whether ranks with several threads are mapped to several hosts; all threads of a process must be on one host.
 fn one_host_per_rank(profile: &Profile, machine: &Topology) -> bool {
     let hosts = machine.objects().iter();
     let hosts = hosts.filter(|object| object.kind == ObjectKind::Host && !object.pus.is_empty());
@@ -561,7 +561,7 @@ fn one_host_per_rank(profile: &Profile, machine: &Topology) -> bool {
         && ranks.len() < profile.threads.len()
 }
 
-/// The matrix with a weight above all else between each thread of a rank and the next.
+/// The matrix with a dominating weight between each thread of a rank and the next.
 fn glued(matrix: &CommMatrix, profile: &Profile) -> Result<CommMatrix, CommError> {
     let above_all = matrix.total().max(1.0);
     let mut last = std::collections::BTreeMap::new();
@@ -576,7 +576,7 @@ fn glued(matrix: &CommMatrix, profile: &Profile) -> Result<CommMatrix, CommError
     CommMatrix::from_cells(matrix.threads(), matrix.cells().chain(pairs))
 }
 
-/// The plan that was written, if one was.
+/// The plan that was written, if any.
 fn plan(answer: &Answer) -> Option<&Plan> {
     answer
         .written
@@ -584,7 +584,7 @@ fn plan(answer: &Answer) -> Option<&Plan> {
         .map(|(_, assembled)| &assembled.plan)
 }
 
-/// Prints a plan in the words of another launcher.
+/// Prints a plan in the format of another launcher.
 fn export(plan: &Plan, name: &str, ui: &Ui) -> Result<u8, CliError> {
     let known = || {
         numaloc_apply::export::TARGETS

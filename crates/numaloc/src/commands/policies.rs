@@ -20,7 +20,7 @@ pub fn threads(given: &str) -> Result<Vec<&'static dyn MappingPolicy>, CliError>
     registered(given, &[])
 }
 
-/// The same where `others` would have been accepted too.
+/// The same, if the names in `others` are accepted too (for the error message).
 fn registered(
     given: &str,
     others: &[&'static str],
@@ -48,19 +48,19 @@ fn registered(
 /// Decides threads and pages together, on the command line and in plans.
 pub const JOINT: &str = "joint";
 
-/// What decides about the threads of a recorded program.
+/// A thread policy for a recorded program.
 #[derive(Clone, Copy)]
 pub enum ThreadPolicy {
-    /// A policy of the registry, by communication.
+    /// A policy of the registry, which maps by communication.
     Listed(&'static dyn MappingPolicy),
-    /// Threads that use the same pages together.
+    /// Groups threads that use the same pages.
     SharedPages,
-    /// Threads stay the system's business; only pages are placed.
+    /// Leaves threads to the operating system; only pages are placed.
     Os,
 }
 
 impl ThreadPolicy {
-    /// As on the command line and in plans.
+    /// Name on the command line and in plans.
     pub fn name(self) -> &'static str {
         match self {
             Self::Listed(policy) => policy.name(),
@@ -81,7 +81,7 @@ pub fn threads_of_profile(given: &str) -> Result<Vec<ThreadPolicy>, CliError> {
     Ok(listed.into_iter().map(ThreadPolicy::Listed).collect())
 }
 
-/// The page policies that `given` names; `others` are names that the caller knows beside those of the registry.
+/// The page policies that `given` names; `others` are names that the caller accepts in addition to those of the registry.
 pub fn pages(
     given: &str,
     others: &[&'static str],

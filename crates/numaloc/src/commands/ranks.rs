@@ -1,4 +1,4 @@
-//! `numaloc ranks`: a plan's ranks in the words of each MPI launcher.
+//! `numaloc ranks`: the rank mapping of a plan in the format of each MPI launcher.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::error::CliError;
 use crate::ui::Ui;
 
-/// Write where a plan puts each MPI rank, in the words of a launcher
+/// Write where a plan puts each MPI rank, in the format of a launcher
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -81,7 +81,7 @@ impl Args {
             Form::Hydra | Form::Slurm => {
                 let one = one_list(&map, &machine).map_err(unequal)?;
                 if one != map {
-                    ui.remark("PUs are renumbered by symmetries of the hosts, so that one list serves all");
+                    ui.remark("PUs are renumbered by symmetries of the hosts, so that one list fits all hosts");
                 }
                 one
             }
@@ -114,7 +114,7 @@ impl Args {
             ));
             if map.shares_pus() {
                 ui.remark(format_args!(
-                    "several ranks share a PU: set {}=1, or the ones that wait keep the others from running",
+                    "several ranks share a PU: set {}=1, so that waiting ranks let the others run",
                     rankfile::YIELD
                 ));
             }
@@ -132,7 +132,7 @@ impl Args {
     }
 }
 
-/// What to say where one list does not serve all hosts.
+/// The error if one list does not fit all hosts.
 pub(super) fn unequal(why: Unequal) -> CliError {
     CliError::tool(format!(
         "this launcher has one list of PUs for all hosts: {why}"

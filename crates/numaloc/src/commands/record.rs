@@ -27,11 +27,11 @@ use serde_json::json;
 use crate::error::{CliError, TOOL};
 use crate::ui::Ui;
 
-/// Our own failure, as `env` reports its own.
+/// Exit status of our own failures, as in `env`.
 const OWN_FAILURE: u8 = 125;
-/// The program was found but cannot be run.
+/// Exit status if the program was found but cannot be run.
 const CANNOT_RUN: u8 = 126;
-/// There is no such program.
+/// Exit status if there is no such program.
 const NOT_FOUND: u8 = 127;
 
 /// Run a program and record how its threads communicate and use memory
@@ -141,7 +141,7 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// A run that has ended: the program's status, and what was recorded of it.
+/// A run that has ended: the program's status and the folder with its journals.
 struct Observed {
     status: u8,
     work: tempfile::TempDir,
@@ -162,7 +162,7 @@ impl Args {
         }
         if let Some(folder) = &self.salvage {
             let output = self.output.clone().ok_or_else(|| {
-                CliError::usage("--salvage needs -o FOLDER: what to call the profile")
+                CliError::usage("--salvage needs -o FOLDER, the profile to write")
             })?;
             let output = self.checked(&output)?;
             if let Some(spool) = mpi::spool_of(folder) {
@@ -220,16 +220,16 @@ impl Args {
         match keeper.and_then(keeper::Keeper::restore) {
             Ok(0) => {}
             Ok(files) => ui.remark(format_args!(
-                "the program deleted {files} files of the recording, which were kept"
+                "the program deleted {files} files of the recording, which were restored"
             )),
             Err(error) => ui.remark(format_args!(
-                "what the program deletes of the recording is lost: {error}"
+                "files of the recording that the program deleted are lost: {error}"
             )),
         }
         Ok(Observed { status, work })
     }
 
-    /// Makes the profile of a run, compares it with further runs if there are to be some, and writes it.
+    /// Makes the profile of a run, compares it with further runs if `--repeat` asks for them, and writes it.
     fn keep(
         &self,
         observed: Observed,
@@ -238,7 +238,7 @@ impl Args {
         ui: &Ui,
     ) -> Result<u8, CliError> {
         let Observed { status, work } = observed;
-        // From here on the trace is precious: a failure must not delete it.
+        // From here on a failure must not delete the trace.
         let written = self.assemble(work.path(), ui).and_then(|mut assembled| {
             note_left_behind(&mut assembled.profile, work.path());
             if self.repeat > 1 {
@@ -250,7 +250,7 @@ impl Args {
             if journals(work.path()) {
                 let kept = work.keep();
                 error.hint = Some(format!(
-                    "the trace is kept: once the cause is mended, numaloc record --salvage {} -o {}",
+                    "the trace is kept; once the cause is fixed, run numaloc record --salvage {} -o {}",
                     kept.display(),
                     output.path().display()
                 ));
@@ -260,7 +260,7 @@ impl Args {
         Ok(status)
     }
 
-    /// The machine's memory events, if the program is to be sampled.
+    /// The machine's memory events if the program is to be sampled, else `None`.
     fn sampled(
         &self,
         program: &program::Program,
@@ -272,7 +272,7 @@ impl Args {
             "auto" if self.fast && !instrument::carries(program) => match perf::events() {
                 Ok(events) => Ok(Some(events)),
                 Err(missing) => {
-                    ui.remark(format_args!("not --fast: {}", missing.message));
+                    ui.remark(format_args!("--fast has no effect: {}", missing.message));
                     Ok(None)
                 }
             },
@@ -285,7 +285,7 @@ impl Args {
         Ok(found)
     }
 
-    /// The command that runs the program under the frontend asked for, or the best one for it.
+    /// The command that runs the program under the requested frontend, or the best one for it.
     fn frontend(
         &self,
         program: &program::Program,
@@ -312,7 +312,7 @@ impl Args {
         qemu::command(program, work, cross_process, self)
     }
 
-    /// What the engine alone looks at, as both exact frontends take it.
+    /// Settings of the engine, encoded for both exact frontends.
     fn engine_options(&self, cross_process: Option<&Board>) -> String {
         let standard = Config::default();
         let share_of = |what: &str, all: u32| match self.sample {
@@ -331,7 +331,7 @@ impl Args {
         .encode()
     }
 
-    /// The layers as both exact frontends take them.
+    /// The layers, encoded for both exact frontends.
     fn layer_names(&self) -> String {
         let names: Vec<&str> = self.layers.iter().map(|layer| layer.name()).collect();
         names.join("+")
@@ -362,14 +362,14 @@ impl Args {
         }
         if self.sample.is_some() && self.frontend == "perf" {
             return Err(CliError::usage(
-                "--sample with --frontend perf: hardware samples have --period",
+                "--sample with --frontend perf: hardware sampling is set by --period",
             )
             .expected("--frontend qemu or instrument"));
         }
         self.trace.check(self)?;
         if self.sample.is_some() && self.layers != [Layer::WriteRead] {
             return Err(CliError::usage(
-                "--sample with layers for comparison, which look at every access",
+                "--sample with comparison layers, which need every access",
             )
             .expected("--layers write_read"));
         }
@@ -398,8 +398,8 @@ impl Args {
         Ok(assembled)
     }
 
-    /// Why there is no profile. The tracer is in the program and keeps quiet where its first write fails: whether the disk is
-    /// full is asked here.
+    /// Explains why there is no profile. The tracer inside the program is silent if its first write fails, so this checks
+    /// whether the disk is full.
     fn unassembled(&self, error: numaloc_assemble::AssembleError, folder: &Path) -> CliError {
         let full = match error {
             numaloc_assemble::AssembleError::Empty { .. } => no_room(folder),
@@ -416,7 +416,7 @@ impl Args {
         shown.status(self.failure())
     }
 
-    /// The profile's folder, refused before anything is recorded.
+    /// Checks the profile's folder before anything is recorded.
     fn checked(&self, output: &Path) -> Result<FolderOutput, CliError> {
         numaloc_formats::profile::output(output, self.force)
             .map_err(|error| CliError::from(error).status(self.failure()))
@@ -494,7 +494,7 @@ impl Args {
         Ok(())
     }
 
-    /// Status of our own failures: with a program to run, what `env` would use.
+    /// Exit status of our own failures: that of `env` if there is a program to run.
     fn failure(&self) -> u8 {
         if self.salvage.is_some() {
             TOOL
@@ -521,17 +521,17 @@ fn memory_layer(given: &str) -> Result<Layer, String> {
     match super::layer(given)? {
         layer @ (Layer::WriteRead | Layer::SharedLine | Layer::LastTwo) => Ok(layer),
         other => Err(format!(
-            "{} is not seen in memory accesses; expected write_read, shared_line or last_two",
+            "{} cannot be observed in memory accesses; expected write_read, shared_line or last_two",
             other.name()
         )),
     }
 }
 
-/// Names the processes that go on although the program has ended.
+/// Notes the processes that still run although the program has ended.
 fn note_left_behind(profile: &mut Profile, folder: &Path) {
     for (pid, name) in behind::left(folder) {
         profile.meta.notes.push(format!(
-            "process {pid} ({name}) goes on, as slowly as before, and is recorded no more: kill {pid} ends it"
+            "process {pid} ({name}) still runs, as slowly as before, but is no longer recorded; kill {pid} ends it"
         ));
     }
 }
@@ -556,29 +556,29 @@ fn work_folder(output: &Path) -> Result<tempfile::TempDir, CliError> {
         })
 }
 
-/// The table of the memory that the program's processes share; `None`, with a remark, if it cannot be created.
+/// Creates the table through which the program's processes record memory that they share.
 fn cross_process_table(ui: &Ui) -> Option<Board> {
     Board::create()
         .map_err(|error| {
             ui.remark(format_args!(
-                "each process counts the memory it shares with others on its own: no table shared by the processes: {error}"
+                "cannot create the cross-process table, so each process counts shared memory by itself: {error}"
             ));
         })
         .ok()
 }
 
-/// The system's error where not even a page can be written in `folder`: disk full, or quota.
+/// The system's error if not even one page can be written in `folder`: disk full or quota.
 fn no_room(folder: &Path) -> Option<std::io::Error> {
     use std::io::Write;
     let written = tempfile::tempfile_in(folder).and_then(|mut file| {
         file.write_all(&[1; 4096])?;
-        // Some file systems find out only when they write.
+        // Some file systems report a full disk only when data is flushed.
         file.sync_all()
     });
     written.err()
 }
 
-/// Whether there is a trace worth keeping.
+/// Whether the folder has a journal with data.
 fn journals(folder: &Path) -> bool {
     std::fs::read_dir(folder).is_ok_and(|entries| {
         entries

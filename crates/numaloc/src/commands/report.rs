@@ -178,7 +178,7 @@ impl Args {
     }
 }
 
-/// Policies that the papers compare, for threads where the setting has them.
+/// Page policies that the papers compare, evaluated for the setting's assignment of threads.
 const COMPARED: [&str; 6] = [
     "first-touch",
     "random",
@@ -188,7 +188,7 @@ const COMPARED: [&str; 6] = [
     "mixed",
 ];
 
-/// What page policies would do; empty where no page use was recorded or the machine has one node.
+/// Results of page policies; empty if no page use was recorded or the machine has one node.
 fn policies(
     profile: &Profile,
     found: &Characterisation,
@@ -223,7 +223,7 @@ fn policies(
         .collect()
 }
 
-/// Writes drawn figures into a folder, each under its name: all of them, or none where one exists already.
+/// Writes figures into a folder, each under its name: all of them, or none if one already exists.
 fn figures(
     folder: &Path,
     extension: &str,
@@ -276,7 +276,7 @@ fn stem(plan: &Path) -> String {
     )
 }
 
-/// Tool version and date; `SOURCE_DATE_EPOCH` (seconds) makes the bytes repeat.
+/// Tool version and date; `SOURCE_DATE_EPOCH` (seconds) makes the output reproducible.
 fn written() -> String {
     let seconds = std::env::var("SOURCE_DATE_EPOCH")
         .ok()

@@ -1,4 +1,4 @@
-//! `numaloc run`: a program at native speed under a plan.
+//! `numaloc run`: runs a program at native speed under a plan.
 
 use numaloc_apply::{LaunchError, Options, PageMode, check_machine};
 use numaloc_model::conditions::VARIABLES;
@@ -14,12 +14,12 @@ use std::path::PathBuf;
 use crate::error::CliError;
 use crate::ui::Ui;
 
-/// Exit status when less of the plan holds than `--require` asks.
+/// Exit status if less of the plan was applied than `--require` demands.
 const NOT_FULLY_APPLIED: u8 = 3;
-/// Exit status for a failure of our own, as `env` has it.
+/// Exit status for our own failures, as in `env`.
 const OURS: u8 = 125;
 
-/// Run a program under a plan: threads pinned, pages placed, what held is reported
+/// Run a program under a plan: bind threads, place pages, report how much of the plan was applied
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -88,7 +88,7 @@ impl Args {
         let machine = numaloc_topology::identity_of_this_machine()
             .map_err(|error| CliError::from(error).status(OURS))?;
         let options = self.options();
-        // A plan that is refused has nothing else to say.
+        // If the plan is refused, no other remark matters.
         check_machine(&plan, &machine, &options).map_err(|error| explain(&error))?;
         remark_environment(&plan, ui);
         let outcome = numaloc_apply::run(&plan, &machine, &self.command, &options)
@@ -109,7 +109,7 @@ impl Args {
         }
     }
 
-    /// The command is an MPI launcher's: ranks are placed through it.
+    /// Runs an MPI launcher, which places the ranks.
     fn run_ranks(&self, plan: &Plan, here: &Topology, ui: &Ui) -> Result<u8, CliError> {
         // A plan for a cluster names its machine file, a plan for this machine does not need to.
         let machine = match &self.machine {
@@ -123,7 +123,7 @@ impl Args {
         let map = RankMap::from_plan(plan, machine)
             .map_err(|error| CliError::tool(error).status(OURS))?;
         let map = match Launcher::of_command(&self.command) {
-            // These give all hosts one list.
+            // These launchers have one list for all hosts.
             Launcher::Hydra | Launcher::Slurm => {
                 one_list(&map, machine).map_err(|why| super::ranks::unequal(why).status(OURS))?
             }
@@ -191,7 +191,7 @@ fn explain(error: &LaunchError) -> CliError {
     }
 }
 
-/// What of the environment that shaped the recording is different now: threads will be too.
+/// Variables that shaped the recording and have other values now, which also changes the threads.
 fn other_environment(plan: &Plan) -> Vec<String> {
     let Some(recorded) = &plan.provenance.environment else {
         return Vec::new();
@@ -256,7 +256,7 @@ fn lines(outcome: &Outcome) -> Vec<String> {
             line += &format!(", {} not found", applied.not_found);
         }
         if applied.unplanned > 0 {
-            line += &format!(", {} more that the plan does not have", applied.unplanned);
+            line += &format!(", {} more that are not in the plan", applied.unplanned);
         }
         for (errno, count) in &applied.refused {
             line += &format!(", {count} refused ({errno})");

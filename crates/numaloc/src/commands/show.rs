@@ -1,4 +1,4 @@
-//! `numaloc show`: a profile in the terminal, or its numbers for scripts.
+//! `numaloc show`: displays a profile in the terminal or its numbers as JSON.
 
 mod trace;
 
@@ -143,7 +143,7 @@ impl Args {
     }
 }
 
-/// Whether the terminal can be expected to show more than ASCII.
+/// Whether the locale is UTF-8, so that the terminal can show more than ASCII.
 pub fn locale_is_utf8() -> bool {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     set("LC_ALL")
@@ -192,7 +192,7 @@ pub(crate) fn environment_json(profile: &Profile) -> Value {
     known.into()
 }
 
-/// Whether a thread plan holds in another run, why, and what to do if not.
+/// Whether a thread plan is valid for another run, why, and what to do if not.
 pub(crate) fn repeatability_json(profile: &Profile) -> Value {
     let conditions = &profile.meta.conditions;
     let found = conditions.repeatability(profile.threads.len());

@@ -1,4 +1,4 @@
-//! `numaloc simulate`: what a recorded program would take on a machine, with threads and pages in one place or another.
+//! `numaloc simulate`: run times of a recorded program on other machines and under other placements.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -104,7 +104,7 @@ fn scan_period(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The page policy of the kernel's NUMA balancing: it exists in simulations only.
+/// Page policy of the kernel's NUMA balancing, which exists only in simulations.
 const AUTONUMA: &str = "autonuma";
 
 fn cycles(text: &str) -> Result<f64, String> {
@@ -114,7 +114,7 @@ fn cycles(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A machine to simulate, by the name that was given.
+/// A machine to simulate, with the name that was given.
 struct Target {
     topology: Topology,
     machine: Machine,
@@ -130,11 +130,11 @@ struct Case {
     homes: Pages,
 }
 
-/// Who decides where threads run.
+/// How threads are mapped.
 #[derive(Clone)]
 enum Mapped {
     Pinned(Vec<LogicalPu>),
-    /// The system, with the draws of a seed.
+    /// By the operating system, with random choices from a seed.
     Os {
         seed: u64,
     },
@@ -149,12 +149,12 @@ impl Mapped {
     }
 }
 
-/// Everything that was found, for showing.
+/// All results, for display.
 struct Answer {
     targets: Vec<Target>,
     trace: Trace,
     filter: CacheSize,
-    /// Cases that were simulated, and what each found.
+    /// The simulated cases and their outcomes.
     rows: Vec<(Case, Outcome)>,
     seconds: f64,
 }
@@ -167,7 +167,7 @@ impl Args {
         let traces = open(&self.profile)?;
         if profile.threads.iter().any(|thread| thread.rank.is_some()) {
             return Err(CliError::tool(format!(
-                "cannot simulate {}: messages between ranks are not in the access trace, so nothing says which rank waits for which",
+                "cannot simulate {}: messages between ranks are not in the access trace, so it is unknown which rank waits for which",
                 self.profile.display()
             )));
         }
@@ -220,7 +220,8 @@ impl Args {
             .collect()
     }
 
-    /// A trace holds nothing of what the recorder's caches answered: smaller caches cannot be simulated with it.
+    /// Rejects machines with smaller private caches than the recorder's: accesses that hit the recorder's caches are not
+    /// in the trace.
     fn say_what_is_hidden(&self, filter: CacheSize, targets: &[Target], ui: &Ui) {
         for target in targets {
             let (ours, ways) = (target.machine.private_bytes, target.machine.private.ways);
@@ -274,7 +275,7 @@ impl Args {
         Ok(cases)
     }
 
-    /// Where threads are, or, under the system, where pages are placed as if they were.
+    /// PUs of the threads; for `os`, the PUs that page placement assumes.
     fn map(
         &self,
         policy: ThreadPolicy,
@@ -307,7 +308,7 @@ impl Args {
         Ok(mapped.map_err(CliError::tool)?.mapping)
     }
 
-    /// Threads that use the same pages together.
+    /// Groups threads that use the same pages.
     fn by_shared_pages(&self, profile: &Profile, machine: &Topology) -> Result<Mapping, CliError> {
         if profile.pages.pages().is_empty() {
             let path = self.profile.display();
@@ -323,7 +324,7 @@ impl Args {
         Ok(mapped.map_err(CliError::tool)?.mapping)
     }
 
-    /// Each page policy's name, and where it has pages.
+    /// The name of each page policy and its placement.
     fn homes(
         &self,
         profile: &Profile,
@@ -423,7 +424,7 @@ impl Args {
     }
 }
 
-/// The traces of a profile as the simulator reads them.
+/// Reads the traces of a profile for the simulator.
 fn load(traces: &[AccessTrace], profile: &Profile, ui: &Ui) -> Result<Trace, CliError> {
     let cannot =
         |error: numaloc_sim::TraceError| CliError::tool(format!("cannot simulate: {error}"));
@@ -457,7 +458,7 @@ fn load(traces: &[AccessTrace], profile: &Profile, ui: &Ui) -> Result<Trace, Cli
     builder.finish().map_err(cannot)
 }
 
-/// A plan's name for people: its file.
+/// Display name of a plan: its file name.
 fn plan_name(path: &std::path::Path, plan: &Plan) -> String {
     let name = path
         .file_stem()

@@ -1,4 +1,4 @@
-//! `numaloc tasks`: OCR programs, from compiling them to running them where their data is.
+//! `numaloc tasks`: compiles, profiles, plans and runs OCR programs.
 
 mod analyze;
 mod cc;
@@ -37,7 +37,7 @@ enum What {
 }
 
 impl Args {
-    /// Does what was asked.
+    /// Runs the subcommand.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
         match &self.what {
             What::Cc(cc) => cc.run(),
@@ -57,7 +57,7 @@ fn code_of(status: ExitStatus) -> u8 {
     }
 }
 
-/// Runs the program; with `--json` its own output goes to stderr, stdout being ours.
+/// Runs the program; with `--json` its output goes to stderr, because stdout has the JSON.
 fn run_program(
     program: &[String],
     settings: &[(&str, String)],

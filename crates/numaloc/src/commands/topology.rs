@@ -1,4 +1,4 @@
-//! `numaloc topology`: a machine as numaloc sees it.
+//! `numaloc topology`: shows a machine as numaloc sees it.
 
 mod cluster;
 
@@ -101,7 +101,7 @@ fn text(machine: &Topology) -> String {
         };
         out += &format!("{} hosts: {shown}\n", names.len());
     }
-    // A cluster's nodes are those of its hosts: levels say more than a thousand lines.
+    // A cluster has too many nodes to list one by one; its levels describe it.
     let nodes = if machine.hosts().is_empty() {
         machine.nodes()
     } else {

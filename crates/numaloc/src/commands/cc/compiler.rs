@@ -1,4 +1,4 @@
-//! What a compiler says of itself, also where a wrapper such as `mpicc` stands before it.
+//! Identifies a compiler by the output of `-v`, also through wrappers such as `mpicc`.
 
 use std::ffi::{OsStr, OsString};
 use std::process::Command;
@@ -8,12 +8,12 @@ use crate::error::CliError;
 /// A compiler, by the command that runs it.
 pub struct Compiler {
     command: OsString,
-    /// What `-v` says of its version, its target and how it was configured.
+    /// The lines of `-v` on version, target and configuration.
     described: String,
 }
 
 impl Compiler {
-    /// Asks `command`.
+    /// Runs `command -v`.
     pub fn ask(command: &OsStr) -> Result<Self, CliError> {
         let answer = Command::new(command)
             .arg("-v")
@@ -36,22 +36,22 @@ impl Compiler {
         Command::new(&self.command)
     }
 
-    /// How to complain that it does not run.
+    /// The error if the compiler cannot be run.
     pub fn cannot_run(&self, error: &std::io::Error) -> CliError {
         cannot_run(&self.command, error)
     }
 
-    /// What it says of itself: another compiler, or another build of it, says something else.
+    /// Its description, which differs between compilers and between builds of one compiler.
     pub fn described(&self) -> &str {
         &self.described
     }
 
-    /// Whether it takes clang's options.
+    /// Whether it accepts clang's options.
     pub fn is_clang(&self) -> bool {
         self.described.contains("clang version")
     }
 
-    /// The first number of a gcc's version.
+    /// Major version, if the compiler is gcc.
     pub fn version_of_gcc(&self) -> Option<u32> {
         let mut lines = self.described.lines();
         let version = lines.find_map(|line| line.strip_prefix("gcc version "))?;
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compilers_are_told_apart() {
+    fn compilers_are_distinguished() {
         let of = |described: &str| Compiler {
             command: OsString::new(),
             described: described.to_owned(),

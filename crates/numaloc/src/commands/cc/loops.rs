@@ -1,7 +1,7 @@
-//! The plugin for gcc that announces the accesses of a loop at once (`shims/gcc/loops.cc`).
+//! The gcc plugin that reports the accesses of a loop with one call (`shims/gcc/loops.cc`).
 //!
-//! A plugin fits the very compiler whose headers it was built with. So it is built by that compiler when it is first used, tried on a
-//! loop, and kept in the user's cache folder under what the compiler says of itself.
+//! A plugin works only with the compiler build whose headers it was compiled with. So it is built by that compiler on first
+//! use, tested on a loop, and kept in the user's cache folder under a hash of the compiler's description.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
@@ -13,12 +13,12 @@ use crate::error::CliError;
 
 const SOURCE: &str = include_str!("../../../../../shims/gcc/loops.cc");
 
-/// A loop that the plugin is tried on, and what must come out.
+/// A loop to test the plugin on, and the symbol that its output must contain.
 const TRIAL: &str =
     "void add(double *a, const double *b, long n) { for (long i = 0; i < n; i++) a[i] += b[i]; }";
 const ANNOUNCED: &str = "__numaloc_loop_1";
 
-/// Whether the accesses of loops are announced at once.
+/// Whether the accesses of a loop are reported with one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Loops {
     /// One call per loop if the compiler supports it: gcc with its plugin headers installed
@@ -29,18 +29,21 @@ pub enum Loops {
     Require,
 }
 
-/// The plugin for `compiler`, built if this is the first time. An error says why there is none.
+/// Path of the plugin for `compiler`, built on first use.
+///
+/// # Errors
+/// Says why there is no plugin.
 pub fn plugin(compiler: &Compiler) -> Result<PathBuf, CliError> {
     let Some(version) = compiler.version_of_gcc() else {
-        return Err(CliError::tool("cannot announce loops at once")
-            .expected("gcc, g++ or gfortran: the plugin is theirs")
+        return Err(CliError::tool("cannot report loops with one call")
+            .expected("gcc, g++ or gfortran, which the plugin is for")
             .hint("leave --loops out"));
     };
     let kept = cache_folder()?.join(name(compiler, version));
     if kept.is_file() {
         return Ok(kept);
     }
-    // What has failed fails again until compiler, headers or plugin change.
+    // A failure repeats until compiler, headers or plugin change.
     let headers = headers(compiler, version)?;
     let failed = kept.with_extension("failed");
     if let Ok(reason) = std::fs::read_to_string(&failed) {
@@ -52,7 +55,7 @@ pub fn plugin(compiler: &Compiler) -> Result<PathBuf, CliError> {
     match build(compiler, &headers, &kept) {
         Ok(()) => Ok(kept),
         Err(error) => {
-            // Only saves the next attempt.
+            // Best effort: the file only avoids the next attempt.
             let _ = std::fs::write(&failed, &error.message);
             Err(error)
         }
@@ -65,7 +68,7 @@ fn cache_folder() -> Result<PathBuf, CliError> {
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
     };
-    // Where HOME is not set, as in services and containers, the account's folder is known.
+    // HOME may be unset, as in services and containers; the account database still has the folder.
     let home = || set("HOME").or_else(std::env::home_dir);
     let base = set("XDG_CACHE_HOME").or_else(|| Some(home()?.join(".cache")));
     let base = base.ok_or_else(|| {
@@ -78,7 +81,7 @@ fn cache_folder() -> Result<PathBuf, CliError> {
     Ok(folder)
 }
 
-/// A name of its own for each compiler and each version of the plugin.
+/// File name of the plugin, unique for each compiler and each version of the plugin.
 fn name(compiler: &Compiler, version: u32) -> String {
     let mut hasher = DefaultHasher::new();
     (SOURCE, compiler.described()).hash(&mut hasher);
@@ -97,7 +100,7 @@ fn headers(compiler: &Compiler, version: u32) -> Result<PathBuf, CliError> {
         return Ok(folder);
     }
     Err(CliError::tool(format!(
-        "cannot announce loops at once: the plugin headers of gcc {version} are missing ({})",
+        "cannot report loops with one call: the plugin headers of gcc {version} are missing ({})",
         folder.display()
     ))
     .hint(format!(
@@ -105,7 +108,7 @@ fn headers(compiler: &Compiler, version: u32) -> Result<PathBuf, CliError> {
     )))
 }
 
-/// Builds the plugin, and moves it to `kept` when it works.
+/// Builds the plugin, tests it, and moves it to `kept`.
 fn build(compiler: &Compiler, headers: &Path, kept: &Path) -> Result<(), CliError> {
     let folder = kept.parent().expect("a file in the cache folder");
     let unwritten = |error| CliError::tool(format!("cannot write {}: {error}", kept.display()));
@@ -117,7 +120,7 @@ fn build(compiler: &Compiler, headers: &Path, kept: &Path) -> Result<(), CliErro
         .into_temp_path();
     let mut building = compiler.command();
     building
-        // A wrapper's own libraries are not the plugin's.
+        // Libraries that a wrapper adds are not needed by the plugin.
         .args(["-Wl,--as-needed", "-x", "c++", "-shared", "-fPIC", "-O2"])
         .args(["-fno-rtti", "-fno-exceptions", "-w", "-I"])
         .args([headers.as_os_str(), "-".as_ref(), "-o".as_ref()])
@@ -141,7 +144,7 @@ fn build(compiler: &Compiler, headers: &Path, kept: &Path) -> Result<(), CliErro
         .map_err(|error| unwritten(error.error))
 }
 
-/// What `command` writes when it reads `input`.
+/// Runs `command` with `input` on its standard input; returns its output.
 fn fed(command: &mut Command, input: &str, failed: &str) -> Result<String, CliError> {
     let failed = |reason: &str| CliError::tool(format!("{failed}: {reason}"));
     let mut child = command
@@ -150,7 +153,7 @@ fn fed(command: &mut Command, input: &str, failed: &str) -> Result<String, CliEr
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| failed(&error.to_string()))?;
-    // A compiler that ends early says why itself.
+    // A write error is ignored: a compiler that ends early reports why.
     let _ = child
         .stdin
         .take()

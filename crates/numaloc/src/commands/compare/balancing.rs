@@ -1,4 +1,4 @@
-//! The kernel's automatic NUMA balancing, ours for a while.
+//! Temporary control of the kernel's automatic NUMA balancing.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -7,12 +7,12 @@ use std::process::{Child, Command, Stdio};
 
 const SWITCH: &str = "/proc/sys/kernel/numa_balancing";
 
-/// Ours until dropped. A helper process sets the old value back when our end of its pipe closes, so even
+/// Control of the switch until dropped. A helper process restores the old value when our end of its pipe closes, so even
 /// SIGKILL of this process leaves the machine as it was.
 pub struct Balancing(Child);
 
 impl Balancing {
-    /// Makes sure that the switch may be written, and that it will be set back.
+    /// Checks that the switch can be written, and ensures that it will be restored.
     pub fn take(nodes: usize) -> Result<Self, String> {
         if nodes < 2 {
             return Err("this machine has one NUMA node".to_owned());
@@ -82,7 +82,7 @@ mod tests {
         assert!(Balancing::take(1).is_err());
     }
 
-    /// Not a test of its own: what the next one kills.
+    /// Not a test itself: the process that the next test kills.
     #[test]
     fn holder() {
         if let Some(switch) = std::env::var_os(HOLD) {

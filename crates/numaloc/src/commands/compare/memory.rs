@@ -1,5 +1,4 @@
-//! The figures of the memory system, as text and JSON: where each comes from, and what the machine does
-//! not offer.
+//! Figures of the memory system as text and JSON, with their sources and with what the machine does not offer.
 
 use std::collections::BTreeSet;
 
@@ -79,7 +78,7 @@ pub fn json(figures: &[Figure], samples: &[Sample]) -> Vec<Value> {
     each.collect()
 }
 
-/// What is not measured, and why.
+/// Topics that are not measured, and why.
 pub fn missing_json(missing: &[(Topic, String)]) -> Vec<Value> {
     let each = missing
         .iter()

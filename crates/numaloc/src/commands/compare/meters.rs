@@ -1,4 +1,4 @@
-//! What the hardware can tell about a run: energy (RAPL) and memory events (`perf stat`), where it has them.
+//! Hardware counters around a run: energy (RAPL) and memory events (`perf stat`), if the machine has them.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,7 +14,7 @@ pub struct Energy(Vec<PathBuf>);
 const POWERCAP: &str = "/sys/class/powercap";
 
 impl Energy {
-    /// Those of this machine, or why there are none.
+    /// Finds the counters of this machine, or the reason why there are none.
     pub fn of_this_machine() -> Result<Self, String> {
         let mut packages: Vec<PathBuf> = std::fs::read_dir(POWERCAP)
             .map_err(|error| format!("{POWERCAP}: {error}"))?
@@ -59,7 +59,7 @@ fn number(path: &Path) -> Option<u64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Events asked for, in perf's names. What of them a machine has differs.
+/// Events to count, by perf's names. Machines support different subsets.
 const EVENTS: [&str; 4] = [
     "LLC-load-misses",
     "node-loads",
@@ -71,7 +71,7 @@ const EVENTS: [&str; 4] = [
 pub struct Counters(Result<Vec<String>, String>);
 
 impl Counters {
-    /// The events that `perf stat` can count here, tried on an empty program.
+    /// Finds the events that `perf stat` can count here by trying each on an empty program.
     pub fn of_this_machine() -> Self {
         let tried = EVENTS
             .iter()
@@ -104,7 +104,7 @@ impl Counters {
         self.0.as_ref().err().cloned()
     }
 
-    /// A command, with what counts during its run around it.
+    /// Wraps a command so that events are counted during its run.
     pub fn around(&self, words: Vec<OsString>) -> io::Result<Counted<'_>> {
         let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let names = self.names();
@@ -141,7 +141,7 @@ fn count_nothing(event: &str) -> io::Result<bool> {
     Ok(output.status.success() && count(&text, event).is_some())
 }
 
-/// A command that may be counted.
+/// A command, possibly wrapped for counting.
 pub struct Counted<'a> {
     /// What to run.
     pub command: Command,

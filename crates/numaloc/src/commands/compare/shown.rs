@@ -28,7 +28,7 @@ impl Missing {
     }
 }
 
-/// For people.
+/// The comparison as text.
 pub fn text(variants: &[Variant], meters: &Meters, missing: &Missing) -> String {
     let counters = &meters.counters;
     let base = &variants[0].seconds;
@@ -78,7 +78,7 @@ pub fn text(variants: &[Variant], meters: &Meters, missing: &Missing) -> String 
     out + &memory::text(meters.memory.figures(), meters.memory.missing(), &rows)
 }
 
-/// For scripts.
+/// The comparison as JSON.
 pub fn json(variants: &[Variant], meters: &Meters, missing: &Missing) -> Value {
     let counters = &meters.counters;
     let base = &variants[0].seconds;

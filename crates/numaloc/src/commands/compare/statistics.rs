@@ -10,7 +10,7 @@ impl Sample {
         self.0.push(value);
     }
 
-    /// How many.
+    /// Number of values.
     pub fn len(&self) -> usize {
         self.0.len()
     }

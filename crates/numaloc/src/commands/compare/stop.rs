@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: end the running program, then let the caller clean up and show what it has.
+//! Ctrl-C and SIGTERM: end the running program, then let the caller clean up and show the results so far.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::error::CliError;
 
-/// See the module.
+/// Handler of Ctrl-C and SIGTERM; see the module.
 pub struct Stop {
     signal: Arc<AtomicI32>,
     /// Process id of the running program, 0 if there is none.
@@ -17,7 +17,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// From now on these signals do not end us.
+    /// Installs the handler: these signals no longer end this process.
     pub fn new() -> Result<Self, CliError> {
         let signal = Arc::new(AtomicI32::new(0));
         let child = Arc::new(AtomicI32::new(0));
@@ -28,7 +28,7 @@ impl Stop {
                 seen.store(number, Ordering::SeqCst);
                 let pid = rustix::process::Pid::from_raw(target.load(Ordering::SeqCst));
                 if let Some(pid) = pid {
-                    // A terminal's Ctrl-C reached it already; a second one does no harm.
+                    // Ctrl-C on a terminal has already reached the program; a second signal does no harm.
                     let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
                 }
             }
@@ -44,7 +44,7 @@ impl Stop {
         let mut child = command.spawn()?;
         self.child.store(child.id() as i32, Ordering::SeqCst);
         if self.asked() {
-            // The signal came before we knew whom to end.
+            // The signal came before the program's id was known.
             child.kill()?;
         }
         let status = child.wait();
@@ -57,7 +57,7 @@ impl Stop {
         self.signal.load(Ordering::SeqCst) != 0
     }
 
-    /// The exit status that says so.
+    /// Exit status for the signal.
     pub fn status(&self) -> Option<u8> {
         let signal = self.signal.load(Ordering::SeqCst);
         (signal != 0).then(|| 128 + signal as u8)

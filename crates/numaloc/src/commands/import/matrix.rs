@@ -11,7 +11,7 @@ use numaloc_model::{CommMatrix, Layer, SliceIdx, ThreadIdx};
 use crate::error::CliError;
 use crate::ui::Ui;
 
-/// Largest amount, and largest sum of amounts, that a profile holds.
+/// Largest amount, and largest sum of amounts, in a profile.
 const MOST_AMOUNT: f64 = (1u64 << 60) as f64;
 
 /// Options of matrix formats.
@@ -45,7 +45,7 @@ impl MatrixArgs {
                 file.display()
             ));
         }
-        // A matrix says nothing of time: one slice.
+        // A matrix has no times, so there is one slice.
         let mut notes = vec![format!("imported from {}", file.display())];
         let table = self
             .pages
@@ -54,7 +54,7 @@ impl MatrixArgs {
             .transpose()?;
         if let Some(path) = &self.pages {
             notes.push(format!(
-                "pages imported from {}; reads and writes are not told apart",
+                "pages imported from {}; reads and writes are not distinguished",
                 path.display()
             ));
         }
@@ -65,12 +65,13 @@ impl MatrixArgs {
     }
 }
 
-/// A factor that makes every cell a whole number, or near enough: 1 if they are. A denormal largest cell has none.
+/// A factor that makes every cell a whole number, or close to one: 1 if they already are; `None` if the largest cell is
+/// denormal.
 fn whole_factor(matrix: &CommMatrix) -> f64 {
     if matrix.cells().all(|(_, _, v)| v.fract() == 0.0) {
         return 1.0;
     }
-    // Nine digits of the largest cell survive.
+    // Keeps nine digits of the largest cell.
     10f64.powf((1e9 / matrix.max()).log10().floor()).max(1.0)
 }
 

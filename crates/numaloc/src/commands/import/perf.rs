@@ -10,7 +10,7 @@ use crate::commands::byte_size;
 use crate::commands::map::duration;
 use crate::error::CliError;
 
-/// How samples are counted.
+/// Options of perf.data files.
 #[derive(clap::Args)]
 #[command(next_help_heading = "perf.data")]
 pub struct PerfArgs {

@@ -47,7 +47,7 @@ pub struct Args {
     program: Program,
 }
 
-/// What plans are compared with.
+/// Rows that plans are compared with.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Baseline {
     FirstTouch,
@@ -139,7 +139,7 @@ fn pinned(paths: &[String], cpus: usize) -> Plan {
 struct Row {
     name: String,
     outcomes: Vec<Outcome>,
-    /// What the last run's launcher and program said on stderr.
+    /// Output of the last run's launcher and program on stderr.
     words: String,
 }
 
@@ -154,7 +154,7 @@ impl Row {
         shares
     }
 
-    /// The run in the middle by remote share.
+    /// The median run by remote share.
     fn median(&self) -> &Outcome {
         let mut order: Vec<&Outcome> = self.outcomes.iter().collect();
         order.sort_by(|a, b| {

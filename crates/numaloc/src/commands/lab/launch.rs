@@ -1,4 +1,4 @@
-//! What a lab run needs from this machine: the plugin, the program's place, files, environment, launchers.
+//! Collects what a lab run needs from this machine: the plugin, the program's path, files, environment, launchers.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use numaloc_lab::{GuestFile, Job};
 use crate::error::CliError;
 
 const PLUGIN: &str = "libnumaloc_lab_plugin.so";
-/// Where the plan is in the guest.
+/// Path of the plan in the guest.
 const PLAN: &str = "/numaloc-lab/plan.json";
 
-/// The counting plugin: `$NUMALOC_LAB_PLUGIN`, or beside our own executable, or in `../lib/numaloc`.
+/// The counting plugin: `$NUMALOC_LAB_PLUGIN`, or next to our own executable, or in `../lib/numaloc`.
 pub fn plugin() -> Result<PathBuf, CliError> {
     if let Some(path) = std::env::var_os("NUMALOC_LAB_PLUGIN") {
         return Ok(path.into());
@@ -26,7 +26,7 @@ pub fn plugin() -> Result<PathBuf, CliError> {
     .into_iter()
     .find(|path| path.is_file())
     .ok_or_else(|| {
-        CliError::tool(format!("cannot find {PLUGIN} beside {}", exe.display()))
+        CliError::tool(format!("cannot find {PLUGIN} next to {}", exe.display()))
             .hint("cargo build -p numaloc-lab-plugin, or set NUMALOC_LAB_PLUGIN")
             .status(125)
     })
@@ -54,10 +54,10 @@ pub fn program(name: &str) -> Result<PathBuf, CliError> {
         .ok_or_else(|| CliError::tool(format!("cannot find the program {name}")).status(127))
 }
 
-/// The program's environment: what OpenMP and library look-up read from ours, then what was asked for.
+/// The program's environment: our variables for OpenMP and library look-up, then those of `--env`.
 ///
-/// Threads that spin at barriers would eat the emulator alive (vCPUs share few host cores), so waiting is
-/// passive unless someone says otherwise.
+/// The default is passive waiting: vCPUs share few host cores, and threads that spin at barriers would starve the
+/// threads they wait for.
 pub fn environment(asked: &[String]) -> Result<Vec<(String, String)>, CliError> {
     let passed = ["OMP_", "GOMP_", "KMP_"];
     let mut list = vec![

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// Version of the JSON object.
 const VERSION: u32 = 1;
-/// Counters of the kernel that people ask for first.
+/// The kernel's counters of most interest.
 const COUNTERS: &[&str] = &[
     "numa_hit",
     "numa_miss",
@@ -17,7 +17,7 @@ const COUNTERS: &[&str] = &[
     "pgmigrate_success",
     "pgmigrate_fail",
 ];
-/// Columns of the bar of controllers over time.
+/// Maximum number of lines of the table of controllers over time.
 const MOMENTS: usize = 8;
 
 /// 12345678 as 12.3 M.
@@ -71,7 +71,7 @@ fn over_time(outcome: &Outcome) -> String {
     out
 }
 
-/// For people.
+/// A run as text.
 pub fn text(machine: &Machine, outcome: &Outcome) -> String {
     let seen = &outcome.accesses;
     let mut out = format!(
@@ -101,7 +101,7 @@ pub fn text(machine: &Machine, outcome: &Outcome) -> String {
             .enumerate()
             .map(|(node, n)| format!("node {node}: {n}"))
             .collect();
-        out += &format!("pages (4 KiB) at last sight: {}\n", list.join(", "));
+        out += &format!("pages (4 KiB) in the last sample: {}\n", list.join(", "));
     }
     let counters: Vec<String> = COUNTERS
         .iter()
@@ -111,7 +111,7 @@ pub fn text(machine: &Machine, outcome: &Outcome) -> String {
     out
 }
 
-/// For scripts.
+/// A run as JSON.
 pub fn json(machine: &Machine, outcome: &Outcome) -> Value {
     let seen = &outcome.accesses;
     json!({

@@ -1,4 +1,4 @@
-//! `numaloc lab topology`: the guest's own view of its machine, for plans.
+//! `numaloc lab topology`: the machine as the guest sees it, for plans.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Boots, asks, writes.
+    /// Boots the machine, runs hwloc in it and writes the XML.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
         let output = self
             .output
@@ -67,7 +67,7 @@ impl Args {
     }
 }
 
-/// The guest's hwloc XML and what we read in it.
+/// The guest's hwloc XML, as text and parsed.
 pub fn ask(lab: &Lab) -> Result<(String, Topology), CliError> {
     let lstopo = launch::program("lstopo-no-graphics")
         .map_err(|error| error.hint("apt-get install hwloc-nox").status(125))?;
@@ -76,7 +76,7 @@ pub fn ask(lab: &Lab) -> Result<(String, Topology), CliError> {
         out: Box::new(out.clone()),
         err: Box::new(err.clone()),
     };
-    // No PCI devices: they are no part of a plan's machine.
+    // Without PCI devices, which are not part of a plan's machine.
     let job = Job::new(lstopo, &["--of", "xml", "--no-io", "-"]);
     let outcome = lab.run_into(&job, sinks)?;
     let xml = out.text();
@@ -97,7 +97,7 @@ pub fn ask(lab: &Lab) -> Result<(String, Topology), CliError> {
     Ok((xml, topology))
 }
 
-/// The guest numbers nodes and CPUs as we laid them out.
+/// Checks that the guest numbers nodes and CPUs as in our layout.
 fn check(lab: &Lab, topology: &Topology) -> Result<(), CliError> {
     let nodes: Vec<usize> = topology.nodes().iter().map(|node| node.pus.len()).collect();
     let numbered = topology
@@ -119,12 +119,12 @@ fn check(lab: &Lab, topology: &Topology) -> Result<(), CliError> {
     )))
 }
 
-/// Bytes that several threads add to.
+/// A buffer that several threads append to.
 #[derive(Clone, Default)]
 pub struct Buffer(Arc<Mutex<Vec<u8>>>);
 
 impl Buffer {
-    /// All so far.
+    /// The content so far.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().expect("no panic holds it")).into_owned()
     }

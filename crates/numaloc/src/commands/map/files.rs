@@ -1,4 +1,4 @@
-//! The small text files `map` reads beside the matrix.
+//! Reads the text files of `map` other than the matrix: loads and groups.
 
 use std::io::Read;
 use std::path::Path;
@@ -8,7 +8,7 @@ use numaloc_model::{CommMatrix, GroupPair, TaskGroup, ThreadIdx};
 
 use crate::error::CliError;
 
-/// Longest file of loads or groups that is read.
+/// Maximum size of a file of loads or groups.
 const MOST_BYTES: u64 = 256 << 20;
 
 fn text(path: &Path) -> Result<String, CliError> {
@@ -53,12 +53,12 @@ pub(super) fn numbers(path: &Path) -> Result<Vec<f64>, CliError> {
         .collect()
 }
 
-/// One load a task.
+/// One load per task.
 pub(super) fn load(path: &Path, tasks: usize) -> Result<Vec<f64>, CliError> {
     let load = numbers(path)?;
     if load.len() != tasks {
         let found = format!("{} numbers", load.len());
-        let expected = format!("{tasks}, one a task of the matrix");
+        let expected = format!("{tasks}, one per task of the matrix");
         return Err(FormatError::corrupt(path, "content", found, expected).into());
     }
     Ok(load)

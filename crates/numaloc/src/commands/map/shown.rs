@@ -1,4 +1,4 @@
-//! What `map` prints.
+//! Output of `map`.
 
 use numaloc_mapping::{Evaluation, Mapped};
 use numaloc_model::number;
@@ -74,7 +74,7 @@ fn row(answer: &Answer, mapped: &Mapped, value: &Evaluation) -> String {
     out
 }
 
-/// Eight tasks a line.
+/// A mapping, with several tasks per line.
 fn mapping(machine: &Topology, mapped: &Mapped) -> String {
     let width = mapped.mapping.pu.len().to_string().len();
     let cell = |(task, pu): (usize, &numaloc_model::LogicalPu)| {
@@ -89,7 +89,7 @@ fn mapping(machine: &Topology, mapped: &Mapped) -> String {
     lines.collect()
 }
 
-/// The same for scripts. `mapping` is logical indexes, `os_mapping` the kernel's numbers.
+/// The same as JSON. `mapping` is logical indexes, `os_mapping` the kernel's numbers.
 pub(super) fn json(machine: &Topology, tasks: usize, answers: &[Answer]) -> Value {
     let policies: Vec<Value> = answers
         .iter()

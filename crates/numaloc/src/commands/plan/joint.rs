@@ -11,17 +11,17 @@ use crate::commands::policies::{JOINT, ThreadPolicy};
 use crate::error::CliError;
 use crate::ui::Ui;
 
-/// Beyond this many threads MPIPP takes longer than everything else together.
+/// Maximum number of threads for MPIPP; beyond it, MPIPP takes longer than everything else together.
 const MPIPP_THREADS: usize = 64;
 
-/// The policies whose answers are worth starting from, for this many threads.
+/// The policies whose answers the joint policy starts from, for this many threads.
 pub(super) fn starts(all: Vec<ThreadPolicy>, threads: usize) -> Vec<ThreadPolicy> {
     let slow = |policy: &ThreadPolicy| policy.name() == "mpipp" && threads > MPIPP_THREADS;
     all.into_iter().filter(|policy| !slow(policy)).collect()
 }
 
 impl Args {
-    /// The joint answer for pages; its mapping becomes the first of `threads`.
+    /// Computes the joint placement of pages; the mapping that belongs to it becomes the first of `threads`.
     pub(super) fn decide_jointly(
         &self,
         threads: &mut Vec<ThreadAnswer>,

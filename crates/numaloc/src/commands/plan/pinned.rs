@@ -1,4 +1,4 @@
-//! What binding alone gives: the rows that every plan is to be compared with.
+//! Results without a plan: the rows `unbound` and `pinned`, with which every plan is compared.
 
 use numaloc_mapping::Spread;
 use numaloc_model::Placement;
@@ -10,18 +10,18 @@ use crate::error::CliError;
 /// Binds threads in the order of their creation.
 const IN_ORDER: &str = "packed";
 
-/// First touch with threads that nobody binds, and with threads bound in order, evenly over the machine.
+/// First touch with unbound threads, and with threads bound in the order of their creation, evenly over the machine.
 pub(super) struct Unplanned {
     /// Remote share of the page accesses if the kernel moves threads between nodes (`numaloc_analysis::outlook`).
     pub free: f64,
-    /// Accesses to remote pages with bound threads, and all.
+    /// Accesses to remote pages with bound threads, and all accesses.
     pub bound: (u64, u64),
-    /// Communication between nodes with bound threads, and all.
+    /// Communication between nodes with bound threads, and all communication.
     pub communication: (f64, f64),
 }
 
 impl Args {
-    /// `None` where threads cannot be bound in order.
+    /// `None` if threads cannot be bound in order.
     pub(super) fn unplanned(&self, problem: &Problem) -> Result<Option<Unplanned>, CliError> {
         let Some(policy) = numaloc_mapping::by_name(IN_ORDER) else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Progress of a plan that takes longer than a second.
+//! Shows progress of a plan that takes longer than a second.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::ui::{Ui, stderr};
 
-/// Shows on a terminal what has been running for longer than a second, and for how long.
+/// Shows on a terminal the current step and its duration once it takes longer than a second.
 pub(super) struct Progress {
-    /// What is running; dropped first, which ends the thread that shows it.
+    /// Sends the name of the current step; dropped first, which ends the display thread.
     running: Option<Sender<String>>,
     shown: Option<JoinHandle<()>>,
 }
@@ -28,10 +28,10 @@ impl Progress {
         }
     }
 
-    /// `what` begins.
+    /// Starts step `what`.
     pub fn now(&self, what: &str) {
         if let Some(running) = &self.running {
-            // The thread ends only after this end of the channel is closed.
+            // The thread ends only when the sender is closed.
             let _ = running.send(what.to_owned());
         }
     }
@@ -61,7 +61,7 @@ impl Drop for Progress {
     fn drop(&mut self) {
         self.running = None;
         if let Some(shown) = self.shown.take() {
-            // It writes to a terminal and does nothing else.
+            // The thread only writes to a terminal.
             let _ = shown.join();
         }
     }

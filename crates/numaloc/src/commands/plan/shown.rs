@@ -1,4 +1,4 @@
-//! What `plan` prints.
+//! Output of `plan`.
 
 use numaloc_analysis::load::load_to_level;
 use numaloc_model::number;
@@ -15,7 +15,7 @@ fn percent(part: f64, whole: f64) -> String {
     }
 }
 
-/// Two tables and a line on the plan.
+/// Two tables and a line about the plan.
 pub(super) fn text(answer: &Answer) -> String {
     let mut out = format!(
         "machine: {} ({})\n\nthreads, by {} communication in {}:\n",
@@ -102,7 +102,7 @@ pub(super) fn text(answer: &Answer) -> String {
         );
         if assembled.nameless_pages > 0 {
             out += &format!(
-                "  {} pages belong to no known object and stay where they are touched\n",
+                "  {} pages belong to no known object and follow first touch\n",
                 assembled.nameless_pages
             );
         }
@@ -110,7 +110,7 @@ pub(super) fn text(answer: &Answer) -> String {
     out
 }
 
-/// What "node load" and `load_std` count.
+/// Quantity that "node load" and `load_std` refer to.
 fn load(answer: &Answer) -> String {
     match load_to_level(&answer.load.by_thread) {
         Some(_) => answer.load.source.in_words(),
@@ -118,7 +118,7 @@ fn load(answer: &Answer) -> String {
     }
 }
 
-/// The same for scripts; shares are 0 to 1, amounts in the layer's unit, mapping in logical indexes.
+/// The same as JSON; shares are 0 to 1, amounts in the layer's unit, mapping in logical indexes.
 pub(super) fn json(answer: &Answer) -> Value {
     let threads: Vec<Value> = answer
         .threads

@@ -1,4 +1,4 @@
-//! Processes of the program that are still there when it has ended: daemons, which go on under the emulator, unrecorded.
+//! Processes of the program that still run when it has ended: daemons, which continue under the emulator, unrecorded.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn pid_of(file: &str) -> Option<u32> {
     rest.rsplit_once('-')?.1.parse().ok()
 }
 
-/// Whether a process has a file of the folder open: its number may be another's by now.
+/// Whether a process has a file of the folder open; its id may belong to another process by now.
 fn holds(pid: u32, folder: &Path) -> bool {
     std::fs::read_dir(format!("/proc/{pid}/fd")).is_ok_and(|entries| {
         entries
@@ -35,15 +35,15 @@ fn holds(pid: u32, folder: &Path) -> bool {
     })
 }
 
-/// What the program is called: under the emulator, which is told by `-0`, its first argument.
+/// Name of the program; under the emulator, the argument of its option `-0`.
 fn name(pid: u32) -> String {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<String> = line
         .split(|&byte| byte == 0)
         .map(|word| String::from_utf8_lossy(word).into_owned())
         .collect();
-    let told = words.iter().position(|word| word == "-0");
-    let at = told.map_or(0, |at| at + 1);
+    let option = words.iter().position(|word| word == "-0");
+    let at = option.map_or(0, |at| at + 1);
     words.get(at).cloned().unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! Running the program: signals go to it, its status comes back, progress goes to stderr.
+//! Runs the program: passes signals on, returns its exit status, shows progress on stderr.
 
 use std::io::IsTerminal;
 use std::os::unix::process::ExitStatusExt;
@@ -20,13 +20,13 @@ use super::OWN_FAILURE;
 use crate::error::CliError;
 use crate::ui::{Ui, stderr};
 
-/// What somebody may send to the recorder and mean the program. The recorder lives on, to write the profile.
+/// Signals sent to the recorder that are meant for the program. The recorder survives them to write the profile.
 const PASSED_ON: [i32; 11] = [
     SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO,
     SIGWINCH,
 ];
 
-/// How often progress is drawn.
+/// Interval between progress updates.
 const TICK: Duration = Duration::from_millis(200);
 
 /// Signals meant for the program, caught from before it starts.
@@ -39,18 +39,18 @@ pub struct Forwarding {
 }
 
 impl Signals {
-    /// Catches them from now on.
+    /// Installs the handlers.
     pub fn catch() -> std::io::Result<Self> {
         let wanted: Vec<i32> = PASSED_ON
             .into_iter()
             .filter(|&signal| !ignored(signal))
             .collect();
-        // Under a limit of file sizes a write is to fail, not to kill us: then we can say so and keep the trace.
+        // At a file-size limit a write must fail instead of killing us, so that we can report it and keep the trace.
         signal_hook::flag::register(SIGXFSZ, std::sync::Arc::default())?;
         SignalsInfo::<WithOrigin>::new(wanted).map(Self)
     }
 
-    /// Passes them on to process `pid`.
+    /// Passes the signals on to process `pid`.
     pub fn forward_to(mut self, pid: u32) -> Forwarding {
         let handle = self.0.handle();
         let thread = std::thread::spawn(move || {
@@ -116,7 +116,7 @@ pub fn run(mut command: Command, folder: &Path, ui: &Ui) -> Result<u8, CliError>
     status.map_err(failed).map(own_status)
 }
 
-/// The status that stands for how a program ended: its own, or 128 + number for a signal.
+/// Exit status for how a program ended: its own, or 128 + number for a signal.
 pub fn own_status(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => code as u8,
@@ -125,7 +125,7 @@ pub fn own_status(status: ExitStatus) -> u8 {
     }
 }
 
-/// What was ignored when we were started (`nohup`) stays ignored, for the program too.
+/// Whether a signal was ignored when we were started (`nohup`); it stays ignored, also for the program.
 fn ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status
@@ -135,14 +135,14 @@ fn ignored(signal: i32) -> bool {
         .is_some_and(|mask| mask & 1 << (signal - 1) != 0)
 }
 
-/// A key such as Ctrl-C signals the whole foreground group, the program included.
+/// Whether the terminal sends this signal: a key such as Ctrl-C signals the whole foreground group, including the program.
 fn from_terminal(origin: &Origin) -> bool {
     std::io::stdin().is_terminal()
         && matches!(origin.signal, SIGINT | SIGQUIT | SIGWINCH)
         && matches!(origin.cause, Cause::Kernel)
 }
 
-/// Sends a signal to the program; one that has just ended needs it no more.
+/// Sends a signal to the program; fails silently if it has just ended.
 fn forward(pid: u32, signal: i32) {
     if let (Some(pid), Some(signal)) = (
         rustix::process::Pid::from_raw(pid as i32),

@@ -1,5 +1,5 @@
-//! What shapes a recording apart from the command: found out before the program starts, kept next to the journals, so that
-//! salvaging finds it too.
+//! Environment variables that shape a recording: read before the program starts and stored next to the journals, so that
+//! `--salvage` finds them too.
 
 use std::path::Path;
 
@@ -7,13 +7,13 @@ use numaloc_model::conditions::VARIABLES;
 
 const FILE: &str = "environment";
 
-/// Those of the [`VARIABLES`] that are set, by name. Values that are no UTF-8 are left out.
+/// The [`VARIABLES`] that are set, by name. Values that are not UTF-8 are left out.
 pub fn environment() -> Vec<(String, String)> {
     let set = |name: &&str| Some(((*name).to_owned(), std::env::var(name).ok()?));
     VARIABLES.iter().filter_map(set).collect()
 }
 
-/// Writes them down in a work folder.
+/// Writes the variables to a work folder.
 pub fn keep(folder: &Path) -> std::io::Result<()> {
     let mut text = String::new();
     for (name, value) in environment() {
@@ -22,7 +22,7 @@ pub fn keep(folder: &Path) -> std::io::Result<()> {
     std::fs::write(folder.join(FILE), text)
 }
 
-/// What [`keep`] has written; nothing where there is no such file.
+/// Reads what [`keep`] has written; empty if there is no such file.
 pub fn kept(folder: &Path) -> Vec<(String, String)> {
     let text = std::fs::read_to_string(folder.join(FILE)).unwrap_or_default();
     text.split('\0')

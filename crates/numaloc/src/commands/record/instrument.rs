@@ -1,4 +1,4 @@
-//! The exact frontend for programs built with `numaloc cc`: they trace themselves.
+//! The exact frontend for programs built with `numaloc cc`, which trace themselves.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub fn carries(program: &Program) -> bool {
     })
 }
 
-/// What the program's run-time library is told.
+/// Settings of the run-time library in the program, as environment variables.
 pub fn environment(
     folder: &Path,
     cross_process: Option<&Board>,

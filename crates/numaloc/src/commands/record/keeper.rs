@@ -1,8 +1,8 @@
-//! Keeps what is recorded although the program deletes it: some programs clean their working directory, where the recording
+//! Protects the recording from deletion by the program: some programs clean their working directory, where the recording
 //! lies under a name that begins with a dot.
 //!
-//! Each file of the work folder is held open from when it appears, so that its contents outlive its name. A folder that is
-//! deleted is made again at once, for processes that begin later. At the end, files without a name get theirs back.
+//! Each file of the work folder is held open from the moment it appears, so that its contents survive deletion. A deleted
+//! folder is created again at once, for processes that start later. At the end, deleted files get their names back.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,12 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-/// Most files held at once: the usual limit of descriptors is 1024. Of more processes, those that came later are not kept.
+/// Maximum number of files held open: the usual limit of descriptors is 1024. Files of later processes are not protected.
 const MOST: usize = 512;
 
 type Held = Arc<Mutex<BTreeMap<OsString, File>>>;
 
-/// See the module.
+/// Protects the files of a work folder; see the module.
 pub struct Keeper {
     folder: PathBuf,
     held: Held,
@@ -28,10 +28,10 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Begins to keep what is in `folder`.
+    /// Starts to protect the files in `folder`.
     ///
     /// # Errors
-    /// The kernel's, where it watches no more folders.
+    /// The kernel's, if it cannot watch another folder.
     pub fn watch(folder: &Path) -> std::io::Result<Self> {
         let events = inotify::init(CreateFlags::CLOEXEC)?;
         let keeper = Self {
@@ -46,17 +46,17 @@ impl Keeper {
             Arc::clone(&keeper.over),
         );
         hold(&folder, &held);
-        // Ends when the folder is deleted for good, which is an event.
+        // Ends when the folder is finally deleted, which is an event.
         std::thread::spawn(move || follow(&events, &folder, &held, &over));
         Ok(keeper)
     }
 
-    /// Gives back their names to files that were deleted; how many there were.
+    /// Restores the names of deleted files; returns their number.
     ///
     /// # Errors
-    /// The kernel's, where they cannot be written.
+    /// The kernel's, if they cannot be written.
     pub fn restore(self) -> std::io::Result<usize> {
-        // What is deleted from now on, we delete.
+        // Deletions from now on are our own.
         self.over.store(true, Ordering::Relaxed);
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let mut restored = 0;
@@ -99,7 +99,7 @@ fn follow(events: &OwnedFd, folder: &Path, held: &Held, over: &AtomicBool) {
     }
 }
 
-/// Opens what is not open yet.
+/// Opens the files that are not open yet.
 fn hold(folder: &Path, held: &Held) {
     let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {

@@ -19,13 +19,13 @@ use super::{
 use crate::error::CliError;
 use crate::ui::Ui;
 
-/// Where in the work folder the ranks write.
+/// Subfolder of the work folder that the ranks write to.
 const SPOOL: &str = "ranks";
 
-/// What `--mpi` takes.
+/// Values of `--mpi`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Library {
-    /// Find out from the program and its launcher.
+    /// Detect from the program and its launcher.
     Auto,
     /// Open MPI.
     Openmpi,
@@ -33,7 +33,7 @@ pub enum Library {
     Mpich,
 }
 
-/// Whether the ranks' memory accesses are traced too.
+/// Whether the ranks' memory accesses are recorded too.
 fn memory_traced(args: &Args) -> bool {
     args.frontend != "auto"
 }
@@ -61,7 +61,7 @@ fn check(args: &Args) -> Result<(), CliError> {
     Ok(())
 }
 
-/// How the frontend gets into the ranks; journals go to `folder`.
+/// How the frontend is started in the ranks; journals go to `folder`.
 fn under(
     memory: &Args,
     folder: &Path,
@@ -95,7 +95,7 @@ fn under(
 pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
     check(args)?;
     let output = args.output.clone().ok_or_else(|| {
-        CliError::usage("record --mpi needs -o FOLDER: the first word is the launcher's name, not the program's")
+        CliError::usage("record --mpi needs -o FOLDER: the command begins with the launcher, which does not name the profile")
             .status(OWN_FAILURE)
     })?;
     let output = args.checked(&output)?;
@@ -152,12 +152,12 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
         }
     })?;
     let status = u8::try_from(recorded.status & 0xff).unwrap_or(OWN_FAILURE);
-    // A program that failed before it began says so itself; its status matters more than ours.
+    // A program that failed before it started MPI has reported that itself; its status takes precedence.
     if matches!(recorded.merged, Err(MergeError::NoRanks)) && status != 0 {
         ui.remark("no profile: no rank started MPI");
         return Ok(status);
     }
-    // From here on the ranks' files are precious: a failure must not delete them.
+    // From here on a failure must not delete the ranks' files.
     let written = recorded
         .merged
         .map_err(|error| {
@@ -176,7 +176,7 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
         Ok(()) => {
             let pids: Vec<String> = recorded.running.iter().map(u32::to_string).collect();
             ui.remark(format_args!(
-                "{} ranks still run without their launcher (processes {}); once they have ended: numaloc record --salvage {} \
+                "{} ranks still run without their launcher (processes {}); once they have ended, run numaloc record --salvage {} \
                  -o FOLDER",
                 pids.len(),
                 pids.join(", "),
@@ -187,7 +187,7 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
         Err(mut error) => {
             let kept = work.keep();
             let salvage = format!(
-                "what the ranks wrote is kept: numaloc record --salvage {} -o {}",
+                "the ranks' files are kept; run numaloc record --salvage {} -o {}",
                 kept.display(),
                 output.path().display()
             );
@@ -200,7 +200,7 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
     }
 }
 
-/// Joins the messages with what was recorded of the ranks' threads, if that was, and writes the profile.
+/// Joins the messages with the recordings of the ranks' threads, if there are any, and writes the profile.
 fn finish(
     args: &Args,
     messages: Profile,
@@ -231,7 +231,7 @@ fn finish(
     args.write_with_traces(ui, &assembled, output)
 }
 
-/// The spool folder of an MPI recording in what a recorder left behind; `None` if it recorded no MPI program.
+/// The spool folder in an abandoned work folder; `None` if it is not an MPI recording.
 pub fn spool_of(left_behind: &Path) -> Option<PathBuf> {
     let holds_rank_files =
         |folder: &PathBuf| rank_files(folder).is_ok_and(|files| !files.is_empty());

@@ -12,12 +12,15 @@ use super::program::Program;
 use super::{Args, CANNOT_RUN, OWN_FAILURE};
 use crate::error::CliError;
 
-/// The memory events of this machine; the error says what is missing and what to use instead.
+/// The memory events of this machine.
+///
+/// # Errors
+/// Says what is missing and what to use instead.
 pub fn events() -> Result<Vec<MemoryEvent>, CliError> {
     events::discover(Path::new(events::SYSFS)).map_err(failure)
 }
 
-/// Runs the program under `events`: its status, and the profile or why there is none.
+/// Runs the program while sampling `events`; returns its status and the profile or the reason why there is none.
 pub fn record(
     program: &Program,
     events: &[MemoryEvent],
@@ -31,7 +34,7 @@ pub fn record(
     if args.wait_policy == "passive" && std::env::var_os("OMP_WAIT_POLICY").is_none() {
         command.env("OMP_WAIT_POLICY", "passive");
     }
-    // Every fault is cheap to have, and the one that is left out may be the first of its page.
+    // Faults are rare enough to sample all; one left out could be the first of its page.
     let faults = events.iter().all(|event| event.faults);
     let period = if faults { 1 } else { args.period };
     let options = Options {
@@ -64,7 +67,7 @@ pub fn record(
     Ok((own_status(status), profile))
 }
 
-/// A program that was killed left a part of a profile.
+/// Marks the profile as complete unless a signal ended the program.
 fn cut_short(mut profile: Profile, status: ExitStatus) -> Profile {
     profile.meta.complete = status.code().is_some();
     profile

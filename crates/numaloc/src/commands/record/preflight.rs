@@ -1,4 +1,4 @@
-//! Limits under which a recording would fail halfway: said before the program starts.
+//! Checks for limits under which a recording would fail halfway, before the program starts.
 
 use numaloc_model::number;
 use rustix::process::{Resource, getrlimit};
@@ -6,21 +6,22 @@ use rustix::process::{Resource, getrlimit};
 use super::OWN_FAILURE;
 use crate::error::CliError;
 
-/// Smallest limit of file sizes under which a program is recorded: journals and tables are files. Beyond it a recording is
-/// cut short at the limit, and says so.
+/// Smallest file-size limit under which a program is recorded: journals and tables are files. Under a larger limit a
+/// recording that reaches it is cut short and says so.
 const FILE_BYTES: u64 = 1 << 30;
 
-/// The same where only messages of MPI ranks are recorded. A rank writes 8 MiB before its slices get twice as long
-/// (`shims/mpi/rank_file.c`), so this is reached after 32 doublings: from 1 ms, weeks. Beyond a limit the kernel would kill the rank.
+/// The same if only messages of MPI ranks are recorded. A rank writes 8 MiB before its slices get twice as long
+/// (`shims/mpi/rank_file.c`), so the limit is reached after 32 doublings: weeks, starting at 1 ms. The kernel kills a rank that exceeds a limit.
 const RANK_FILE_BYTES: u64 = 256 << 20;
 
-/// Refuses what cannot work. `reserves`: the tracer lies in the program's address space, most of which it reserves.
+/// Rejects limits that make a recording fail. `reserves`: the tracer runs in the program's address space and reserves most
+/// of it.
 pub fn check(reserves: bool) -> Result<(), CliError> {
     limits(reserves, FILE_BYTES)
 }
 
-/// [`check`] for the ranks of an MPI program, `memory`: whose accesses are traced too. Ranks have our limits on this host;
-/// those of other hosts cannot be seen from here.
+/// [`check`] for the ranks of an MPI program; `memory`: whether their accesses are recorded too. Ranks on this host have our
+/// limits; those of other hosts are unknown.
 pub fn check_ranks(memory: bool) -> Result<(), CliError> {
     limits(memory, if memory { FILE_BYTES } else { RANK_FILE_BYTES })
 }
@@ -32,7 +33,7 @@ fn limits(reserves: bool, files: u64) -> Result<(), CliError> {
             number::bytes(limit as f64)
         );
         return Err(CliError::tool(found)
-            .expected("no such limit: the tracer's tables reserve address space for all memory a program can have, and take little of it")
+            .expected("no such limit: the tracer reserves address space for all memory a program can have, but uses little of it")
             .hint("ulimit -S -v unlimited; to limit memory itself, use a control group (systemd-run -p MemoryMax=8G)")
             .status(OWN_FAILURE));
     }

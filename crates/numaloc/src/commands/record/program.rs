@@ -1,4 +1,4 @@
-//! The program to record: found as a shell would, and looked at before anything is started.
+//! The program to record: found as a shell finds it and checked before anything is started.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use super::{CANNOT_RUN, NOT_FOUND};
 use crate::error::CliError;
 
-/// An x86-64 ELF file and what to call it with.
+/// An x86-64 ELF file and its arguments.
 #[derive(Debug)]
 pub struct Program {
-    /// What the user called it, without folders: for the output's name.
+    /// File name that the user gave, without folders; names the output.
     pub name: OsString,
     /// The ELF file; for a script, its interpreter.
     pub file: PathBuf,
@@ -20,13 +20,13 @@ pub struct Program {
     pub arguments: Vec<OsString>,
 }
 
-/// Scripts that interpret scripts, as deep as Linux goes.
+/// Maximum depth of scripts that interpret scripts, as in Linux.
 const DEPTH: usize = 5;
 
 /// Finds the program of a command line.
 ///
 /// # Errors
-/// Status 127 when there is none, 126 when it is nothing we can run.
+/// Status 127 if there is none, 126 if it cannot be run.
 pub fn resolve(command: &[OsString]) -> Result<Program, CliError> {
     let given = command.first().cloned().unwrap_or_default();
     let mut file = find(&given)?;
@@ -56,11 +56,11 @@ pub fn resolve(command: &[OsString]) -> Result<Program, CliError> {
     }
     Err(cannot_run(
         &file,
-        "its #! interpreters go on for more than 5 levels",
+        "its #! interpreters are nested more than 5 levels deep",
     ))
 }
 
-/// The file a name means: itself if it has a slash, else the first executable on `PATH`.
+/// Resolves a name: a path if it has a slash, else the first executable on `PATH`.
 fn find(name: &OsStr) -> Result<PathBuf, CliError> {
     if name.as_bytes().contains(&b'/') {
         return check_file(Path::new(name));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_run_is_told_apart() {
+    fn programs_that_cannot_run_are_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("app");
         let status = |content: &[u8], mode: u32| {

@@ -11,13 +11,13 @@ use super::{Args, OWN_FAILURE};
 use crate::error::CliError;
 
 const EMULATOR: &str = "qemu-x86_64";
-/// One of those that every plugin needs.
+/// A function that every plugin needs; an emulator without it cannot load plugins.
 const PLUGIN_FUNCTION: &str = "qemu_plugin_register_vcpu_tb_trans_cb";
-/// Names the emulator's file.
+/// Environment variable with the path of the emulator.
 const CHOSEN: &str = "NUMALOC_QEMU";
 const PLUGIN: &str = "libnumaloc_qemu.so";
 
-/// The emulator's `-plugin` option, without the program.
+/// Value of the emulator's `-plugin` option, without the program.
 pub fn plugin_option(
     folder: &Path,
     cross_process: Option<&Board>,
@@ -60,7 +60,7 @@ pub fn command(
     if let Some(name) = program.arguments.first() {
         command.arg("-0").arg(name);
     }
-    // A leading dash would be taken for an option of the emulator.
+    // The emulator would parse a leading dash as an option.
     command.arg(if program.file.to_string_lossy().starts_with('-') {
         Path::new(".").join(&program.file)
     } else {
@@ -70,7 +70,7 @@ pub fn command(
     Ok(command)
 }
 
-/// The plugin's arguments are separated by commas.
+/// Escapes a value, because commas separate the plugin's arguments.
 fn escape(value: &str) -> String {
     value
         .replace('%', "%25")
@@ -78,7 +78,7 @@ fn escape(value: &str) -> String {
         .replace('=', "%3D")
 }
 
-/// Where it is: what `NUMALOC_QEMU` names, or the first on `PATH`.
+/// Path of the emulator: `NUMALOC_QEMU`, or the first on `PATH`.
 pub fn emulator() -> Result<PathBuf, CliError> {
     let found = match std::env::var_os(CHOSEN) {
         Some(file) => Some(PathBuf::from(file)),
@@ -95,7 +95,7 @@ pub fn emulator() -> Result<PathBuf, CliError> {
             ))
             .status(OWN_FAILURE)
     })?;
-    // Debian 13 links qemu-user statically, so it can load no plugin.
+    // Debian 13 links qemu-user statically, so it cannot load plugins.
     if takes_plugins(&found) == Some(false) {
         return Err(CliError::tool(format!(
             "cannot record: {} was built without TCG plugins (it exports no {PLUGIN_FUNCTION})",
@@ -109,7 +109,7 @@ pub fn emulator() -> Result<PathBuf, CliError> {
     Ok(found)
 }
 
-/// Whether an emulator can load plugins; `None` for a file that does not tell, such as a script that calls one.
+/// Whether an emulator can load plugins; `None` if the file does not show it, such as a script that starts an emulator.
 fn takes_plugins(emulator: &Path) -> Option<bool> {
     let file = object::ReadCache::new(std::fs::File::open(emulator).ok()?);
     let program = object::File::parse(&file).ok()?;

@@ -1,4 +1,4 @@
-//! `record --repeat`: does another run give the same work to the same threads?
+//! `record --repeat`: checks whether another run gives the same work to the same threads.
 
 use numaloc_analysis::compare::{correlation, matched_threads, restricted};
 use numaloc_model::conditions::Repeats;
@@ -10,7 +10,7 @@ use super::{Args, OWN_FAILURE};
 use crate::error::CliError;
 use crate::ui::Ui;
 
-/// Records the program again and again and puts into `first` how far these recordings agree with it: the smallest
+/// Records the program again and stores in `first` how well the other recordings agree with it: the smallest
 /// correlation, and whether the threads were the same.
 pub fn compare(
     args: &Args,

@@ -37,7 +37,7 @@ pub struct TraceArgs {
 }
 
 impl TraceArgs {
-    /// What filters accesses, if they are traced.
+    /// The caches that filter accesses, if accesses are traced.
     pub fn filter(&self) -> Option<Filter> {
         self.trace.then_some(Filter {
             l1: self.trace_l1,
@@ -50,7 +50,7 @@ impl TraceArgs {
         self.trace
     }
 
-    /// Refuses what a trace cannot be combined with, and caches that cannot be built.
+    /// Rejects options that a trace cannot be combined with, and caches that cannot be built.
     pub fn check(&self, args: &Args) -> Result<(), CliError> {
         if !self.trace {
             return Ok(());
@@ -64,12 +64,12 @@ impl TraceArgs {
             (
                 args.frontend == "perf",
                 "--frontend perf",
-                "--frontend qemu or instrument: samples are no trace",
+                "--frontend qemu or instrument: samples do not make a trace",
             ),
             (
                 args.fast,
                 "--fast",
-                "an exact frontend: samples are no trace",
+                "an exact frontend: samples do not make a trace",
             ),
         ] {
             if wrong {
@@ -96,7 +96,7 @@ impl TraceArgs {
         self.llc.check(args.line_size)
     }
 
-    /// Begins to take traces into `folder`, if they are wanted.
+    /// Starts to receive traces into `folder`, if `--trace` is given.
     pub fn start(&self, folder: &Path) -> Result<Option<Recording>, CliError> {
         if !self.trace {
             return Ok(None);
@@ -105,14 +105,14 @@ impl TraceArgs {
             .map(Some)
             .map_err(|error| {
                 let shown = format!(
-                    "cannot listen for access traces in {}: {error}",
+                    "cannot receive access traces in {}: {error}",
                     folder.display()
                 );
                 CliError::tool(shown).status(OWN_FAILURE)
             })
     }
 
-    /// Notes in the profile what the traces are, and what the cache model makes of them.
+    /// Notes in the profile what the traces contain, and adds the results of the cache model.
     pub fn look_at(&self, assembled: &mut Assembled, ui: &Ui) {
         if assembled.traces.is_empty() {
             return;
@@ -139,7 +139,7 @@ impl TraceArgs {
     }
 }
 
-/// Takes the traces of all processes while the program runs.
+/// Receives the traces of all processes while the program runs.
 pub struct Recording {
     receiver: Receiver,
     sinks: Arc<Mutex<Vec<Arc<Writer>>>>,
@@ -168,7 +168,7 @@ impl Recording {
             made.extend(writer.clone());
             Process(writer)
         };
-        // One thread packs some 20 M records a second: more of them where the program has cores enough to make more.
+        // One thread packs some 20 M records a second; a program on many cores produces more, so it needs several.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Self {
             receiver: Receiver::listen(folder, (cores / 4).clamp(1, 4), connected)?,
@@ -176,7 +176,7 @@ impl Recording {
         })
     }
 
-    /// The program has ended: waits for what it has sent to be on disk.
+    /// Waits until everything that the ended program has sent is on disk.
     pub fn finish(self, ui: &Ui) {
         self.receiver.finish();
         let sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);

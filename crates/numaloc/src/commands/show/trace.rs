@@ -1,4 +1,4 @@
-//! `numaloc show --trace`: what the access trace of a profile holds, and what the cache model makes of it.
+//! `numaloc show --trace`: contents of the access trace of a profile, and results of the cache model for it.
 
 use std::path::Path;
 
@@ -11,9 +11,9 @@ use crate::access_trace::{CacheModel, LlcSize, Modelled, in_words, incomplete, o
 use crate::error::CliError;
 use crate::ui::Ui;
 
-/// Threads that are listed where not all are wanted.
+/// Number of threads listed unless all are wanted.
 const LISTED: usize = 16;
-/// The sorts of records, as [`Modelled::kinds`] counts them.
+/// The kinds of records, in the order of [`Modelled::kinds`].
 const KINDS: [&str; 7] = [
     "read",
     "write",
@@ -46,7 +46,7 @@ pub fn show(
     Ok(0)
 }
 
-/// What the trace tells of each thread of the profile; one that changed its program has a stream for each.
+/// Summary of the trace for each thread of the profile; a thread that executed several programs has a stream for each.
 fn by_thread(traces: &[AccessTrace], profile: &Profile) -> Vec<Tally> {
     let mut sums = std::collections::HashMap::<&str, Tally>::new();
     for stream in traces.iter().flat_map(|trace| &trace.streams) {

@@ -1,4 +1,4 @@
-//! Cases before the trace is there: threads on PUs, pages of the profile on nodes.
+//! Cases before the trace is loaded: threads on PUs, pages of the profile on nodes.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,16 +12,16 @@ use numaloc_topology::Topology;
 use super::Mapped;
 use crate::error::CliError;
 
-/// Where pages live, by the profile's pages.
+/// Placement of the profile's pages.
 #[derive(Clone)]
 pub(super) enum Homes {
-    /// By a policy that acts while the program runs.
+    /// Decided by a policy that acts while the program runs.
     Acting(Pages),
-    /// By page of the profile; the others by first touch.
+    /// Node of each page of the profile; other pages follow first touch.
     Placed(Vec<Option<LogicalNode>>),
 }
 
-/// A [`super::Case`] that does not know the trace's pages yet.
+/// A [`super::Case`] whose placement does not refer to pages of the trace yet.
 pub(super) struct Case {
     pub target: usize,
     pub threads: String,
@@ -31,7 +31,7 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// The same with the pages of the trace.
+    /// The case with the pages of the trace.
     pub fn on_pages_of(self, trace: &Trace, profile: &Profile) -> Result<super::Case, CliError> {
         let homes = match self.homes {
             Homes::Acting(policy) => policy,
@@ -57,8 +57,8 @@ impl Case {
     }
 }
 
-/// What `plan` says of the profile's threads and pages. Threads that it leaves out run where their creators do, as affinity is
-/// inherited.
+/// Positions of the profile's threads and pages under `plan`. Threads that are not in the plan run where their creators do,
+/// because affinity is inherited.
 pub(super) fn of_plan(
     plan: &Plan,
     path: &Path,

@@ -1,4 +1,4 @@
-//! What `simulate` prints.
+//! Output of `simulate`.
 
 use numaloc_model::number;
 use numaloc_sim::outcome::Timeline;
@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 
 use super::{Answer, Case, Mapped};
 
-/// A line of the table: a case, or the median draw of several that differ by their seed alone, and times of the fastest and slowest.
+/// A line of the table: one case, or the median of several draws that differ only in their seed.
 struct Row<'a> {
     case: &'a Case,
     outcome: &'a Outcome,
-    /// Number of draws, and the times of the fastest and the slowest.
+    /// Number of draws, and the times of the fastest and the slowest draw.
     draws: Option<(usize, u64, u64)>,
 }
 
-/// Rows of a machine, the fastest first; those that take equally long in the order in which they were asked for.
+/// Rows of a machine, the fastest first; equally fast ones in the requested order.
 fn rows(answer: &Answer, target: usize) -> Vec<Row<'_>> {
     let of_target: Vec<_> = answer
         .rows
@@ -48,7 +48,7 @@ fn ms(picoseconds: u64) -> f64 {
     picoseconds as f64 / 1e9
 }
 
-/// Largest part of the run that a controller was busy, in percent.
+/// Busy time of the busiest controller, in percent of the run.
 fn busiest(outcome: &Outcome) -> f64 {
     let busy = outcome
         .nodes
@@ -192,7 +192,7 @@ fn row(case: &Case, outcome: &Outcome, machine: &Machine) -> Value {
     })
 }
 
-/// For scripts: rows in the order in which they were asked for.
+/// JSON, with rows in the requested order.
 pub(super) fn json(answer: &Answer) -> Value {
     json!({
         "accesses": answer.trace.accesses(),

@@ -57,7 +57,7 @@ impl Analyze {
             return Err(CliError::usage(format!("slack {} is no share", self.slack))
                 .expected("a number of at least 0, such as 0.1"));
         }
-        // Both are folders of CSV files, and blocks.csv is in either.
+        // Profiles and plans are both folders of CSV files, and both contain blocks.csv.
         if self.output.join("run.csv").exists() {
             return Err(CliError::usage(format!(
                 "{} holds a profile, which the plan would overwrite",
@@ -93,14 +93,14 @@ impl Analyze {
                     analysis.simulated_without_plan.larger.seconds
                 ),
                 Doubt::PlacesFewTasks => format!(
-                    "the plan places {} of {} tasks: it decides next to nothing",
+                    "the plan places only {} of {} tasks",
                     analysis.placed_tasks, analysis.tasks
                 ),
             };
             if !self.force {
                 ui.result(|| self.text(&analysis), || to_json(&analysis));
                 return Err(CliError::tool(format!("{why}; not written")).hint(
-                    "run the program without a plan: `numaloc tasks run`; or write the plan all the same: --force",
+                    "run the program without a plan: `numaloc tasks run`; or write the plan anyway: --force",
                 ));
             }
             ui.remark(why);
@@ -130,12 +130,12 @@ impl Analyze {
             analysis.affinity.replays
         );
         out += &format!(
-            "a far byte costs {:.4} ns (slots differ from that by a factor of about {:.2})\n",
+            "a remote byte costs {:.4} ns (slots differ from this by a factor of about {:.2})\n",
             analysis.affinity.seconds_per_byte * 1e9,
             analysis.affinity.spread
         );
         out += &format!(
-            "placed: {} of {} tasks ({:.1} %); the rest has no opinion\n",
+            "placed: {} of {} tasks ({:.1} %); the plan leaves the rest open\n",
             analysis.placed_tasks,
             analysis.tasks,
             share(analysis.placed_tasks, analysis.tasks)
@@ -179,7 +179,7 @@ impl Analyze {
                 larger.seconds,
                 100.0 * larger.remote_share()
             ),
-            None => format!("  {name:<8} none given\n"),
+            None => format!("  {name:<8} none in the program\n"),
         };
         out += &tried("no plan", Some(&analysis.simulated_without_plan));
         out += &tried("hints", analysis.simulated_with_hints.as_ref());

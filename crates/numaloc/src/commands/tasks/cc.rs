@@ -1,4 +1,4 @@
-//! `numaloc tasks cc`: the compiler with our header and library.
+//! `numaloc tasks cc`: runs the compiler with our header and library.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,8 +20,8 @@ pub(super) struct Cc {
     arguments: Vec<String>,
 }
 
-/// Where ocr.h and the library are: `NUMALOC_OCR_HOME` (with `include` and `lib`), an installation around
-/// this program, or the build tree it lies in.
+/// Location of ocr.h and the library: `NUMALOC_OCR_HOME` (with `include` and `lib`), the installation of
+/// this program, or its build tree.
 struct Home {
     include: PathBuf,
     library: PathBuf,
@@ -70,7 +70,7 @@ impl Cc {
         let mut command = Command::new(&self.compiler);
         command.arg(format!("-I{}", home.include.display()));
         command.args(&self.arguments);
-        // Only compiling: a compiler complains about libraries it does not use.
+        // When only compiling, libraries are left out: compilers warn about unused ones.
         let compiles_only = ["-c", "-S", "-E", "-fsyntax-only"]
             .iter()
             .any(|flag| self.arguments.iter().any(|given| given == flag));

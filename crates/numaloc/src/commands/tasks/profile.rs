@@ -1,4 +1,4 @@
-//! `numaloc tasks profile`: one run on one thread, in which tasks are tried with their data near and far.
+//! `numaloc tasks profile`: one run on one thread, in which tasks are measured with their data near and far.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -52,14 +52,14 @@ impl Profile {
         let filled = output.fill(|folder| self.profile_into(folder, &mut ended, ui));
         match (filled, ended) {
             (Ok(()), Some(status)) => self.show(status, ui),
-            // The program failed without a profile and has said why.
+            // The program failed without a profile and has reported why.
             (Err(_), Some(status)) if !status.success() => Ok(code_of(status)),
             (Err(error), _) => Err(error),
             (Ok(()), None) => Ok(0),
         }
     }
 
-    /// Runs the program, which writes its profile into `folder`; `ended` is how it ended.
+    /// Runs the program, which writes its profile into `folder`; `ended` receives how it ended.
     fn profile_into(
         &self,
         folder: &Path,
@@ -84,7 +84,7 @@ impl Profile {
             ("STATS", String::new()),
         ];
         *ended = Some(run_program(&self.program, &settings, ui)?);
-        // Written last: a folder with it is complete.
+        // This file is written last, so a folder that has it is complete.
         if folder.join(PROFILE_FOLDER.mark).is_file() {
             return Ok(());
         }
@@ -97,7 +97,7 @@ impl Profile {
         .status(125))
     }
 
-    /// Sums up the profile that was written.
+    /// Prints a summary of the profile.
     fn show(&self, status: ExitStatus, ui: &Ui) -> Result<u8, CliError> {
         let profile = read_profile(&self.output).map_err(file_error)?;
         let marks: std::collections::BTreeMap<&str, usize> = profile
@@ -111,7 +111,7 @@ impl Profile {
         for (mark, tasks) in &marks {
             ui.remark(format!("{tasks} tasks not replayed: {mark}"));
         }
-        let told = json!({
+        let summary = json!({
             "version": 1,
             "tasks": profile.tasks.len(),
             "blocks": profile.blocks.len(),
@@ -121,7 +121,7 @@ impl Profile {
             "not_replayed": marks,
         });
         if ui.json {
-            ui.result(String::new, || told);
+            ui.result(String::new, || summary);
         } else {
             ui.remark(format!(
                 "{}: {} tasks, {} data blocks, {} replays ({})",

@@ -1,4 +1,4 @@
-//! `numaloc tasks run`: a task program under a plan, or under its hints, or under neither.
+//! `numaloc tasks run`: runs a task program under a plan, under its hints, or without both.
 
 use std::path::PathBuf;
 
@@ -124,13 +124,15 @@ impl Run {
             settings.push(("PLAN", absolute(plan)?));
         }
         let status = run_program(&self.program, &settings, ui)?;
-        let told = std::fs::read_to_string(&stats).ok();
-        if let (Some(output), Some(text)) = (&output, &told) {
+        let stats_json = std::fs::read_to_string(&stats).ok();
+        if let (Some(output), Some(text)) = (&output, &stats_json) {
             output
                 .write(text.as_bytes())
                 .map_err(|error| CliError::from(error).status(125))?;
         }
-        let Some(told) = told.and_then(|text| serde_json::from_str::<Value>(&text).ok()) else {
+        let Some(stats_json) =
+            stats_json.and_then(|text| serde_json::from_str::<Value>(&text).ok())
+        else {
             if status.success() {
                 ui.remark(format!(
                     "{} did not run tasks (is it linked with -lnumaloc_ocr?)",
@@ -140,15 +142,15 @@ impl Run {
             return Ok(code_of(status));
         };
         if ui.json {
-            ui.result(String::new, || told.clone());
+            ui.result(String::new, || stats_json.clone());
         } else {
-            self.remark(ui, &told);
+            self.remark(ui, &stats_json);
         }
         Ok(code_of(status))
     }
 
-    fn remark(&self, ui: &Ui, told: &Value) {
-        let number = |name: &str| told[name].as_f64().unwrap_or(0.0);
+    fn remark(&self, ui: &Ui, stats_json: &Value) {
+        let number = |name: &str| stats_json[name].as_f64().unwrap_or(0.0);
         if self.plan.is_some() {
             let (planned, open, unknown) = (
                 number("planned"),
@@ -157,19 +159,19 @@ impl Run {
             );
             let all = (planned + open + unknown).max(1.0);
             ui.remark(format!(
-                "plan: {planned} of {all} tasks placed ({:.2} %), {open} without opinion, {unknown} unknown",
+                "plan: {planned} of {all} tasks placed ({:.2} %), {open} left open by the plan, {unknown} not in the plan",
                 100.0 * planned / all
             ));
             if unknown > 0.5 * all {
                 ui.remark(
-                    "the plan does not know most tasks: was it made of this program, cut into as many parts?",
+                    "most tasks are not in the plan: was it made for this program, divided into as many parts?",
                 );
             }
         }
-        if told["placement"] == "simulated" {
+        if stats_json["placement"] == "simulated" {
             ui.remark(format!(
                 "simulated placement on {}: {:.1} % of bytes remote, {:.6} s by the model",
-                told["machine"].as_str().unwrap_or("?"),
+                stats_json["machine"].as_str().unwrap_or("?"),
                 100.0 * number("remote_share"),
                 number("simulated_seconds")
             ));

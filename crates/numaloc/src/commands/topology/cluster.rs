@@ -1,4 +1,4 @@
-//! Clusters from what launchers know: host files and Slurm allocations.
+//! Describes clusters from host files and Slurm allocations.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use numaloc_topology::network::Network;
 
 use crate::error::CliError;
 
-/// Hosts, and the switches above them where known.
+/// Hosts, and the switches above them if known.
 pub struct Found {
     name: String,
     description: String,
@@ -55,7 +55,7 @@ pub fn of_hostfile(path: &Path) -> Result<Found, CliError> {
     })
 }
 
-/// The hosts of the Slurm allocation this process is in, with Slurm's switches where it knows them.
+/// The hosts of the current Slurm allocation, with their switches if Slurm knows them.
 pub fn of_slurm() -> Result<Found, CliError> {
     let list = ["SLURM_JOB_NODELIST", "SLURM_NODELIST"]
         .into_iter()
