@@ -27,7 +27,7 @@ fn main() {
     println!("cargo::rustc-link-search=native={}", found.display());
     println!("cargo::rustc-link-lib=static=scotch");
     println!("cargo::rustc-link-lib=static=scotcherr");
-    // What Scotch needs for compressed files; by soname, so that no further -dev package is needed.
+    // Libraries that Scotch needs for compressed files; by soname, so that no further -dev package is needed.
     for soname in ["libz.so.1", "libbz2.so.1.0", "liblzma.so.5"] {
         println!("cargo::rustc-link-lib=dylib:+verbatim={soname}");
     }

@@ -1,10 +1,9 @@
-//! Distances of PUs, fast: the innermost number of every policy.
+//! Fast distances between PUs, for the inner loops of the policies.
 //!
-//! A tree whose levels have one distance each needs no table of P x P: every PU gets a code with one
-//! bit field per level, and the highest bit in which two codes differ says at which level their paths
-//! part. Node matrices (firmware, measurement) add one table of nodes x nodes. Anything else
-//! (objects of one depth with different distances) falls back to P x P, or to walking the tree when
-//! that would not fit.
+//! A tree whose levels have one distance each needs no P x P table: every PU gets a code with one bit field per level,
+//! and the highest differing bit of two codes gives the level at which their paths part. Node matrices (firmware,
+//! measurement) add a table of nodes x nodes. Anything else (objects of one depth with different distances) falls back
+//! to P x P, or to walking the tree if that table would be too large.
 
 use numaloc_model::LogicalPu;
 use numaloc_topology::Topology;
@@ -32,7 +31,7 @@ enum Form {
     },
     /// Row-major P x P.
     Table { pus: usize, table: Vec<f64> },
-    /// Ask the tree.
+    /// Walk the tree.
     Walk,
 }
 
@@ -91,7 +90,7 @@ impl Codes {
         for object in objects {
             for (at, &child) in object.children.iter().enumerate() {
                 for pu in objects[child as usize].pus.clone() {
-                    // A single child takes no bits, and none of its number.
+                    // A single child needs no bits.
                     if object.children.len() > 1 {
                         code[pu as usize] |= (at as u32) << shift[object.depth as usize];
                     }
@@ -159,7 +158,7 @@ impl<'a> Distances<'a> {
         }
     }
 
-    /// The codes, when they say all there is to say.
+    /// The codes, if they determine all distances.
     pub(crate) fn codes(&self) -> Option<&Codes> {
         match &self.form {
             Form::Codes(codes) => Some(codes),
@@ -167,8 +166,8 @@ impl<'a> Distances<'a> {
         }
     }
 
-    /// Both directions of a pair averaged: a measured node matrix need not be symmetric, but
-    /// communication goes both ways.
+    /// Mean of both directions of a pair: a measured node matrix need not be symmetric, but communication goes both
+    /// ways.
     #[inline]
     #[must_use]
     pub fn mean(&self, a: usize, b: usize) -> f64 {
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn fast_distances_are_the_topologys() {
+    fn fast_distances_equal_the_topologys() {
         for spec in [
             "numa:4 core:8 pu:2",
             "package:2 numa:3 l3:3 core:5 pu:1",

@@ -1,4 +1,4 @@
-//! Why there is no mapping.
+//! Errors of mapping policies.
 
 /// Why there is no mapping.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -15,29 +15,29 @@ pub enum MapError {
     /// A load is negative, infinite or not a number.
     #[error("the load of task {task} is {found}, expected a finite number of at least 0")]
     NotALoad {
-        /// Whose load.
+        /// The task.
         task: usize,
-        /// What was given.
+        /// Its load.
         found: f64,
     },
     /// A concurrency group names a task the matrix does not have.
     #[error("concurrency group {group} names task {task}, the matrix has {tasks} tasks")]
     GroupTask {
-        /// Which group.
+        /// The group.
         group: usize,
         /// The task it names.
         task: usize,
         /// Tasks of the matrix.
         tasks: usize,
     },
-    /// A library the policy stands on refused.
+    /// A call of a library that the policy uses failed.
     #[error("policy {policy}: {library} failed in {call}")]
     Library {
         /// The policy.
         policy: &'static str,
         /// The library.
         library: &'static str,
-        /// Which call.
+        /// The function called.
         call: &'static str,
     },
     /// The policy cannot handle a problem of this size.

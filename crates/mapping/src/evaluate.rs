@@ -1,4 +1,4 @@
-//! What a mapping is worth: computed from scratch, sharing no code with any policy's search.
+//! Evaluates a mapping from scratch, sharing no code with any policy's search.
 
 use numaloc_model::Mapping;
 use numaloc_topology::ObjectKind;
@@ -6,7 +6,7 @@ use numaloc_topology::ObjectKind;
 use crate::input::MapInput;
 use crate::lower_bound::lower_bound;
 
-/// A mapping's numbers. Amounts are in the matrix's unit, distances in the topology's.
+/// Figures of a mapping. Amounts are in the matrix's unit, distances in the topology's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
     /// J: sum over unordered pairs of weight x distance of their PUs.
@@ -15,10 +15,10 @@ pub struct Evaluation {
     pub remote: f64,
     /// Sum of weights of all pairs.
     pub total: f64,
-    /// Load of every node that has PUs, in node order: the load vector summed, or without one the
-    /// communication of the node's tasks.
+    /// Load of every node that has PUs, in node order: the sum of the load vector, or without one the communication of
+    /// the node's tasks.
     pub node_load: Vec<f64>,
-    /// Population standard deviation of `node_load` (CMLB Eq. 6, with the square it lacks).
+    /// Population standard deviation of `node_load` (CMLB Eq. 6, with the missing square).
     pub load_std: f64,
     /// Largest of `node_load`.
     pub worst_load: f64,
@@ -32,7 +32,7 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Times the lower bound the cost is at most: 1 is proven optimal.
+    /// Upper bound of `cost` over the optimal cost: 1 is proven optimal.
     #[must_use]
     pub fn at_most_times_optimal(&self) -> f64 {
         if self.lower_bound > 0.0 {
@@ -105,7 +105,7 @@ pub fn node_loads(input: &MapInput, mapping: &Mapping) -> Vec<f64> {
     by_node(input, mapping, &input.task_loads())
 }
 
-/// Amounts of tasks added up by node. Nodes of memory alone hold no task and do not count.
+/// Sums amounts of tasks by node. Nodes without PUs hold no tasks and are left out.
 fn by_node(input: &MapInput, mapping: &Mapping, amounts: &[f64]) -> Vec<f64> {
     let topology = input.topology();
     let mut sum = vec![0.0; topology.nodes().len()];
@@ -116,14 +116,14 @@ fn by_node(input: &MapInput, mapping: &Mapping, amounts: &[f64]) -> Vec<f64> {
     nodes.map(|n| sum[n.index()]).collect()
 }
 
-/// Population standard deviation (CMLB eq. 6, with the square it lacks); 0 of nothing.
+/// Population standard deviation (CMLB eq. 6, with the missing square); 0 for an empty slice.
 pub(crate) fn deviation(values: &[f64]) -> f64 {
     let n = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / n;
     (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n).sqrt()
 }
 
-/// All numbers of a mapping.
+/// Evaluates a mapping in full.
 ///
 /// # Panics
 /// If the mapping has fewer tasks than the input.
@@ -158,10 +158,10 @@ pub fn evaluate(input: &MapInput, mapping: &Mapping) -> Evaluation {
     }
 }
 
-/// Whether a mapping gives every task one existing PU and no PU more than ceil(tasks / PUs).
+/// Checks that a mapping gives every task one existing PU and no PU more than ceil(tasks / PUs).
 ///
 /// # Errors
-/// A sentence that says what is broken.
+/// A message that names the violation.
 pub fn check_mapping(input: &MapInput, mapping: &Mapping) -> Result<(), String> {
     let (tasks, pus) = (input.tasks(), input.topology().pus().len());
     if mapping.pu.len() != tasks {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_mapping_is_named() {
+    fn a_broken_mapping_is_refused_with_a_reason() {
         let machine = resolve("numa:2 core:2 pu:1").unwrap();
         let input = MapInput::new(&CommMatrix::empty(3), &machine);
         let says = |pu: &[u32]| {

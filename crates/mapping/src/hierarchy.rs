@@ -1,8 +1,7 @@
-//! The machine as the grouping policies see it: levels that branch, deepest first.
+//! The machine as used by grouping policies: its branching levels, deepest first.
 //!
-//! Level 0 are the objects right above the PUs in use, the last level is the root. Objects with one
-//! child say nothing and are left out; in uneven trees an object that is not split at a level is one
-//! element of it, alone.
+//! Level 0 is the objects right above the PUs in use, the last level is the root. Objects with one child are omitted;
+//! in uneven trees an object that is not split at a level is a single element of that level.
 
 use numaloc_topology::Topology;
 
@@ -16,7 +15,7 @@ pub(crate) struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Over the PUs that may take a task.
+    /// The hierarchy over the PUs with capacity.
     pub(crate) fn new(topology: &Topology, capacity: &[u32]) -> Self {
         let pus: Vec<usize> = (0..capacity.len()).filter(|&pu| capacity[pu] > 0).collect();
         let objects = topology.objects();
@@ -57,7 +56,7 @@ impl Hierarchy {
             .collect()
     }
 
-    /// The widest block of every level, deepest first: arities of the smallest even tree around.
+    /// The widest block of every level, deepest first: arities of the smallest even tree that contains this one.
     pub(crate) fn widest(&self) -> Vec<usize> {
         self.children
             .iter()

@@ -1,4 +1,4 @@
-//! What a thread policy is given: tasks, machine, and what matters.
+//! Input of a thread policy: tasks, machine and options.
 
 use numaloc_model::TaskGroup;
 use numaloc_topology::Topology;
@@ -8,10 +8,10 @@ use crate::error::MapError;
 use crate::slots::{Slots, Spread};
 use crate::tasks::{Direction, TaskGraph};
 
-/// Says whether a policy's time is up; the clock lives with the caller, because policies read none.
+/// Returns whether a policy's time budget is used up. The caller has the clock, because policies read none.
 pub type Expired<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// One mapping problem: tasks, machine, and what matters.
+/// One mapping problem: tasks, machine and options.
 #[derive(Clone)]
 pub struct MapInput<'a> {
     graph: TaskGraph,
@@ -25,13 +25,13 @@ pub struct MapInput<'a> {
 }
 
 impl<'a> MapInput<'a> {
-    /// Tasks with this communication on this machine; see [`Direction::Auto`].
+    /// Tasks with this communication on this machine; its direction is detected, see [`Direction::Auto`].
     #[must_use]
     pub fn new(comm: &numaloc_model::CommMatrix, topology: &'a Topology) -> Self {
         Self::of_graph(TaskGraph::new(comm, Direction::Auto), topology)
     }
 
-    /// Tasks with this communication, its direction known.
+    /// Tasks with communication of a known direction.
     #[must_use]
     pub fn directed(
         comm: &numaloc_model::CommMatrix,
@@ -70,29 +70,29 @@ impl<'a> MapInput<'a> {
         self
     }
 
-    /// Says which PUs stay empty when there are fewer tasks than PUs.
+    /// Sets which PUs stay empty when there are fewer tasks than PUs.
     #[must_use]
     pub fn with_spread(mut self, spread: Spread) -> Self {
         self.spread = spread;
         self
     }
 
-    /// Seeds every random choice; same seed, same mapping.
+    /// Sets the seed of every random choice; the same seed gives the same mapping.
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Makes anytime policies go on until `expired` says stop. Their results then depend on the
-    /// machine's speed; without it every policy does a fixed amount of work and repeats exactly.
+    /// Makes anytime policies continue until `expired` returns true. Their results then depend on the machine's speed;
+    /// without a budget every policy does a fixed amount of work and is reproducible.
     #[must_use]
     pub fn with_budget(mut self, expired: Expired<'a>) -> Self {
         self.expired = Some(expired);
         self
     }
 
-    /// How many tasks.
+    /// Number of tasks.
     #[must_use]
     pub fn tasks(&self) -> usize {
         self.graph.tasks()
@@ -116,19 +116,19 @@ impl<'a> MapInput<'a> {
         &self.distances
     }
 
-    /// Each task's load on memory, where known.
+    /// Each task's load on memory, if known.
     #[must_use]
     pub fn load(&self) -> Option<&'a [f64]> {
         self.load
     }
 
-    /// Groups of concurrent communication; empty where not known.
+    /// Groups of concurrent communication; empty if not known.
     #[must_use]
     pub fn groups(&self) -> &'a [TaskGroup] {
         self.groups
     }
 
-    /// What the user said about empty PUs.
+    /// The user's choice about empty PUs.
     #[must_use]
     pub fn spread(&self) -> Spread {
         self.spread
@@ -146,7 +146,7 @@ impl<'a> MapInput<'a> {
         self.expired
     }
 
-    /// Capacities; `natural` is the policy's own choice where the user left it open.
+    /// Capacities; `natural` is the policy's own choice, used if the user left it open.
     #[must_use]
     pub fn slots(&self, natural: Spread) -> Slots {
         let spread = if self.spread == Spread::Auto {
@@ -157,7 +157,7 @@ impl<'a> MapInput<'a> {
         Slots::new(self.topology, self.tasks(), spread)
     }
 
-    /// The load that balance is judged by: the load vector, else each task's communication.
+    /// The loads to balance: the load vector, else each task's communication.
     #[must_use]
     pub fn task_loads(&self) -> Vec<f64> {
         match self.load {
@@ -166,7 +166,7 @@ impl<'a> MapInput<'a> {
         }
     }
 
-    /// Whether loads and groups fit the tasks.
+    /// Checks that loads and groups fit the tasks.
     pub(crate) fn check(&self) -> Result<(), MapError> {
         if let Some(load) = self.load {
             if load.len() != self.tasks() {

@@ -1,15 +1,15 @@
-//! Thread policies: communication and a machine in, a mapping out.
+//! Thread policies: compute a mapping from communication and a machine.
 //!
-//! A [`MapInput`] is one problem: the communication matrix, the machine, and where known the tasks'
-//! loads and groups of concurrent communication. A policy of the [`registry`] answers it through
-//! [`map`], which checks what goes in and comes out; [`mod@evaluate`] says what an answer is worth, computed
-//! from scratch. Policies read no file and no clock; random choices come from the input's seed.
+//! A [`MapInput`] is one problem: the communication matrix, the machine, and if known the tasks' loads and groups of
+//! concurrent communication. A policy of the [`registry`] solves it through [`map`], which checks input and output;
+//! [`mod@evaluate`] rates an answer from scratch. Policies read no file and no clock; random choices come from the
+//! input's seed.
 //!
 //! To add a policy: one file in `policies/` (a struct with its parameters, the trait, its source,
 //! deviations, cost and tie rule, tests) and one line in `policies/mod.rs`.
 //!
-//! The cost all are compared by is J = sum over unordered pairs of weight(i, j) x distance(PU of i,
-//! PU of j), with at most ceil(N/P) of N tasks on each of P PUs.
+//! All are compared by the cost J = sum over unordered pairs of weight(i, j) x distance(PU of i, PU of j), with at most
+//! ceil(N/P) of N tasks on each of P PUs.
 
 #![deny(unsafe_code)]
 

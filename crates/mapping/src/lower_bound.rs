@@ -1,9 +1,9 @@
-//! A cost that no mapping can be below.
+//! A lower bound of the cost of any mapping.
 //!
-//! Wherever a task sits, its heaviest partner is at best on the nearest free seat, the next on the
-//! next nearest, and so on; the cheapest seat for a task under that assumption bounds its share from
-//! below. Every pair is shared by two tasks, so half the sum over tasks bounds J. Cost: O(N log N +
-//! cells) per kind of PU (PUs that see the same distances count once).
+//! For any position of a task, its heaviest partner is at best on the nearest free seat, the next on the next nearest,
+//! and so on; the cheapest seat for a task under that assumption bounds its share from below. Every pair is shared by
+//! two tasks, so half the sum over tasks bounds J. Cost: O(N log N + cells) per kind of PU (PUs with the same distances
+//! count once).
 
 use numaloc_model::LogicalPu;
 
@@ -14,8 +14,8 @@ use crate::input::MapInput;
 struct Profile(Vec<(f64, usize)>);
 
 impl Profile {
-    /// Seats are ceil(N/P) on every PU: at least as many as any mapping has. Counts PUs by walking up
-    /// from `pu`, so that a machine of P PUs costs O(P x depth) and not P x P.
+    /// Every PU has ceil(N/P) seats, at least as many as in any mapping. Counts PUs by walking up from `pu`, so that a
+    /// machine of P PUs costs O(P x depth) instead of P x P.
     fn new(input: &MapInput, pu: LogicalPu) -> Self {
         let topology = input.topology();
         let seats = input.tasks().div_ceil(topology.pus().len());
@@ -68,7 +68,7 @@ impl Profile {
     }
 }
 
-/// A lower bound of J over all mappings that keep to ceil(N/P) tasks a PU.
+/// A lower bound of J over all mappings with at most ceil(N/P) tasks per PU.
 #[must_use]
 pub fn lower_bound(input: &MapInput) -> f64 {
     let pus = input.topology().pus().len();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_up_the_tree_counts_what_the_distances_say() {
+    fn a_walk_up_the_tree_agrees_with_the_distances() {
         let ring = vec![10.0, 16.0, 22.0, 15.0, 10.0, 16.0, 22.0, 17.0, 10.0];
         let uneven = resolve("numa:3 core:3 pu:2").unwrap();
         let plain = resolve("package:2 numa:2 l3:2 core:3 pu:2").unwrap();

@@ -1,4 +1,4 @@
-//! What a policy is: a name, a sentence, and the algorithm from a [`MapInput`] to a [`Mapped`].
+//! The interface of a thread policy: a name, a summary, and the algorithm from a [`MapInput`] to a [`Mapped`].
 
 use numaloc_model::{LogicalPu, Mapping};
 
@@ -12,9 +12,9 @@ pub struct Mapped {
     pub mapping: Mapping,
     /// Tasks that had to be moved because the policy itself overloaded a PU.
     pub repaired: usize,
-    /// What the policy has to say about its work, as `(name, value)`: passes, moves, groups.
+    /// Figures on the policy's work, as `(name, value)`: passes, moves, groups.
     pub diagnostics: Vec<(&'static str, f64)>,
-    /// What a person should know of the choice, a sentence each: what was given up, and what for.
+    /// Remarks on the choice for the user, a sentence each: what was given up, and for what.
     pub remarks: Vec<String>,
 }
 
@@ -31,33 +31,36 @@ impl Mapped {
     }
 }
 
-/// A way to choose PUs for tasks. Deterministic for an input and its seed.
+/// An algorithm that chooses PUs for tasks. Deterministic for an input and its seed.
 pub trait MappingPolicy: Send + Sync {
     /// Name on the command line, in plans and in reports.
     fn name(&self) -> &'static str;
 
-    /// One line for people: what it does, whose it is.
+    /// One-line summary for the user: what it does, and its origin.
     fn summary(&self) -> &'static str;
 
-    /// The algorithm itself. Callers use [`map`], which checks what goes in and comes out.
+    /// The algorithm. Callers use [`map`], which checks input and output.
     ///
     /// # Errors
-    /// [`MapError`] where a library fails or the problem is too large for the policy.
+    /// [`MapError`] if a library fails or the problem is too large for the policy.
     fn map(&self, input: &MapInput) -> Result<Mapped, MapError>;
 }
 
 /// Maps with a policy, after checking the input.
 ///
 /// # Errors
-/// [`MapError`] for loads or groups that do not fit the tasks, and what the policy reports.
+/// [`MapError`] for loads or groups that do not fit the tasks, and errors of the policy.
 ///
 /// # Panics
-/// If the policy breaks a promise: a task without PU, or a PU above ceil(tasks / PUs).
+/// If the policy returns an invalid mapping: a task without PU, or a PU above ceil(tasks / PUs).
 pub fn map(policy: &dyn MappingPolicy, input: &MapInput) -> Result<Mapped, MapError> {
     input.check()?;
     let mapped = policy.map(input)?;
     if let Err(broken) = crate::evaluate::check_mapping(input, &mapped.mapping) {
-        panic!("policy {} broke its promise: {broken}", policy.name());
+        panic!(
+            "policy {} returned an invalid mapping: {broken}",
+            policy.name()
+        );
     }
     Ok(mapped)
 }

@@ -1,10 +1,10 @@
-//! Makes a mapping keep to capacities: for policies whose own balance is a tolerance.
+//! Makes a mapping respect capacities, for policies whose own balance is only a tolerance.
 
 use crate::input::MapInput;
 
-/// Moves tasks off overloaded PUs, each to the seat where the move costs least (ties: lowest PU), until
-/// no PU has more tasks than it may. Of an overloaded PU's tasks those leave that talk least to the
-/// others on it. Returns how many moved. O(moved x P x degree).
+/// Moves tasks off overloaded PUs, each to the cheapest seat (ties: lowest PU), until no PU exceeds its capacity. From
+/// an overloaded PU, the tasks that communicate least with the others on it are moved. Returns the number of moves.
+/// O(moved x P x degree).
 ///
 /// # Panics
 /// If the capacities are fewer than the tasks.

@@ -1,8 +1,8 @@
 //! The few calls of libscotch we need, bound by hand; the only `unsafe` of this crate.
 //!
-//! Signatures are those of Scotch 7.0 with 64-bit numbers (`SCOTCH_Num` = `int64_t`). Every call runs
-//! under its own context, one thread, fixed seed: results repeat, and calls on different threads do
-//! not share a random state.
+//! Signatures are those of Scotch 7.0 with 64-bit numbers (`SCOTCH_Num` = `int64_t`). Every call runs in its own
+//! context with one thread and a fixed seed, so results are reproducible, and calls on different threads do not share a
+//! random state.
 
 #![allow(unsafe_code)]
 
@@ -19,7 +19,7 @@ pub(crate) const QUALITY: i64 = 0x00001;
 
 const OPTION_DETERMINISTIC: c_int = 0;
 
-/// Room for any of Scotch's opaque structures; the largest of 7.0 takes 160 bytes.
+/// Storage for any of Scotch's opaque structures; the largest of 7.0 takes 160 bytes.
 #[repr(C, align(16))]
 struct Opaque([u64; 64]);
 
@@ -109,11 +109,11 @@ pub(crate) struct Target {
     pub sizes: Vec<i64>,
     /// Cost of the links below each level; a path costs the sum over the levels it descends.
     pub links: Vec<i64>,
-    /// The leaves that exist, ascending; empty when all do.
+    /// The leaves in use, ascending; empty if all are.
     pub leaves: Vec<i64>,
 }
 
-/// Calls an exit function of Scotch when it goes out of scope.
+/// Calls an exit function of Scotch on drop.
 struct Guard(Box<Opaque>, unsafe extern "C" fn(*mut c_void));
 
 impl Guard {
@@ -157,7 +157,7 @@ fn sizes_fit() -> bool {
     sizes.iter().all(|&s| s as usize <= size_of::<Opaque>()) && number == size_of::<i64>()
 }
 
-/// Maps a graph onto a target; the answer is each vertex's position among the target's leaves.
+/// Maps a graph onto a target; returns each vertex's position among the target's leaves.
 ///
 /// # Errors
 /// The name of the call that failed.
@@ -219,7 +219,7 @@ pub(crate) fn map(
     if failed != 0 {
         return Err("SCOTCH_archTleaf");
     }
-    // Declared after `whole`, so dropped before it: a sub-architecture refers to its whole.
+    // Declared after `whole`, so dropped before it: a sub-architecture refers to its parent.
     let mut sub = None;
     if !target.leaves.is_empty() {
         let mut part = init("SCOTCH_archInit", SCOTCH_archInit, SCOTCH_archExit)?;

@@ -1,9 +1,8 @@
-//! Who may take how many tasks: capacity, over- and under-subscription, the same for every policy.
+//! Capacities of PUs, including over- and under-subscription, the same for every policy.
 //!
-//! The papers' algorithms differ silently when there are fewer tasks than PUs (TreeMatch compacts,
-//! EagerMap and Scotch spread); here it is [`Spread`], a choice of the user. With more tasks than PUs
-//! every PU takes floor(N/P) or ceil(N/P) tasks, dealt down the tree in proportion to the PUs below
-//! each object.
+//! With fewer tasks than PUs, the papers' algorithms differ without saying so (TreeMatch compacts, EagerMap and Scotch
+//! spread); here it is [`Spread`], a choice of the user. With more tasks than PUs every PU takes floor(N/P) or
+//! ceil(N/P) tasks, distributed down the tree in proportion to the PUs below each object.
 
 use numaloc_model::{LogicalNode, LogicalPu};
 use numaloc_topology::Topology;
@@ -16,12 +15,12 @@ pub enum Spread {
     Spread,
     /// Tasks fill the first PUs, depth first: as few nodes as possible.
     Compact,
-    /// Every PU is on offer and each policy takes the ones its paper would.
+    /// All PUs are available, and each policy uses those that its paper would.
     #[default]
     Auto,
 }
 
-/// How many tasks every PU may take.
+/// Capacity of every PU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slots {
     /// Tasks by PU (logical index); sums to at least the number of tasks.
@@ -52,7 +51,7 @@ impl Slots {
         &self.capacity
     }
 
-    /// How many tasks all PUs may take.
+    /// Total capacity of all PUs.
     #[must_use]
     pub fn total(&self) -> usize {
         self.capacity.iter().map(|&c| c as usize).sum()
@@ -108,7 +107,7 @@ pub fn cores_first(topology: &Topology, node: LogicalNode) -> Vec<LogicalPu> {
     order.into_iter().map(|(_, pu)| pu).collect()
 }
 
-/// Free seats of nodes, handed out one by one: the bookkeeping of the node-filling policies.
+/// Free seats of nodes, handed out one at a time, for the node-filling policies.
 pub(crate) struct Seats {
     /// By node: PUs in filling order, with free seats.
     nodes: Vec<(LogicalNode, Vec<(LogicalPu, u32)>)>,
@@ -137,12 +136,12 @@ impl Seats {
         Self { nodes, free }
     }
 
-    /// How many nodes have PUs; positions below are into this list.
+    /// Number of nodes with PUs; positions below refer to this list.
     pub(crate) fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Which node is at a position.
+    /// The node at a position.
     pub(crate) fn node(&self, at: usize) -> LogicalNode {
         self.nodes[at].0
     }

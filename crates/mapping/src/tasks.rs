@@ -2,7 +2,7 @@
 
 use numaloc_model::CommMatrix;
 
-/// How the two cells of a pair become one weight.
+/// How the two cells of a pair are combined into one weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
     /// Directed unless the matrix is symmetric.
@@ -96,13 +96,13 @@ impl TaskGraph {
         graph
     }
 
-    /// How many tasks.
+    /// Number of tasks.
     #[must_use]
     pub fn tasks(&self) -> usize {
         self.start.len() - 1
     }
 
-    /// How many stored cells: twice the number of pairs that communicate.
+    /// Number of stored cells: twice the number of pairs that communicate.
     #[must_use]
     pub fn stored_cells(&self) -> usize {
         self.to.len()
@@ -136,8 +136,8 @@ impl TaskGraph {
         })
     }
 
-    /// Groups as tasks: what they exchange. `group_of` names a group below `groups` for every task;
-    /// what is exchanged inside a group is dropped. O(tasks + cells).
+    /// The graph of groups, with the exchange between them. `group_of` gives a group below `groups` for every task;
+    /// exchange inside a group is dropped. O(tasks + cells).
     ///
     /// # Panics
     /// If a task has no group.
@@ -178,7 +178,7 @@ impl TaskGraph {
         graph
     }
 
-    /// The weight of a pair, 0 where it does not communicate.
+    /// The weight of a pair, 0 if it does not communicate.
     #[must_use]
     pub fn weight(&self, a: usize, b: usize) -> f64 {
         let (to, weight) = self.neighbours(a);

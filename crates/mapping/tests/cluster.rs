@@ -1,5 +1,5 @@
-//! The large path of our own policy: a sparse halo exchange on a cluster. `make bench-mpi-mapping` has
-//! the same at 65,536 ranks.
+//! The path of our own policy for large problems: a sparse halo exchange on a cluster. `make bench-mpi-mapping` runs
+//! the same with 65,536 ranks.
 
 #[path = "../benches/halo/instance.rs"]
 mod instance;
@@ -9,7 +9,7 @@ use numaloc_mapping::{MapInput, by_name, map};
 use numaloc_model::{LogicalPu, Mapping};
 
 #[test]
-fn a_large_halo_is_cut_almost_into_cubes_and_twice_the_same() {
+fn a_large_halo_is_cut_almost_into_cubes_and_reproducibly() {
     // 9,216 ranks in 24 x 24 x 16 on 12 x 12 hosts of 64 PUs.
     let machine = cluster(12, HOST);
     let grid @ [x, y, z] = [24, 24, 16];
@@ -21,7 +21,7 @@ fn a_large_halo_is_cut_almost_into_cubes_and_twice_the_same() {
     let ours = mapped("numaloc");
     assert_eq!(mapped("numaloc"), ours);
 
-    // 4 x 4 x 4 ranks a host: nothing that fills hosts cuts less. Corners: 6 x 6 x 4 cubes.
+    // 4 x 4 x 4 ranks per host: no mapping that fills hosts cuts less. Corners: 6 x 6 x 4 cubes.
     let mut filled = vec![0; 144];
     let cubes = (0..x * y * z).map(|rank| {
         let (i, j, k) = (rank / (y * z), rank / z % y, rank % z);
@@ -33,7 +33,7 @@ fn a_large_halo_is_cut_almost_into_cubes_and_twice_the_same() {
         pu: cubes.collect(),
     });
     let ours = share(&ours);
-    // 12 hosts are not halved into cubes (6, 3, then 1 and 2): 16 % more.
+    // 12 hosts cannot be halved into cubes (6, 3, then 1 and 2): 16 % more.
     assert!(ours <= 1.2 * cubes, "{ours} against cubes {cubes}");
     // A launcher's block and cyclic layouts.
     for layout in ["packed", "scatter"] {

@@ -73,7 +73,7 @@ fn generated(kind: usize, tasks: usize, rng: &mut Rng) -> CommMatrix {
             }
             3 => cells.extend((0..t).map(|u| (t, u, f64::from(rng.u32(90..110))))),
             4 => cells.extend((0..3).map(|_| (t, rng.usize(0..tasks), f64::from(rng.u32(1..100))))),
-            // Uniform, and all by one: whoever maps differently loses and wins nothing.
+            // Uniform, and a star: another mapping loses and gains nothing.
             5 => cells.extend((0..t).map(|u| (t, u, 1.0))),
             6 => cells.push((0, t, 5.0)),
             _ => {}

@@ -1,4 +1,4 @@
-//! What every policy promises, on many small problems; and what our own promises beyond that.
+//! Properties that every policy guarantees, on many small problems, and further properties of our own policy.
 
 use fastrand::Rng;
 use numaloc_mapping::{
@@ -66,7 +66,7 @@ proptest! {
             let value = evaluate(&input, &mapped.mapping);
             prop_assert!(value.cost >= value.lower_bound * (1.0 - 1e-12), "{}", policy.name());
             if tasks < machine.pus().len() && spread != Spread::Auto {
-                // The choice is the same for all: which PUs are used does not depend on the policy.
+                // The choice of PUs does not depend on the policy.
                 let slots = numaloc_mapping::Slots::new(machine, tasks, spread);
                 for pu in &mapped.mapping.pu {
                     prop_assert!(slots.capacity()[pu.index()] > 0, "{}", policy.name());
@@ -110,7 +110,7 @@ fn random_group(comm: &CommMatrix, rng: &mut Rng) -> TaskGroup {
     }
 }
 
-/// The least cost there is: branch and bound over PUs, tasks in order of their volume.
+/// The least possible cost: branch and bound over PUs, tasks in order of their volume.
 fn optimum(input: &MapInput) -> f64 {
     let graph = input.graph();
     let mut order: Vec<usize> = (0..input.tasks()).collect();
@@ -149,7 +149,7 @@ fn descend(
         if now >= *best {
             continue;
         }
-        // PUs that look the same from all others in use are one choice.
+        // PUs with equal distances to all others in use are one choice.
         let look: Vec<u64> = (0..free.len())
             .map(|other| match pu.contains(&other) {
                 true => input.distances().mean(at, other).to_bits(),
@@ -192,7 +192,7 @@ fn numaloc_finds_the_optimum_of_small_problems() {
     }
 }
 
-/// A grid with labels as they come and with labels shuffled.
+/// A grid with labels in order or shuffled.
 fn grid(side: usize, order: Option<u64>) -> CommMatrix {
     let n = side * side;
     let mut label: Vec<usize> = (0..n).collect();
@@ -297,7 +297,7 @@ fn heavy_threads_are_spread_at_little_cost_in_locality() {
     }
 }
 
-/// Blocks of 4 that talk much, in a chain of blocks, and a background between all.
+/// Blocks of 4 that communicate much, in a chain of blocks, and a background between all.
 fn planted(tasks: usize, seed: u64) -> CommMatrix {
     let mut rng = Rng::with_seed(seed);
     let pairs = (0..tasks).flat_map(|a| (0..a).map(move |b| (a, b)));
@@ -316,8 +316,8 @@ fn planted(tasks: usize, seed: u64) -> CommMatrix {
 
 #[test]
 fn groups_of_communication_are_no_load() {
-    // Without a load vector there is nothing to level, whatever communicates at the same time: groups
-    // are amounts of communication, and giving up locality to spread them was worth nothing.
+    // Without a load vector there is nothing to level, whatever communicates at the same time: groups are amounts of
+    // communication, and giving up locality to spread them has no benefit.
     let machine = resolve("numa:4 core:2 pu:1").unwrap();
     for seed in 0..5 {
         let comm = random_matrix(8, 0.6, seed);
@@ -331,7 +331,7 @@ fn groups_of_communication_are_no_load() {
 }
 
 #[test]
-fn a_budget_goes_on_until_it_is_spent_and_never_hurts() {
+fn a_budget_is_used_up_and_never_hurts() {
     let machine = resolve("numa:4 core:4 pu:2").unwrap();
     let comm = random_matrix(32, 0.3, 5);
     let calls = std::sync::atomic::AtomicUsize::new(0);
@@ -349,7 +349,7 @@ fn a_budget_goes_on_until_it_is_spent_and_never_hurts() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn input_that_does_not_fit_is_refused() {
     let machine = resolve("numa:2 core:2 pu:1").unwrap();
     let comm = random_matrix(4, 0.5, 1);
     let policy = by_name("numaloc").unwrap();

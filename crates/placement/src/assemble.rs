@@ -1,10 +1,10 @@
-//! From a policy's answer to a plan: threads by stable path, pages by object and range.
+//! Assembles a plan from a policy's answer: threads by stable path, pages by object and range.
 //!
-//! Pages of one object that go to one node become one range; pages between them that the recorded run
-//! never touched join in, which keeps the ranges (and later the kernel's mappings) few. A page that
-//! belongs to no known object has no name in another run and cannot be planned: it is counted. Pages of
-//! a private file mapping that nobody writes (text, constants, `ld.so.cache`) are the page cache's, which
-//! all processes share and no mempolicy of one process places: they are left out.
+//! Pages of one object on one node become one range, including pages between them that the recorded run never touched;
+//! this keeps the number of ranges (and later of the kernel's mappings) small. A page of no known object cannot be
+//! identified in another run, so it cannot be planned: it is counted. Pages of a private file mapping that is never
+//! written (text, constants, `ld.so.cache`) belong to the page cache, which all processes share and no process's
+//! mempolicy places: they are left out.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use numaloc_model::plan::{ObjectKey, PagePlan, Plan, Predicted, Provenance, Thre
 use numaloc_model::{LogicalNode, Mapping, ObjectIdx, Placement, Profile, ThreadAccess};
 use numaloc_topology::Topology;
 
-/// A plan and what could not be part of it.
+/// A plan, and the number of pages that could not be included.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assembled {
     /// The plan.
@@ -21,11 +21,11 @@ pub struct Assembled {
     pub nameless_pages: u64,
 }
 
-/// Makes a plan of `profile`'s threads at `mapping` and pages at `placement` on `topology`.
+/// Makes a plan for `topology` with the threads of `profile` at `mapping` and its pages at `placement`.
 ///
-/// `predicted` is taken as given except for `accesses` and `remote_accesses`, which are counted here:
-/// accesses by threads whose node is not the page's; pages left to the kernel count at their first
-/// toucher's node. O(pages log pages + page cells).
+/// `predicted` is copied, except for `accesses` and `remote_accesses`, which are counted here: accesses by threads on
+/// another node than the page's; pages left to the kernel count at their first toucher's node. O(pages log pages + page
+/// cells).
 ///
 /// # Panics
 /// If mapping or placement do not fit the profile.
@@ -111,11 +111,11 @@ pub fn assemble(
     }
 }
 
-/// Accesses to pages on another node than the accessing thread's, and all accesses.
+/// Accesses to pages on a node other than the accessing thread's, and all accesses.
 ///
-/// A page without a planned node counts at the node of the thread that touched it first; where that
-/// was not observed, at the thread that uses it most. A page of the page cache lies on any node with memory alike: of N
-/// nodes, one in N of its accesses is local.
+/// A page without a planned node counts at the node of its first toucher, or if first touch was not observed, of its
+/// main user. A page of the page cache is equally likely to be on any node with memory: of N nodes, one in N of its
+/// accesses is local.
 ///
 /// # Panics
 /// If mapping or placement do not fit the profile.
@@ -161,8 +161,8 @@ mod tests {
     use numaloc_model::profile::{Clock, Meta, Object, ObjectKind, Thread};
     use numaloc_model::{LogicalPu, PageNumber, ThreadIdx};
 
-    /// Two threads; object 0 has pages 0, 1 (thread 0), 3 (thread 1) of a run at address 100 pages;
-    /// page 900 belongs to nothing. Thread 0 touched all first.
+    /// Two threads; object 0 has pages 0, 1 (thread 0), 3 (thread 1) of a run at address 100 pages; page 900 belongs to
+    /// no object. Thread 0 touched all first.
     fn profile() -> Profile {
         let thread = |n: u32| Thread {
             path: ["0", "0.1"][n as usize].to_owned(),
@@ -275,12 +275,13 @@ mod tests {
     }
 
     #[test]
-    fn only_written_pages_of_a_mapped_file_are_planned() {
+    fn only_pages_written_in_a_mapped_file_are_planned() {
         let mut profile = profile();
         profile.objects[0].name = "libc.so.6".into();
         let page = |at: usize| &profile.pages.pages()[at];
         assert!(profile.is_in_page_cache(page(0)));
-        // On either of two nodes alike, wherever they are wished; page 900 stays with thread 0, far from 2 accesses.
+        // On either of two nodes with equal probability, whatever node is planned; page 900 stays with thread 0, so 2
+        // accesses are remote.
         let machine = numaloc_topology::resolve("numa:2 core:1 pu:1").unwrap();
         let mapping = Mapping {
             pu: vec![LogicalPu(0), LogicalPu(1)],

@@ -1,23 +1,23 @@
-//! No policy plans more pages onto a node than fit.
+//! Adapts a placement to the capacities of the nodes.
 //!
-//! Hot pages choose first: pages are settled by descending accesses (ties by ascending page), a page
-//! whose node is full goes to the nearest node with room (ties: the lower node), memory-only nodes
-//! included. When all are full the page is left to the kernel, which will have to swap or fail anyway.
+//! Pages are assigned by descending accesses (ties by ascending page); a page whose preferred node is full goes to the
+//! nearest node with room (ties: the lower node), memory-only nodes included. If all are full, the page is left to the
+//! kernel, which has to swap or fail in any case.
 
 use numaloc_model::LogicalNode;
 use std::collections::BTreeMap;
 
 use crate::view::View;
 
-/// What did not fit where it was wished.
+/// Pages that did not fit on their preferred node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spill {
-    /// Pages by (wished node, node taken instead; `None`: left to the kernel).
+    /// Pages by (preferred node, node used instead; `None`: left to the kernel).
     pub moved: BTreeMap<(LogicalNode, Option<LogicalNode>), u64>,
 }
 
 impl Spill {
-    /// All pages that did not get the node they were wished on.
+    /// Number of pages that did not get their preferred node.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.moved.values().sum()
@@ -25,14 +25,14 @@ impl Spill {
 
     /// One sentence per full node and substitute.
     pub(crate) fn describe(&self, capacity: &[u64], out: &mut Vec<String>) {
-        for ((wished, taken), pages) in &self.moved {
-            let room = capacity[wished.index()];
+        for ((preferred, taken), pages) in &self.moved {
+            let room = capacity[preferred.index()];
             out.push(match taken {
                 Some(node) => format!(
-                    "{pages} pages did not fit on {wished} (room for {room}) and go to {node}"
+                    "{pages} pages did not fit on {preferred} (room for {room}) and go to {node}"
                 ),
                 None => format!(
-                    "{pages} pages did not fit on {wished} (room for {room}) nor anywhere else and \
+                    "{pages} pages did not fit on {preferred} (room for {room}) nor anywhere else and \
                      are left to the kernel"
                 ),
             });
@@ -40,34 +40,36 @@ impl Spill {
     }
 }
 
-/// Wishes made to fit: node by page of the view, and what had to give way.
-pub(crate) fn settle(
-    wishes: &[Option<LogicalNode>],
+/// Assigns preferred nodes within the capacities: node by page of the view, and the pages that did not fit.
+pub(crate) fn fit_to_capacity(
+    preferred: &[Option<LogicalNode>],
     view: &View,
     capacity: &[u64],
 ) -> (Vec<Option<LogicalNode>>, Spill) {
     let mut demand = vec![0_u64; capacity.len()];
-    for node in wishes.iter().flatten() {
+    for node in preferred.iter().flatten() {
         demand[node.index()] += 1;
     }
     let mut spill = Spill::default();
     if demand.iter().zip(capacity).all(|(want, room)| want <= room) {
-        return (wishes.to_vec(), spill);
+        return (preferred.to_vec(), spill);
     }
     let mut room = capacity.to_vec();
-    let mut settled = wishes.to_vec();
+    let mut fitted = preferred.to_vec();
     for at in hottest_first(view) {
-        let Some(wished) = wishes[at] else { continue };
-        let taken = nearest_with_room(wished, view, &room);
+        let Some(preferred) = preferred[at] else {
+            continue;
+        };
+        let taken = nearest_with_room(preferred, view, &room);
         if let Some(node) = taken {
             room[node.index()] -= 1;
         }
-        if taken != Some(wished) {
-            *spill.moved.entry((wished, taken)).or_default() += 1;
+        if taken != Some(preferred) {
+            *spill.moved.entry((preferred, taken)).or_default() += 1;
         }
-        settled[at] = taken;
+        fitted[at] = taken;
     }
-    (settled, spill)
+    (fitted, spill)
 }
 
 /// Page indexes by descending accesses, ties by ascending page number.
@@ -83,15 +85,15 @@ pub(crate) fn hottest_first(view: &View) -> Vec<usize> {
     order.into_iter().map(|(_, at)| at).collect()
 }
 
-fn nearest_with_room(wished: LogicalNode, view: &View, room: &[u64]) -> Option<LogicalNode> {
-    if room[wished.index()] > 0 {
-        return Some(wished);
+fn nearest_with_room(preferred: LogicalNode, view: &View, room: &[u64]) -> Option<LogicalNode> {
+    if room[preferred.index()] > 0 {
+        return Some(preferred);
     }
     (0..room.len())
         .filter(|&node| room[node] > 0)
         .map(LogicalNode::from_index)
         .min_by(|&a, &b| {
-            let distance = |node| view.topology().node_distance(wished, node);
+            let distance = |node| view.topology().node_distance(preferred, node);
             distance(a).total_cmp(&distance(b)).then(a.cmp(&b))
         })
 }
@@ -103,7 +105,7 @@ mod tests {
     use numaloc_model::LogicalNode;
 
     #[test]
-    fn the_hottest_pages_keep_their_node_and_the_rest_go_to_the_nearest_with_room() {
+    fn the_most_used_pages_keep_their_node_and_the_rest_go_to_the_nearest_with_room() {
         // Everything belongs to node 0, which holds 2 pages; node 1 (distance 30) is farther than
         // node 2 (distance 15), which holds one. Accesses 5, 9, 7, 1: pages 1 and 2 stay, page 0 (the
         // hotter of the rest) takes node 2, page 3 node 1.
@@ -121,7 +123,7 @@ mod tests {
         );
         assert_eq!(placed.spilled, 2);
         assert_eq!(placed.diagnostics.len(), 2);
-        // With room for three pages in all, the coldest is left to the kernel.
+        // With room for three pages in all, the least used is left to the kernel.
         input.capacity = Some(&[2, 0, 1]);
         let placed = place(policy("locality").unwrap(), &input).unwrap();
         assert_eq!(placed.placement.node[3], None);

@@ -1,9 +1,9 @@
 //! Page policies: which NUMA node should hold which page.
 //!
-//! Pure functions: page usage, thread mapping and machine in, placement out; no I/O, no clock,
-//! randomness only from the seed. A policy says which node it *wishes* for each page
-//! ([`PlacementPolicy::wish`]); what is common to all happens once, in [`place()`]: merging access
-//! counts up to the page size, checking the input, and keeping every node's capacity.
+//! Pure functions: page usage, thread mapping and machine in, placement out; no I/O, no clock, randomness only from the
+//! seed. A policy gives a *preferred* node for each page ([`PlacementPolicy::preferred_nodes`]); the steps that all
+//! policies share are in [`place()`]: merging access counts up to the page size, checking the input, and respecting
+//! every node's capacity.
 //!
 //! | policy | file | from |
 //! |---|---|---|
@@ -17,7 +17,7 @@
 //! | `marathe` | `policies/marathe.rs` | Marathe and Mueller 2006, as compared in OPT section 7.6 |
 //! | `joint` | `joint/` | threads and pages together; ours |
 //!
-//! Adding one: a file in `policies/` and a line in [`POLICIES`].
+//! To add one: a file in `policies/` and a line in [`POLICIES`].
 
 #![forbid(unsafe_code)]
 

@@ -1,25 +1,25 @@
-//! The common frame of every page policy: check, merge to the page size, ask the policy, keep the
-//! capacities, and give every page of the profile its node.
+//! Runs a page policy: checks the input, merges counts to the page size, asks the policy, respects the capacities, and
+//! gives every page of the profile its node.
 
 use numaloc_model::{LogicalNode, Placement, ThreadIdx};
 
-use crate::capacity::settle;
+use crate::capacity::fit_to_capacity;
 use crate::input::PlaceInput;
 use crate::policies::PlacementPolicy;
 use crate::view::View;
 
-/// What a page policy answered.
+/// A page policy's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
     /// By page of [`PlaceInput::pages`] (the profile's pages, whatever the page size).
     pub placement: Placement,
     /// Pages (of the placement's page size) that did not fit on the node the policy chose.
     pub spilled: u64,
-    /// What a person should know, one sentence each.
+    /// Remarks for the user, one sentence each.
     pub diagnostics: Vec<String>,
 }
 
-/// Why there is no placement. Each says what was found and what would be right.
+/// Why there is no placement. Each message has the value found and the value expected.
 #[derive(Debug, thiserror::Error, PartialEq)]
 #[non_exhaustive]
 pub enum PlaceError {
@@ -41,15 +41,15 @@ pub enum PlaceError {
         /// PUs of the machine.
         pus: usize,
     },
-    /// A page size that access counts cannot be merged to.
+    /// A page size that is no multiple of the recorded one.
     #[error("page size {page_size} is not a multiple of the profile's {recorded} bytes")]
     PageSize {
-        /// Asked for.
+        /// The page size requested.
         page_size: u64,
-        /// The profile's.
+        /// The profile's page size.
         recorded: u64,
     },
-    /// One capacity per node is needed.
+    /// The number of capacities differs from the number of nodes.
     #[error("{given} node capacities given, the machine has {nodes} nodes")]
     Capacity {
         /// Found.
@@ -57,7 +57,7 @@ pub enum PlaceError {
         /// Expected.
         nodes: usize,
     },
-    /// Not a share.
+    /// The minimum exclusivity is not a share.
     #[error("minimum exclusivity {given} is not within 0..=1")]
     MinExclusivity {
         /// Found.
@@ -66,7 +66,7 @@ pub enum PlaceError {
     /// No candidates for the joint policy, or a candidate that does not fit the others.
     #[error("{why}")]
     Candidates {
-        /// What is wrong with them.
+        /// The reason.
         why: String,
     },
 }
@@ -79,10 +79,10 @@ pub enum PlaceError {
 pub fn place(policy: &dyn PlacementPolicy, input: &PlaceInput) -> Result<Placed, PlaceError> {
     check(input)?;
     let view = View::new(input);
-    let wishes = policy.wish(&view);
-    debug_assert_eq!(wishes.len(), view.usage().pages().len());
+    let preferred = policy.preferred_nodes(&view);
+    debug_assert_eq!(preferred.len(), view.usage().pages().len());
     let capacity = capacities(input);
-    let (nodes, spill) = settle(&wishes, &view, &capacity);
+    let (nodes, spill) = fit_to_capacity(&preferred, &view, &capacity);
     let placement = Placement {
         node: (0..input.pages.pages().len())
             .map(|page| nodes[view.merged(page)])
@@ -163,13 +163,13 @@ pub(crate) fn capacities(input: &PlaceInput) -> Vec<u64> {
 }
 
 impl Placed {
-    /// Pages the policy leaves to the kernel.
+    /// Number of pages that the policy leaves to the kernel.
     #[must_use]
     pub fn left_to_kernel(&self) -> usize {
         self.placement.node.iter().filter(|n| n.is_none()).count()
     }
 
-    /// Where each page is expected to live: its planned node, else its first toucher's.
+    /// Expected node of each page: the planned node, else the first toucher's.
     #[must_use]
     pub fn expected(&self, input: &PlaceInput) -> Vec<Option<LogicalNode>> {
         let node_of = |thread: ThreadIdx| {

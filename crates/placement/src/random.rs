@@ -1,4 +1,4 @@
-//! A small generator with a fixed sequence: the same seed gives the same placement in every release.
+//! A small random generator with a fixed sequence: the same seed gives the same placement in every release.
 
 /// SplitMix64 (Steele, Lea, Flood 2014): one 64-bit state, every output used once per period.
 pub(crate) struct SplitMix64(u64);

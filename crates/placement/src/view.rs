@@ -1,4 +1,4 @@
-//! What a policy sees: usage at the chosen page size, and threads already turned into nodes.
+//! A policy's view of its input: usage at the chosen page size, with threads resolved to nodes.
 
 use numaloc_model::pages::Page;
 use numaloc_model::profile::SlowLoadRow;
@@ -55,7 +55,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Access counts at the page size of the placement; wishes are by index into these pages.
+    /// Access counts at the page size of the placement; policies answer by index into these pages.
     #[must_use]
     pub fn usage(&self) -> &PageUsage {
         &self.usage
@@ -67,20 +67,20 @@ impl<'a> View<'a> {
         self.input.topology
     }
 
-    /// The seed of policies that draw lots.
+    /// The seed for random policies.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.input.seed
     }
 
-    /// The exclusivity above which `mixed` keeps a page with its main user.
+    /// The exclusivity above which `mixed` places a page on its main user's node.
     #[must_use]
     pub fn min_exclusivity(&self) -> f64 {
         self.input.min_exclusivity
     }
 
-    /// The nodes a policy chooses among: those with PUs, ascending. Memory-only nodes (HBM, CXL) take
-    /// only what does not fit elsewhere: no thread is near them, so no access count asks for them.
+    /// The nodes a policy chooses among: those with PUs, ascending. Memory-only nodes (HBM, CXL) only take pages that
+    /// do not fit elsewhere, because no thread runs on them.
     #[must_use]
     pub fn candidates(&self) -> &[LogicalNode] {
         &self.candidates
@@ -92,36 +92,35 @@ impl<'a> View<'a> {
         self.node_of_thread[thread.index()]
     }
 
-    /// `counts[n]` becomes the accesses to `page` from node `n` (`MemAcc[p][n]`); as long as the
-    /// machine has nodes.
+    /// Sets `counts[n]` to the accesses to `page` from node `n` (`MemAcc[p][n]`); its length is the number of nodes.
     pub fn by_node(&self, page: &Page, counts: &mut [u64]) {
         self.usage
             .by_node(page, |thread| self.node_of(thread).index(), counts);
     }
 
-    /// A wish for every page that depends on nothing but the page and its accesses by node.
+    /// Preferred nodes by a rule that only depends on the page and its accesses by node.
     pub fn page_by_page(
         &self,
-        wish: impl Fn(&Page, &[u64]) -> Option<LogicalNode>,
+        choose: impl Fn(&Page, &[u64]) -> Option<LogicalNode>,
     ) -> Vec<Option<LogicalNode>> {
         let mut counts = self.counts();
         let pages = self.usage().pages().iter();
         pages
             .map(|page| {
                 self.by_node(page, &mut counts);
-                wish(page, &counts)
+                choose(page, &counts)
             })
             .collect()
     }
 
-    /// Room for [`Self::by_node`].
+    /// A zeroed buffer for [`Self::by_node`].
     #[must_use]
     pub fn counts(&self) -> Vec<u64> {
         vec![0; self.input.topology.nodes().len()]
     }
 
-    /// The node with most accesses among `counts` (`maxnode(p)`). The paper is silent on ties: the
-    /// first toucher's node if it is among the tied, else the lowest. `None` if nobody accessed it.
+    /// The node with most accesses among `counts` (`maxnode(p)`). The paper does not specify ties: the first toucher's
+    /// node if it is among the tied, else the lowest. `None` without accesses.
     #[must_use]
     pub fn max_node(&self, page: &Page, counts: &[u64]) -> Option<LogicalNode> {
         let most = counts.iter().copied().max().filter(|&most| most > 0)?;
@@ -167,14 +166,14 @@ impl<'a> View<'a> {
             })
     }
 
-    /// What observed the loads that took long, where the profile knows them.
+    /// The source of the slow loads, if the profile has them.
     #[must_use]
     pub fn slow_loads_source(&self) -> Option<&'a str> {
         self.input.slow_loads.map(|slow| slow.source.as_str())
     }
 
-    /// Loads that took long: `(page of usage(), thread, loads)`, by page and thread as recorded. Empty where the profile
-    /// does not know them.
+    /// Loads that took long: `(page of usage(), thread, loads)`, by page and thread as recorded. Empty if the profile
+    /// has none.
     pub fn slow_loads(&self) -> impl Iterator<Item = (usize, ThreadIdx, u64)> + '_ {
         let rows = self.input.slow_loads.map_or(&[][..], |slow| &slow.rows);
         let known = |row: &&SlowLoadRow| {
@@ -185,7 +184,7 @@ impl<'a> View<'a> {
         rows.map(|row| (self.merged(row.page as usize), row.thread, row.loads))
     }
 
-    /// How many recorded pages make one page of this view.
+    /// Number of recorded pages per page of this view.
     #[must_use]
     pub fn factor(&self) -> u64 {
         self.factor

@@ -3,8 +3,8 @@
 //! 1. *Lasting* blocks are those created once before the loop and used in it. Of each kind (same creating template,
 //!    position) the Q classes are distributed over the N nodes in blocks, in the order of their creators' paths (the
 //!    paper says in the order of creation, which depends on how the creators happened to run): class q goes to node
-//!    floor(q N / Q), the paper's pre-defined distribution. Kinds with fewer classes than nodes (tables, arguments) stay
-//!    open.
+//!    floor(q N / Q), the paper's pre-defined distribution. Kinds with fewer classes than nodes (tables, arguments)
+//!    stay open.
 //! 2. Each task class goes to the node where the least time is lost to distance: the sum over its slots of affinity
 //!    times excess distance to the block's node. Those with most to lose choose first; no node gets more than (1 +
 //!    slack) of the mean load, unless there is no alternative.

@@ -23,8 +23,8 @@ pub fn cluster(switch: usize, host: &str) -> Topology {
     compose("a cluster", &hosts, Some(&network)).expect("the cluster is well formed")
 }
 
-/// Ranks in row-major order, or with shuffled numbers; open borders; blocks of 32^3 doubles, so that a
-/// face is 8,192 bytes, an edge 256, a corner 8.
+/// Ranks in row-major order, or shuffled; open borders; blocks of 32^3 doubles, so that a face is 8,192 bytes, an edge
+/// 256, a corner 8.
 pub fn halo([x, y, z]: [usize; 3], shuffle: bool) -> CommMatrix {
     let ranks = x * y * z;
     let mut name: Vec<usize> = (0..ranks).collect();

@@ -1,11 +1,11 @@
-//! `make bench-mpi-mapping`: 65,536 MPI ranks of a 3-D halo exchange on 1,024 hosts of 4 NUMA nodes of
-//! 16 cores, 32 hosts under each of 32 switches. Each policy runs in a process of its own, which reports its time and its peak memory.
+//! `make bench-mpi-mapping`: 65,536 MPI ranks of a 3-D halo exchange on 1,024 hosts of 4 NUMA nodes of 16 cores, 32
+//! hosts under each of 32 switches. Each policy runs in its own process, which reports its time and peak memory.
 //!
 //! 64 x 32 x 32 ranks, each with a block of 32^3 doubles and 26 neighbours (open borders), in the
 //! row-major order MPI_Cart_create gives: a face is 8,192 bytes, an edge 256, a corner 8. `packed` is a
 //! launcher's block layout, `scatter` its cyclic one.
 //!
-//! Options: `--policies NAMES`, `--shuffle` (rank numbers that say nothing about the grid), `--repeat N`.
+//! Options: `--policies NAMES`, `--shuffle` (rank numbers unrelated to the grid), `--repeat N`.
 
 mod instance;
 
@@ -36,7 +36,7 @@ fn main() {
             "--policies" => policies = value(),
             "--repeat" => repeat = value().parse().expect("a number"),
             "--shuffle" => shuffle = true,
-            // What this program calls itself with.
+            // Used when this program runs itself.
             "--only" => only = Some(value()),
             // Cargo passes this to every bench.
             "--bench" => {}
@@ -65,9 +65,9 @@ fn main() {
     }
 }
 
-/// One line of the table: everything in this process, from the matrix to the mapping.
+/// One line of the table, measured in this process from the matrix to the mapping.
 fn measured(policy: &str, shuffle: bool) -> String {
-    // `-hosts`: ranks to hosts only, which is less work, and says nothing about nodes and J.
+    // `-hosts`: maps ranks to hosts only, which is less work and gives no figures for nodes and J.
     let (name, hosts_only) = match policy.strip_suffix("-hosts") {
         Some(name) => (name, true),
         None => (policy, false),

@@ -11,7 +11,7 @@ pub enum Family {
     Grid3,
     /// Each task and the next, closed.
     Ring,
-    /// Every pair talks, amounts 90 to 110.
+    /// Every pair communicates, amounts 90 to 110.
     AllToAll,
     /// Stages of 8 tasks, each task feeds two of the next stage; a chain of stages.
     Pipeline,
@@ -33,9 +33,10 @@ pub enum Family {
     NpbCg,
     /// FT with more processes than planes: transposes within each row and within each column of processes.
     NpbFt,
-    /// MG: faces between neighbours in a closed cube of processes; on the coarser grids every second, fourth, ... process is left.
+    /// MG: faces between neighbours in a closed cube of processes; on the coarser grids only every second, fourth, ...
+    /// process remains.
     NpbMg,
-    /// IS: keys go from everybody to everybody, by how many fall into each bucket.
+    /// IS: keys go from every process to every other, in proportion to the buckets' sizes.
     NpbIs,
 }
 
@@ -210,7 +211,7 @@ pub fn neighbours2(n: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// Two factors of `n`, as equal as they get.
+/// Two factors of `n`, as equal as possible.
 pub fn sides2(n: usize) -> [usize; 2] {
     let x = (1..=n)
         .take_while(|x| x * x <= n)
@@ -220,7 +221,7 @@ pub fn sides2(n: usize) -> [usize; 2] {
     [x, n / x]
 }
 
-/// Three factors of `n`, as equal as they get.
+/// Three factors of `n`, as equal as possible.
 pub fn sides3(n: usize) -> [usize; 3] {
     let x = (1..=n)
         .take_while(|x| x * x * x <= n)

@@ -1,4 +1,4 @@
-//! The least cost known of every case: of all runs so far, kept in `best_known.csv`.
+//! The least known cost of every case over all runs so far, kept in `best_known.csv`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ const FILE: &str = "best_known.csv";
 pub struct Known(BTreeMap<String, f64>);
 
 impl Known {
-    /// The file that is part of the sources; empty before the first run.
+    /// The committed file; empty before the first run.
     pub fn committed() -> Self {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/mapping");
         let text = std::fs::read_to_string(Path::new(folder).join(FILE)).unwrap_or_default();
@@ -22,7 +22,7 @@ impl Known {
         Self(text.lines().skip(1).filter_map(line).collect())
     }
 
-    /// The least of what is known and `cost`, which is known from now on.
+    /// The smaller of the known cost and `cost`; stored as the known cost.
     pub fn lower(&mut self, case: Case, cost: f64) -> f64 {
         let key = format!(
             "{},{},{}",

@@ -1,11 +1,10 @@
-//! `make bench-mapping`: every policy and the peers that are installed, on generated families.
+//! `make bench-mapping`: every policy and the installed peers, on generated families.
 //!
-//! Options: `--largest N` (tasks, default 1024), `--repeat N` (timed runs, the fastest counts, because
-//! machines are shared; default 3), `--polish N` (proposals a task of the search for the best known cost;
-//! default 0: what `best_known.csv` beside this file says), `--only NAMES` (of policies),
-//! `--npb` (the patterns of the NAS benchmarks instead of the generated ones), `--family NAME`, `--out FOLDER`. Writes
-//! `runs.csv` (one line a run), `summary.md`, `plot.svg` and `best_known.csv`, the least cost known after
-//! this run.
+//! Options: `--largest N` (tasks, default 1024), `--repeat N` (timed runs, of which the fastest counts because machines
+//! are shared; default 3), `--polish N` (proposals per task of the search for the best known cost; default 0: use
+//! `best_known.csv` next to this file), `--only NAMES` (of policies), `--npb` (the patterns of the NAS benchmarks
+//! instead of the generated ones), `--family NAME`, `--out FOLDER`. Writes `runs.csv` (one line per run), `summary.md`,
+//! `plot.svg` and `best_known.csv`, the least known cost after this run.
 
 mod cases;
 mod families;
@@ -113,7 +112,7 @@ fn main() {
             });
         };
         for name in POLICIES.iter().filter(|name| wanted(name)) {
-            // Quadratic and cubic ones have their say where they end in reasonable time.
+            // Quadratic and cubic policies run only on sizes at which they end in reasonable time.
             let slow = match *name {
                 "mpipp" => case.tasks > 256,
                 "tree-match" | "eager-map" | "choice-map" | "scotch" => {
@@ -131,7 +130,7 @@ fn main() {
                 let (mapped, ms) = timed(|| map(policy, &input));
                 times.push(ms);
                 answer = mapped.ok();
-                // Long runs are steady enough once.
+                // Long runs vary little: once is enough.
                 if ms > 2000.0 {
                     break;
                 }
@@ -183,12 +182,12 @@ fn main() {
     known.write(&options.out);
 }
 
-/// The least cost that long low-temperature searches from the best answer reach.
+/// The least cost reached by long low-temperature searches from the best answer.
 fn polished(input: &MapInput, mapping: &Mapping, cost_now: f64, proposals: usize) -> f64 {
     if proposals == 0 {
         return cost_now;
     }
-    // Large and dense problems get what fits into about a minute.
+    // Large and dense problems are limited to about a minute.
     let work = input.tasks() * (input.graph().stored_cells() / input.tasks().max(1)).min(64);
     let proposals = proposals.min(4_000_000_000 / work.max(1)).max(50);
     let mut best = (cost_now, mapping.clone());

@@ -35,7 +35,7 @@ pub fn generate(
                         add(t, row * y + (column ^ bit), 100.0);
                     }
                 }
-                // With twice as many columns as rows, pairs of columns stand for one.
+                // With twice as many columns as rows, a pair of columns is one unit.
                 let transposed = column / (y / x) * y + row * (y / x) + column % (y / x);
                 if t < transposed {
                     add(t, transposed, 100.0);
@@ -51,7 +51,7 @@ pub fn generate(
         }
         Family::NpbMg => {
             let sides = sides3(n);
-            // Faces of all grids that every process has a part of; then one point a grid.
+            // Faces of all grids of which every process has a part; then one point per grid.
             let mut face = 0;
             let mut side = MG_SIDE;
             while side > 0 {
@@ -74,7 +74,7 @@ pub fn generate(
     }
 }
 
-/// Each process whose place is a multiple of `stride` in all directions and the next of them in each.
+/// Pairs of each process whose position is a multiple of `stride` in all directions, and the next such process in each.
 fn faces(sides: [usize; 3], stride: usize, weight: f64, add: &mut impl FnMut(usize, usize, f64)) {
     let [x, y, z] = sides;
     let number = |[i, j, k]: [usize; 3]| (i * y + j) * z + k;
@@ -86,7 +86,7 @@ fn faces(sides: [usize; 3], stride: usize, weight: f64, add: &mut impl FnMut(usi
         for direction in 0..3 {
             let mut next = place;
             next[direction] = (place[direction] + stride) % sides[direction];
-            // Two in a closed row are one pair.
+            // Two processes in a closed row are one pair.
             let twice = sides[direction] == 2 * stride && place[direction] > 0;
             if stride < sides[direction] && !twice {
                 add(t, number(next), weight);

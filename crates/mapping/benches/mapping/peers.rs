@@ -1,4 +1,4 @@
-//! Tools that are not ours, run as programs where they are installed.
+//! External mapping tools, run as programs if they are installed.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,11 +9,11 @@ use numaloc_model::{LogicalPu, Mapping};
 
 use crate::cases::Case;
 
-/// A peer's answer: PU of every task, and milliseconds (its own count where it gives one).
+/// A peer's answer: PU of every task, and milliseconds (as measured by the tool if it reports them).
 pub type Answer = Option<(Mapping, f64)>;
 
-/// METIS: recursive bisection into as many parts as PUs; neighbouring parts are neighbours in its
-/// recursion, so part k is PU k. The time is the one gpmetis reports for partitioning.
+/// METIS: recursive bisection into as many parts as PUs; neighbouring parts are neighbours in its recursion, so part k
+/// is PU k. The time is the partitioning time that gpmetis reports.
 pub fn metis(case: Case, input: &MapInput, folder: &Path) -> Answer {
     let file = folder.join("graph");
     let graph = input.graph();
@@ -47,7 +47,7 @@ pub fn metis(case: Case, input: &MapInput, folder: &Path) -> Answer {
 /// names a Python that has the package.
 pub fn mtkahypar(case: Case, input: &MapInput, folder: &Path) -> Answer {
     let python = std::env::var_os("NUMALOC_MTKAHYPAR_PYTHON")?;
-    // A complete target graph has P (P - 1) / 2 edges: beyond this it neither fits nor ends.
+    // A complete target graph has P (P - 1) / 2 edges: larger ones exceed memory or time.
     if case.machine.pus() > 64 || case.tasks > 256 || case.family.is_dense() {
         return None;
     }
@@ -97,7 +97,7 @@ pub fn mtkahypar(case: Case, input: &MapInput, folder: &Path) -> Answer {
     Some((Mapping { pu: pu? }, ms))
 }
 
-/// How many tasks sit above a PU's capacity.
+/// Number of tasks above their PU's capacity.
 pub fn overload(input: &MapInput, mapping: &Mapping) -> usize {
     let slots = Slots::new(input.topology(), input.tasks(), Spread::Auto);
     let limit = slots.capacity().iter().copied().max().unwrap_or(1);

@@ -1,4 +1,4 @@
-//! Quality against time: a point a tool and size, medians over the families and machines.
+//! Quality against time: one point per tool and size, medians over the families and machines.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use plotters::prelude::*;
 
 use crate::summary::{Run, mean_ratio, median_ms, tools};
 
-/// Writes `plot.svg`. A tool is left out at a size where it misses more than the dense cases: a mean over
-/// other cases misleads.
+/// Writes `plot.svg`. A tool is omitted at a size where it lacks more than the dense cases, because a mean over
+/// different cases would be misleading.
 pub fn write(folder: &Path, runs: &[Run]) {
     let path = folder.join("plot.svg");
     draw(&path, runs).expect("the plot can be drawn");

@@ -18,7 +18,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// J over the least known.
+    /// J divided by the least known cost.
     pub fn ratio(&self) -> f64 {
         self.cost / self.best
     }
@@ -63,7 +63,7 @@ pub fn tools(runs: &[Run]) -> Vec<&str> {
     tools
 }
 
-/// Geometric mean of J over the least known.
+/// Geometric mean of J over the least known cost.
 pub fn mean_ratio(runs: &[&Run]) -> f64 {
     let logs: f64 = runs.iter().map(|run| run.ratio().ln()).sum();
     (logs / runs.len() as f64).exp()
@@ -76,7 +76,7 @@ pub fn median_ms(runs: &[&Run]) -> Option<f64> {
     ms.get(ms.len() / 2).copied()
 }
 
-/// The processor's name and the number of CPUs, as the tables are for this machine.
+/// Name of the processor and number of CPUs, for the tables.
 fn machine() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info

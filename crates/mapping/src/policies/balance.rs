@@ -1,9 +1,9 @@
 //! Equal communication load on every node (DeLoc, "Balance"), locality ignored.
 //!
-//! Tasks by descending load go to the node with the least load so far that has a free core. The paper
-//! is silent on ties (here: lowest task, first node) and on whether a node's load counts a task's whole
-//! communication or only that with tasks already placed (here: the whole, which is the classic
-//! longest-processing-time rule). With a load vector that is the load. O(N log N + N K).
+//! Tasks by descending load go to the node with the least load so far that has a free core. The paper does not specify
+//! ties (here: lowest task, first node), nor whether a node's load counts a task's whole communication or only that
+//! with tasks already placed (here: the whole, the classic longest-processing-time rule). A load vector, if given,
+//! replaces communication. O(N log N + N K).
 
 use numaloc_model::LogicalPu;
 
@@ -12,7 +12,7 @@ use crate::input::MapInput;
 use crate::policy::{Mapped, MappingPolicy};
 use crate::slots::{Seats, Spread};
 
-/// See the module's text.
+/// The policy; see the module documentation.
 pub struct Balance;
 
 impl MappingPolicy for Balance {

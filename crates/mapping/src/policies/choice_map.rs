@@ -1,13 +1,13 @@
 //! ChoiceMap (Soomro, Sasongko, Unat, BindMe 2018), our reading: pairs by mutual choice, then pairs of
 //! pairs.
 //!
-//! The paper's pseudocode was not to be had. What is public: tasks are paired fairly, respecting mutual
-//! priorities, and the pairs make a mapping sequence. Our reading: every task ranks all others by what
-//! it exchanges with them (ties: the lower id); while tasks are free, those that are each other's best
-//! free choice pair up, the heaviest first. With an undirected matrix the heaviest free pair is always
-//! mutual, so this is greedy heaviest-edge matching, and free tasks without a partner left pair up in
-//! order. Pairs are contracted and pair up again until a level's arity is reached; where it is no power
-//! of two, the last step joins an odd number of clusters, each time the one exchanged with most. The
+//! The paper's pseudocode was not available. What is public: tasks are paired fairly, respecting mutual priorities, and
+//! the pairs make a mapping sequence. Our reading: every task ranks all others by what it exchanges with them (ties:
+//! the lower id); while tasks are free, those that are each other's best free choice pair up, the heaviest first. With
+//! an undirected matrix the heaviest free pair is always mutual, so this is greedy heaviest-edge matching, and
+//! remaining free tasks pair up in order. Pairs are contracted and pair up again until a level's arity is reached; if
+//! it is no power of two, the last step joins an odd number of clusters, each time the one with the largest exchange.
+//! The sequence of groups is laid out on the PUs in order. O(levels x E log E).
 //! sequence of groups is laid out on the PUs in order. O(levels x E log E).
 
 use numaloc_model::LogicalPu;
@@ -19,7 +19,7 @@ use crate::policy::{Mapped, MappingPolicy};
 use crate::slots::Spread;
 use crate::tasks::TaskGraph;
 
-/// See the module's text.
+/// The policy; see the module documentation.
 pub struct ChoiceMap;
 
 impl MappingPolicy for ChoiceMap {
@@ -64,7 +64,7 @@ impl MappingPolicy for ChoiceMap {
     }
 }
 
-/// How many clusters each step joins: twos while they divide the arity, then the odd rest.
+/// Number of clusters joined by each step: twos while they divide the arity, then the odd rest.
 fn steps(mut arity: usize) -> Vec<usize> {
     let mut steps = Vec::new();
     while arity > 1 && arity.is_multiple_of(2) {
@@ -97,7 +97,7 @@ fn join(graph: &TaskGraph, size: usize) -> Vec<Vec<usize>> {
             groups.push(group);
         }
     }
-    // Whoever has no partner left completes groups, then forms new ones.
+    // Elements without a partner complete groups, then form new ones.
     let mut left = (0..free.len()).filter(|&element| free[element]);
     for group in groups.iter_mut().filter(|group| group.len() < size) {
         let missing = size - group.len();
@@ -105,12 +105,12 @@ fn join(graph: &TaskGraph, size: usize) -> Vec<Vec<usize>> {
     }
     let left: Vec<usize> = left.collect();
     groups.extend(left.chunks(size).map(<[usize]>::to_vec));
-    // An incomplete group may only be the last: the sequence must not shift.
+    // Only the last group may be incomplete: the sequence must not shift.
     groups.sort_by_key(|group| group.len() < size);
     groups
 }
 
-/// The free element that exchanges most with a group, if any exchanges at all.
+/// The free element that exchanges most with a group, if any does.
 fn favourite(graph: &TaskGraph, group: &[usize], free: &[bool]) -> Option<usize> {
     let mut exchange: std::collections::BTreeMap<usize, f64> = std::collections::BTreeMap::new();
     for &member in group {
@@ -140,8 +140,8 @@ mod tests {
 
     #[test]
     fn mutual_choices_by_hand() {
-        // 1's best is 2 (9) and 2's is 1: a pair, although 0's best is 1 (8). Then 0 and 3 (1) are
-        // left. 4-5 pair (5). {4,5} and {0,3}: 2; {1,2} and {0,3}: 8. So {1,2}{0,3} share a node.
+        // 1's best is 2 (9) and 2's is 1: a pair, although 0's best is 1 (8). Then 0 and 3 (1) remain. 4-5 pair (5).
+        // {4,5} and {0,3}: 2; {1,2} and {0,3}: 8. So {1,2}{0,3} share a node.
         let cells = [
             (1, 2, 9.0),
             (0, 1, 8.0),

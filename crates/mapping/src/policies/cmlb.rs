@@ -1,4 +1,4 @@
-//! CMLB (Li, Zhang, Zhang, HPCC 2021): one group a NUMA node, grown by communication under a watch on load.
+//! CMLB (Li, Zhang, Zhang, HPCC 2021): one group per NUMA node, grown by communication within a load limit.
 //!
 //! A group grows by the free task that exchanges most with its members (Eq. 2) and that passes Algorithm
 //! 2, `JudgeLoadBalance`. As printed, Algorithm 2 returns before its own test, never defines
@@ -8,11 +8,10 @@
 //! - seats are left after it: it passes if the load still missing lies between what the lightest and
 //!   what the heaviest free tasks would bring to those seats.
 //!
-//! Where nobody passes, the one that leaves the group nearest to the interval does. The first member is
-//! the heaviest free task (the paper is silent; EagerMap's lowest index would make labels matter). Group
-//! sizes are the nodes' seats; inside a node tasks take seats in the order they joined, so that heavy
-//! partners are neighbours. Without a load vector each task's communication is its load.
-//! O(N^2 log N), which bounds N.
+//! If no task passes, the one that leaves the group nearest to the interval is taken. The first member is the heaviest
+//! free task (the paper does not specify it; EagerMap's lowest index would make labels matter). Group sizes are the
+//! nodes' seats; inside a node tasks take seats in the order they joined, so that heavy partners are neighbours.
+//! Without a load vector each task's communication is its load. O(N^2 log N), which limits N.
 
 use numaloc_model::LogicalPu;
 
@@ -21,12 +20,12 @@ use crate::input::MapInput;
 use crate::policy::{Mapped, MappingPolicy};
 use crate::slots::Spread;
 
-/// See the module's text.
+/// The policy; see the module documentation.
 pub struct Cmlb;
 
-/// Beyond this, time that grows with the square of the tasks is too long to wait for among other policies.
+/// Larger problems take too long in comparison with other policies, because time grows with the square of the tasks.
 const MOST_TASKS: usize = 8192;
-/// How far above the target a group may end.
+/// Tolerated excess of a group's load over the target.
 const TOLERANCE: f64 = 0.05;
 
 impl MappingPolicy for Cmlb {
@@ -71,7 +70,7 @@ impl MappingPolicy for Cmlb {
         };
         let mut pu = vec![LogicalPu(0); input.tasks()];
         for seats in nodes {
-            // Nodes of other sizes aim for their share.
+            // Nodes of a different size aim for their share.
             let target = total * seats.len() as f64 / input.tasks().max(1) as f64;
             for (task, seat) in state.group(seats.len(), target).into_iter().zip(seats) {
                 pu[task] = LogicalPu::from_index(seat);
@@ -95,9 +94,9 @@ struct State<'a> {
     load: &'a [f64],
     /// Free tasks, heaviest first.
     free: Vec<usize>,
-    /// What each task exchanges with the group being grown.
+    /// Exchange of each task with the group being grown.
     exchange: Vec<f64>,
-    /// Members that nobody better could be found for.
+    /// Number of members added although no task passed the test.
     forced: u32,
 }
 
@@ -124,11 +123,11 @@ impl State<'_> {
         group
     }
 
-    /// The best ranked free task that keeps the group's load in reach of the target; `seats` are left
-    /// after it, `missing` is the load still missing before it, `tolerated` how much too much may be.
+    /// The best ranked free task that keeps the group's load in reach of the target; `seats` remain after it, `missing`
+    /// is the load missing before it, `tolerated` the tolerated excess.
     fn candidate(&mut self, seats: usize, missing: f64, tolerated: f64) -> usize {
         let mut ranked = self.free.clone();
-        // Stable: equal exchange keeps the heavier first.
+        // Stable sort: equal exchange keeps the heavier first.
         ranked.sort_by(|&a, &b| self.exchange[b].total_cmp(&self.exchange[a]));
         let load: Vec<f64> = self.free.iter().map(|&task| self.load[task]).collect();
         let heavy: f64 = load.iter().take(seats).sum();
@@ -139,7 +138,7 @@ impl State<'_> {
         for task in ranked {
             let rest = missing - self.load[task];
             let at = place(task).expect("ranked tasks are free");
-            // The heaviest and lightest `seats` others: without this task, one more moves up.
+            // The heaviest and lightest `seats` other tasks: without this task, one more moves up.
             let most = if at < seats {
                 heavy - self.load[task] + edge(seats)
             } else {

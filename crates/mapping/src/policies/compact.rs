@@ -1,7 +1,7 @@
 //! Round-robin over the PUs in hierarchy order (OPT section 7.1, "Compact"; `KMP_AFFINITY=compact`).
 //!
-//! Unlike `packed` it fills the SMT siblings of a core before the next core, and with more tasks than
-//! PUs it deals them round by round. O(N + P).
+//! Unlike `packed` it fills the SMT siblings of a core before the next core, and with more tasks than PUs it assigns
+//! them in rounds. O(N + P).
 
 use numaloc_model::LogicalPu;
 
@@ -10,7 +10,7 @@ use crate::input::MapInput;
 use crate::policy::{Mapped, MappingPolicy};
 use crate::slots::Spread;
 
-/// See the module's text.
+/// The policy; see the module documentation.
 pub struct Compact;
 
 impl MappingPolicy for Compact {

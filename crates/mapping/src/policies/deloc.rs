@@ -11,11 +11,10 @@
 //!   room for both, the pair is split over the nearest nodes with seats;
 //! - tasks that never communicate go to the nodes with most free seats, in turn;
 //! - ties go to lower task ids, seats inside a node to the lowest core, siblings last;
-//! - a pair's `Scomm` is what it exchanges within the group. The other reading, its amount in the whole
-//!   run ([`Volume::Run`], registered as `deloc-run`), ranks first the group that straddles two phases, because that one names the
-//!   pairs of both: then neither phase's pairs stay whole, and noise of one event decides which do.
-//!   The text normalises Wp to the highest value, Eq. 2 to the sum: the order is the same, and so is
-//!   the mapping.
+//! - a pair's `Scomm` is what it exchanges within the group. With the other reading, its amount in the whole run
+//!   ([`Volume::Run`], registered as `deloc-run`), a group that straddles two phases ranks first because it contains
+//!   the pairs of both: then neither phase's pairs stay whole, and noise of one event decides which do. The text
+//!   normalises Wp to the highest value, Eq. 2 to the sum: order and mapping are the same.
 //!
 //! O(pairs log pairs + N K).
 
@@ -26,7 +25,7 @@ use crate::input::MapInput;
 use crate::policy::{Mapped, MappingPolicy};
 use crate::slots::{Seats, Spread};
 
-/// Which amount is a pair's `Scomm`.
+/// The amount used as a pair's `Scomm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Volume {
     /// What the pair exchanges in the whole run.
@@ -35,7 +34,7 @@ pub enum Volume {
     Group,
 }
 
-/// See the module's text.
+/// The policy; see the module documentation.
 pub struct DeLoc {
     /// The amount that orders pairs and groups.
     pub volume: Volume,
@@ -133,7 +132,7 @@ struct Dealer<'a> {
     input: &'a MapInput<'a>,
     seats: Seats,
     pu: Vec<Option<LogicalPu>>,
-    /// Position of the node of a placed task.
+    /// Node position of each placed task.
     at: Vec<usize>,
     current: usize,
 }
@@ -165,7 +164,7 @@ impl<'a> Dealer<'a> {
 
     fn both(&mut self, a: usize, b: usize) {
         let first = self.seats.next_with(self.current, 2).or_else(|| {
-            // No node takes both: the first with a seat, and the nearest to it.
+            // No node has room for both: the first with a seat, and the nearest to it.
             self.seats.next_with(self.current, 1)
         });
         let first = first.expect("seats for all tasks");
@@ -202,7 +201,7 @@ impl<'a> Dealer<'a> {
             .expect("seats for all tasks")
     }
 
-    /// Tasks no pair named, each to the node with most free seats (ties: the first).
+    /// Tasks in no pair, each to the node with most free seats (ties: the first).
     fn rest(&mut self) -> usize {
         let silent: Vec<usize> = (0..self.pu.len())
             .filter(|&t| self.pu[t].is_none())
@@ -298,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_tasks_take_what_is_left() {
+    fn silent_tasks_take_the_remaining_seats() {
         let groups = [group(&[(4, 5, 1.0)])];
         assert_eq!(nodes("numa:2 core:3 pu:1", 6, &groups), [1, 1, 0, 1, 0, 0]);
     }

@@ -1,13 +1,12 @@
 //! EagerMap (Cruz, Diener, Pilla, Navaux, PDP 2015): greedy groups, level by level from the PUs up.
 //!
-//! A group starts with the first element that is still free and grows by the free element that
-//! exchanges most with its members (ties: the first). Groups of a level are as equal in size as they
-//! can be; they are the elements of the next level. A child of a machine object gets one member of the
-//! object's group.
+//! A group starts with the first free element and grows by the free element that exchanges most with its members (ties:
+//! the first). Groups of a level are as equal in size as possible; they are the elements of the next level. Each child
+//! of a machine object gets one member of the object's group.
 //!
-//! Deviations: groups fill exactly where the elements fit the level exactly (uneven machines, where the
-//! paper's equal sizes would overload PUs); the published code takes at most two shared levels and 1,024
-//! tasks, this takes any. O(levels x N x cells a task) time with sparse rows, at worst O(N^3).
+//! Deviations: groups are filled exactly if the elements fit the level exactly (uneven machines, where the paper's
+//! equal sizes would overload PUs); the published code is limited to two shared levels and 1,024 tasks, this is not.
+//! O(levels x N x cells per task) time with sparse rows, at worst O(N^3).
 
 use numaloc_model::LogicalPu;
 
@@ -19,7 +18,7 @@ use crate::repair::repair;
 use crate::slots::Spread;
 use crate::tasks::TaskGraph;
 
-/// See the module's text.
+/// The policy; see the module documentation.
 pub struct EagerMap;
 
 impl MappingPolicy for EagerMap {
@@ -66,8 +65,7 @@ impl MappingPolicy for EagerMap {
     }
 }
 
-/// Sizes of the groups of a level: its blocks' where they fit, else as equal as can be, the larger
-/// ones first.
+/// Sizes of the groups of a level: those of its blocks if they fit, else as equal as possible, the larger ones first.
 fn sizes(elements: usize, children: &[usize]) -> Vec<usize> {
     if children.iter().sum::<usize>() == elements {
         return children.to_vec();
@@ -92,7 +90,7 @@ fn grow(graph: &TaskGraph, sizes: &[usize]) -> Vec<Vec<usize>> {
                 while first < free.len() && !free[first] {
                     first += 1;
                 }
-                // The free neighbour with most exchange; where there is none, the first free element.
+                // The free neighbour with the largest exchange, or else the first free element.
                 near.retain(|&element: &usize| free[element]);
                 let best = near
                     .iter()
@@ -117,8 +115,7 @@ fn grow(graph: &TaskGraph, sizes: &[usize]) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// Walks groups and blocks down together and calls `seat` with every task and its position among the
-/// PUs in use.
+/// Descends groups and blocks together and calls `seat` with every task and its position among the PUs in use.
 fn descend(
     hierarchy: &Hierarchy,
     members: &[Vec<Vec<usize>>],

@@ -40,10 +40,10 @@ pub static REGISTRY: &[&dyn MappingPolicy] = &[
     &numaloc::Numaloc { balance: 1.0 },
 ];
 
-/// Name of the policy used where none is named.
+/// Name of the default policy.
 pub const DEFAULT_POLICY: &str = "numaloc";
 
-/// Other names of policies, as papers use them: `(alias, name)`. `locality` is DeLoc's baseline of that name,
+/// Alternative names of policies, as used in papers: `(alias, name)`. `locality` is DeLoc's baseline of that name,
 /// which the paper computes with TreeMatch (section IV).
 pub const ALIASES: &[(&str, &str)] = &[
     ("locality", "tree-match"),

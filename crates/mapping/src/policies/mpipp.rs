@@ -1,13 +1,13 @@
 //! MPIPP (Chen, Chen, Huang, Robert, Kuhn, ICS 2006): repeated best exchanges from random starts.
 //!
-//! From a random mapping, a pass exchanges the pair of tasks that gains most (even if that is a loss),
-//! locks both, and goes on until all are locked; the prefix of exchanges with the largest gain is kept.
-//! Passes repeat while they gain; the best of several starts wins. The cost is our J (the paper adds
-//! message counts times latency, which a matrix of amounts does not have).
+//! From a random mapping, a pass exchanges the pair of tasks that gains most (even if that is a loss), locks both, and
+//! continues until all are locked; the prefix of exchanges with the largest gain is kept. Passes repeat while they
+//! gain; the best of several starts wins. The cost is our J (the paper adds message counts times latency, which a
+//! matrix of amounts does not have).
 //!
-//! Where the paper is silent: with fewer tasks than PUs, empty seats take part as idle tasks; with more,
-//! PUs have several seats. Ties: the first pair. Gains are kept per task and seat, so a pass is O(S^3)
-//! for S seats (the re-implementation in TreeMatch is O(S^4) an exchange); at most 512 seats.
+//! Where the paper is silent: with fewer tasks than PUs, empty seats take part as idle tasks; with more, PUs have
+//! several seats. Ties: the first pair. Gains are kept per task and seat, so a pass is O(S^3) for S seats (the
+//! re-implementation in TreeMatch is O(S^4) per exchange); at most 512 seats.
 
 use fastrand::Rng;
 use numaloc_model::LogicalPu;
@@ -17,7 +17,7 @@ use crate::input::MapInput;
 use crate::policy::{Mapped, MappingPolicy};
 use crate::slots::Spread;
 
-/// See the module's text.
+/// The policy; see the module documentation.
 pub struct Mpipp {
     /// Random starts.
     pub starts: usize,
@@ -81,7 +81,7 @@ struct State<'a> {
     distance: Vec<f64>,
     /// By task; tasks beyond the input's are idle.
     seat_of: Vec<usize>,
-    /// Task x seat: what the task would pay there, all others staying.
+    /// Task x seat: the task's cost on that seat, with all others unchanged.
     pays: Vec<f64>,
     n: usize,
 }
@@ -130,7 +130,7 @@ impl<'a> State<'a> {
         let (n, sa, sb) = (self.n, self.seat_of[a], self.seat_of[b]);
         let leave = self.pays[a * n + sa] - self.pays[a * n + sb];
         let swap = leave + self.pays[b * n + sb] - self.pays[b * n + sa];
-        // Each of the four terms took the other for staying; the two remain as far apart.
+        // Each of the four terms assumed that the other task stays; their distance does not change.
         let apart = 2.0 * self.distance[sa * n + sb]
             - self.distance[sa * n + sa]
             - self.distance[sb * n + sb];
@@ -157,7 +157,7 @@ impl<'a> State<'a> {
         self.seat_of.swap(a, b);
     }
 
-    /// One pass; whether it gained.
+    /// Makes one pass; returns whether it gained.
     fn pass(&mut self) -> bool {
         let before = self.cost();
         let mut free: Vec<usize> = (0..self.n).collect();

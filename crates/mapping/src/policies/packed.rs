@@ -8,7 +8,7 @@ use crate::input::MapInput;
 use crate::policy::{Mapped, MappingPolicy};
 use crate::slots::{Seats, Spread};
 
-/// See the module's text.
+/// The policy; see the module documentation.
 pub struct Packed;
 
 impl MappingPolicy for Packed {

@@ -1,5 +1,5 @@
-//! A random mapping (DeLoc, "Random"): every seat equally likely, the same for the same seed. The
-//! paper draws a new one for every run; give every run its own seed for that. O(N + P).
+//! A random mapping (DeLoc, "Random"): every seat equally likely, the same for the same seed. The paper draws a new one
+//! for every run; use another seed per run for that. O(N + P).
 
 use numaloc_model::LogicalPu;
 
@@ -8,7 +8,7 @@ use crate::input::MapInput;
 use crate::policy::{Mapped, MappingPolicy};
 use crate::slots::Spread;
 
-/// See the module's text.
+/// The policy; see the module documentation.
 pub struct Random;
 
 impl MappingPolicy for Random {

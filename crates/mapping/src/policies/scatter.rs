@@ -6,7 +6,7 @@ use crate::input::MapInput;
 use crate::policy::{Mapped, MappingPolicy};
 use crate::slots::{Seats, Spread};
 
-/// See the module's text.
+/// The policy; see the module documentation.
 pub struct Scatter;
 
 impl MappingPolicy for Scatter {

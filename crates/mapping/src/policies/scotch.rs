@@ -1,14 +1,13 @@
 //! Scotch: mapping by dual recursive bipartitioning (Pellegrini 1994), the library itself.
 //!
-//! The machine becomes a tree-leaf target. Scotch's distance of two leaves is the *sum* of the link
-//! costs from their common ancestor down, so it gets the differences of our levels' distances: 20, 10,
-//! 2 go in as 10, 8, 2. Uneven machines are leaves of the smallest even tree around them, and so are
-//! restricted slots. A node matrix cannot be said in a tree: its mean over the pairs that part at a
-//! level stands for the level.
+//! The machine becomes a tree-leaf target. Scotch's distance of two leaves is the *sum* of the link costs from their
+//! common ancestor down, so it gets the differences of our levels' distances: 20, 10, 2 become 10, 8, 2. Uneven
+//! machines, and restricted slots, are leaves of the smallest even tree that contains them. A node matrix cannot be
+//! expressed in a tree: its mean over the pairs that part at a level represents the level.
 //!
-//! Weights are integers to Scotch: amounts that are not whole, or too large, are scaled so that all
-//! together fit 2^40. Its balance is a tolerance (1 %), not a capacity: tasks above ceil(N/P) on a PU
-//! are moved to the cheapest free seat and counted. One thread, fixed seed. O(E log P).
+//! Weights are integers in Scotch: amounts that are not whole, or too large, are scaled so that their sum fits 2^40.
+//! Its balance is a tolerance (1 %), not a capacity: tasks above ceil(N/P) on a PU are moved to the cheapest free seat
+//! and counted. One thread, fixed seed. O(E log P).
 
 use numaloc_model::LogicalPu;
 use numaloc_topology::Topology;
@@ -20,25 +19,25 @@ use crate::repair::repair;
 use crate::scotch_sys::{self, Graph, Target};
 use crate::slots::Spread;
 
-/// How Scotch goes about it.
+/// Scotch's mapping strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
     /// Its default: multilevel k-way, recursive bipartitioning on the coarsest graph only.
     Default,
-    /// Dual recursive bipartitioning all the way.
+    /// Dual recursive bipartitioning throughout.
     Recursive,
     /// Its quality preset.
     Quality,
 }
 
-/// See the module's text.
+/// The policy; see the module documentation.
 pub struct Scotch {
-    /// How it goes about it.
+    /// The strategy.
     pub strategy: Strategy,
 }
 
 const IMBALANCE: f64 = 0.01;
-/// All weights together stay below this, so that sums of weight x distance fit 64 bits.
+/// The sum of all weights stays below this, so that sums of weight x distance fit 64 bits.
 const WEIGHT_LIMIT: f64 = (1_u64 << 40) as f64;
 
 impl MappingPolicy for Scotch {
@@ -70,7 +69,7 @@ impl MappingPolicy for Scotch {
             Strategy::Recursive => scotch_sys::RECURSIVE,
             Strategy::Quality => scotch_sys::QUALITY,
         };
-        // The library takes its seed modulo a prime; any of ours is as good as another.
+        // The library reduces its seed modulo a prime.
         let seed = (input.seed() % 1_000_000_007) as i64;
         let graph = graph(input);
         let part = scotch_sys::map(&graph, &target, strategy, IMBALANCE, seed).map_err(|call| {
@@ -113,7 +112,7 @@ fn graph(input: &MapInput) -> Graph {
     graph
 }
 
-/// The smallest even tree around the PUs, and which PU each of its used leaves is.
+/// The smallest even tree that contains the PUs, and the PU of each of its used leaves.
 fn target(topology: &Topology, pus: &[usize]) -> (Target, Vec<usize>) {
     let objects = topology.objects();
     let deepest = objects.iter().map(|o| o.depth as usize).max().unwrap_or(0);
@@ -165,7 +164,7 @@ fn target(topology: &Topology, pus: &[usize]) -> (Target, Vec<usize>) {
     (target, leaf_of.into_iter().map(|(_, pu)| pu).collect())
 }
 
-/// Whole link costs whose sums from a level down are proportional to the levels' distances.
+/// Integer link costs whose sums from a level down are proportional to the levels' distances.
 fn links(distances: &[f64]) -> Vec<i64> {
     let below = |level: usize| distances.get(level + 1).copied().unwrap_or(0.0);
     let steps: Vec<f64> = (0..distances.len())
@@ -176,14 +175,14 @@ fn links(distances: &[f64]) -> Vec<i64> {
     } else {
         100.0
     };
-    // A level that is not farther than the one below still costs its link to Scotch.
+    // A level that is no farther than the one below still has a link cost in Scotch.
     steps
         .iter()
         .map(|s| ((s * scale).round() as i64).clamp(1, 1 << 20))
         .collect()
 }
 
-/// Mean distance of PUs that part at objects of this depth, by the homes of their first PUs.
+/// Mean distance of PUs whose paths part at objects of this depth, by the homes of their first PUs.
 fn level_distance(topology: &Topology, depth: usize) -> f64 {
     let objects = topology.objects();
     let (mut sum, mut pairs) = (0.0, 0.0);
@@ -191,7 +190,7 @@ fn level_distance(topology: &Topology, depth: usize) -> f64 {
         .iter()
         .filter(|o| o.depth as usize == depth && o.children.len() > 1)
     {
-        // Without a matrix all pairs of an object are equally far: two children will do.
+        // Without a matrix all pairs of an object are equally far apart: two children are enough.
         let looked_at = if topology.node_matrix().is_some() {
             object.children.len()
         } else {
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn uneven_and_restricted_machines_are_used_whole() {
+    fn uneven_and_restricted_machines_are_used_completely() {
         let machine = resolve("numa:3 core:3 pu:2").unwrap();
         for (tasks, spread) in [(18, Spread::Auto), (36, Spread::Auto), (5, Spread::Compact)] {
             let comm = ring(tasks);

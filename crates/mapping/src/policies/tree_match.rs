@@ -1,5 +1,5 @@
-//! TreeMatch (Jeannot, Mercier, Tessier, TPDS 2014): groups of exactly the arity, level by level from
-//! the PUs up, such that as little as possible is exchanged between groups.
+//! TreeMatch (Jeannot, Mercier, Tessier, TPDS 2014): groups of exactly the arity, level by level from the PUs up, with
+//! the least exchange between groups.
 //!
 //! How a level of n elements is grouped in groups of a depends on how many candidate groups there are:
 //! - at most 30,000: search for the best complete choice of groups, depth first with a bound;
@@ -7,15 +7,15 @@
 //! - a up to 5: for every group in turn the best of the first few combinations of free elements;
 //! - else: k-way partition with Scotch (as TreeMatch does where Scotch is compiled in), made exact.
 //!
-//! Elements are padded with silent ones to a multiple of the arity, so fewer tasks than PUs are
-//! compacted; more tasks than PUs add a level of ceil(N/P) below the PUs. On uneven machines or with
-//! some PUs left out, the task tree of the smallest even tree around is laid out on the PUs in order.
+//! Elements are padded with silent ones to a multiple of the arity, so fewer tasks than PUs are compacted; more tasks
+//! than PUs add a level of ceil(N/P) below the PUs. On uneven machines or with some PUs left out, the task tree of the
+//! smallest even tree that contains them is laid out on the PUs in order.
 //!
-//! Deviations: the original stops searching after 0.1 s of wall clock, this after [`SEARCH_STEPS`] steps,
-//! so that results repeat; it tries four orders of candidates, this takes cheap groups first, with a
-//! bound that makes small cases provably optimal; dummies are last in every order; it exits the process
-//! when there are too many tasks, this adds the level. Distances play no part, as in the original.
-//! Ties: the lower index. O(E log E) a level, plus the search.
+//! Deviations: the original stops searching after 0.1 s of wall clock, this after [`SEARCH_STEPS`] steps, for
+//! reproducibility; it tries four orders of candidates, this takes cheap groups first, with a bound that makes small
+//! cases provably optimal; dummies are last in every order; it exits the process when there are too many tasks, this
+//! adds the level. Distances are not used, as in the original. Ties: the lower index. O(E log E) per level, plus the
+//! search.
 
 use numaloc_model::LogicalPu;
 
@@ -27,14 +27,14 @@ use crate::scotch_sys::{self, Graph, Target};
 use crate::slots::Spread;
 use crate::tasks::TaskGraph;
 
-/// See the module's text.
+/// The policy; see the module documentation.
 pub struct TreeMatch;
 
-/// Candidate groups up to which a level is searched.
+/// Largest number of candidate groups for which a level is searched.
 const MOST_CANDIDATES: f64 = 30_000.0;
 /// Steps of one search.
 const SEARCH_STEPS: usize = 300_000;
-/// In place of a task: none.
+/// Marks a padding element.
 const DUMMY: usize = usize::MAX;
 
 impl MappingPolicy for TreeMatch {
@@ -122,7 +122,7 @@ fn combinations(n: usize, k: usize) -> f64 {
     (0..k).map(|i| (n - i) as f64 / (i + 1) as f64).product()
 }
 
-/// What a group exchanges with everybody outside it.
+/// Exchange of a group with all elements outside it.
 fn outside(graph: &TaskGraph, group: &[usize]) -> f64 {
     let real = group.iter().filter(|&&element| element < graph.tasks());
     real.map(|&element| {
@@ -181,7 +181,7 @@ fn search(graph: &TaskGraph, n: usize, arity: usize) -> Vec<Vec<usize>> {
 
 struct Search<'a> {
     by_first: &'a [Vec<(f64, Vec<usize>)>],
-    /// By element: the least that its share of any group's value can be.
+    /// By element: a lower bound of its share of any group's value.
     least: &'a [f64],
     free: Vec<bool>,
     chosen: Vec<&'a [usize]>,
@@ -201,7 +201,7 @@ impl Search<'_> {
         };
         let by_first = self.by_first;
         for (extra, group) in &by_first[first] {
-            // The first descent always ends, so there is an answer when the steps are used up.
+            // The first descent always completes, so there is an answer when the steps are used up.
             if self.steps >= SEARCH_STEPS && self.best.0 < f64::INFINITY {
                 return;
             }
@@ -214,7 +214,7 @@ impl Search<'_> {
                     .iter()
                     .map(|&element| self.least[element])
                     .sum::<f64>();
-            // A hair below: sums in another order must not hide the better choice.
+            // Slightly below: rounding of sums in another order must not hide the better choice.
             if value + extra + rest >= self.best.0 * (1.0 - 1e-12) {
                 continue;
             }
@@ -227,7 +227,7 @@ impl Search<'_> {
     }
 }
 
-/// Heaviest free pair first; who is left pairs up in order.
+/// Heaviest free pair first; remaining elements pair up in order.
 fn pairs(graph: &TaskGraph) -> Vec<Vec<usize>> {
     let mut edges: Vec<(usize, usize, f64)> = graph.pairs().collect();
     edges.sort_by(|x, y| y.2.total_cmp(&x.2).then((x.0, x.1).cmp(&(y.0, y.1))));
@@ -244,7 +244,7 @@ fn pairs(graph: &TaskGraph) -> Vec<Vec<usize>> {
     groups
 }
 
-/// For each group the best of the first few combinations of free elements, in index order.
+/// For each group, the best of the first few combinations of free elements in index order.
 fn fast(graph: &TaskGraph, n: usize, arity: usize, candidates: f64) -> Vec<Vec<usize>> {
     let groups = n / arity;
     let looked_at = (50.0 - candidates.log2() - groups as f64 / 10.0).max(10.0) as usize;
@@ -276,7 +276,7 @@ fn fast(graph: &TaskGraph, n: usize, arity: usize, candidates: f64) -> Vec<Vec<u
     chosen
 }
 
-/// Scotch's k-way partition, then the loosest elements of too large parts go where they fit best.
+/// Scotch's k-way partition; then the most loosely connected elements of too large parts move where they fit best.
 fn partition(
     graph: &TaskGraph,
     groups: usize,
@@ -331,7 +331,7 @@ fn partition(
         }
     }
     parts.retain(|part| !part.is_empty());
-    // Incomplete groups last, so that dummies stay together.
+    // Incomplete groups last, so that padding elements stay together.
     parts.sort_by_key(|part| part.len() < arity);
     Ok(parts)
 }
@@ -344,7 +344,7 @@ mod tests {
     use numaloc_model::CommMatrix;
     use numaloc_topology::resolve;
 
-    /// The least exchange between groups of `arity`, by trying everything.
+    /// The least exchange between groups of `arity`, by exhaustive search.
     fn brute(graph: &TaskGraph, left: &[usize], arity: usize) -> f64 {
         let Some((&first, others)) = left.split_first() else {
             return 0.0;
@@ -401,7 +401,7 @@ mod tests {
         let input = MapInput::new(&comm, &machine);
         let mapped = crate::policy::map(&TreeMatch, &input).unwrap();
         assert_eq!(evaluate(&input, &mapped.mapping).remote, 4.0);
-        // Four tasks that all talk: one node.
+        // Four tasks that all communicate: one node.
         let comm = CommMatrix::from_cells(4, next(4)).unwrap();
         let input = MapInput::new(&comm, &machine);
         let mapped = crate::policy::map(&TreeMatch, &input).unwrap();

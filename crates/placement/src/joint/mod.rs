@@ -1,11 +1,10 @@
-//! `joint`: threads and pages are decided together.
+//! `joint`: chooses threads and pages together.
 //!
-//! Thread policies look at communication, page policies at page usage under a given mapping; the best of
-//! each need not fit the other. The joint policy rates every given mapping combined with every page
-//! policy on one [objective] (remote traffic by distance, busiest controller, busiest link), and
-//! improves the best of them by turns: exchange threads with the pages fixed, move pages with the threads
-//! fixed, until neither helps. It returns the best it has seen by the objective, so it is never worse than
-//! any of the combinations it started from.
+//! Thread policies use communication; page policies use page usage under a given mapping; the best of each need not fit
+//! the other. The joint policy rates every given mapping combined with every page policy on one [objective] (remote
+//! traffic by distance, busiest controller, busiest link), and improves the best of them alternately: it exchanges
+//! threads with the pages fixed, then moves pages with the threads fixed, until neither helps. It returns the best
+//! solution by the objective, so it is never worse than any of the combinations it started from.
 //!
 //! Deterministic. Time: (mappings x page policies) evaluations, then at most [`ROUNDS`] rounds of O(pages x
 //! nodes x hops) and at most [`THREAD_WORK`] for thread exchanges. Memory: O(threads x nodes + pages x nodes),
@@ -13,7 +12,7 @@
 
 use numaloc_model::{CommMatrix, LogicalNode, Mapping, Placement};
 
-use crate::capacity::{Spill, hottest_first, settle};
+use crate::capacity::{Spill, fit_to_capacity, hottest_first};
 use crate::input::PlaceInput;
 use crate::place::{PlaceError, Placed, capacities, check};
 use crate::policies::POLICIES;
@@ -27,15 +26,15 @@ mod waits;
 pub use objective::{Cost, Objective, Weights};
 use search::Search;
 
-/// Rounds of threads, then pages.
+/// Rounds of improving threads, then pages.
 pub const ROUNDS: usize = 8;
-/// Partners of threads visited while exchanges are tried, per combination that is improved: bounds the time for
+/// Partners of threads visited while exchanges are tried, per combination that is improved; bounds the time for
 /// thousands of threads.
 pub const THREAD_WORK: u64 = 400_000_000;
-/// Combinations that are improved, best first.
+/// Number of combinations that are improved, best first.
 const STARTS: usize = 2;
 
-/// A thread policy's answer that the joint policy may start from.
+/// A thread policy's answer as a starting point of the joint policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     /// The policy's name.
@@ -44,14 +43,14 @@ pub struct Candidate<'a> {
     pub mapping: &'a Mapping,
 }
 
-/// A combination of a thread and a page policy, and what it costs.
+/// A combination of a thread and a page policy, and its cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Combination {
     /// Thread policy.
     pub threads: String,
     /// Page policy.
     pub pages: String,
-    /// Its value on the objective.
+    /// Its value of the objective.
     pub cost: Cost,
 }
 
@@ -62,19 +61,19 @@ pub struct Joint {
     pub mapping: Mapping,
     /// Pages.
     pub placed: Placed,
-    /// What both cost.
+    /// Cost of both.
     pub cost: Cost,
-    /// Everything it was compared with, cheapest first.
+    /// All combinations rated, cheapest first.
     pub combinations: Vec<Combination>,
 }
 
-/// Decides threads and pages together. `input.mapping` is not looked at; `candidates` are; `comm` in cache lines that
-/// move.
+/// Chooses threads and pages together. `input.mapping` is ignored in favour of `candidates`; `comm` is in cache lines
+/// transferred.
 ///
-/// `progress` is called with what begins.
+/// `progress` is called with a description of each step.
 ///
 /// # Errors
-/// [`PlaceError`] when there is no candidate, or one does not fit profile and machine.
+/// [`PlaceError`] if there is no candidate, or one does not fit profile and machine.
 pub fn joint(
     input: &PlaceInput,
     comm: &CommMatrix,
@@ -105,9 +104,9 @@ pub fn joint(
         let capacity = capacities(&under);
         let seated = objective.seated(view.usage(), &candidate.mapping.pu);
         for policy in POLICIES {
-            // The kernel's first touch overflows to other nodes as well.
-            let wishes = with_first_touch(policy.wish(&view), &view);
-            let (nodes, _) = settle(&wishes, &view, &capacity);
+            // First touch by the kernel also spills to other nodes.
+            let preferred = with_first_touch(policy.preferred_nodes(&view), &view);
+            let (nodes, _) = fit_to_capacity(&preferred, &view, &capacity);
             let cost = seated.cost(&nodes);
             let combination = Combination {
                 threads: candidate.policy.to_owned(),
@@ -115,7 +114,7 @@ pub fn joint(
                 cost,
             };
             starts.push((combination, candidate.mapping, nodes));
-            // Only the cheapest are improved: the others' placements need not be kept.
+            // Only the cheapest are improved, so the placements of the others need not be kept.
             starts.sort_by(|a, b| a.0.cost.total().total_cmp(&b.0.cost.total()));
             if let Some(rest) = starts.get_mut(STARTS..) {
                 rest.iter_mut().for_each(|start| start.2 = Vec::new());
@@ -150,8 +149,8 @@ pub fn joint(
         ..input.clone()
     };
     let view = View::new(&under);
-    // Fits already: settling only counts.
-    let (nodes, spill): (_, Spill) = settle(&nodes, &view, &capacities(&under));
+    // The placement fits already: this only counts spilled pages.
+    let (nodes, spill): (_, Spill) = fit_to_capacity(&nodes, &view, &capacities(&under));
     let placement = Placement {
         node: (0..input.pages.pages().len())
             .map(|page| nodes[view.merged(page)])
@@ -209,7 +208,7 @@ fn improve(
     }
 }
 
-/// Pages that a policy leaves to the kernel, at their first toucher's node.
+/// Fills in pages that a policy leaves to the kernel, at their first toucher's node.
 fn with_first_touch(mut nodes: Vec<Option<LogicalNode>>, view: &View) -> Vec<Option<LogicalNode>> {
     for (node, page) in nodes.iter_mut().zip(view.usage().pages()) {
         *node = node.or_else(|| page.first_touch.map(|thread| view.node_of(thread)));
@@ -262,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overloaded_node_gives_pages_away() {
+    fn pages_move_away_from_an_overloaded_node() {
         // One thread per node, all pages used by node 0's thread alone: locality puts all 8 pages on node
         // 0. With a controller that is slow against the latency, spreading them is cheaper.
         let topology = machine(4);
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_mapping_there_is_nothing_to_start_from() {
+    fn a_missing_mapping_is_refused() {
         let (topology, none) = (machine(2), mapping(&[]));
         let pages = usage(&[]);
         let input = PlaceInput::new(&pages, &none, &topology);
@@ -362,7 +361,7 @@ mod tests {
                 Candidate { policy: "other", mapping: &other },
             ];
             let answer = joint(&input, &comm, &candidates, Weights::default(), &|_| ()).unwrap();
-            // Judged again from scratch, against every combination placed by the public road.
+            // Rated from scratch, against every combination placed through the public interface.
             let objective = Objective::new(&topology, &comm, Weights::default());
             let own = objective.cost(&pages, &answer.mapping.pu, &answer.placed.placement.node).total();
             for candidate in candidates {
@@ -372,14 +371,14 @@ mod tests {
                     let nodes = placed.expected(&under);
                     let on_first = nodes.iter().filter(|n| **n == Some(LogicalNode(0))).count();
                     if on_first as u64 > room {
-                        // First touch as if memory had no end: not to be had.
+                        // First touch ignoring capacity is infeasible here.
                         continue;
                     }
                     let cost = objective.cost(&pages, &candidate.mapping.pu, &nodes);
                     prop_assert!(own <= cost.total() * (1.0 + 1e-12), "{} {}", candidate.policy, policy.name());
                 }
             }
-            // One thread a PU, and no node above its room.
+            // One thread per PU, and no node above its capacity.
             let mut pus: Vec<_> = answer.mapping.pu.clone();
             pus.sort();
             pus.dedup();

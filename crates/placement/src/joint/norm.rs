@@ -1,23 +1,23 @@
-//! The smooth stand-in for a maximum: the 16-norm of loads, kept up to date as they change.
+//! A smooth approximation of the maximum: the 16-norm of loads, updated incrementally.
 //!
-//! A load half as large as another adds 2^-16 of what the other adds to the sum below the root. Where the large ones go, what is
-//! left of a running sum is rounding error, and the root of the 16th degree makes 10 % of the large load of it; so what is left is summed anew
-//! wherever little is.
+//! A load half as large as another contributes 2^-16 of the other's term to the sum below the root. When large terms
+//! are removed from a running sum, the remainder is rounding error, which the 16th root turns into 10 % of the large
+//! load; so a small remainder is summed again from its terms.
 
-/// Loads whose 16-norm is kept up to date.
+/// Loads and their 16-norm, updated incrementally.
 pub(super) struct Norm {
-    /// Seconds each.
+    /// Each load in seconds.
     load: Vec<f64>,
-    /// `(load / scale)^16` each, and their sum.
+    /// `(load / scale)^16` of each load, and their sum.
     term: Vec<f64>,
     sum: f64,
-    /// The largest that the sum was since all terms were added up: its rounding errors are in proportion to that.
+    /// Largest value of the sum since all terms were last added up; rounding errors are proportional to it.
     peak: f64,
     scale: f64,
 }
 
-/// Below this part of what was in it, a sum is added up again.
-const LITTLE: f64 = 1e-6;
+/// A sum below this share of its peak is added up again.
+const RECOUNT_BELOW: f64 = 1e-6;
 
 const POWER: i32 = 16;
 
@@ -45,7 +45,7 @@ impl Norm {
         self.sum += term - self.term[at];
         self.term[at] = term;
         self.peak = self.peak.max(self.sum);
-        if self.sum < LITTLE * self.peak {
+        if self.sum < RECOUNT_BELOW * self.peak {
             self.sum = self.term.iter().sum();
             self.peak = self.sum;
         }
@@ -63,13 +63,13 @@ impl Norm {
         self.scale * sum.max(0.0).powf(1.0 / f64::from(POWER))
     }
 
-    /// The norm if one load grew.
+    /// The norm if one load grew by `seconds`.
     pub(super) fn value_if(&self, at: usize, seconds: f64) -> f64 {
         let term = self.term_of(self.load[at] + seconds);
         self.of_sum(self.without(self.term[at], |other| other == at) + term)
     }
 
-    /// The norm if these changes were made.
+    /// The norm with these changes applied.
     pub(super) fn value_with(&self, changes: &Changes) -> f64 {
         let (mut gone, mut new) = (0.0, 0.0);
         for &at in &changes.touched {
@@ -82,22 +82,26 @@ impl Norm {
     /// The sum without terms that add up to `gone`.
     fn without(&self, gone: f64, is_gone: impl Fn(usize) -> bool) -> f64 {
         let rest = self.sum - gone;
-        if rest >= LITTLE * self.peak {
+        if rest >= RECOUNT_BELOW * self.peak {
             return rest;
         }
         let rest = self.term.iter().enumerate().filter(|(at, _)| !is_gone(*at));
         rest.map(|(_, term)| term).sum()
     }
 
-    /// What these loads add to the sum below the root.
+    /// The contribution of these loads to the sum below the root.
     pub(super) fn part(&self, loads: &[usize]) -> f64 {
         loads.iter().map(|&at| self.term[at]).sum()
     }
 
-    /// At most the norm if loads of this [`Self::part`] were gone.
+    /// A lower bound of the norm without loads of this [`Self::part`].
     pub(super) fn least_without(&self, part: f64) -> f64 {
         let rest = self.sum - part;
-        self.of_sum(if rest < LITTLE * self.peak { 0.0 } else { rest })
+        self.of_sum(if rest < RECOUNT_BELOW * self.peak {
+            0.0
+        } else {
+            rest
+        })
     }
 
     pub(super) fn apply(&mut self, changes: &Changes) {
@@ -107,7 +111,7 @@ impl Norm {
     }
 }
 
-/// Seconds that loads would change by; most do not.
+/// Changes of loads in seconds; most are zero.
 pub(super) struct Changes {
     more: Vec<f64>,
     touched: Vec<usize>,

@@ -1,4 +1,4 @@
-//! What the joint policy minimises, in seconds of an idealised run:
+//! The objective that the joint policy minimises, in seconds of an idealised run:
 //!
 //! ```text
 //! J = latency + controller + link
@@ -7,29 +7,30 @@
 //! link       = bytes of the busiest link / its bandwidth
 //! ```
 //!
-//! `l` is the local memory latency times distance over local distance. Lines flow from a page's node to
-//! the accessing thread's node, and from the writing thread's node to the reading one's, over the
-//! machine's links by the fewest hops (ties: the lower link). Accesses are the program's; only
-//! [`Weights::memory_share`] of them get past the private caches. Latency, bandwidths and links come from
-//! the machine description; without one, from [`Weights::default`] and a link between each two nodes.
+//! `l` is the local memory latency times distance over local distance. Lines flow from a page's node to the accessing
+//! thread's node, and from the writing thread's node to the reading one's, over the machine's links by the fewest hops
+//! (ties: the lower link). Accesses are the program's; only [`Weights::memory_share`] of them leave the private caches.
+//! Latency, bandwidths and links come from the machine description; without one, from [`Weights::default`] and a link
+//! between each two nodes.
 //!
-//! `P = (sum of w_pu)^2 / sum of w_pu^2`, with the accesses and communication `w_pu` of the threads on a PU, is how many
-//! PUs work at once: k for k equally busy ones; threads that share a PU wait one after the other.
+//! `P = (sum of w_pu)^2 / sum of w_pu^2`, with the accesses and communication `w_pu` of the threads on a PU, is the
+//! number of PUs that work at once: k for k equally busy ones; threads on the same PU wait one after the other.
 //!
-//! `in_flight` is how many lines a thread waits for at once. With one (a chain of dependent loads) threads wait for
-//! latency, and few of them saturate no controller: an array that one node uses most is best on that node. Prefetched
-//! streams have about ten: then bandwidth decides, and the array is best spread. A profile cannot tell the two.
+//! `in_flight` is the number of lines a thread waits for at once. With one (a chain of dependent loads), latency
+//! dominates, and few threads saturate no controller: an array used mostly by one node is best on that node. Prefetched
+//! streams have about ten: then bandwidth dominates, and the array is best spread. A profile cannot distinguish the
+//! two.
 
 use numaloc_model::{CommMatrix, LogicalNode, LogicalPu, PageUsage, ThreadIdx};
 use numaloc_topology::Topology;
 use std::collections::VecDeque;
 
-/// The machine's numbers.
+/// Parameters of the machine in the objective.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weights {
     /// Share (0..=1) of the recorded accesses that reach memory.
     pub memory_share: f64,
-    /// Bytes that move per access or communication event.
+    /// Bytes transferred per access or communication event.
     pub line_bytes: f64,
     /// Seconds from a core to its own node's memory.
     pub local_latency_s: f64,
@@ -37,13 +38,13 @@ pub struct Weights {
     pub in_flight: f64,
     /// Bytes per second of a memory controller.
     pub controller_bytes_per_s: f64,
-    /// Bytes per second of a link, where the machine does not say.
+    /// Bytes per second of a link, if the machine does not specify it.
     pub link_bytes_per_s: f64,
 }
 
 impl Default for Weights {
-    /// A server of the 2010s: 64-byte lines, 90 ns, 60 GB/s a node, 20 GB/s a link; one access in ten
-    /// leaves the private caches, and each is waited for by itself.
+    /// A server of the 2010s: 64-byte lines, 90 ns, 60 GB/s per node, 20 GB/s per link; one access in ten leaves the
+    /// private caches, and each is waited for by itself.
     fn default() -> Self {
         Self {
             memory_share: 0.1,
@@ -57,7 +58,7 @@ impl Default for Weights {
 }
 
 impl Weights {
-    /// What the machine's description says, the defaults for the rest.
+    /// The machine description's values, and defaults for those it does not specify.
     #[must_use]
     pub fn of(topology: &Topology) -> Self {
         let default = Self::default();
@@ -105,7 +106,7 @@ pub struct Objective<'a> {
 }
 
 impl<'a> Objective<'a> {
-    /// `comm[(src, dst)]` in events: lines that `dst` took from `src`.
+    /// `comm[(src, dst)]` counts events: lines that `dst` received from `src`.
     #[must_use]
     pub fn new(topology: &'a Topology, comm: &'a CommMatrix, weights: Weights) -> Self {
         let nodes = topology.nodes().len();
@@ -173,7 +174,7 @@ impl<'a> Objective<'a> {
         self.weights.local_latency_s * self.topology.distance(a, b) / 10.0
     }
 
-    /// Accesses and communication events of each of `threads` threads: what keeps its PU busy.
+    /// Accesses and communication events of each of `threads` threads: the work of its PU.
     pub(super) fn work(&self, usage: &PageUsage, threads: usize) -> Vec<f64> {
         let mut work = vec![0.0; threads];
         for access in usage.pages().iter().flat_map(|page| usage.accesses(page)) {
@@ -185,8 +186,8 @@ impl<'a> Objective<'a> {
         work
     }
 
-    /// J of threads at `pu` and pages at `node` (`None`: a page nobody has to pay for), from scratch.
-    /// O(page cells + communication cells).
+    /// J of threads at `pu` and pages at `node` (`None`: a page without cost), from scratch. O(page cells +
+    /// communication cells).
     ///
     /// # Panics
     /// If `pu` or `node` is shorter than threads or pages.
@@ -195,8 +196,8 @@ impl<'a> Objective<'a> {
         self.seated(usage, pu).cost(node)
     }
 
-    /// Everything about threads at `pu` that is the same wherever pages are: for many placements under
-    /// one mapping. O(page cells + communication cells).
+    /// The parts of the cost that do not depend on the pages, for rating many placements under one mapping. O(page
+    /// cells + communication cells).
     pub(super) fn seated<'s>(&'s self, usage: &'s PageUsage, pu: &[LogicalPu]) -> Seated<'s> {
         let home: Vec<usize> = pu
             .iter()
@@ -241,18 +242,18 @@ fn memory_s(topology: &Topology, weights: &Weights, core: usize, memory: usize) 
     weights.local_latency_s * topology.node_distance(node(core), node(memory)) / local
 }
 
-/// Up to this many pages times nodes the accesses by page and node are kept: 256 MiB.
+/// Accesses by page and node are stored up to this many pages times nodes: 256 MiB.
 const MOST_CELLS: usize = 1 << 25;
 
-/// Threads on their PUs, pages not yet on their nodes.
+/// Threads on their PUs, without a placement of the pages.
 pub(super) struct Seated<'s> {
     objective: &'s Objective<'s>,
     usage: &'s PageUsage,
     /// Node of every thread.
     home: Vec<usize>,
-    /// Pages x nodes: accesses to a page from cores of a node, where that fits.
+    /// Pages x nodes: accesses to a page from cores of a node, if the table fits.
     by_core: Option<Vec<u64>>,
-    /// Sum over communication, and the lines that it brings to every link.
+    /// Sum over communication, and the lines that it adds to every link.
     latency_s: f64,
     links: Vec<f64>,
     at_once: f64,
@@ -317,7 +318,7 @@ impl Seated<'_> {
     }
 }
 
-/// P of the module's formula, from the sum of all PUs' work and the sum of its squares.
+/// P of the module documentation, from the sum of all PUs' work and the sum of its squares.
 pub(super) fn working_at_once(sum: f64, squares: f64) -> f64 {
     if squares > 0.0 {
         sum * sum / squares
@@ -326,7 +327,7 @@ pub(super) fn working_at_once(sum: f64, squares: f64) -> f64 {
     }
 }
 
-/// The way from `from` to every node by fewest hops; empty to itself and where there is none.
+/// The route with fewest hops from `from` to every node; empty to itself and if there is none.
 fn routes_from(from: usize, nodes: usize, ends: &[(usize, usize)]) -> Vec<Vec<usize>> {
     let mut by: Vec<Option<usize>> = vec![None; nodes];
     let mut queue = VecDeque::from([from]);
@@ -390,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_on_one_pu_take_turns() {
+    fn threads_on_one_pu_wait_one_after_the_other() {
         // One node, two PUs, 5 local accesses by each of two threads, 1 s each: 10 s of waiting, shared by two PUs or
         // by one.
         let topology = numaloc_topology::resolve("numa:1 core:2 pu:1").unwrap();

@@ -1,11 +1,11 @@
-//! Local search on threads and pages together.
+//! Local search over threads and pages together.
 //!
-//! The maxima of the objective are flat where two controllers or links are equally busy, so the search
-//! steers by a smooth stand-in, the 16-norm of the loads (never below the maximum). What it visits is
-//! judged by the objective itself. All sums are kept as running totals. A proposal only asks what would
-//! change: O(candidates x accessing nodes x hops) for a page, O(nodes x hops + partners) for a thread, without the
-//! partners where a table knows what they cost ([`super::waits`]). What cannot be better even with idle links is not
-//! asked for links at all.
+//! The maxima in the objective are flat where two controllers or links are equally busy, so the search is guided by a
+//! smooth approximation, the 16-norm of the loads (never below the maximum). Visited solutions are rated by the
+//! objective itself. All sums are updated incrementally. A proposal only computes what would change: O(candidates x
+//! accessing nodes x hops) for a page, O(nodes x hops + partners) for a thread, without the partners if a table has
+//! their cost ([`super::waits`]). A proposal that cannot be better even with idle links is rejected before links are
+//! computed.
 
 use numaloc_model::{LogicalNode, LogicalPu, PageUsage};
 
@@ -13,20 +13,20 @@ use super::norm::{Changes, Norm};
 use super::objective::{Objective, working_at_once};
 use super::waits::Waits;
 
-/// Machines of at most this many PUs have a table of their distances.
+/// Up to this many PUs, distances are stored in a table.
 const TABLE_PUS: usize = 2048;
 
-/// What a proposal costs apart from visiting partners, in partners.
+/// Fixed cost of a proposal, in partners visited.
 const EFFORT: usize = 64;
 
-/// What a change of seats would do.
+/// Effect of a proposed change of seats.
 struct Proposal {
     latency: f64,
     squares: f64,
     value: f64,
 }
 
-/// Threads and pages somewhere, and what that costs.
+/// A solution (threads and pages) and its cost.
 pub(super) struct Search<'a> {
     objective: &'a Objective<'a>,
     usage: &'a PageUsage,
@@ -36,24 +36,24 @@ pub(super) struct Search<'a> {
     by_memory: Vec<f64>,
     /// Threads x nodes: events that a thread exchanges with threads of a node.
     by_partner: Vec<f64>,
-    /// PUs x PUs: seconds for a line from one to the other, where that fits.
+    /// PUs x PUs: seconds for a line from one to the other, if the table fits.
     transfer_s: Option<Vec<f64>>,
-    /// What threads wait for partners, where they have many.
+    /// Time that threads wait for partners, if threads have many.
     waits: Option<Waits>,
     /// Node of every PU.
     node_of: Vec<usize>,
-    /// By node: the links on the ways from and to it, and their part of the links' norm.
+    /// By node: the links on its routes, and their part of the links' norm.
     links_of: Vec<Vec<usize>>,
     part_of: Vec<f64>,
-    /// Room for a proposal's changes of links, and for what goes another way than before, by node: lines of memory,
-    /// events with partners.
+    /// Scratch space for a proposal's changes of links, and for rerouted traffic by node: lines of memory, events with
+    /// partners.
     changes: Changes,
     rerouted: Vec<(f64, f64)>,
-    /// Pages each node still has room for.
+    /// Remaining capacity of each node, in pages.
     room: Vec<u64>,
-    /// Sum over lines, seconds; divided by the PUs that work at once in `value`.
+    /// Sum over lines in seconds; `value` divides it by the number of PUs that work at once.
     latency: f64,
-    /// Work by thread, in all, by PU, and the sum of the latter's squares.
+    /// Work by thread, in total and by PU, and the sum of the latter's squares.
     work: Vec<f64>,
     all_work: f64,
     busy: Vec<f64>,
@@ -110,14 +110,14 @@ impl<'a> Search<'a> {
             links: Norm::new(objective.link_bytes_per_s.len(), scale),
         };
         let partners = (0..pu.len()).map(|thread| search.partners(thread).len());
-        if Waits::pay(pu.len(), partners.sum(), search.node_of.len()) {
+        if Waits::worthwhile(pu.len(), partners.sum(), search.node_of.len()) {
             search.keep_waits();
         }
         search.recount();
         search
     }
 
-    /// Has what threads wait for partners at hand from now on, if distances are.
+    /// Creates the table of waiting times, if the distances are in a table.
     fn keep_waits(&mut self) {
         let partners: Vec<_> = (0..self.pu.len())
             .map(|thread| self.partners(thread))
@@ -134,7 +134,7 @@ impl<'a> Search<'a> {
         &self.node
     }
 
-    /// All sums from scratch (they drift).
+    /// Recomputes all sums from scratch, because rounding errors accumulate.
     fn recount(&mut self) {
         let nodes = self.objective.nodes();
         self.by_memory.fill(0.0);
@@ -177,7 +177,7 @@ impl<'a> Search<'a> {
         waiting + self.controllers.value() + self.links.value()
     }
 
-    /// Mean time of a thread, from the sum over lines and the sum of squares of the PUs' work.
+    /// Mean waiting time of a thread, from the sum over lines and the sum of squares of the PUs' work.
     fn waiting(&self, latency: f64, squares: f64) -> f64 {
         let at_once = working_at_once(self.all_work, squares);
         latency / (at_once * self.objective.weights.in_flight)
@@ -187,8 +187,8 @@ impl<'a> Search<'a> {
         self.node_of[self.pu[thread].index()]
     }
 
-    /// `accesses` more (or fewer) from a core of node `core` to memory of node `memory`, without
-    /// its controller.
+    /// Adds `accesses` (possibly negative) from a core of node `core` to memory of node `memory`, without its
+    /// controller.
     fn count(&mut self, core: usize, memory: usize, accesses: f64) {
         let weights = &self.objective.weights;
         let lines = accesses * weights.memory_share;
@@ -200,7 +200,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// `accesses` more (or fewer) to memory of a node.
+    /// Adds `accesses` (possibly negative) to the controller of a node.
     fn serve(&mut self, memory: usize, accesses: f64) {
         let weights = &self.objective.weights;
         let bytes = accesses * weights.memory_share * weights.line_bytes;
@@ -219,7 +219,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Half of a thread's communication: the other half is its partners'.
+    /// Counts half of a thread's communication; its partners count the other half.
     fn count_partners(&mut self, thread: usize) {
         let objective = self.objective;
         let home = self.home(thread);
@@ -227,7 +227,7 @@ impl<'a> Search<'a> {
             let events = 0.5 * events;
             self.latency += events * self.transfer(self.pu[thread], self.pu[other]);
             let bytes = events * objective.weights.line_bytes;
-            // Which of the two wrote is not kept per pair: half of it each way.
+            // The direction is not stored per pair: half of the events count each way.
             let there = self.home(other);
             for (from, to) in [(home, there), (there, home)] {
                 for &link in objective.route(from, to) {
@@ -238,7 +238,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whom a thread exchanges with, and how many events; without those that have no PU here.
+    /// Partners of a thread with their numbers of events, without those that have no PU here.
     fn partners(&self, thread: usize) -> &'a [(usize, f64)] {
         let partners = self.objective.partners.get(thread);
         let partners = partners.map_or(&[][..], |partners| partners);
@@ -266,8 +266,8 @@ impl<'a> Search<'a> {
         self.squares += *busy * *busy;
     }
 
-    /// Tries every exchange of two threads and every move to a PU with room; takes what helps. Whether
-    /// anything did. `work` is what may still be visited, in partners of threads that are tried.
+    /// Tries every exchange of two threads and every move to a PU with room, and accepts those that help. Returns
+    /// whether any did. `work` is the remaining budget, in partners visited.
     pub(super) fn improve_threads(&mut self, work: &mut u64) -> bool {
         let threads = self.pu.len();
         let pus = self.objective.topology.pus().len();
@@ -309,8 +309,7 @@ impl<'a> Search<'a> {
         helped
     }
 
-    /// What it would cost if `a` went to `to` and `b`, who is there, to where `a` is; `None` where that is not
-    /// less than `limit`.
+    /// The cost if `a` moved to `to` and `b`, the thread there, to the PU of `a`; `None` if it is not below `limit`.
     fn propose(
         &mut self,
         a: usize,
@@ -333,7 +332,7 @@ impl<'a> Search<'a> {
         let controllers = self.controllers.value();
         if home != away {
             latency += self.reroute(a, b, between, home, away);
-            // Even if links from and to both nodes carried nothing.
+            // A lower bound: links from and to both nodes carry nothing.
             let gone = self.part_of[home] + self.part_of[away];
             let rest = self.links.least_without(gone);
             if self.waiting(latency, squares) + controllers + rest >= limit {
@@ -350,8 +349,8 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// How much longer `thread` waits for its partners (but `without`, with whom it exchanges `between`) on `to`
-    /// than on `from`.
+    /// How much longer `thread` waits for its partners (except `without`, with whom it exchanges `between` events) on
+    /// `to` than on `from`.
     fn farther(
         &self,
         thread: usize,
@@ -377,8 +376,8 @@ impl<'a> Search<'a> {
         more
     }
 
-    /// Puts into `rerouted` what goes another way if `a` went from node `home` to `away` and `b` back; how much
-    /// longer both wait for memory. Controllers serve the same pages as before.
+    /// Stores in `rerouted` the traffic that changes its route if `a` moved from node `home` to `away` and `b` back;
+    /// returns how much longer both wait for memory. The load of the controllers does not change.
     fn reroute(
         &mut self,
         a: usize,
@@ -396,7 +395,7 @@ impl<'a> Search<'a> {
             if let Some(b) = b {
                 moved -= share * self.by_memory[b * nodes + node];
                 events -= self.by_partner[b * nodes + node];
-                // The two keep their distance: what they exchange stays where it is.
+                // The distance between the two stays the same, so their own exchange is not rerouted.
                 if node == away {
                     events -= between;
                 } else if node == home {
@@ -409,11 +408,11 @@ impl<'a> Search<'a> {
         latency
     }
 
-    /// Puts into `changes` what links carry more or less by `rerouted`.
+    /// Stores in `changes` the loads of links that change by `rerouted`.
     fn carry_rerouted(&mut self, home: usize, away: usize) {
         for node in 0..self.objective.nodes() {
             let (moved, events) = self.rerouted[node];
-            // Events go half of them each way.
+            // Half of the events go each way.
             for (place, sign) in [(home, -1.0), (away, 1.0)] {
                 self.carry(node, place, sign * (moved + 0.5 * events));
                 self.carry(place, node, sign * 0.5 * events);
@@ -421,7 +420,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// `lines` more on the links from node `from` to node `to`.
+    /// Adds `lines` to the links on the route from node `from` to node `to`.
     fn carry(&mut self, from: usize, to: usize, lines: f64) {
         if lines == 0.0 {
             return;
@@ -434,7 +433,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Does what was just proposed.
+    /// Applies the last proposal.
     fn accept(&mut self, a: usize, b: Option<usize>, to: LogicalPu, proposal: &Proposal) {
         let from = self.pu[a];
         self.seat(a, to);
@@ -465,7 +464,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Moves pages, in the given order, to the node where the whole is cheapest. Whether any moved.
+    /// Moves pages, in the given order, to the node with the lowest total cost. Returns whether any moved.
     pub(super) fn improve_pages(&mut self, order: &[usize], candidates: &[LogicalNode]) -> bool {
         let nodes = self.objective.nodes();
         let mut from = vec![0_u64; nodes];
@@ -498,8 +497,8 @@ impl<'a> Search<'a> {
         helped
     }
 
-    /// What it would cost with a page, now nowhere, at `memory`; `None` where that is not less than `limit`. `from` are its
-    /// accesses by node.
+    /// The cost with an unplaced page at `memory`; `None` if it is not below `limit`. `from` are the page's accesses by
+    /// node.
     fn value_there(&mut self, from: &[u64], memory: LogicalNode, limit: f64) -> Option<f64> {
         let (objective, weights) = (self.objective, &self.objective.weights);
         let memory = memory.index();
@@ -514,7 +513,7 @@ impl<'a> Search<'a> {
             .controllers
             .value_if(memory, bytes / weights.controller_bytes_per_s);
         let value = self.waiting(latency, self.squares) + controllers;
-        // The page's lines only make links busier.
+        // The page's lines can only add load to links.
         if value + self.links.value() >= limit {
             return None;
         }
@@ -537,7 +536,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Links on the ways between a node and the others.
+/// Links on the routes between a node and the others.
 fn links_of(objective: &Objective, node: usize) -> Vec<usize> {
     let ways = (0..objective.nodes()).flat_map(|other| {
         let (there, back) = (objective.route(node, other), objective.route(other, node));
@@ -549,7 +548,7 @@ fn links_of(objective: &Objective, node: usize) -> Vec<usize> {
     links
 }
 
-/// PUs x PUs seconds for a line, where that takes at most 32 MiB: asking the tree costs a walk up it.
+/// PUs x PUs seconds for a line, if the table takes at most 32 MiB; otherwise each query walks up the tree.
 fn transfers(objective: &Objective) -> Option<Vec<f64>> {
     let pus = objective.topology.pus().len();
     (pus <= TABLE_PUS).then(|| {
@@ -569,28 +568,29 @@ mod tests {
     use proptest::prelude::*;
     use proptest::test_runner::TestCaseResult;
 
-    /// The first moves take the only memory traffic off the links; what two threads exchange there is a 2^-80 of it in the 16-norm.
+    /// The first moves remove the only memory traffic from the links; the events of the two threads are 2^-80 of it in
+    /// the 16-norm.
     #[test]
     fn small_loads_count_after_large_ones_are_gone() {
         let moves = vec![(1, 4, 8, true), (1, 0, 8, false), (6, 0, 8, true)];
-        proposals_are_worth_what_they_say(vec![(2, 1, 1)], &[vec![(6, 32)]], moves, false).unwrap();
+        proposals_predict_their_cost(vec![(2, 1, 1)], &[vec![(6, 32)]], moves, false).unwrap();
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(60))]
         #[test]
-        fn a_proposal_is_worth_what_it_says(
+        fn a_proposal_predicts_its_cost(
             cells in prop::collection::vec((0_usize..8, 0_usize..8, 1_u32..100), 0..40),
             table in prop::collection::vec(prop::collection::vec((0_u32..8, 1_u64..2000), 1..4), 1..20),
             moves in prop::collection::vec((0_usize..8, 0_usize..8, 8_u32..12, any::<bool>()), 1..12),
             with_table in any::<bool>(),
         ) {
-            proposals_are_worth_what_they_say(cells, &table, moves, with_table)?;
+            proposals_predict_their_cost(cells, &table, moves, with_table)?;
         }
     }
 
-    /// What is proposed is what comes out, from scratch: 8 threads on 12 PUs of 3 nodes.
-    fn proposals_are_worth_what_they_say(
+    /// The predicted cost of a proposal equals its cost from scratch: 8 threads on 12 PUs of 3 nodes.
+    fn proposals_predict_their_cost(
         cells: Vec<(usize, usize, u32)>,
         table: &[Vec<(u32, u64)>],
         moves: Vec<(usize, usize, u32, bool)>,
@@ -619,7 +619,7 @@ mod tests {
                 false => (None, LogicalPu(free)),
             };
             let proposal = search.propose(a, b, to, f64::INFINITY).unwrap();
-            // Nothing is proposed that is not below the limit, and the bound never cuts off what is.
+            // No proposal at or above the limit is made, and the bound never rejects one below it.
             prop_assert!(search.propose(a, b, to, proposal.value).is_none());
             let proposal = search
                 .propose(a, b, to, proposal.value * 1.000_001)

@@ -1,35 +1,35 @@
-//! What every thread would wait for its partners on every PU.
+//! A table of the time that each thread would wait for its partners on each PU.
 //!
-//! Where threads have many partners, visiting them for every proposal is most of the search. Kept in a table, the
-//! answer is one subtraction, and only an exchange that is made visits the partners of both threads, and of the PUs
-//! those whose distance to the old and the new place differs.
+//! If threads have many partners, visiting them for every proposal dominates the search. With this table a proposal is
+//! one subtraction; only an accepted exchange visits the partners of both threads, and of the PUs only those whose
+//! distance to the old and the new PU differs.
 
 use numaloc_model::LogicalPu;
 
-/// Mean number of partners from which on the table pays.
+/// Mean number of partners from which on the table is worthwhile.
 const MANY_PARTNERS: usize = 24;
-/// Up to this many threads times PUs: 64 MiB.
+/// Largest table, in threads times PUs: 64 MiB.
 const MOST_CELLS: usize = 1 << 23;
 
 /// Threads x PUs, seconds.
 pub(super) struct Waits {
     pus: usize,
     cells: Vec<f64>,
-    /// Room for the PUs that a move concerns: how much nearer the new place is.
+    /// Scratch space for the PUs affected by a move: how much nearer the new PU is.
     steps: Vec<(usize, f64)>,
 }
 
 impl Waits {
-    /// Whether a table is worth its upkeep for this many threads, pairs (counted at both ends), and PUs.
-    pub(super) fn pay(threads: usize, partners: usize, pus: usize) -> bool {
+    /// Whether the table is worth its updates for this many threads, pairs (counted at both ends) and PUs.
+    pub(super) fn worthwhile(threads: usize, partners: usize, pus: usize) -> bool {
         partners >= MANY_PARTNERS * threads && threads.saturating_mul(pus) <= MOST_CELLS
     }
 
-    /// `transfer_s` is the table of PUs x PUs. O(partners x PUs).
+    /// Builds the table; `transfer_s` is PUs x PUs. O(partners x PUs).
     pub(super) fn new(partners: &[&[(usize, f64)]], pu: &[LogicalPu], transfer_s: &[f64]) -> Self {
         let pus = transfer_s.len().isqrt();
         let mut cells = vec![0.0; partners.len() * pus];
-        // Seconds to a PU from all: a column of the table, read often.
+        // Seconds to a PU from all others: a column of the table, read often.
         let column: Vec<f64> = (0..pus * pus)
             .map(|at| transfer_s[at % pus * pus + at / pus])
             .collect();
@@ -52,7 +52,7 @@ impl Waits {
         self.cells[thread * self.pus + pu.index()]
     }
 
-    /// A thread with these partners goes from one PU to another.
+    /// Updates the table for a thread with these partners that moves from one PU to another.
     pub(super) fn moved(
         &mut self,
         partners: &[(usize, f64)],

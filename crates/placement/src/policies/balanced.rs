@@ -1,5 +1,4 @@
-//! `balanced`: equal load on the memory controllers, locality as far as that allows (Diener et al.
-//! 2015, algorithm 1).
+//! `balanced`: equal load on the memory controllers, and locality as far as possible (Diener et al. 2015, algorithm 1).
 //!
 //! Where the paper is silent: pages are taken by descending accesses (as in longest-processing-time
 //! scheduling; ties: lower page), and among nodes with equal accesses to a page the first toucher's
@@ -15,7 +14,7 @@ use super::PlacementPolicy;
 use crate::capacity::hottest_first;
 use crate::view::View;
 
-/// See the module.
+/// The policy; see the module documentation.
 pub struct Balanced;
 
 impl PlacementPolicy for Balanced {
@@ -27,13 +26,13 @@ impl PlacementPolicy for Balanced {
         "equal load on every memory controller, local where that allows (algorithm 1)"
     }
 
-    fn wish(&self, view: &View) -> Vec<Option<LogicalNode>> {
+    fn preferred_nodes(&self, view: &View) -> Vec<Option<LogicalNode>> {
         let usage = view.usage();
         let total = u128::from(usage.total());
         let nodes = view.candidates().len() as u128;
         let mut counts = view.counts();
         let mut load = vec![0_u64; counts.len()];
-        let mut wishes = vec![None; usage.pages().len()];
+        let mut preferred = vec![None; usage.pages().len()];
         let mut order: Vec<LogicalNode> = Vec::with_capacity(view.candidates().len());
         for at in hottest_first(view) {
             let page = &usage.pages()[at];
@@ -61,9 +60,9 @@ impl PlacementPolicy for Balanced {
                 .find(|node| u128::from(load[node.index()]) * nodes <= total)
                 .expect("not every node can be above the mean");
             load[node.index()] += accesses;
-            wishes[at] = Some(node);
+            preferred[at] = Some(node);
         }
-        wishes
+        preferred
     }
 }
 
@@ -97,8 +96,8 @@ mod tests {
     }
 
     proptest! {
-        /// The paper: balanced reaches a balance of accesses of 0.99 where page sizes permit. Pages
-        /// come hottest first, so the last ones are small change that evens the loads out.
+        /// The paper: balanced reaches an access balance of 0.99 if page sizes permit. Pages are placed in descending
+        /// order of accesses, so the last ones are small and even out the loads.
         #[test]
         fn balance_is_at_least_099(counts in prop::collection::vec((0_u32..4, 1_u64..10), 400..600)) {
             let rows: Vec<[(u32, u64); 1]> = counts.iter().map(|&row| [row]).collect();

@@ -1,14 +1,14 @@
-//! `first-touch`: the kernel puts a page on the node of the PU that touches it first.
+//! `first-touch`: the kernel places a page on the node of the PU that touches it first.
 //!
-//! The baseline of every comparison. Nothing is planned, so nothing is spilled either; a run under
-//! this policy differs from the operating system's default only by where the threads are.
+//! The baseline of every comparison. No page is planned, so none is spilled; a run with this policy differs from the
+//! operating system's default only in the thread mapping.
 
 use numaloc_model::LogicalNode;
 
 use super::PlacementPolicy;
 use crate::view::View;
 
-/// See the module.
+/// The policy; see the module documentation.
 pub struct FirstTouch;
 
 impl PlacementPolicy for FirstTouch {
@@ -20,7 +20,7 @@ impl PlacementPolicy for FirstTouch {
         "leave every page to the kernel: the node of the thread that touches it first"
     }
 
-    fn wish(&self, view: &View) -> Vec<Option<LogicalNode>> {
+    fn preferred_nodes(&self, view: &View) -> Vec<Option<LogicalNode>> {
         vec![None; view.usage().pages().len()]
     }
 }

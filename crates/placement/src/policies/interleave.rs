@@ -6,7 +6,7 @@ use numaloc_model::LogicalNode;
 use super::PlacementPolicy;
 use crate::view::View;
 
-/// See the module.
+/// The policy; see the module documentation.
 pub struct Interleave;
 
 impl PlacementPolicy for Interleave {
@@ -18,7 +18,7 @@ impl PlacementPolicy for Interleave {
         "spread pages over the nodes by page number (equation 6)"
     }
 
-    fn wish(&self, view: &View) -> Vec<Option<LogicalNode>> {
+    fn preferred_nodes(&self, view: &View) -> Vec<Option<LogicalNode>> {
         let pages = view.usage().pages().iter();
         pages.map(|page| Some(view.interleaved(page))).collect()
     }
@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn follows_equation_6() {
-        // Pages 0..5 on 3 nodes: 0 1 2 0 1, whoever uses them.
+        // Pages 0..5 on 3 nodes: 0 1 2 0 1, regardless of their users.
         let pages = usage(&[&[(0, 1)], &[(0, 1)], &[(0, 1)], &[(0, 1)], &[(0, 1)]]);
         let (topology, mapping) = (machine(3), mapping(&[0]));
         let input = PlaceInput::new(&pages, &mapping, &topology);

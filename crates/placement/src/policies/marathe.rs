@@ -1,18 +1,17 @@
 //! `marathe`: the page goes to the node of the thread with most long-latency loads (Marathe and
 //! Mueller 2006, the baseline of OPT section 7.6).
 //!
-//! Their profile comes from a performance counter that reports loads slower than a threshold; OPT fed
-//! the baseline with the loads that miss simulated caches. A profile knows such loads where hardware
-//! sampled them or where an access trace went through the cache model. Each of them counts then: those of the hardware
-//! are samples already, those of the model are all there were.
+//! Their profile comes from a performance counter that reports loads slower than a threshold; OPT used the loads that
+//! miss simulated caches. A profile has such loads if hardware sampled them or an access trace went through the cache
+//! model. Each of them then counts once: those from hardware are samples already, those from the model are complete.
 //!
-//! Any other profile has exact counts of all loads, so the counter is imitated without its filter:
-//! each thread's loads are counted page by page, and every [`SAMPLE_PERIOD`]-th gives a sample for the
-//! page it falls on; the counter starts at a phase drawn from the seed. The policy says so.
+//! Any other profile has exact counts of all loads, so the counter is imitated without its threshold: each thread's
+//! loads are counted page by page, and every [`SAMPLE_PERIOD`]-th is a sample for its page; the counter starts at a
+//! phase drawn from the seed. A remark of the policy says so.
 //!
-//! Stores are not seen, as there. A page without a sample is left to first touch; of threads with
-//! equally many samples the lowest is taken. Deliberately not equal to `locality`: it knows threads
-//! instead of nodes, loads instead of accesses, and samples instead of counts.
+//! Stores are ignored, as in the original. A page without a sample is left to first touch; of threads with equally many
+//! samples the lowest is taken. Deliberately different from `locality`: it uses threads instead of nodes, loads instead
+//! of accesses, and samples instead of counts.
 
 use numaloc_model::{LogicalNode, ThreadIdx};
 
@@ -20,11 +19,11 @@ use super::PlacementPolicy;
 use crate::random::SplitMix64;
 use crate::view::View;
 
-/// Loads of a thread per sample where loads that took long are not known. A prime, so that it does not beat with loops over
-/// rows and pages.
+/// Loads of a thread per sample, if loads that took long are not known. A prime, so that it does not resonate with
+/// loops over rows and pages.
 pub const SAMPLE_PERIOD: u64 = 97;
 
-/// See the module.
+/// The policy; see the module documentation.
 pub struct Marathe;
 
 impl PlacementPolicy for Marathe {
@@ -36,7 +35,7 @@ impl PlacementPolicy for Marathe {
         "the node of the thread with most long-latency loads of a page (OPT section 7.6)"
     }
 
-    fn wish(&self, view: &View) -> Vec<Option<LogicalNode>> {
+    fn preferred_nodes(&self, view: &View) -> Vec<Option<LogicalNode>> {
         let hottest = if view.slow_loads_source().is_some() {
             by_slow_loads(view)
         } else {
@@ -78,7 +77,7 @@ impl Hottest {
 }
 
 fn by_slow_loads(view: &View) -> Vec<Hottest> {
-    // Recorded pages that share a larger one add up.
+    // Recorded pages of one larger page are added up.
     let mut rows: Vec<(usize, ThreadIdx, u64)> = view.slow_loads().collect();
     rows.sort_unstable();
     let mut hottest = vec![Hottest::default(); view.usage().pages().len()];
@@ -147,9 +146,9 @@ mod tests {
     }
 
     #[test]
-    fn loads_that_took_long_decide_where_they_are_known() {
-        // Thread 0 loads page 0 a thousand times out of its caches, thread 1 waits for ten of its loads. Nobody waits for
-        // page 1. Of pages 2 and 3 each thread waits for most of one; together thread 1 waits longer.
+    fn known_slow_loads_decide() {
+        // Thread 0 loads page 0 a thousand times from its caches, thread 1 waits for ten of its loads. No thread waits
+        // for page 1. Of pages 2 and 3, each thread waits for most of one; together, thread 1 waits longer.
         let pages = usage(&[
             &[(0, 1000), (1, 10)],
             &[(0, 500)],

@@ -1,15 +1,15 @@
-//! `mixed`: a page with a clear main user goes there, the others are spread (Diener et al. 2015,
+//! `mixed`: a page with a dominant user goes to that user's node, the others are interleaved (Diener et al. 2015,
 //! equation 8).
 //!
-//! `E_page > min_exclusivity` (strictly) is decided in floating point on exact integer counts; a page
-//! at exactly the threshold is interleaved. A page nobody accessed is interleaved too.
+//! `E_page > min_exclusivity` (strictly) is decided in floating point on exact integer counts; a page exactly at the
+//! threshold is interleaved, and so is a page without accesses.
 
 use numaloc_model::LogicalNode;
 
 use super::PlacementPolicy;
 use crate::view::View;
 
-/// See the module.
+/// The policy; see the module documentation.
 pub struct Mixed;
 
 impl PlacementPolicy for Mixed {
@@ -21,7 +21,7 @@ impl PlacementPolicy for Mixed {
         "exclusive pages on their main user's node, the others interleaved (equation 8)"
     }
 
-    fn wish(&self, view: &View) -> Vec<Option<LogicalNode>> {
+    fn preferred_nodes(&self, view: &View) -> Vec<Option<LogicalNode>> {
         view.page_by_page(|page, counts| {
             let most = counts.iter().copied().max().unwrap_or(0);
             let total: u64 = counts.iter().sum();
@@ -41,8 +41,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The paper's statement: mixed lies between its relatives. Every page is where one of the two puts it,
-        /// and no node serves a page better than locality's, so the remote accesses do as well.
+        /// The paper's statement: mixed lies between its two components. Every page is where one of the two puts it,
+        /// and no node has more local accesses to a page than locality's, so the remote accesses lie between theirs.
         #[test]
         fn lies_between_locality_and_interleave(
             table in prop::collection::vec(prop::collection::vec((0_u32..4, 1_u64..2000), 1..5), 1..60),
@@ -80,7 +80,7 @@ mod tests {
         let (topology, mapping) = (machine(2), mapping(&[0, 1]));
         let mut input = PlaceInput::new(&pages, &mapping, &topology);
         assert_eq!(nodes_of("mixed", &input), [1, 1, 0, 1]);
-        // Between its two relatives: with 0 it is locality (page 3 apart), with 1 interleave.
+        // Between its components: with 0 it is locality (except for page 3), with 1 interleave.
         input.min_exclusivity = 0.0;
         assert_eq!(
             nodes_of("mixed", &input)[..3],

@@ -18,14 +18,14 @@ pub trait PlacementPolicy: Sync {
     /// The name on the command line, in plans and reports.
     fn name(&self) -> &'static str;
 
-    /// One line for people: what it does.
+    /// Summary for the user, one line.
     fn about(&self) -> &'static str;
 
-    /// The node wished for each page of [`View::usage`]; `None` leaves a page to the kernel's first
-    /// touch. Capacities are kept afterwards, see [`crate::place()`].
-    fn wish(&self, view: &View) -> Vec<Option<LogicalNode>>;
+    /// The preferred node of each page of [`View::usage`]; `None` leaves a page to the kernel's first touch. Capacities
+    /// are applied afterwards, see [`crate::place()`].
+    fn preferred_nodes(&self, view: &View) -> Vec<Option<LogicalNode>>;
 
-    /// What a person should know of the input that the policy found, one sentence.
+    /// A remark about the input for the user, one sentence.
     fn remark(&self, _view: &View) -> Option<String> {
         None
     }
@@ -43,7 +43,7 @@ pub const POLICIES: &[&dyn PlacementPolicy] = &[
     &marathe::Marathe,
 ];
 
-/// The policy of that name.
+/// The policy with that name.
 #[must_use]
 pub fn policy(name: &str) -> Option<&'static dyn PlacementPolicy> {
     POLICIES

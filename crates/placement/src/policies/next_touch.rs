@@ -1,20 +1,19 @@
 //! `next-touch`: the page follows the first thread that touches it *after* the one that initialised
 //! it (Goglin and Furmento 2009 migrate it in the page fault; the plan does it from the start).
 //!
-//! From the per-slice counts where the profile has them: the first slice in which another thread than
-//! the first toucher accesses the page; of several, the one with most accesses there. Else, from the
-//! whole run, the other thread with most accesses. Ties: the lower thread. A page that only its first
-//! toucher uses stays with it.
+//! With per-slice counts: the first slice in which a thread other than the first toucher accesses the page; of several
+//! such threads, the one with most accesses there. Otherwise, from the whole run, the other thread with most accesses.
+//! Ties: the lower thread. A page used only by its first toucher stays with it.
 
 use numaloc_model::{LogicalNode, ThreadIdx};
 
 use super::PlacementPolicy;
 use crate::view::View;
 
-/// See the module.
+/// The policy; see the module documentation.
 pub struct NextTouch;
 
-/// The slice in which another thread first appears, and that thread with its accesses.
+/// The first slice in which another thread accesses the page, and that thread with its accesses.
 #[derive(Clone, Copy)]
 struct Next {
     slice: u32,
@@ -31,7 +30,7 @@ impl PlacementPolicy for NextTouch {
         "the node of the next thread that touches a page after the one that initialised it"
     }
 
-    fn wish(&self, view: &View) -> Vec<Option<LogicalNode>> {
+    fn preferred_nodes(&self, view: &View) -> Vec<Option<LogicalNode>> {
         let usage = view.usage();
         let mut next: Vec<Option<Next>> = vec![None; usage.pages().len()];
         let mut offer = |page: usize, offered: Next| {

@@ -1,5 +1,5 @@
-//! `random`: every page on a node drawn from the seed (Diener et al. 2015, section III-1). Validates
-//! that data mapping matters; the same seed draws the same nodes.
+//! `random`: every page on a node drawn from the seed (Diener et al. 2015, section III-1). Shows whether placement
+//! matters at all; the same seed draws the same nodes.
 
 use numaloc_model::LogicalNode;
 
@@ -7,7 +7,7 @@ use super::PlacementPolicy;
 use crate::random::SplitMix64;
 use crate::view::View;
 
-/// See the module.
+/// The policy; see the module documentation.
 pub struct Random;
 
 impl PlacementPolicy for Random {
@@ -19,7 +19,7 @@ impl PlacementPolicy for Random {
         "every page on a node drawn from the seed, to see what placement is worth at all"
     }
 
-    fn wish(&self, view: &View) -> Vec<Option<LogicalNode>> {
+    fn preferred_nodes(&self, view: &View) -> Vec<Option<LogicalNode>> {
         let mut draw = SplitMix64::new(view.seed());
         let nodes = view.candidates();
         let pages = view.usage().pages().iter();

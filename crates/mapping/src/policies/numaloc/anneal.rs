@@ -1,21 +1,20 @@
 //! Refinement: annealed swaps and moves on the true distances, with incremental gains.
 //!
-//! A state seats tasks: a PU of capacity c has c seats, an empty seat holds no task, so a move is a swap
-//! with nobody. A proposal takes a random task towards a random partner of its: to a seat in a block of
-//! the machine (core, cache, node, host) that the partner is in and the task is not. How much J changes
-//! is added up over the neighbours of both ([`Rows`]), or, where tasks have many, read from tables
-//! kept up to date with every accepted swap ([`super::tables`]).
+//! A state seats tasks: a PU of capacity c has c seats, and a move is a swap with an empty seat. A proposal moves a
+//! random task towards a random partner: to a seat in a block of the machine (core, cache, node, host) that contains
+//! the partner but not the task. The change of J is summed over the neighbours of both ([`Rows`]), or, if tasks have
+//! many, read from tables that are updated with every accepted swap ([`super::tables`]).
 
 use fastrand::Rng;
 use numaloc_model::{LogicalPu, Mapping};
 
-/// In a seat: no task.
-pub(super) const NOBODY: u32 = u32::MAX;
+/// Marks an empty seat.
+pub(super) const EMPTY_SEAT: u32 = u32::MAX;
 
 /// Temperature steps of one annealing.
 const STEPS: usize = 128;
 
-/// The parts of a problem every search needs, in flat arrays.
+/// The data of a problem that every search needs, in flat arrays.
 pub(super) struct Problem<'a> {
     /// Communication, compressed rows, both directions of every pair.
     pub start: Vec<u32>,
@@ -30,8 +29,8 @@ pub(super) struct Problem<'a> {
     pub seat_node: Vec<u32>,
 }
 
-/// Distances by the number kept for every task: a code of its PU, or the PU itself.
-// One value per search, kept in the hot loop's frame: a Box would put a pointer there.
+/// Distances by a number stored for every task: a code of its PU, or the PU itself.
+// One value per search, used in the hot loop; a Box would add an indirection.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone)]
 pub(super) enum Metric<'a> {
@@ -57,14 +56,14 @@ impl Metric<'_> {
     }
 }
 
-/// Who sits where.
+/// Assignment of tasks to seats.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seating {
     pub task_at: Vec<u32>,
     pub seat_of: Vec<u32>,
 }
 
-/// How long and how warm.
+/// Duration and temperatures of an annealing.
 #[derive(Clone, Copy)]
 pub(super) struct Schedule {
     pub proposals: usize,
@@ -72,19 +71,19 @@ pub(super) struct Schedule {
     pub cold: f64,
 }
 
-/// A cost besides J that depends on which node a task is on.
+/// A cost in addition to J that depends on the nodes of tasks.
 pub(super) trait Side {
-    /// Whether a task may also be better off away from all its partners.
-    const WANDERS: bool;
-    /// Change when `u` goes from seat `su` to `sv` and `v` (or nobody) back.
+    /// Whether a task may gain by moving away from all its partners.
+    const MAY_LEAVE_PARTNERS: bool;
+    /// Change when `u` moves from seat `su` to `sv` and `v` (or none) back.
     fn delta(&self, u: u32, v: u32, su: u32, sv: u32) -> f64;
-    /// The swap is done.
+    /// Updates the state for an accepted swap.
     fn apply(&mut self, u: u32, v: u32, su: u32, sv: u32);
 }
 
 /// J alone.
 impl Side for () {
-    const WANDERS: bool = false;
+    const MAY_LEAVE_PARTNERS: bool = false;
     #[inline]
     fn delta(&self, _: u32, _: u32, _: u32, _: u32) -> f64 {
         0.0
@@ -93,19 +92,19 @@ impl Side for () {
     fn apply(&mut self, _: u32, _: u32, _: u32, _: u32) {}
 }
 
-/// How the change of J is found.
+/// Computes the change of J.
 pub(super) trait Gains {
-    /// Change of J when `u` and `v` (or nobody) swap seats `su` and `sv`.
+    /// Change of J when `u` and `v` (or none) swap seats `su` and `sv`.
     fn delta(&self, u: u32, v: u32, su: u32, sv: u32) -> f64;
-    /// The swap is done.
+    /// Updates the state for an accepted swap.
     fn apply(&mut self, u: u32, v: u32, su: u32, sv: u32);
 }
 
-/// Gains added up over the rows of both tasks: O(degree) to ask, O(1) to apply.
+/// Gains summed over the rows of both tasks: O(degree) to compute, O(1) to apply.
 pub(super) struct Rows<'a> {
     problem: &'a Problem<'a>,
     place: Vec<u32>,
-    /// PUs x PUs distances (then `place` are PUs), where that fits the caches: two loads a neighbour.
+    /// PUs x PUs distances (then `place` are PUs), if they fit the caches: two loads per neighbour.
     table: Vec<f64>,
     pus: usize,
 }
@@ -172,7 +171,7 @@ impl Gains for Rows<'_> {
     fn delta(&self, u: u32, v: u32, su: u32, sv: u32) -> f64 {
         let (from, to) = (self.place(su), self.place(sv));
         let mut delta = self.half(u, from, to, v);
-        if v != NOBODY {
+        if v != EMPTY_SEAT {
             delta += self.half(v, to, from, u);
         }
         delta
@@ -181,7 +180,7 @@ impl Gains for Rows<'_> {
     #[inline]
     fn apply(&mut self, u: u32, v: u32, su: u32, sv: u32) {
         self.place[u as usize] = self.place(sv);
-        if v != NOBODY {
+        if v != EMPTY_SEAT {
             self.place[v as usize] = self.place(su);
         }
     }
@@ -223,8 +222,8 @@ impl Problem<'_> {
         cost / self.to.len().max(1) as f64
     }
 
-    /// Anneals in place, from `hot` to `cold` times the unit; a schedule that is cold from the start
-    /// only ever improves. Returns accepted swaps.
+    /// Anneals in place, from `hot` to `cold` times the unit; a schedule that is cold from the start only accepts
+    /// improvements. Returns the number of accepted swaps.
     pub(super) fn anneal<S: Side>(
         &self,
         seating: &mut Seating,
@@ -233,10 +232,10 @@ impl Problem<'_> {
         schedule: Schedule,
         rng: &mut Rng,
     ) -> usize {
-        if self.tasks() < 2 || (self.to.is_empty() && !S::WANDERS) {
+        if self.tasks() < 2 || (self.to.is_empty() && !S::MAY_LEAVE_PARTNERS) {
             return 0;
         }
-        // -ln of evenly spaced chances: a logarithm a proposal would cost more than most gains.
+        // -ln of evenly spaced probabilities: computing a logarithm per proposal would cost more than most gains.
         let chance: Vec<f64> = (0..1024)
             .map(|i| -((f64::from(i) + 0.5) / 1024.0).ln())
             .collect();
@@ -253,7 +252,7 @@ impl Problem<'_> {
                 };
                 let limit = temperature * chance[rng.usize(0..1024)];
                 let delta = gains.delta(u, v, su, sv) + side.delta(u, v, su, sv);
-                // At zero temperature ties are refused, else the search would drift for ever.
+                // At zero temperature ties are rejected, or the search would drift for ever.
                 if delta < limit {
                     gains.apply(u, v, su, sv);
                     side.apply(u, v, su, sv);
@@ -265,7 +264,7 @@ impl Problem<'_> {
         accepted
     }
 
-    /// A task, who is where it should go, and both seats.
+    /// A task, the task on its target seat, and both seats.
     #[inline]
     fn propose<S: Side>(&self, seating: &Seating, rng: &mut Rng) -> Option<(u32, u32, u32, u32)> {
         let u = rng.u32(0..self.tasks() as u32);
@@ -276,7 +275,7 @@ impl Problem<'_> {
             let sv = rng.u32(0..self.seat_pu.len() as u32);
             (sv != su).then(|| (u, seating.task_at[sv as usize], su, sv))
         };
-        if S::WANDERS && (degree == 0 || rng.u8(0..4) == 0) {
+        if S::MAY_LEAVE_PARTNERS && (degree == 0 || rng.u8(0..4) == 0) {
             return anywhere(rng);
         }
         if degree == 0 {
@@ -305,13 +304,13 @@ impl Problem<'_> {
 }
 
 impl Seating {
-    /// `u` goes from seat `su` to `sv`, `v` (or nobody) back.
+    /// Moves `u` from seat `su` to `sv`, and `v` (or none) back.
     #[inline]
     pub(super) fn swap(&mut self, u: u32, v: u32, su: u32, sv: u32) {
         self.seat_of[u as usize] = sv;
         self.task_at[sv as usize] = u;
         self.task_at[su as usize] = v;
-        if v != NOBODY {
+        if v != EMPTY_SEAT {
             self.seat_of[v as usize] = su;
         }
     }

@@ -1,11 +1,11 @@
 //! Loads of nodes as a cost in addition to J.
 //!
-//! Every node should have equally much of the load vector. The cost is the sum over nodes of the squared
-//! load, which is smallest when they are level.
+//! Every node should have an equal share of the load vector. The cost is the sum over nodes of the squared load, which
+//! is smallest when the loads are equal.
 
-use super::anneal::{NOBODY, Problem, Seating, Side};
+use super::anneal::{EMPTY_SEAT, Problem, Seating, Side};
 
-/// What every task brings to its node.
+/// The load of every task.
 pub(super) struct Loads {
     nodes: usize,
     by_task: Vec<f64>,
@@ -19,7 +19,7 @@ impl Loads {
         }
     }
 
-    /// Clusters of tasks as tasks.
+    /// The loads of clusters of tasks.
     pub(super) fn merged(&self, clusters: &[Vec<u32>]) -> Self {
         let sum = |tasks: &Vec<u32>| tasks.iter().map(|&task| self.of(task)).sum();
         Self {
@@ -31,7 +31,7 @@ impl Loads {
     #[inline]
     fn of(&self, task: u32) -> f64 {
         match task {
-            NOBODY => 0.0,
+            EMPTY_SEAT => 0.0,
             task => self.by_task[task as usize],
         }
     }
@@ -51,7 +51,7 @@ impl Loads {
     }
 }
 
-/// The cost of unlevel loads during a search.
+/// The cost of unequal loads during a search.
 pub(super) struct Levelling<'a> {
     loads: &'a Loads,
     node: &'a [u32],
@@ -60,7 +60,7 @@ pub(super) struct Levelling<'a> {
 }
 
 impl<'a> Levelling<'a> {
-    /// `price` is what one unit of squared load costs, in units of J.
+    /// `price` is the cost of one unit of squared load, in units of J.
     pub(super) fn new(
         loads: &'a Loads,
         problem: &'a Problem,
@@ -77,7 +77,7 @@ impl<'a> Levelling<'a> {
 }
 
 impl Side for Levelling<'_> {
-    const WANDERS: bool = true;
+    const MAY_LEAVE_PARTNERS: bool = true;
 
     #[inline]
     fn delta(&self, u: u32, v: u32, su: u32, sv: u32) -> f64 {

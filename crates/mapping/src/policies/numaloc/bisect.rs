@@ -1,9 +1,9 @@
 //! Construction: recursive multilevel bisection down the machine's tree, to exact sizes.
 //!
-//! The tasks of an object are split over its children, halving the list of children again and again,
-//! so that every child gets exactly its seats. A split coarsens by heavy-edge matching, grows a half
-//! from a few random seeds on the coarsest graph, and refines with Fiduccia-Mattheyses moves on the
-//! way back. Distances play no part: in a tree, all that matters about a split is what it cuts.
+//! The tasks of an object are split over its children by repeatedly halving the list of children, so that every child
+//! gets exactly its number of seats. A split coarsens by heavy-edge matching, grows a half from a few random seeds on
+//! the coarsest graph, and refines with Fiduccia-Mattheyses moves on the way back. Distances are not used: in a tree, a
+//! split is determined by its cut.
 
 use fastrand::Rng;
 use std::collections::BinaryHeap;
@@ -16,16 +16,16 @@ pub(super) struct Graph {
     size: Vec<u32>,
 }
 
-/// Graphs above this size are split in parallel: both halves at a time, and the tries of each split.
-/// Every branch has random numbers of its own, so that threads change nothing about the result.
+/// Graphs above this size are split in parallel: both halves concurrently, and so are the tries of each split. Every
+/// branch has its own random numbers, so the result does not depend on the number of threads.
 const PARALLEL: usize = 8192;
-/// At most 2 to this power branches at a time.
+/// At most two to this power concurrent branches.
 const PARALLEL_DEPTH: u32 = 4;
-/// Coarsening stops here.
+/// Size at which coarsening stops.
 const COARSEST: usize = 32;
 /// Seeds tried on the coarsest graph.
 const TRIES: usize = 6;
-/// Moves without improvement after which a pass gives up, at least.
+/// Minimum number of moves without improvement after which a pass ends.
 const PATIENCE: usize = 40;
 const PASSES: usize = 4;
 
@@ -89,7 +89,7 @@ impl Graph {
         })
     }
 
-    /// Heavy-edge matching in random order; `None` when it would hardly shrink.
+    /// Heavy-edge matching in random order; `None` if the graph would hardly shrink.
     fn coarsen(&self, heaviest: u32, rng: &mut Rng) -> Option<(Self, Vec<u32>)> {
         let n = self.len();
         let mut order: Vec<u32> = (0..n as u32).collect();
@@ -102,7 +102,7 @@ impl Graph {
             if coarse[v] != u32::MAX {
                 continue;
             }
-            // Weight over size: else heavy clusters swallow everything near them.
+            // Weight over size, so that heavy clusters do not absorb all their neighbours.
             let mut best: Option<(f64, usize)> = None;
             for (t, w) in self.row(v) {
                 if coarse[t] == u32::MAX && self.size[v] + self.size[t] <= heaviest {
@@ -166,7 +166,7 @@ impl Graph {
             return self.bisect_in_parallel(first, tries, rng);
         }
         let mut best = self.bisect_once(first, rng);
-        // The coarsest graph is tried several times anyway.
+        // The coarsest graph is tried several times in any case.
         let tries = if self.len() <= COARSEST { 1 } else { tries };
         for _ in 1..tries {
             let again = self.bisect_once(first, rng);
@@ -232,7 +232,7 @@ impl Graph {
             .collect();
         let mut held = 0;
         let mut next = rng.usize(0..n);
-        // A graph with many parts does not coarsen: n may be all tasks. Ties go to the last vertex.
+        // A graph with many parts may not coarsen, so n may be all tasks. Ties go to the last vertex.
         let entry = |gain: f64, v: usize| Entry {
             gain,
             vertex: !(v as u32),
@@ -432,19 +432,19 @@ pub(super) fn construct(
     pus
 }
 
-/// Tasks that share an object, what they exchange, and how often the whole was halved to get here.
+/// Tasks that share an object, their graph, and the number of halvings so far.
 struct Part {
     graph: Graph,
     tasks: Vec<u32>,
     depth: u32,
 }
 
-/// `(task, PU)` in the order they are found.
+/// `(task, PU)` in the order in which they are assigned.
 type Seated = Vec<(u32, u32)>;
 
 struct Builder<'a> {
     topology: &'a numaloc_topology::Topology,
-    /// Seats on all PUs before each.
+    /// Number of seats on all PUs before each.
     before: Vec<u32>,
     tries: usize,
 }
@@ -478,7 +478,7 @@ impl Builder<'_> {
             return;
         }
         let objects = self.topology.objects();
-        // When every child is a single seat and all are equally far, order does not matter.
+        // If every child is a single seat and all are equally far apart, order does not matter.
         let leaves = children
             .iter()
             .all(|&c| objects[c as usize].children.is_empty() && self.seats(c) == 1);

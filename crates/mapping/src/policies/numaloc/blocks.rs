@@ -1,18 +1,18 @@
-//! Whole blocks trade places: what single swaps cannot do at low temperature.
+//! Swaps whole blocks of tasks, which single swaps cannot do at low temperature.
 //!
-//! The tasks of every core, node or host become one task of a smaller problem on the same machine, and
-//! that is annealed like any other. Matters most for the order of nodes in a node matrix (rings,
-//! twisted ladders), which recursive bisection does not see.
+//! The tasks of every core, node or host become one task of a smaller problem on the same machine, which is annealed
+//! like any other. Matters most for the order of nodes in a node matrix (rings, twisted ladders), which recursive
+//! bisection ignores.
 
 use fastrand::Rng;
 
-use super::anneal::{NOBODY, Problem, Rows, Schedule, Seating};
+use super::anneal::{EMPTY_SEAT, Problem, Rows, Schedule, Seating};
 
-/// Levels with more blocks than this are left to single swaps.
+/// Levels with more blocks than this are only refined by single swaps.
 const MOST_BLOCKS: usize = 4096;
 const PROPOSALS_A_BLOCK: usize = 100;
 
-/// Lets the blocks of every level trade places, smallest first; keeps what lowers J.
+/// Swaps blocks at every level, smallest first; keeps results that lower J.
 pub(super) fn regroup(
     problem: &Problem,
     seating: &mut Seating,
@@ -29,7 +29,7 @@ pub(super) fn regroup(
         }
         let moved = trade(problem, seating, &ranges, level, rng);
         let after = problem.cost(&moved);
-        // Blocks of one size may still differ inside; the cost from scratch decides.
+        // Blocks of the same size may differ inside; the cost from scratch decides.
         if after < cost {
             *seating = moved;
             cost = after;
@@ -68,7 +68,7 @@ fn trade(
         for seat in from..to {
             let task = seating.task_at[seat as usize];
             moved.task_at[(target + seat - from) as usize] = task;
-            if task != NOBODY {
+            if task != EMPTY_SEAT {
                 moved.seat_of[task as usize] = target + seat - from;
             }
         }
@@ -76,7 +76,7 @@ fn trade(
     moved
 }
 
-/// Blocks as tasks: what they exchange, on the first seat of each.
+/// Blocks as tasks: their exchange, placed on the first seat of each.
 fn quotient<'a>(
     problem: &'a Problem,
     seating: &Seating,
@@ -93,7 +93,7 @@ fn quotient<'a>(
     for (block, &(first, end)) in ranges.iter().enumerate() {
         let row = to.len();
         for &task in &seating.task_at[first as usize..end as usize] {
-            if task == NOBODY {
+            if task == EMPTY_SEAT {
                 continue;
             }
             let cells =
@@ -116,7 +116,7 @@ fn quotient<'a>(
         start.push(to.len() as u32);
     }
     let firsts = || ranges.iter().map(|&(from, _)| from as usize);
-    // Outer levels, in blocks of blocks.
+    // Outer levels, in units of blocks.
     let outer = |level: &Vec<(u32, u32)>| -> Vec<(u32, u32)> {
         let number = |seat: u32| {
             block_at

@@ -1,17 +1,16 @@
-//! Tasks that talk much to each other move together: to level loads without tearing pairs apart.
+//! Moves clusters of tasks that communicate much, to balance loads without separating pairs.
 //!
-//! Inside every node the tasks are joined into clusters of 2, 4 or 8 by what they exchange, and the
-//! clusters trade nodes under the same price as single tasks do. Where inside its node a task sits is
-//! for the single swaps that follow.
+//! Inside every node the tasks are joined into clusters of 2, 4 or 8 by their exchange, and the clusters swap nodes at
+//! the same price as single tasks do. The single swaps that follow choose the seats inside a node.
 
 use fastrand::Rng;
 
 use super::Search;
-use super::anneal::{Gains, NOBODY, Problem, Rows, Schedule, Seating};
+use super::anneal::{EMPTY_SEAT, Gains, Problem, Rows, Schedule, Seating};
 use super::balance::{Levelling, Loads};
 use super::tables::Tables;
 
-/// Trades clusters of `size`; does nothing where a node's tasks do not divide by it.
+/// Swaps clusters of `size`; does nothing if `size` does not divide the tasks of a node.
 pub(super) fn trade(
     search: &Search,
     loads: &Loads,
@@ -57,7 +56,7 @@ pub(super) fn trade(
     }
 }
 
-/// Anneals clusters, then only takes what improves.
+/// Anneals clusters, then only accepts improvements.
 fn descend(
     search: &Search,
     small: &Problem,
@@ -78,7 +77,7 @@ fn descend(
     }
 }
 
-/// Clusters of exactly `size`, each grown from the first free task by what exchanges most with it.
+/// Clusters of exactly `size`, each grown from the first free task by the largest exchange with it.
 fn join(problem: &Problem, tasks: &[u32], size: usize) -> Vec<Vec<u32>> {
     let mut free: Vec<u32> = tasks.to_vec();
     let mut clusters = Vec::with_capacity(tasks.len() / size);
@@ -107,7 +106,7 @@ fn join(problem: &Problem, tasks: &[u32], size: usize) -> Vec<Vec<u32>> {
         }
         clusters.push(cluster);
     }
-    debug_assert!(tasks.iter().all(|&task| task != NOBODY));
+    debug_assert!(tasks.iter().all(|&task| task != EMPTY_SEAT));
     clusters
 }
 
@@ -136,7 +135,7 @@ fn coarse<'a>(problem: &'a Problem, clusters: &[Vec<u32>], size: usize) -> Probl
         start.push(to.len() as u32);
     }
     let firsts = || (0..clusters.len()).map(|cluster| cluster * size);
-    // Levels inside a cluster are gone, others shrink.
+    // Levels inside a cluster vanish, others shrink.
     let shrink = |level: &Vec<(u32, u32)>| -> Vec<(u32, u32)> {
         let by = size as u32;
         firsts()

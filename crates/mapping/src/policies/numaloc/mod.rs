@@ -1,31 +1,30 @@
-//! Our own policy: good construction, then refinement on the distances that count.
+//! Our own policy: a good construction, then refinement on the true distances.
 //!
-//! What the published policies lack is the last step: they fix groups top-down (Scotch, KaHIP) or
-//! bottom-up (TreeMatch, EagerMap) and never look at J again. Here:
+//! The published policies lack the last step: they fix groups top-down (Scotch, KaHIP) or bottom-up (TreeMatch,
+//! EagerMap) and never evaluate J again. Here:
 //!
 //! 1. [`bisect`]: recursive multilevel bisection down the tree, to exact sizes, each bisection the best
 //!    of several; or the most local answer of the other policies ([`portfolio`]), where that costs less;
-//! 2. [`blocks`]: whole cores, nodes and hosts trade places;
+//! 2. [`blocks`]: whole cores, nodes and hosts are swapped;
 //! 3. [`anneal`]: swaps and moves of single tasks at low temperature, with incremental gains on the
 //!    true distances (tree levels or a node matrix), then descent to a local optimum;
-//! 4. with a load vector, [`balance`]: the same search again with a price on unlevel nodes, the price
-//!    raised until no more locality may be given up;
+//! 4. with a load vector, [`balance`]: the same search again with a price on unequal node loads; the price is raised
+//!    until no more locality may be given up;
 //! 5. [`portfolio`]: the choice among all of these and the other policies' answers, such that none of
 //!    those is better in J, remote communication and load at once.
 //!
-//! Levelling minimises the standard deviation of the nodes' loads over their mean plus what is lost of
-//! locality (mean of J and remote communication, a per cent for a per cent), with J and remote
-//! communication each at most `1 + give` times what locality alone reaches. `give` is 4 %, times
-//! [`Numaloc::balance`]; on described machines it shrinks where links are narrow ([`tolerated_loss`]).
-//! Only a load vector is levelled: without one (or with `balance` 0) the answer is pure locality. Groups
-//! of concurrent communication are amounts of communication, not load on memory, and play no part.
+//! Levelling minimises the standard deviation of the nodes' loads over their mean plus the loss of locality (mean of J
+//! and remote communication, a per cent for a per cent), with J and remote communication each at most `1 + give` times
+//! the values of locality alone. `give` is 4 %, times [`Numaloc::balance`]; on described machines it shrinks if links
+//! are narrow ([`tolerated_loss`]). Only a load vector is levelled: without one (or with `balance` 0) the answer is
+//! pure locality. Groups of concurrent communication are amounts of communication, not load on memory, and are not
+//! used.
 //!
-//! Work is fixed by the number of tasks, so results repeat, whatever the number of threads (the other
-//! policies answer while our construction runs; above 8,192 tasks both halves of a split, and its tries,
-//! go on at a time, and step 3 only descends); with a budget the search goes on, warming up again from the
-//! best so far, until the caller says stop. Cost: O(E log P) for construction, O(degree) a proposal
-//! (O(levels) where tasks have many partners), 20 to 2,000 proposals a task, and the other policies'.
-//! Memory: O(E + P x levels). Labels play no part but in ties.
+//! The amount of work is fixed by the number of tasks, so results are reproducible for any number of threads (the other
+//! policies run while our construction does; above 8,192 tasks both halves of a split, and its tries, run concurrently,
+//! and step 3 only descends). With a budget the search continues, reheating from the best mapping so far, until the
+//! caller stops it. Cost: O(E log P) for construction, O(degree) per proposal (O(levels) if tasks have many partners),
+//! 20 to 2,000 proposals per task, and the other policies'. Memory: O(E + P x levels). Labels only matter for ties.
 
 mod anneal;
 mod balance;
@@ -42,22 +41,22 @@ use crate::error::MapError;
 use crate::input::MapInput;
 use crate::policy::{Mapped, MappingPolicy};
 use crate::slots::{Slots, Spread};
-use anneal::{Metric, NOBODY, Problem, Rows, Schedule, Seating, Side};
+use anneal::{EMPTY_SEAT, Metric, Problem, Rows, Schedule, Seating, Side};
 use balance::{Levelling, Loads};
 use portfolio::{Candidate, Worth, most_level, most_local};
 use tables::Tables;
 
-/// See the module's text.
+/// The policy; see the module documentation.
 pub struct Numaloc {
-    /// How much of the tolerated loss of locality may be used to level loads: 1 all, 0 none.
+    /// Share of the tolerated loss of locality that may be used to level loads: 1 all, 0 none.
     pub balance: f64,
 }
 
-/// Warmest and coldest temperature, in mean costs of a cell.
+/// Highest and lowest temperature, in mean costs of a cell.
 const HOT: f64 = 2.0;
 const COLD: f64 = 0.4;
 
-/// What a problem of this many tasks is worth: proposals a task, bisections tried for each split.
+/// Effort for a problem of this many tasks: proposals per task, bisections tried for each split.
 fn effort(tasks: usize) -> (usize, usize) {
     match tasks {
         0..=128 => (600, 2),
@@ -68,19 +67,19 @@ fn effort(tasks: usize) -> (usize, usize) {
     }
 }
 
-/// An accepted swap visits the partners of both tasks: proposals times partners a task stay below this,
-/// which matters from 1,024 tasks on that all talk to each other.
+/// Limit of proposals times partners per task, because an accepted swap visits the partners of both tasks; matters from
+/// 1,024 tasks with all-to-all communication on.
 const MOST_CELLS: usize = 1 << 28;
 
-/// Above this many tasks the first search only descends, with this many proposals a task: annealing
-/// would take longer than the construction and give less than another try of every split does.
+/// Above this many tasks the first search only descends, with this many proposals per task: annealing would take longer
+/// than the construction and gain less than another try of every split.
 const ANNEALED_TASKS: usize = 8192;
 const DESCENT: usize = 20;
 
 /// Problems up to half this size are also searched from random starts.
 const FEW_TASKS: usize = 64;
 
-/// Prices of unlevel nodes that are tried.
+/// Number of prices tried for unequal node loads.
 const LEVELLING_ROUNDS: usize = 14;
 
 impl MappingPolicy for Numaloc {
@@ -124,7 +123,7 @@ impl MappingPolicy for Numaloc {
         };
         let mut cost = first.refine(&mut best, regrouped, &mut (), &mut rng);
         for _ in 1..(FEW_TASKS / tasks).clamp(1, 9) {
-            // Few tasks: other starts cost nothing and miss nothing.
+            // With few tasks, other starting points are cheap.
             let mut again = best.clone();
             shuffle(&mut again, &mut rng);
             search.run(&mut again, problem.unit(cost), &mut (), &mut rng);
@@ -148,7 +147,7 @@ impl MappingPolicy for Numaloc {
             ("after swaps", cost),
             ("rounds", f64::from(rounds)),
         ];
-        // Ours first: ties are its.
+        // Our own mapping first, so that it wins ties.
         candidates.insert(
             0,
             Candidate::new(self.name(), input, problem.mapping(&best)),
@@ -190,12 +189,12 @@ impl MappingPolicy for Numaloc {
     }
 }
 
-/// By how much of `from` a sum grew.
+/// Relative growth of a sum from `from` to `now`.
 fn ratio(now: f64, from: f64) -> f64 {
     if from > 0.0 { now / from - 1.0 } else { 0.0 }
 }
 
-/// What levelling gave up and gained, in words.
+/// A sentence on what levelling gained and gave up.
 fn traded(now: &Worth, local: &Worth) -> String {
     let percent = |share: f64| number::fixed(100.0 * share, 1);
     if now == local {
@@ -213,9 +212,9 @@ fn traded(now: &Worth, local: &Worth) -> String {
     )
 }
 
-/// How much of J and of remote communication may be given up for level loads: 4 %. Where the machine is
-/// described and its links carry less than a memory controller does, remote traffic congests links first,
-/// and the share shrinks in proportion.
+/// Share of J and of remote communication that may be given up for equal loads: 4 %. If the machine is described and
+/// its links are slower than a memory controller, remote traffic congests links first, and the share shrinks in
+/// proportion.
 fn tolerated_loss(input: &MapInput) -> f64 {
     let base = 0.04;
     let Some(hardware) = input.topology().hardware() else {
@@ -264,8 +263,8 @@ fn problem<'a>(input: &'a MapInput, slots: &Slots) -> Problem<'a> {
     }
 }
 
-/// Seat ranges of the objects of every depth, deepest first, where they differ from the next deeper
-/// ones, hold more than a seat somewhere, and less than everything.
+/// Seat ranges of the objects of every depth, deepest first, without those that equal the next deeper ones, hold one
+/// seat each, or hold all seats.
 fn block_levels(input: &MapInput, before: &[u32]) -> Vec<Vec<(u32, u32)>> {
     let objects = input.topology().objects();
     let seats = before[before.len() - 1];
@@ -281,7 +280,7 @@ fn block_levels(input: &MapInput, before: &[u32]) -> Vec<Vec<(u32, u32)>> {
         }
     }
     let mut levels: Vec<Vec<(u32, u32)>> = Vec::new();
-    // Seats below nothing at a depth (uneven trees) are blocks of their own.
+    // Seats without an object at a depth (uneven trees) are blocks of their own.
     let mut last: Vec<(u32, u32)> = (0..seats).map(|s| (s, s + 1)).collect();
     for ranges in at_depth.iter().rev() {
         let mut level = last.clone();
@@ -296,9 +295,9 @@ fn block_levels(input: &MapInput, before: &[u32]) -> Vec<Vec<(u32, u32)>> {
     levels
 }
 
-/// The better of two constructions, what it costs, and the other policies' answers: our bisection, and
-/// the most local of those answers that keeps to the slots (they are found meanwhile, on a thread of
-/// their own where that pays). So nothing is ever worse than Scotch's mapping, for instance.
+/// The better of two constructions, its cost, and the other policies' answers: our bisection, and the most local of
+/// those answers that fits the slots (computed concurrently on another thread if that is worthwhile). So the result is
+/// never worse than Scotch's mapping, for instance.
 fn start(
     input: &MapInput,
     problem: &Problem,
@@ -323,7 +322,7 @@ fn start(
     (start, cost, others)
 }
 
-/// Recursive bisection. With fewer tasks than seats it fills the first ones; moves do the rest.
+/// Recursive bisection. With fewer tasks than seats it fills the first ones; later moves use the others.
 fn construct(input: &MapInput, problem: &Problem, tries: usize, rng: &mut Rng) -> Seating {
     let natural = if input.spread() == Spread::Spread {
         Spread::Spread
@@ -336,11 +335,11 @@ fn construct(input: &MapInput, problem: &Problem, tries: usize, rng: &mut Rng) -
     seating(problem, pu.into_iter())
 }
 
-/// Everybody to a random seat.
+/// Puts every task on a random seat.
 fn shuffle(seating: &mut Seating, rng: &mut Rng) {
     rng.shuffle(&mut seating.task_at);
     for (seat, &task) in seating.task_at.iter().enumerate() {
-        if task != NOBODY {
+        if task != EMPTY_SEAT {
             seating.seat_of[task as usize] = seat as u32;
         }
     }
@@ -354,7 +353,7 @@ fn seating(problem: &Problem, pu: impl Iterator<Item = u32>) -> Seating {
         next[pu as usize] = seat as u32;
     }
     let mut seating = Seating {
-        task_at: vec![NOBODY; problem.seat_pu.len()],
+        task_at: vec![EMPTY_SEAT; problem.seat_pu.len()],
         seat_of: Vec::new(),
     };
     for (task, pu) in pu.enumerate() {
@@ -366,7 +365,7 @@ fn seating(problem: &Problem, pu: impl Iterator<Item = u32>) -> Seating {
     seating
 }
 
-/// Seats of a mapping; `None` where it has more tasks on a PU than there are seats.
+/// Seats of a mapping; `None` if it has more tasks on a PU than there are seats.
 fn fit(problem: &Problem, mapping: &Mapping) -> Option<Seating> {
     let mut free = vec![0_u32; problem.seat_pu.last().map_or(0, |&last| last as usize + 1)];
     for &pu in &problem.seat_pu {
@@ -379,9 +378,9 @@ fn fit(problem: &Problem, mapping: &Mapping) -> Option<Seating> {
     Some(seating(problem, mapping.pu.iter().map(|pu| pu.0)))
 }
 
-/// Goes on from a mapping that keeps to the input's slots: anneals with this many proposals a task from
-/// this temperature (in mean costs of a cell; [`Numaloc`] itself starts at 0.3), and returns the better
-/// of the two. For benchmarks that want to know how good a mapping can get.
+/// Improves a mapping that fits the input's slots: anneals with this many proposals per task from this temperature (in
+/// mean costs of a cell; [`Numaloc`] itself starts at 0.3), and returns the better of the two mappings. For benchmarks
+/// that determine how good a mapping can get.
 #[must_use]
 pub fn polish(input: &MapInput, mapping: &Mapping, proposals: usize, hot: f64) -> Mapping {
     let problem = problem(input, &input.slots(Spread::Auto));
@@ -404,8 +403,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Anneals and descends; what comes back never costs more than `cost`, which `seating` has now
-    /// (with a side cost, that promise is the caller's).
+    /// Anneals and descends; returns a cost of at most `cost`, the current cost of `seating` (with a side cost, the
+    /// caller has to ensure that).
     fn refine(&self, seating: &mut Seating, cost: f64, side: &mut impl Side, rng: &mut Rng) -> f64 {
         let before = seating.clone();
         self.run(seating, self.problem.unit(cost), side, rng);
@@ -449,8 +448,8 @@ impl Search<'_> {
         }
     }
 
-    /// Raises the price of unlevel nodes until J or remote communication would exceed `1 + give` times
-    /// those of `local`, then closes in on that price. What it finds within.
+    /// Raises the price of unequal node loads until J or remote communication would exceed `1 + give` times those of
+    /// `local`, then narrows down that price. Returns the mappings found within the limit.
     fn level(
         &self,
         input: &MapInput,
@@ -467,7 +466,7 @@ impl Search<'_> {
         let mut price = 0.01 * unit / loads.unit().max(f64::MIN_POSITIVE);
         for _ in 0..LEVELLING_ROUNDS {
             let mut seats = from.clone();
-            // Partners move together first, then one by one.
+            // Clusters of partners move first, then single tasks.
             for size in [8, 4, 2] {
                 clusters::trade(self, loads, &mut seats, size, price, rng);
             }

@@ -1,14 +1,14 @@
-//! The last word: no other policy's answer may be better in everything at once.
+//! The final choice: no other policy's answer may be better in all criteria at once.
 //!
-//! A mapping dominates another when its J, its remote communication and its load deviation are all at
-//! most the other's and one of them is less (equal: within 1e-9). The answers of all other policies
-//! that are cheap compared with our own search are computed too, and the choice is made among them and our own
-//! mappings, by a rule that no dominated one can win:
+//! A mapping dominates another if its J, its remote communication and its load deviation are all at most the other's
+//! and one of them is less (equal: within 1e-9). The answers of all other policies that are cheap compared with our own
+//! search are computed too, and the choice among them and our own mappings follows a rule by which no dominated one can
+//! win:
 //!
 //! - without a load vector the least J, then the least remote communication, then the least deviation of
 //!   the nodes' communication;
-//! - with one the least sum of what is lost and what is left to level ([`Worth::price`]) among those that
-//!   lose no more than is tolerated of J and of remote communication.
+//! - with one, the least sum of lost locality and remaining imbalance ([`Worth::price`]) among those that lose no more
+//!   than is tolerated of J and of remote communication.
 //!
 //! Extra time: the sum of the other policies' times, at most about that of our own search.
 
@@ -25,7 +25,7 @@ use crate::evaluate::{cost, deviation, node_loads, remote};
 use crate::input::MapInput;
 use crate::policy::MappingPolicy;
 
-/// O(tasks) and O(pairs): always.
+/// O(tasks) and O(pairs): always computed.
 static LINEAR: &[&dyn MappingPolicy] = &[&Packed, &Compact, &Scatter, &Random, &Balance];
 
 /// Up to [`MODERATE_TASKS`] tasks.
@@ -43,21 +43,21 @@ static MODERATE: &[&dyn MappingPolicy] = &[
 ];
 const MODERATE_TASKS: usize = 2048;
 
-/// Further than those where tasks have few partners; beyond it takes longer than it is worth.
+/// Also beyond that if tasks have few partners; the time is not worthwhile for even larger problems.
 static SCOTCH: &[&dyn MappingPolicy] = &[&Scotch {
     strategy: Strategy::Recursive,
 }];
 const SCOTCH_TASKS: usize = 8192;
 const SCOTCH_PARTNERS: usize = 32;
 
-/// Up to [`SLOW_TASKS`] tasks: as slow as our own search there, and ever slower beyond.
+/// Up to [`SLOW_TASKS`] tasks: as slow as our own search at that size, and slower beyond.
 static SLOW: &[&dyn MappingPolicy] = &[&Mpipp { starts: 4 }];
 const SLOW_TASKS: usize = 32;
 
-/// Relative difference below which two sums are the same.
+/// Relative difference below which two sums count as equal.
 const EQUAL: f64 = 1e-9;
 
-/// What a mapping is judged by.
+/// The criteria for a mapping.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Worth {
     /// J.
@@ -82,7 +82,7 @@ impl Worth {
         }
     }
 
-    /// Share of J and of remote communication that is lost against `than`, the larger of the two.
+    /// Share of J and of remote communication that is lost relative to `than`, the larger of the two.
     pub(super) fn lost(&self, than: &Self) -> f64 {
         let share = |ours: f64, theirs: f64| match compare(ours, theirs) {
             Ordering::Greater if theirs > 0.0 => ours / theirs - 1.0,
@@ -92,7 +92,7 @@ impl Worth {
         f64::max(share(self.cost, than.cost), share(self.remote, than.remote))
     }
 
-    /// What levelling minimises: a per cent of locality is worth a per cent of the mean load.
+    /// The objective of levelling: a per cent of locality is worth a per cent of the mean load.
     fn price(&self, than: &Self) -> f64 {
         let share = |ours: f64, theirs: f64| match theirs > 0.0 {
             true => ours / theirs,
@@ -118,7 +118,7 @@ impl Worth {
     }
 }
 
-/// Sums in another order differ in the last digits: those are equal.
+/// Sums in another order differ in the last digits and count as equal.
 fn compare(a: f64, b: f64) -> Ordering {
     match (a - b).abs() <= EQUAL * f64::max(a.abs(), b.abs()) {
         true => Ordering::Equal,
@@ -134,7 +134,7 @@ fn compare_shares(a: f64, b: f64) -> Ordering {
     }
 }
 
-/// A mapping that may be chosen.
+/// A mapping to choose from.
 #[derive(Clone)]
 pub(super) struct Candidate {
     /// Which policy found it.
@@ -153,7 +153,7 @@ impl Candidate {
     }
 }
 
-/// The answers of the other policies that are cheap for this many tasks. One that fails has none.
+/// The answers of the other policies that are cheap for this many tasks, without those that fail.
 pub(super) fn others(input: &MapInput) -> Vec<Candidate> {
     let tasks = input.tasks();
     let of = |policies: &'static [&'static dyn MappingPolicy], limit: usize| match tasks <= limit {
@@ -177,12 +177,12 @@ pub(super) fn others(input: &MapInput) -> Vec<Candidate> {
         .collect()
 }
 
-/// Which one is best by locality; ties: the first.
+/// Index of the best by locality; ties: the first.
 pub(super) fn most_local(candidates: &[Candidate]) -> Option<usize> {
     (0..candidates.len()).min_by(|&a, &b| candidates[a].worth.by_locality(&candidates[b].worth))
 }
 
-/// Which one levels best for what it costs against `local`, losing at most `give`; ties: the first.
+/// Index of the best by levelling price relative to `local`, with a loss of at most `give`; ties: the first.
 pub(super) fn most_level(candidates: &[Candidate], local: &Worth, give: f64) -> Option<usize> {
     let within = |&at: &usize| candidates[at].worth.lost(local) <= give + EQUAL;
     let chosen = (0..candidates.len()).filter(within).min_by(|&a, &b| {
@@ -192,7 +192,7 @@ pub(super) fn most_level(candidates: &[Candidate], local: &Worth, give: f64) -> 
     Some(undominated(candidates, chosen))
 }
 
-/// `chosen`, or what dominates it (prices that are equal within rounding may hide one).
+/// `chosen`, or a mapping that dominates it (possible if prices are equal within rounding).
 fn undominated(candidates: &[Candidate], mut chosen: usize) -> usize {
     for _ in 0..candidates.len() {
         let better = |at: &usize| candidates[*at].worth.dominates(&candidates[chosen].worth);
@@ -233,13 +233,13 @@ mod tests {
     }
 
     #[test]
-    fn levelling_gives_up_no_more_than_it_gains() {
+    fn levelling_loses_no_more_than_it_gains() {
         let local = candidate(100.0, 50.0, 0.10);
         // 3 % of J and 1 % of remote communication for 9 points of the load: 2 against 9.
         let level = candidate(103.0, 50.5, 0.01);
         // 4 % and 4 % for 2 points: not worth it.
         let bad = candidate(104.0, 52.0, 0.08);
-        // More level still, but beyond the limit of 4 %: in J, or in remote communication.
+        // More level, but beyond the limit of 4 %: in J, or in remote communication.
         let far = [candidate(105.0, 50.0, 0.0), candidate(100.0, 53.0, 0.0)];
         let [x, y] = far;
         let all = [local.clone(), bad, level, x, y];
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dominated_never_win() {
+    fn dominated_mappings_never_win() {
         // Equal prices: the first would win, the second is better in everything.
         let all = [
             candidate(100.0, 50.0, 0.1),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_lose_is_no_reason_to_refuse() {
+    fn without_communication_only_loads_count() {
         // No communication: only loads count.
         let all = [candidate(0.0, 0.0, 0.4), candidate(0.0, 0.0, 0.0)];
         assert_eq!(most_level(&all, &all[0].worth, 0.04), Some(1));

@@ -1,16 +1,16 @@
-//! Gains from tables: for tasks with many partners.
+//! Gains from tables, for tasks with many partners.
 //!
-//! In a tree, what a task at a PU pays is a sum over the blocks around that PU of what it exchanges
-//! with each block times how much nearer the block is than the next one out. Keeping every task's
-//! exchange with every block makes a proposal O(levels); an accepted swap pays O(degree x levels).
+//! In a tree, the cost of a task at a PU is a sum over the blocks around that PU: the task's exchange with each block
+//! times the distance saved relative to the next outer block. Keeping every task's exchange with every block makes a
+//! proposal O(levels); an accepted swap costs O(degree x levels).
 
-use super::anneal::{Gains, Metric, NOBODY, Problem, Seating};
+use super::anneal::{EMPTY_SEAT, Gains, Metric, Problem, Seating};
 
 /// Up to this many tasks the weights are also kept as a full matrix (32 MiB).
 const MATRIX_TASKS: usize = 2048;
-/// Up to this many numbers of exchange (256 MiB).
+/// Largest number of exchange values kept (256 MiB).
 const EXCHANGE_LIMIT: usize = 1 << 25;
-/// From this many partners a task on, tables beat adding up.
+/// From this many partners per task on, tables are faster than summation.
 const MANY_PARTNERS: usize = 24;
 
 pub(super) struct Tables<'a> {
@@ -22,13 +22,13 @@ pub(super) struct Tables<'a> {
     nearer: Vec<f64>,
     /// Distance inside the deepest blocks.
     inside: f64,
-    /// Blocks x tasks: a swap changes rows from end to end.
+    /// Blocks x tasks, so that a swap changes whole rows.
     exchange: Vec<f64>,
     matrix: Vec<f64>,
 }
 
 impl<'a> Tables<'a> {
-    /// `None` where rows are the better way, or the machine is no tree of levels.
+    /// `None` if rows are faster, or the machine is no tree of levels.
     pub(super) fn new(problem: &'a Problem<'a>, seating: &Seating) -> Option<Self> {
         let (tasks, seats) = (problem.tasks(), problem.seat_pu.len());
         if !matches!(problem.metric, Metric::Codes { .. })
@@ -36,7 +36,7 @@ impl<'a> Tables<'a> {
         {
             return None;
         }
-        // The PU itself is the deepest block where it has several seats.
+        // The PU itself is the deepest block if it has several seats.
         let several = problem.seat_pu.windows(2).any(|w| w[0] == w[1]);
         let mut ranges: Vec<Vec<(u32, u32)>> = Vec::new();
         if several {
@@ -162,7 +162,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// What everybody exchanges with `task`, once more (or less) with a block.
+    /// Adds (or subtracts) the exchange of all tasks with `task` to a block.
     fn add(&mut self, task: u32, block: u32, sign: f64) {
         let (problem, task) = (self.problem, task as usize);
         let tasks = problem.tasks();
@@ -185,8 +185,8 @@ impl Gains for Tables<'_> {
     #[inline]
     fn delta(&self, u: u32, v: u32, su: u32, sv: u32) -> f64 {
         let mut delta = self.half(u, su, sv);
-        if v != NOBODY {
-            // Each half took the other task for staying: but they stay as far apart as they were.
+        if v != EMPTY_SEAT {
+            // Each half assumed that the other task stays; in fact their distance does not change.
             let apart = self
                 .problem
                 .metric
@@ -198,7 +198,7 @@ impl Gains for Tables<'_> {
 
     fn apply(&mut self, u: u32, v: u32, su: u32, sv: u32) {
         self.carry(u, su, sv);
-        if v != NOBODY {
+        if v != EMPTY_SEAT {
             self.carry(v, sv, su);
         }
     }
