@@ -387,7 +387,7 @@ fn at_the_memory_bound_detail_goes_in_order_and_the_profile_says_so() {
     assert!(!profile.meta.complete);
     let told = |what: &str| profile.meta.notes.iter().any(|note| note.contains(what));
     assert!(
-        told("--memory 16M allow") && told("true and false sharing are not told apart"),
+        told("--memory 16M allow") && told("true and false sharing are not distinguished"),
         "{:?}",
         profile.meta.notes
     );

@@ -1,109 +1,110 @@
-//! Accesses that are told together: those of one basic block whose addresses follow from the registers it begins with.
+//! Accesses recorded together: those of a basic block whose addresses follow from the registers at its beginning.
 //!
-//! An emulator's call for each access costs as much as counting it. A frontend that can tell, when it sees a block's code, that
-//! an access is at `registers[base] + (registers[index] << shift) + displacement`, makes one call for the block instead
-//! ([`crate::ThreadTracer::block`]).
+//! An emulator's call for each access costs as much as counting it. A frontend that recognises in a block's code that
+//! an access is at `registers[base] + (registers[index] << shift) + displacement` makes one call for the whole block
+//! instead ([`crate::ThreadTracer::block`]).
 //!
-//! Accesses of one [`Form`] lie at fixed distances; up to a line's length of them make a *group*, which mostly is in one line: one
-//! look at the line and one addition to the page's counter for all. A block that jumps back to itself and changes its registers by
-//! constants, or by a register that it does not change, *repeats*: an iteration is only counted, and many are added up at once.
+//! Accesses of one [`Form`] lie at fixed distances. Those within a line's length form a *group*, usually within one
+//! line: one look-up of the line and one addition to the page's counter serve all of them. A block *repeats* if it
+//! jumps back to itself and changes its registers by constants, or by a register that it does not change: its
+//! iterations are only counted at first, and added many at a time.
 //!
-//! Nothing of this changes what is counted. Groups that share no line are added up one after the other; where groups share lines,
-//! accesses that would change the state of one are made one by one, in the program's order.
+//! The counts are the same as for single accesses. Groups that share no line are added one after the other; where
+//! groups share lines, accesses that would change a line's state are recorded one by one, in the program's order.
 
-/// Registers that addresses may be made of.
+/// Number of registers that addresses may use.
 pub const REGISTERS: usize = 16;
-/// Groups that are looked at together.
+/// Most groups in a section.
 pub(crate) const GROUPS: usize = 8;
-/// Accesses to a group, on average, from which on a block pays that does not repeat.
+/// Accesses per group, on average, from which a block call pays off if the block does not repeat.
 const PAYING: usize = 4;
-/// Bytes that a group may span: the usual line.
+/// Bytes that a group may span: the usual line size.
 const SPAN: u64 = 64;
 
-/// The part of an address that registers make: `registers[base] + (registers[index] << shift)`.
+/// The part of an address that depends on registers: `registers[base] + (registers[index] << shift)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Form {
-    /// Register, `None` for nothing.
+    /// Base register, if any.
     pub base: Option<u8>,
-    /// Register and shift, `None` for nothing.
+    /// Index register and shift, if any.
     pub index: Option<(u8, u8)>,
 }
 
-/// What is done at an address.
+/// Kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A load.
     Read,
     /// A store.
     Write,
-    /// A load and a store by one instruction, not atomic.
+    /// A load and a store by one instruction, not atomically.
     Update,
 }
 
-/// One access, or a load and a store.
+/// One access of a block, or a load and a store by one instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Piece {
-    /// What registers make of the address.
+    /// The part of the address that depends on registers.
     pub form: Form,
-    /// What is added to that.
+    /// Constant part of the address.
     pub displacement: u64,
-    /// Bytes, at most 64.
+    /// Size in bytes, at most 64.
     pub size: u8,
     /// Load, store or both.
     pub kind: Kind,
 }
 
-/// A piece's place in its section.
+/// A piece within its section.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member {
-    /// Index of its group.
+    /// Index of its group in the section.
     pub group: u8,
-    /// Bytes from the group's first byte.
+    /// Offset in bytes from the group's first byte.
     pub delta: u8,
     pub size: u8,
     pub kind: Kind,
 }
 
-/// Pieces of one form within [`SPAN`] bytes.
+/// Pieces of one form that span at most [`SPAN`] bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     base: u8,
     index: u8,
     shift: u8,
-    /// The member that comes first in the program.
+    /// Index of the member that comes first in the program.
     pub first: u16,
-    /// Some piece only loads.
+    /// Whether some piece only loads.
     pub reads: bool,
-    /// Some piece stores.
+    /// Whether some piece stores.
     pub writes: bool,
-    /// Bytes from the first to the last.
+    /// Bytes from the first to the last one used.
     pub span: u8,
-    /// Bytes of its first access.
+    /// Size in bytes of the first access in the program.
     pub first_size: u8,
-    /// Bytes of each access, 0 where they differ.
+    /// Size in bytes of each access, 0 where sizes differ.
     pub each_size: u8,
-    /// It moves down.
+    /// Whether iterations move it to lower addresses.
     pub backward: bool,
-    /// It does not move at all.
+    /// Whether iterations do not move it.
     stands: bool,
-    /// Iterations together use all bytes from the first to the last.
+    /// Whether iterations together use all bytes from the first to the last.
     pub dense: bool,
-    /// At an address of which these bits are 0 no access of any iteration crosses lines; `u64::MAX` when that cannot be said.
+    /// Mask: at an address with these bits 0, no access of any iteration crosses lines. `u64::MAX` if unknown.
     grain: u64,
-    /// `ceil(2^32 / bytes that an iteration moves it)`, 0 where it leaves its line with each or does not move.
+    /// `ceil(2^32 / bytes that an iteration moves it)`; 0 if each iteration leaves the line or it does not move.
     inverse: u64,
     base_mask: u64,
     index_mask: u64,
     displacement: u64,
-    /// What the pieces add to a page's counter ([`crate::pages`]).
+    /// Amount that one iteration adds to a page's counter ([`crate::pages`]).
     pub amount: u64,
-    /// Accesses, and bytes read and written.
+    /// Accesses of one iteration; bytes read and written follow.
     pub accesses: u64,
     pub read_bytes: u64,
     pub write_bytes: u64,
-    /// The bytes stored, a bit for each from the first on.
+    /// The bytes stored, one bit for each from the first on.
     pub written: u64,
-    /// Bytes that an iteration moves it, modulo 2^64, beside what a register holds.
+    /// Constant part of the bytes that an iteration moves it, modulo 2^64.
     pub stride: u64,
     stride_register: u8,
     stride_shift: u8,
@@ -127,7 +128,7 @@ impl Default for Group {
 impl Group {
     fn new(pieces: &[Piece], strides: Option<&Strides>) -> Self {
         let form = pieces[0].form;
-        // In ascending order, as `Section::new` sorted them.
+        // Ascending: `Section::new` has sorted them.
         let first = pieces[0].displacement;
         let (stride, register) = strides
             .and_then(|strides| stride(form, strides))
@@ -204,10 +205,10 @@ impl Group {
         group
     }
 
-    /// Address of its first byte.
+    /// Address of the first byte.
     #[inline(always)]
     pub fn address(&self, registers: &[u64; REGISTERS]) -> u64 {
-        // Masks instead of tests: which registers a block uses is anybody's guess to a branch predictor.
+        // Masks instead of branches: which registers a block uses is unpredictable.
         let base = registers[usize::from(self.base & 15)] & self.base_mask;
         let index = registers[usize::from(self.index & 15)] & self.index_mask;
         base.wrapping_add(index << (self.shift & 3))
@@ -222,27 +223,28 @@ impl Group {
             .wrapping_add(register << (self.stride_shift & 3))
     }
 
-    /// Whether it lies in one line, of [`SPAN`] bytes, when it is at `address`.
+    /// Whether all accesses are in one line of [`SPAN`] bytes, if the first byte is at `address`.
     #[inline(always)]
     pub fn is_in_line(&self, address: u64) -> bool {
         (address & (SPAN - 1)) + u64::from(self.span) <= SPAN
     }
 
-    /// Whether no access crosses lines in the iterations that begin at `address`.
+    /// Whether no access crosses lines in iterations that begin at `address`.
     #[inline(always)]
     pub fn is_even(&self, address: u64) -> bool {
         address & self.grain == 0 && self.grain != u64::MAX
     }
 
-    /// How many iterations, from that at `address` on, lie in the block of `size` bytes, a power of two, that holds `address`; 0 when
-    /// that one crosses its end.
+    /// Number of iterations, the first at `address`, that stay in the aligned block of `size` bytes (a power of two)
+    /// around `address`; 0 if the first one leaves it.
     #[inline(always)]
     pub fn stays(&self, address: u64, size: u64) -> u64 {
         let before = address & (size - 1);
         self.stays_within(before, size - before)
     }
 
-    /// How many iterations use no byte but those `before` the first one's address, and those `behind` it.
+    /// Number of iterations that use only the `before` bytes below the first one's address and the `behind` bytes from
+    /// there on.
     #[inline(always)]
     pub fn stays_within(&self, before: u64, behind: u64) -> u64 {
         let Some(room) = behind.checked_sub(u64::from(self.span)) else {
@@ -255,14 +257,15 @@ impl Group {
         1 + self.steps(room)
     }
 
-    /// How often the bytes that an iteration moves it fit in `room`, a mebibyte at most; 0 where it leaps or stands.
+    /// How often the step of an iteration fits in `room`, at most 1 MiB; 0 for a group that leaps or stands.
     #[inline(always)]
     fn steps(&self, room: u64) -> u64 {
         // Exact: the error of the reciprocal, times the room, is below 1/64.
         (room * self.inverse) >> 32
     }
 
-    /// How many iterations have the byte that is at `from` in the lowest of them below `limit`, when it neither leaps nor stands.
+    /// Number of iterations whose byte, at `from` in the lowest of them, is below `limit`. Not for a group that leaps
+    /// or stands.
     #[inline(always)]
     pub fn below(&self, from: u64, limit: u64) -> u64 {
         match limit.checked_sub(from + 1) {
@@ -271,7 +274,8 @@ impl Group {
         }
     }
 
-    /// The lowest address of `times` iterations that begin at `address`, and the one behind the highest, unless it leaps.
+    /// Lowest address used by `times` iterations that begin at `address`, and the first address after the highest. Not
+    /// for a group that leaps.
     #[inline(always)]
     pub fn reach(&self, address: u64, times: u64) -> (u64, u64) {
         let moved = self.step() * (times - 1);
@@ -283,25 +287,25 @@ impl Group {
         (low, low + moved + u64::from(self.span))
     }
 
-    /// Whether its accesses are all loads or all stores, and of one size.
+    /// Whether all accesses are loads or all are stores, of the same size.
     #[inline(always)]
     pub fn is_of_one_kind(&self) -> bool {
         self.each_size != 0 && (!self.writes || self.read_bytes == 0)
     }
 
-    /// Whether it leaves its line with each iteration.
+    /// Whether each iteration leaves the line of the one before.
     #[inline(always)]
     pub fn leaps(&self) -> bool {
         self.inverse == 0 && !self.stands
     }
 
-    /// Whether it does not move.
+    /// Whether iterations do not move it.
     #[inline(always)]
     pub fn stands(&self) -> bool {
         self.stands
     }
 
-    /// Bytes that an iteration moves it, up or down, unless it leaps.
+    /// Bytes that an iteration moves it, up or down. Not for a group that leaps.
     #[inline(always)]
     pub fn step(&self) -> u64 {
         match self.backward {
@@ -311,19 +315,19 @@ impl Group {
     }
 }
 
-/// What an iteration adds to a register: a constant, and what a register holds that no iteration changes.
+/// What an iteration adds to a register: a constant, and the value of a register that no iteration changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Step {
     /// The constant, modulo 2^64.
     pub constant: u64,
-    /// Register, `None` for nothing.
+    /// The register added, if any.
     pub register: Option<u8>,
 }
 
-/// What an iteration adds to each register, `None` when that is not known.
+/// What an iteration adds to each register, `None` if unknown.
 pub type Strides = [Option<Step>; REGISTERS];
 
-/// How an iteration moves a form: a constant and a register shifted; `None` when that cannot be said.
+/// How an iteration moves a form: a constant, and a register with a shift; `None` if unknown.
 fn stride(form: Form, strides: &Strides) -> Option<(u64, Option<(u8, u8)>)> {
     let step = |register: Option<u8>| match register {
         Some(register) => strides[usize::from(register)],
@@ -343,7 +347,7 @@ fn stride(form: Form, strides: &Strides) -> Option<(u64, Option<(u8, u8)>)> {
     Some((constant, register))
 }
 
-/// Pieces that follow each other in the program, in at most [`GROUPS`] groups.
+/// Consecutive pieces of a program in at most [`GROUPS`] groups.
 #[derive(Debug)]
 pub(crate) struct Section {
     pub groups: Box<[Group]>,
@@ -355,7 +359,7 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// As many of `pieces` as fit, and how many those are.
+    /// A section of as many `pieces` as fit, and their number.
     fn new(pieces: &[Piece], strides: Option<&Strides>) -> (Self, usize) {
         let mut count = pieces.len();
         let mut clusters = clusters(pieces);
@@ -399,10 +403,10 @@ impl Section {
     }
 }
 
-/// Indices of `pieces` by group, each in ascending order of displacement.
+/// Indices of `pieces` by group, ascending by displacement.
 fn clusters(pieces: &[Piece]) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..pieces.len()).collect();
-    // As signed numbers, so that what lies before a register's address comes before what lies behind it.
+    // As signed numbers, so that negative displacements come first.
     order.sort_by_key(|&index| (pieces[index].form, pieces[index].displacement as i64));
     let mut clusters: Vec<Vec<usize>> = Vec::new();
     for index in order {
@@ -424,12 +428,12 @@ fn clusters(pieces: &[Piece]) -> Vec<Vec<usize>> {
     clusters
 }
 
-/// The accesses of a basic block that its first registers tell.
+/// The accesses of a basic block whose addresses follow from the registers at its beginning.
 #[derive(Debug)]
 pub struct Block {
-    /// The groups of a block that has no more than [`INLINE_GROUPS`].
+    /// The groups, if there are at most [`INLINE_GROUPS`].
     inline_groups: [Group; INLINE_GROUPS],
-    /// Of a block of one section, as the next two.
+    /// Totals of the only section, like the next two; 0 if there are several.
     pub(crate) accesses: u64,
     pub(crate) read_bytes: u64,
     pub(crate) write_bytes: u64,
@@ -437,33 +441,35 @@ pub struct Block {
     pub(crate) sections: Box<[Section]>,
     /// All pieces, in the program's order.
     pub pieces: Box<[Piece]>,
-    /// For its frontend's own use: which of its counters counts the block's iterations.
+    /// For the frontend: index of its counter for the block's iterations.
     pub counter: Option<u32>,
 }
 
-/// Most groups of a block that has code of its own in the engine.
+/// Most groups of a block for which the engine has specialised code.
 pub const INLINE_GROUPS: usize = 4;
 
-/// What code a block is counted with: [`crate::ThreadTracer::block`]'s parameters, or [`crate::ThreadTracer::iteration`]'s.
+/// Selects the code that counts a block: parameters of [`crate::ThreadTracer::block`] or
+/// [`crate::ThreadTracer::iteration`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Number of groups; 0 when there are more than [`INLINE_GROUPS`].
     pub groups: usize,
-    /// Which of them store, a bit for each.
+    /// Which groups store, one bit each.
     pub writes: usize,
-    /// It jumps back to itself, these are all its accesses, and each of them moves by a constant below a
-    /// line's length.
+    /// The block jumps back to itself, these are all its accesses, and an iteration moves each group by a known
+    /// amount.
     pub repeats: bool,
 }
 
 impl Block {
     /// A block with `pieces` in the program's order.
     ///
-    /// `strides` is how one iteration changes the registers, for a block that jumps back to its beginning and has no other
-    /// accesses. Its frontend promises that whenever the block is left, the thread's next call is not this block's.
+    /// `strides` is what an iteration adds to the registers, for a block that jumps back to its beginning and has no
+    /// other accesses. The frontend guarantees that when control leaves the block, the thread's next call is for
+    /// something else.
     ///
     /// # Panics
-    /// When a register's number is not below [`REGISTERS`], a shift above 3, or a size above 64 or zero.
+    /// If a register's number is not below [`REGISTERS`], a shift is above 3, or a size is zero or above 64.
     #[must_use]
     pub fn new(pieces: &[Piece], strides: Option<&Strides>) -> Self {
         for piece in pieces {
@@ -514,10 +520,10 @@ impl Block {
         block
     }
 
-    /// The groups of a block that has `N`, in one section.
+    /// The `N` groups of a block with one section.
     ///
     /// # Panics
-    /// When it has another number of them.
+    /// If the number of groups is not `N`.
     #[inline(always)]
     pub(crate) fn groups<const N: usize>(&self) -> &[Group; N] {
         let groups = match N <= INLINE_GROUPS {
@@ -527,21 +533,21 @@ impl Block {
         groups.try_into().expect("as many groups as it has")
     }
 
-    /// Which code counts it.
+    /// Selects the code that counts the block.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Whether one call for all its accesses costs less than one for each. An iteration of a loop costs next to nothing. Of other
-    /// blocks each group has to be looked up, which has to serve several accesses.
+    /// Whether one call for all accesses costs less than one for each. An iteration of a repeating block costs next to
+    /// nothing. In other blocks the look-up of a group must serve several accesses.
     #[must_use]
     pub fn pays(&self) -> bool {
         let groups: usize = self.sections.iter().map(|one| one.groups.len()).sum();
         self.shape.repeats || self.pieces.len() >= PAYING * groups
     }
 
-    /// Where each piece is, when the block begins with `registers`.
+    /// Address of each piece, if the block begins with `registers`.
     pub fn addresses(&self, registers: &[u64; REGISTERS]) -> Vec<u64> {
         let of = |section: &Section| {
             let member = |member: &Member| {
@@ -643,7 +649,7 @@ mod tests {
         strides[4] = step(64, None);
         assert!(group_of(&strides, 4).inline_groups[0].leaps());
         assert!(group_of(&strides, 5).pays());
-        // Without repeating, four accesses to a group are enough and three are not.
+        // If the block does not repeat, four accesses per group pay off and three do not.
         let piece = |at: u64| Piece {
             form: Form {
                 base: Some(4),

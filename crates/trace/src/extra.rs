@@ -1,12 +1,13 @@
-//! The layers that are there for comparison: `shared_line` (OPT 6.1) and `last_two` (numalize).
+//! The layers recorded for comparison: `shared_line` (OPT 6.1) and `last_two` (numalize).
 //!
-//! Both look at every access, so a thread that counts them leaves the fast path.
+//! Both need every access, so a thread that counts them leaves the fast path.
 //!
-//! * `shared_line`: two threads access one line in one slice; one event for each pair, line and slice. Threads note the
-//!   lines of a slice, the recorder compares the sets: an answer by host time would depend on which thread the host ran when.
-//!   Memory: 8 bytes for each line of a slice and thread.
-//! * `last_two`: a line remembers its last two accessors; an access counts one event with each of them that is another thread,
-//!   then shifts. Undirected, racy as the original, and dependent on the host's scheduling (measured: up to 100-fold).
+//! * `shared_line`: two threads access one line in one slice; one event for each pair, line and slice. Threads collect
+//!   the lines of a slice and the recorder compares the sets: comparing by host time would depend on the order in
+//!   which the host ran the threads. Memory: 8 bytes for each line of a slice and thread.
+//! * `last_two`: a line remembers its last two accessors; an access counts one event with each of them that is another
+//!   thread, then shifts. Undirected, racy like the original, and dependent on the host's scheduling (measured: up to
+//!   100-fold).
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,22 +16,22 @@ use numaloc_model::Layer;
 use crate::engine::Engine;
 use numaloc_journal::Record;
 
-/// Lines noted before duplicates are dropped.
+/// Lines collected before duplicates are dropped.
 const CROWDED: usize = 1 << 16;
 
-/// What one thread counts for the extra layers.
+/// One thread's counts for the extra layers.
 pub(crate) struct Extra {
     shared_line: bool,
     last_two: bool,
     lines: Vec<u64>,
-    /// Length at which `lines` is next looked through for duplicates.
+    /// Length of `lines` at which duplicates are next dropped.
     compact_at: usize,
     /// Events and bytes by accessor id.
     events: std::collections::BTreeMap<u32, (u64, u64)>,
 }
 
 impl Extra {
-    /// `None` when only the default layer is wanted.
+    /// `None` when no extra layer is recorded.
     pub fn new(layers: &[Layer]) -> Option<Box<Self>> {
         let extra = Self {
             shared_line: layers.contains(&Layer::SharedLine),
@@ -42,7 +43,7 @@ impl Extra {
         (extra.shared_line || extra.last_two).then(|| Box::new(extra))
     }
 
-    /// One access by the thread with writer id `me`.
+    /// Records one access by the thread with writer id `me`.
     pub fn access(&mut self, engine: &Engine, me: u32, address: u64, size: u32) {
         if self.shared_line {
             let line = address >> engine.config.line_shift;
@@ -78,7 +79,7 @@ impl Extra {
         self.lines.dedup();
     }
 
-    /// Hands over what was counted in a slice.
+    /// Writes the counts of a slice to `out`.
     pub fn flush(&mut self, thread: u32, start: u64, length: u64, out: &mut Vec<u8>) {
         self.compact();
         if !self.lines.is_empty() {
@@ -107,7 +108,7 @@ impl Extra {
     }
 }
 
-/// A layer's number in journals.
+/// The index of a layer in journals.
 pub(crate) fn layer_index(layer: Layer) -> u8 {
     Layer::ALL
         .iter()

@@ -1,52 +1,52 @@
-//! The bound on the engine's memory, and what is given up when it is reached.
+//! The bound on the engine's memory, and the details dropped when it is reached.
 //!
-//! The tables of a process may take a quarter of the program's resident memory, 1 MiB for each thread, and a fixed amount
-//! (`--memory`). At most a hundred times a second, and only when the process has grown by a sixteenth, the kernel is asked how much they
-//! take. Above the bound the next [`Detail`] is given up, and the profile says so.
+//! The tables of a process may take a quarter of the program's resident memory, 1 MiB for each thread, and a fixed
+//! amount (`--memory`). The kernel is asked for their size at most a hundred times a second, and only when the process
+//! has grown by a sixteenth. Above the bound the next [`Detail`] is dropped, and the profile says so.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::reservation;
 
-/// What is given up, in this order.
+/// Details, in the order in which they are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Detail {
-    /// True and false sharing are no longer told apart.
+    /// The distinction of true and false sharing.
     FalseSharing,
-    /// Words used for synchronisation share 2^20 clocks.
+    /// A clock for each word used for synchronisation; without it all share 2^20 clocks.
     Clocks,
-    /// Pages are no longer counted.
+    /// Page counts.
     Pages,
-    /// Reads by threads without a bit of their own in a line's word are no longer communication.
+    /// Communication by reads of threads that have no bit of their own in a line's word.
     Readers,
 }
 
 impl Detail {
     const ALL: [Self; 4] = [Self::FalseSharing, Self::Clocks, Self::Pages, Self::Readers];
 
-    /// What the profile says of it.
+    /// The note in the profile when the detail is dropped.
     fn sentence(self) -> &'static str {
         match self {
-            Self::FalseSharing => "true and false sharing are not told apart from here on",
+            Self::FalseSharing => "true and false sharing are not distinguished from here on",
             Self::Clocks => "words used for synchronisation share 2^20 clocks from here on",
             Self::Pages => "pages are not counted from here on",
             Self::Readers => {
-                "reads by threads that share reader bits are no communication from here on"
+                "reads by threads that share reader bits are not counted as communication from here on"
             }
         }
     }
 }
 
-/// What a process may take, and what it has given up so far.
+/// The memory bound of a process, and how many details it has dropped.
 pub(crate) struct Budget {
     fixed: u64,
     given_up: AtomicU32,
-    /// Resident size of the process at which to look again.
+    /// Resident size of the process at which to check again, in bytes.
     check_at: AtomicU64,
 }
 
 impl Budget {
-    /// `fixed` bytes beside what the program's size and threads allow.
+    /// A bound of `fixed` bytes on top of what the program's size and threads allow.
     pub fn new(fixed: u64) -> Self {
         Self {
             fixed,
@@ -61,7 +61,7 @@ impl Budget {
         self.given_up.load(Relaxed) <= detail as u32
     }
 
-    /// Looks at the memory taken; returns what to give up now and a sentence about it.
+    /// Checks the memory taken; returns the detail to drop now and a note about it.
     pub fn check(&self, threads: u32) -> Option<(Detail, String)> {
         let total = resident()?;
         if total < self.check_at.load(Relaxed) {
@@ -80,11 +80,11 @@ impl Budget {
         }
         let level = self.given_up.load(Relaxed);
         let detail = *Detail::ALL.get(level as usize)?;
-        // Another thread may be doing this at the same time.
+        // Another thread may be checking at the same time.
         self.given_up
             .compare_exchange(level, level + 1, Relaxed, Relaxed)
             .ok()?;
-        // What is given up now may not be enough.
+        // Dropping this detail may not be enough: check again soon.
         self.check_at.store(0, Relaxed);
         let mega = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         Some((
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_told_from_other_mappings() {
+    fn tables_are_distinguished_from_other_mappings() {
         let smaps = "7f0000000000-7f0000010000 rw-p 00000000 00:00 0 \nSize: 64 kB\nRss:                  12 kB\nPss: 12 kB\n\
                      7f0000020000-7f0000030000 rw-p 00000000 00:00 0 [heap]\nRss:                   8 kB\n";
         assert_eq!(
@@ -160,12 +160,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_table_takes_is_seen_and_details_go_in_order() {
+    fn memory_of_tables_is_measured_and_details_are_dropped_in_order() {
         let table = crate::shadow::Shadow::reserve(6).unwrap();
         for address in (0..(1u64 << 30)).step_by(64 * 512) {
             table.word(address).store(1, Relaxed);
         }
-        // 128 MiB of pages for one word each; nothing else here is as large.
+        // One word in each of 32,768 pages: 128 MiB, more than anything else here.
         let budget = Budget::new(0);
         let (detail, text) = budget.check(1).unwrap();
         assert_eq!(detail, Detail::FalseSharing);

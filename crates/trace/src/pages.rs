@@ -1,8 +1,8 @@
-//! Per-thread page counters: a counter pair for each 4 KiB page, found by arithmetic.
+//! Per-thread page counters: a pair of counts for each 4 KiB page, found by arithmetic.
 //!
-//! Each thread has a table of its own over the whole window (see [`crate::shadow`]), of which only the parts that it uses cost
-//! memory: 4 KiB for each 2 MiB of the program's memory that the thread touches, 1/512. Counting is one addition to a word of it,
-//! with no search. A thread that ends leaves its table, emptied, to the next one.
+//! Each thread has its own table over the whole window (see [`crate::shadow`]), of which only used parts take memory:
+//! 4 KiB for each 2 MiB of the program's memory that the thread touches, 1/512. Counting is one addition, without a
+//! search. When a thread ends, its table is cleared and reused.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::shadow::{Fixed, Shadow};
 
-/// log2 of the page size that is counted; larger pages are sums of these.
+/// log2 of the size of the pages counted; larger pages are sums of these.
 pub const PAGE_SHIFT: u32 = 12;
-/// log2 of the pages whose counters share a page of the table.
+/// log2 of the number of pages whose counters share a page of the table.
 const BLOCK_SHIFT: u32 = 9;
 
 /// What one read adds to a counter: reads are in the low half, writes in the high half.
@@ -22,25 +22,25 @@ pub const READ: u64 = 1;
 /// What one write adds to a counter.
 pub const WRITE: u64 = 1 << 32;
 
-/// Empty tables that threads have left.
+/// Cleared tables of ended threads.
 static SPARE: Mutex<Vec<Shadow>> = Mutex::new(Vec::new());
 
-/// The counters of one thread, which alone uses them.
+/// The counters of one thread, used by that thread alone.
 pub struct PageCounters {
-    /// The thread's own table, `None` for counts that nobody will read.
+    /// The thread's own table; `None` if the counts are discarded.
     table: Option<Shadow>,
     words: Fixed<PAGE_SHIFT>,
-    /// Blocks of pages that may hold counts.
+    /// Blocks of pages that may have counts.
     blocks: BTreeSet<u64>,
 }
 
 impl PageCounters {
-    /// All counts are zero.
+    /// Counters that are all zero.
     ///
     /// # Errors
-    /// The system's error when the address space for a table cannot be had.
+    /// The system's error when address space for a table is not available.
     pub fn new() -> std::io::Result<Self> {
-        // A process forked while another of its threads held the lock must not wait for it.
+        // In a process forked while another thread held the lock, waiting for it would never end.
         let spare = SPARE.try_lock().ok().and_then(|mut spare| spare.pop());
         let table = match spare {
             Some(table) => table,
@@ -54,8 +54,8 @@ impl PageCounters {
         })
     }
 
-    /// Counters for a thread of which nothing will be recorded: it spoils the words of `table`, which must have units of a page
-    /// or smaller.
+    /// Counters for a thread that is not recorded: its counts overwrite words of `table`, which must have units of a
+    /// page or smaller.
     #[must_use]
     pub fn spoiling(table: &Shadow) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl PageCounters {
         }
     }
 
-    /// Whether anybody will read the counts.
+    /// Whether the counts are used.
     #[must_use]
     pub fn counts(&self) -> bool {
         self.table.is_some()
@@ -73,15 +73,15 @@ impl PageCounters {
 
     /// The counter of the page that holds `address`.
     ///
-    /// One that is not zero may be added to; the first count goes through [`PageCounters::add`]. The halves hold 2^32 - 1 each:
-    /// [`PageCounters::take`] must be called before that many accesses.
+    /// A counter that is not zero may be added to directly; the first count goes through [`PageCounters::add`]. Each
+    /// half holds 2^32 - 1: [`PageCounters::take`] must be called before that many accesses.
     #[inline(always)]
     #[must_use]
     pub fn word(&self, address: u64) -> &AtomicU64 {
         self.words.word(address)
     }
 
-    /// Adds to the counter of the page that holds `address`; returns what it was.
+    /// Adds to the counter of the page that holds `address`; returns its previous value.
     #[inline(always)]
     pub fn add(&mut self, address: u64, amount: u64) -> u64 {
         let counter = self.word(address);
@@ -93,7 +93,8 @@ impl PageCounters {
         before
     }
 
-    /// All pages with accesses as (page, reads, writes), ascending; the counts start again from zero.
+    /// Takes the counts of all pages with accesses as (page, reads, writes), ascending; the counters restart from
+    /// zero.
     ///
     /// Pages that the window folds together are counted for the lower one.
     pub fn take(&mut self) -> Vec<(u64, u64, u64)> {
@@ -104,7 +105,7 @@ impl PageCounters {
         cells
     }
 
-    /// As [`PageCounters::take`], of the pages in a range only.
+    /// Like [`PageCounters::take`], for a range of pages.
     pub fn take_some(&mut self, pages: Range<u64>) -> Vec<(u64, u64, u64)> {
         let mut cells = Vec::new();
         let blocks = pages.start >> BLOCK_SHIFT..pages.end.div_ceil(1 << BLOCK_SHIFT);
@@ -131,7 +132,7 @@ impl PageCounters {
 impl Drop for PageCounters {
     fn drop(&mut self) {
         let Some(table) = self.table else { return };
-        // Empties it, and gives its memory back.
+        // Clears the table and frees its memory.
         table.clear();
         if let Ok(mut spare) = SPARE.try_lock() {
             spare.push(table);
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_left_by_a_thread_is_empty() {
+    fn a_reused_table_is_empty() {
         let mut first = PageCounters::new().unwrap();
         first.add(0x5000, READ);
         drop(first);

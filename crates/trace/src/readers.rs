@@ -1,8 +1,8 @@
-//! Reader bits beyond those in a line's word: one shadow table for each 64 further reader numbers, reserved when the first
-//! such thread reads. Lines that need them carry [`crate::line::EXTENDED`]; a writer then clears their bits.
+//! Reader bits beyond those in a line's word: one shadow table for each 64 further reader numbers, reserved when the
+//! first such thread reads. Lines with such readers carry [`crate::line::EXTENDED`]; a write clears their bits.
 //!
-//! Numbers in the word are given once. The others are given 64 at a time, and when all 64 threads of a group have ended, its table
-//! is emptied and the group given again: nobody who had read anything is left, so no thread finds another's bits.
+//! Numbers with a bit in the word are given out once. The others are given out in groups of 64. When all 64 threads of
+//! a group have ended, its table is cleared and the group is reused, so no thread finds bits of an earlier one.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,23 +10,23 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::line::READERS;
 use crate::shadow::Shadow;
 
-/// Tables of 64 readers each. Numbers in the word use the first, for lines whose word holds no bits.
+/// Tables of 64 readers each. The first serves readers with a bit in the word, for lines whose word holds none.
 const GROUPS: usize = 66;
 /// Readers in a group.
 const SIZE: u32 = 64;
-/// Reader numbers are below.
+/// Upper bound of reader numbers.
 pub(crate) const NUMBERS: usize = GROUPS * SIZE as usize;
 
 /// Gives reader numbers to threads.
 pub struct Slots {
-    /// Numbers in the word that were given.
+    /// Numbers given that have a bit in the word.
     inner: u32,
-    /// The group that is being given, and how many of its numbers were.
+    /// The group in use, and how many of its numbers were given.
     group: usize,
     given: u32,
-    /// Threads alive in each group.
+    /// Live threads of each group.
     alive: [u32; GROUPS],
-    /// Numbers given when every group had threads alive.
+    /// Numbers given while every group had live threads.
     shared: u32,
 }
 
@@ -43,7 +43,7 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// A number for a new thread, and whether it is the thread's alone. Empties a group of `readers` to give it again.
+    /// A number for a new thread, and whether no other live thread has it. May clear a group of `readers` to reuse it.
     pub fn give(&mut self, readers: &Readers) -> (u32, bool) {
         if self.inner < READERS {
             self.inner += 1;
@@ -68,7 +68,7 @@ impl Slots {
         (self.group as u32 * SIZE + self.given - 1, true)
     }
 
-    /// The thread with this number has ended.
+    /// Releases the number of a thread that has ended.
     pub fn take_back(&mut self, number: u32) {
         if number >= SIZE {
             let alive = &mut self.alive[(number / SIZE) as usize];
@@ -77,14 +77,14 @@ impl Slots {
     }
 }
 
-/// The tables reserved so far.
+/// The tables of reader bits, reserved as needed.
 pub struct Readers {
     shift: u32,
     groups: [OnceLock<Option<Shadow>>; GROUPS],
 }
 
 impl Readers {
-    /// None yet, for lines of `1 << shift` bytes.
+    /// No tables yet, for lines of `1 << shift` bytes.
     #[must_use]
     pub fn new(shift: u32) -> Self {
         Self {
@@ -93,10 +93,10 @@ impl Readers {
         }
     }
 
-    /// Marks the line at `address` as read by reader `number`; says whether it was new.
+    /// Marks the line at `address` as read by reader `number`; returns whether it was not marked before.
     ///
-    /// Reader numbers beyond the tables, or beyond the address space left for them, share bits: a read may then be taken
-    /// for one that was counted already.
+    /// Reader numbers beyond the tables, or beyond the address space left for them, share bits: a read may then be
+    /// missed because another reader's was counted.
     pub fn mark(&self, address: u64, number: u32) -> bool {
         let group = (number / 64) as usize % GROUPS;
         let bit = 1u64 << (number % 64);
@@ -110,7 +110,7 @@ impl Readers {
         }
     }
 
-    /// Forgets who has read the line at `address`.
+    /// Clears the readers of the line at `address`.
     pub fn reset(&self, address: u64) {
         for table in self.groups.iter().filter_map(|group| group.get()).flatten() {
             let word = table.word(address);
@@ -120,28 +120,28 @@ impl Readers {
         }
     }
 
-    /// Forgets a range of lines.
+    /// Clears the readers of a range of lines.
     pub fn forget(&self, address: u64, length: u64) {
         for table in self.groups.iter().filter_map(|group| group.get()).flatten() {
             table.forget(address, length);
         }
     }
 
-    /// Forgets all that a group has read.
+    /// Clears the bits of a group.
     fn empty(&self, group: usize) {
         if let Some(Some(table)) = self.groups[group].get() {
             table.clear();
         }
     }
 
-    /// Gives up all tables' memory.
+    /// Clears all tables and frees their memory.
     pub fn clear(&self) {
         for group in 0..GROUPS {
             self.empty(group);
         }
     }
 
-    /// How many threads can be told apart at once.
+    /// How many live threads can be distinguished.
     #[must_use]
     pub fn limit() -> u32 {
         READERS + (GROUPS as u32 - 1) * SIZE
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_given_again_when_all_its_threads_have_ended_and_is_empty_then() {
+    fn a_group_is_reused_empty_when_all_its_threads_have_ended() {
         let readers = Readers::new(6);
         let mut slots = Slots::default();
         let first: Vec<u32> = (0..READERS + SIZE)
@@ -166,7 +166,7 @@ mod tests {
         for &number in &first[READERS as usize + 1..] {
             slots.take_back(number);
         }
-        // One is alive: the next group is begun.
+        // One thread is still alive: the next group is used.
         assert_eq!(slots.give(&readers), (2 * SIZE, true));
         slots.take_back(SIZE);
         for _ in 1..SIZE {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_promised_live_at_once() {
+    fn as_many_threads_as_promised_are_distinguished() {
         let readers = Readers::new(6);
         let mut slots = Slots::default();
         let mut given: Vec<u32> = (0..Readers::limit())

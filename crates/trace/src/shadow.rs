@@ -1,23 +1,22 @@
 //! Shadow tables: one word for each line or page of the program's memory, found by arithmetic.
 //!
-//! A table is one large reservation of address space that the kernel backs with zero pages as they are
-//! touched, so it costs what the program's own footprint implies (one 8-byte word for each 64-byte line: 1/8)
-//! and a look-up is a shift, a mask and an addition. A hash scatters neighbouring lines and measured 2 to 5 times
-//! slower.
+//! A table is one large reservation of address space that the kernel backs with zero pages as they are touched. So its
+//! memory follows the program's footprint (one 8-byte word for each 64-byte line: 1/8), and a look-up is a shift, a
+//! mask and an addition. A hash table scatters neighbouring lines and measured 2 to 5 times slower.
 //!
-//! Addresses are folded to [`WINDOW_BITS`]; two live addresses that differ only above share a word. QEMU 7.2 gives a program
-//! less space than the window. Else, on x86-64, the heap is folded to a place between 1.3 and 2.3 TiB, and stacks and mappings
-//! to one that ends between 3 and 4 TiB and grows down, so nothing meets while the program maps no more than 680 GiB; the tables
-//! themselves lie elsewhere ([`reservation`]).
+//! Addresses are folded to [`WINDOW_BITS`]; two live addresses that differ only in higher bits share a word. Under
+//! QEMU 7.2 a program has less space than the window. Natively, on x86-64, the heap is folded to a place between 1.3
+//! and 2.3 TiB, and stacks and mappings to one that ends between 3 and 4 TiB and grows down, so they do not collide
+//! while the program maps no more than 680 GiB. The tables themselves lie elsewhere ([`reservation`]).
 
 use std::sync::atomic::AtomicU64;
 
 use crate::reservation;
 
-/// Low bits of an address that a shadow table tells apart: 4 TiB.
+/// Address bits that a shadow table distinguishes: 4 TiB.
 #[cfg(not(feature = "small-window"))]
 pub const WINDOW_BITS: u32 = 42;
-/// ThreadSanitizer (`make test-tsan`) leaves a program less address space than the tables take: 4 GiB.
+/// Under ThreadSanitizer (`make test-tsan`) a program has less address space than the tables need: 4 GiB.
 #[cfg(feature = "small-window")]
 pub const WINDOW_BITS: u32 = 32;
 
@@ -34,7 +33,7 @@ unsafe impl Send for Shadow {}
 // SAFETY: as above.
 unsafe impl Sync for Shadow {}
 
-/// A [`Shadow`] seen with units of `1 << SHIFT` bytes, a constant: the shortest code, for what every access of the program does.
+/// A [`Shadow`] with units of a constant `1 << SHIFT` bytes: the shortest code, for the hot path.
 #[derive(Clone, Copy)]
 pub struct Fixed<const SHIFT: u32> {
     base: *mut AtomicU64,
@@ -51,14 +50,15 @@ impl<const SHIFT: u32> Fixed<SHIFT> {
     #[must_use]
     pub fn word(&self, address: u64) -> &AtomicU64 {
         let index = address << (64 - WINDOW_BITS) >> (64 - WINDOW_BITS + SHIFT);
-        // SAFETY: `index` is below `1 << (WINDOW_BITS - SHIFT)`, and `Shadow::fixed` saw that there are as many words.
+        // SAFETY: `index` is below `1 << (WINDOW_BITS - SHIFT)`, and `Shadow::fixed` checked that there are as many
+        // words.
         unsafe { &*self.base.add(index as usize) }
     }
 }
 
 impl Shadow {
-    /// The table with units of `1 << SHIFT` bytes; `None` when it has too few words. Where `SHIFT` is more than the table's
-    /// own, the words found are not those of [`Shadow::word`].
+    /// The table with units of `1 << SHIFT` bytes; `None` if it has too few words. Where `SHIFT` exceeds the table's
+    /// own, the words are not those of [`Shadow::word`].
     #[must_use]
     pub fn fixed<const SHIFT: u32>(&self) -> Option<Fixed<SHIFT>> {
         (self.shift <= SHIFT).then_some(Fixed { base: self.base })
@@ -93,11 +93,11 @@ impl Shadow {
         unsafe { &*self.base.add(index as usize) }
     }
 
-    /// Sets the words of `address..address + length` to zero and gives their memory back where whole pages allow.
+    /// Zeroes the words of `address..address + length` and frees whole pages of them.
     pub fn forget(&self, address: u64, length: u64) {
         let unit = 1u64 << self.shift;
         let (first, last) = (address, address.saturating_add(length));
-        // Words are cleared one by one up to a page of words, the rest by dropping pages.
+        // Up to a page of words is cleared word by word; beyond that, whole pages are dropped.
         let block = unit * 512;
         let inner = first.next_multiple_of(block)..last / block * block;
         if inner.start >= inner.end || last - first > 1 << WINDOW_BITS {
@@ -127,7 +127,7 @@ impl Shadow {
         }
     }
 
-    /// Forgets everything: a process that has just been forked starts with an empty table.
+    /// Zeroes the whole table, for example in a forked child.
     pub fn clear(&self) {
         // SAFETY: as in `forget`, for the whole reservation.
         unsafe {
@@ -140,11 +140,11 @@ impl Shadow {
     }
 }
 
-/// Begins to bring a word nearer, without waiting for it.
+/// Prefetches a word into the cache.
 #[inline(always)]
 pub(crate) fn prefetch(word: &AtomicU64) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has SSE, and a prefetch has no effect that can be seen.
+    // SAFETY: every x86-64 processor has SSE, and a prefetch has no visible effect.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(word).cast());

@@ -1,31 +1,32 @@
-//! True and false sharing, told apart by the bytes that are touched.
+//! Distinguishes true from false sharing by the bytes used.
 //!
-//! An event of layer `write_read` is *false sharing* when its reader, until the line is written again, uses none of the bytes
-//! written since (as in Dubois et al., ISCA'93, for a cache without capacity misses). So the first event on a line marks it
-//! ([`crate::line::TRACKED`]); from then on a mask of the bytes written in its present turn is kept beside it, one bit for
-//! each 64th of the line by every write; a line of which all was written says so in its word ([`crate::line::FULL`]) and needs no mask.
-//! Reads come here:
+//! The *tenure* of a line in one writer's hands lasts until another thread takes it, or its writer writes again after
+//! others have read it. An event of layer `write_read` is *false sharing* when its reader uses, until the tenure ends,
+//! none of the bytes written in it (as in Dubois et al., ISCA'93, for a cache without capacity misses). The first
+//! event on a line marks it as tracked ([`crate::line::TRACKED`]). From then on every write sets bits in a mask of the
+//! bytes written in the present tenure, one bit for each 64th of the line. A line written entirely is marked in its
+//! word ([`crate::line::FULL`]) and needs no mask. An event is classified by reads:
 //!
 //! * the read that makes the event overlaps the mask: true;
-//! * it does not: the event waits among [`PENDING`] of the thread. A later read of the same turn that overlaps makes it true,
-//!   the line's next event (or being pushed out by another line) makes it false.
+//! * it does not: the event stays undecided, in one of the thread's [`PENDING`] slots. A later read in the same tenure
+//!   that overlaps makes it true; the line's next event, or eviction by another line's event, makes it false.
 //!
-//! Lines that no two threads share cost nothing, and a thread none of whose events waits reads at full speed. The first event on a line is not classified: it counts as true.
-//! Counts of lines are kept in a small table of each thread: exact for lines with false sharing; a line with true events only
-//! may lose its place, and with it its count, to another.
+//! Lines that no two threads share cost nothing, and a thread without undecided events reads at full speed. The first
+//! event on a line is not classified: it counts as true. Counts of lines are kept in a small table of each thread:
+//! exact for lines with false sharing; a line with true events only may lose its slot, and its count, to another.
 
 use std::collections::HashMap;
 
-/// Events that wait for their verdict, by line.
+/// Slots for undecided events, by line.
 pub(crate) const PENDING: usize = 256;
-/// Lines that a thread counts.
+/// Slots for lines that a thread counts.
 const LINES: usize = 1024;
-/// Lines that a process keeps.
+/// Most lines that a process keeps.
 const KEPT: usize = 1 << 16;
-/// Lines handed over to the profile.
+/// Most lines written to the journal.
 pub(crate) const LISTED: usize = 4096;
 
-/// Bits of the bytes `address..address + size` in the mask of their line, up to the line's end.
+/// The mask bits of the bytes `address..address + size`, up to the end of their line.
 #[inline(always)]
 pub(crate) fn bytes(address: u64, size: u32, line_shift: u32) -> u64 {
     let within = address & ((1 << line_shift) - 1);
@@ -52,25 +53,25 @@ struct Counted {
     line: u64,
     events: u64,
     false_events: u64,
-    /// Uses that others have not outweighed.
+    /// Hits of this line minus those of other lines in its slot.
     credit: u32,
 }
 
-/// An event that was found to be false sharing.
+/// An event classified as false sharing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct False {
     /// Line number.
     pub line: u64,
     /// Writer id.
     pub writer: u32,
-    /// Bytes that the event's read used.
+    /// Bytes used by the event's read.
     pub size: u32,
 }
 
-/// One thread's part.
+/// One thread's undecided events and counts of lines.
 pub(crate) struct Sharing {
     pending: Box<[Pending; PENDING]>,
-    /// How many of them there are.
+    /// Number of undecided events.
     waiting: usize,
     lines: Box<[Counted; LINES]>,
     spilled: Vec<(u64, u64, u64)>,
@@ -86,8 +87,8 @@ impl Sharing {
         }
     }
 
-    /// An event on `line`. `overlaps` is whether its read used bytes that were written, `None` where that is not known.
-    /// Returns the event that this one has pushed out, if that is false.
+    /// Counts an event on `line`. `overlaps` is whether its read used bytes that were written, `None` if unknown.
+    /// Returns the event that it evicts, which is false sharing.
     pub fn event(
         &mut self,
         line: u64,
@@ -115,7 +116,7 @@ impl Sharing {
         self.found(before)
     }
 
-    /// Counts a true event on `line`, if that clears no place and fills no list; says whether.
+    /// Counts an event of true sharing on `line` and returns true, if no slot is evicted or cleared by it.
     #[inline(always)]
     pub fn count_true(&mut self, line: u64) -> bool {
         let slot = &mut self.lines[place::<LINES>(line)];
@@ -127,30 +128,30 @@ impl Sharing {
         plain
     }
 
-    /// Whether an event on `line` waits for its verdict.
+    /// Whether an event on `line` is undecided.
     #[inline(always)]
     pub fn waits(&self, line: u64) -> bool {
         self.pending[place::<PENDING>(line)].line == line + 1
     }
 
-    /// Whether an event on any of the lines of a place waits for its verdict.
+    /// Whether the slot `place` holds an undecided event.
     pub fn waits_at(&self, place: usize) -> bool {
         self.pending[place].line != 0
     }
 
-    /// Whether any event waits, so that every read of a tracked line has to be looked at.
+    /// Whether any event is undecided, so that every read of a tracked line must be checked.
     #[inline(always)]
     pub fn any_waits(&self) -> bool {
         self.waiting > 0
     }
 
-    /// The event that waits on `line` is a true one.
+    /// Decides the event on `line` as true sharing.
     pub fn resolve_true_sharing(&mut self, line: u64) {
         self.waiting -= 1;
         self.pending[place::<PENDING>(line)] = Pending::default();
     }
 
-    /// No more reads will come: the events that still wait are false.
+    /// Decides all undecided events as false sharing: no more reads will come.
     pub fn conclude(&mut self) -> Vec<False> {
         let waiting = std::mem::replace(&mut *self.pending, [Pending::default(); PENDING]);
         self.waiting = 0;
@@ -178,7 +179,7 @@ impl Sharing {
                 if slot.false_events == 0 {
                     return;
                 }
-                // Neither may be lost: the newcomer goes to the process's list.
+                // Neither count may be lost: the new line's goes to the process's list.
                 self.spilled.push((line, events, false_events));
                 return;
             }
@@ -194,12 +195,12 @@ impl Sharing {
         slot.credit = slot.credit.saturating_add(1).min(64);
     }
 
-    /// Whether it is time to hand lines to the process.
+    /// Whether counts should be handed to the process.
     pub fn crowded(&self) -> bool {
         self.spilled.len() >= 256
     }
 
-    /// Hands over what was spilled, or (`all`) everything.
+    /// Hands over the counts of evicted lines, or (`all`) of all lines.
     pub fn hand_over(&mut self, lines: &mut Lines, all: bool) {
         for (line, events, false_events) in self.spilled.drain(..) {
             lines.add(line, events, false_events);
@@ -220,7 +221,7 @@ pub(crate) fn place<const SIZE: usize>(line: u64) -> usize {
     (line ^ line >> 10) as usize % SIZE
 }
 
-/// A process's lines: events and false events.
+/// A process's lines, with events and false events.
 #[derive(Default)]
 pub(crate) struct Lines(HashMap<u64, (u64, u64)>);
 
@@ -264,15 +265,16 @@ mod tests {
         assert_eq!(bytes(0x1000, 64, 6), u64::MAX);
         assert_eq!(bytes(0x103c, 8, 6), 0xf << 60, "clipped at the line's end");
         assert_eq!(bytes(0x1002, 1, 3), 4);
-        // 256-byte lines: a bit for 4 bytes.
+        // 256-byte lines: one bit for 4 bytes.
         assert_eq!(bytes(0x1006, 4, 8), 0b110);
     }
 
     #[test]
-    fn verdicts_come_with_the_next_event_or_at_the_end() {
+    fn events_are_decided_by_the_next_event_or_at_the_end() {
         let mut sharing = Sharing::new();
         let mut lines = Lines::default();
-        // Not classified, then disjoint and never used: false; then disjoint but used later: true; then disjoint at the end: false.
+        // The first event is not classified. Then: disjoint and never used, false; disjoint but used later, true;
+        // disjoint at the end, false.
         assert_eq!(sharing.event(7, 1, 8, None), None);
         assert_eq!(sharing.event(7, 1, 8, Some(false)), None);
         assert_eq!(

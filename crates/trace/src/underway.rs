@@ -1,8 +1,8 @@
-//! Stores that may be done already, but have not been told.
+//! Stores that may be done but are not recorded yet.
 //!
-//! An emulator tells of an access when it was done. Another thread that finds the value meanwhile, but not yet the clock that belongs to it,
-//! would go on too early. So a thread says beforehand that it is about to store where others may look, and whoever takes a clock
-//! waits for those who were about to.
+//! An emulator reports an access after making it. Another thread that sees the value before the clock that belongs to
+//! it would continue too early. So a thread announces a store that others may see, and a thread that takes a clock
+//! waits for all announced stores.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
@@ -10,18 +10,19 @@ use std::time::Duration;
 
 use crate::readers::NUMBERS;
 
-/// Looks at a thread that is about to store before the waiting one leaves it the processor, and before it sleeps.
+/// Checks of an announced store before the waiting thread yields, and before it sleeps.
 const SPINS: u32 = 64;
 const YIELDS: u32 = 128;
-/// Looks at it in all, the last ones this long apart. Then its instruction has failed, and nobody waits for it any more.
+/// Checks in total; the last ones are `PAUSE` apart. After them the store is taken to have failed and is not waited
+/// for again.
 const LOOKS: u32 = YIELDS + 500;
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// What each thread is about to do, by reader number.
+/// The announced stores, by reader number.
 pub(crate) struct Underway {
-    /// 0, or the number of the store that the thread is about to do.
+    /// 0, or the number of the thread's announced store.
     seats: Box<[AtomicU64]>,
-    /// Seats from here on have never been taken.
+    /// Seats from here on were never used.
     used: AtomicU32,
 }
 
@@ -33,7 +34,7 @@ impl Underway {
         }
     }
 
-    /// Thread `reader` is about to do its store number `store`, which is not 0.
+    /// Announces store number `store`, not 0, of thread `reader`.
     pub(crate) fn begin(&self, reader: u32, store: u64) {
         if let Some(seat) = self.seats.get(reader as usize) {
             if self.used.load(Relaxed) <= reader {
@@ -44,14 +45,15 @@ impl Underway {
         }
     }
 
-    /// The clock of that store can be found.
+    /// Ends the announcement: the store's clock is in place.
     pub(crate) fn end(&self, reader: u32) {
         if let Some(seat) = self.seats.get(reader as usize) {
             seat.store(0, Release);
         }
     }
 
-    /// Waits until what was underway has been told; a tenth of a second at most for each thread, longer where the host is busy.
+    /// Waits until all announced stores are recorded; at most a tenth of a second per thread, longer if the host is
+    /// busy.
     #[inline(always)]
     pub(crate) fn wait(&self) {
         let used = self.used.load(Relaxed) as usize;
@@ -85,14 +87,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_who_take_clocks_wait_for_stores_underway_and_for_no_later_ones() {
+    fn taking_a_clock_waits_for_announced_stores_but_not_for_later_ones() {
         let underway = Underway::new();
         let clock = AtomicU64::new(0);
         underway.wait();
         underway.begin(70, 1);
         std::thread::scope(|scope| {
-            // For the first store, which may be done by then; without a limit, since a busy host may keep this thread from storing
-            // for longer than any.
+            // Waits for the first store, which may be done by then. No limit: a busy host may delay the storing thread
+            // by any time.
             let waiting = scope.spawn(|| {
                 Underway::wait_for(&underway.seats[70], 1, u32::MAX);
                 clock.load(Relaxed)
@@ -100,14 +102,14 @@ mod tests {
             std::thread::sleep(PAUSE);
             clock.store(5, Relaxed);
             underway.end(70);
-            // The next one has nothing to do with who waits.
+            // A later store is not waited for.
             underway.begin(70, 2);
             assert_eq!(waiting.join().unwrap(), 5);
         });
     }
 
     #[test]
-    fn nobody_waits_twice_for_an_instruction_that_failed() {
+    fn a_store_that_failed_is_waited_for_only_once() {
         let underway = Underway::new();
         underway.begin(0, 1);
         underway.wait();

@@ -1,29 +1,30 @@
-//! Line sampling: which lines are watched.
+//! Line sampling: which lines are recorded.
 //!
-//! A line is watched, by all threads and all the time, when `number * 2^64/phi mod 2^64` lies below the share. What is watched
-//! is exact: every event of a watched line is counted, however far its write and its read lie apart. Multiples of the golden
-//! ratio spread more evenly than random numbers (three-distance theorem; Knuth, TAOCP 3, section 6.4, theorem S): each
-//! stretch of memory has its share of watched lines, give or take one or two, and so has almost every stride. So estimates are
-//! better than those of a random choice, which [`GROUPS`] make visible: the share is cut into equal parts, each of them a small
-//! sample of the same kind, and how their counts differ tells the error.
+//! A line is sampled, by all threads and all the time, when `number * 2^64/phi mod 2^64` lies below the share. The
+//! sample itself is exact: every event of a sampled line is counted, however far its write and its read lie apart.
+//! Multiples of the golden ratio spread more evenly than random numbers (three-distance theorem; Knuth, TAOCP 3,
+//! section 6.4, theorem S): each stretch of memory has its share of sampled lines, give or take one or two, and so has
+//! almost every stride. Estimates are therefore better than those of a random sample. [`GROUPS`] show by how much: the
+//! share is cut into equal parts, each a smaller sample of the same kind, and the error follows from how their counts
+//! differ.
 
 use crate::line::FAST_SHIFT;
 
 pub use numaloc_journal::GROUPS;
 
-/// Which lines are watched.
+/// The set of sampled lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watched {
-    /// A line is watched when its place is at most this.
+    /// A line is sampled when its place is at most this.
     last: u64,
     shift: u32,
 }
 
 impl Watched {
-    /// How far one line's place is from the next one's.
+    /// Distance between the places of neighbouring lines.
     pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-    /// `share` millionths of the lines of `1 << shift` bytes.
+    /// Samples `share` millionths of the lines of `1 << shift` bytes.
     #[must_use]
     pub fn new(share: u32, shift: u32) -> Self {
         let last = u128::from(share) * (1 << 64) / 1_000_000;
@@ -33,7 +34,8 @@ impl Watched {
         }
     }
 
-    /// Place on the circle of the line of `1 << shift` bytes at `address`; 0 for the first line of all alone.
+    /// The place of the line of `1 << shift` bytes at `address` on the circle of 2^64 places; the line at address 0
+    /// has place 0.
     #[inline(always)]
     #[must_use]
     pub fn place(address: u64, shift: u32) -> u64 {
@@ -47,27 +49,28 @@ impl Watched {
         Self::place(address, FAST_SHIFT)
     }
 
-    /// How far the place of a line of the usual size is from that of the line `bytes` before or after it: a multiple of the line's size.
+    /// Distance from the place of a line of the usual size to that of the line `bytes` away, a multiple of the line
+    /// size.
     #[inline(always)]
     #[must_use]
     pub fn usual_distance(bytes: i64) -> u64 {
         ((bytes >> FAST_SHIFT) as u64).wrapping_mul(Self::STEP)
     }
 
-    /// The last place that is watched.
+    /// The largest place that is sampled.
     #[must_use]
     pub fn last(self) -> u64 {
         self.last
     }
 
-    /// Whether the line at `address` is watched.
+    /// Whether the line at `address` is sampled.
     #[inline(always)]
     #[must_use]
     pub fn has(self, address: u64) -> bool {
         Self::place(address, self.shift) <= self.last
     }
 
-    /// The part of the sample that a watched line belongs to, below [`GROUPS`].
+    /// The part of the sample, below [`GROUPS`], to which a sampled line belongs.
     #[must_use]
     pub fn group(self, address: u64) -> usize {
         let part = self.last / GROUPS as u64 + 1;
@@ -75,11 +78,11 @@ impl Watched {
     }
 }
 
-/// Bits of a place by which [`Gaps`] are looked up.
+/// Leading bits of a place that index [`Gaps`].
 const KNOWN: u32 = 8;
 
-/// How far the next watched line is, of lines of the usual size: at least as many lines as are told for all places that begin alike,
-/// which mostly is the very number.
+/// Distances from any line of the usual size to the next sampled one, in lines. The table has a lower bound for each
+/// range of places, which is mostly exact.
 #[derive(Clone, Copy, Debug)]
 pub struct Gaps {
     last: u64,
@@ -87,17 +90,17 @@ pub struct Gaps {
 }
 
 impl Gaps {
-    /// No more lines are passed over at once.
+    /// Largest distance in the table.
     const MOST: u16 = 4096;
 
-    /// Those between the lines of `watched`.
+    /// The distances between the lines of `watched`.
     #[must_use]
     pub fn new(watched: Watched) -> Self {
         let width = (1u64 << (u64::BITS - KNOWN)) - 1;
         let least = std::array::from_fn(|known| {
             let mut first = (known as u64) << (u64::BITS - KNOWN);
             let mut lines = 0;
-            // Neither a place of the range, nor one beyond the circle's beginning.
+            // Stop at a sampled place, or where the range of places wraps around.
             while first > watched.last && first <= u64::MAX - width && lines < Self::MOST {
                 first = first.wrapping_add(Watched::STEP);
                 lines += 1;
@@ -110,7 +113,7 @@ impl Gaps {
         }
     }
 
-    /// The first line that is watched, from that at `line` on; `end` or more if there is none before.
+    /// The first sampled line from `line` on; `end` or more if there is none before `end`.
     #[inline(always)]
     #[must_use]
     pub fn next(&self, mut line: u64, end: u64) -> u64 {
@@ -158,7 +161,7 @@ mod tests {
     #[test]
     fn every_stretch_and_stride_has_its_share() {
         let watched = Watched::new(50_000, 6);
-        // A stretch has its share to a line or two; strides of some powers of two need more lines for it.
+        // A stretch has its share up to a line or two; strides of some powers of two need more lines.
         for (start, step, tolerance) in [
             (0x1000u64, 1u64, 2.0),
             (0x7fff_0040, 1, 2.0),
@@ -195,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it_is_all() {
+    fn the_whole_share_samples_every_line() {
         let all = Watched::new(1_000_000, 6);
         assert!((0..10_000u64).all(|line| all.has(line * 64)));
     }

@@ -164,7 +164,7 @@ fn one_access_to_more_lines_than_a_block_has_records_takes_several() {
 }
 
 #[test]
-fn a_recorder_that_has_enough_is_left_alone_and_the_rest_is_recorded() {
+fn a_recorder_that_takes_no_more_gets_no_more_and_the_profile_is_complete() {
     let folder = tempfile::tempdir().unwrap();
     let (receiver, kept) = recorder(folder.path(), 3);
     let (engine, mut one) = started(folder.path());

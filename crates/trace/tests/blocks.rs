@@ -340,7 +340,7 @@ fn in_short_slices_too() {
 }
 
 #[test]
-fn when_lines_are_sampled() {
+fn with_sampled_lines() {
     let config = Config {
         line_share_ppm: 300_000,
         ..Config::default()
@@ -349,7 +349,7 @@ fn when_lines_are_sampled() {
 }
 
 #[test]
-fn when_bursts_are_sampled() {
+fn with_sampled_bursts() {
     let config = Config {
         time_share_ppm: 300_000,
         ..Config::default()
@@ -368,7 +368,7 @@ fn with_consecutive_accesses_only() {
 
 /// Down by whole lines, each iteration in another one: the lines watched are those that are watched one by one.
 #[test]
-fn when_lines_are_sampled_downward() {
+fn with_sampled_lines_downward() {
     let form = |base, index| Form {
         base: Some(base),
         index,

@@ -147,7 +147,7 @@ fn reads_of_what_another_process_wrote_count_once_and_pages_are_joined() {
 }
 
 #[test]
-fn false_sharing_between_processes_is_told_apart_and_lines_of_a_slice_are_joined() {
+fn false_sharing_between_processes_is_distinguished_and_lines_of_a_slice_are_joined() {
     let mut both = processes(|config| config.layers.push(Layer::SharedLine));
     both.access(0, false, 4096);
     both.access(1, false, 4096 + 64);
@@ -177,7 +177,7 @@ fn false_sharing_between_processes_is_told_apart_and_lines_of_a_slice_are_joined
 }
 
 #[test]
-fn read_to_the_letter_only_the_next_access_counts() {
+fn with_consecutive_only_the_next_access_counts() {
     let mut both = processes(|config| config.consecutive = true);
     both.access(0, true, 4096);
     both.access(0, false, 4096);
@@ -188,7 +188,7 @@ fn read_to_the_letter_only_the_next_access_counts() {
 }
 
 #[test]
-fn what_is_unmapped_is_private_again_and_what_is_moved_stays_shared() {
+fn unmapped_memory_is_private_again_and_moved_memory_stays_shared() {
     let mut both = processes(|_| {});
     both.access(0, true, 4096);
     let (object, offset) = both.engines[1].shared_at(THERE).unwrap();
@@ -240,7 +240,7 @@ fn many_readers_count_once_each() {
 }
 
 #[test]
-fn without_a_common_table_each_process_counts_by_itself_and_says_so() {
+fn without_the_table_each_process_counts_on_its_own_with_a_note() {
     let mut both = processes(|config| config.cross_process.as_mut().unwrap().nonce = 7);
     both.access(0, true, 4096);
     both.access(1, false, 4096);

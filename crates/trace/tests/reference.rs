@@ -147,7 +147,7 @@ fn counted(recorder: &Recorder, count: usize, accesses: &[Access]) -> Events {
 
 /// By hand: a write, two reads of it, a write of another word by a reader, and a read of the first word.
 #[test]
-fn the_model_is_right_where_it_can_be_seen() {
+fn the_model_is_right_in_a_case_worked_by_hand() {
     let access = |thread, write, within| Access {
         thread,
         write,
@@ -177,7 +177,7 @@ fn the_model_is_right_where_it_can_be_seen() {
 }
 
 #[test]
-fn every_interleaving_counts_as_its_definition() {
+fn every_interleaving_counts_as_defined() {
     let recorder = Recorder::new(Config::default());
     for threads in THREADS {
         let config = ProptestConfig {

@@ -31,7 +31,7 @@ fn events(profile: &Profile) -> impl Fn(usize, usize) -> f64 {
 }
 
 #[test]
-fn four_thousand_and_ninety_six_threads_live_at_once() {
+fn four_thousand_and_ninety_six_live_threads_are_distinguished() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, mut first) = started(folder.path());
     for line in 0..8 {
@@ -72,7 +72,7 @@ fn four_thousand_and_ninety_six_threads_live_at_once() {
 }
 
 #[test]
-fn a_hundred_thousand_threads_one_after_the_other_are_not_mixed_up() {
+fn a_hundred_thousand_consecutive_threads_are_distinguished() {
     const THREADS: u32 = 100_000;
     let folder = tempfile::tempdir().unwrap();
     let (engine, mut first) = started(folder.path());
@@ -120,7 +120,7 @@ fn a_hundred_thousand_threads_one_after_the_other_are_not_mixed_up() {
 }
 
 #[test]
-fn pages_mapped_anew_are_touched_anew() {
+fn pages_mapped_again_are_touched_first_again() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, mut first) = started(folder.path());
     // One is then used by the same thread, one by another.

@@ -1,12 +1,14 @@
-//! The private caches of a thread: what they answer does not depend on where threads and pages are, so it needs no record.
+//! The private caches of a thread. Their hits do not depend on where threads and pages are, so only what misses them
+//! is recorded.
 //!
-//! Two levels, write-back, write-allocate, true LRU in each set, the second holding all that the first does. A line that another
-//! thread has written since it was fetched is a miss: the directory, one word a line, has a version (raised whenever
-//! a thread becomes the line's writer) and the writer, whom a read by another thread deposes. A cached line counts while its
-//! version is the directory's; a thread writes without telling while it is the writer. This is MESI, seen from one cache.
+//! Two levels, write-back, write-allocate, true LRU in each set; the second includes the first. A line that another
+//! thread has written since it was fetched is a miss. The directory has one word for each line: a version, raised
+//! whenever a thread becomes the line's writer, and the writer, cleared when another thread reads. A cached line is
+//! valid while its version equals the directory's; a thread writes without a record while it is the writer. This is
+//! MESI, as seen from one cache.
 //!
-//! Two threads that use one line at the very same moment may miss each other's change, as one of two orders that a machine could take.
-//! Not modelled: prefetching, instruction fetches, and two threads that share a core.
+//! Two threads that use one line at the same moment may miss each other's change; a machine could choose that order
+//! too. Not modelled: prefetching, instruction fetches, and two threads that share a core.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -16,18 +18,18 @@ use numaloc_access_trace::message::CacheSize;
 use super::level::{Level, State};
 use crate::shadow::{Shadow, prefetch};
 
-/// Low bits of a directory word: the writer, 0 for none or deposed. The version is above.
+/// Low bits of a directory word: the writer, 0 for none. The version is above.
 const WRITER_BITS: u32 = 20;
 const WRITER: u64 = (1 << WRITER_BITS) - 1;
 
-/// Who answered.
+/// Accesses by the level that answered them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// The first level.
+    /// Hits in the first level.
     pub l1_hits: u64,
-    /// The second.
+    /// Hits in the second level.
     pub l2_hits: u64,
-    /// Nobody, because another thread had written the line.
+    /// Misses because another thread had written the line.
     pub coherence_misses: u64,
 }
 
@@ -37,12 +39,12 @@ pub struct PrivateCaches {
     l2: Level,
     directory: Shadow,
     me: u64,
-    /// Since they were last taken.
+    /// Counts since they were last taken.
     pub counts: Counts,
 }
 
 impl PrivateCaches {
-    /// Empty caches of the thread that `directory` knows as `me`, from 1.
+    /// Empty caches of the thread with number `me`, from 1, in `directory`.
     #[must_use]
     pub fn new(l1: CacheSize, l2: CacheSize, directory: Shadow, me: u32) -> Self {
         let line = 1 << directory.shift();
@@ -61,7 +63,8 @@ impl PrivateCaches {
         unsafe { &*word }
     }
 
-    /// Loads or stores in line `number`. `record` is called for what goes beyond these caches, in order; says whether they held the line.
+    /// Loads from or stores to line `number`. Calls `record` for what goes beyond these caches, in order; returns
+    /// whether they held the line.
     #[inline(always)]
     pub fn access<const WRITE: bool>(
         &mut self,
@@ -75,7 +78,7 @@ impl PrivateCaches {
         };
         let state = self.l1.slots[slot].state;
         let now = word.load(Relaxed);
-        // What most accesses are: the line is there, and if it is written it is mine and known to be written.
+        // The usual case: the line is valid, and for a store, this thread is the writer and the line is dirty already.
         if state.version() == now >> WRITER_BITS
             && (!WRITE || state.is_dirty() && now & WRITER == self.me)
         {
@@ -87,7 +90,7 @@ impl PrivateCaches {
         held
     }
 
-    /// The first level does not have the line.
+    /// Handles a miss of the first level.
     #[inline(never)]
     fn further<const WRITE: bool>(
         &mut self,
@@ -95,7 +98,7 @@ impl PrivateCaches {
         word: &AtomicU64,
         record: &mut impl FnMut(Kind, u64),
     ) -> bool {
-        // It is far away often, and needed last.
+        // The word is often far away, and needed last.
         prefetch(word);
         let place = self.l2.place(number);
         if let Some(below) = self.l2.find(place) {
@@ -107,7 +110,7 @@ impl PrivateCaches {
         }
         record(if WRITE { Kind::Write } else { Kind::Read }, number);
         let (below, gone) = self.l2.insert(place);
-        // What leaves the second level leaves the first too, where its state may be a later one.
+        // A line evicted from the second level leaves the first too, where its state may be newer.
         let gone = gone.map(|gone| {
             let state = self.l1.remove(gone.number).unwrap_or(gone.state);
             (gone.number, state)
@@ -132,7 +135,7 @@ impl PrivateCaches {
         false
     }
 
-    /// A line that the first level has, but perhaps not as it is now or not to write to; whether it was held.
+    /// Handles a line that the first level has, but possibly stale or not for writing; returns whether it was held.
     #[inline(never)]
     fn again<const WRITE: bool>(
         &mut self,
@@ -154,7 +157,7 @@ impl PrivateCaches {
             }
             return true;
         }
-        // It is fetched again, to where it was.
+        // The line is fetched again, into the same slots.
         self.counts.coherence_misses += 1;
         record(if WRITE { Kind::Write } else { Kind::Read }, number);
         let below = self.l1.slots[slot].below as usize;
@@ -163,7 +166,7 @@ impl PrivateCaches {
         false
     }
 
-    /// Becomes the writer, or deposes another; whether that changed anything.
+    /// Becomes the writer, or clears another writer; returns whether that changed the directory.
     #[inline(always)]
     fn take<const WRITE: bool>(&self, word: &AtomicU64, now: &mut u64) -> bool {
         loop {
@@ -186,8 +189,8 @@ impl PrivateCaches {
         }
     }
 
-    /// Makes room in the first level for a line that the second has; the caller says in what state. What falls out and was written
-    /// leaves its state in the second, which holds it too. The state of what was only read is there already.
+    /// Makes room in the first level for a line that the second has; the caller sets its state. The state of an
+    /// evicted dirty line is copied to the second level; that of a clean one is there already.
     #[inline(always)]
     fn promote(&mut self, number: u64, below: usize) -> usize {
         let (slot, gone) = self.l1.insert(self.l1.place(number));
@@ -227,7 +230,7 @@ mod tests {
             .collect()
     }
 
-    /// What an access tells.
+    /// The records of an access.
     fn records(caches: &mut PrivateCaches, number: u64, write: bool) -> Vec<(Kind, u64)> {
         let mut records = Vec::new();
         let record = |kind, line| records.push((kind, line));
@@ -253,7 +256,7 @@ mod tests {
         for line in [16, 24] {
             assert_eq!(records(one, line, false), [(Kind::Read, line)]);
         }
-        // 0 and 8 left the first level, written; the second answers, and still knows that they were.
+        // 0 and 8 were evicted from the first level dirty; the second answers and has kept their state.
         assert_eq!(records(one, 8, true), []);
         assert_eq!(
             one.counts,
@@ -280,29 +283,29 @@ mod tests {
         };
         assert_eq!(records(one, 5, true), [(Kind::Write, 5)]);
         assert_eq!(records(two, 5, false), [(Kind::Read, 5)]);
-        // Both have it; who writes says so, and the other's copy is gone.
+        // Both have it. The writer records its write, and the other's copy is invalid.
         assert_eq!(records(one, 5, false), []);
         assert_eq!(records(one, 5, true), [(Kind::Own, 5)]);
         assert_eq!(records(two, 5, true), [(Kind::Write, 5)]);
         assert_eq!(two.counts.coherence_misses, 1);
         assert_eq!(records(two, 5, true), []);
         assert_eq!(records(one, 5, false), [(Kind::Read, 5)]);
-        // Pushed out of 2's cache: no write-back, 1's read has brought it to memory.
+        // Evicted from 2's cache without a write-back: 1's read has written it back.
         for line in [13, 21, 29, 37] {
             assert_eq!(records(two, line, false), [(Kind::Read, line)]);
         }
     }
 
     #[test]
-    fn ping_pong_tells_of_every_write() {
+    fn ping_pong_records_every_write() {
         let mut caches = machine(2);
         for round in 0..20 {
             assert_eq!(records(&mut caches[round % 2], 9, true), [(Kind::Write, 9)]);
         }
     }
 
-    /// One thread: misses are those of a plain LRU stack of the second level fed with what the first, another plain stack,
-    /// lets through; what was written and leaves is written back.
+    /// One thread: misses are those of a plain LRU stack of the second level behind another plain stack of the first;
+    /// dirty lines that leave are written back.
     #[test]
     fn equals_two_plain_stacks() {
         let directory = Shadow::reserve(6).unwrap();
@@ -345,10 +348,10 @@ mod tests {
         });
     }
 
-    /// Several threads: a read finds the line without telling only if the thread has touched it since anybody else wrote it; a
-    /// write is silent only if nobody else has touched it since this thread wrote it.
+    /// Several threads: a read makes no record only if the thread has used the line since another thread wrote it; a
+    /// write makes none only if no other thread has used it since this thread wrote it.
     #[test]
-    fn nothing_that_others_changed_is_answered() {
+    fn no_hit_on_a_line_that_another_thread_changed() {
         let directory = Shadow::reserve(6).unwrap();
         proptest!(|(accesses in proptest::collection::vec((0usize..3, 0u64..6, any::<bool>()), 1..300))| {
             let mut caches = of(directory, 3);

@@ -1,15 +1,16 @@
-//! One level of a private cache: sets of lines with exact LRU, without moving lines about.
+//! One level of a private cache: sets of lines with exact LRU, without moving lines between slots.
 //!
-//! A line stays in the slot it came to. Its set orders its slots by a ring, in which the oldest comes after the newest: a line that is
-//! fetched takes the oldest slot and makes it the newest by moving two marks on. Sixteen slots are searched at once by their tags,
-//! so a line that is not there (what most searches of the second level find) costs no look at the slots: a miss touches
-//! the tags and the marks of its set, and one slot.
+//! A line stays in its slot. A set orders its slots in a ring, in which the oldest follows the newest: a fetched line
+//! takes the oldest slot, which becomes the newest by moving two marks. Sixteen slots are searched at once by their
+//! tags, so a miss (the usual case in the second level) reads no slots: it touches the tags and marks of its set, and
+//! one slot.
 
 use numaloc_access_trace::message::CacheSize;
 
 use super::tags::{TAGS, Tags};
 
-/// What a level knows of a line: its version in the directory when it was fetched or written, above a bit that says whether it was written.
+/// State of a cached line: its version in the directory when it was fetched or written, and a low bit that is set if
+/// it is dirty.
 #[derive(Clone, Copy, Default)]
 pub(super) struct State(u64);
 
@@ -30,58 +31,58 @@ impl State {
     }
 }
 
-/// A line, and where it is.
+/// A slot and the line in it.
 #[derive(Clone, Copy)]
 pub(super) struct Slot {
     pub number: u64,
     pub state: State,
-    /// Its slot in the next level.
+    /// Index of its slot in the next level.
     pub below: u32,
-    /// Its neighbours in the ring of the set, by their numbers in the set.
+    /// Neighbours in the set's ring, by index in the set.
     older: u16,
     newer: u16,
 }
 
-/// The number of no line.
-const NOBODY: u64 = u64::MAX;
+/// Line number of an empty slot.
+const NO_LINE: u64 = u64::MAX;
 
-/// The ends of a set's order.
+/// The ends of a set's LRU order.
 #[derive(Clone, Copy)]
 struct Ends {
     newest: u16,
     oldest: u16,
 }
 
-/// Where a line belongs.
+/// The set of a line.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     number: u64,
     set: usize,
-    /// Its first slot.
+    /// Index of the set's first slot.
     first: usize,
 }
 
-/// One level.
+/// One level of a cache.
 pub(super) struct Level {
-    /// Of all sets, one after the other.
+    /// The slots of all sets, one set after the other.
     pub slots: Vec<Slot>,
     tags: Vec<Tags>,
     ends: Vec<Ends>,
     ways: usize,
-    /// Tags for each set.
+    /// Number of `Tags` for each set.
     groups: usize,
-    /// Sets less one, which is a mask, or 0 with another number of sets.
+    /// Number of sets less one, as a mask; 0 if the number of sets is not a power of two.
     mask: u64,
 }
 
 impl Level {
-    /// Empty. More than 65,536 ways are as many.
+    /// An empty level. Associativity is clamped to 65,536 ways.
     pub fn new(size: CacheSize, line: u64) -> Self {
         let sets = size.sets(line).max(1);
         let ways = size.ways.clamp(1, 1 << 16) as usize;
         let groups = ways.div_ceil(TAGS);
         let ring = (0..ways).map(|way| Slot {
-            number: NOBODY,
+            number: NO_LINE,
             state: State::default(),
             below: 0,
             older: ((way + ways - 1) % ways) as u16,
@@ -115,21 +116,21 @@ impl Level {
         }
     }
 
-    /// The line's slot if it is the newest of its set.
+    /// The slot of the line if it is the newest of its set.
     #[inline(always)]
     pub fn newest(&self, place: Place) -> Option<usize> {
         let slot = place.first + self.ends[place.set].newest as usize;
         (self.slots[slot].number == place.number).then_some(slot)
     }
 
-    /// The line's slot.
+    /// The slot of the line.
     #[inline(always)]
     fn search(&self, place: Place) -> Option<usize> {
         let mut group = 0;
         loop {
             let mut equal = self.tags[place.set * self.groups + group].find(place.number);
             while equal != 0 {
-                // After the last way it is a slot of the next set, where this line cannot be.
+                // A slot after the last way belongs to the next set, where this line cannot be.
                 let slot = place.first + group * TAGS + equal.trailing_zeros() as usize;
                 if self
                     .slots
@@ -147,7 +148,7 @@ impl Level {
         }
     }
 
-    /// The line's slot, which is the newest of its set from now on.
+    /// The slot of the line, which becomes the newest of its set.
     #[inline(always)]
     pub fn find(&mut self, place: Place) -> Option<usize> {
         let slot = self.search(place)?;
@@ -155,8 +156,8 @@ impl Level {
         Some(slot)
     }
 
-    /// Puts a line that is not there into the oldest slot of its set, which is the newest from now on. The slot, and what was in it;
-    /// that line's state is there until the caller says the new one's.
+    /// Puts a line that is not in the level into the oldest slot of its set, which becomes the newest. Returns the
+    /// slot and its previous content. The slot keeps the previous state until the caller sets the new one.
     #[inline(always)]
     pub fn insert(&mut self, place: Place) -> (usize, Option<Slot>) {
         let ends = &mut self.ends[place.set];
@@ -169,17 +170,17 @@ impl Level {
         };
         slot.number = place.number;
         self.tags[place.set * self.groups + way / TAGS].set(way % TAGS, place.number);
-        (place.first + way, (gone.number != NOBODY).then_some(gone))
+        (place.first + way, (gone.number != NO_LINE).then_some(gone))
     }
 
-    /// Takes a line out. Its slot is the oldest of its set from now on.
+    /// Removes a line. Its slot becomes the oldest of its set.
     #[inline(always)]
     pub fn remove(&mut self, number: u64) -> Option<State> {
         let place = self.place(number);
         let slot = self.search(place)?;
         self.bring(place, slot);
         let held = &mut self.slots[slot];
-        held.number = NOBODY;
+        held.number = NO_LINE;
         self.ends[place.set] = Ends {
             newest: held.older,
             oldest: (slot - place.first) as u16,
@@ -197,7 +198,7 @@ impl Level {
         };
     }
 
-    /// Moves a slot between the newest and the oldest of its set, if it is neither.
+    /// Moves a slot between the newest and the oldest of its set, unless it is one of them.
     #[inline(always)]
     fn bring(&mut self, place: Place, slot: usize) {
         let way = (slot - place.first) as u16;
@@ -220,7 +221,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A level against a list of lines for each set, the most recent first.
+    /// A level against a list of lines for each set, most recent first.
     #[test]
     fn equals_lists_in_the_order_of_use() {
         proptest!(|(

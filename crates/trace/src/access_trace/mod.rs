@@ -1,14 +1,14 @@
-//! The access trace (`record --trace`): what each thread asks of the memory system below its private caches, and where threads
+//! The access trace (`record --trace`): the accesses of each thread below its private caches, and where threads
 //! synchronise, sent to the recorder while the program runs.
 //!
-//! [`caches`] lets through what they do not answer, [`stream`] makes blocks of it, [`socket`] sends them; in the recorder
-//! [`receive`] takes them. Compression and files are the recorder's: the program gets neither a thread nor a library from us.
-//! The socket's buffer (some 200 KiB a process) is all that waits; when the recorder is slower than the program, the
-//! program's threads wait for it.
+//! [`caches`] filters the accesses, [`stream`] packs them into blocks, [`socket`] sends them; in the recorder
+//! [`receive`] takes them. Compression and files are the recorder's task: the program gets neither a thread nor a
+//! library of ours. Only the socket's buffer (about 200 KiB per process) can queue; when the recorder is slower than
+//! the program, the program's threads wait.
 //!
-//! Memory: 8 bytes for each line touched (one more shadow table), and for each thread the filter's lines
-//! (some 25 bytes for each of both caches, 420 KiB with the default sizes) and a block, packed as it grows and once more while it is sent:
-//! together some 80 to 200 KiB, as values repeat, and never more than 700.
+//! Memory: 8 bytes for each line touched (one more shadow table); for each thread the state of the filter caches
+//! (about 25 bytes per line of both caches, 420 KiB with the default sizes), and a block, packed as it grows, with a
+//! copy while it is sent: together about 80 to 200 KiB, as values repeat, and never more than 700.
 
 pub mod caches;
 mod level;
@@ -25,12 +25,12 @@ use numaloc_access_trace::message::{CacheSize, Head, Message};
 use crate::shadow::Shadow;
 use socket::Socket;
 
-/// What filters the accesses of each thread.
+/// The caches that filter each thread's accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter {
     /// First level.
     pub l1: CacheSize,
-    /// Second level, which holds all that the first does.
+    /// Second level, which includes the first.
     pub l2: CacheSize,
 }
 
@@ -49,17 +49,17 @@ impl Default for Filter {
     }
 }
 
-/// A process's way to the recorder.
+/// A process's connection to the recorder.
 pub struct Outlet {
     filter: Filter,
     directory: Shadow,
     socket: Socket,
-    /// The recorder takes no more.
+    /// The recorder takes no more messages.
     closed: AtomicBool,
 }
 
 impl Outlet {
-    /// Connects to the recorder that works in `folder`, and says who this process is.
+    /// Connects to the recorder that works in `folder` and introduces this process.
     ///
     /// # Errors
     /// The system's error.
@@ -95,7 +95,7 @@ impl Outlet {
         Ok(outlet)
     }
 
-    /// In a forked child: its own way to the same recorder; the parent's is closed here, not in the parent.
+    /// The connection of a forked child to the same recorder. Closes the parent's connection in the child only.
     ///
     /// # Errors
     /// The system's error.
@@ -105,7 +105,7 @@ impl Outlet {
         Self::with_directory(self.filter, folder, self.directory, (0, path))
     }
 
-    /// Sends one message; nothing more after the first that could not be sent. Waits while the recorder is behind.
+    /// Sends one message; after the first failure nothing more. Waits while the recorder is behind.
     fn send(&self, message: &Message) {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
@@ -121,29 +121,29 @@ impl Outlet {
         self.socket.send(bytes)
     }
 
-    /// Closes this process's way to the recorder.
+    /// Closes this process's connection.
     pub fn close(&self) {
         self.stop();
         self.socket.close();
     }
 
-    /// Sends nothing more.
+    /// Stops sending.
     pub fn stop(&self) {
         self.closed.store(true, Relaxed);
     }
 
-    /// Whether the recorder takes no more.
+    /// Whether the recorder takes no more messages.
     #[must_use]
     pub fn closed(&self) -> bool {
         self.closed.load(Relaxed)
     }
 
-    /// All threads have ended.
+    /// Sends the end of the trace. All threads have ended.
     pub fn finish(&self) {
         self.send(&Message::End);
     }
 
-    /// Memory was unmapped or replaced: nobody has written it since.
+    /// Clears the directory for memory that was unmapped or replaced.
     pub fn forget(&self, address: u64, length: u64) {
         self.directory.forget(address, length);
     }

@@ -1,4 +1,4 @@
-//! The recorder's end: takes the messages of all processes that trace, each from a connection of its own.
+//! The recorder's end: receives the messages of all traced processes, each on its own connection.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -10,27 +10,27 @@ use std::time::{Duration, Instant};
 
 use super::socket;
 
-/// Longest message taken; longer ones are cut off, and then no message.
+/// Longest message received, in bytes; a longer one is truncated and then invalid.
 const LONGEST: usize = 1 << 20;
-/// How long a thread waits before it looks whether the recording has ended.
+/// How long a thread waits before it checks whether the recording has ended.
 const LOOK: Duration = Duration::from_millis(50);
-/// What processes that outlive the recording may still send.
+/// How long processes that outlive the recording may still send.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Takes the messages of one process image. Several threads call it, each with whole messages.
+/// Takes the messages of one process image. Called by several threads, with whole messages.
 pub trait Sink: Send + Sync + 'static {
-    /// One message; `false` to take no more from this process.
+    /// Takes one message; returns false to take no more from this process.
     fn take(&self, message: &[u8]) -> bool;
 }
 
-/// Listens until it is told that the recording has ended.
+/// Receives messages until the recording ends.
 pub struct Receiver {
     ending: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Receiver {
-    /// Listens in `folder`; `connected` makes a sink for each process image, whose messages `threads` threads take.
+    /// Listens in `folder`; `connected` makes a sink for each process image, which `threads` threads feed.
     ///
     /// # Errors
     /// The system's error.
@@ -61,8 +61,8 @@ impl Receiver {
         })
     }
 
-    /// The recording has ended: takes what was sent, and returns when all of it is with the sinks. Processes that are still
-    /// alive have a second more.
+    /// Ends the recording: receives what was sent, and returns when the sinks have taken all of it. Processes that are
+    /// still alive may send for one more second.
     pub fn finish(mut self) {
         self.end();
     }
@@ -89,7 +89,7 @@ fn accept<S: Sink>(
 ) {
     let mut workers: Vec<JoinHandle<()>> = Vec::new();
     loop {
-        // Looked at before the wait: who connected before the end is still let in.
+        // Read before waiting: a process that connected before the end is still accepted.
         let last = ending.load(Relaxed);
         if readable(listener, if last { Duration::ZERO } else { LOOK }) {
             // SAFETY: no address is asked for.
@@ -108,7 +108,7 @@ fn accept<S: Sink>(
                 let ending = Arc::clone(ending);
                 workers.retain(|worker| !worker.is_finished());
                 workers.push(std::thread::spawn(move || {
-                    // The first message says who it is, and must be first with the sink too.
+                    // The first message introduces the process and must reach the sink first.
                     take(&connection, &sink, &ending, 1);
                     std::thread::scope(|scope| {
                         for _ in 0..threads {
@@ -126,7 +126,7 @@ fn accept<S: Sink>(
     }
 }
 
-/// Takes `count` messages, fewer if the process has closed its end, the sink has enough, or the recording has ended.
+/// Receives `count` messages, fewer if the process closes its end, the sink takes no more, or the recording ends.
 fn take(connection: &OwnedFd, sink: &dyn Sink, ending: &AtomicBool, count: usize) {
     let mut buffer = vec![0u8; LONGEST];
     let mut until: Option<Instant> = None;
@@ -162,13 +162,13 @@ fn take(connection: &OwnedFd, sink: &dyn Sink, ending: &AtomicBool, count: usize
     }
 }
 
-/// Who still sends must not wait for us.
+/// Closes the connection, so that the sender does not wait for us.
 fn close(connection: &OwnedFd) {
     // SAFETY: no pointers.
     unsafe { libc::shutdown(connection.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
-/// Whether there is something to take, or to learn, within `wait`.
+/// Whether a message or the end of the connection can be read within `wait`.
 fn readable(descriptor: &OwnedFd, wait: Duration) -> bool {
     let mut poll = libc::pollfd {
         fd: descriptor.as_raw_fd(),

@@ -1,7 +1,7 @@
-//! The traced process's end of the socket to the recorder, and where the recorder listens.
+//! The traced process's end of the socket to the recorder, and the address where the recorder listens.
 //!
-//! A `SOCK_SEQPACKET` socket keeps messages whole, so threads send without a lock and a process that is killed leaves no half
-//! message. The descriptor is kept out of the program's way and looked at before each use, as the journal's.
+//! A `SOCK_SEQPACKET` socket keeps messages whole, so threads send without a lock and a killed process leaves no
+//! partial message. Like the journal's, the descriptor has a high number and is checked before each use.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 /// The socket's name in the recorder's work folder.
 const NAME: &str = "accesses.socket";
 
-/// Bytes that a socket is asked to hold: the most that the system allows without privileges where nobody has changed it.
+/// Bytes that the socket should buffer: the default limit for processes without privileges.
 const BUFFER: libc::c_int = 212_992;
 
-/// The address of the socket in `folder`, which must stay open while it is used: names of sockets are short, those of folders need not be.
+/// The address of the socket in `folder`, which must stay open while it is used: socket paths are short, folder paths
+/// need not be.
 pub(super) fn address(folder: &File) -> (libc::sockaddr_un, libc::socklen_t) {
     // SAFETY: a structure of integers, for which zero is a value.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
@@ -26,7 +27,7 @@ pub(super) fn address(folder: &File) -> (libc::sockaddr_un, libc::socklen_t) {
     (address, size_of::<libc::sockaddr_un>() as libc::socklen_t)
 }
 
-/// A new socket of our kind.
+/// A new socket.
 pub(super) fn socket() -> std::io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let made = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
@@ -39,7 +40,7 @@ pub(super) fn socket() -> std::io::Result<OwnedFd> {
     Ok(made)
 }
 
-/// Asks that a socket hold so many bytes. Less is slower, not wrong.
+/// Asks for a socket buffer of `bytes` bytes. A smaller one is slower, not wrong.
 fn hold(socket: RawFd, bytes: libc::c_int) {
     // SAFETY: the option's value is the integer pointed to.
     unsafe {
@@ -104,7 +105,7 @@ impl Socket {
         }
     }
 
-    /// As on a system that lets it hold less.
+    /// Simulates a system that allows a smaller buffer.
     #[cfg(test)]
     pub fn hold(&self, bytes: libc::c_int) {
         hold(self.descriptor.load(Relaxed), bytes);
@@ -126,7 +127,7 @@ impl Drop for Socket {
     }
 }
 
-/// What tells one file from another.
+/// Device and inode of a descriptor's file.
 fn identity(descriptor: RawFd) -> Option<(u64, u64)> {
     // SAFETY: a structure of integers, for which zero is a value; the call fills it.
     let (known, data) = unsafe {

@@ -1,4 +1,4 @@
-//! A thread's trace: from its accesses to blocks of records on their way to the recorder.
+//! A thread's access trace: packs its accesses into blocks of records and sends them to the recorder.
 
 use numaloc_access_trace::columns::{self, Columns, Packer};
 use numaloc_access_trace::message::{Block, Message, Thread};
@@ -7,45 +7,45 @@ use numaloc_access_trace::{BLOCK_RECORDS, Kind, Record};
 use super::Outlet;
 use super::caches::PrivateCaches;
 
-/// log2 of the bytes of a synchronisation word.
+/// log2 of the size of a synchronisation word in bytes.
 const WORD_SHIFT: u32 = 2;
-/// A thread that releases a word again within so many accesses, with nothing to tell in between, does not tell of it again.
+/// A repeated release of a word within this many accesses, with no record in between, is not recorded.
 const SAME_RELEASE: u64 = 64;
 
-/// Records that are packed together: few enough to be in the processor's nearest cache still.
+/// Records packed together: few enough to stay in the first-level cache.
 const BATCH: usize = 512;
-/// A line tells of two things at most: that it came, and which one left.
+/// Most records of one line's access: a miss and a write-back.
 const MARGIN: usize = 2;
 
-/// What one thread has not sent yet.
+/// The part of a thread's trace that is not sent yet.
 pub struct Stream {
     outlet: &'static Outlet,
     caches: PrivateCaches,
     shift: u32,
     thread: u32,
-    /// Not packed yet.
+    /// Records that are not packed yet.
     records: Vec<Record>,
-    /// When there are more, they are packed.
+    /// Number of records above which they are packed.
     full: usize,
     packed: Packer,
-    /// The last of those.
+    /// The last packed record.
     last_packed: Option<Record>,
     /// Accesses since the last record.
     work: u64,
     /// The line of the last access, and whether the private caches held it.
     last: (u64, bool),
-    /// Accesses of what is packed, and how far it moves the clock.
+    /// Accesses of the packed records, and how far they advance the clock.
     accesses: u64,
     elapsed: u64,
-    /// Clock before the next block's first record, and its number.
+    /// Clock before the next block's first record, and that record's number.
     clock: u64,
     first: u64,
     bytes: Vec<u8>,
 }
 
 impl Stream {
-    /// The trace of thread `thread`, which begins at `clock`; the directory knows it as `writer`, from 1. `None` when the
-    /// recorder takes no more.
+    /// The trace of thread `thread`, which begins at `clock`; `writer`, from 1, is its number in the directory. `None`
+    /// if the recorder takes no more.
     pub fn new(
         outlet: &'static Outlet,
         thread: u32,
@@ -81,7 +81,7 @@ impl Stream {
         }))
     }
 
-    /// One access of the program.
+    /// Records one access of the program.
     #[inline(always)]
     pub fn access<const WRITE: bool>(&mut self, address: u64, size: u32) {
         self.work += 1;
@@ -110,9 +110,9 @@ impl Stream {
         }
     }
 
-    /// The thread takes the clock of a word, which moves its own on by `jump`.
+    /// Records that the thread takes the clock of a word, which advances its own by `jump`.
     pub fn acquire(&mut self, address: u64, jump: u64) {
-        // A line that is still in the caches was written by nobody else since the clock was last taken.
+        // A line that is still cached was not written by another thread since the clock was last taken.
         if jump == 0 && self.last == (address >> self.shift, true) {
             return;
         }
@@ -122,7 +122,7 @@ impl Stream {
         self.push(Kind::Acquire, address >> WORD_SHIFT);
     }
 
-    /// The thread leaves its clock at a word.
+    /// Records that the thread leaves its clock at a word.
     pub fn release(&mut self, address: u64) {
         let value = address >> WORD_SHIFT;
         if self.work < SAME_RELEASE
@@ -137,8 +137,8 @@ impl Stream {
         self.push(Kind::Release, value);
     }
 
-    /// The wall clock says `now`: the thread's clock moves on to it. Only for recordings by the wall clock, whose threads do not hand
-    /// clocks on.
+    /// Advances the thread's clock to the wall clock's `now`. Only for recordings by the wall clock, whose threads
+    /// pass no clocks on.
     pub fn move_to(&mut self, now: u64) {
         let clock = self.clock + self.elapsed + elapsed(&self.records) + self.work;
         if now > clock {
@@ -146,18 +146,18 @@ impl Stream {
         }
     }
 
-    /// The thread is about to create its `n`-th.
+    /// Records that the thread is about to create its `n`-th child.
     pub fn create(&mut self, n: u32) {
         self.push(Kind::Create, n.into());
     }
 
-    /// Whether the recorder takes no more: the stream can be dropped.
+    /// Whether the recorder takes no more, so that the stream can be dropped.
     #[must_use]
     pub fn closed(&self) -> bool {
         self.outlet.closed()
     }
 
-    /// Sends what there is.
+    /// Sends all records.
     pub fn flush(&mut self) {
         if self.work > 0 {
             self.push(Kind::Clock, 0);
@@ -183,7 +183,7 @@ impl Stream {
         self.full = BATCH.min(BLOCK_RECORDS - self.packed.count()) - MARGIN;
     }
 
-    /// Sends what is packed.
+    /// Sends the packed records as a block.
     fn send(&mut self) {
         let counts = std::mem::take(&mut self.caches.counts);
         let block = Block {
@@ -214,7 +214,7 @@ impl Stream {
         }
     }
 
-    /// Sends a block in parts, because the system holds less.
+    /// Sends a block in parts, because the system's buffer is smaller.
     #[cold]
     fn send_parts(&mut self, mut block: Block, mut records: &[Record]) {
         let mut part = records.len().div_ceil(2);
@@ -242,7 +242,7 @@ fn accesses(records: &[Record]) -> u64 {
     records.iter().map(|record| record.work).sum()
 }
 
-/// How far a clock moves through these records.
+/// How far these records advance a clock.
 fn elapsed(records: &[Record]) -> u64 {
     records
         .iter()
@@ -261,7 +261,7 @@ mod tests {
     use crate::access_trace::Filter;
     use crate::access_trace::receive::{Receiver, Sink};
 
-    /// Lines that were read, and how many blocks told of them.
+    /// Lines that were read, and the number of blocks received.
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<(Vec<u64>, usize)>>);
 
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_does_not_hold_at_once_is_sent_in_parts() {
+    fn a_block_larger_than_the_socket_buffer_is_sent_in_parts() {
         let folder = tempfile::tempdir().unwrap();
         let received = Lines::default();
         let sink = received.clone();
@@ -293,7 +293,7 @@ mod tests {
         let outlet: &'static Outlet = Box::leak(Box::new(outlet));
         outlet.socket.hold(8 << 10);
         let mut stream = Stream::new(outlet, 0, 1, "0", 0).unwrap();
-        // Distances that no byte holds: some 80 KiB.
+        // Differences too large for a byte: about 80 KiB.
         let lines: Vec<u64> = (0..BLOCK_RECORDS as u64).map(|at| at * at * 1000).collect();
         for line in &lines {
             stream.access::<false>(line << 6, 8);

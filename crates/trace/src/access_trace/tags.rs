@@ -1,11 +1,11 @@
-//! Sixteen tags, compared at once.
+//! Tags of sixteen slots, compared at once.
 
-/// The tags of sixteen slots: bytes that tell their lines from most others.
+/// The tags of sixteen slots: one byte each, different for most lines.
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
 pub(super) struct Tags([u8; 16]);
 
-/// How many there are.
+/// Number of tags.
 pub(super) const TAGS: usize = 16;
 
 impl Tags {
@@ -16,7 +16,7 @@ impl Tags {
         self.0[at % TAGS] = tag(number);
     }
 
-    /// Which of them a line of this number may have, a bit each.
+    /// The slots that may hold line `number`, one bit each.
     #[inline(always)]
     pub fn find(&self, number: u64) -> u32 {
         self.equal(tag(number))
@@ -41,7 +41,7 @@ impl Tags {
     }
 }
 
-/// Neighbours and lines at equal distances get different ones.
+/// A hash that differs for neighbours and for lines at equal distances.
 #[inline(always)]
 fn tag(number: u64) -> u8 {
     // 2^64 divided by the golden ratio.

@@ -1,17 +1,19 @@
-//! What lies behind a shared mapping, as the kernel knows it.
+//! The memory behind a shared mapping, as the kernel identifies it.
 
 use numaloc_model::MapsLine;
 use std::mem::MaybeUninit;
 
-/// A file, a memory file, a System V segment or a piece of anonymous shared memory: equal in all processes that map it.
+/// Identity of a file, a memory file, a System V segment or a piece of anonymous shared memory: equal in all processes
+/// that map it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Backing {
-    /// Device, inode, time of birth (ns; inode numbers are used again), and 1 for what is known from `/proc/self/maps` only.
+    /// Device, inode, time of birth (ns; inode numbers are reused), and the source: 0 for `statx`, 1 or 2 (System V)
+    /// for `/proc/self/maps`.
     key: [u64; 4],
 }
 
 impl Backing {
-    /// Of a mapping of file `descriptor` that lies at `address`.
+    /// The backing of a mapping of file `descriptor` at `address`.
     #[must_use]
     pub fn of_file(descriptor: i32, address: u64) -> Option<Self> {
         let mut found = MaybeUninit::<libc::statx>::zeroed();
@@ -29,7 +31,7 @@ impl Backing {
             }
             found.assume_init()
         };
-        // A mapping of /dev/zero is anonymous memory; each has an inode of its own.
+        // A mapping of /dev/zero is anonymous memory; each has its own inode.
         if u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFCHR {
             return Self::of_address(address);
         }
@@ -44,14 +46,14 @@ impl Backing {
         })
     }
 
-    /// Of the anonymous or System V memory mapped at `address`: the kernel keeps a file of its own behind it.
+    /// The backing of the anonymous or System V memory mapped at `address`, behind which the kernel keeps a file.
     #[must_use]
     pub fn of_address(address: u64) -> Option<Self> {
         let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
         maps.lines().find_map(|line| of_line(line, address))
     }
 
-    /// A number that differs from that of any other backing, but for one chance in 2^64; never 0.
+    /// A hash of the backing, unique except for a chance of 2^-64; never 0.
     pub(crate) fn digest(&self) -> u64 {
         let mixed = self.key.iter().fold(0x6e75_6d61_6c6f_6363, |sum, &part| {
             // The mixing function of SplitMix64 (Steele, Lea, Flood, OOPSLA'14).
@@ -64,13 +66,13 @@ impl Backing {
     }
 }
 
-/// The backing on a line of `/proc/self/maps`, if it is shared and holds `address`.
+/// The backing on a line of `/proc/self/maps`, if the mapping is shared and holds `address`.
 fn of_line(line: &str, address: u64) -> Option<Backing> {
     let found = MapsLine::parse(line)?;
     if !(found.start..found.end).contains(&address) || !found.is_shared() {
         return None;
     }
-    // The inode of a System V segment is its id, which may be that of anonymous memory too.
+    // The inode of a System V segment is its id, which may equal that of anonymous memory.
     let kind = if found.name.starts_with("/SYSV") {
         2
     } else {
@@ -87,7 +89,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
-    fn lines_of_maps_are_told_apart() {
+    fn lines_of_maps_are_distinguished() {
         let anonymous =
             "7f11-7f22 rw-s 00000000 00:01 77                         /dev/zero (deleted)";
         let segment =

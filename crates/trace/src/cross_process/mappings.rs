@@ -1,4 +1,4 @@
-//! Where a process has mapped memory that others may share.
+//! The mappings of a process that other processes may share.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -6,12 +6,12 @@ use std::sync::{PoisonError, RwLock};
 
 use numaloc_identity::ranges::Ranges;
 
-/// What a range of addresses maps.
+/// The shared object behind a range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mapped {
-    /// Number of the object in the common table.
+    /// Number of the object in the cross-process table.
     pub object: u32,
-    /// To be added to an address for the offset in the object (modulo 2^64).
+    /// Added to an address gives the offset in the object (modulo 2^64).
     pub origin: u64,
 }
 
@@ -21,14 +21,14 @@ pub(crate) struct Mappings {
     ranges: RwLock<Ranges<Mapped>>,
     /// Whether there are any: most programs have none.
     any: AtomicBool,
-    /// Goes up with every change.
+    /// Incremented with every change.
     generation: AtomicU64,
 }
 
 impl Mappings {
-    /// In a forked child: those of the parent.
+    /// The parent's mappings, in a forked child.
     pub fn inherited(&self) -> Self {
-        // Another of the parent's threads may have held the lock; it will not let go of it here.
+        // Another of the parent's threads may have held the lock, and will not release it here.
         let ranges = match self.ranges.try_read() {
             Ok(ranges) => ranges.clone(),
             Err(_) => Ranges::default(),
@@ -40,12 +40,12 @@ impl Mappings {
         }
     }
 
-    /// Whether there are any.
+    /// Whether there are any mappings.
     pub fn any(&self) -> bool {
         self.any.load(Relaxed)
     }
 
-    /// Changes whenever the mappings do.
+    /// A number that changes whenever the mappings do.
     pub fn generation(&self) -> u64 {
         self.generation.load(Relaxed)
     }
@@ -57,12 +57,12 @@ impl Mappings {
         self.generation.fetch_add(1, Relaxed);
     }
 
-    /// A range was mapped.
+    /// Adds a mapped range.
     pub fn add(&self, start: u64, end: u64, mapped: Mapped) {
         self.change(|ranges| ranges.set(start, end, mapped));
     }
 
-    /// A range was unmapped or replaced.
+    /// Removes a range that was unmapped or replaced.
     pub fn remove(&self, start: u64, end: u64) {
         let here = || {
             let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
@@ -73,20 +73,20 @@ impl Mappings {
         }
     }
 
-    /// What is mapped at `address`.
+    /// The object mapped at `address`, if any.
     pub fn at(&self, address: u64) -> Option<Mapped> {
         let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
         ranges.at(address).map(|(_, _, mapped)| mapped)
     }
 
-    /// The whole mapping that begins at `start`.
+    /// Start and end of the mapping that begins at `start`, if any.
     pub fn segment(&self, start: u64) -> Option<(u64, u64)> {
         let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
         let found = ranges.at(start)?;
         (found.0 == start).then_some((found.0, found.1))
     }
 
-    /// All of them.
+    /// All mappings as (start, end, object).
     pub fn all(&self) -> Vec<(u64, u64, Mapped)> {
         let ranges = self.ranges.read().unwrap_or_else(PoisonError::into_inner);
         ranges.iter().collect()

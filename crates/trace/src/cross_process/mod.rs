@@ -1,17 +1,19 @@
-//! Memory that processes share: one table of lines for all processes of a recording.
+//! Memory shared by processes: one table of lines for all processes of a recording.
 //!
-//! A process's own tables ([`crate::shadow`]) are found by address, and know its threads only. Lines of memory that other
-//! processes may map too (`MAP_SHARED`, System V segments) are in a table that all processes of the recording have mapped,
-//! found by what lies behind the mapping ([`Backing`]) and the place in it; there, threads have numbers that are unique in the
-//! recording. So a read of what another process wrote is an event like any other, with the same rules.
+//! A process's own tables ([`crate::shadow`]) are indexed by address and know its own threads only. Lines of memory
+//! that other processes may map too (`MAP_SHARED`, System V segments) are in a table mapped by all processes of the
+//! recording. It is indexed by what lies behind the mapping ([`Backing`]) and the offset in it, and its thread numbers
+//! are unique in the recording. So a read of what another process wrote is an event like any other, with the same
+//! rules.
 //!
-//! The process's own word of such a line only says so ([`crate::line::CROSS_PROCESS`]): it is nobody's line and read by nobody, so every
-//! access leaves the fast path by the tests that are there anyway, and memory that is not shared pays nothing. Words are marked
-//! when a thread touches the page for the first time, not when it is mapped: a mapping may be much larger than what is used of it.
+//! The process's own word of such a line is only a mark ([`crate::line::CROSS_PROCESS`]). It matches no writer and no
+//! reader, so every access fails the usual tests of the fast path, and memory that is not shared pays nothing. Words
+//! are marked when a thread first touches the page, not when it is mapped: a mapping may be much larger than the part
+//! in use.
 //!
-//! The table is a memory file of the recorder's, opened by the others as `/proc/PID/fd/FD`: no disk can fill up under the program's
-//! stores, and it is gone with the recorder. On another host it is not there; then, as when the recorder has gone, each process
-//! counts by itself and says so.
+//! The table is a memory file of the recorder, opened by the others as `/proc/PID/fd/FD`: no disk can fill up under
+//! the program's stores, and it disappears with the recorder. On another host, or when the recorder has gone, it is
+//! not available; then each process counts on its own, with a note.
 
 mod backing;
 mod mappings;

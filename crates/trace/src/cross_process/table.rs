@@ -1,17 +1,17 @@
-//! The table itself: a sparse memory file, mapped by every process of the recording.
+//! The cross-process table: a sparse memory file, mapped by every process of the recording.
 //!
 //! | from | what |
 //! |---|---|
-//! | 0 | magic, nonce, threads numbered so far |
-//! | [`OBJECTS_AT`] | objects: digests of backings; a slot's number is the object's |
-//! | [`CHUNKS_AT`] | pieces of objects that are in use; a slot's number is the piece's place in what follows |
+//! | 0 | magic, nonce, number of threads so far |
+//! | [`OBJECTS_AT`] | objects: digests of backings; the index of the slot is the object's number |
+//! | [`CHUNKS_AT`] | chunks of objects in use; the index of the slot is the chunk's index in what follows |
 //! | [`HEADER`] | a word for each line ([`crate::line`]) |
-//! | | bytes written in the line's present turn ([`crate::sharing`]) |
+//! | | masks of the bytes written in the line's present tenure ([`crate::sharing`]) |
 //! | | clocks of words used for synchronisation |
-//! | | reader bits beyond the word, 64 readers after the other ([`crate::readers`]) |
+//! | | reader bits beyond the word, in groups of 64 readers ([`crate::readers`]) |
 //!
-//! Slots are taken by one compare-and-swap each and never given back, so a process that is killed leaves nothing half-done and
-//! no lock behind. What nobody touches takes no memory.
+//! A slot is taken by one compare-and-swap and never released, so a process that is killed leaves nothing half-done
+//! and no lock held. Parts that are never touched take no memory.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -25,30 +25,30 @@ const MAGIC: u64 = u64::from_le_bytes(*b"NLCOMMN1");
 const OBJECTS_AT: usize = 1 << 20;
 const OBJECTS: usize = 1 << 16;
 const CHUNKS_AT: usize = 2 << 20;
-/// Pieces that can be in use: 128 GiB of shared memory.
+/// Chunks that can be in use: 128 GiB of shared memory.
 const CHUNKS: usize = 1 << 16;
-/// log2 of the bytes in a piece.
+/// log2 of the size of a chunk in bytes.
 const CHUNK_SHIFT: u32 = 21;
 const HEADER: usize = 4 << 20;
-/// log2 of the bytes that have one synchronisation clock.
+/// log2 of the bytes that share one synchronisation clock.
 const CLOCK_SHIFT: u32 = 2;
 /// Groups of 64 readers.
 const GROUPS: usize = 66;
-/// As large as a table with lines of any size.
+/// Size in bytes: enough for any line size.
 const FILE_SIZE: i64 = 1 << 45;
 
-/// Where the processes of a recording find the table.
+/// How the processes of a recording find the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The process that keeps it.
+    /// Process id of the recorder, which keeps the table.
     pub pid: u32,
-    /// Its descriptor there.
+    /// Descriptor of the table in that process.
     pub descriptor: u32,
-    /// A number that is in the file: on another host the same path may be another file.
+    /// A number stored in the file: on another host the same path may be another file.
     pub nonce: u64,
 }
 
-/// The recorder's side: keeps the table while it lives.
+/// The recorder's side: keeps the table alive.
 #[derive(Debug)]
 pub struct Board {
     file: File,
@@ -56,10 +56,11 @@ pub struct Board {
 }
 
 impl Board {
-    /// Makes an empty table.
+    /// Creates an empty table.
     ///
     /// # Errors
-    /// The system's error; under a limit of file sizes (`ulimit -f`), which holds for memory files too, an error that says so.
+    /// The system's error. An error of its own under a limit of file sizes (`ulimit -f`), which applies to memory
+    /// files too.
     pub fn create() -> std::io::Result<Self> {
         let mut limit = libc::rlimit {
             rlim_cur: 0,
@@ -85,7 +86,7 @@ impl Board {
         Ok(Self { file, nonce })
     }
 
-    /// For [`crate::Config::cross_process`].
+    /// The value for [`crate::Config::cross_process`].
     #[must_use]
     pub fn place(&self) -> Place {
         Place {
@@ -96,7 +97,7 @@ impl Board {
     }
 }
 
-/// The table as a process sees it.
+/// The table as mapped by a process.
 #[derive(Clone, Copy)]
 pub(crate) struct Table {
     base: *mut AtomicU64,
@@ -108,7 +109,7 @@ unsafe impl Send for Table {}
 // SAFETY: as above.
 unsafe impl Sync for Table {}
 
-/// A line's place in the table.
+/// Index of a line in the table.
 #[derive(Clone, Copy)]
 pub(crate) struct Line {
     index: usize,
@@ -133,7 +134,7 @@ impl Table {
         })
     }
 
-    /// Lines in all pieces.
+    /// Number of lines in all chunks.
     fn lines(line_shift: u32) -> usize {
         CHUNKS << (CHUNK_SHIFT - line_shift)
     }
@@ -150,7 +151,7 @@ impl Table {
         unsafe { &*self.base.add(index) }
     }
 
-    /// The slot among `count` from `first` on that holds `key`, taken for it if need be; `None` when all are taken.
+    /// The slot for `key` among `count` slots from index `first` on, taken if there was none; `None` if all are taken.
     fn slot(&self, first: usize, count: usize, key: u64) -> Option<usize> {
         let start = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 48;
         (0..count).map(|step| (start + step) % count).find(|slot| {
@@ -165,25 +166,25 @@ impl Table {
         })
     }
 
-    /// The number of an object.
+    /// The number of the object with this backing; `None` if the table is full.
     pub fn object(&self, backing: &Backing) -> Option<u32> {
         self.slot(OBJECTS_AT / 8, OBJECTS, backing.digest())
             .map(|slot| slot as u32)
     }
 
-    /// The piece that holds byte `offset` of an object.
+    /// The chunk that holds byte `offset` of an object; `None` if the table is full.
     pub fn chunk(&self, object: u32, offset: u64) -> Option<u32> {
         let key = (u64::from(object) << 44) + (offset >> CHUNK_SHIFT) + 1;
         self.slot(CHUNKS_AT / 8, CHUNKS, key)
             .map(|slot| slot as u32)
     }
 
-    /// The next thread's number.
+    /// A number for a new thread.
     pub fn number_thread(&self) -> u64 {
         self.at(2).fetch_add(1, Relaxed)
     }
 
-    /// The line of a piece that holds byte `offset` of its object.
+    /// The line of a chunk that holds byte `offset` of its object.
     pub fn line(&self, chunk: u32, offset: u64) -> Line {
         let within = offset & ((1 << CHUNK_SHIFT) - 1);
         Line {
@@ -197,7 +198,7 @@ impl Table {
         self.at(HEADER / 8 + line.index)
     }
 
-    /// The bytes written in a line's present turn.
+    /// Mask of the bytes written in a line's present tenure.
     pub fn written(&self, line: Line) -> &'static AtomicU64 {
         self.at(HEADER / 8 + Self::lines(self.line_shift) + line.index)
     }
@@ -216,15 +217,15 @@ impl Table {
         self.at(HEADER / 8 + (2 + group) * lines + clocks + line.index)
     }
 
-    /// Marks a line as read by a thread whose bit does not fit the word; says whether it was new. Threads beyond the groups share
-    /// bits.
+    /// Marks a line as read by a thread without a bit in the word; returns whether it was not marked before. Threads
+    /// beyond the groups share bits.
     pub fn mark(&self, line: Line, number: u32) -> bool {
         let word = self.readers(line, number as usize / 64 % GROUPS);
         let bit = 1u64 << (number % 64);
         word.load(Relaxed) & bit == 0 && word.fetch_or(bit, Relaxed) & bit == 0
     }
 
-    /// Forgets which threads beyond the word have read a line.
+    /// Clears the readers beyond the word of a line.
     pub fn reset(&self, line: Line) {
         let given = self.at(2).load(Relaxed) as usize;
         for group in 0..given.div_ceil(64).min(GROUPS) {
@@ -268,7 +269,7 @@ mod tests {
             ..board.place()
         };
         assert!(Table::open(place, 6).is_err());
-        // The last words of each part are there.
+        // The last words of each part are mapped.
         let last = a.line(CHUNKS as u32 - 1, (1 << CHUNK_SHIFT) - 1);
         a.readers(last, GROUPS - 1).store(1, Relaxed);
         a.clock(CHUNKS as u32 - 1, (1 << CHUNK_SHIFT) - 1)

@@ -1,4 +1,5 @@
-//! A thread's accesses to memory that processes share: the rules of [`crate::thread`], on lines of the common table.
+//! A thread's accesses to memory shared by processes: the rules of [`crate::thread`], applied to lines of the
+//! cross-process table.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,15 +14,15 @@ use crate::thread::ThreadTracer;
 use numaloc_journal::{CROSS_PROCESS_NUMBER, Record};
 
 const PAGE_SHIFT: u32 = 12;
-/// Pages that a thread finds again without looking for them.
+/// Size of a thread's cache of pages.
 const NEAR: usize = 64;
 
-/// What a thread keeps for memory that processes share; made when it first meets some.
+/// A thread's state for memory shared by processes, created at its first access to some.
 pub(crate) struct Part {
-    /// Number in the recording + 1: the writer id in words of the common table.
+    /// Number in the recording + 1: the writer id in words of the cross-process table.
     writer: u32,
     bit: u64,
-    /// The mappings that `pages` were found in.
+    /// Generation of the mappings that `pages` was filled from.
     generation: u64,
     pages: [Page; NEAR],
 }
@@ -31,12 +32,12 @@ struct Page {
     /// Page number + 1, 0 for none.
     number: u64,
     chunk: u32,
-    /// Of the page in its object.
+    /// Offset of the page in its object.
     offset: u64,
 }
 
 impl Part {
-    /// A new thread's part; `None` when the recording has had more threads than the table tells apart.
+    /// State for a new thread; `None` if the recording has had more threads than the table can number.
     fn new(table: &Table) -> Option<Box<Self>> {
         let number = u32::try_from(table.number_thread())
             .ok()
@@ -50,7 +51,7 @@ impl Part {
     }
 }
 
-/// A place in shared memory.
+/// A line of shared memory.
 #[derive(Clone, Copy)]
 struct Spot {
     table: Table,
@@ -60,7 +61,7 @@ struct Spot {
 }
 
 impl ThreadTracer {
-    /// The place of `address` in the common table; `None` when it is not shared any more, or the table is full.
+    /// The line of `address` in the cross-process table; `None` if it is no longer shared, or the table is full.
     fn spot(&mut self, address: u64) -> Option<Spot> {
         let engine: &'static Engine = self.engine;
         let table = engine.table?;
@@ -98,7 +99,7 @@ impl ThreadTracer {
         })
     }
 
-    /// The synchronisation clock at `address`, which lies in shared memory.
+    /// The synchronisation clock at `address` in shared memory.
     pub(crate) fn cross_process_clock(&mut self, address: u64) -> Option<&'static AtomicU64> {
         let spot = self.spot(address)?;
         Some(spot.table.clock(spot.chunk, spot.offset))
