@@ -1,9 +1,9 @@
-//! Compiles the guest's agent: a static program at a fixed address, embedded into the library.
+//! Compiles the guest's agent: a static program at a fixed address, embedded in the library.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The plugin knows the agent's code by this address (`AGENT` in `crates/lab-plugin/src/hooks.rs`).
+/// The plugin recognises the agent's code by this address (`AGENT` in `crates/lab-plugin/src/hooks.rs`).
 const AGENT_BASE: &str = "0x7a000000";
 
 fn main() {

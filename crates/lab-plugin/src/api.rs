@@ -1,4 +1,4 @@
-//! The part of QEMU's plugin interface (version 1, QEMU 6 to 8) that we call, as `extern "C"` declarations.
+//! The part of QEMU's plugin interface (version 1, QEMU 6 to 8) that is used here, as `extern "C"` declarations.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -23,26 +23,26 @@ pub struct HwAddr {
     _opaque: [u8; 0],
 }
 
-/// What QEMU tells a plugin at load.
+/// Information QEMU passes to a plugin at load.
 #[repr(C)]
 pub struct Info {
     /// Architecture of the guest.
     pub target_name: *const c_char,
-    /// Oldest interface version QEMU still serves.
+    /// Oldest interface version QEMU supports.
     pub version_min: c_int,
-    /// Newest interface version QEMU serves.
+    /// Newest interface version QEMU supports.
     pub version_cur: c_int,
-    /// Whole machine (true) or one user program.
+    /// True for whole-machine emulation, false for one user program.
     pub system_emulation: bool,
-    /// vCPUs at start; only when `system_emulation`.
+    /// vCPUs at start; only with `system_emulation`.
     pub smp_vcpus: c_int,
-    /// vCPUs at most; only when `system_emulation`.
+    /// Largest number of vCPUs; only with `system_emulation`.
     pub max_vcpus: c_int,
 }
 
 /// The callback does not read guest registers.
 pub const NO_REGS: c_int = 0;
-/// The callback wants loads and stores.
+/// The callback is called for loads and stores.
 pub const READ_AND_WRITE: c_int = 3;
 
 /// Called when a block is translated.

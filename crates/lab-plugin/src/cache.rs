@@ -1,17 +1,17 @@
-//! What a core's private caches keep from memory: a set-associative LRU filter per vCPU, kept honest by
+//! Models the private caches of a core: a set-associative LRU filter per vCPU, kept coherent by
 //! one directory word per line.
 //!
-//! A real L1/L2 pair answers most accesses; only what it misses reaches a memory controller, and that is
+//! A real L1/L2 pair serves most accesses; only its misses reach a memory controller, and those are
 //! what the lab counts. The filter models one level of private cache, inclusive, with LRU in each set.
-//! Coherence is reduced to what decides hit or miss: a line that another vCPU has written since we fetched
-//! it is a miss. The directory holds, for each line, a version (raised when a vCPU becomes the writer) and
-//! the current writer; a cached line counts only while its version is the directory's. Fetches of a line
+//! Coherence is reduced to what decides hit or miss: a line that another vCPU has written since it was
+//! fetched is a miss. The directory holds, for each line, a version (incremented when the writer changes) and
+//! the current writer; a cached line is valid only while its version equals the directory's. Fetches of a line
 //! that is dirty in another cache count as accesses to the line's home node, where the request goes first.
 //! Not modelled: write-backs, instruction fetches, prefetching, shared last-level caches.
 //!
-//! Versions have 24 bits: a line that others rewrote an exact multiple of 16 M times in between is taken
-//! for a hit. Directory words are read and written without locking: when two vCPUs write one line at the
-//! very same moment one of the two transfers may go uncounted, as on a machine where they merge.
+//! Versions have 24 bits: a line whose version increased by an exact multiple of 16 M in between is taken
+//! for a hit. Directory words are read and written without locking: if two vCPUs write one line at the
+//! same time, one of the two transfers may not be counted, as on a machine that merges them.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -22,18 +22,18 @@ const VERSION: u32 = (1 << VERSION_BITS) - 1;
 /// Bytes of a cache line.
 pub const LINE_BYTES: u64 = 1 << LINE_BITS;
 
-/// Who wrote each line of the guest's memory last, and how often the writer changed.
+/// The last writer of each line of the guest's memory, and a count of writer changes.
 pub struct Directory {
     words: Vec<AtomicU32>,
 }
 
 impl Directory {
-    /// A directory for `bytes` of memory: one word of 4 bytes per line, touched only as the guest does.
+    /// A directory for `bytes` of memory: one word of 4 bytes per line. Untouched lines take no memory.
     pub fn new(bytes: u64) -> Self {
         let lines = (bytes >> LINE_BITS) as usize;
         let zeroed = std::mem::ManuallyDrop::new(vec![0_u32; lines]);
-        // SAFETY: AtomicU32 has the size, alignment and bit validity of u32; the vector is taken over
-        // whole. Building it element by element would touch every page of a table meant to stay sparse.
+        // SAFETY: AtomicU32 has the size, alignment and bit validity of u32, and the vector is converted
+        // as a whole. Building it element by element would touch every page of a table meant to stay sparse.
         let words = unsafe {
             Vec::from_raw_parts(
                 zeroed.as_ptr().cast::<AtomicU32>().cast_mut(),
@@ -59,7 +59,7 @@ impl Directory {
             return next;
         }
         if writer != 0 {
-            // Shared from now on: the writer's next store makes our copy stale again.
+            // Now shared: the writer's next store invalidates our copy.
             word.store(version, Relaxed);
         }
         version
@@ -73,15 +73,15 @@ impl Directory {
 
 /// The private cache of one vCPU.
 pub struct Filter {
-    /// Sets one after the other, most recent way first; 0 is empty, else `(line + 1) << 24 | version`.
+    /// Set after set, most recent way first; 0 is empty, else `(line + 1) << 24 | version`.
     ways: Vec<u64>,
     associativity: usize,
     set_mask: u64,
 }
 
 impl Filter {
-    /// A cache of about `bytes` (rounded down to a power of two of sets); 0 bytes means no cache: every
-    /// access is a miss.
+    /// A cache of at most `bytes` (rounded down to a power of two of sets); with 0 bytes every access is a
+    /// miss.
     pub fn new(bytes: u64, associativity: usize) -> Self {
         let sets = bytes / LINE_BYTES / associativity as u64;
         let sets = if sets == 0 { 0 } else { 1_u64 << sets.ilog2() };
@@ -92,7 +92,7 @@ impl Filter {
         }
     }
 
-    /// One access of `cpu` to `line`; true when the private cache answers it.
+    /// One access of `cpu` to `line`; true if it hits in the private cache.
     pub fn access(&mut self, directory: &Directory, line: u64, cpu: u32, store: bool) -> bool {
         if self.ways.is_empty() {
             return false;
@@ -105,7 +105,7 @@ impl Filter {
         let entry = tag << VERSION_BITS | u64::from(after);
         let found = ways.iter().position(|way| way >> VERSION_BITS == tag);
         let hit = found.is_some_and(|at| ways[at] as u32 & VERSION == before);
-        // Most recent first: what lies before the line (or all, the last falling out) moves one back.
+        // Most recent first: the ways before the line (or all, dropping the last) move back by one.
         let end = found.unwrap_or(ways.len() - 1);
         ways.copy_within(0..end, 1);
         ways[0] = entry;
@@ -144,7 +144,7 @@ mod tests {
         assert!(access(1, false));
         assert!(access(0, true)); // 0 still has it: an upgrade moves no data
         assert!(!access(1, false)); // stale
-        assert!(access(0, false)); // reading together costs nothing more
+        assert!(access(0, false)); // shared reading costs nothing more
         assert!(access(1, false));
     }
 
@@ -158,14 +158,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_cache_all_miss() {
+    fn without_a_cache_all_accesses_miss() {
         let directory = Directory::new(4096);
         let mut none = Filter::new(0, 8);
         assert!((0..10).all(|_| !none.access(&directory, 1, 0, false)));
     }
 
     proptest! {
-        /// One vCPU alone: hits are exactly those of a plain LRU stack per set.
+        /// For a single vCPU, hits are exactly those of a plain LRU stack per set.
         #[test]
         fn equals_a_plain_lru(lines in proptest::collection::vec((0u64..100, any::<bool>()), 1..400)) {
             let (directory, mut filters) = machine(1);

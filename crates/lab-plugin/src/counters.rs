@@ -1,8 +1,8 @@
-//! Counts per vCPU and memory node, and how they grew over time.
+//! Counts accesses per vCPU and memory node, and their growth over time.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Slices kept; when they are full, neighbours are merged and the interval doubles.
+/// Number of slices kept; when they are full, neighbours are merged and the interval doubles.
 pub const MAX_SLICES: usize = 256;
 
 /// Four counts of one vCPU for one memory node.
@@ -15,12 +15,12 @@ pub struct Cell {
 }
 
 fn bump(counter: &AtomicU64) {
-    // One writer (the vCPU's own thread): no read-modify-write needed.
+    // There is one writer (the vCPU's own thread), so no read-modify-write is needed.
     counter.store(counter.load(Relaxed) + 1, Relaxed);
 }
 
 impl Cell {
-    /// One access; `hit` when the private cache answered it.
+    /// Counts one access; `hit`: the private cache served it.
     pub fn count(&self, store: bool, hit: bool) {
         bump(if store { &self.stores } else { &self.loads });
         if !hit {
@@ -55,7 +55,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// All zero.
+    /// Counters that are all zero.
     pub fn new(vcpus: usize, nodes: usize) -> Self {
         let cells = (0..vcpus * nodes).map(|_| Cell::default()).collect();
         Self { cells, nodes }
@@ -66,7 +66,7 @@ impl Counters {
         &self.cells[vcpu * self.nodes + node]
     }
 
-    /// Starts over.
+    /// Resets all counters.
     pub fn clear(&self) {
         self.cells.iter().for_each(Cell::clear);
     }
@@ -106,8 +106,8 @@ pub struct Slices {
 }
 
 impl Slices {
-    /// Ends a slice at `end_s` seconds with the counts so far. True when the caller should double its
-    /// interval, because slices were merged.
+    /// Ends a slice at `end_s` seconds with the counts so far. Returns true if slices were merged and the caller
+    /// must double its interval.
     pub fn push(&mut self, end_s: f64, so_far: Vec<u64>) -> bool {
         let grown = so_far
             .iter()
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_slices_lose_nothing() {
+    fn merged_slices_keep_all_counts() {
         let mut slices = Slices::default();
         let merged = (1..=1000)
             .filter(|&i| slices.push(i as f64, vec![3 * i, i]))

@@ -1,4 +1,4 @@
-//! The callbacks QEMU calls, and what is instrumented with which.
+//! The callbacks of QEMU, and which instructions are instrumented with them.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -8,16 +8,16 @@ use crate::machine::{Machine, Options};
 use crate::marker::Marker;
 use crate::strings;
 
-/// The interface version we were written for; QEMU reads it before anything else.
+/// The interface version this plugin uses; QEMU reads it before anything else.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 pub static qemu_plugin_version: c_int = 1;
 
 static MACHINE: OnceLock<Machine> = OnceLock::new();
 
-/// Where the agent's code lives (linked there, see `crates/lab/build.rs`).
+/// Address range of the agent's code (linked there, see `crates/lab/build.rs`).
 const AGENT: std::ops::Range<u64> = 0x79f0_0000..0x7a40_0000;
-/// Virtual addresses of user programs lie below.
+/// End of the virtual addresses of user programs.
 const USER_END: u64 = 1 << 47;
 const SWAPGS: [u8; 3] = [0x0f, 0x01, 0xf8];
 
@@ -26,7 +26,7 @@ fn machine() -> &'static Machine {
 }
 
 fn reported(info: api::MemInfo, vaddr: u64) -> Option<u64> {
-    // SAFETY: called inside a memory callback with that callback's arguments, as QEMU demands; the handle
+    // SAFETY: called inside a memory callback with that callback's arguments, as QEMU requires; the handle
     // is used before the callback returns and checked for null.
     unsafe {
         let address = api::qemu_plugin_get_hwaddr(info, vaddr);
@@ -39,7 +39,7 @@ fn reported(info: api::MemInfo, vaddr: u64) -> Option<u64> {
 
 extern "C" fn on_access(vcpu: c_uint, info: api::MemInfo, vaddr: u64, _: *mut c_void) {
     if vaddr >= USER_END {
-        return; // an interrupt's frame, pushed while one of our instructions was under way
+        return; // an interrupt's frame, pushed during an instrumented instruction
     }
     // SAFETY: `info` is this callback's; we are on the vCPU's thread and in no other call for it.
     unsafe {
@@ -76,7 +76,7 @@ extern "C" fn on_marker(vcpu: c_uint, data: *mut c_void) {
     // SAFETY: `data` was leaked by `on_block` for this callback and is never freed.
     let (marker, host) = unsafe { *data.cast::<(Marker, u64)>() };
     // SAFETY: we are on the vCPU's thread and in no other call for it.
-    unsafe { machine().hear(vcpu as usize, marker, host) }
+    unsafe { machine().on_marker(vcpu as usize, marker, host) }
 }
 
 extern "C" fn on_block(_: api::PluginId, block: *mut api::Block) {
@@ -129,7 +129,7 @@ extern "C" fn on_block(_: api::PluginId, block: *mut api::Block) {
     }
 }
 
-/// QEMU's entry point; anything but 0 makes QEMU give up.
+/// QEMU's entry point; any result but 0 makes QEMU exit.
 ///
 /// # Safety
 /// Called by QEMU with a valid `info` and `argc` strings in `argv`.
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     argc: c_int,
     argv: *const *const c_char,
 ) -> c_int {
-    // SAFETY: QEMU's promise, see above.
+    // SAFETY: guaranteed by QEMU, see above.
     let (system, vcpus) = unsafe { ((*info).system_emulation, (*info).max_vcpus) };
     if !system || vcpus <= 0 {
         eprintln!("numaloc-lab-plugin: this plugin is for whole-machine emulation");
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     }
     let arguments: Vec<String> = (0..argc as usize)
         .map(|at| {
-            // SAFETY: QEMU's promise, see above.
+            // SAFETY: guaranteed by QEMU, see above.
             let text = unsafe { CStr::from_ptr(*argv.add(at)) };
             text.to_string_lossy().into_owned()
         })

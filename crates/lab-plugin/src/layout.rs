@@ -1,25 +1,25 @@
-//! Which node a reported physical address belongs to.
+//! Maps reported physical addresses to nodes.
 //!
 //! QEMU 7.2 reports `offset in RAM space + offset in the machine's memory` for a page. With memory in one
 //! piece the first term is 0; with one backend per node both terms are the node's offset, so that a node
 //! that starts at A is reported at 2 A. Other versions report the guest-physical address. Neither is
-//! promised, so nothing is assumed: at boot a prober touches memory bound to each node, and the layout is
-//! the one hypothesis that explains all of it.
+//! documented, so neither is assumed: at boot a prober touches memory bound to each node, and the layout is
+//! the only hypothesis that explains all probes.
 
-/// Granularity of the table; every node's size is a multiple.
+/// Granularity of the table in bytes; every node's size is a multiple.
 pub const CHUNK_BYTES: u64 = 2 << 20;
 const CHUNK_BITS: u32 = CHUNK_BYTES.trailing_zeros();
-/// Probed pages a node must show before we believe it.
+/// Number of probed pages required per node.
 pub const MIN_SAMPLES: usize = 64;
 
-/// How reported addresses follow from a page's place in the guest's memory.
+/// How reported addresses depend on a page's offset in the guest's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hypothesis {
-    /// Place in the guest's memory, without the hole below 4 GiB.
+    /// Offset in the guest's memory, without the hole below 4 GiB.
     Offset,
     /// Twice the node's offset plus the offset in the node.
     Doubled,
-    /// Guest-physical: memory beyond `low` bytes continues at 4 GiB.
+    /// Guest-physical address: memory beyond `low` bytes continues at 4 GiB.
     Hole {
         /// Bytes of memory below 4 GiB.
         low: u64,
@@ -39,21 +39,21 @@ impl std::fmt::Display for Hypothesis {
 /// A chunk of reported addresses.
 #[derive(Clone, Copy)]
 struct Chunk {
-    /// Node + 1; 0 where no node's memory is.
+    /// Node + 1; 0 if the chunk holds no node's memory.
     node: u8,
     /// First byte of the chunk in the dense numbering (node 0 first, no gaps).
     dense: u64,
 }
 
-/// Reported address to node.
+/// Maps reported addresses to nodes.
 pub struct Layout {
     chunks: Vec<Chunk>,
-    /// The hypothesis that held.
+    /// The confirmed hypothesis.
     pub hypothesis: Hypothesis,
 }
 
 impl Layout {
-    /// Reported chunk ranges of every node under a hypothesis: (node, reported start, dense start, bytes).
+    /// The reported ranges of all nodes under a hypothesis: (node, reported start, dense start, bytes).
     fn pieces(sizes: &[u64], hypothesis: Hypothesis) -> Vec<(usize, u64, u64, u64)> {
         const FOUR_GIB: u64 = 4 << 30;
         let mut pieces = Vec::new();
@@ -93,19 +93,19 @@ impl Layout {
         Self { chunks, hypothesis }
     }
 
-    /// Node and dense address of a reported address; `None` where there is no guest memory.
+    /// Node and dense address of a reported address; `None` if there is no guest memory.
     pub fn find(&self, reported: u64) -> Option<(usize, u64)> {
         let chunk = self.chunks.get((reported >> CHUNK_BITS) as usize)?;
         let node = usize::from(chunk.node).checked_sub(1)?;
         Some((node, chunk.dense + (reported & (CHUNK_BYTES - 1))))
     }
 
-    /// The one layout that puts every sample on the node it was taken on.
+    /// The only layout that maps every sample to the node on which it was taken.
     ///
     /// `sizes`: bytes per node. `samples`: per node, reported page addresses of memory bound to it.
     ///
     /// # Errors
-    /// One line when a node has too few samples, or no hypothesis fits, or several that differ do.
+    /// A one-line message if a node has too few samples, or if no hypothesis or several different ones fit.
     pub fn fit(sizes: &[u64], samples: &[Vec<u64>]) -> Result<Self, String> {
         for (node, seen) in samples.iter().enumerate() {
             if sizes[node] > 0 && seen.len() < MIN_SAMPLES {
@@ -116,7 +116,7 @@ impl Layout {
             }
         }
         let mut hypotheses = vec![Hypothesis::Offset, Hypothesis::Doubled];
-        // Where the machine types of QEMU's PC put the hole.
+        // Where QEMU's PC machine types put the hole.
         hypotheses
             .extend([2 << 30, 11 << 28, 3 << 30, 7 << 29].map(|low| Hypothesis::Hole { low }));
         let fitting: Vec<Self> = hypotheses
@@ -130,7 +130,8 @@ impl Layout {
             })
             .collect();
         let total: u64 = sizes.iter().sum();
-        // Two that disagree on nobody's node are one: an address only the other knows is reported when met.
+        // Two hypotheses that agree on all nodes' addresses are equivalent: an address in only one is reported when
+        // met.
         let differs = |a: &Self, b: &Self| {
             (0..(2 * total + (4 << 30)) >> CHUNK_BITS)
                 .filter_map(|at| Some((a.find(at << CHUNK_BITS)?, b.find(at << CHUNK_BITS)?)))
@@ -198,7 +199,7 @@ mod tests {
             Layout::fit(&sizes, &samples).unwrap().hypothesis,
             Hypothesis::Offset
         );
-        // 4 x 1 GiB: the fourth gigabyte lies beyond the hole, at 4 GiB.
+        // 4 x 1 GiB: the fourth gigabyte is beyond the hole, at 4 GiB.
         let sizes = [1024 * M; 4];
         let samples: Vec<_> = [0, 1024, 2048, 4096].map(|at| pages(at * M)).into();
         let layout = Layout::fit(&sizes, &samples).unwrap();
@@ -207,13 +208,13 @@ mod tests {
     }
 
     #[test]
-    fn what_explains_nothing_or_too_much_is_an_error() {
+    fn no_or_several_fitting_layouts_are_an_error() {
         let sizes = [512 * M; 2];
         let error = |samples: &[Vec<u64>]| Layout::fit(&sizes, samples).err().unwrap();
         assert!(error(&[pages(0), pages(1600 * M)]).contains("no known address layout"));
         assert!(error(&[pages(0), vec![0; 3]]).contains("node 1: 3 probed pages"));
-        // Nodes of 512, 1024 and 2048 MiB lie at 512 and 1536 MiB, or doubled at 1024 and 3072 MiB: probes at
-        // 1200 and 3200 MiB fit both, which disagree about 1600 MiB.
+        // Nodes of 512, 1024 and 2048 MiB start at 512 and 1536 MiB, or doubled at 1024 and 3072 MiB: probes at
+        // 1200 and 3200 MiB fit both layouts, which disagree about 1600 MiB.
         let sizes = [512 * M, 1024 * M, 2048 * M];
         let both = Layout::fit(&sizes, &[pages(0), pages(1200 * M), pages(3200 * M)]);
         let both = both.err().unwrap();

@@ -1,15 +1,15 @@
 //! Counts a program's data accesses in a virtual NUMA machine, by (vCPU, memory node).
 //!
-//! A plugin for `qemu-system-x86_64` (TCG). What is counted: loads and stores of user-mode instructions
-//! between the agent's `Start` and `Stop` markers, of the program and everything it runs. What is not:
+//! A plugin for `qemu-system-x86_64` (TCG). Counted are loads and stores of user-mode instructions
+//! between the agent's `Start` and `Stop` markers, of the program and everything it runs. Not counted are
 //! kernel instructions (page faults, system calls, page migration: see the kernel's own counters), the
-//! agent (recognised by the address it is linked at), and launchers (numactl, numaloc itself) whose code
+//! agent (recognised by its link address), and launchers (numactl, numaloc itself) whose code
 //! pages the agent has excluded. Every access goes through the vCPU's private cache filter ([`cache`]);
-//! what that misses is an access below the private caches.
+//! its misses are accesses below the private caches.
 //!
-//! The physical address is asked of QEMU once per virtual page and vCPU between two visits to the kernel:
-//! no mapping can change for a vCPU that has not entered the kernel, and every way in or out executes
-//! `swapgs`, which is watched.
+//! QEMU is queried for the physical address once per virtual page and vCPU between two visits to the kernel:
+//! no mapping can change for a vCPU that has not entered the kernel, and every entry or exit executes
+//! `swapgs`, which is instrumented.
 //!
 //! Memory: 4 bytes per touched line of guest memory, 8 bytes per line of private cache and vCPU, 256 time
 //! slices.

@@ -1,4 +1,4 @@
-//! The plugin's state: what was said by markers, what was counted.
+//! The plugin's state: handles markers and counts accesses.
 
 use std::cell::UnsafeCell;
 use std::collections::HashSet;
@@ -16,26 +16,26 @@ use crate::strings::Words;
 const PAGE_BITS: u32 = 12;
 const TRANSLATIONS: usize = 256;
 
-/// What the user of the plugin asks for on QEMU's command line.
+/// The plugin's options on QEMU's command line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Where the counts go.
+    /// Path of the counts file.
     pub out: PathBuf,
     /// Bytes per memory node.
     pub sizes: Vec<u64>,
-    /// Private cache per vCPU.
+    /// Private cache per vCPU in bytes.
     pub cache_bytes: u64,
-    /// Its ways.
+    /// Its associativity (ways).
     pub cache_ways: usize,
-    /// First length of a time slice.
+    /// Initial length of a time slice in ms.
     pub slice_ms: u64,
 }
 
 impl Options {
-    /// From `name=value` arguments; `sizes` is separated by `:`.
+    /// Parses `name=value` arguments; `sizes` is separated by `:`.
     ///
     /// # Errors
-    /// One line naming the argument that is wrong or missing.
+    /// A one-line message naming the argument that is wrong or missing.
     pub fn parse<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<Self, String> {
         let mut options = Self {
             out: PathBuf::new(),
@@ -62,13 +62,13 @@ impl Options {
             }
         }
         if options.out.as_os_str().is_empty() || options.sizes.is_empty() {
-            return Err("out= and sizes= are needed".into());
+            return Err("out= and sizes= are required".into());
         }
         Ok(options)
     }
 }
 
-/// A virtual page as this vCPU saw it since it last left the kernel.
+/// Translation of a virtual page, valid until the vCPU next enters the kernel.
 #[derive(Clone, Copy, Default)]
 struct Translation {
     page: u64,
@@ -78,7 +78,7 @@ struct Translation {
     line: u64,
 }
 
-/// What only the vCPU's own thread touches.
+/// State that only the vCPU's own thread accesses.
 pub struct Private {
     filter: Filter,
     translations: Vec<Translation>,
@@ -95,7 +95,7 @@ struct Vcpu(UnsafeCell<Private>);
 // called with that index only, so no two threads reach one cell.
 unsafe impl Sync for Vcpu {}
 
-/// Everything.
+/// The state of the plugin.
 pub struct Machine {
     options: Options,
     vcpus: Vec<Vcpu>,
@@ -104,15 +104,15 @@ pub struct Machine {
     layout: OnceLock<Layout>,
     /// Reported page addresses by node.
     samples: Mutex<Vec<Vec<u64>>>,
-    /// Node being probed + 1, or [`EXCLUDING`], or 0.
+    /// Number of the node being probed + 1, or [`EXCLUDING`], or 0.
     probing: AtomicU32,
     counting: AtomicBool,
     started: Mutex<Option<Instant>>,
     slices: Mutex<Slices>,
     unknown: AtomicU64,
-    /// Dense page numbers.
+    /// Dense page numbers of excluded code.
     excluded: Mutex<HashSet<u64>>,
-    /// Per node: host address of its first byte.
+    /// Host address of the first byte of each node.
     host_base: Mutex<Vec<Option<u64>>>,
     failure: Mutex<Option<String>>,
 }
@@ -120,7 +120,7 @@ pub struct Machine {
 const EXCLUDING: u32 = u32::MAX;
 
 impl Machine {
-    /// A machine of `vcpus`.
+    /// State for a machine of `vcpus` vCPUs.
     pub fn new(options: Options, vcpus: usize) -> Self {
         let nodes = options.sizes.len();
         let private = || Private {
@@ -156,11 +156,11 @@ impl Machine {
     /// Only the thread that runs `vcpu` may call this, and must drop the result before it calls again.
     #[allow(clippy::mut_from_ref)]
     unsafe fn private(&self, vcpu: usize) -> &mut Private {
-        // SAFETY: the caller's promise: one thread, one reference at a time.
+        // SAFETY: guaranteed by the caller: one thread, one reference at a time.
         unsafe { &mut *self.vcpus[vcpu].0.get() }
     }
 
-    /// A data access of the program under study. `reported` asks QEMU for the physical address (`None`
+    /// Counts a data access of the program under study. `reported` queries QEMU for the physical address (`None`
     /// for device memory).
     ///
     /// # Safety
@@ -173,14 +173,14 @@ impl Machine {
         reported: impl FnOnce() -> Option<u64>,
     ) {
         if self.counting.load(Relaxed) {
-            // SAFETY: passed on.
+            // SAFETY: the caller's obligation is the same.
             let private = unsafe { self.private(vcpu) };
             private.strings.forget();
             self.count(private, vcpu, vaddr, store, reported);
         }
     }
 
-    /// As [`Self::access`], for an iteration of a string instruction.
+    /// Like [`Self::access`], for an iteration of a string instruction.
     ///
     /// # Safety
     /// As for [`Self::access`].
@@ -192,7 +192,7 @@ impl Machine {
         reported: impl FnOnce() -> Option<u64>,
     ) {
         if self.counting.load(Relaxed) {
-            // SAFETY: passed on.
+            // SAFETY: the caller's obligation is the same.
             let private = unsafe { self.private(vcpu) };
             if private.strings.is_next(vaddr, store) {
                 self.count(private, vcpu, vaddr, store, reported);
@@ -235,7 +235,7 @@ impl Machine {
         self.counters.cell(vcpu, known.node).count(store, hit);
     }
 
-    /// A data access of the agent: a probe, if it said so.
+    /// Handles a data access of the agent, which is a probe if the agent announced one.
     ///
     /// # Safety
     /// As for [`Self::access`].
@@ -253,7 +253,7 @@ impl Machine {
             }
             return;
         }
-        // SAFETY: passed on.
+        // SAFETY: the caller's obligation is the same.
         unsafe { self.private(vcpu) }.last_probed = address;
         let mut samples = self.samples.lock().expect("no panic holds it");
         let seen = &mut samples[probing as usize - 1];
@@ -262,16 +262,16 @@ impl Machine {
         }
     }
 
-    /// The vCPU enters or leaves the kernel: what a virtual address means may be new.
+    /// The vCPU enters or leaves the kernel: its translations may be invalid.
     ///
     /// # Safety
     /// As for [`Self::access`].
     pub unsafe fn crosses_kernel(&self, vcpu: usize) {
-        // SAFETY: passed on.
+        // SAFETY: the caller's obligation is the same.
         unsafe { self.private(vcpu) }.epoch += 1;
     }
 
-    /// Whether the code at this host address is of a page that was excluded.
+    /// Whether the code at this host address is on an excluded page.
     pub fn is_excluded(&self, host: u64) -> bool {
         let excluded = self.excluded.lock().expect("no panic holds it");
         if excluded.is_empty() {
@@ -298,15 +298,15 @@ impl Machine {
         self.write();
     }
 
-    /// The agent's marker was executed; `host` is where QEMU has the instruction's bytes.
+    /// Handles a marker of the agent; `host` is the address at which QEMU holds the instruction's bytes.
     ///
     /// # Safety
     /// As for [`Self::access`].
-    pub unsafe fn hear(&'static self, vcpu: usize, marker: Marker, host: u64) {
+    pub unsafe fn on_marker(&'static self, vcpu: usize, marker: Marker, host: u64) {
         match marker {
             Marker::Probe(node) if node >= self.options.sizes.len() => {
                 self.fail(format!(
-                    "the guest probes node {node}, which was not asked for"
+                    "the guest probes node {node}, which is not configured"
                 ));
             }
             Marker::Probe(node) => self.probing.store(node as u32 + 1, SeqCst),
@@ -317,7 +317,7 @@ impl Machine {
             )),
             Marker::OnCpu(_) => {}
             Marker::Code(node) => {
-                // SAFETY: passed on.
+                // SAFETY: the caller's obligation is the same.
                 let data = unsafe { self.private(vcpu) }.last_probed;
                 self.locate_host(node, data, host);
             }
@@ -338,10 +338,12 @@ impl Machine {
         }
     }
 
-    /// `data` is the reported, `host` the host address of the same byte on `node`.
+    /// Records where QEMU holds `node`: `data` is the reported, `host` the host address of the same byte.
     fn locate_host(&self, node: usize, data: u64, host: u64) {
         let Some((found, dense)) = self.layout.get().and_then(|layout| layout.find(data)) else {
-            return self.fail(format!("calibration: code probe of node {node} is nowhere"));
+            return self.fail(format!(
+                "calibration: code probe of node {node} is at no known address"
+            ));
         };
         if found != node {
             return self.fail(format!(
@@ -354,7 +356,7 @@ impl Machine {
 
     fn start(&'static self) {
         if self.layout.get().is_none() {
-            return self.fail("counting was asked for before calibration".into());
+            return self.fail("counting was requested before calibration".into());
         }
         self.counters.clear();
         self.unknown.store(0, SeqCst);
@@ -386,7 +388,7 @@ impl Machine {
         slices.push(end, self.counters.fetches())
     }
 
-    /// Writes the counts so far under their final name, whole or not at all.
+    /// Writes the counts so far under their final name, atomically.
     fn write(&self) {
         let mut text = String::from("numaloc-lab-counts 1\n");
         if let Some(failure) = &*self.failure.lock().expect("no panic holds it") {

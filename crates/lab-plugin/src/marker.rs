@@ -1,33 +1,33 @@
-//! How the guest's agent talks to the plugin: 8-byte no-ops with a telling displacement.
+//! The agent's commands to the plugin: 8-byte no-ops whose displacement encodes a command.
 //!
 //! `nopl DISP(%rax,%rax,1)` does nothing on any processor; DISP is `0x4e4c_0000 | command << 8 | argument`.
 //! The agent's source (`crates/lab/guest/agent.c`) has the same table.
 
-/// What the agent says.
+/// A command of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
-    /// Count from here.
+    /// Start counting.
     Start,
-    /// Counting is over; write the results.
+    /// Stop counting and write the results.
     Stop,
-    /// What I touch now is memory of this node.
+    /// From here on the agent accesses memory of this node.
     Probe(usize),
-    /// No longer.
+    /// End of [`Self::Probe`].
     ProbeEnd,
-    /// I run on the vCPU that the guest numbers so.
+    /// The agent runs on the vCPU that has this number in the guest.
     OnCpu(usize),
-    /// The pages I read now hold code whose accesses are not to be counted.
+    /// From here on the agent reads pages of code whose accesses are not to be counted.
     Exclude,
-    /// No longer.
+    /// End of [`Self::Exclude`].
     ExcludeEnd,
-    /// I have just read these very bytes as data, from memory of this node.
+    /// The agent has just read the bytes of this instruction as data, from memory of this node.
     Code(usize),
-    /// All probes are done: make the layout.
+    /// All probes are complete: determine the layout.
     Fit,
 }
 
 impl Marker {
-    /// The marker an instruction is, if it is one.
+    /// Decodes an instruction; `None` if it is no marker.
     pub fn decode(code: &[u8]) -> Option<Self> {
         let [0x0f, 0x1f, 0x84, 0x00, argument, command, 0x4c, 0x4e] = *code else {
             return None;
@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(Marker::decode(&code), Some(Marker::Probe(7)));
         code[5] = 77;
         assert_eq!(Marker::decode(&code), None);
-        // The no-op compilers align loops with.
+        // The no-op with which compilers align loops.
         assert_eq!(Marker::decode(&[0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0]), None);
         assert_eq!(Marker::decode(&[0x0f, 0x01, 0xf8]), None);
     }

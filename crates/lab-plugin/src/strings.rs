@@ -1,10 +1,10 @@
-//! String instructions (`rep movsb` and its kind), which QEMU reports iteration by iteration: what they move counts once for each word of
-//! 8 bytes, as in a recording (docs/tracing.md), so that what was predicted and what is counted here mean the same.
+//! Counts string instructions (`rep movsb` and similar), which QEMU reports iteration by iteration: each word of
+//! 8 bytes counts once, as in a recording (docs/tracing.md), so that predictions and counts are comparable.
 
-/// log2 of the bytes that are one access at most.
+/// log2 of the largest number of bytes that count as one access.
 const WORD_BITS: u32 = 3;
 
-/// Whether an instruction of 64-bit code is a string instruction that repeats itself.
+/// Whether an instruction of 64-bit code is a string instruction with a repeat prefix.
 pub fn repeats(code: &[u8]) -> bool {
     let mut repeated = false;
     for &byte in code {
@@ -19,18 +19,18 @@ pub fn repeats(code: &[u8]) -> bool {
     false
 }
 
-/// The words in which a vCPU's string instruction has loaded and stored last.
+/// The words that a vCPU's string instruction loaded and stored last.
 #[derive(Default)]
 pub struct Words([Option<u64>; 2]);
 
 impl Words {
-    /// Whether an access at `vaddr` comes to another word.
+    /// Whether an access at `vaddr` is to another word than the previous one.
     pub fn is_next(&mut self, vaddr: u64, store: bool) -> bool {
         let word = Some(vaddr >> WORD_BITS);
         self.0[usize::from(store)].replace(vaddr >> WORD_BITS) != word
     }
 
-    /// Another instruction has accessed memory.
+    /// Resets the state after another instruction has accessed memory.
     pub fn forget(&mut self) {
         self.0 = [None; 2];
     }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn string_instructions_are_known_by_their_bytes() {
+    fn string_instructions_are_recognised_by_their_bytes() {
         // rep movsb, rep stosq, repne scasb, rep movsw, rep lods with an address of 32 bits.
         for code in [
             &[0xf3, 0xa4][..],

@@ -31,7 +31,7 @@
 enum { START = 1, STOP, PROBE, PROBE_END, ON_CPU, EXCLUDE, EXCLUDE_END, CODE, FIT };
 enum { MAX_NODES = 64, MAX_ARGS = 4096, PAGE = 4096, PROBE_BYTES = 4 << 20, MAPS_BYTES = 1 << 20 };
 
-/* Written code goes here: in the range the plugin knows as ours, before AGENT_BASE (the heap comes after). */
+/* Generated code goes here: in the range the plugin attributes to the agent, before AGENT_BASE (heap follows). */
 #define STUB ((unsigned char *)0x79f00000)
 
 static FILE *control;
@@ -65,7 +65,7 @@ static void fail(const char *what)
     off();
 }
 
-/* A system call, not the vDSO: the plugin would count the vDSO's loads as the program's. */
+/* A system call, not the vDSO: otherwise the plugin would count the vDSO's loads for the program. */
 static void read_clock(struct timespec *now)
 {
     syscall(SYS_clock_gettime, CLOCK_MONOTONIC, now);
@@ -239,7 +239,7 @@ static void calibrate(void)
     say("calibrated %.3f", seconds());
 }
 
-/* ---- what the kernel knows ---- */
+/* ---- kernel counters and page locations ---- */
 
 static void write_file(const char *path, const char *text)
 {
@@ -321,7 +321,7 @@ static void snapshot(void)
     }
     closedir(folder);
     if (!seen) {
-        maps_used = kept; /* all gone or only kernel threads: the text of before stands */
+        maps_used = kept; /* no processes with pages left: keep the earlier text */
         return;
     }
     fprintf(control, "pages %.6f", seconds());
@@ -412,7 +412,7 @@ out:;
     _exit(why == ENOENT ? 127 : 126);
 }
 
-/* Waits for the program; samples its pages, ever more rarely, and once more as it exits. */
+/* Waits for the program; samples its pages at growing intervals, and once more as it exits. */
 static int wait_for(pid_t child)
 {
     long pause_ms = 50;
@@ -445,7 +445,7 @@ static int wait_for(pid_t child)
     }
 }
 
-/* The port of that name; the driver may take a moment to show it. */
+/* The port of that name; the driver may need a moment to create it. */
 static int open_port(const char *name)
 {
     for (int tries = 0; tries < 500; tries++) {

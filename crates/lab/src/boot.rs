@@ -1,4 +1,4 @@
-//! Boots the machine, runs the job, collects what both sides say.
+//! Boots the machine, runs the job, and collects the reports of guest and plugin.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -20,18 +20,18 @@ use crate::outcome::Outcome;
 use crate::protocol::Transcript;
 
 const QEMU: &str = "qemu-system-x86_64";
-/// Longest time to the agent's first word, and then to the end of calibration.
+/// Longest time until the agent's first line, and then until the end of calibration.
 const BOOT_LIMIT: Duration = Duration::from_secs(120);
-/// The stock kernel, but quiet, without mitigations (they cost emulated time only) and without
-/// watchdogs (an emulated CPU may be scheduled out for long).
+/// Arguments of the stock kernel: quiet, without mitigations (which cost only emulated time) and without
+/// watchdogs (an emulated CPU may not be scheduled for a long time).
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable lpj=4000000 \
     nowatchdog nosoftlockup rcupdate.rcu_cpu_stall_suppress=1 random.trust_cpu=on audit=0";
-/// Boots tried: on a busy host one in some dozens hangs or panics in the emulated kernel, long before the program
-/// starts.
+/// Number of boot attempts: on a busy host one boot in some dozens hangs or panics in the emulated kernel, long before
+/// the program starts.
 const BOOTS: u32 = 3;
 const POLL: Duration = Duration::from_millis(10);
 
-/// Where the program's output goes as it comes.
+/// Where the program's output is written as it arrives.
 pub struct Sinks {
     /// Its standard output.
     pub out: Box<dyn Write + Send>,
@@ -39,25 +39,25 @@ pub struct Sinks {
     pub err: Box<dyn Write + Send>,
 }
 
-/// A QEMU that dies with us, whatever happens.
+/// A QEMU process that is killed when dropped.
 struct Qemu(Child);
 
 impl Drop for Qemu {
     fn drop(&mut self) {
-        // Gone already: fine.
+        // An error means that it has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Boots `machine` with `kernel`, runs `job`, and says what it saw. `plugin` is the counting plugin's
-/// shared object.
+/// Boots `machine` with `kernel`, runs `job`, and returns what was observed. `plugin` is the path of the counting
+/// plugin's shared object.
 ///
 /// SIGINT, SIGTERM and SIGHUP end the virtual machine and return [`LabError::Interrupted`].
 ///
 /// # Errors
-/// [`LabError`]; in particular `Guest` when the machine does not come up, `Counts` when calibration was
-/// not clear, `NotStarted`, `Timeout`.
+/// [`LabError`]; in particular `Guest` if the machine does not come up, `Counts` if calibration was
+/// ambiguous, `NotStarted`, `Timeout`.
 pub fn run(
     machine: &Machine,
     kernel: &Kernel,
@@ -69,8 +69,8 @@ pub fn run(
     boot_again(|| boot(machine, kernel, plugin, job, &sinks))
 }
 
-/// Boots until the guest comes as far as the program, [`BOOTS`] times at most: nothing of the program has run, so
-/// that nobody can tell a second boot from the first.
+/// Boots until the guest is ready to start the program, at most [`BOOTS`] times. The program has not executed
+/// anything until then, so a second boot is indistinguishable from the first.
 fn boot_again<T>(mut boot: impl FnMut() -> Result<T, LabError>) -> Result<T, LabError> {
     let mut boots = 1;
     loop {
@@ -83,7 +83,7 @@ fn boot_again<T>(mut boot: impl FnMut() -> Result<T, LabError>) -> Result<T, Lab
 
 type Sink = Arc<Mutex<Box<dyn Write + Send>>>;
 
-/// [`run`], once.
+/// One attempt of [`run`].
 fn boot(
     machine: &Machine,
     kernel: &Kernel,
@@ -113,7 +113,7 @@ fn boot(
             job.timeout,
         );
         if ended.is_ok() {
-            // QEMU has closed its ends; what is under way still arrives.
+            // QEMU has closed its ends; data in transit still arrives.
             for pump in pumps {
                 let _ = pump.join();
             }
@@ -146,7 +146,7 @@ fn boot(
     Ok(outcome)
 }
 
-/// Makes an outcome of what both sides said, or finds out what is wrong.
+/// Makes an outcome of both reports, or determines what went wrong.
 fn conclude(
     machine: &Machine,
     job: &Job,
@@ -170,7 +170,7 @@ fn conclude(
     }
     let counts = counts.map(|text| Counts::parse(text, machine.cpu_count(), machine.cpus.len()));
     let (Some(ended), Some(_)) = (guest.ended, guest.seconds) else {
-        // The plugin may know why nothing came.
+        // The plugin may know why nothing arrived.
         if let Some(Err(error)) = counts {
             return Err(error);
         }
@@ -179,7 +179,7 @@ fn conclude(
             console: console.to_owned(),
         };
         return Err(match (guest.ready, guest.calibrated) {
-            (false, _) => died("it ended before its agent spoke"),
+            (false, _) => died("it ended before its agent reported"),
             (true, false) => died("it ended during calibration"),
             (true, true) => guest_error("it ended before the program did".to_owned()),
         });
@@ -195,10 +195,10 @@ fn qemu_command(
     job: &Job,
     folder: &Path,
 ) -> Command {
-    // QEMU separates options by commas; a comma in a value is written twice.
+    // QEMU separates options by commas; a comma in a value is doubled.
     let shown = |path: &Path| path.display().to_string().replace(',', ",,");
     let sizes: Vec<String> = machine.memory.iter().map(u64::to_string).collect();
-    // Dies with us even when we are killed outright.
+    // Ends QEMU even if we are killed.
     let mut command = Command::new("setpriv");
     command
         .args(["--pdeathsig", "KILL", "--", QEMU])
@@ -245,7 +245,7 @@ fn qemu_command(
         .stdout(Stdio::null());
     let log = std::fs::File::create(folder.join("qemu.log"));
     command.stderr(log.map_or_else(|_| Stdio::null(), Stdio::from));
-    // Ctrl-C is for us; we end QEMU.
+    // A separate process group: Ctrl-C is handled by us, and we end QEMU.
     command.process_group(0);
     command
 }
@@ -266,7 +266,7 @@ fn start(mut command: Command) -> Result<Child, LabError> {
         .map_err(|error| missing("setpriv", error.to_string(), "util-linux"))
 }
 
-/// The signal that asked us to end, if any.
+/// The signal that asked us to end, if one arrived.
 struct Signals {
     caught: Arc<AtomicUsize>,
     ids: Vec<signal_hook::SigId>,
@@ -306,7 +306,7 @@ impl Drop for Signals {
 
 const PORTS: [&str; 3] = ["control", "out", "err"];
 
-/// The sockets QEMU connects the guest's ports to.
+/// The sockets to which QEMU connects the guest's ports.
 struct Ports(Vec<UnixListener>);
 
 impl Ports {
@@ -320,7 +320,7 @@ impl Ports {
         Ok(Self(PORTS.iter().map(listen).collect::<Result<_, _>>()?))
     }
 
-    /// Waits for QEMU to connect all three and starts a thread for each.
+    /// Waits until QEMU has connected all three and starts a thread for each.
     fn connect(
         self,
         qemu: &mut Child,
@@ -362,22 +362,22 @@ impl Ports {
                 transcript
                     .lock()
                     .expect("no panic holds it")
-                    .hear(text.trim_end_matches('\n'));
+                    .parse_line(text.trim_end_matches('\n'));
                 line.clear();
             }
         };
         Ok(vec![
             std::thread::spawn(listen),
             pump(out, &sinks[0], Some(Arc::clone(unwritten))),
-            // Nobody is left to tell if standard error takes nothing.
+            // If standard error cannot be written, there is no way to report that.
             pump(err, &sinks[1], None),
         ])
     }
 }
 
-/// Passes bytes on as they come. A sink that fails does not end the run: after the first failure, which goes to
-/// `unwritten`, the rest is read and dropped, so that what arrived is a prefix. A reader who closed the pipe has seen
-/// enough, which is no failure.
+/// Copies bytes as they arrive. A sink that fails does not end the run: the first failure goes to
+/// `unwritten`, and the rest is read and dropped, so that the output is a prefix. A closed pipe is no failure: its
+/// reader did not want more.
 fn pump(
     mut from: impl Read + Send + 'static,
     to: &Sink,
@@ -407,7 +407,7 @@ fn pump(
     })
 }
 
-/// Waits for QEMU's end, within the limits.
+/// Waits for QEMU to end, within the time limits.
 fn wait(
     qemu: &mut Child,
     signals: &Signals,
@@ -423,10 +423,10 @@ fn wait(
             return Ok(());
         }
         let (calibrated, done) = {
-            let heard = transcript.lock().expect("no panic holds it");
+            let received = transcript.lock().expect("no panic holds it");
             (
-                heard.calibrated,
-                heard.ended.is_some() || heard.failed.is_some(),
+                received.calibrated,
+                received.ended.is_some() || received.failed.is_some(),
             )
         };
         match running {
@@ -444,7 +444,7 @@ fn wait(
             }
             _ => {}
         }
-        // A counts file before the program's end is a complaint of the plugin: no use to go on.
+        // A counts file before the program's end reports an error of the plugin, so waiting is pointless.
         if !done
             && counts.is_file()
             && std::fs::read_to_string(counts).is_ok_and(|text| text.contains("\nerror "))
@@ -459,7 +459,7 @@ fn wait(
 mod tests {
     use super::*;
 
-    /// Takes so many bytes, then fails.
+    /// A sink that accepts a number of bytes and then fails.
     struct Full(usize, io::ErrorKind, Arc<Mutex<Vec<u8>>>);
 
     impl Write for Full {
@@ -490,7 +490,7 @@ mod tests {
                 &Arc::new(Mutex::new(sink)),
                 Some(Arc::clone(&unwritten)),
             );
-            // More than the socket holds: it ends only if all of it is read.
+            // More than the socket's buffer holds: the write returns only if everything is read.
             guest.write_all(&[7; 1 << 20]).unwrap();
             drop(guest);
             pump.join().unwrap();
@@ -505,7 +505,7 @@ mod tests {
     #[test]
     fn a_guest_that_died_before_the_program_is_booted_again_and_a_later_death_is_final() {
         let died = || LabError::Died {
-            why: "it ended before its agent spoke".to_owned(),
+            why: "it ended before its agent reported".to_owned(),
             console: "Kernel panic - not syncing".to_owned(),
         };
         let mut boots = 0;
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn how_far_the_guest_came_says_whether_the_program_may_have_run() {
+    fn the_guests_progress_shows_whether_the_program_may_have_run() {
         let machine = Machine::even(1, 1, 1 << 29, None).unwrap();
         let job = Job::new("/bin/true", &[]);
         let ended = |ready, calibrated| {

@@ -1,8 +1,8 @@
-//! The plugin's counts file (`crates/lab-plugin`).
+//! Reads the plugin's counts file (`crates/lab-plugin`).
 
 use crate::error::LabError;
 
-/// A stretch of time.
+/// A time slice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
     /// Seconds of host time since the program's start.
@@ -14,11 +14,11 @@ pub struct Slice {
 /// Accesses by vCPU and memory node; every table is `[vcpu][node]`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// How QEMU numbers memory, as found at boot.
+    /// How QEMU numbers memory, as determined at boot.
     pub layout: String,
-    /// Host seconds from the program's start to its end.
+    /// Host seconds between the program's start and end.
     pub seconds: f64,
-    /// Accesses whose memory is on no node (device memory, or a page that vanished meanwhile).
+    /// Accesses to memory of no node (device memory, or a page that was unmapped meanwhile).
     pub unknown: u64,
     /// Loads.
     pub loads: Vec<Vec<u64>>,
@@ -28,15 +28,15 @@ pub struct Counts {
     pub fetched_loads: Vec<Vec<u64>>,
     /// Stores that missed the private cache.
     pub fetched_stores: Vec<Vec<u64>>,
-    /// Growth of the two above over time.
+    /// Growth of `fetched_loads` + `fetched_stores` over time.
     pub slices: Vec<Slice>,
 }
 
 impl Counts {
-    /// Reads the file's text for a machine of so many vCPUs and nodes.
+    /// Parses the file's text for a machine with `vcpus` vCPUs and `nodes` nodes.
     ///
     /// # Errors
-    /// [`LabError::Counts`] with the plugin's own complaint, or what is wrong with the file.
+    /// [`LabError::Counts`] with the plugin's own error, or with what is wrong with the file.
     pub fn parse(text: &str, vcpus: usize, nodes: usize) -> Result<Self, LabError> {
         let fail = |why: String| LabError::Counts(why);
         let mut lines = text.lines();
@@ -54,7 +54,7 @@ impl Counts {
         let mut complete = false;
         for line in lines {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-            let bad = || fail(format!("cannot understand the line {line:?}"));
+            let bad = || fail(format!("invalid line {line:?}"));
             let numbers = |text: &str| -> Option<Vec<u64>> {
                 text.split(' ').map(|field| field.parse().ok()).collect()
             };
@@ -104,7 +104,7 @@ mod tests {
         loads 1 3 4\nstores 0 0 5\nfetched-loads 1 1 1\nslice 0.5 1 0 0 2\nend\n";
 
     #[test]
-    fn a_good_file() {
+    fn a_valid_file_is_read() {
         let counts = Counts::parse(GOOD, 2, 2).unwrap();
         assert_eq!(counts.loads, [[1, 2], [3, 4]]);
         assert_eq!(counts.stores, [[0, 5], [0, 0]]);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_files_are_one_clear_line() {
+    fn errors_of_bad_files_are_one_line() {
         for (text, expected) in [
             ("", "version"),
             ("numaloc-lab-counts 2\n", "version"),

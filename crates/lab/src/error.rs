@@ -1,62 +1,62 @@
-//! Why a lab run failed.
+//! The errors of a lab run.
 
 use std::path::{Path, PathBuf};
 
-/// A failed lab run. Each says what was tried, on what, and what was found.
+/// A failed lab run. Each message states what was attempted, on what, and what was found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// The machine asked for cannot be built.
+    /// The requested machine cannot be built.
     #[error("cannot build that machine: {0}")]
     Machine(String),
-    /// A file of ours or of the user cannot be used.
+    /// A file, ours or the user's, cannot be used.
     #[error("cannot {what} {path}: {why}", path = .path.display())]
     File {
-        /// Verb.
+        /// The verb of the message.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// The kernel's words, or ours.
+        /// The kernel's error, or ours.
         why: String,
     },
-    /// A tool we need is not there or failed.
+    /// A required tool is missing or failed.
     #[error("cannot run {tool}: {why}")]
     Tool {
         /// The command.
         tool: String,
-        /// What happened.
+        /// The error.
         why: String,
-        /// Debian package that has it.
+        /// The Debian package that provides it.
         package: &'static str,
     },
-    /// No kernel to boot.
+    /// There is no kernel to boot.
     #[error("no guest kernel: {0}")]
     Kernel(String),
-    /// The guest did not come up, or came down too early.
+    /// The guest did not come up, or ended too early.
     #[error("the virtual machine failed: {why}{}", tail(.console))]
     Guest {
-        /// What was waited for and what happened.
+        /// What was waited for, and what happened.
         why: String,
-        /// Its console's last lines.
+        /// The last lines of its console.
         console: String,
     },
-    /// The guest ended before the program was started: its kernel panicked, as happens on a busy host.
+    /// The guest ended before the program started: its kernel panicked, which happens on a busy host.
     #[error("the virtual machine failed: {why}{}", tail(.console))]
     Died {
         /// How far it had come.
         why: String,
-        /// Its console's last lines.
+        /// The last lines of its console.
         console: String,
     },
     /// The guest hung before it was ready.
     #[error("the virtual machine was not ready after {seconds} s{}", tail(.console))]
     NotReady {
-        /// How long was waited.
+        /// The waiting time.
         seconds: u64,
-        /// Its console's last lines.
+        /// The last lines of its console.
         console: String,
     },
-    /// The counts cannot be trusted.
+    /// The counts are not reliable.
     #[error("cannot trust the access counts: {0}")]
     Counts(String),
     /// The program did not start.
@@ -64,21 +64,21 @@ pub enum LabError {
     NotStarted {
         /// The program.
         program: String,
-        /// The guest kernel's words.
+        /// The guest kernel's error message.
         why: String,
-        /// Its errno.
+        /// The errno.
         errno: i32,
     },
-    /// It took longer than allowed.
+    /// It exceeded the time limit.
     #[error("the program did not end within {seconds} s")]
     Timeout {
         /// The limit.
         seconds: u64,
     },
-    /// The user pressed Ctrl-C, or we were told to end.
+    /// The user pressed Ctrl-C, or another process asked us to end.
     #[error("interrupted by signal {signal}")]
     Interrupted {
-        /// Its number.
+        /// The signal's number.
         signal: i32,
     },
 }
@@ -92,7 +92,7 @@ fn tail(console: &str) -> String {
         return String::new();
     }
     format!(
-        "; its console ends: {}",
+        "; the end of its console: {}",
         lines[lines.len().saturating_sub(4)..].join(" | ")
     )
 }

@@ -1,4 +1,4 @@
-//! The guest's initial file system: an uncompressed cpio archive ("newc"), made anew for every run.
+//! Builds the guest's initial file system: an uncompressed cpio archive ("newc"), built anew for every run.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ const INIT: &str = include_str!("../guest/init");
 const BUSYBOX: &str = "/bin/busybox";
 const OURS: &str = "/numaloc-lab";
 const LAUNCHER: &str = "/numaloc-lab/launcher";
-/// Deepest chain of scripts that interpret scripts.
+/// Longest chain of scripts whose interpreter is again a script.
 const MAX_INTERPRETERS: usize = 4;
 /// Longest chain of symbolic links, as in the kernel.
 const MAX_LINKS: usize = 40;
@@ -31,13 +31,13 @@ enum Entry {
     Link(PathBuf),
 }
 
-/// A file system in the making: absolute path to content.
+/// A file system under construction: absolute path to content.
 #[derive(Default)]
 pub(crate) struct Image {
     entries: BTreeMap<PathBuf, Entry>,
 }
 
-/// The path without `.` and `..`, which must not leave the root.
+/// The path without `.` and `..`; it cannot leave the root.
 fn clean(path: &Path) -> PathBuf {
     let mut out = PathBuf::from("/");
     for part in path.components() {
@@ -63,7 +63,7 @@ impl Image {
         self.add(path.as_ref(), Entry::Bytes(bytes.into(), mode));
     }
 
-    /// A file from here, or a folder with all in it. Symbolic links are followed.
+    /// Adds a host file, or a folder with its contents. Symbolic links are followed.
     fn copy(&mut self, host: &Path, guest: &Path) -> Result<(), LabError> {
         let fail = |error: io::Error| LabError::file("read", host, error);
         let about = fs::metadata(host).map_err(fail)?;
@@ -82,15 +82,15 @@ impl Image {
         Ok(())
     }
 
-    /// A file at its own path. A symbolic link stays one and its target comes along: the kernel, and with it
-    /// the identity of objects, names a mapped file by what the link leads to.
+    /// Adds a file at its own path. A symbolic link is kept and its target added, because the kernel, and with it
+    /// the identity of objects, names a mapped file by the link's target.
     fn same_place(&mut self, host: &Path) -> Result<(), LabError> {
         let mut path = host.to_owned();
         for _ in 0..MAX_LINKS {
             let Ok(target) = fs::read_link(&path) else {
                 return self.copy(&path, &path);
             };
-            // Absolute targets replace the folder they are joined to.
+            // Joining an absolute target replaces the folder.
             let target = clean(&path.parent().unwrap_or(Path::new("/")).join(target));
             self.add(&path, Entry::Link(target.clone()));
             path = target;
@@ -98,7 +98,7 @@ impl Image {
         Err(LabError::file("read", host, "too many symbolic links"))
     }
 
-    /// A program at its own path, with loader, libraries or interpreter at theirs.
+    /// Adds a program at its own path, with its loader and libraries or its interpreter at theirs.
     fn program(&mut self, program: &Path, depth: usize) -> Result<(), LabError> {
         self.same_place(program)?;
         match examine(program)? {
@@ -121,8 +121,8 @@ impl Image {
         }
     }
 
-    /// A launcher with copies of its libraries that only it uses, so that its code can be told from the
-    /// program's; returns its command.
+    /// Adds a launcher with its own copies of its libraries, so that their code is distinguished from the
+    /// program's. Returns its command.
     fn launcher(&mut self, launcher: &Path) -> Result<Vec<String>, LabError> {
         let inside = Path::new(LAUNCHER);
         let name = launcher.file_name().unwrap_or_default();
@@ -134,7 +134,7 @@ impl Image {
             Kind::Script(_) => Err(LabError::file(
                 "use",
                 launcher,
-                "a launcher must be a program",
+                "a launcher must be an executable program",
             )),
             Kind::Dynamic { loader, libraries } => {
                 let start = inside.join("loader");
@@ -208,7 +208,7 @@ fn terminated<'a>(strings: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
         .collect()
 }
 
-/// Assembles everything a run needs and writes it to `path`.
+/// Assembles the files of a run and writes the archive to `path`.
 pub(crate) fn build(
     path: &Path,
     kernel: &Kernel,
@@ -228,7 +228,7 @@ pub(crate) fn build(
     if !busybox.is_file() || examine(busybox)? != Kind::Static {
         return Err(LabError::Tool {
             tool: BUSYBOX.into(),
-            why: "no static busybox there".into(),
+            why: "no static busybox found".into(),
             package: "busybox-static",
         });
     }
@@ -245,7 +245,7 @@ pub(crate) fn build(
     image.program(&job.program, MAX_INTERPRETERS)?;
     image.add(&job.folder, Entry::Folder);
     for file in &job.files {
-        // A program among the files wants its libraries; anything else is data.
+        // A program among the files needs its libraries; anything else is data.
         if matches!(examine(&file.host), Ok(Kind::Dynamic { .. })) {
             image.program(&file.host, MAX_INTERPRETERS)?;
         }
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn links_stay_links_and_bring_their_targets() {
+    fn links_stay_links_and_their_targets_are_added() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fs::write(root.join("libx.so.1.0"), "code").unwrap();
@@ -340,7 +340,7 @@ mod tests {
         image.same_place(&root.join("alternative")).unwrap();
         let link = |name: &str| match image.entries.get(&root.join(name)) {
             Some(Entry::Link(target)) => target.clone(),
-            _ => panic!("{name} is no link"),
+            _ => panic!("{name} is not a link"),
         };
         assert_eq!(link("alternative"), root.join("libx.so.1"));
         assert_eq!(link("libx.so.1"), root.join("libx.so.1.0"));
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_stay_inside() {
+    fn paths_stay_inside_the_root() {
         assert_eq!(clean(Path::new("/a/../../b/./c")), Path::new("/b/c"));
         assert_eq!(clean(Path::new("x")), Path::new("/x"));
     }

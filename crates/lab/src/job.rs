@@ -1,31 +1,31 @@
-//! What to run in the virtual machine, and how.
+//! Describes what to run in the virtual machine, and how.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A file to have in the guest.
+/// A file to copy into the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestFile {
-    /// Where it is here; a folder brings everything in it.
+    /// Path on the host; a folder is copied with its contents.
     pub host: PathBuf,
-    /// Absolute path there.
+    /// Absolute path in the guest.
     pub guest: PathBuf,
 }
 
-/// The guest kernel's transparent huge pages.
+/// Setting of the guest kernel's transparent huge pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HugePages {
-    /// 4 KiB pages only, so that pages are those of a plan.
+    /// 4 KiB pages only, so that the guest's pages are those of a plan.
     #[default]
     Never,
-    /// Where the program asks for them.
+    /// If the program requests them (`madvise`).
     Madvise,
-    /// Debian's own setting.
+    /// Always, which is Debian's default.
     Always,
 }
 
 impl HugePages {
-    /// The kernel's word for it.
+    /// The kernel's name for it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -36,10 +36,10 @@ impl HugePages {
     }
 }
 
-/// The private cache of every vCPU: what it answers is not counted as an access to memory.
+/// The private cache of every vCPU: accesses it serves are not counted as accesses to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrivateCache {
-    /// Bytes; 0 counts every access.
+    /// Size in bytes; 0 counts every access.
     pub bytes: u64,
     /// Ways per set.
     pub ways: usize,
@@ -55,38 +55,38 @@ impl Default for PrivateCache {
     }
 }
 
-/// A program run.
+/// A program to run.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The program, here; it has the same absolute path there.
+    /// Path of the program on the host; the guest has it at the same absolute path.
     pub program: PathBuf,
     /// Its arguments, without the program's name.
     pub arguments: Vec<String>,
-    /// Its whole environment.
+    /// Its complete environment.
     pub environment: Vec<(String, String)>,
-    /// Its working folder in the guest; made if need be.
+    /// Its working folder in the guest; created if necessary.
     pub folder: PathBuf,
-    /// Its standard input; nothing when not given.
+    /// Its standard input; empty if `None`.
     pub stdin: Option<PathBuf>,
     /// More files for the guest.
     pub files: Vec<GuestFile>,
-    /// A program (here) and arguments that start the program, such as numactl: its own accesses are not
+    /// A program (host path) and arguments that start the program, such as numactl: its own accesses are not
     /// counted. The program's absolute path and arguments are appended.
     pub launcher: Option<(PathBuf, Vec<String>)>,
-    /// Whether the launcher traces the program, so that we must not.
+    /// Whether the launcher traces the program, so that the agent must not.
     pub launcher_traces: bool,
     /// Automatic NUMA balancing (AutoNUMA) of the guest's kernel.
     pub autonuma: bool,
     /// Transparent huge pages.
     pub huge_pages: HugePages,
-    /// Private cache in front of the counters.
+    /// The private cache in front of the counters.
     pub cache: PrivateCache,
-    /// Longest time for the program (not counting the boot).
+    /// Time limit of the program, without the boot.
     pub timeout: Duration,
 }
 
 impl Job {
-    /// A program with arguments; nothing in its environment but a `PATH`, no launcher, AutoNUMA off.
+    /// A program with arguments; its environment holds only a `PATH`; no launcher, AutoNUMA off.
     pub fn new(program: impl Into<PathBuf>, arguments: &[&str]) -> Self {
         Self {
             program: program.into(),

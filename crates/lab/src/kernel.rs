@@ -1,5 +1,5 @@
-//! The guest's kernel: Debian's cloud kernel, downloaded with apt and unpacked into a folder of ours, not
-//! installed.
+//! Provides the guest's kernel: Debian's cloud kernel, downloaded with apt and unpacked into a folder of the lab,
+//! not installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use std::process::Command;
 use crate::error::LabError;
 
 const PACKAGE: &str = "linux-image-cloud-amd64";
-/// Drivers of the console ports; what they need is found in their own `depends=` lines.
+/// Drivers of the console ports; the drivers they depend on are found in their `depends=` lines.
 const DRIVERS: &[&str] = &["virtio_pci", "virtio_console"];
 
 /// A kernel that can be booted.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    /// Release, as `uname -r` says.
+    /// Release, as printed by `uname -r`.
     pub release: String,
     /// The bootable image.
     pub image: PathBuf,
@@ -26,7 +26,7 @@ pub struct Kernel {
 /// user's cache folder.
 ///
 /// # Errors
-/// [`LabError::Kernel`] when no cache folder is known and the account has no home folder.
+/// [`LabError::Kernel`] if no cache folder is known and the account has no home folder.
 pub fn cache_folder() -> Result<PathBuf, LabError> {
     let variable = |name: &str| {
         std::env::var_os(name)
@@ -47,10 +47,10 @@ pub fn cache_folder() -> Result<PathBuf, LabError> {
 }
 
 impl Kernel {
-    /// The newest kernel of the cache folder, or a fresh download; `remark` is told before we download.
+    /// The newest kernel of the cache folder, or a new download; `remark` is called before downloading.
     ///
     /// # Errors
-    /// [`LabError`] when there is none and apt cannot bring one.
+    /// [`LabError`] if there is none and apt cannot download one.
     pub fn get(remark: &dyn Fn(&str)) -> Result<Self, LabError> {
         let cache = cache_folder()?;
         if let Some(found) = Self::newest(&cache) {
@@ -68,7 +68,7 @@ impl Kernel {
             .filter_map(|entry| Some(entry.ok()?.path()))
             .filter(|path| path.join("boot").is_dir() && name_of(path).starts_with("kernel-"))
             .collect();
-        // Numbers compare as numbers: 6.1.0-9 before 6.1.0-56.
+        // Numbers are compared as numbers: 6.1.0-9 is before 6.1.0-56.
         found.sort_by_key(|path| {
             name_of(path)
                 .split(|c: char| !c.is_ascii_digit())
@@ -81,7 +81,7 @@ impl Kernel {
     /// An unpacked Debian kernel package (`dpkg -x`).
     ///
     /// # Errors
-    /// [`LabError`] when it holds no kernel, or lacks a driver.
+    /// [`LabError`] if it has no kernel or lacks a driver.
     pub fn open(folder: &Path) -> Result<Self, LabError> {
         let boot = folder.join("boot");
         let entries = fs::read_dir(&boot).map_err(|error| LabError::file("read", &boot, error))?;
@@ -112,7 +112,7 @@ fn name_of(path: &Path) -> String {
         .into_owned()
 }
 
-/// Adds `module` after everything it depends on.
+/// Adds `module` after all modules it depends on.
 fn add_module(drivers: &Path, module: &str, list: &mut Vec<PathBuf>) -> Result<(), LabError> {
     let path = ["virtio", "char"]
         .iter()
@@ -164,7 +164,7 @@ fn tool(command: &mut Command, package: &'static str) -> Result<String, LabError
     )))
 }
 
-/// Downloads and unpacks; the folder appears under its final name only when complete.
+/// Downloads and unpacks the package; the folder gets its final name only when it is complete.
 fn fetch(cache: &Path) -> Result<PathBuf, LabError> {
     fs::create_dir_all(cache).map_err(|error| LabError::file("create", cache, error))?;
     let listing = tool(Command::new("apt-cache").args(["depends", PACKAGE]), "apt")?;
@@ -174,7 +174,7 @@ fn fetch(cache: &Path) -> Result<PathBuf, LabError> {
         .find(|name| name.starts_with("linux-image-"))
         .ok_or_else(|| {
             LabError::Kernel(format!(
-                "apt knows no package {PACKAGE}; run `apt-get update`, or unpack a Debian cloud kernel \
+                "apt finds no package {PACKAGE}; run `apt-get update`, or unpack a Debian cloud kernel \
                  yourself: dpkg -x linux-image-*-cloud-amd64_*.deb {}/kernel-mine",
                 cache.display()
             ))
@@ -193,7 +193,7 @@ fn fetch(cache: &Path) -> Result<PathBuf, LabError> {
         .map_err(|error| LabError::file("read", work.path(), error))?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .find(|path| path.extension().is_some_and(|ext| ext == "deb"))
-        .ok_or_else(|| LabError::Kernel("apt-get download left no package".into()))?;
+        .ok_or_else(|| LabError::Kernel("apt-get download produced no package".into()))?;
     let unpacked = work.path().join("unpacked");
     tool(
         Command::new("dpkg").arg("-x").arg(&package).arg(&unpacked),

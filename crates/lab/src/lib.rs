@@ -1,13 +1,13 @@
-//! Virtual NUMA machines: a stock Debian kernel in QEMU with as many memory nodes as wanted, a program run
-//! inside, and every data access of it counted by (vCPU's node, memory's node).
+//! Runs a program in a virtual NUMA machine: a stock Debian kernel in QEMU with any number of memory nodes. Every
+//! data access of the program is counted by (vCPU's node, memory's node).
 //!
-//! [`run`] does it all: [`Machine`] is the layout, [`Job`] the program, [`Outcome`] what was seen. The
-//! guest is assembled for each run: kernel from Debian's package ([`Kernel`]), an initial file system
+//! [`run`] is the entry point: [`Machine`] is the layout, [`Job`] the program, [`Outcome`] the result. The
+//! guest is assembled for each run: the kernel from Debian's package ([`Kernel`]), an initial file system
 //! with the program, its libraries and our agent. Nothing is installed and nothing is left behind.
 //!
-//! What a virtual machine can show and what not: placement, migration, policies and counters are those of
-//! a real kernel on a real (if emulated) multi-node machine. Time is not: instructions are emulated, and
-//! memory of all nodes is equally far. Judge by accesses, never by seconds.
+//! Placement, migration, policies and counters are those of
+//! a real kernel on a real (if emulated) multi-node machine. Time is not: instructions are emulated, and the
+//! memory of all nodes is equally fast. Judge by accesses, never by seconds.
 
 #![forbid(unsafe_code)]
 

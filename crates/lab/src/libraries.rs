@@ -1,4 +1,4 @@
-//! What a program needs to start: its interpreter and libraries, as the dynamic loader itself resolves them.
+//! Determines what a program needs to start: its interpreter and libraries, as resolved by the dynamic loader itself.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use object::read::elf::{FileHeader, ProgramHeader};
 
 use crate::error::LabError;
 
-/// Largest program that is read; larger ones do not fit into the guest either.
+/// Largest program that is read, in bytes; larger ones do not fit into the guest either.
 const LARGEST: u64 = 4 << 30;
 
 /// How a file is executed.
@@ -19,18 +19,18 @@ const LARGEST: u64 = 4 << 30;
 pub(crate) enum Kind {
     /// A static program.
     Static,
-    /// A program with this loader and these libraries: (name asked for, file found).
+    /// A program with this loader and these libraries.
     Dynamic {
         /// The loader (`PT_INTERP`).
         loader: PathBuf,
-        /// Soname or path, and where the loader found it.
+        /// Soname or path, and the file the loader found for it.
         libraries: Vec<(String, PathBuf)>,
     },
     /// A script with this interpreter line.
     Script(PathBuf),
 }
 
-/// Looks at the file and, if it is dynamic, asks its loader for the list.
+/// Examines the file and, if it is dynamic, runs its loader to list the libraries.
 pub(crate) fn examine(program: &Path) -> Result<Kind, LabError> {
     let bytes = numaloc_files::input::read_regular(program, LARGEST)
         .map_err(|error| LabError::file("read", program, error))?;
@@ -59,7 +59,7 @@ pub(crate) fn examine(program: &Path) -> Result<Kind, LabError> {
     Ok(Kind::Dynamic { loader, libraries })
 }
 
-/// `name => /path (0x...)` lines; lines without a path are the vDSO and the loader itself.
+/// Parses `name => /path (0x...)` lines; lines without a path are the vDSO and the loader itself.
 fn parse_list(text: &str) -> Result<Vec<(String, PathBuf)>, String> {
     let mut libraries = Vec::new();
     for line in text.lines() {
@@ -75,7 +75,7 @@ fn parse_list(text: &str) -> Result<Vec<(String, PathBuf)>, String> {
     Ok(libraries)
 }
 
-/// `PT_INTERP` of an x86-64 ELF file; `None` for a static one.
+/// `PT_INTERP` of an x86-64 ELF file; `None` for a static program.
 fn interpreter(bytes: &[u8]) -> Result<Option<PathBuf>, String> {
     let not_ours = || "not a 64-bit x86 ELF program or a script".to_owned();
     let header = FileHeader64::<LittleEndian>::parse(bytes).map_err(|_| not_ours())?;
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_refused() {
+    fn files_that_are_no_programs_are_refused() {
         assert!(interpreter(b"hello").is_err());
         assert!(interpreter(b"\x7fELF\x02\x01").is_err());
         let arm = elf(183, &[]);
@@ -156,7 +156,7 @@ mod tests {
         ] {
             assert!(interpreter(&elf(62, &[crafted])).is_err(), "{crafted:?}");
         }
-        // Where the program headers are, how long each is, and how many there are: all of them nonsense.
+        // The offset, size and number of the program headers, all set to invalid values.
         let good = elf(62, &[(120, 11)]);
         for at in 0..good.len() {
             for byte in [0, 1, 0x7f, 0x80, 0xff] {

@@ -1,25 +1,25 @@
-//! The machine to build: nodes, CPUs, memory, distances; and QEMU's words for it.
+//! Describes the machine to emulate: nodes, CPUs, memory, distances; and writes QEMU's arguments for it.
 
 use numaloc_model::LogicalNode;
 use numaloc_topology::Topology;
 
 use crate::error::LabError;
 
-/// Smallest node: kernel and initial file system must fit on the first.
+/// Smallest size of a node in bytes: kernel and initial file system must fit on the first.
 const MIN_MEMORY: u64 = 128 << 20;
-/// Sizes are multiples of this (the plugin's table has one entry per so many bytes).
+/// Node sizes are multiples of this (the plugin's table has one entry per chunk of this size).
 const MEMORY_GRAIN: u64 = 2 << 20;
 const MAX_CPUS: usize = 128;
 const MAX_NODES: usize = 64;
 
-/// A virtual NUMA machine. CPUs are numbered node by node, as the guest's kernel does.
+/// A virtual NUMA machine. CPUs are numbered node by node, as in the guest's kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
-    /// Name or description, for people.
+    /// Name or description for users.
     pub name: String,
     /// CPUs of each node; 0 for a memory-only node.
     pub cpus: Vec<usize>,
-    /// Bytes of each node.
+    /// Bytes of memory of each node.
     pub memory: Vec<u64>,
     /// Hardware threads per core.
     pub threads_per_core: usize,
@@ -28,11 +28,11 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// `nodes` equal nodes that share `cpus` CPUs and have `memory` bytes each, every other node at
-    /// distance 20, or as `distances` says (nodes x nodes, row by row).
+    /// `nodes` equal nodes that divide `cpus` CPUs evenly and have `memory` bytes each. Distances are as in `distances`
+    /// (nodes x nodes, row by row), by default 20 between different nodes.
     ///
     /// # Errors
-    /// [`LabError::Machine`] when the numbers do not make a machine.
+    /// [`LabError::Machine`] if the numbers describe no valid machine.
     pub fn even(
         nodes: usize,
         cpus: usize,
@@ -60,10 +60,10 @@ impl Machine {
         Ok(machine)
     }
 
-    /// A described machine scaled down: its nodes, PUs and distances, but `memory` bytes per node.
+    /// A described machine scaled down: its nodes, PUs and distances, with `memory` bytes per node.
     ///
     /// # Errors
-    /// [`LabError::Machine`] when QEMU cannot express it: nodes with different numbers of PUs, more than
+    /// [`LabError::Machine`] if QEMU cannot express it: nodes with different numbers of PUs, more than
     /// 128 PUs or 64 nodes.
     pub fn like(topology: &Topology, memory: u64) -> Result<Self, LabError> {
         let nodes = topology.nodes();
@@ -139,13 +139,13 @@ impl Machine {
         Ok(())
     }
 
-    /// CPUs in all.
+    /// Number of CPUs.
     #[must_use]
     pub fn cpu_count(&self) -> usize {
         self.cpus.iter().sum()
     }
 
-    /// Bytes in all.
+    /// Memory of all nodes in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.memory.iter().sum()
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn even_machine_in_qemu_words() {
+    fn even_machine_as_qemu_arguments() {
         let machine = Machine::even(2, 4, 256 << 20, None).unwrap();
         assert_eq!(machine.node_of_cpu(), [0, 0, 1, 1]);
         let words = machine.qemu_arguments().join(" ");
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_machine_is_refused() {
+    fn invalid_machines_are_refused() {
         for (nodes, cpus, memory, distances) in [
             (3, 8, 256 << 20, None),
             (0, 8, 256 << 20, None),

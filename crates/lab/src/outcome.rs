@@ -1,4 +1,4 @@
-//! What a run showed: who accessed whose memory.
+//! The result of a run: accesses by node of the CPU and node of the memory.
 
 use crate::counts::Counts;
 use crate::machine::Machine;
@@ -28,14 +28,14 @@ impl Matrix {
         self.0.iter().flatten().sum()
     }
 
-    /// Accesses to another node's memory.
+    /// Accesses to memory of another node.
     #[must_use]
     pub fn remote(&self) -> u64 {
         let local: u64 = self.0.iter().enumerate().map(|(node, row)| row[node]).sum();
         self.total() - local
     }
 
-    /// Remote accesses over all, 0..=1; 0 when there are none.
+    /// Remote accesses as a share of all, 0..=1; 0 if there are none.
     #[must_use]
     pub fn remote_share(&self) -> f64 {
         match self.total() {
@@ -44,7 +44,7 @@ impl Matrix {
         }
     }
 
-    /// Accesses each node's memory controller answers.
+    /// Accesses served by each node's memory controller.
     #[must_use]
     pub fn controllers(&self) -> Vec<u64> {
         (0..self.0.len())
@@ -53,8 +53,8 @@ impl Matrix {
     }
 }
 
-/// Balance of loads: 1 - (max - min) / sum, so 1 when all are equal, 0 when one has everything
-/// (`B_acc`, Diener et al. 2015, eq. 5). 1 when there is no load.
+/// Balance of loads: 1 - (max - min) / sum, so 1 if all are equal, 0 if one has everything
+/// (`B_acc`, Diener et al. 2015, eq. 5). 1 if there is no load.
 #[must_use]
 pub fn balance(loads: &[u64]) -> f64 {
     let sum: u64 = loads.iter().sum();
@@ -66,25 +66,25 @@ pub fn balance(loads: &[u64]) -> f64 {
     }
 }
 
-/// What one run showed.
+/// The result of one run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// How the program ended.
     pub ended: Ended,
     /// Accesses below the private caches.
     pub accesses: Matrix,
-    /// All accesses, as the program made them.
+    /// All accesses of the program.
     pub all_accesses: Matrix,
-    /// Per time slice: end in host seconds, accesses below the private caches per controller, and how
-    /// many of all were remote.
+    /// Per time slice: end in host seconds, accesses below the private caches per controller, and the
+    /// number of remote ones among them.
     pub slices: Vec<(f64, Vec<u64>, u64)>,
-    /// Host seconds from start to end. Emulated: says how long the lab took, nothing else.
+    /// Host seconds from start to end. Since execution is emulated, this is only the cost of the lab run.
     pub seconds: f64,
-    /// The guest's side.
+    /// The agent's report.
     pub guest: Transcript,
-    /// The plugin's side.
+    /// The plugin's counts.
     pub counts: Counts,
-    /// Why the program's standard output did not reach where it should go, if it did not.
+    /// Why the program's standard output could not be written, if so.
     pub unwritten: Option<String>,
 }
 
@@ -112,7 +112,7 @@ impl Outcome {
         }
     }
 
-    /// Balance of the controllers, all time slices weighted by their accesses: 1 only when the load is
+    /// Balance of the controllers as the mean over time slices weighted by their accesses: 1 only if the load is
     /// even at every moment, not just in the sum.
     #[must_use]
     pub fn balance_over_time(&self) -> f64 {
@@ -126,7 +126,7 @@ impl Outcome {
         self.slices.iter().map(weighted).sum()
     }
 
-    /// 4 KiB pages per node when they were last looked at.
+    /// 4 KiB pages per node in the last sample.
     #[must_use]
     pub fn last_pages(&self) -> Option<&[u64]> {
         self.guest.pages.last().map(|(_, pages)| pages.as_slice())

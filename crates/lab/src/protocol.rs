@@ -1,18 +1,18 @@
-//! The lines the guest's agent says on the control port (`guest/agent.c`).
+//! Parses the lines that the guest's agent writes to the control port (`guest/agent.c`).
 
 use std::collections::BTreeMap;
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// With this status.
+    /// It exited with this status.
     Exited(u8),
-    /// By this signal.
+    /// It was killed by this signal.
     Killed(u8),
 }
 
 impl Ended {
-    /// As a shell reports it: 128 + signal when killed.
+    /// The status as in a shell: 128 + signal if killed.
     #[must_use]
     pub fn status(self) -> u8 {
         match self {
@@ -22,28 +22,28 @@ impl Ended {
     }
 }
 
-/// Everything the agent said.
+/// Everything the agent reported.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transcript {
-    /// The agent is there and has its ports.
+    /// The agent runs and has opened its ports.
     pub ready: bool,
-    /// The probes are done.
+    /// Calibration is complete.
     pub calibrated: bool,
-    /// What went wrong in the agent.
+    /// The agent's error, if it failed.
     pub failed: Option<String>,
-    /// The program could not be started: errno and words.
+    /// Why the program could not be started: errno and message.
     pub not_started: Option<(i32, String)>,
     /// How the program ended.
     pub ended: Option<Ended>,
-    /// Seconds the program took, in the guest's clock; present when the transcript is complete.
+    /// Seconds the program took in the guest's clock; present if the transcript is complete.
     pub seconds: Option<f64>,
     /// Growth of the kernel's counters (`/proc/vmstat`: `numa_*`, `pgmigrate_*`) during the run.
     pub counters: BTreeMap<String, u64>,
     /// Growth of each node's `numastat` during the run: `[node][name]`.
     pub node_counters: Vec<BTreeMap<String, u64>>,
-    /// Where the pages of all programs were: seconds since the start, 4 KiB pages on each node.
+    /// Samples of where the pages of all programs were: seconds since the start, 4 KiB pages on each node.
     pub pages: Vec<(f64, Vec<u64>)>,
-    /// `/proc/PID/numa_maps` of the last sample: process and line.
+    /// `/proc/PID/numa_maps` of the last sample: process id and line.
     pub maps: Vec<(u32, String)>,
 }
 
@@ -52,12 +52,12 @@ fn minus(after: u64, before: Option<u64>) -> u64 {
 }
 
 impl Transcript {
-    /// Takes one line. What it does not understand it leaves alone: kernels differ in their counters.
-    pub fn hear(&mut self, line: &str) {
-        let _ = self.understand(line);
+    /// Parses one line. Unknown lines are ignored, because kernels differ in their counters.
+    pub fn parse_line(&mut self, line: &str) {
+        let _ = self.parse_known(line);
     }
 
-    fn understand(&mut self, line: &str) -> Option<()> {
+    fn parse_known(&mut self, line: &str) -> Option<()> {
         let (word, rest) = line.split_once(' ')?;
         let mut fields = rest.split(' ');
         match word {
@@ -116,29 +116,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_whole_conversation() {
-        let mut heard = Transcript::default();
+    fn a_complete_transcript() {
+        let mut transcript = Transcript::default();
         for line in "ready 1\ncalibrated 0.5\ncounter before numa_hit 10\nnode-counter before 1 numa_hit 4\n\
             pages 0.25 100 7\nmap 33 7f00 default anon=3 N0=3\ncounter after numa_hit 25\n\
             node-counter after 1 numa_hit 9\nexited 3\nnonsense\nend 1.5"
             .lines()
         {
-            heard.hear(line);
+            transcript.parse_line(line);
         }
-        assert!(heard.ready && heard.calibrated && heard.failed.is_none());
-        assert_eq!(heard.counters["numa_hit"], 15);
-        assert_eq!(heard.node_counters[1]["numa_hit"], 5);
-        assert_eq!(heard.pages, [(0.25, vec![100, 7])]);
-        assert_eq!(heard.maps, [(33, "7f00 default anon=3 N0=3".to_owned())]);
-        assert_eq!(heard.ended, Some(Ended::Exited(3)));
-        assert_eq!(heard.seconds, Some(1.5));
+        assert!(transcript.ready && transcript.calibrated && transcript.failed.is_none());
+        assert_eq!(transcript.counters["numa_hit"], 15);
+        assert_eq!(transcript.node_counters[1]["numa_hit"], 5);
+        assert_eq!(transcript.pages, [(0.25, vec![100, 7])]);
+        assert_eq!(
+            transcript.maps,
+            [(33, "7f00 default anon=3 N0=3".to_owned())]
+        );
+        assert_eq!(transcript.ended, Some(Ended::Exited(3)));
+        assert_eq!(transcript.seconds, Some(1.5));
         assert_eq!(Ended::Killed(9).status(), 137);
     }
 
     proptest::proptest! {
         #[test]
-        fn nothing_it_hears_makes_it_panic(line in "(counter|node-counter|pages|map|exited|end)? ?.{0,40}") {
-            Transcript::default().hear(&line);
+        fn no_line_makes_it_panic(line in "(counter|node-counter|pages|map|exited|end)? ?.{0,40}") {
+            Transcript::default().parse_line(&line);
         }
     }
 }
