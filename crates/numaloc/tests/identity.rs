@@ -334,8 +334,10 @@ proptest! {
             let bound = act.bound.contains(&(found.base + page.first_page * 4096, at as u32));
             prop_assert_eq!(bound, is_there, "{:?}", found);
         }
-        // Nothing else was taken for an object of the plan.
+        // Nothing else was taken for an object of the plan. A page that the break enters twice is bound twice.
         let objects = memory.objects.iter().filter(|found| found.key.size > 0 || grown).count();
-        prop_assert_eq!(act.bound.len(), objects);
+        let bound: std::collections::BTreeSet<(u64, u32)> =
+            act.bound.iter().map(|&(start, node)| (start / 4096, node)).collect();
+        prop_assert_eq!(bound.len(), objects);
     }
 }
