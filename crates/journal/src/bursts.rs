@@ -1,24 +1,24 @@
-//! Burst sampling: which stretches of time are watched.
+//! Burst sampling: the schedule of when accesses are recorded.
 //!
-//! Time is cut into periods, and a share of each period is watched, at a place in it that a hash of the period's number
-//! decides (so that a program's own rhythm does not always meet the same part of an iteration). The schedule is a function of
-//! time alone: with the virtual clock all threads of a process, and all its runs, watch the same stretches of work, and
-//! threads that a barrier has joined are awake together. After every [`STAGE`] periods their length doubles, so that a long
-//! run sees long bursts too (communication whose distance is longer than a burst is seen only where two bursts meet it), while
-//! a short run still has enough of them.
+//! Time is divided into periods, and a share of each period, the burst, is sampled. Its place in the period follows
+//! from a hash of the period's number, so that a program's own rhythm does not always meet the same part of an
+//! iteration. The schedule is a function of time alone: with the virtual clock all threads of a process, and all its
+//! runs, sample the same stretches of work, and threads joined by a barrier are sampled together. After every
+//! [`STAGE`] periods their length doubles. So a long run has long bursts too (communication over a longer distance
+//! than a burst is seen only where both ends fall into bursts), while a short run still has enough of them.
 
-/// Periods of one length.
+/// Number of periods of the same length.
 pub const STAGE: u64 = 64;
 /// Length of the first bursts in accesses (virtual clock).
 pub const FIRST_ACCESSES: u64 = 4096;
 /// Length of the first bursts in nanoseconds (wall clock).
 pub const FIRST_NS: u64 = 1_000_000;
-/// What a share is counted in.
+/// Unit of shares: millionths.
 pub const MILLION: u64 = 1_000_000;
-/// Times a period doubles at most.
+/// Most times that a period doubles.
 const STAGES: u32 = 24;
 
-/// When to watch.
+/// A schedule of bursts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bursts {
     /// Length of the first bursts.
@@ -27,19 +27,19 @@ pub struct Bursts {
     period: u64,
 }
 
-/// What the schedule says of an instant.
+/// The state of the schedule at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// Whether accesses are looked at.
+    /// Whether accesses are recorded.
     pub sampling: bool,
     /// First instant at which that changes (or may change).
     pub until: u64,
-    /// First instant of the burst: the running one, or the period's.
+    /// Start of the burst: the current one, or the period's.
     pub burst: u64,
 }
 
 impl Bursts {
-    /// Watches `share` millionths of the time, in bursts of at first `burst`; `None` when that is all of it.
+    /// Samples `share` millionths of the time, in bursts of length `burst` at first; `None` if that is all of it.
     #[must_use]
     pub fn new(share: u32, burst: u64) -> Option<Self> {
         let share = u64::from(share.max(1));
@@ -49,7 +49,7 @@ impl Bursts {
         })
     }
 
-    /// Watches `share` millionths of a virtual clock's time, or of the wall clock's.
+    /// Samples `share` millionths of the virtual clock's time, or of the wall clock's.
     #[must_use]
     pub fn of_clock(share: u32, virtual_clock: bool) -> Option<Self> {
         let first = if virtual_clock {
@@ -60,7 +60,7 @@ impl Bursts {
         Self::new(share, first)
     }
 
-    /// First instant, burst's first instant, burst's end and end of the `k`-th period of a stage.
+    /// Start, burst's start, burst's end and end of the `k`-th period of a stage.
     fn period(&self, stage: u32, k: u64) -> [u64; 4] {
         let (burst, period) = (self.burst << stage, self.period << stage);
         let start = self.period * STAGE * ((1 << stage) - 1) + k * period;
@@ -74,7 +74,7 @@ impl Bursts {
         ]
     }
 
-    /// What to do at `time`.
+    /// The state of the schedule at `time`.
     #[must_use]
     pub fn at(&self, time: u64) -> Watch {
         let stage = (time / (self.period * STAGE) + 1).ilog2().min(STAGES);
@@ -95,7 +95,7 @@ impl Bursts {
         }
     }
 
-    /// All bursts that begin in `from..to`, as (first instant, length), in time order.
+    /// All bursts that begin in `from..to`, as (start, length), in time order.
     pub fn between(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         (0..=STAGES)
             .flat_map(|stage| (0..STAGE).map(move |k| (stage, k)))

@@ -1,9 +1,9 @@
-//! Bytes to records, whatever the bytes are.
+//! Decodes records from bytes that may be damaged.
 
 use super::Record;
 use crate::SPACE_SHIFT;
 
-/// Takes LEB128 numbers and strings off a payload; `None` at its end or for an impossible value.
+/// Reads LEB128 numbers and strings from a payload; `None` at its end or for an impossible value.
 pub(super) struct Decoder<'a>(pub(super) &'a [u8]);
 
 impl Decoder<'_> {
@@ -24,14 +24,14 @@ impl Decoder<'_> {
         self.number()?.try_into().ok()
     }
 
-    /// Moves `last` on by as many pages; the pages of a process are fewer than what keeps processes apart.
+    /// Reads a page number as its difference from `last`; `None` above what a process can have ([`SPACE_SHIFT`]).
     fn page(&mut self, last: &mut u64) -> Option<u64> {
         let next = last.checked_add(self.number()?);
         *last = next.filter(|page| page >> SPACE_SHIFT == 0)?;
         Some(*last)
     }
 
-    /// Millionths, more than none.
+    /// Reads a share in millionths, which is not 0.
     fn share(&mut self) -> Option<u32> {
         self.small().filter(|share| (1..=1_000_000).contains(share))
     }
@@ -45,14 +45,14 @@ impl Decoder<'_> {
 
     fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = usize::try_from(self.number()?).ok()?;
-        // An item takes a byte at least: a count beyond the payload is damage, not a reason to allocate.
+        // An item takes at least one byte: a count beyond the payload is damage, not a reason to allocate.
         if count > self.0.len() {
             return None;
         }
         (0..count).map(|_| item(self)).collect()
     }
 
-    /// The next record; `None` for anything that no writer wrote.
+    /// Decodes the next record; `None` for anything that no writer produces.
     pub(super) fn record(&mut self) -> Option<Record> {
         Some(match self.number()? {
             1 => Record::Process {

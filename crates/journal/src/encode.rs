@@ -1,8 +1,8 @@
-//! Records to bytes: a kind byte, then LEB128 numbers and strings in the order of the record's fields.
+//! Encodes records: a kind byte, then LEB128 numbers and strings in the order of the record's fields.
 
 use super::Record;
 
-/// Appends LEB128 numbers and strings.
+/// Writes LEB128 numbers and strings.
 struct Encoder<'a>(&'a mut Vec<u8>);
 
 impl Encoder<'_> {

@@ -1,4 +1,4 @@
-//! The journal: what the tracing side leaves behind, readable up to the last frame whatever happens.
+//! The journal: records that a traced process writes for the recorder, readable up to the last complete frame.
 //!
 //! One file for each process image, append only. A frame is one `write(2)` of
 //!
@@ -10,17 +10,17 @@
 //! | 12.. | records, each a kind byte and LEB128 numbers |
 //!
 //! The file is opened with `O_APPEND`, so frames of several threads do not mix and no lock is needed. After the first
-//! write that fails (disk full) nothing more is written: the journal stays a prefix of the run. A reader stops at the first
-//! frame that is incomplete or fails its checksum.
+//! failed write (disk full) nothing more is written: the journal stays a prefix of the run. A reader stops at the
+//! first frame that is incomplete or fails its checksum.
 //!
-//! | module | holds |
+//! | module | content |
 //! |---|---|
-//! | `record` | what a journal holds |
+//! | `record` | the records of a journal |
 //! | `encode` | records to bytes |
 //! | `decode` | bytes to records |
-//! | [`bursts`] | when a sampled recording looks at accesses: both sides compute it |
+//! | [`bursts`] | the schedule of sampling in time, computed by both sides |
 //!
-//! This one writes and reads frames.
+//! This module writes and reads frames.
 
 pub mod bursts;
 mod decode;
@@ -38,31 +38,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use decode::Decoder;
 pub use record::{CROSS_PROCESS_NUMBER, Record, VERSION};
 
-/// Pages of the k-th process image after the first have `k << SPACE_SHIFT` added to their number (in 4 KiB pages): processes use
-/// the same addresses for different memory.
+/// Pages of the k-th process image after the first are numbered from `k << SPACE_SHIFT` (in 4 KiB pages): processes
+/// use the same addresses for different memory.
 pub const SPACE_SHIFT: u32 = 40;
-/// Parts of a sample of lines, for estimates of its error: counts in [`Record::Groups`].
+/// Number of parts of a sample of lines, from which its error is estimated: counts in [`Record::Groups`].
 pub const GROUPS: usize = 16;
-/// First bytes of a frame.
+/// Magic at the beginning of a frame.
 const MAGIC: [u8; 4] = *b"NLJ1";
-/// Longest payload a reader accepts.
+/// Longest payload, in bytes, that a reader accepts.
 const MAX_PAYLOAD: usize = 1 << 28;
 
-/// The writing end.
+/// The writing end of a journal.
 ///
-/// The descriptor lives in the traced program's table, and some programs close descriptors they never opened. So it
-/// is moved to a high number, and before each frame we look whether it still is our file: writing to whatever the program has put
-/// there would be worse than losing the trace.
+/// The descriptor is in the traced program's table, and some programs close descriptors they never opened. So it has a
+/// high number, and before each frame we check that it is still our file: writing to a file of the program's would be
+/// worse than losing the trace.
 pub struct Journal {
     file: ManuallyDrop<File>,
     identity: (u64, u64),
-    /// Largest size of a file that the process may write: beyond it a signal would kill the program.
+    /// Largest file size that the process may write: exceeding it raises a signal that would kill the program.
     limit: u64,
     failed: AtomicBool,
 }
 
 impl Journal {
-    /// Creates the file.
+    /// Creates the journal.
     ///
     /// # Errors
     /// The system's error.
@@ -96,7 +96,7 @@ impl Journal {
             payload[..4].copy_from_slice(&MAGIC);
             payload[4..8].copy_from_slice(&length.to_le_bytes());
             payload[8..12].copy_from_slice(&crc.to_le_bytes());
-            // One write: a second one could land behind another thread's frame.
+            // A single write: a second one could land behind another thread's frame.
             let written = loop {
                 if !self.takes(payload.len()) {
                     break Err(std::io::ErrorKind::NotFound.into());
@@ -113,13 +113,13 @@ impl Journal {
         Self::begin(payload);
     }
 
-    /// Makes room for the frame's head.
+    /// Clears `payload` and reserves room for the frame's head.
     pub fn begin(payload: &mut Vec<u8>) {
         payload.clear();
         payload.resize(FRAME_HEAD, 0);
     }
 
-    /// Writes nothing more.
+    /// Stops writing.
     pub fn stop(&self) {
         self.failed.store(true, Ordering::Relaxed);
     }
@@ -131,7 +131,7 @@ impl Journal {
     }
 }
 
-/// The limit of a resource that is in force.
+/// The soft limit of a resource.
 fn limit(resource: libc::__rlimit_resource_t) -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -142,7 +142,7 @@ fn limit(resource: libc::__rlimit_resource_t) -> u64 {
     limit.rlim_cur
 }
 
-/// The same file under a high descriptor number where there is one: low numbers are the program's, which may expect them.
+/// Moves a file to a high descriptor number if one is free: the program may expect low numbers for its own files.
 pub fn out_of_the_way(file: OwnedFd) -> OwnedFd {
     let from = limit(libc::RLIMIT_NOFILE).min(1 << 16).saturating_sub(64) as libc::c_int;
     // SAFETY: duplicates a descriptor that `file` keeps open.
@@ -154,10 +154,10 @@ pub fn out_of_the_way(file: OwnedFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(high) }
 }
 
-/// Bytes before a frame's payload.
+/// Bytes of a frame's head.
 const FRAME_HEAD: usize = 12;
 
-/// Calls `visit` with each record of a journal, and says whether the file ended where a frame ends.
+/// Calls `visit` with each record of a journal; returns whether the file ends at the end of a frame.
 pub fn replay(mut bytes: &[u8], mut visit: impl FnMut(Record)) -> bool {
     while let Some((head, rest)) = bytes.split_at_checked(FRAME_HEAD) {
         let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("4 bytes"));
@@ -292,7 +292,7 @@ mod tests {
     }
     #[test]
     fn a_page_that_no_process_can_have_ends_the_journal() {
-        // Its number would be that of a page of another process in the profile.
+        // Its number would be that of another process's page in the profile.
         for page in [1 << SPACE_SHIFT, u64::MAX] {
             let pages = Record::Pages {
                 thread: 1,

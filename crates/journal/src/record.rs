@@ -1,11 +1,12 @@
-//! What a journal tells.
+//! The records of a journal.
 
 /// Version of the records; raised when their meaning changes.
 pub const VERSION: u64 = 3;
-/// In the number of a source thread: it is that of [`Record::CrossProcessNumber`], perhaps in another journal.
+/// Flag in the number of a source thread: the number is that of [`Record::CrossProcessNumber`], possibly in another
+/// journal.
 pub const CROSS_PROCESS_NUMBER: u32 = 1 << 31;
 
-/// One thing that happened.
+/// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// First record of a journal.
@@ -16,17 +17,17 @@ pub enum Record {
         pid: u32,
         /// Path of the process's first thread.
         path: String,
-        /// Which image of the process this is: 0, and one more after each `execve`.
+        /// Number of the process image: 0, and one more after each `execve`.
         image: u32,
-        /// Frontend's name.
+        /// Name of the frontend.
         frontend: String,
         /// Whether times are virtual (accesses) or wall (ns).
         virtual_clock: bool,
         /// log2 of the line size.
         line_shift: u32,
-        /// Millionths of the time that are watched.
+        /// Sampled share of the time, in millionths.
         share: u32,
-        /// Millionths of the lines that are watched.
+        /// Sampled share of the lines, in millionths.
         lines: u32,
         /// The program's file.
         program: String,
@@ -37,29 +38,29 @@ pub enum Record {
         thread: u32,
         /// Stable path.
         path: String,
-        /// Kernel's id.
+        /// Kernel's thread id.
         tid: u32,
-        /// When.
+        /// Time of its start.
         time: u64,
-        /// Address of its start routine, 0 where unknown.
+        /// Address of its start routine, 0 if unknown.
         routine: u64,
     },
-    /// Totals of a thread so far; the last one counts.
+    /// Totals of a thread so far; the last such record counts.
     ThreadTotals {
-        /// Which.
+        /// The thread.
         thread: u32,
-        /// When.
+        /// Time of the record.
         time: u64,
         /// Loads and stores.
         accesses: u64,
-        /// Those of them that were looked at: all, or those in bursts.
+        /// Accesses that were recorded: all, or those sampled.
         seen: u64,
-        /// Bytes loaded by accesses that were looked at.
+        /// Bytes loaded by recorded accesses.
         read_bytes: u64,
-        /// Bytes stored by accesses that were looked at.
+        /// Bytes stored by recorded accesses.
         write_bytes: u64,
     },
-    /// Communication towards a thread in a slice.
+    /// Communication received by a thread in a slice.
     Comm {
         /// The reader (directed layers).
         thread: u32,
@@ -74,7 +75,7 @@ pub enum Record {
     },
     /// Page accesses of a thread since its last such record.
     Pages {
-        /// Who.
+        /// The thread.
         thread: u32,
         /// Start of the span.
         start: u64,
@@ -85,7 +86,7 @@ pub enum Record {
     },
     /// Pages a thread touched first, and when.
     FirstTouch {
-        /// Who.
+        /// The thread.
         thread: u32,
         /// Page (of 4 KiB), time.
         cells: Vec<(u64, u64)>,
@@ -94,11 +95,11 @@ pub enum Record {
     Map {
         /// Order among the process's memory events.
         sequence: u64,
-        /// By whom.
+        /// The thread that made it.
         thread: u32,
-        /// First byte.
+        /// First address.
         address: u64,
-        /// Bytes.
+        /// Length in bytes.
         length: u64,
         /// `PROT_*`.
         protection: u64,
@@ -108,41 +109,41 @@ pub enum Record {
         file: String,
         /// Offset in the file.
         offset: u64,
-        /// Earlier address, 0 when new.
+        /// Earlier address, 0 for a new mapping.
         moved_from: u64,
     },
     /// A range was unmapped.
     Unmap {
         /// Order among the process's memory events.
         sequence: u64,
-        /// First byte.
+        /// First address.
         address: u64,
-        /// Bytes.
+        /// Length in bytes.
         length: u64,
     },
     /// The mapping at `address` is of memory that other processes may map too; follows its `Map`.
     Backing {
         /// Order among the process's memory events.
         sequence: u64,
-        /// First byte.
+        /// First address.
         address: u64,
-        /// Bytes.
+        /// Length in bytes.
         length: u64,
-        /// What is mapped: a number that is the same in all processes of the recording.
+        /// Number of the object mapped, the same in all processes of the recording.
         object: u32,
-        /// Of the first byte in it.
+        /// Offset of the first address in the object.
         offset: u64,
     },
-    /// A thread gave itself a name.
+    /// A thread set its name.
     ThreadName {
-        /// Which.
+        /// The thread.
         thread: u32,
-        /// As the kernel keeps it: 15 bytes at most.
+        /// The name as the kernel keeps it: at most 15 bytes.
         name: String,
     },
-    /// A call stack from which memory was allocated; before the first `Block` that names it.
+    /// A call stack that allocated memory; comes before the first `Block` that names it.
     Site {
-        /// Number in this journal.
+        /// Number of the site in this journal.
         site: u32,
         /// Return addresses, innermost first.
         frames: Vec<u64>,
@@ -151,41 +152,41 @@ pub enum Record {
     Block {
         /// Order among the process's memory events.
         sequence: u64,
-        /// By whom.
+        /// The thread that allocated it.
         thread: u32,
-        /// First byte.
+        /// First address.
         address: u64,
-        /// Bytes asked for.
+        /// Bytes requested.
         length: u64,
-        /// From where.
+        /// Number of the site.
         site: u32,
     },
     /// A thread's number among all threads of the recording that use shared memory.
     CrossProcessNumber {
-        /// Which.
+        /// The thread.
         thread: u32,
-        /// Its number there.
+        /// Its number in the cross-process table.
         number: u32,
     },
-    /// The program break is here now.
+    /// The program break has moved.
     Break {
         /// Order among the process's memory events.
         sequence: u64,
-        /// Address.
+        /// The new break.
         address: u64,
     },
-    /// A thread was given a stack pointer.
+    /// A new thread was given a stack.
     Stack {
         /// Order among the process's memory events.
         sequence: u64,
         /// Path of the new thread.
         path: String,
-        /// The stack pointer.
+        /// Its initial stack pointer.
         pointer: u64,
     },
-    /// An ELF file that was in memory before the first instruction.
+    /// An ELF file that was mapped before the first instruction.
     Image {
-        /// Its file.
+        /// Path of the file.
         file: String,
         /// Address of its first byte.
         start: u64,
@@ -194,7 +195,7 @@ pub enum Record {
     },
     /// The lines a thread accessed in a slice (layer `shared_line`).
     Lines {
-        /// Who.
+        /// The thread.
         thread: u32,
         /// Start of the slice.
         start: u64,
@@ -203,24 +204,24 @@ pub enum Record {
         /// Line numbers, ascending.
         lines: Vec<u64>,
     },
-    /// The lines a process communicated through: line number, events, false events.
+    /// Lines through which threads of a process communicated: line number, events, false events.
     SharedLines(Vec<(u64, u64, u64)>),
-    /// Events of a cell in each of the [`crate::GROUPS`] parts of the lines watched; several such records add up.
+    /// Events of a cell in each of the [`crate::GROUPS`] parts of the sampled lines; several such records add up.
     Groups {
         /// The reader.
         thread: u32,
-        /// As in `Comm`.
+        /// Layer as in `Comm`.
         layer: u8,
         /// The writer.
         src: u32,
-        /// By part.
+        /// Counts by part.
         counts: Vec<u64>,
     },
-    /// Detail was given up to keep to the memory bound: a sentence.
+    /// A detail was dropped to keep the memory bound: a note for the profile.
     Reduced(String),
-    /// Something a reader of the profile should know.
+    /// A note for readers of the profile.
     Note(String),
-    /// A function was called that hands work to threads while the program runs; its symbol.
+    /// A function that hands work to threads at run time was called; its symbol.
     Sharing(String),
     /// The process ended and everything was written.
     End,

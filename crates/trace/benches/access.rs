@@ -1,7 +1,7 @@
-//! What one access costs the thread that makes it: CPU nanoseconds, median and spread of several rounds.
+//! The cost of one access to the thread that makes it: CPU nanoseconds, median and spread of several rounds.
 //!
-//! `cargo bench -p numaloc-trace`, or `make bench-access`. Each case runs one thread; what two threads cost each other is seen in
-//! `make bench-trace` only.
+//! Run with `cargo bench -p numaloc-trace`, or `make bench-access`. Each case runs one thread; `make bench-trace`
+//! shows what two threads cost each other.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -52,12 +52,12 @@ fn started(folder: &std::path::Path, config: Config) -> (&'static Engine, Box<Th
     (engine, engine.first_thread(1))
 }
 
-/// A place in the memory that looks random: multiples of an odd number modulo a power of two.
+/// A pseudo-random address: multiples of an odd number modulo a power of two.
 fn random(at: u64) -> u64 {
     BASE + (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % (MEMORY / 8) * 8
 }
 
-/// What no exact tracer can be without: a word for the line that is loaded, compared and stored; and a count for the page.
+/// The minimum of any exact tracer: the line's word loaded, compared and stored, and a count for the page.
 fn least(name: &str, tracer: &mut ThreadTracer, counts_pages: bool) {
     let table =
         |size: u64| -> Vec<AtomicU64> { (0..MEMORY / size).map(|_| AtomicU64::new(1)).collect() };
@@ -121,7 +121,7 @@ fn main() {
             t.access::<false, false>(BASE + MEMORY + at % 64 * 64, 8);
         },
     );
-    // Memory that other processes may map too.
+    // Memory shared by processes.
     let board = Board::create().unwrap();
     let config = Config {
         cross_process: Some(board.place()),

@@ -1,4 +1,4 @@
-//! Threads of an engine, the socket, and a recorder that keeps what it is sent.
+//! The access trace end to end: threads of an engine, the socket, and a recorder that keeps the messages.
 
 mod support;
 
@@ -12,7 +12,7 @@ use numaloc_trace::access_trace::receive::{Receiver, Sink};
 use numaloc_trace::{Config, Engine, ThreadTracer};
 use support::assembled;
 
-/// Messages, up to a number of them.
+/// A sink that keeps up to a number of messages.
 #[derive(Clone)]
 struct Kept(Arc<Mutex<Vec<Vec<u8>>>>, usize);
 
@@ -43,7 +43,7 @@ fn started(folder: &std::path::Path) -> (&'static Engine, Box<ThreadTracer>) {
     (engine, engine.first_thread(1))
 }
 
-/// The records of a thread, and the accesses that its blocks' heads tell of.
+/// The records of a thread, and the number of accesses stated by its blocks.
 fn records(kept: &Kept, thread: u32) -> (Vec<Record>, u64) {
     let mut records = Vec::new();
     let mut accesses = 0;
@@ -79,7 +79,7 @@ fn misses_synchronisation_and_all_work_arrive() {
     two.synchronise::<false, false>(FLAG, 4);
     two.access::<false, false>(DATA, 8);
     two.access::<false, false>(DATA + 8, 8);
-    // Unaligned: the end of this line and the beginning of the next.
+    // Unaligned: the end of this line and the beginning of the next one.
     two.access::<false, false>(DATA + 60, 8);
     two.end(0);
     one.end(0);
@@ -131,7 +131,7 @@ fn a_long_trace_comes_in_blocks_without_gaps() {
     let folder = tempfile::tempdir().unwrap();
     let (receiver, kept) = recorder(folder.path(), usize::MAX);
     let (engine, mut one) = started(folder.path());
-    // Twice over 4 MiB, written: four times what the caches hold.
+    // Writes 4 MiB twice: four times the size of the caches.
     for at in 0..2 * (4 << 20) / 8u64 {
         one.access::<true, false>(0x10_0000 + at * 8 % (4 << 20), 8);
     }

@@ -1,4 +1,4 @@
-//! Accesses told by the block are counted as if each had been told by itself.
+//! Accesses recorded by block or by loop are counted as if each had been recorded by itself.
 
 mod support;
 
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use support::{Recorder, assembled};
 
-/// Where the blocks' accesses are: the middle of memory that is mapped, as a loop's must be.
+/// Address of the blocks' data: the middle of mapped memory, as loops require.
 fn data() -> u64 {
     const SIZE: usize = 16 << 20;
     static MEMORY: OnceLock<u64> = OnceLock::new();
@@ -27,7 +27,7 @@ fn data() -> u64 {
 
 const THREADS: usize = 3;
 
-/// `block` as its frontend would call it.
+/// Records `block` as its frontend would.
 fn record_block(thread: &mut Thread, block: &'static Block, registers: &[u64; REGISTERS]) {
     let (tracer, shape) = (&mut thread.tracer, block.shape());
     if shape.repeats && thread.counted.goes_on(block) {
@@ -52,7 +52,7 @@ fn record_block(thread: &mut Thread, block: &'static Block, registers: &[u64; RE
     }
 }
 
-/// A thread, and what its frontend counts its runs with.
+/// A thread, and its frontend's counter of runs.
 struct Thread {
     tracer: Box<ThreadTracer>,
     counted: &'static Counted,
@@ -65,7 +65,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// Counts an iteration of `block`, if it may follow those before.
+    /// Counts an iteration of `block` and returns true, if the run may have another one.
     fn goes_on(&self, block: &'static Block) -> bool {
         let (of, more) = (self.block.load(Relaxed), self.more.load(Relaxed));
         let counts = std::ptr::eq(of, block) && more > 0;
@@ -87,7 +87,7 @@ impl Pace for &'static Counted {
     }
 }
 
-/// The same accesses one by one.
+/// Records the block's accesses one by one.
 fn singly(tracer: &mut ThreadTracer, block: &Block, registers: &[u64; REGISTERS]) {
     for (piece, address) in block.pieces.iter().zip(block.addresses(registers)) {
         let size = u32::from(piece.size);
@@ -99,7 +99,7 @@ fn singly(tracer: &mut ThreadTracer, block: &Block, registers: &[u64; REGISTERS]
     }
 }
 
-/// What a thread does: it runs a block so many times, the registers moving by the strides.
+/// A thread runs a block a number of times while the registers move by the strides.
 #[derive(Clone, Debug)]
 struct Job {
     thread: usize,
@@ -114,7 +114,7 @@ fn piece() -> impl Strategy<Value = Piece> {
     let kind = prop::sample::select(vec![Kind::Read, Kind::Read, Kind::Write, Kind::Update]);
     (form, 0u64..100, size, kind).prop_map(|((base, index), displacement, size, kind)| Piece {
         form: Form {
-            // An index alone is small, so that all addresses are near each other.
+            // Index registers hold small values, so that all addresses are close together.
             base: Some(base),
             index: index.map(|(register, shift)| (register + 3, shift)),
         },
@@ -124,7 +124,7 @@ fn piece() -> impl Strategy<Value = Piece> {
     })
 }
 
-/// Pieces, and strides where the block repeats.
+/// Pieces, and the strides of a block that repeats.
 type Code = (Vec<Piece>, Option<[i64; 6]>);
 
 fn block() -> impl Strategy<Value = Code> {
@@ -138,7 +138,7 @@ fn block() -> impl Strategy<Value = Code> {
 
 fn job(blocks: usize) -> impl Strategy<Value = Job> {
     let registers = prop::array::uniform3(0u64..300);
-    // Mostly short, and sometimes longer than a run can be.
+    // Mostly short, sometimes longer than a run can be.
     let times = prop_oneof![9 => 1u64..150, 1 => 150u64..1500];
     (0..THREADS, 0..blocks, times, registers).prop_map(|(thread, block, times, registers)| Job {
         thread,
@@ -148,11 +148,11 @@ fn job(blocks: usize) -> impl Strategy<Value = Job> {
     })
 }
 
-/// A block, and how its iterations differ.
+/// A block, and what each iteration adds to its registers.
 struct Iterated {
     block: &'static Block,
     strides: [i64; 6],
-    /// The same where all iterations are told at once.
+    /// The same as a loop, if the block repeats.
     whole: Option<Loop>,
 }
 
@@ -173,7 +173,7 @@ impl Iterated {
         }
     }
 
-    /// Lets `record` tell each of `times` iterations.
+    /// Calls `record` for each of `times` iterations.
     fn each(
         &self,
         registers: &[u64; REGISTERS],
@@ -190,21 +190,21 @@ impl Iterated {
     }
 }
 
-/// Tells each access by itself.
+/// Records each access by itself.
 fn by_access(thread: &mut Thread, code: &Iterated, from: &[u64; REGISTERS], times: u64) {
     code.each(from, times, |block, registers| {
         singly(&mut thread.tracer, block, registers);
     });
 }
 
-/// Tells each iteration's accesses together.
+/// Records each iteration by block.
 fn by_block(thread: &mut Thread, code: &Iterated, from: &[u64; REGISTERS], times: u64) {
     code.each(from, times, |block, registers| {
         record_block(thread, block, registers);
     });
 }
 
-/// Tells all iterations together, where the block repeats; some before they are made and some after.
+/// Records all iterations together, if the block repeats; some before they are made and some after.
 fn by_loop(thread: &mut Thread, code: &Iterated, from: &[u64; REGISTERS], times: u64) {
     let when = [When::Before, When::After][(times & 1) as usize];
     match &code.whole {
@@ -240,7 +240,7 @@ fn recorded(
             registers[at + 3] = job.registers[at];
         }
         record(thread, &blocks[job.block], &registers, job.times);
-        // The next one may be another thread, whose accesses come later than all of these.
+        // The next job may be another thread's, whose accesses come later than all of these.
         thread.tracer.flush_pending();
     }
     for thread in &mut threads {
@@ -250,7 +250,7 @@ fn recorded(
     assembled(recorder.folder())
 }
 
-/// `usual`: false sharing is as near as it usually is.
+/// `usual`: also check that the count of false sharing is as close as it usually is.
 fn check(
     blocks: Vec<Code>,
     jobs: Vec<Job>,
@@ -265,7 +265,7 @@ fn check(
 
 fn agree(one: &Profile, other: &Profile, usual: bool) -> Result<(), TestCaseError> {
     prop_assert_eq!(format!("{:?}", one.threads), format!("{:?}", other.threads));
-    // Which of two waiting verdicts pushes the other out depends on their order, which is known to a run.
+    // Which undecided event evicts another depends on their order, which is known only to within a run.
     let rows = |profile: &Profile, layer| -> Vec<_> {
         let rows = profile.communication.iter();
         rows.filter(|row| row.layer == layer).cloned().collect()
@@ -280,7 +280,7 @@ fn agree(one: &Profile, other: &Profile, usual: bool) -> Result<(), TestCaseErro
     let apart = (one_sum - other_sum).abs();
     let near = apart <= 3.0 + one_sum / 10.0;
     prop_assert!(near || !usual, "{one_sum} and {other_sum}");
-    // When a page was touched first is known to a run.
+    // The time of a page's first touch is known only to within a run.
     let pages = |profile: &Profile| {
         let usage = &profile.pages;
         let of = |page: &numaloc_model::pages::Page| {
@@ -293,7 +293,7 @@ fn agree(one: &Profile, other: &Profile, usual: bool) -> Result<(), TestCaseErro
     Ok(())
 }
 
-/// Blocks and what threads do with them.
+/// Blocks, and jobs that run them.
 fn runs() -> impl Strategy<Value = (Vec<Code>, Vec<Job>)> {
     prop::collection::vec(block(), 1..6).prop_flat_map(|blocks| {
         let jobs = prop::collection::vec(job(blocks.len()), 1..40);
@@ -308,11 +308,11 @@ fn always(config: Config, cases: u32) {
         failure_persistence: None,
         ..ProptestConfig::default()
     };
-    // The same cases each time: how far false sharing may be off is a bound of what is usual, not of what can be.
+    // The same cases each time: the bound on the error of false sharing holds usually, not always.
     let same = TestRng::deterministic_rng(RngAlgorithm::default());
     let runners = [
         (TestRunner::new_with_rng(config(cases), same), true),
-        // And others each time, of which everything but that holds.
+        // Other cases each time, without that bound.
         (TestRunner::new(config(cases / 5)), false),
     ];
     for (mut runner, usual) in runners {
@@ -366,7 +366,7 @@ fn with_consecutive_accesses_only() {
     always(config, 50);
 }
 
-/// Down by whole lines, each iteration in another one: the lines watched are those that are watched one by one.
+/// Downward by whole lines: the sampled lines are those sampled access by access.
 #[test]
 fn with_sampled_lines_downward() {
     let form = |base, index| Form {
@@ -399,7 +399,7 @@ fn with_sampled_lines_downward() {
     }
 }
 
-/// An update of a thread's own bytes settles no verdict that waits on their line, with or without the block.
+/// An update of a thread's own bytes decides no event on their line, with or without the block.
 #[test]
 fn own_bytes_resolve_no_pending_event() {
     let piece = |base, displacement, size, kind| Piece {
@@ -416,7 +416,7 @@ fn own_bytes_resolve_no_pending_event() {
         piece(1, 35, 4, Kind::Read),
         piece(2, 65, 4, Kind::Read),
     ];
-    // A line written by two threads in turn, each its own byte, twice at a time.
+    // Two threads write a line alternately, each its own byte, twice at a time.
     let jobs: Vec<Job> = (0..40)
         .map(|at| Job {
             thread: at % 2,
@@ -429,7 +429,7 @@ fn own_bytes_resolve_no_pending_event() {
     check(vec![(code, None)], jobs, &recorder, true).unwrap();
 }
 
-/// Loops that write and read whole lines, halves of lines, and what others have written, by hand.
+/// Loops that write and read whole lines, halves of lines, and what other threads have written; worked by hand.
 #[test]
 fn runs_distinguish_true_from_false_sharing() {
     const LINES: u64 = 16;
@@ -457,14 +457,14 @@ fn runs_distinguish_true_from_false_sharing() {
         registers: [offset, 0, 0],
     };
     let all = |thread, block| vec![job(thread, block, 0, 8 * LINES)];
-    // Words 4 and on of each line, or those before.
+    // The second or the first four words of each line.
     let halves = |thread, block, second: bool| -> Vec<Job> {
         let half = |line| job(thread, block, 64 * line + 32 * u64::from(second), 4);
         (0..LINES).map(half).collect()
     };
-    // What is done, events, and how many of them are false sharing.
+    // Jobs, events per line, and how many of them are false sharing.
     let cases = [
-        // The first event on a line is not told apart.
+        // The first event on a line is not classified.
         (vec![all(0, write), all(1, read)], 1, 0),
         (vec![all(0, write), all(1, read)], 1, 0),
         (vec![all(0, write), halves(1, read, true)], 1, 0),
@@ -479,7 +479,7 @@ fn runs_distinguish_true_from_false_sharing() {
             1,
             0,
         ),
-        // Written in full by one thread, then in half by another.
+        // Written entirely by one thread, then in half by another.
         (
             vec![
                 all(0, write),
@@ -489,7 +489,7 @@ fn runs_distinguish_true_from_false_sharing() {
             1,
             1,
         ),
-        // Nobody reads another's.
+        // No thread reads what another wrote.
         (vec![all(0, write), all(0, read), all(0, write)], 0, 0),
     ];
     let (mut events, mut disjoint, mut jobs) = (0, 0, Vec::new());
@@ -514,7 +514,7 @@ fn runs_distinguish_true_from_false_sharing() {
     }
 }
 
-/// A program whose loop runs out of its memory must come to that point, and not wait until the loop is told to the end.
+/// A loop that leaves mapped memory must fault there without waiting until all its iterations are recorded.
 #[test]
 fn a_loop_is_recorded_only_as_far_as_memory_is_mapped() {
     let recorder = Recorder::new(Config::default());

@@ -1,7 +1,7 @@
-//! The engine driven by threads of the system at once: no access is lost, and (`make test-tsan`) nothing is a data race.
+//! The engine driven by concurrent threads: no access is lost, and (`make test-tsan`) there is no data race.
 //!
-//! The threads keep in step however busy the machine is: accesses that the scheduler puts far apart are not seen to race. What they
-//! keep in step by is relaxed and orders nothing.
+//! The threads keep in step however busy the machine is, because a race between accesses far apart in time is not
+//! detected. The variables that keep them in step are relaxed and order nothing.
 
 mod support;
 
@@ -16,7 +16,7 @@ use support::{Recorder, assembled};
 
 const THREADS: usize = 2;
 const ROUNDS: u64 = 20_000;
-/// No thread is more rounds ahead of another.
+/// Most rounds that one thread may be ahead of another.
 const STEP: u64 = 32;
 const LINES: u64 = 16;
 const DATA: u64 = 0x10_0000;
@@ -27,7 +27,7 @@ fn child(engine: &'static Engine, parent: &mut ThreadTracer, tid: u32) -> Box<Th
     engine.attach(pending_thread, tid)
 }
 
-/// The rounds that each of the threads that run at once has begun.
+/// The rounds that each concurrent thread has begun.
 #[derive(Default)]
 struct Steps([AtomicU64; THREADS]);
 
@@ -49,7 +49,7 @@ impl Steps {
 
 type Work = fn(&'static Engine, &Steps, usize, &mut ThreadTracer);
 
-/// Runs `work` on a thread of the system for each thread of the engine, all at once.
+/// Runs `work` concurrently, on one system thread for each thread of the engine.
 fn at_once(engine: &'static Engine, work: Work) {
     let mut tracers = vec![engine.first_thread(1)];
     for tid in 2..=THREADS as u32 {
@@ -75,7 +75,7 @@ fn events(profile: &Profile, layer: Layer) -> u64 {
     rows.map(|row| row.events).sum()
 }
 
-/// Own lines, lines that both write, one that is only read, and an atomic word.
+/// Own lines, lines that both threads write, one that is only read, and an atomic word.
 fn accesses(_: &'static Engine, steps: &Steps, me: usize, tracer: &mut ThreadTracer) {
     let line = |line: u64| DATA + line % LINES * 64;
     for round in 0..ROUNDS {
@@ -83,13 +83,13 @@ fn accesses(_: &'static Engine, steps: &Steps, me: usize, tracer: &mut ThreadTra
         tracer.access::<false, false>(line(round % 5), 8);
         tracer.access::<true, false>(line(8 + me as u64), 8);
         tracer.access::<true, false>(line(round % 4) + 8 * me as u64, 8);
-        // Other bytes of a line that is mine, unless another thread was faster.
+        // Other bytes of a line that this thread has just written, unless the other one took it.
         tracer.access::<true, false>(line(round % 4) + 32 + 8 * me as u64, 8);
         tracer.update::<true>(line(12), 8);
     }
 }
 
-/// Locks, pages that come and go, threads that are created, and what run-time libraries do.
+/// Locks, pages that are forgotten, threads that are created, and accesses of run-time libraries.
 fn everything_else(
     engine: &'static Engine,
     steps: &Steps,
@@ -106,7 +106,7 @@ fn everything_else(
         tracer.announce();
         tracer.hand_over(lock);
         tracer.synchronise::<true, true>(lock, 4);
-        // A page that both use, forgotten by one while the other may use it.
+        // A page that both threads use, forgotten by one while the other may use it.
         let page = DATA + 0x10_0000 + round % 8 * 4096;
         tracer.access::<false, false>(page + 8 * me, 8);
         tracer.access::<true, false>(page + 64 * me, 64);
@@ -135,7 +135,7 @@ fn threads_at_once_lose_no_access() {
         assert_eq!(thread.accesses, 6 * ROUNDS);
     }
     assert_eq!(profile.pages.total(), 6 * ROUNDS * THREADS as u64);
-    // A read has one event at most.
+    // A read makes at most one event.
     let all = events(&profile, Layer::WriteRead);
     assert!((1..=2 * ROUNDS * THREADS as u64).contains(&all), "{all}");
     assert!(events(&profile, Layer::FalseSharing) <= all);
@@ -156,7 +156,7 @@ fn threads_at_once_lock_forget_pages_and_record_every_layer() {
     assert!(profile.meta.complete, "{:?}", profile.meta.notes);
 }
 
-/// What the sanitizer must report: `make/tsan` fails if it does not.
+/// A race that the sanitizer must report, or `make/tsan` fails.
 #[test]
 #[ignore = "a data race, for make/tsan"]
 fn a_race_on_purpose() {

@@ -1,5 +1,5 @@
-//! Memory that processes share: two engines on one common table stand for two processes. (An engine reserves 9 TiB of address space
-//! and keeps it, so there is room for fourteen here.)
+//! Memory shared by processes: two engines with one cross-process table stand for two processes. (An engine reserves 9
+//! TiB of address space for good, so this file can have fourteen.)
 
 mod support;
 
@@ -12,7 +12,7 @@ use numaloc_trace::cross_process::{Backing, Board};
 use numaloc_trace::{Config, Engine, ThreadTracer};
 use support::assembled;
 
-/// Where the processes map the same three pages; the second one leaves out the first page.
+/// Addresses at which the processes map the same three pages; the second one leaves out the first page.
 const HERE: u64 = 0x10_0000;
 const THERE: u64 = 0x7000_3000;
 const SHARED: u64 = 1;
@@ -70,7 +70,7 @@ fn map(engine: &Engine, address: u64, length: u64, offset: u64) {
 }
 
 impl Processes {
-    /// Process `who` writes (or reads) 8 bytes at `offset` of what both map.
+    /// Process `who` writes (or reads) 8 bytes at `offset` of the shared memory.
     fn access(&mut self, who: usize, write: bool, offset: u64) {
         let address = [HERE, THERE - 4096][who] + offset;
         if write {
@@ -111,7 +111,7 @@ fn reads_of_what_another_process_wrote_count_once_and_pages_are_joined() {
         both.access(0, false, 4096 + line * 64);
         both.access(0, false, 4096 + line * 64);
     }
-    // Page 0 is mapped here only; nobody else reads it. The same address there is other memory.
+    // Only this process maps page 0, and no other reads it. The same address in the other process is other memory.
     both.access(0, true, 0);
     both.threads[1].access::<false, false>(HERE, 8);
     let profile = both.profile();
@@ -151,7 +151,7 @@ fn false_sharing_between_processes_is_distinguished_and_lines_of_a_slice_are_joi
     let mut both = processes(|config| config.layers.push(Layer::SharedLine));
     both.access(0, false, 4096);
     both.access(1, false, 4096 + 64);
-    // Each writes its own half of a line and reads it, 100 times in turn.
+    // Each process writes and reads its own word of a line, 100 times in turn.
     for _ in 0..100 {
         for who in 0..2 {
             both.access(who, false, 8192 + 8 * who as u64);
@@ -162,7 +162,7 @@ fn false_sharing_between_processes_is_distinguished_and_lines_of_a_slice_are_joi
     // The first read here finds nothing written; the first event of the line is not classified.
     assert_eq!(events(&profile, Layer::WriteRead), [100.0, 99.0]);
     assert_eq!(events(&profile, Layer::FalseSharing), [99.0, 99.0]);
-    // One line, in the one slice.
+    // One line in the only slice.
     assert_eq!(events(&profile, Layer::SharedLine), [1.0, 1.0]);
     let lines: Vec<_> = profile
         .shared_lines
@@ -205,7 +205,7 @@ fn unmapped_memory_is_private_again_and_moved_memory_stays_shared() {
     both.threads[0].synchronise::<true, false>(HERE + 8192, 4);
     both.threads[1].synchronise::<false, false>(0x9000_1000, 4);
     assert!(both.threads[1].time() > 1000);
-    // And a flag that is written and read is communication, as within a process.
+    // A flag that is written and read is communication, as within a process.
     assert_eq!(events(&both.profile(), Layer::WriteRead), [2.0, 0.0]);
 }
 

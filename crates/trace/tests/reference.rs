@@ -1,7 +1,8 @@
-//! The engine against a model of what `write_read` and `false_sharing` mean, written from docs/tracing.md and sharing no code with it.
+//! The engine against a model of `write_read` and `false_sharing`, written from docs/tracing.md and sharing no code
+//! with it.
 //!
-//! Threads are interleaved access by access, in any order. The model keeps for each line all that its definition names, with no
-//! thought of time or memory.
+//! Accesses of threads are interleaved in any order. The model keeps for each line everything its definition names,
+//! without regard to time or memory.
 
 mod support;
 
@@ -13,9 +14,9 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use support::{Recorder, assembled};
 
-/// Few threads, and more than have the short way as readers.
+/// A few threads, and more threads than have a reader bit in the word.
 const THREADS: [usize; 2] = [4, 48];
-/// Few lines, each in a slot of its own of the table of waiting events, so that none pushes out another.
+/// Few enough lines that each has its own slot for undecided events and none evicts another.
 const LINES: u64 = 6;
 const DATA: u64 = 0x10_0000;
 
@@ -43,21 +44,21 @@ fn access(threads: usize) -> impl Strategy<Value = Access> {
 #[derive(Default)]
 struct Line {
     writer: Option<usize>,
-    /// Who has read since the last write, the writer included.
+    /// Threads that have read since the last write, the writer included.
     readers: BTreeSet<usize>,
-    /// Whether threads have communicated through it.
+    /// Whether threads have communicated through the line.
     shared: bool,
-    /// Bytes written in the present turn.
+    /// Bytes written in the present tenure.
     written: BTreeSet<u64>,
-    /// Events of this turn that no read has made true: reader and writer.
+    /// Events of this tenure that no read has made true: reader and writer.
     undecided: BTreeMap<usize, usize>,
 }
 
-/// Events from thread to thread: all, and those that are false sharing.
+/// Events by (writer, reader): all, and those that are false sharing.
 type Events = BTreeMap<(usize, usize), (u64, u64)>;
 
-/// `write_read`: the first read by a thread since another thread's last write. It is false sharing if none of the thread's reads
-/// until the next turn use a byte that was written in this one; the first event on a line is true.
+/// `write_read`: the first read by a thread since another thread's last write. It is false sharing if none of the
+/// thread's reads until the next tenure uses a byte written in this one; the first event on a line is true.
 fn model(accesses: &[Access]) -> Events {
     let mut lines: BTreeMap<u64, Line> = BTreeMap::new();
     let mut events = Events::new();
@@ -70,7 +71,7 @@ fn model(accesses: &[Access]) -> Events {
         let line = lines.entry(access.address / 64).or_default();
         let bytes = access.address % 64..access.address % 64 + access.size;
         if access.write {
-            // A turn begins when another thread takes the line, or its writer writes again after it was read.
+            // A tenure begins when another thread takes the line, or its writer writes again after it was read.
             let others = line
                 .readers
                 .iter()
@@ -109,7 +110,7 @@ fn model(accesses: &[Access]) -> Events {
     events
 }
 
-/// What the engine says of the same accesses.
+/// The engine's counts for the same accesses.
 fn counted(recorder: &Recorder, count: usize, accesses: &[Access]) -> Events {
     let engine = recorder.engine();
     let mut threads = vec![engine.first_thread(1)];
@@ -145,7 +146,7 @@ fn counted(recorder: &Recorder, count: usize, accesses: &[Access]) -> Events {
     events
 }
 
-/// By hand: a write, two reads of it, a write of another word by a reader, and a read of the first word.
+/// A write, two reads of it, a write of another word by a reader, and a read of the first word.
 #[test]
 fn the_model_is_right_in_a_case_worked_by_hand() {
     let access = |thread, write, within| Access {
@@ -161,14 +162,14 @@ fn the_model_is_right_in_a_case_worked_by_hand() {
         access(1, true, 8),
         // Thread 1 wrote the line last, but not this word: false.
         access(0, false, 0),
-        // Nothing new for thread 0, but now it uses what was written: true after all.
+        // Not an event for thread 0, but now it uses what was written: true after all.
         access(0, false, 8),
         access(2, false, 0),
     ];
     let found = model(&accesses);
     let expected = [
         ((0, 1), (1, 0)),
-        // Not the first event on the line, and nothing was kept of the write before it: unused bytes.
+        // Not the first event on the line, and the bytes written before the line was tracked are unknown: unused.
         ((0, 2), (1, 1)),
         ((1, 0), (1, 0)),
         ((1, 2), (1, 1)),

@@ -1,4 +1,4 @@
-//! What the code of run-time libraries does to the clock.
+//! How the code of run-time libraries affects the clock.
 
 mod support;
 
@@ -11,10 +11,10 @@ use support::assembled;
 const DATA: u64 = 0x4000_0000;
 const FLAG: u64 = 0x5000_0000;
 
-/// Which values are followed, one test at a time says.
+/// Held by tests that set which values carry clocks: one at a time.
 static VALUES: Mutex<()> = Mutex::new(());
 
-/// Two threads, the second created when the first had done nothing but a store to its stack.
+/// Two threads; the second is created after the first has stored once, to its stack.
 fn two(
     folder: &std::path::Path,
     share: u32,
@@ -65,14 +65,14 @@ fn their_accesses_are_counted_and_take_no_time() {
 fn who_reads_a_value_there_is_no_earlier_than_who_wrote_it_last() {
     let _alone = VALUES.lock().unwrap_or_else(PoisonError::into_inner);
     follow_values(Values::All);
-    // With and without looking at the line: clocks are kept up where lines are sampled too.
+    // With the line sampled and not: clocks are also kept where lines are sampled.
     for share in [1_000_000, 1] {
         let folder = tempfile::tempdir().unwrap();
         let (_, mut first, mut second) = two(folder.path(), share);
         for cell in 0..5000 {
             first.access::<true, false>(DATA + cell * 8, 8);
         }
-        // The program's own values say nothing.
+        // The program's own values carry no clocks.
         second.access::<false, false>(DATA, 8);
         first.access::<true, true>(FLAG, 8);
         first.access::<true, true>(FLAG + 8, 8);
@@ -123,7 +123,7 @@ fn a_clock_is_handed_over_before_that_of_others_is_taken() {
     assert_eq!(second.time(), first.time());
     first.synchronise::<false, true>(FLAG, 4);
     assert_eq!(second.time(), first.time(), "nothing later was there");
-    // Nobody waits for who says that it has nothing to hand over.
+    // A thread that has recorded its store is not waited for.
     first.announce();
     first.store_recorded();
     second.synchronise::<false, true>(FLAG, 4);
@@ -138,7 +138,7 @@ fn an_access_that_is_only_counted_takes_no_time_and_passes_no_clock() {
     }
     let before = (first.time(), second.time());
     assert!(before.0 > before.1);
-    // Even where the line is used for synchronisation, too.
+    // Even on a line used for synchronisation.
     first.mark_sync(FLAG);
     first.count_only::<true>(FLAG, 4);
     second.count_only::<false>(FLAG, 4);

@@ -1,4 +1,4 @@
-//! Identities last: of 4,096 threads at once, of a hundred thousand one after the other, and of pages mapped anew.
+//! Identities stay distinct: 4,096 live threads, a hundred thousand consecutive ones, and pages mapped again.
 
 mod support;
 
@@ -40,7 +40,7 @@ fn four_thousand_and_ninety_six_live_threads_are_distinguished() {
     let mut threads: Vec<_> = (1..4096)
         .map(|at| child(engine, &mut first, at + 1))
         .collect();
-    // Everybody reads the lines twice: the second time nothing is new.
+    // All threads read the lines twice; the second read is no event.
     for _ in 0..2 {
         for thread in &mut threads {
             for line in 0..8 {
@@ -48,7 +48,7 @@ fn four_thousand_and_ninety_six_live_threads_are_distinguished() {
             }
         }
     }
-    // The last one writes, everybody reads again.
+    // The last one writes, then all read again.
     threads[4094].access::<true, false>(DATA, 8);
     for thread in &mut threads {
         thread.access::<false, false>(DATA, 8);
@@ -77,11 +77,11 @@ fn a_hundred_thousand_consecutive_threads_are_distinguished() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, mut first) = started(folder.path());
     first.access::<true, false>(DATA, 8);
-    // A few live long among them.
+    // A few of the threads live long.
     let mut long: Vec<_> = (0..3).map(|at| child(engine, &mut first, at + 2)).collect();
     for at in 0..THREADS - 3 {
         let mut thread = child(engine, &mut first, at + 5);
-        // What the first thread wrote once, and what the thread before wrote.
+        // Reads what the first thread wrote once and what the thread before wrote.
         thread.access::<false, false>(DATA, 8);
         thread.access::<false, false>(DATA + 64, 8);
         thread.access::<true, false>(DATA + 64, 8);
@@ -112,7 +112,7 @@ fn a_hundred_thousand_consecutive_threads_are_distinguished() {
             assert_eq!(events(thread - 1, thread), 1.0, "{thread}");
         }
     }
-    // The long-lived ones read the line of every thousandth thread, once each.
+    // The long-lived threads read the line once for every thousandth thread.
     for (reader, round) in [(1, 0), (2, 50), (3, 99)] {
         assert_eq!(events(4 + round * 1000, reader), 1.0);
         assert_eq!(events(5 + round * 1000, reader), 0.0);
@@ -123,7 +123,7 @@ fn a_hundred_thousand_consecutive_threads_are_distinguished() {
 fn pages_mapped_again_are_touched_first_again() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, mut first) = started(folder.path());
-    // One is then used by the same thread, one by another.
+    // Then the same thread uses one page, and another thread the other.
     for page in 0..2 {
         first.access::<false, false>(DATA + page * 4096, 8);
     }

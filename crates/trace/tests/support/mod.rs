@@ -1,4 +1,4 @@
-//! What tests of the engine share.
+//! Helpers for tests of the engine.
 
 #![allow(dead_code)]
 
@@ -16,7 +16,7 @@ pub fn assembled(folder: &std::path::Path) -> Profile {
     assemble(folder, &options).unwrap()
 }
 
-/// Recordings one after the other, with the same tables: address space is not endless.
+/// Consecutive recordings with the same tables, because address space is limited.
 pub struct Recorder {
     folder: tempfile::TempDir,
     first: Engine,
@@ -33,7 +33,7 @@ impl Recorder {
         Self { folder, first }
     }
 
-    /// An engine with empty tables.
+    /// A new engine with cleared tables.
     pub fn engine(&self) -> &'static Engine {
         for file in std::fs::read_dir(self.folder.path()).unwrap() {
             std::fs::remove_file(file.unwrap().path()).unwrap();
@@ -42,7 +42,7 @@ impl Recorder {
         Box::leak(Box::new(engine))
     }
 
-    /// Where the newest one's journal is.
+    /// Folder of the newest engine's journal.
     pub fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }
