@@ -1,15 +1,15 @@
-//! Whether standard output was open when the process started.
+//! Determines whether standard output was open when the process started.
 //!
-//! Rust's start-up code opens `/dev/null` in place of a closed descriptor, so that by the time `main` runs a
-//! command would write its result into nothing and call that success. What the linker puts into `.init_array` is
-//! called before that.
+//! Rust's start-up code opens `/dev/null` in place of a closed descriptor, so a command would write its result
+//! to nothing and report success. By the time `main` runs it is too late to check; functions that the linker puts
+//! into `.init_array` are called before that code.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn look() {
-    // SAFETY: descriptor 1 is only asked about; it is neither used nor closed, and may be closed already.
+    // SAFETY: descriptor 1 is only queried; it is neither used nor closed, and may be closed already.
     let stdout = unsafe { std::os::fd::BorrowedFd::borrow_raw(1) };
     CLOSED.store(rustix::io::fcntl_getfd(stdout).is_err(), Ordering::Relaxed);
 }

@@ -1,42 +1,42 @@
-//! Why an output was not written.
+//! Errors of writing an output.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// One line: what was tried, on what, what was found.
+/// Why an output was not written. One line: what was attempted, on what, what was found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutputError {
     /// The system refused.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried: `write`, `create`, `replace`.
+        /// What was attempted: `write`, `create`, `replace`.
         action: &'static str,
-        /// On what.
+        /// The file or folder.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// It is there already and nobody said to replace it.
+    /// It exists already and replacing was not requested.
     #[error("cannot write {}: it exists", path.display())]
     Exists {
         /// The output.
         path: PathBuf,
     },
-    /// Something stands there that is never replaced.
+    /// There is something that is never replaced.
     #[error("cannot write {}: it is {found}", path.display())]
     Kind {
         /// The output.
         path: PathBuf,
-        /// What stands there.
+        /// What is there.
         found: &'static str,
     },
-    /// A folder that numaloc did not make.
+    /// A folder that numaloc did not create.
     #[error("cannot replace {}: it is a folder, but not a {expected}", path.display())]
     Foreign {
         /// The output.
         path: PathBuf,
-        /// What it would have to be.
+        /// What it would have to be to be replaced.
         expected: &'static str,
     },
     /// The new output is in place, but files of the user could not be moved into it.
@@ -52,7 +52,7 @@ pub enum OutputError {
 }
 
 impl OutputError {
-    /// A failure of the system.
+    /// An error of the system.
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io {
             action,
@@ -61,7 +61,7 @@ impl OutputError {
         }
     }
 
-    /// What a user can do about it, where there is something.
+    /// What the user can do about it, if anything.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {

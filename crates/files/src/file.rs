@@ -1,4 +1,4 @@
-//! One file, or a stream in its place.
+//! Writes one file, or to a stream in its place.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use crate::{OutputError, parent, stdout, unfinished};
 /// Longest chain of symbolic links, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// A single-file output that may be written.
+/// An output file that has been checked before it is written.
 #[derive(Debug)]
 pub struct FileOutput {
     /// As the user named it.
@@ -21,19 +21,19 @@ pub struct FileOutput {
 #[derive(Debug)]
 enum Way {
     Stdout,
-    /// A FIFO, a character device or an open descriptor: written into, never replaced.
+    /// A FIFO, a character device or an open descriptor: written to, never replaced.
     Stream(PathBuf),
-    /// A regular file: what the name leads to, and what stands there.
+    /// A regular file: the target of its name, and the present file.
     File {
         target: PathBuf,
         old: Option<Metadata>,
     },
 }
 
-/// What a name leads to.
+/// The target of a name.
 enum Led {
     To(PathBuf),
-    /// An open descriptor, by its path in `/proc`; whether it is our own standard output.
+    /// An open descriptor by its path in `/proc`; true if it is our own standard output.
     Descriptor(PathBuf, bool),
 }
 
@@ -42,7 +42,7 @@ impl FileOutput {
     ///
     /// # Errors
     /// [`OutputError::Exists`] for a regular file without `force`; [`OutputError::Kind`] for what is never
-    /// written (folders, block devices, sockets); [`OutputError::Io`] if its folder is not there.
+    /// written (folders, block devices, sockets); [`OutputError::Io`] if its folder does not exist.
     pub fn check(path: &Path, force: bool) -> Result<Self, OutputError> {
         let output = |way| Self {
             path: path.to_owned(),
@@ -91,16 +91,16 @@ impl FileOutput {
         &self.path
     }
 
-    /// Whether it goes to standard output, where then nothing else may go.
+    /// Whether it goes to standard output, to which nothing else may be written then.
     #[must_use]
     pub fn is_stdout(&self) -> bool {
         matches!(self.way, Way::Stdout)
     }
 
-    /// Writes it whole. A regular file appears complete or not at all.
+    /// Writes the whole content. A regular file appears complete or not at all.
     ///
     /// # Errors
-    /// [`OutputError::Io`], or [`OutputError::Exists`] if somebody else made the file since it was checked;
+    /// [`OutputError::Io`], or [`OutputError::Exists`] if the file was created by another process since the check;
     /// nothing is left behind.
     pub fn write(&self, content: &[u8]) -> Result<(), OutputError> {
         let fail = |error| OutputError::io("write", &self.path, error);
@@ -149,7 +149,7 @@ impl FileOutput {
     }
 }
 
-/// The system's own words: an error of `tempfile` would name the random file.
+/// The system's error alone: an error of `tempfile` would name the random file.
 fn plain(error: io::Error) -> io::Error {
     match error.get_ref().and_then(|inner| inner.source()) {
         Some(source) => match source.downcast_ref::<io::Error>() {
@@ -162,7 +162,7 @@ fn plain(error: io::Error) -> io::Error {
     }
 }
 
-/// What stands under a name and is neither a file nor a stream, in words.
+/// A description of what is neither a file nor a stream.
 fn never_written(what: fs::FileType) -> Option<&'static str> {
     if what.is_dir() {
         Some("a folder")
@@ -175,7 +175,7 @@ fn never_written(what: fs::FileType) -> Option<&'static str> {
     }
 }
 
-/// Gives `file` owner and mode of what it replaces. Only root can give files away; others keep theirs.
+/// Gives `file` the owner and mode of the file it replaces. Only root can change owners.
 fn keep_owner_and_mode(file: &File, old: &Metadata) -> io::Result<()> {
     let now = file.metadata()?;
     if (now.uid(), now.gid()) != (old.uid(), old.gid()) {
@@ -184,8 +184,8 @@ fn keep_owner_and_mode(file: &File, old: &Metadata) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(old.mode() & 0o7777))
 }
 
-/// Follows symbolic links to a name that is none; a link of `/proc/PID/fd` leads to an open descriptor, whose
-/// name may be gone or be somebody else's by now.
+/// Follows symbolic links to their end; a link in `/proc/PID/fd` leads to an open descriptor, whose
+/// name may have been removed or reused.
 fn follow(path: &Path) -> io::Result<Led> {
     let mut at = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_appears_and_an_old_one_needs_force() {
+    fn a_new_file_is_written_and_replacing_one_needs_force() {
         let folder = folder();
         let path = folder.path().join("x.json");
         FileOutput::check(&path, false)
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_never_replaced() {
+    fn only_files_are_replaced() {
         let folder = folder();
         let inside = folder.path().join("folder");
         fs::create_dir(&inside).unwrap();
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_no_obstacle() {
+    fn long_names_are_supported() {
         let folder = folder();
         let path = folder.path().join("ä".repeat(127));
         FileOutput::check(&path, false)

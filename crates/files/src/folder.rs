@@ -1,4 +1,4 @@
-//! A folder of files that numaloc writes and reads.
+//! Writes a folder of files.
 
 use std::fs::{self, Metadata, Permissions};
 use std::io;
@@ -12,20 +12,20 @@ use crate::{OutputError, parent, unfinished};
 /// A kind of folder that numaloc writes.
 #[derive(Clone, Copy, Debug)]
 pub struct FolderKind {
-    /// What people call it: `numaloc profile`.
+    /// Name for users: `numaloc profile`.
     pub name: &'static str,
-    /// A file that every complete one has.
+    /// A file that every complete folder contains.
     pub mark: &'static str,
-    /// Whether numaloc writes a file of this name, relative to the folder; true for the folders in it, too.
+    /// Whether numaloc writes a file of this name, relative to the folder; also true for folders in it.
     pub owns: fn(&Path) -> bool,
 }
 
-/// A folder output that may be written.
+/// An output folder that has been checked before it is written.
 #[derive(Debug)]
 pub struct FolderOutput {
     /// As the user named it.
     path: PathBuf,
-    /// What the name leads to.
+    /// The target of the name.
     target: PathBuf,
     old: Option<Metadata>,
     kind: FolderKind,
@@ -35,9 +35,9 @@ impl FolderOutput {
     /// Checks that the folder `path` may be written.
     ///
     /// # Errors
-    /// [`OutputError::Exists`] if it is there and `force` is not set; [`OutputError::Foreign`] for a folder
-    /// that is neither empty nor of this kind; [`OutputError::Kind`] if something else stands there;
-    /// [`OutputError::Io`] if its parent is not there.
+    /// [`OutputError::Exists`] if it exists and `force` is not set; [`OutputError::Foreign`] for a folder
+    /// that is neither empty nor of this kind; [`OutputError::Kind`] if it is no folder;
+    /// [`OutputError::Io`] if its parent does not exist.
     pub fn check(path: &Path, force: bool, kind: FolderKind) -> Result<Self, OutputError> {
         let fail = |error| OutputError::io("write", path, error);
         let (target, old) = match fs::metadata(path) {
@@ -90,11 +90,11 @@ impl FolderOutput {
         &self.path
     }
 
-    /// Has `fill` write the files into a new folder, which then takes its name. What numaloc wrote into an old
-    /// one is removed, every other file in it is moved into the new one.
+    /// Calls `fill` to write the files into a new folder, which then replaces the old one. Files that numaloc wrote
+    /// into the old folder are removed, all others are moved into the new one.
     ///
     /// # Errors
-    /// Whatever `fill` says, or an [`OutputError`]; the old folder is then as it was and nothing is left
+    /// Those of `fill`, or an [`OutputError`]; the old folder is then unchanged and nothing is left
     /// behind, except after [`OutputError::Kept`].
     pub fn fill<E: From<OutputError>>(
         &self,
@@ -121,7 +121,7 @@ impl FolderOutput {
             &self.target,
             RenameFlags::NOREPLACE,
         ) {
-            // A file system that cannot refuse to replace: at worst an empty folder is.
+            // The file system has no rename that refuses to replace; a plain one replaces at most an empty folder.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
                 fs::rename(partial.path(), &self.target)
             }
@@ -146,13 +146,13 @@ impl FolderOutput {
         fs::set_permissions(new, Permissions::from_mode(old.mode() & 0o7777)).map_err(fail)?;
         match renameat_with(CWD, new, CWD, &self.target, RenameFlags::EXCHANGE) {
             Ok(()) => {}
-            // A file system that cannot exchange names: there is a moment without a folder.
+            // The file system cannot exchange names, so for a moment there is no folder.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
                 self.exchange_in_steps(new).map_err(fail)?;
             }
             Err(error) => return Err(fail(error.into())),
         }
-        // Under the random name is now the old folder, with files of the user perhaps: never removed as a whole.
+        // The old folder now has the random name and may contain files of the user: it is never removed as a whole.
         let old = partial.keep();
         self.move_out(&old, Path::new(""))
             .map_err(|error| OutputError::Kept {
@@ -174,7 +174,7 @@ impl FolderOutput {
         fs::rename(&aside, new)
     }
 
-    /// Empties `old/inside` and removes it: files of ours are deleted, all others move to the new folder.
+    /// Empties `old/inside` and removes it: our files are deleted, all others are moved to the new folder.
     fn move_out(&self, old: &Path, inside: &Path) -> io::Result<()> {
         let folder = old.join(inside);
         for entry in fs::read_dir(&folder)? {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn force_removes_what_we_wrote_and_keeps_what_the_user_has() {
+    fn force_removes_our_files_and_keeps_the_users() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("p");
         write(&path, false, "one").unwrap();

@@ -1,15 +1,15 @@
-//! Regular files, opened and read with bounds.
+//! Opens and reads regular files with a size limit.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Opens a file that must be a regular one. A FIFO without a writer, which an ordinary open would wait for, and a
-/// device, which may never end, are refused.
+/// Opens a regular file. Refused are a FIFO, whose open would wait for a writer, and a
+/// device, which may be endless.
 ///
 /// # Errors
-/// The system's; [`io::ErrorKind::InvalidInput`] for what is no regular file.
+/// The system's; [`io::ErrorKind::InvalidInput`] for anything but a regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -27,10 +27,10 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, found))
 }
 
-/// The content of a file that `open` opened and that is at most `limit` bytes long, however long it says it is.
+/// The content of a file that `open` opened, of at most `limit` bytes whatever size the file states.
 ///
 /// # Errors
-/// The system's; [`io::ErrorKind::FileTooLarge`] for a longer one.
+/// The system's; [`io::ErrorKind::FileTooLarge`] for a longer file.
 pub fn read_bounded(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     file.take(limit.saturating_add(1))
@@ -50,10 +50,10 @@ pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_bounded(open_regular(path)?, limit)
 }
 
-/// The text of a file named by the user, who may mean a pipe, of at most `limit` bytes.
+/// The text of a file named by the user, which may be a pipe, of at most `limit` bytes.
 ///
 /// # Errors
-/// The system's, those of [`read_bounded`], and [`io::ErrorKind::InvalidData`] for what is not UTF-8.
+/// The system's, those of [`read_bounded`], and [`io::ErrorKind::InvalidData`] for invalid UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read_bounded(File::open(path)?, limit)?)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))

@@ -1,22 +1,24 @@
-//! Files that others gave us, and where results go: a file, a folder of our own making, or a stream.
+//! Reads input files and writes outputs: a file, a folder created by numaloc, or a stream.
 //!
-//! An input is a regular file of bounded size, so that nobody makes us wait for a FIFO or fill the memory. An output is checked when a command starts and written when it ends, so that a refusal costs no run:
+//! An input is a regular file of limited size, so that a file of another user can neither block us (a FIFO) nor
+//! exhaust the memory. An output is checked when a command starts and written when it ends, so that a refusal comes
+//! before the run:
 //!
-//! - what exists is replaced only if the user said so (`--force`), and only if it is a regular file or a folder
-//!   of our own; a folder loses the files that numaloc wrote, and keeps every other;
-//! - a FIFO or a character device is written into, as a shell's `>` does; a block device, a socket and a foreign
-//!   folder are refused, whatever the user said;
-//! - a symbolic link stays one: what it leads to is written. Modes and owners of what is replaced are kept;
-//! - under the final name stands a complete output or what stood there before. The work is done under a random
-//!   name in the same folder, which nobody can predict in a folder that others may write to.
+//! - an existing output is replaced only on request (`--force`), and only if it is a regular file or a folder
+//!   created by numaloc; in a folder, files that numaloc wrote are replaced and all others are kept;
+//! - a FIFO or a character device is written to, as with a shell's `>`; a block device, a socket and a foreign
+//!   folder are always refused;
+//! - a symbolic link is kept and its target is written. Replaced files keep mode and owner;
+//! - at any time, the final name has either the complete output or what was there before. The output is written under
+//!   a random name in the same folder, which is unpredictable in case others may write to that folder.
 //!
-//! | module | what |
+//! | module | does |
 //! |---|---|
-//! | [`FileOutput`] | one file, or a stream in its place |
-//! | [`FolderOutput`] | a folder of files |
-//! | [`mod@input`] | regular files, opened and read with bounds |
-//! | [`mod@stdout`] | standard output, whose failures are reported |
-//! | `closed` | whether standard output was open when the process started |
+//! | [`FileOutput`] | writes one file, or to a stream in its place |
+//! | [`FolderOutput`] | writes a folder of files |
+//! | [`mod@input`] | opens and reads regular files with a size limit |
+//! | [`mod@stdout`] | writes to standard output and reports failures |
+//! | `closed` | determines whether standard output was open when the process started |
 
 mod closed;
 mod error;
@@ -31,7 +33,7 @@ pub use folder::{FolderKind, FolderOutput};
 
 use std::path::{Path, PathBuf};
 
-/// Longest part of a name that is kept in the name of an unfinished output: names end at 255 bytes.
+/// Longest part of a name that is used in the name of an unfinished output: names are limited to 255 bytes.
 const KEPT_NAME: usize = 180;
 
 /// The folder that `path` is in.
@@ -42,7 +44,7 @@ fn parent(path: &Path) -> PathBuf {
     }
 }
 
-/// How unfinished outputs of `path` are called, up to a random ending.
+/// Prefix of the names of unfinished outputs of `path`; a random suffix follows.
 fn unfinished(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let kept: String = name

@@ -1,4 +1,4 @@
-//! Standard output, whose failures are reported.
+//! Writes to standard output and reports failures.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -6,17 +6,17 @@ use std::os::fd::AsFd;
 
 use crate::closed;
 
-/// Writes all of `content` to standard output. A reader who closed the pipe has seen enough, which is no failure.
-/// If a regular file takes only a part of it, that part is taken back: half a result reads like a whole one.
+/// Writes all of `content` to standard output. A closed pipe is no failure: its reader did not want more.
+/// If a regular file takes only a part of it, that part is removed, because it could pass for a complete result.
 ///
 /// # Errors
-/// The system's, such as a full disk; a standard output that was closed when the process started.
+/// The system's, such as a full disk; or standard output was closed when the process started.
 pub fn write(content: &[u8]) -> io::Result<()> {
     if closed::stdout_was_closed() {
         return Err(rustix::io::Errno::BADF.into());
     }
     io::stdout().flush()?;
-    // Past the library's line buffer, which would write the rest when the process ends.
+    // Bypasses the library's line buffer, which would write the rest when the process ends.
     let mut file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let end = end_of_regular(&mut file)?;
     match file.write_all(content) {
@@ -32,7 +32,7 @@ pub fn write(content: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Length of a regular file that is about to grow; nothing where other content could be hit.
+/// Length of a regular file that is appended to; `None` if other content could be affected.
 fn end_of_regular(file: &mut File) -> io::Result<Option<u64>> {
     let about = file.metadata()?;
     if !about.is_file() {
