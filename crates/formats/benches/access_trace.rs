@@ -1,9 +1,11 @@
-//! How many records of an access trace a second two program threads and the recorder handle, and how fast they are read back.
+//! Measures how many records of an access trace per second two program threads and the recorder handle, and how fast
+//! they are read back.
 //!
-//! `make bench-trace-writer`; after the folder, a part of a case's name leaves out the others. Each case runs the accesses of two threads through the private-cache filter, their blocks over the
-//! socket, the recorder's thread compressing them and writing them to a file in the folder given (default: the system's for temporary files),
-//! then reads the file back, thread by thread and in the order of clocks. Rates are per second of wall time and, because a busy machine
-//! gives us less than two cores, per two seconds of CPU time: what two cores of our own would do.
+//! `make bench-trace-writer`; arguments: a folder for the file (default: the system's for temporary files), then part
+//! of a case's name to select cases. Each case runs the accesses of two threads through the private-cache filter and
+//! sends their blocks over the socket; the recorder's thread compresses and writes them. The file is then read back,
+//! thread by thread and in the order of clocks. Rates are per second of wall time and, because a busy machine provides
+//! less than two cores, per two seconds of CPU time, which is the rate of two free cores.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -38,7 +40,7 @@ fn cpu_seconds() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
 }
 
-/// Millions a second of wall time, and of two cores.
+/// Millions per second of wall time, and with two full cores.
 struct Rate {
     wall: f64,
     two_cores: f64,
@@ -65,18 +67,18 @@ fn shown(mut values: Vec<f64>) -> String {
 type Pattern = fn(u64) -> (u64, bool);
 
 const CASES: [(&str, Pattern); 4] = [
-    // One record an access.
+    // One record per access.
     ("read lines in order", |at| (at * 64 % (256 << 20), false)),
-    // Two records an access: fetched and, later, written back.
+    // Two records per access: fetched and, later, written back.
     ("write lines in order", |at| (at * 64 % (256 << 20), true)),
     // a[i] = b[i] + c[i]: two reads and a write, eight of each to a line.
     ("three arrays, 8-byte elements", |at| {
         let (array, place) = (at % 3, at / 3 * 8 % (64 << 20));
         ((array << 28) + place, array == 2)
     }),
-    // Differences between lines that do not repeat.
+    // Differences between lines do not repeat.
     ("read lines at random, 1 GiB", |at| {
-        // The finishing steps of splitmix64 scatter consecutive numbers.
+        // The final mixing steps of splitmix64 scatter consecutive numbers.
         let mixed = (at ^ at >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed >> 34 & !7, false)

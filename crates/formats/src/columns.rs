@@ -1,7 +1,7 @@
-//! One table as typed columns, to and from Parquet.
+//! Reads and writes tables with typed columns as Parquet.
 //!
-//! Integers are unsigned and carry Parquet's `INTEGER(n, false)` annotation; text is `STRING`. Files
-//! are Snappy-compressed with row groups of 2^20 rows, so that other tools read them in parallel.
+//! Integers are unsigned and have Parquet's `INTEGER(n, false)` annotation; text is `STRING`. Files
+//! are Snappy-compressed with row groups of 2^20 rows, so that other tools can read them in parallel.
 
 use parquet::basic::Compression;
 use parquet::column::reader::ColumnReader;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use crate::error::FormatError;
 
 const ROWS_PER_GROUP: usize = 1 << 20;
-/// Records decoded at a time: bounds what a false row count can make us allocate.
+/// Records decoded at a time: limits the memory that a false row count can make us allocate.
 const BATCH: usize = 1 << 16;
 
 /// A column to write, borrowed from the caller's rows.
@@ -210,7 +210,7 @@ impl<'p> Table<'p> {
         Ok(out)
     }
 
-    /// A column of text, each value turned by `parse` (which may refuse it).
+    /// A column of text; `parse` converts each value and may refuse it.
     pub(crate) fn text<T>(
         &self,
         name: &str,
@@ -386,7 +386,7 @@ impl<'p> Table<'p> {
                     });
                 }
             } else {
-                // A required column where null would be allowed.
+                // A required column although null would be allowed.
                 out.extend(buffer.iter().map(&convert));
             }
             Ok(records)
@@ -395,7 +395,7 @@ impl<'p> Table<'p> {
     }
 }
 
-/// Runs the Parquet library on bytes that may be anything: its errors and its panics become ours.
+/// Runs the Parquet library on untrusted bytes and converts its errors and panics into ours.
 fn guarded<T>(
     path: &Path,
     place: &str,

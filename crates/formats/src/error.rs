@@ -1,41 +1,41 @@
-//! What can be wrong with a file.
+//! Errors of reading and writing files.
 
 use std::path::{Path, PathBuf};
 
-/// Why a file was not read or written. One line: what was tried, on what, found, expected.
+/// Why a file was not read or written. One line: what was attempted, on what, found, expected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// The system refused.
+    /// The system reported an error.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried: `read`, `write`, `create`, `rename`.
+        /// What was attempted: `read`, `write`, `create`, `rename`.
         action: &'static str,
-        /// On what.
+        /// The file or folder.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Something of another kind lies there.
+    /// It is of another kind.
     #[error("{} is not a {expected}: {found}", path.display())]
     WrongKind {
         /// The file or folder.
         path: PathBuf,
         /// What is wrong with it.
         found: String,
-        /// What it should be: `numaloc profile`, `numaloc plan`.
+        /// What was expected: `numaloc profile`, `numaloc plan`.
         expected: &'static str,
     },
-    /// Of the right kind, but its content does not hold together.
+    /// Of the right kind, but with inconsistent content.
     #[error("cannot read {}: {place}: found {found}, expected {expected}", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
         /// Line, column or row.
         place: String,
-        /// What stands there.
+        /// What was found there.
         found: String,
-        /// What should.
+        /// What was expected.
         expected: String,
     },
     /// Written by a later release.
@@ -45,16 +45,16 @@ pub enum FormatError {
         path: PathBuf,
         /// Its version.
         found: u64,
-        /// The newest version we read.
+        /// The newest version that can be read.
         supported: u64,
     },
-    /// The output may not be written there, or cannot be.
+    /// The output cannot be written there.
     #[error(transparent)]
     Output(#[from] numaloc_files::OutputError),
 }
 
 impl FormatError {
-    /// An I/O failure.
+    /// An I/O error.
     pub fn io(action: &'static str, path: &Path, source: std::io::Error) -> Self {
         Self::Io {
             action,
@@ -63,7 +63,7 @@ impl FormatError {
         }
     }
 
-    /// Content that does not hold together.
+    /// Inconsistent content.
     pub fn corrupt(
         path: &Path,
         place: impl Into<String>,
@@ -78,7 +78,7 @@ impl FormatError {
         }
     }
 
-    /// What a user can do about it, where there is something.
+    /// What the user can do about it, if anything.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {

@@ -1,8 +1,8 @@
-//! Versioned readers and writers: the only place that knows how numaloc's files look.
+//! Versioned readers and writers of all file formats of numaloc.
 //!
-//! Every reader treats its file as hostile: sizes are bounded before memory is taken, and an error
+//! Every reader treats its file as untrusted: sizes are checked before memory is allocated, and an error
 //! names the file, the place in it, what was found and what was expected. Every writer writes through
-//! `numaloc-files`, so that nothing half-written ever stands under a final name.
+//! `numaloc-files`, so that a final name never refers to an incomplete file.
 //!
 //! | module | file |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | [`numalize_pages`] | page use in the columns of numalize |
 //! | [`plan`] | `plan.json` |
 //! | [`matrix`] | communication matrices: CSV, `.npy`, MatrixMarket, edge list |
-//! | `columns` | one table as typed columns, to and from Parquet |
+//! | `columns` | tables with typed columns, to and from Parquet |
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! Page use as numalize writes it: CSV with the header
+//! Reads and writes page use in numalize's format: CSV with the header
 //! `page.address,alloc.thread,alloc.location,firsttouch.thread,firsttouch.location,structure.name,T0,T1,...`.
 //!
-//! `page.address` is the page *number* in decimal; `T0...` are accesses, reads and writes not told
-//! apart. Fields are not quoted; a comma in a name becomes a blank.
+//! `page.address` is the page *number* in decimal; `T0...` are accesses, reads and writes
+//! together. Fields are not quoted; a comma in a name is replaced by a blank.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
@@ -22,12 +22,12 @@ const FIXED: [&str; 6] = [
     "firsttouch.location",
     "structure.name",
 ];
-/// Longest line: room for a name and 65,536 threads.
+/// Longest line in bytes: enough for a name and 65,536 threads.
 const MOST_LINE_BYTES: u64 = 2 << 20;
-/// Most pages: 64 Mi pages of 4 KiB are 256 GiB.
+/// Largest number of pages: 64 Mi pages of 4 KiB are 256 GiB.
 const MOST_PAGES: usize = 1 << 26;
 
-/// The page table of a profile in numalize's columns.
+/// The page table of a profile as CSV with numalize's columns.
 #[must_use]
 pub fn to_csv(profile: &Profile) -> String {
     let mut out = FIXED.join(",");
@@ -59,10 +59,10 @@ pub fn to_csv(profile: &Profile) -> String {
     out
 }
 
-/// What such a file holds.
+/// The content of such a file.
 #[derive(Debug)]
 pub struct PageTable {
-    /// Threads that have a column.
+    /// Number of threads that have a column.
     pub threads: usize,
     /// Pages by ascending number; all accesses are counted as reads.
     pub pages: PageUsage,
@@ -77,7 +77,7 @@ struct Row {
     counts: Vec<(u32, u64)>,
 }
 
-/// Reads such a file.
+/// Reads a file in numalize's format.
 ///
 /// # Errors
 /// [`FormatError`] with the line, what was found and what was expected.
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn errors_name_their_line() {
         for (text, word) in [
             (String::new(), "line 1"),
             ("a,b\n".to_owned(), "line 1"),

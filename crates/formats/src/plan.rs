@@ -1,6 +1,6 @@
-//! `plan.json`. Format: `docs/formats/plan.md`.
+//! Reads and writes `plan.json`. Format: `docs/formats/plan.md`.
 //!
-//! Bump [`VERSION`] when a field changes its meaning; readers ignore fields they do not know.
+//! Increase [`VERSION`] when a field changes its meaning; readers ignore unknown fields.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,13 +17,13 @@ use serde::{Deserialize, Serialize};
 use crate::error::FormatError;
 use crate::profile::known_variables;
 
-/// Version written to the file.
+/// Format version written to the file.
 pub const VERSION: u64 = 1;
 const FORMAT: &str = "numaloc-plan";
 const KIND: &str = "numaloc plan";
-/// Larger than any honest plan: refuse before reading it into memory.
+/// Larger than any valid plan: refused before it is read into memory.
 const MAX_BYTES: u64 = 4 << 30;
-/// Enough to see whether it is a JSON object at all.
+/// Number of bytes from which a JSON object is recognised.
 const HEAD_BYTES: u64 = 4096;
 
 #[derive(Serialize, Deserialize)]
@@ -114,10 +114,10 @@ pub fn to_json(plan: &Plan) -> String {
     text
 }
 
-/// Writes a plan so that it appears complete or not at all.
+/// Writes a plan; the file appears complete or not at all.
 ///
 /// # Errors
-/// [`FormatError::Output`], for one if the file is there and `force` is not set.
+/// [`FormatError::Output`], for example if the file exists and `force` is not set.
 pub fn write(plan: &Plan, path: &Path, force: bool) -> Result<(), FormatError> {
     let output = numaloc_files::FileOutput::check(path, force)?;
     Ok(output.write(to_json(plan).as_bytes())?)
@@ -126,7 +126,7 @@ pub fn write(plan: &Plan, path: &Path, force: bool) -> Result<(), FormatError> {
 /// Reads a plan.
 ///
 /// # Errors
-/// [`FormatError`] with line and column, or the field that does not hold together.
+/// [`FormatError`] with line and column, or with the invalid field.
 pub fn read(path: &Path) -> Result<Plan, FormatError> {
     let io = |error| FormatError::io("read", path, error);
     let about = fs::metadata(path).map_err(io)?;
@@ -145,7 +145,7 @@ pub fn read(path: &Path) -> Result<Plan, FormatError> {
     if bytes.len() as u64 > MAX_BYTES || !looks_like_json(&bytes) {
         return Err(wrong("it is no JSON object".to_owned()));
     }
-    // What it is before what is wrong with it: any JSON may be given to us by mistake.
+    // The kind is checked before the content, because the user may pass any JSON by mistake.
     #[derive(Deserialize)]
     struct Head {
         format: Option<String>,
@@ -178,8 +178,8 @@ pub fn read(path: &Path) -> Result<Plan, FormatError> {
     plan_of(file, path)
 }
 
-/// The file's bytes, at most [`MAX_BYTES`] and one more; of a file that begins like no JSON object (a device, an
-/// archive), only its first bytes.
+/// The file's bytes, at most [`MAX_BYTES`] + 1. Of a file that does not begin like a JSON object (a device, an
+/// archive), only the first bytes.
 fn read_text(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut file = fs::File::open(path)?;
     let mut bytes = Vec::new();
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn plans_are_read_back() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("plan.json");
         write(&plan(), &path, false).unwrap();
@@ -496,7 +496,7 @@ mod tests {
             let error = read(&path).unwrap_err().to_string();
             assert!(error.contains(says) && !error.contains('\n'), "{error}");
         }
-        // Endless, and no plan: refused by its first bytes.
+        // Endless and no plan: refused after its first bytes.
         let error = read(Path::new("/dev/zero")).unwrap_err().to_string();
         assert!(error.contains("no JSON object"), "{error}");
         for cut in (0..good.len() - 2).step_by(13) {

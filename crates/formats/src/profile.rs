@@ -1,7 +1,7 @@
-//! The profile: a folder of Parquet tables and `meta.json`. Format: `docs/formats/profile.md`.
+//! Reads and writes profiles: folders of Parquet tables and `meta.json`. Format: `docs/formats/profile.md`.
 //!
-//! Bump [`VERSION`] when a column changes its meaning or is no longer written; new columns and tables
-//! need no new version, because readers ignore what they do not know.
+//! Increase [`VERSION`] when a column changes its meaning or is no longer written. New columns and tables
+//! need no new version, because readers ignore unknown ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,19 +22,19 @@ mod pages;
 pub mod traces;
 mod variables;
 
-/// Version written to `meta.json`.
+/// Format version written to `meta.json`.
 pub const VERSION: u64 = 1;
-/// What `meta.json` calls itself.
+/// Value of the format field of `meta.json`.
 const FORMAT: &str = "numaloc-profile";
 const KIND: &str = "numaloc profile";
-/// Largest sum of a column of counts: a thousand processors, each counting a billion a second, need 13 days.
+/// Largest sum of a column of counts: a thousand processors that count a billion per second each reach it in 13 days.
 pub(crate) const MOST_COUNTED: u64 = 1 << 60;
 
-/// Which large tables a reader wants.
+/// Selects the large tables to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// `page_slices`: one row per slice, page and thread, often the largest table by far. Without it only
-    /// its sums by slice and thread are kept (`access_slices`).
+    /// `page_slices`: one row per slice, page and thread, often by far the largest table. If false, only
+    /// its sums by slice and thread are read (`access_slices`).
     pub page_slices: bool,
 }
 
@@ -53,14 +53,14 @@ const TABLES: [&str; 10] = [
 ];
 const META: &str = "meta.json";
 
-/// Profile folders as outputs.
+/// Profile folders as an output kind.
 const OUTPUT: FolderKind = FolderKind {
     name: KIND,
     mark: META,
     owns,
 };
 
-/// Whether we write a file of this name into a profile folder.
+/// Whether numaloc writes a file of this name into a profile folder.
 fn owns(name: &Path) -> bool {
     name == Path::new(META)
         || TABLES.iter().any(|table| name == Path::new(table))
@@ -70,23 +70,23 @@ fn owns(name: &Path) -> bool {
 /// Checks, before anything is recorded, that a profile may be written to `folder`.
 ///
 /// # Errors
-/// [`FormatError::Output`] if the folder is there and `force` is not set, or is there and is no profile.
+/// [`FormatError::Output`] if the folder exists and `force` is not set, or exists and is no profile.
 pub fn output(folder: &Path, force: bool) -> Result<FolderOutput, FormatError> {
     Ok(FolderOutput::check(folder, force, OUTPUT)?)
 }
 
-/// Writes a profile folder so that it appears complete or not at all.
+/// Writes a profile folder; it appears complete or not at all.
 ///
 /// # Errors
-/// As [`output`]; [`FormatError::Io`] if the disk refuses.
+/// Those of [`output`]; [`FormatError::Io`] if writing fails.
 pub fn write(profile: &Profile, folder: &Path, force: bool) -> Result<(), FormatError> {
     write_to(profile, &[], &output(folder, force)?)
 }
 
-/// Writes a profile, with access traces: the process image each is of, and the file, which stays where it is.
+/// Writes a profile with access traces. `traces`: the process image of each and its file, which stays in place.
 ///
 /// # Errors
-/// [`FormatError::Output`] or [`FormatError::Io`] if the disk refuses, or if the folder is there by now.
+/// [`FormatError::Output`] or [`FormatError::Io`] if writing fails, or if the folder exists by now.
 pub fn write_to(
     profile: &Profile,
     traces: &[(u64, PathBuf)],
@@ -108,7 +108,7 @@ pub fn write_to(
         let sums = names
             .map(|name| Ok((name.clone(), checksums::of(&to.join(&name))?)))
             .collect::<Result<Sums, FormatError>>()?;
-        // Last: a folder without it is no profile.
+        // Written last: a folder without it is no profile.
         meta::write(profile, sums, &to.join(META))
     })
 }
@@ -116,15 +116,15 @@ pub fn write_to(
 /// Reads a whole profile.
 ///
 /// # Errors
-/// [`FormatError`] says which file, where in it, what was found and what was expected.
+/// [`FormatError`] names the file, the place in it, what was found and what was expected.
 pub fn read(folder: &Path) -> Result<Profile, FormatError> {
     read_parts(folder, Parts { page_slices: true })
 }
 
-/// Reads a profile without the tables that `parts` leaves out.
+/// Reads a profile without the tables that `parts` excludes.
 ///
 /// # Errors
-/// As [`read`].
+/// Those of [`read`].
 pub fn read_parts(folder: &Path, parts: Parts) -> Result<Profile, FormatError> {
     check_folder(folder)?;
     let meta = meta::read(&folder.join(META))?;
@@ -135,7 +135,7 @@ pub fn read_parts(folder: &Path, parts: Parts) -> Result<Profile, FormatError> {
     let slices = read_slices(&file("slices.parquet")?)?;
     let mut objects = read_objects(&file("objects.parquet")?, threads.len())?;
     variables::read(&file("variables.parquet")?, &mut objects)?;
-    // The large tables, communication beside pages.
+    // The large tables are read in parallel: communication and pages.
     let (pages, communication) = std::thread::scope(|scope| {
         let communication = scope.spawn(|| {
             read_communication(&file("communication.parquet")?, threads.len(), slices.len())
@@ -429,7 +429,7 @@ fn read_objects(path: &Path, threads: usize) -> Result<Vec<Object>, FormatError>
         .collect())
 }
 
-/// All columns as long as the first.
+/// Checks that all columns have the same length and returns it.
 fn same_rows(path: &Path, lengths: &[usize]) -> Result<usize, FormatError> {
     match lengths.iter().find(|&&length| length != lengths[0]) {
         None => Ok(lengths[0]),
@@ -442,7 +442,7 @@ fn same_rows(path: &Path, lengths: &[usize]) -> Result<usize, FormatError> {
     }
 }
 
-/// Ids that count from 0 without gaps.
+/// Checks that ids count from 0 without gaps.
 fn dense(path: &Path, column: &str, ids: &[u32]) -> Result<(), FormatError> {
     match ids
         .iter()
@@ -459,7 +459,7 @@ fn dense(path: &Path, column: &str, ids: &[u32]) -> Result<(), FormatError> {
     }
 }
 
-/// Counts whose sum no analysis can overflow: no run gets anywhere near [`MOST_COUNTED`].
+/// Checks that counts cannot overflow a sum: no run gets near [`MOST_COUNTED`].
 fn countable(
     path: &Path,
     column: &str,
@@ -479,7 +479,7 @@ fn countable(
     }
 }
 
-/// Ids below `limit`.
+/// Checks that ids are below `limit`.
 fn in_range(path: &Path, column: &str, ids: &[u32], limit: usize) -> Result<(), FormatError> {
     match ids
         .iter()
@@ -496,7 +496,7 @@ fn in_range(path: &Path, column: &str, ids: &[u32], limit: usize) -> Result<(), 
     }
 }
 
-/// A row of `page_slices` with its ids, shared with the pages module.
+/// Makes a row of `page_slices` from its ids; also used by the pages module.
 fn page_slice(slice: u32, page: u32, thread: u32, accesses: u64) -> PageSliceRow {
     PageSliceRow {
         slice: SliceIdx(slice),
@@ -506,7 +506,7 @@ fn page_slice(slice: u32, page: u32, thread: u32, accesses: u64) -> PageSliceRow
     }
 }
 
-/// An object id, shared with the pages module.
+/// Makes an object id; also used by the pages module.
 fn object_id(id: u64) -> ObjectIdx {
     ObjectIdx(id as u32)
 }

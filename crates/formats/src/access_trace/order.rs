@@ -1,4 +1,4 @@
-//! All threads of a recording in one order.
+//! Merges all threads of a recording into one order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,12 +9,13 @@ use numaloc_model::trace::{Action, Event};
 use super::{AccessTrace, StreamEvents};
 use crate::error::FormatError;
 
-/// The events of all threads by their virtual clocks, so that whatever a thread did before it released a word comes before what
-/// another does after it has acquired it: an acquiring thread's clock is not earlier than the releasing one's was, and moves
-/// on with its next access. Events of one time come in the order of threads, acquires last; each thread's stay in its order. The order follows from
-/// the events alone, not from how the file was written.
+/// The events of all threads, ordered by their virtual clocks. What a thread did before it released a word comes
+/// before what another thread does after it has acquired it: the clock of an acquiring thread is not earlier than
+/// that of the releasing one was, and advances with its next access. Simultaneous events are ordered by thread,
+/// acquires last; the order within a thread is kept. The order depends only on the events, not on their order in the
+/// file.
 ///
-/// Memory: one unpacked block, some 100 KiB, for each thread.
+/// Memory: one unpacked block, some 100 KiB, per thread.
 #[derive(Debug)]
 pub struct Order<'a> {
     streams: Vec<Waiting<'a>>,
@@ -22,10 +23,10 @@ pub struct Order<'a> {
     failed: bool,
 }
 
-/// Where a stream's next event belongs: time, whether it is an acquire, thread, stream.
+/// Sort key of a stream's next event: time, whether it is an acquire, thread, stream.
 type Place = Reverse<(u64, bool, ThreadIdx, usize)>;
 
-/// A thread, its next event, and those after it.
+/// A thread, its next event, and the events after it.
 #[derive(Debug)]
 struct Waiting<'a> {
     thread: ThreadIdx,
@@ -34,10 +35,10 @@ struct Waiting<'a> {
 }
 
 impl<'a> Order<'a> {
-    /// The threads of `traces`, where `thread_of` knows their paths; the others are left out.
+    /// The threads of `traces` whose paths `thread_of` knows; others are left out.
     ///
     /// # Errors
-    /// [`FormatError`] of the first events.
+    /// [`FormatError`] of reading the first events.
     pub fn new(
         traces: &'a [AccessTrace],
         thread_of: impl Fn(&str) -> Option<ThreadIdx>,
@@ -63,7 +64,7 @@ impl<'a> Order<'a> {
         Ok(order)
     }
 
-    /// Takes a stream's next event; its place in the order, if there is one.
+    /// Reads a stream's next event and returns its sort key; `None` at the end.
     fn advance(&mut self, stream: usize) -> Result<Option<Place>, FormatError> {
         let waiting = &mut self.streams[stream];
         waiting.event = waiting.events.next().transpose()?;
@@ -84,7 +85,7 @@ impl Iterator for Order<'_> {
         let &Reverse((_, _, thread, stream)) = self.next.peek()?;
         let event = self.streams[stream].event.take()?;
         match self.advance(stream) {
-            // One step down the heap instead of a pop and a push.
+            // Replaces the top of the heap instead of a pop and a push.
             Ok(Some(place)) => *self.next.peek_mut()? = place,
             Ok(None) => drop(self.next.pop()),
             Err(error) => {

@@ -1,4 +1,4 @@
-//! From a file to events.
+//! Reads a trace file into events.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,19 +14,20 @@ use numaloc_model::trace::{Action, Event};
 use super::{FRAME_HEAD, LONGEST, MAGIC};
 use crate::error::FormatError;
 
-/// log2 of the bytes by which the memory of one process image lies behind that of the one before: 2^40 pages of 4 KiB, as in `pages`.
+/// log2 of the address distance in bytes between the memory of consecutive process images: 2^40 pages of 4 KiB, as in
+/// `pages`.
 const SPACE_SHIFT: u32 = 52;
 
-/// What the heads of a thread's blocks add up to.
+/// Sums over the heads of a thread's blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Loads and stores.
+    /// Number of loads and stores.
     pub accesses: u64,
-    /// Accesses to lines that the first-level cache answered.
+    /// Accesses to lines that hit in the first-level cache.
     pub l1_hits: u64,
-    /// Those that the second-level cache answered.
+    /// Accesses to lines that hit in the second-level cache.
     pub l2_hits: u64,
     /// Misses of lines that another thread had written since they were fetched.
     pub coherence_misses: u64,
@@ -35,7 +36,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// What a block's head says.
+    /// The counts in a block's head.
     fn of(at: &BlockAt) -> Self {
         Self {
             records: at.block.count.into(),
@@ -64,7 +65,7 @@ impl std::iter::Sum for Tally {
 /// A thread of a trace.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// Stable path, by which it is found in the profile's `threads`.
+    /// Stable path, which identifies it in the profile's `threads`.
     pub path: String,
     /// Its virtual clock when it began.
     pub start: u64,
@@ -75,35 +76,35 @@ pub struct Stream {
 
 #[derive(Clone, Copy, Debug)]
 struct BlockAt {
-    /// Of the frame.
+    /// Offset of the frame.
     offset: u64,
-    /// Of the message.
+    /// Length of the message.
     length: usize,
     block: Block,
 }
 
-/// A trace file that was looked through.
+/// A trace file whose frames have been checked.
 #[derive(Debug)]
 pub struct AccessTrace {
     path: PathBuf,
     file: File,
-    /// The process, and what filtered its accesses.
+    /// The process and its cache filter.
     pub head: Head,
     /// Threads, in the order of their numbers in the process.
     pub streams: Vec<Stream>,
-    /// The process ended and all it told is here.
+    /// The process ended and everything it reported is here.
     pub complete: bool,
-    /// Why the recorder stopped before the process, if it did.
+    /// Why recording stopped before the process ended, if it did.
     pub cut: Option<String>,
-    /// Bytes at the end that are no whole frame: a write was cut short there.
+    /// Bytes at the end that are no complete frame: a write was interrupted there.
     pub torn_bytes: u64,
     /// Bytes of the whole file.
     pub bytes: u64,
-    /// Which process image of the profile: by this its lines and words are told from those of others.
+    /// Process image of the profile, which distinguishes its lines and words from those of other images.
     image: u64,
 }
 
-/// One frame: its message, or why there is none.
+/// One frame: its message, or why it has none.
 enum Frame {
     Message(Vec<u8>),
     Torn,
@@ -111,12 +112,12 @@ enum Frame {
 }
 
 impl AccessTrace {
-    /// Looks through the trace of the profile's `image`-th process image and checks every frame.
+    /// Opens the trace of the profile's `image`-th process image and checks every frame.
     ///
-    /// Memory: about 100 bytes for each block of up to 16,384 records.
+    /// Memory: about 100 bytes per block of up to 16,384 records.
     ///
     /// # Errors
-    /// [`FormatError`]. A file that ends early is no error: see `torn_bytes`.
+    /// [`FormatError`]. A truncated file is no error: see `torn_bytes`.
     pub fn open(path: &Path, image: u64) -> Result<Self, FormatError> {
         let read_error = |error| FormatError::io("read", path, error);
         let file = File::open(path).map_err(read_error)?;
@@ -162,19 +163,19 @@ impl AccessTrace {
         })
     }
 
-    /// The same trace as that of the profile's `image`-th process image.
+    /// The same trace as one of the profile's `image`-th process image.
     #[must_use]
     pub fn with_image(self, image: u64) -> Self {
         Self { image, ..self }
     }
 
-    /// Which process image of the profile it is of.
+    /// The process image of the profile.
     #[must_use]
     pub fn image(&self) -> u64 {
         self.image
     }
 
-    /// Where it is.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -209,7 +210,7 @@ impl AccessTrace {
         )
     }
 
-    /// Reads and unpacks a block.
+    /// Reads and decompresses a block.
     fn columns(&self, at: &BlockAt) -> Result<Columns, FormatError> {
         let mut frame = vec![0; FRAME_HEAD + at.length];
         self.file
@@ -255,7 +256,7 @@ fn frame(reader: &mut impl Read) -> std::io::Result<Frame> {
     Ok(Frame::Message(message))
 }
 
-/// Reads until the buffer is full or the file ends; how many bytes.
+/// Reads until the buffer is full or the file ends. Returns the number of bytes.
 fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -269,7 +270,7 @@ fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
     Ok(filled)
 }
 
-/// What the frames of a file held.
+/// The content of a file's frames.
 #[derive(Default)]
 struct Found {
     head: Option<Head>,
@@ -317,18 +318,18 @@ impl Found {
             Ok(Message::Cut(why)) => self.cut = Some(why),
             Ok(Message::End) => {}
         }
-        // Something after the end: an execve that failed after all.
+        // A message after the end: that was an `execve` which failed.
         self.ended = matches!(Message::decode(message), Ok(Message::End));
         Ok(())
     }
 
-    /// The threads with what can be read of each without a gap, and whether that is all.
+    /// The threads with those of their blocks that follow each other without a gap, and whether these are all.
     fn streams(&mut self) -> (Vec<Stream>, bool) {
         let mut whole = true;
         let streams = std::mem::take(&mut self.threads)
             .into_values()
             .map(|thread| {
-                // Several threads of the recorder may have written them in another order.
+                // Several threads of the recorder may have written them in a different order.
                 let mut blocks = self.blocks.remove(&thread.number).unwrap_or_default();
                 blocks.sort_by_key(|at| at.block.first);
                 let mut next = Some(0);
@@ -356,22 +357,22 @@ impl Found {
     }
 }
 
-/// The events of one thread; after an error, nothing more.
+/// The events of one thread; ends after an error.
 #[derive(Debug)]
 pub struct StreamEvents<'a> {
     trace: &'a AccessTrace,
     stream: &'a Stream,
-    /// The block after the one that is being read.
+    /// Index of the next block to read.
     next: usize,
     columns: Option<Columns>,
     time: u64,
-    /// Accesses that no event has told yet.
+    /// Accesses not yet included in an event.
     work: u64,
     over: bool,
 }
 
 impl StreamEvents<'_> {
-    /// The next block; `None` after the last.
+    /// Loads the next block; `None` after the last.
     fn block(&mut self) -> Result<Option<()>, FormatError> {
         if self.columns.as_ref().is_some_and(|columns| !columns.done()) {
             let at = &self.stream.blocks[self.next - 1];

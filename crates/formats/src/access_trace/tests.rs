@@ -1,4 +1,4 @@
-//! Written, damaged, read.
+//! Writes traces, damages them, and reads them.
 
 use std::path::{Path, PathBuf};
 
@@ -103,7 +103,7 @@ fn thread_of(path: &str) -> Option<ThreadIdx> {
 }
 
 #[test]
-fn what_is_written_is_read_in_the_order_of_clocks() {
+fn events_are_read_in_the_order_of_clocks() {
     let folder = tempfile::tempdir().unwrap();
     let trace = AccessTrace::open(&written(folder.path(), &messages()), 0).unwrap();
     assert!(trace.complete && trace.cut.is_none() && trace.torn_bytes == 0);
@@ -129,7 +129,7 @@ fn what_is_written_is_read_in_the_order_of_clocks() {
             (0, event(18, 3, Action::End)),
         ]
     );
-    // Another process image has other memory at the same addresses.
+    // Another process image has different memory at the same addresses.
     let second = AccessTrace::open(&folder.path().join("0.trace"), 2).unwrap();
     let first = second.events(0).next().unwrap().unwrap();
     assert_eq!(first.action, Action::Write((2 << 46) + 100));
@@ -163,7 +163,7 @@ fn a_torn_tail_is_dropped() {
                     assert!(trace.events(stream).all(|event| event.is_ok()));
                 }
             }
-            // Not even the head is whole.
+            // Not even the head is complete.
             Err(error) => assert!(
                 error.to_string().contains("is not a numaloc access trace"),
                 "cut at {cut}: {error}"
@@ -184,7 +184,7 @@ fn a_block_that_is_missing_ends_its_thread_only() {
 }
 
 #[test]
-fn the_limit_ends_the_trace_and_says_so() {
+fn the_limit_ends_the_trace_and_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("0.trace");
     let limit = Limit::new(100);
@@ -202,12 +202,12 @@ fn the_limit_ends_the_trace_and_says_so() {
 }
 
 #[test]
-fn what_a_checksum_cannot_see_is_an_error_of_one_line() {
+fn invalid_messages_with_valid_checksums_are_errors_of_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let says = |message: Vec<u8>, expected: &str| {
         let mut messages = messages();
         messages.insert(3, message);
-        // As a hostile writer would: past our own checks.
+        // As an attacker would: bypassing our own checks.
         let path = folder.path().join("0.trace");
         let mut file = Vec::new();
         for message in &messages {
@@ -233,13 +233,13 @@ fn what_a_checksum_cannot_see_is_an_error_of_one_line() {
     let mut newer = bytes_of(&head());
     newer[1] = 9;
     says(newer, "format version 9, this numaloc reads up to 1");
-    // Blocks with columns that are not compressed at all.
+    // Blocks whose columns are not compressed.
     says(Vec::new(), "found an unknown message");
     says(bytes_of(&thread(5, 0)), "zstd-compressed columns");
 }
 
 #[test]
-fn a_block_that_unpacks_without_end_is_refused() {
+fn a_block_that_unpacks_to_a_huge_size_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("0.trace");
     let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 1).unwrap();
@@ -262,7 +262,7 @@ fn a_block_that_unpacks_without_end_is_refused() {
 }
 
 proptest! {
-    /// Whatever is done to the bytes: an error of one line, or events that end.
+    /// Altered bytes give an error of one line, or events that end.
     #[test]
     fn altered_bytes_are_read_or_refused(
         changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6),

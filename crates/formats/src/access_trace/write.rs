@@ -1,4 +1,4 @@
-//! From messages to a file.
+//! Writes messages to a trace file.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,10 +11,10 @@ use numaloc_access_trace::message::Message;
 use super::{FRAME_HEAD, LONGEST, MAGIC};
 use crate::error::FormatError;
 
-/// zstd's fastest level of those that keep its entropy coding.
+/// The fastest zstd level that still uses entropy coding.
 const LEVEL: i32 = 1;
 
-/// Bytes that the files of one recording may take together.
+/// Limit on the bytes that the files of one recording take together.
 #[derive(Debug)]
 pub struct Limit {
     bytes: u64,
@@ -22,7 +22,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// At most `bytes`.
+    /// A limit of `bytes`.
     #[must_use]
     pub fn new(bytes: u64) -> Arc<Self> {
         Arc::new(Self {
@@ -38,7 +38,7 @@ impl Limit {
     }
 }
 
-/// Writes the messages of one process image; several threads may hand them over at once.
+/// Writes the messages of one process image; several threads may append at the same time.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
@@ -49,9 +49,9 @@ pub struct Writer {
 #[derive(Debug)]
 struct State {
     file: File,
-    /// Why nothing more is written.
+    /// Why writing has stopped.
     over: Option<Over>,
-    /// Compression contexts that no thread is using.
+    /// Compression contexts that no thread is using now.
     contexts: Vec<Context>,
 }
 
@@ -95,8 +95,8 @@ impl Writer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes one message, blocks compressed; `false` when nothing more will be written: the limit is reached, the disk has
-    /// refused, or this is no message.
+    /// Writes one message, with blocks compressed. Returns `false` if nothing more will be written (the limit is
+    /// reached or the disk has failed), or if this is no message.
     pub fn append(&self, message: &[u8]) -> bool {
         let context = {
             let mut state = self.state();
@@ -141,7 +141,7 @@ impl Writer {
         true
     }
 
-    /// What went wrong, if the disk has refused.
+    /// The disk's error, if it has failed.
     #[must_use]
     pub fn failure(&self) -> Option<FormatError> {
         match &self.state().over {
@@ -154,7 +154,8 @@ impl Writer {
     }
 }
 
-/// Appends a message to a frame, the columns of a block compressed. `None` for what is none, and for what a reader would refuse.
+/// Appends a message to a frame, with the columns of a block compressed. `None` for an invalid message, or one that
+/// readers would refuse.
 fn compressed(message: &[u8], context: &mut Context, frame: &mut Vec<u8>) -> Option<()> {
     match Message::decode(message).ok()? {
         Message::Block(block, columns) => {
@@ -166,7 +167,7 @@ fn compressed(message: &[u8], context: &mut Context, frame: &mut Vec<u8>) -> Opt
     (frame.len() - FRAME_HEAD <= LONGEST).then_some(())
 }
 
-/// Fills in the head of a frame.
+/// Fills in a frame's header.
 fn seal(frame: &mut [u8]) {
     let (head, message) = frame.split_at_mut(FRAME_HEAD);
     head[..4].copy_from_slice(&MAGIC);

@@ -1,13 +1,13 @@
-//! Dense CSV and edge lists.
+//! Reads dense CSV and edge lists.
 
 use std::io::BufRead;
 
 use super::{Cells, Fault, Lines, MOST_CELLS, MOST_DENSE_TASKS, MOST_TASKS, amount};
 
-/// Longest number that makes sense in a cell, with its comma.
+/// Longest plausible cell in bytes, with its comma.
 const CELL_BYTES: usize = 32;
 
-/// n lines of n numbers.
+/// Reads n lines of n numbers.
 pub(super) fn dense(input: &mut impl BufRead) -> Result<(usize, Cells), Fault> {
     let mut lines = Lines::new(input, MOST_DENSE_TASKS * CELL_BYTES);
     let (mut tasks, mut row) = (0, 0);
@@ -74,7 +74,7 @@ fn number(cell: &str, line: usize, column: usize) -> Result<f64, Fault> {
     })
 }
 
-/// `src dst [amount]` lines.
+/// Reads `src dst [amount]` lines.
 pub(super) fn edges(input: &mut impl BufRead) -> Result<(usize, Cells), Fault> {
     let mut lines = Lines::new(input, 4096);
     let mut tasks = 0;

@@ -1,4 +1,4 @@
-//! MatrixMarket, as <https://math.nist.gov/MatrixMarket/formats.html> describes it.
+//! Reads MatrixMarket files as described in <https://math.nist.gov/MatrixMarket/formats.html>.
 
 use std::io::BufRead;
 

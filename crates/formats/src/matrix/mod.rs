@@ -1,4 +1,4 @@
-//! Communication matrices as other tools write and read them.
+//! Reads and writes communication matrices in the formats of other tools.
 //!
 //! | format | holds | written by |
 //! |---|---|---|
@@ -6,11 +6,11 @@
 //! | CSV, reversed | the same, rows from the last task to the first, columns in order | numalize, EagerMap |
 //! | NumPy `.npy` | one square array of whole or floating-point numbers | `numpy.save` |
 //! | MatrixMarket | `coordinate` (sparse) or `array` (dense); real, integer or pattern; general or symmetric | scipy, MATLAB |
-//! | edge list | `src dst [amount]` a line, tasks from 0, `#` starts a comment | by hand, networkx |
+//! | edge list | one `src dst [amount]` per line, tasks from 0, `#` starts a comment | by hand, networkx |
 //!
-//! Cells named twice add up; the diagonal is read and dropped. Rows are sources, columns destinations.
-//! Readers take files for hostile: dense files have at most [`MOST_DENSE_TASKS`] tasks, sparse ones
-//! [`MOST_TASKS`], lines have a longest length, and nothing is allocated on a header's word alone.
+//! Repeated cells are summed; the diagonal is read and dropped. Rows are sources, columns destinations.
+//! Files are untrusted: dense ones have at most [`MOST_DENSE_TASKS`] tasks, sparse ones
+//! [`MOST_TASKS`], line lengths are limited, and no memory is allocated for sizes that only a header states.
 
 mod csv;
 mod market;
@@ -30,10 +30,10 @@ pub use write::write_matrix_to;
 pub const MOST_DENSE_TASKS: usize = 8192;
 /// Largest sparse matrix that is read.
 pub const MOST_TASKS: usize = 1 << 22;
-/// Most cells a sparse file may name: 64 Mi, at most 1.5 GiB while reading.
+/// Largest number of cells in a sparse file: 64 Mi, at most 1.5 GiB while reading.
 pub const MOST_CELLS: usize = 1 << 26;
 
-/// How a matrix is written down.
+/// A file format of matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatrixFormat {
     /// Dense text, comma-separated.
@@ -61,13 +61,13 @@ impl MatrixFormat {
         }
     }
 
-    /// The format of that name.
+    /// The format with that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// Endings of file names, in lower case, the usual one first.
+    /// Endings of file names in lower case, the most common one first.
     #[must_use]
     pub fn endings(self) -> &'static [&'static str] {
         match self {
@@ -78,7 +78,7 @@ impl MatrixFormat {
         }
     }
 
-    /// The format that a file name's ending stands for, CSV where it has none; `None` for an ending that stands for none.
+    /// The format for the ending of a file name, CSV if it has no ending; `None` for an unknown ending.
     #[must_use]
     pub fn of_path(path: &Path) -> Option<Self> {
         let Some(ending) = path.extension() else {
@@ -98,7 +98,7 @@ pub struct Fault {
     pub line: Option<usize>,
     /// What was found. Lower case, no full stop.
     pub found: String,
-    /// What would have been right.
+    /// What was expected.
     pub expected: Option<String>,
 }
 
@@ -131,7 +131,7 @@ impl Fault {
 /// Reads a matrix from a file.
 ///
 /// # Errors
-/// [`FormatError`] says what was tried, where in the file, what was found and expected.
+/// [`FormatError`] names the file, the place in it, what was found and what was expected.
 pub fn read_matrix(
     path: &Path,
     format: MatrixFormat,
@@ -139,7 +139,7 @@ pub fn read_matrix(
 ) -> Result<CommMatrix, FormatError> {
     let io = |error| FormatError::io("read", path, error);
     let file = File::open(path).map_err(io)?;
-    // Opening a folder works, reading it does not.
+    // Opening a folder succeeds, reading it does not.
     if file.metadata().map_err(io)?.is_dir() {
         return Err(io(std::io::ErrorKind::IsADirectory.into()));
     }
@@ -157,10 +157,10 @@ pub fn read_matrix(
     })
 }
 
-/// Reads a matrix from anything; `reversed` turns the order of rows round (numalize, EagerMap).
+/// Reads a matrix from a reader; `reversed` reverses the order of rows (numalize, EagerMap).
 ///
 /// # Errors
-/// The [`Fault`], without a file's name.
+/// The [`Fault`], without a file name.
 pub fn read_matrix_from(
     mut input: impl BufRead,
     format: MatrixFormat,
@@ -183,9 +183,9 @@ pub fn read_matrix_from(
     CommMatrix::from_cells(tasks, cells).map_err(|error| Fault::new(error.to_string()))
 }
 
-/// Whether rows seem to be in the other order: every diagonal cell is zero once they are turned round
-/// and not as they are. `as_read` is the matrix as it came; diagonals are lost by then, so this looks
-/// at the anti-diagonal.
+/// Whether rows seem to be in reversed order: the diagonal is zero if they are reversed, and not as they are.
+/// `as_read` is the matrix as read; its diagonal has been dropped, so this examines
+/// the anti-diagonal.
 #[must_use]
 pub fn looks_reversed(matrix: &CommMatrix) -> bool {
     let n = matrix.threads();
@@ -197,7 +197,7 @@ pub fn looks_reversed(matrix: &CommMatrix) -> bool {
 
 type Cells = Vec<(usize, usize, f64)>;
 
-/// Checks one amount of a file.
+/// Checks one amount in a file.
 fn amount(value: f64, line: Option<usize>, src: usize, dst: usize) -> Result<f64, Fault> {
     if value.is_finite() && value >= 0.0 {
         return Ok(value);
@@ -209,7 +209,7 @@ fn amount(value: f64, line: Option<usize>, src: usize, dst: usize) -> Result<f64
     })
 }
 
-/// Lines of bounded length, numbered from 1, ends stripped.
+/// Reads lines of limited length, numbered from 1, without line ends.
 struct Lines<'a, R> {
     input: &'a mut R,
     longest: usize,
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_name_stands_for_a_format_or_for_none() {
+    fn a_file_name_determines_a_format_or_none() {
         let of = |name: &str| MatrixFormat::of_path(Path::new(name));
         for format in MatrixFormat::ALL {
             assert_eq!(format.endings()[0], format.name());
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn sparse_formats_say_the_same() {
+    fn sparse_formats_read_the_same() {
         let market =
             "%%MatrixMarket matrix coordinate real symmetric\n% hello\n3 3 2\n2 1 7\n3 1 8\n";
         let market = read(market, MatrixFormat::MatrixMarket).unwrap();
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_matrix_is_said_in_one_line() {
+    fn errors_of_invalid_matrices_are_one_line() {
         use MatrixFormat::{Csv, Edges, MatrixMarket, Npy};
         let wide = "1,".repeat(1_000_000) + "1";
         let sizes = "%%MatrixMarket matrix coordinate real general\n";

@@ -1,10 +1,10 @@
-//! NumPy arrays, versions 1 to 3 of the format, as NumPy's own `numpy.lib.format` documents it.
+//! Reads NumPy arrays, versions 1 to 3 of the format as documented in `numpy.lib.format`.
 
 use std::io::Read;
 
 use super::{Cells, Fault, MOST_DENSE_TASKS, amount};
 
-/// Headers are padded to 64 bytes; NumPy itself refuses more than 10,000 unless told otherwise.
+/// Longest header in bytes. Headers are padded to 64 bytes; NumPy itself refuses more than 10,000 by default.
 const LONGEST_HEADER: usize = 10_000;
 
 pub(super) fn read(input: &mut impl Read) -> Result<(usize, Cells), Fault> {
@@ -65,7 +65,7 @@ fn exact(input: &mut impl Read, bytes: &mut [u8], what: &str) -> Result<(), Faul
     })
 }
 
-/// Element type: kind, width in bytes, whether the lowest byte comes first.
+/// Element type: kind, width in bytes, whether it is little endian.
 #[derive(Clone, Copy)]
 struct Number {
     kind: u8,
@@ -96,7 +96,7 @@ impl Number {
     }
 }
 
-/// The three entries of the header's dictionary.
+/// Parses the three entries of the header's dictionary.
 fn parse(header: &str) -> Result<(Number, bool, usize), Fault> {
     let after = |key: &str| {
         let quoted = [format!("'{key}'"), format!("\"{key}\"")];

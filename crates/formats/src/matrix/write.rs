@@ -1,14 +1,14 @@
-//! Writers.
+//! Writes matrices.
 
 use numaloc_model::CommMatrix;
 use std::io::{self, Write};
 
 use super::MatrixFormat;
 
-/// Writes a matrix to anything. Numbers are written so that they read back the same.
+/// Writes a matrix. Numbers are written so that they are read back exactly.
 ///
 /// # Errors
-/// What the writer says.
+/// Those of `out`.
 pub fn write_matrix_to(
     out: &mut impl Write,
     matrix: &CommMatrix,
@@ -29,7 +29,7 @@ pub fn write_matrix_to(
             }
         }
         MatrixFormat::Edges => {
-            // The last task is named even if it is silent, so that the number of tasks survives.
+            // The last task is named even if it does not communicate, so that the number of tasks is preserved.
             writeln!(out, "# src dst amount; {n} tasks")?;
             for (src, dst, amount) in matrix.cells() {
                 writeln!(out, "{src} {dst} {amount}")?;

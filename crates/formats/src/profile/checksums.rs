@@ -1,8 +1,8 @@
-//! Checksums of a profile's files, kept in `meta.json`: length and CRC-32 of every table, and the CRC-32 of
+//! Checksums of a profile's files, stored in `meta.json`: length and CRC-32 of every table, and the CRC-32 of
 //! `meta.json` itself.
 //!
-//! They find what went wrong by accident: a flipped bit, a cut file, tables of two runs in one folder. Whoever
-//! means harm can compute them too; against that stand the checks of every value that is read.
+//! They detect accidental damage: a flipped bit, a truncated file, tables of two runs in one folder. An
+//! attacker can compute them too; against that, every value that is read is checked.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::FormatError;
 
-/// What stands for the checksum of `meta.json` while it is computed.
+/// Placeholder for the checksum of `meta.json` while it is computed.
 const BLANK: &str = "00000000";
-/// The field, as it is written.
+/// The field as it is written.
 const FIELD: &str = "\"checksum\": \"";
 const AT_A_TIME: usize = 1 << 16;
 
@@ -26,7 +26,7 @@ pub(super) struct Sum {
     crc32: String,
 }
 
-/// Checksums by the name of the file, relative to the profile.
+/// Checksums by file name, relative to the profile.
 pub(super) type Sums = BTreeMap<String, Sum>;
 
 /// Length and checksum of a regular file.
@@ -50,7 +50,8 @@ pub(super) fn of(path: &Path) -> Result<Sum, FormatError> {
     })
 }
 
-/// Checks the file `name` of a profile, if its `meta.json` has checksums. A file it does not know must not be there.
+/// Checks the file `name` of a profile if its `meta.json` has checksums. A file that is not listed there must not
+/// exist.
 pub(super) fn verify(folder: &Path, name: &str, sums: Option<&Sums>) -> Result<(), FormatError> {
     let Some(sums) = sums else { return Ok(()) };
     let path = folder.join(name);
@@ -78,7 +79,7 @@ pub(super) fn verify(folder: &Path, name: &str, sums: Option<&Sums>) -> Result<(
     ))
 }
 
-/// The text of `meta.json`, whose field `checksum` is blank, with the checksum filled in.
+/// Fills the checksum into the text of `meta.json`, whose field `checksum` is blank.
 pub(super) fn seal(text: &str) -> String {
     let checksum = format!("{:08x}", crc32fast::hash(text.as_bytes()));
     match checksum_at(text) {
@@ -87,12 +88,12 @@ pub(super) fn seal(text: &str) -> String {
     }
 }
 
-/// The value that the field `checksum` starts with: blank.
+/// The initial, blank value of the field `checksum`.
 pub(super) fn blank() -> String {
     BLANK.to_owned()
 }
 
-/// Checks that `text` has the checksum it says, if it says one.
+/// Checks that `text` has the checksum `said`, if there is one.
 pub(super) fn verify_meta(path: &Path, text: &str, said: &str) -> Result<(), FormatError> {
     let computed = checksum_at(text).map(|at| {
         let blanked = format!("{}{BLANK}{}", &text[..at], &text[at + BLANK.len()..]);
@@ -109,7 +110,7 @@ pub(super) fn verify_meta(path: &Path, text: &str, said: &str) -> Result<(), For
     ))
 }
 
-/// Where the checksum's eight digits are: the field is the last of its name.
+/// Position of the checksum's eight digits: the last field of that name.
 fn checksum_at(text: &str) -> Option<usize> {
     let at = text.rfind(FIELD)? + FIELD.len();
     text.is_char_boundary(at + BLANK.len()).then_some(at)

@@ -1,4 +1,4 @@
-//! The tables `cell_errors`, `shared_lines` and `slow_loads`: absent from profiles of earlier versions, then empty.
+//! The tables `cell_errors`, `shared_lines` and `slow_loads`. Profiles of earlier versions lack them and read as empty.
 
 use std::path::Path;
 

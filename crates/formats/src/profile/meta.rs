@@ -1,4 +1,4 @@
-//! `meta.json`: where a profile came from and how far it can be trusted.
+//! `meta.json`: the origin of a profile and its known limits.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::checksums::{self, Sums};
 use super::{FORMAT, KIND, VERSION};
 use crate::error::FormatError;
 
-/// Larger than any honest file: refuse before reading it into memory.
+/// Larger than any valid file: refused before it is read into memory.
 const MAX_BYTES: u64 = 64 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -44,7 +44,7 @@ struct MetaFile {
     /// Length and checksum of every other file; profiles of earlier releases have none.
     #[serde(default)]
     files: Option<Sums>,
-    /// Last: the checksum of this file with zeros in this place.
+    /// Last field: the checksum of this file, computed with zeros in its place.
     #[serde(default)]
     checksum: Option<String>,
 }
@@ -66,7 +66,7 @@ fn exact() -> f64 {
     1.0
 }
 
-/// Those of the [`VARIABLES`] among what a file names: what it says otherwise must not get into a command line.
+/// Selects the [`VARIABLES`] among those a file names: other values must not get into a command line.
 pub(crate) fn known_variables(found: BTreeMap<String, String>) -> Vec<(String, String)> {
     found
         .into_iter()
@@ -74,7 +74,7 @@ pub(crate) fn known_variables(found: BTreeMap<String, String>) -> Vec<(String, S
         .collect()
 }
 
-/// What the other tables need to know.
+/// What the readers of the tables need.
 pub(super) struct Read {
     pub meta: Meta,
     pub page_size: u64,
@@ -82,7 +82,7 @@ pub(super) struct Read {
     pub slow_loads_source: Option<String>,
 }
 
-/// Most bytes per cache line that a profile may say: a page.
+/// Largest line size in bytes that a profile may state: a page.
 const MOST_LINE_BYTES: u64 = 1 << 12;
 
 pub(super) fn write(profile: &Profile, files: Sums, path: &Path) -> Result<(), FormatError> {
@@ -215,7 +215,7 @@ pub(super) fn read(path: &Path) -> Result<Read, FormatError> {
             dram_source: file.dram_source,
             conditions: Conditions {
                 environment: known_variables(file.environment),
-                // A later version may know more kinds.
+                // A later version may have more kinds.
                 sharing: file
                     .work_sharing
                     .into_iter()

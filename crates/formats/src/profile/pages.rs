@@ -10,7 +10,7 @@ use super::{countable, in_range, object_id, page_slice, same_rows};
 use crate::columns::{self, Source, Table};
 use crate::error::FormatError;
 
-/// One row per page and thread; a page's rows stand together.
+/// Writes one row per page and thread; the rows of a page are adjacent.
 pub(super) fn write(profile: &Profile, path: &Path) -> Result<(), FormatError> {
     let usage = &profile.pages;
     let mut rows: Vec<(u32, ThreadAccess)> = Vec::new();
@@ -55,7 +55,7 @@ pub(super) fn read(
     threads: usize,
     objects: usize,
 ) -> Result<PageUsage, FormatError> {
-    // Two threads, as each column is decoded on its own.
+    // Two threads, because each column is decoded separately.
     let (which, counts): (Result<_, FormatError>, _) = std::thread::scope(|scope| {
         let counts = scope.spawn(|| {
             let table = Table::open(path)?;
@@ -102,7 +102,7 @@ pub(super) fn read(
     countable(path, "reads", reads.iter().copied())?;
     countable(path, "writes", writes.iter().copied())?;
     in_range(path, "object", &owners, objects)?;
-    // Other tools may have sorted the table their own way.
+    // Other tools may have sorted the table differently.
     let mut order: Vec<usize> = (0..rows).collect();
     if !page.is_sorted() {
         order.sort_by_key(|&row| page[row]);
@@ -157,7 +157,7 @@ pub(super) fn write_slices(profile: &Profile, path: &Path) -> Result<(), FormatE
     )
 }
 
-/// The table's sums by slice and thread.
+/// Reads the table's sums by slice and thread.
 pub(super) fn read_slice_sums(
     path: &Path,
     threads: usize,
@@ -201,7 +201,7 @@ pub(super) fn read_slices(
         .collect()
 }
 
-/// Where in `usage` the page `number` is that row `row` of a table names.
+/// The index in `usage` of page `number`, which row `row` of a table names.
 pub(super) fn index_of(
     path: &Path,
     usage: &PageUsage,

@@ -129,7 +129,7 @@ pub(crate) fn small() -> Profile {
 }
 
 #[test]
-fn what_is_written_is_read_again_and_twice_gives_the_same_bytes() {
+fn profiles_are_read_back_and_written_deterministically() {
     let dir = tempfile::tempdir().unwrap();
     let (a, b) = (dir.path().join("a.numaloc"), dir.path().join("b.numaloc"));
     let profile = small();
@@ -169,12 +169,12 @@ fn an_existing_folder_is_kept_unless_it_is_a_profile_and_force_is_given() {
         Err(FormatError::Output(OutputError::Foreign { .. }))
     ));
     assert!(other.join("data").exists());
-    // Nothing is left beside the outputs.
+    // No other files are left next to the outputs.
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
 }
 
 #[test]
-fn what_is_no_profile_is_one_clear_line() {
+fn errors_for_other_folders_are_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "x").unwrap();
@@ -190,7 +190,7 @@ fn what_is_no_profile_is_one_clear_line() {
     }
 }
 
-/// Makes a profile one of an earlier release, which had no checksums.
+/// Removes the checksums, as in a profile of an earlier release.
 fn strip_checksums(profile: &Path) {
     let meta = profile.join(META);
     let mut fields: serde_json::Value =

@@ -1,4 +1,4 @@
-//! The access traces in a profile's folder: which there are, and how they get there.
+//! The access traces in a profile's folder: lists, checks and adds them.
 
 use std::path::{Path, PathBuf};
 
@@ -6,13 +6,13 @@ use super::{META, checksums, meta};
 use crate::access_trace::EXTENSION;
 use crate::error::FormatError;
 
-/// The folder in a profile.
+/// Name of the folder in a profile.
 pub const FOLDER: &str = "accesses";
 
-/// The traces in a profile's folder, in the order of its process images; empty where none were recorded.
+/// The traces in a profile's folder, ordered by process image; empty if none were recorded.
 ///
 /// # Errors
-/// [`FormatError`] if the folder cannot be read, or a trace is not what the profile's `meta.json` says.
+/// [`FormatError`] if the folder cannot be read, or a trace does not match the profile's `meta.json`.
 pub fn files(profile: &Path) -> Result<Vec<PathBuf>, FormatError> {
     let folder = profile.join(FOLDER);
     let mut found: Vec<(u64, PathBuf)> = Vec::new();
@@ -43,7 +43,7 @@ pub fn files(profile: &Path) -> Result<Vec<PathBuf>, FormatError> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Whether we write a file of this name, relative to a profile's folder.
+/// Whether numaloc writes a file of this name, relative to a profile's folder.
 pub(super) fn owns(name: &Path) -> bool {
     match name.strip_prefix(FOLDER) {
         Ok(trace) if trace.as_os_str().is_empty() => true,
@@ -57,7 +57,7 @@ pub(super) fn owns(name: &Path) -> bool {
     }
 }
 
-/// Links (or else copies) traces into a profile's folder under the numbers of their process images; their names
+/// Links (or else copies) traces into a profile's folder under the numbers of their process images. Returns their names
 /// there.
 pub(super) fn put_into(
     profile: &Path,
@@ -80,8 +80,8 @@ pub(super) fn put_into(
     Ok(names)
 }
 
-/// Checks the access trace `name` of a folder against the checksum in `meta.json`. There is none as long as the
-/// folder is no profile yet, or was written by an earlier release.
+/// Checks the access trace `name` of a folder against the checksum in `meta.json`. Without `meta.json` (the
+/// folder is no profile yet) or without checksums (an earlier release) nothing is checked.
 fn verify(folder: &Path, name: &str) -> Result<(), FormatError> {
     let meta = folder.join(META);
     if meta.symlink_metadata().is_err() {

@@ -1,4 +1,4 @@
-//! The table `variables`: named parts of objects. A profile without it names objects only.
+//! The table `variables`: named parts of objects. Without it, only objects have names.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ pub(super) fn write(profile: &Profile, path: &Path) -> Result<(), FormatError> {
     )
 }
 
-/// Puts the variables into their objects, by ascending offset.
+/// Adds the variables to their objects, by ascending offset.
 pub(super) fn read(path: &Path, objects: &mut [Object]) -> Result<(), FormatError> {
     if !path.exists() {
         return Ok(());
@@ -55,7 +55,7 @@ pub(super) fn read(path: &Path, objects: &mut [Object]) -> Result<(), FormatErro
     in_range(path, "object", &object, objects.len())?;
     for (row, (name, source)) in name.into_iter().zip(source).enumerate().take(rows) {
         let of = &objects[object[row] as usize];
-        // The heap grows: its identity has no size.
+        // The heap grows, so its identity has no size.
         let whole = match of.kind {
             ObjectKind::Heap => 1 << 47,
             _ => of.size,
