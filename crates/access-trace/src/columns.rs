@@ -1,7 +1,8 @@
-//! The columns of a block: kinds (two a byte), work, values.
+//! The columns of a block: kinds (two per byte), work, values.
 //!
-//! Values of one kind are near each other, so each is written as its difference from the last of its sort: lines that were
-//! asked for, lines that were written back, synchronisation words. Differences start from 0 in each block, which can therefore be read alone.
+//! Values of a sort (lines fetched, lines written back, synchronisation words) are near each other, so each is written
+//! as its difference from the last one of its sort. Differences start from 0 in each block, so that a block can be
+//! read alone.
 
 use crate::numbers::{put_all, take, unzigzag, zigzag};
 use crate::{BLOCK_BYTES, BLOCK_RECORDS, Kind, Record};
@@ -11,7 +12,7 @@ use crate::{BLOCK_BYTES, BLOCK_RECORDS, Kind, Record};
 struct Last([u64; 3]);
 
 impl Last {
-    /// Which of them a value of `kind` is compared with; there is none for kinds that stand for themselves.
+    /// The value from which a value of `kind` is written as a difference; `None` for kinds written as they are.
     #[inline(always)]
     fn of(&mut self, kind: Kind) -> Option<&mut u64> {
         let sort = match kind {
@@ -24,7 +25,7 @@ impl Last {
     }
 }
 
-/// The columns of a block that records are still added to.
+/// Packs records into the columns of a block.
 #[derive(Clone, Debug, Default)]
 pub struct Packer {
     kinds: Vec<u8>,
@@ -35,13 +36,13 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// How many records there are.
+    /// Number of records packed.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Adds records, of which a block has at most [`BLOCK_RECORDS`].
+    /// Adds records; a block has at most [`BLOCK_RECORDS`].
     pub fn extend(&mut self, records: &[Record]) {
         let (second, pairs) = records.split_at(records.len().min(self.count % 2));
         if let (Some(record), Some(pair)) = (second.first(), self.kinds.last_mut()) {
@@ -63,7 +64,7 @@ impl Packer {
         put_all(&mut self.values, values);
     }
 
-    /// Appends the columns to `out`, and begins those of the next block.
+    /// Appends the columns to `out` and begins the next block.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         for column in [&mut self.kinds, &mut self.work, &mut self.values] {
             out.append(column);
@@ -79,20 +80,20 @@ pub fn encode(records: &[Record], out: &mut Vec<u8>) {
     packer.finish(out);
 }
 
-/// Reads the records of a block one after the other. Ends early where the bytes are none that [`encode`] writes: see [`Columns::done`].
+/// Reads the records of a block in order. Ends early at bytes that [`encode`] does not write: see [`Columns::done`].
 #[derive(Clone, Debug)]
 pub struct Columns {
     bytes: Vec<u8>,
     count: usize,
     next: usize,
-    /// Where the next work and the next value are.
+    /// Offsets of the next work and the next value.
     work: usize,
     value: usize,
     last: Last,
 }
 
 impl Columns {
-    /// The records of a block of `count`; `None` when the bytes cannot be one.
+    /// Reads a block of `count` records; `None` if the bytes cannot be one.
     #[must_use]
     pub fn new(bytes: Vec<u8>, count: usize) -> Option<Self> {
         if count > BLOCK_RECORDS || bytes.len() > BLOCK_BYTES {
@@ -114,7 +115,7 @@ impl Columns {
         })
     }
 
-    /// Whether all records were read, and nothing is left over.
+    /// Whether all records were read and no bytes are left over.
     #[must_use]
     pub fn done(&self) -> bool {
         self.next == self.count && self.value == self.bytes.len()
@@ -188,7 +189,7 @@ pub(crate) mod tests {
             cuts.extend([0, records.len()]);
             cuts.sort();
             let (mut packer, mut bytes) = (Packer::default(), Vec::new());
-            // Twice: nothing of a block is left for the next.
+            // Twice: the packer keeps nothing from the block before.
             for _ in 0..2 {
                 cuts.windows(2).for_each(|cut| packer.extend(&records[cut[0]..cut[1]]));
                 prop_assert_eq!(packer.count(), records.len());
@@ -198,7 +199,7 @@ pub(crate) mod tests {
             }
         }
 
-        /// Whatever the bytes, reading ends, and says whether it got to the end.
+        /// For any bytes, reading ends and reports whether it was complete.
         #[test]
         fn altered_bytes_are_read_or_refused(
             records in proptest::collection::vec(any_record(), 1..60),
@@ -224,7 +225,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_stream_takes_two_and_a_half_bytes_a_record() {
-        // A line after the other, 8 accesses each, every second written back 16384 lines later: kinds half a byte, work one, difference one.
+        // Consecutive lines with 8 accesses each, every second one written back 16384 lines later: kinds take half a
+        // byte, work one, differences one.
         let records: Vec<Record> = (0..1000)
             .map(|at| {
                 Record::new(
@@ -238,7 +240,7 @@ pub(crate) mod tests {
                 )
             })
             .collect();
-        // The first line and the first line written back are told in full: 6 bytes instead of one.
+        // The first line and the first line written back are written in full: 6 bytes instead of one.
         assert_eq!(encoded(&records).len(), 500 + 1000 + 1000 + 2 * 5);
     }
 

@@ -1,8 +1,8 @@
-//! The access trace: what a thread asked of the memory system below its private caches, and where it synchronised.
+//! The access trace: a thread's accesses below its private caches, and where it synchronised.
 //!
-//! Written inside the program under study, read by the recorder and by analysis, so this crate has neither I/O nor dependencies:
-//! [`Record`]s, the columns of a block of them ([`columns`]), and the messages that carry blocks ([`message`]).
-//! The file that messages end up in is `numaloc-formats`' business; `docs/formats/access-trace.md` describes both.
+//! Written inside the program under study, read by the recorder and by analysis, so this crate has neither I/O nor
+//! dependencies: [`Record`]s, the columns of a block of them ([`columns`]), and the messages that carry blocks
+//! ([`message`]). `numaloc-formats` writes the file; `docs/formats/access-trace.md` describes both.
 
 #![forbid(unsafe_code)]
 
@@ -14,34 +14,35 @@ pub mod numbers;
 pub const VERSION: u64 = 1;
 /// Most records in a block.
 pub const BLOCK_RECORDS: usize = 1 << 14;
-/// Longest columns of a block: more is damage.
+/// Most bytes in the columns of a block: more is damage.
 pub const BLOCK_BYTES: usize = BLOCK_RECORDS * 21;
 
-/// What a record tells.
+/// Kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
     /// A load missed the private caches. Value: line number.
     Read,
-    /// A store missed the private caches: the line is fetched to be written.
+    /// A store missed the private caches: the line is fetched for writing. Value: line number.
     Write,
-    /// A store hit a line that the thread had not yet written, or had shared since: other copies become invalid.
+    /// A store hit a line that was clean, or shared since: other copies become invalid. Value: line number.
     Own,
-    /// A written line left the private caches.
+    /// A dirty line left the private caches. Value: line number.
     WriteBack,
-    /// The thread took the clock that was left at a synchronisation word: it continues not before those who released it.
-    /// Value: word number (address divided by 4).
+    /// The thread took the clock of a synchronisation word: it continues no earlier than those who released it. Value:
+    /// word number (address divided by 4).
     Acquire,
-    /// The thread left its clock at a synchronisation word.
+    /// The thread left its clock at a synchronisation word. Value: word number.
     Release,
-    /// The thread is about to create another. Value: its number among those this thread creates, from 1.
+    /// The thread is about to create another one. Value: number of the child among those of this thread, from 1.
     Create,
-    /// The thread's clock moves on by this many units without work, because of the acquire that follows; 0 tells of work alone.
+    /// The thread's clock advances by the value without work, because of the acquire that follows. With value 0 the
+    /// record has work alone.
     Clock,
 }
 
 impl Kind {
-    /// Every kind, by its number.
+    /// All kinds, by number.
     pub const ALL: [Self; 8] = [
         Self::Read,
         Self::Write,
@@ -80,12 +81,12 @@ impl Kind {
 pub struct Record {
     /// Kind in the low 3 bits, value above.
     packed: u64,
-    /// Accesses of the thread since its last record, the one that this record is of included.
+    /// Accesses of the thread since its last record, including the one that made this record.
     pub work: u64,
 }
 
 impl Record {
-    /// A record; of `value` the low 61 bits count.
+    /// A record with the low 61 bits of `value`.
     #[inline(always)]
     #[must_use]
     pub fn new(kind: Kind, value: u64, work: u64) -> Self {
@@ -95,14 +96,14 @@ impl Record {
         }
     }
 
-    /// What it tells.
+    /// Kind of the record.
     #[inline(always)]
     #[must_use]
     pub fn kind(self) -> Kind {
         Kind::ALL[(self.packed & 7) as usize]
     }
 
-    /// Of what: see [`Kind`].
+    /// Value of the record: see [`Kind`].
     #[inline(always)]
     #[must_use]
     pub fn value(self) -> u64 {

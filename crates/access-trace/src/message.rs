@@ -1,26 +1,26 @@
-//! What a traced process tells the recorder: who it is, which threads it has, and their records in blocks.
+//! Messages of a traced process to the recorder: its identity, its threads, and their records in blocks.
 
 use crate::numbers::{put, take};
 use crate::{BLOCK_RECORDS, VERSION};
 
-/// A cache of `bytes` bytes in sets of `ways` lines.
+/// Size of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheSize {
-    /// Size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Lines in a set.
+    /// Lines per set.
     pub ways: u64,
 }
 
 impl CacheSize {
-    /// Sets, for lines of `line` bytes.
+    /// Number of sets for lines of `line` bytes.
     #[must_use]
     pub fn sets(self, line: u64) -> u64 {
         self.bytes / line / self.ways.max(1)
     }
 }
 
-/// `32K/8`: size and ways.
+/// Size and ways, such as `32K/8`.
 impl std::fmt::Display for CacheSize {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (amount, unit) = [(1u64 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")]
@@ -31,18 +31,18 @@ impl std::fmt::Display for CacheSize {
     }
 }
 
-/// First message of a process image: who it is, and what filtered its accesses.
+/// First message of a process image: its identity, and the caches that filter its accesses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Process id.
     pub pid: u32,
-    /// Which image of the process: 0, and one more after each `execve`.
+    /// Number of the process image: 0, and one more after each `execve`.
     pub image: u32,
-    /// log2 of the bytes of a line.
+    /// log2 of the line size in bytes.
     pub line_shift: u32,
     /// First-level cache of each thread.
     pub l1: CacheSize,
-    /// Second-level cache of each thread, which holds all that the first does.
+    /// Second-level cache of each thread, which includes the first.
     pub l2: CacheSize,
     /// Stable path of the first thread.
     pub path: String,
@@ -53,43 +53,43 @@ pub struct Head {
 pub struct Thread {
     /// Number in this process image.
     pub number: u32,
-    /// Its clock then, in accesses.
+    /// Its clock at the start, in accesses.
     pub clock: u64,
     /// Stable path.
     pub path: String,
 }
 
-/// Records of one thread, in their order.
+/// Consecutive records of one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Block {
-    /// Whose.
+    /// Number of the thread.
     pub thread: u32,
     /// Number of the first record among all of the thread, from 0.
     pub first: u64,
-    /// How many.
+    /// Number of records.
     pub count: u32,
-    /// The thread's clock before the first.
+    /// The thread's clock before the first record.
     pub clock: u64,
-    /// Accesses since the block before.
+    /// Accesses since the previous block.
     pub accesses: u64,
-    /// Those that the first-level cache answered; an access to two lines counts in both.
+    /// Hits in the first-level cache; an access to two lines counts twice.
     pub l1_hits: u64,
-    /// Those that the second-level cache answered.
+    /// Hits in the second-level cache.
     pub l2_hits: u64,
-    /// Misses of lines that were there, but written by another thread since.
+    /// Misses of lines that another thread had written since they were fetched.
     pub coherence_misses: u64,
 }
 
-/// One message.
+/// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// The process.
+    /// The process begins.
     Head(Head),
-    /// A thread.
+    /// A thread begins.
     Thread(Thread),
     /// A block and its columns.
     Block(Block, &'a [u8]),
-    /// The trace was ended before the process: why.
+    /// The trace ended before the process: the reason.
     Cut(String),
     /// The process ended.
     End,
@@ -157,17 +157,17 @@ impl Message<'_> {
     }
 }
 
-/// Why a message could not be read.
+/// Why a message cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
     /// Written by another version.
     Version(u64),
-    /// Not what [`Message::encode`] writes.
+    /// Not written by [`Message::encode`].
     Damaged,
 }
 
 impl<'a> Message<'a> {
-    /// Reads a message. What follows a block's numbers is its columns, unread.
+    /// Decodes a message; the columns of a block are not read.
     ///
     /// # Errors
     /// [`Unreadable`].

@@ -1,4 +1,4 @@
-//! LEB128 numbers: seven bits a byte, the lowest first.
+//! LEB128 numbers: seven bits per byte, the lowest first.
 
 /// Appends a number.
 #[inline(always)]
@@ -10,7 +10,7 @@ pub fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends numbers as [`put`] does, for columns of them.
+/// Appends a column of numbers, as [`put`] does.
 #[inline(always)]
 pub fn put_all(out: &mut Vec<u8>, values: impl Iterator<Item = u64>) {
     let mut ready = [0; 512];
@@ -36,10 +36,10 @@ pub fn put_all(out: &mut Vec<u8>, values: impl Iterator<Item = u64>) {
     out.extend_from_slice(&ready[..length]);
 }
 
-/// A number of at most 56 bits as [`put`] writes it, and how many of the bytes it takes. Without a branch: lengths are hard to foresee.
+/// The bytes of a number below 2^56 as [`put`] writes them, and their count. Branchless: lengths are hard to predict.
 #[inline(always)]
 fn spread(value: u64) -> ([u8; 8], usize) {
-    // Halves of four groups of seven bits come to lie four bytes apart, quarters two, single groups one.
+    // Halves of four groups of seven bits are spread to four bytes apart, quarters to two, single groups to one.
     let halves = value & 0x0fff_ffff | (value & 0x0fff_ffff << 28) << 4;
     let quarters = halves & 0x3fff_0000_3fff | (halves & 0x3fff_0000_3fff << 14) << 2;
     let groups = quarters & 0x7f_007f_007f_007f | (quarters & 0x7f_007f_007f_007f << 7) << 1;
@@ -48,7 +48,7 @@ fn spread(value: u64) -> ([u8; 8], usize) {
     ((groups | more).to_le_bytes(), length as usize)
 }
 
-/// Takes a number off the front; `None` at the end or for more than 64 bits.
+/// Takes a number off the front of `bytes`; `None` at the end or above 64 bits.
 #[inline(always)]
 pub fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
@@ -74,7 +74,7 @@ pub fn zigzag(from: u64, to: u64) -> u64 {
     (difference << 1 ^ difference >> 63) as u64
 }
 
-/// What [`zigzag`] was told to reach.
+/// The end value of a difference coded by [`zigzag`].
 #[inline(always)]
 #[must_use]
 pub fn unzigzag(from: u64, coded: u64) -> u64 {

@@ -1,7 +1,7 @@
-//! Return addresses to functions and lines, through the ELF files that a process had loaded.
+//! Maps return addresses to functions and lines, by the ELF files that a process had loaded.
 //!
-//! Each file is read once, for the addresses of all processes together. Files with more debugging information than
-//! [`DEBUG_INFO_MAX`] give symbols only. Cost: parsing of the units that hold the addresses.
+//! Each file is read once, for the addresses of all processes. Files with more debugging information than
+//! [`DEBUG_INFO_MAX`] give symbols only. Cost: parsing the units that hold the addresses.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,10 +13,10 @@ use crate::sites::{self, Code, Frame};
 use crate::variables::DEBUG_INFO_MAX;
 use numaloc_journal::Record;
 
-/// A loaded file: first and end address, its name.
+/// A loaded file: start address, end address, path.
 type Image = (u64, u64, String);
 
-/// The frames at the addresses of call stacks, file by file.
+/// The frames at the addresses of call stacks, by file.
 #[derive(Default)]
 pub struct Lines(HashMap<String, BTreeMap<u64, Vec<Frame>>>);
 
@@ -44,7 +44,7 @@ impl Lines {
         Self(found.collect())
     }
 
-    /// The call stacks of one of the processes.
+    /// The frames for one of the processes.
     #[must_use]
     pub fn process(&self, records: &[Record]) -> impl Code {
         Process {
@@ -82,7 +82,7 @@ fn holding(images: &[Image], address: u64) -> Option<&Image> {
         .find(|(start, end, _)| (*start..*end).contains(&address))
 }
 
-/// The frames at return addresses relative to where the file was loaded.
+/// The frames at return addresses, which are relative to the file's load address.
 fn look_up(path: &str, addresses: &BTreeSet<u64>) -> BTreeMap<u64, Vec<Frame>> {
     let Ok(bytes) = std::fs::read(path) else {
         return BTreeMap::new();
@@ -110,14 +110,14 @@ fn look_up(path: &str, addresses: &BTreeSet<u64>) -> BTreeMap<u64, Vec<Frame>> {
         .map(|sections| sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian)));
     let context = dwarf.and_then(|dwarf| addr2line::Context::from_dwarf(dwarf).ok());
     let frames = |relative: u64| {
-        // A return address is that of the instruction after the call.
+        // A return address belongs to the instruction after the call.
         let address = (relative + base).wrapping_sub(1);
         let symbol = symbols
             .range(..=address)
             .next_back()
             .filter(|(start, (size, _))| address - *start < *size)
             .map(|(_, (_, name))| plain(addr2line::demangle_auto(Cow::Borrowed(name), None)));
-        // The recorder's own functions stand for themselves, whatever is inlined in them.
+        // Frames of the recorder are named by symbol, without functions inlined into them.
         let of_recorder = symbol.as_deref().is_some_and(sites::is_recorder);
         let inlined = context
             .as_ref()
@@ -162,7 +162,7 @@ fn symbols<'a>(file: &object::File<'a>) -> BTreeMap<u64, (u64, &'a str)> {
         .collect()
 }
 
-/// A C++ function's name without its arguments.
+/// The name of a C++ function without its arguments.
 fn plain(name: Cow<'_, str>) -> String {
     let mut depth = 0usize;
     for (at, byte) in name.bytes().enumerate().rev() {
@@ -213,7 +213,7 @@ mod tests {
         let file = object::File::parse(&*bytes).unwrap();
         let outer = file.symbols().find(|s| s.name() == Ok("outer")).unwrap();
         let start = 0x5555_0000;
-        // One past the first instruction, as a return address is.
+        // One past the first instruction, like a return address.
         let address = start + outer.address() + 1;
         let records = [
             Record::Image {

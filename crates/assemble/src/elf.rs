@@ -1,4 +1,4 @@
-//! What the files of programs and libraries tell: functions, sections, variables.
+//! Reads functions, sections and variables from the ELF files of programs and libraries.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ pub(super) struct Elf {
     sections: RefCell<HashMap<String, Option<Vec<Section>>>>,
 }
 
-/// Address of the first loaded byte, which load addresses are relative to.
+/// Address of the first loaded byte, the base of relative addresses.
 fn link_base(file: &object::File) -> u64 {
     file.segments()
         .map(|segment| segment.address() & !0xfff)

@@ -1,20 +1,22 @@
-//! How far a sampled matrix cell can be trusted.
+//! Estimates the error of sampled matrix cells.
 //!
-//! Where lines are sampled, the sample consists of equal parts ([`crate::watch`]) and the method of random groups (Wolter,
-//! *Introduction to Variance Estimation*, 2nd edition, section 2.2) tells how much their sum would differ in another sample.
+//! Where lines are sampled, the sample consists of equal parts, and the method of random groups (Wolter, *Introduction
+//! to Variance Estimation*, 2nd edition, section 2.2) estimates how much their sum would vary between samples.
 //!
-//! Where time is sampled, bursts are the sampling units. With `x_b` events of the cell in burst `b` of length `L_b`, and `R = sum x / sum L`, the
-//! variance of the sum is that of a ratio estimator (Cochran, *Sampling Techniques*, 3rd edition, section 6.3):
+//! Where time is sampled, bursts are the sampling units. With `x_b` events of the cell in burst `b` of length `L_b`,
+//! and `R = sum x / sum L`, the variance of the sum is that of a ratio estimator (Cochran, *Sampling Techniques*, 3rd
+//! edition, section 6.3):
 //!
-//! `var = (1 - f) * n / (n - 1) * sum (x_b - R L_b)^2`, `f` the share watched; the relative error is its root over `sum x`.
+//! `var = (1 - f) * n / (n - 1) * sum (x_b - R L_b)^2`, `f` the share sampled; the relative error is its root over
+//! `sum x`.
 //!
-//! It covers that other bursts would have seen other amounts. It does not cover what no burst can tell: communication whose
-//! write and read lie further apart than a burst is long is counted only where each falls into one.
+//! This is the error from the choice of bursts. It does not include what no burst can show: communication whose write
+//! and read lie further apart than the length of a burst is counted only if each falls into one.
 
 use std::collections::BTreeMap;
 
-/// Relative standard error of a cell. `bursts` are all (first instant, length) of the reader's lifetime; `seen` the events by
-/// first instant of their burst; `share` the part of the time that was watched. 1 where a single burst is all there is.
+/// Relative standard error of a cell. `bursts` are all (start, length) of the reader's lifetime, `seen` the events by
+/// start of their burst, `share` the share of the time that was sampled. 1 if there is only one burst.
 pub fn relative(bursts: &[(u64, u64)], seen: &BTreeMap<u64, u64>, share: f64) -> f64 {
     let n = bursts.len().max(seen.len()) as f64;
     let events: f64 = seen.values().map(|&x| x as f64).sum();
@@ -33,7 +35,8 @@ pub fn relative(bursts: &[(u64, u64)], seen: &BTreeMap<u64, u64>, share: f64) ->
     ((1.0 - share).max(0.0) * n / (n - 1.0) * squares).sqrt() / events
 }
 
-/// Relative standard error of a cell that has `counts` events in the parts of the lines watched, `share` of all lines.
+/// Relative standard error of a cell with `counts` events in the parts of the sampled lines, which are `share` of all
+/// lines.
 pub fn of_groups(counts: &[u64], share: f64) -> f64 {
     let n = counts.len() as f64;
     let events: f64 = counts.iter().map(|&x| x as f64).sum();

@@ -1,10 +1,10 @@
-//! Threads that serve a run-time system, not the program: recognised by the library of their start routine, or by the name that they
-//! give themselves.
+//! Recognises threads that serve a run-time system, not the program, by the library of their start routine or by the
+//! name they set.
 //!
-//! Their label begins with [`LABEL`], so that plans and tables can leave them out. Names are those of the kernel, 15 bytes at
-//! most.
+//! Their label begins with [`LABEL`], so that plans and tables can leave them out. Names are the kernel's, of at most
+//! 15 bytes.
 
-/// How the label of such a thread begins.
+/// Prefix of the label of such a thread.
 pub const LABEL: &str = "runtime helper";
 
 /// Libraries whose threads serve a run-time system: progress threads of MPI, PMIx and their transports.
@@ -20,7 +20,8 @@ const LIBRARIES: [&str; 9] = [
     "libmpich",
 ];
 
-/// How names of such threads begin: collectors, compilers and servants of the Java and .NET virtual machines, and V8's.
+/// Prefixes of the names of such threads: collectors, compilers and service threads of the Java and .NET virtual
+/// machines, and of V8.
 const NAMES: [&str; 29] = [
     "GC Thread#",
     "ParGC Thread#",
@@ -53,14 +54,14 @@ const NAMES: [&str; 29] = [
     "V8 DefaultWorke",
 ];
 
-/// The label of a thread whose start routine lies in `library`, if that is one of them.
+/// The label of a thread whose start routine is in `library`, if such threads serve a run-time system.
 #[must_use]
 pub fn of_library(library: &str) -> Option<String> {
     let serves = LIBRARIES.iter().any(|known| library.starts_with(known));
     serves.then(|| format!("{LABEL} ({library})"))
 }
 
-/// The label of a thread of that name, if it is one of them.
+/// The label of a thread named `name`, if such threads serve a run-time system.
 #[must_use]
 pub fn of_name(name: &str) -> Option<String> {
     let serves = NAMES.iter().any(|known| name.starts_with(known));
@@ -78,7 +79,7 @@ mod tests {
         assert_eq!(of_name("worker-3"), None);
         assert!(of_library("libopen-pal.so.40.30.2").is_some());
         assert_eq!(of_library("libc.so.6"), None);
-        // The kernel cuts names to 15 bytes: a longer one would never be found.
+        // The kernel truncates names to 15 bytes: a longer prefix would never match.
         assert!(NAMES.iter().all(|name| name.len() <= 15));
     }
 }

@@ -1,14 +1,14 @@
-//! From the journals of a recording to a [`Profile`]: runs in the recorder, after the program.
+//! Turns the journals of a recording into a [`Profile`]. Runs in the recorder, after the program.
 //!
-//! | module | does |
+//! | module | content |
 //! |---|---|
 //! | `load` | reads the journals of one process image |
-//! | `sampling`, `errors` | from samples to estimates, and how far to trust them |
-//! | `memory` | pages, shared lines, and the objects they lie in |
+//! | `sampling`, `errors` | estimates from samples, and their errors |
+//! | `memory` | pages, shared lines, and the objects that contain them |
 //! | [`objects`] | names memory |
-//! | [`sites`], [`code`] | call sites of blocks of the heap, by function and line |
+//! | [`sites`], [`code`] | call sites of heap blocks, by function and line |
 //! | [`variables`], `elf` | names the parts of static sections |
-//! | [`helpers`] | which threads serve a run-time system |
+//! | [`helpers`] | threads that serve a run-time system |
 
 pub mod code;
 mod elf;
@@ -37,7 +37,7 @@ use load::{Space, Totals, load};
 use memory::Contents;
 use numaloc_journal::{CROSS_PROCESS_NUMBER, Record, SPACE_SHIFT, VERSION};
 
-/// Why journals could not be turned into a profile.
+/// Why journals cannot be turned into a profile.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AssembleError {
@@ -65,29 +65,29 @@ pub enum AssembleError {
     },
 }
 
-/// What the recorder knows beside the journals.
+/// What the recorder knows in addition to the journals.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The program and its arguments, for the profile.
     pub command: Vec<String>,
     /// Bytes per page of the profile, a power of two of at least 4096.
     pub page_size: u64,
-    /// Most slices.
+    /// Most slices of the profile.
     pub slices: u64,
 }
 
-/// Reads all journals in `folder`.
+/// Assembles a profile from all journals in `folder`.
 ///
 /// # Errors
-/// [`AssembleError`]; a journal that was cut off is no error, the profile says `complete: false`.
+/// [`AssembleError`]. A truncated journal is no error: the profile then has `complete: false`.
 pub fn assemble(folder: &Path, options: &Options) -> Result<Profile, AssembleError> {
     assemble_images(folder, options).map(|(profile, _)| profile)
 }
 
-/// One image of a process: its id, and how many images it had before.
+/// One image of a process: its id, and the number of images before.
 pub type ProcessImage = (u32, u32);
 
-/// [`assemble`], with the process images in the order that [`SPACE_SHIFT`] counts them in.
+/// Like [`assemble`]; also returns the process images in the order in which [`SPACE_SHIFT`] counts them.
 ///
 /// # Errors
 /// As [`assemble`].
@@ -132,9 +132,8 @@ pub fn assemble_images(
     for pid in born {
         if !spaces.iter().any(|space: &Space| space.pid == pid) {
             meta.complete = false;
-            meta.notes.push(format!(
-                "process {pid} ended before it had recorded anything"
-            ));
+            meta.notes
+                .push(format!("process {pid} ended before anything was recorded"));
         }
     }
     spaces.sort_by(|a, b| {
@@ -146,7 +145,7 @@ pub fn assemble_images(
         .map(|space| (space.pid, space.image))
         .collect();
     let profile = Assembly::new(meta, options, spaces).profile();
-    // A program killed while it was being set up leaves a journal without a thread: that is no profile.
+    // A program killed during set-up leaves a journal without threads, which is no profile.
     if profile.threads.is_empty() {
         return Err(AssembleError::Empty {
             path: folder.to_owned(),
@@ -155,7 +154,7 @@ pub fn assemble_images(
     Ok((profile, images))
 }
 
-/// Joins the spaces.
+/// Merges the decoded journals.
 struct Assembly<'a> {
     meta: Meta,
     options: &'a Options,
@@ -208,7 +207,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Profile index of a thread of a space; `None` for a number its journal never introduced (damage).
+    /// Profile index of a thread of a space; `None` for a number that its journal does not introduce (damage).
     fn thread(&self, space: &Space, number: u32) -> Option<ThreadIdx> {
         if number & CROSS_PROCESS_NUMBER != 0 {
             return self
@@ -391,7 +390,7 @@ impl<'a> Assembly<'a> {
         sums.into_rows().collect()
     }
 
-    /// The communication records of a space, but for threads that are not in the profile.
+    /// The communication records of a space, except those of threads that are not in the profile.
     fn received<'s>(&'s self, space: &'s Space) -> impl Iterator<Item = Received<'s>> {
         space.records.iter().filter_map(|record| match record {
             Record::Comm {
@@ -411,7 +410,7 @@ impl<'a> Assembly<'a> {
         })
     }
 
-    /// Source, events and bytes of each cell of such a record.
+    /// Source, events and bytes of each cell of a communication record.
     fn cells<'s>(
         &'s self,
         space: &'s Space,
@@ -461,7 +460,7 @@ mod tests {
                 Box::leak(Box::new(Engine::start(config, "/bin/app").unwrap()));
             let mut thread = engine.first_thread(1);
             thread.access::<true, false>(0x1000, 8);
-            // This very process has a journal; no process has the other number.
+            // This process has a journal; no process has the other id.
             engine.expect_process(if missing {
                 u32::MAX
             } else {
@@ -492,7 +491,7 @@ mod tests {
         let mut thread = engine.first_thread(1);
         thread.access::<true, false>(0x1000, 8);
         thread.end(0);
-        // As a kill leaves it: everything but the word that the process has ended.
+        // As after a kill: everything but the end record.
         let cut = assemble(folder.path(), &options).unwrap();
         assert!(!cut.meta.complete);
         assert!(

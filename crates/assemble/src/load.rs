@@ -1,4 +1,4 @@
-//! A journal, decoded.
+//! Decodes a journal.
 
 use numaloc_model::conditions::WorkSharing;
 use std::collections::{BTreeMap, HashMap};
@@ -10,10 +10,10 @@ use crate::AssembleError;
 use numaloc_journal::bursts::{self, Bursts};
 use numaloc_journal::{self as journal, Record, VERSION};
 
-/// All lines, in the unit of shares.
+/// A share of all lines.
 pub(super) const MILLION: u32 = bursts::MILLION as u32;
 
-/// What a thread did, as far as its journal tells.
+/// Totals of a thread from its journal.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Totals {
     pub(super) time: u64,
@@ -24,8 +24,8 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// An amount counted in the part that was looked at, as an estimate for all: by lines where only `lines` millionths of
-    /// them were watched, else by accesses.
+    /// Estimates an amount for all accesses from the amount sampled: by the share of lines if only `lines` millionths
+    /// of them were sampled, otherwise by the share of accesses.
     pub(super) fn scale(&self, lines: u32, amount: u64) -> u64 {
         if lines < MILLION {
             return (amount as f64 * (f64::from(MILLION) / f64::from(lines))).round() as u64;
@@ -33,7 +33,8 @@ impl Totals {
         self.by_accesses(amount)
     }
 
-    /// The same by the share of the thread's accesses that were sampled (ratio estimator), whichever way they were chosen.
+    /// Estimates an amount by the share of the thread's accesses that were sampled (ratio estimator), for either kind
+    /// of sampling.
     pub(super) fn by_accesses(&self, amount: u64) -> u64 {
         if self.seen == self.accesses || self.seen == 0 {
             return amount;
@@ -48,11 +49,11 @@ pub(super) struct Space {
     pub(super) image: u32,
     pub(super) program: String,
     pub(super) threads: BTreeMap<u32, (String, u32, u64, u64)>,
-    /// The names that threads gave themselves, the first of each.
+    /// The first name that each thread set.
     pub(super) names: HashMap<u32, String>,
     pub(super) totals: HashMap<u32, Totals>,
     pub(super) bursts: Option<Bursts>,
-    /// Millionths of the lines that were watched.
+    /// Sampled share of the lines, in millionths.
     pub(super) lines: u32,
     pub(super) records: Vec<Record>,
     pub(super) pid: u32,
@@ -153,7 +154,7 @@ pub(super) fn load(
         }
         (Record::End, Some(space)) => space.complete = true,
         (record, Some(space)) => {
-            // Something after the end: an execve that failed after all.
+            // A record after the end: an execve that failed.
             space.complete = false;
             space.records.push(record);
         }
@@ -182,13 +183,13 @@ mod tests {
             seen: 100,
             ..Totals::default()
         };
-        // Lines were chosen: an event on one of four lines stands for four.
+        // A sample of lines: an event on one of four lines stands for four.
         assert_eq!(totals.scale(MILLION / 4, 10), 40);
         assert_eq!(totals.scale(MILLION / 20, 3), 60);
-        // Accesses were chosen: a tenth of them was looked at.
+        // A sample of accesses: a tenth was recorded.
         assert_eq!(totals.scale(MILLION, 7), 70);
         assert_eq!(totals.by_accesses(7), 70);
-        // Everything was looked at, or there is nothing to go by.
+        // Everything was recorded, or nothing is known.
         for seen in [1_000, 0] {
             let totals = Totals { seen, ..totals };
             assert_eq!(totals.scale(MILLION, 7), 7);

@@ -1,4 +1,4 @@
-//! Objects, their pages, and the lines that threads share, of all processes.
+//! Objects, their pages, and the lines that threads share, for all processes.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -78,7 +78,7 @@ impl Assembly<'_> {
         let mut objects = Vec::new();
         let mut shared_lines = Vec::new();
         let mut rows: Vec<(PageHead, Counted)> = Vec::new();
-        // What several processes map is one object, that of the first of them, and its pages are one row each.
+        // An object mapped by several processes is one object, named by the first of them, with one row for each page.
         let mut cross_process_objects: HashMap<(u32, u64, u64), ObjectIdx> = HashMap::new();
         let mut cross_process_pages: HashMap<(u32, u64), usize> = HashMap::new();
         for (at, (space, memory)) in self.spaces.iter().zip(memories).enumerate() {
@@ -178,7 +178,7 @@ impl Assembly<'_> {
         }
     }
 
-    /// The lines that the threads of the `at`-th process image communicated through, with the objects they lie in.
+    /// The lines through which threads of the `at`-th process image communicated, with their objects.
     fn lines_of(
         &self,
         space: &Space,
@@ -217,8 +217,8 @@ impl Assembly<'_> {
     ) -> BTreeMap<u64, Counted> {
         let mut pages: BTreeMap<u64, Counted> = BTreeMap::new();
         let scales = PageScales::of(space);
-        // An address is touched for the first time once more when something else has been mapped there: the last time is that of
-        // what is there in the end.
+        // An address is touched first again when something else has been mapped there: the last first touch belongs to
+        // the final mapping.
         let mut touches: BTreeMap<u64, (u64, ThreadIdx)> = BTreeMap::new();
         for record in &space.records {
             match record {
@@ -266,8 +266,8 @@ impl Assembly<'_> {
     }
 }
 
-/// Whether the kernel's page cache holds the page: it lies where the file was read, perhaps long before the program, and no
-/// first touch places it. The first store does, with a copy, as for any page.
+/// Whether the kernel's page cache holds the page. Then it was placed when the file was read, perhaps long before the
+/// program ran, and not by first touch. A store makes a copy, which is placed like any page.
 fn in_page_cache(head: PageHead, counted: &Counted, objects: &[Object]) -> bool {
     let of_file = head
         .object
@@ -275,7 +275,7 @@ fn in_page_cache(head: PageHead, counted: &Counted, objects: &[Object]) -> bool 
     of_file && counted.threads.values().all(|&(_, writes)| writes == 0)
 }
 
-/// What a profile says of memory.
+/// The profile's tables of memory.
 pub(super) struct Contents {
     pub(super) objects: Vec<Object>,
     pub(super) pages: PageUsage,
@@ -288,11 +288,11 @@ pub(super) struct Contents {
 enum Line {
     /// Of a process image, by number.
     Private(usize, u64),
-    /// Of memory that processes share: object and line in it.
+    /// Of memory shared by processes: object, and line in it.
     CrossProcess(u32, u64),
 }
 
-/// Lines of objects that several processes map are listed once, with the events of all.
+/// Lists lines of objects that several processes map once, with the events of all.
 fn join_lines<'a>(lines: &mut Vec<SharedLine>, cross_process: impl Iterator<Item = &'a ObjectIdx>) {
     let cross_process: HashSet<ObjectIdx> = cross_process.copied().collect();
     let mut seen: HashMap<(ObjectIdx, u64), usize> = HashMap::new();
@@ -324,7 +324,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// Adds what another process did to the page.
+    /// Adds another process's accesses to the page.
     fn add(&mut self, other: Self) {
         for (thread, (reads, writes)) in other.threads {
             let sum = self.threads.entry(thread).or_default();

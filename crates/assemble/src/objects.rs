@@ -1,6 +1,6 @@
-//! Names for memory: from the memory events of a process to objects with an identity (docs/identity.md).
+//! Names memory: builds objects with an identity (docs/identity.md) from the memory events of a process.
 //!
-//! Pure: what an ELF file contains is asked of a [`Images`], so that the rules can be tested without files.
+//! Pure: an [`Images`] answers what ELF files contain, so that the rules can be tested without files.
 
 use std::collections::HashSet;
 
@@ -15,59 +15,61 @@ use numaloc_journal::Record;
 /// `MAP_FIXED`.
 const FIXED: u64 = 0x10;
 
-/// A named range of an ELF file, relative to its load base.
+/// A named range of an ELF file, relative to its load address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
     /// `.data`, `.bss`, ...
     pub name: String,
-    /// Address relative to the load base.
+    /// Address relative to the load address.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// What lies in it, as far as symbols tell.
+    /// Its variables, as far as symbols show.
     pub variables: Vec<Variable>,
 }
 
-/// What an ELF file holds.
+/// The contents of ELF files.
 pub trait Images {
     /// The writable, allocated, non-TLS sections of a file; `None` when it cannot be read.
     fn sections(&self, file: &str) -> Option<Vec<Section>>;
 }
 
-/// A piece of memory with an identity.
+/// An object: a piece of memory with an identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its identity; the creator is known.
+    /// Its identity, with a known creator.
     pub key: ObjectKey,
-    /// First byte.
+    /// First address.
     pub base: u64,
-    /// Its named parts; no part of its identity.
+    /// Its named parts, which do not belong to the identity.
     pub variables: Vec<Variable>,
-    /// Where other processes may map it too: its number in the recording, and the offset of its first byte there.
+    /// If other processes may map it: its number in the recording, and the offset of its first byte there.
     pub backing: Option<(u32, u64)>,
 }
 
-/// The objects of a process image and where they lie.
+/// The objects of a process image and their addresses.
 #[derive(Debug, Default)]
 pub struct Memory {
-    /// In the order in which they came into being.
+    /// Objects in order of creation.
     pub objects: Vec<Found>,
     /// The object at each address.
     ranges: Ranges<usize>,
-    /// What other processes may map too: number of the object behind it, and what to add to an address for the offset in it.
+    /// Memory that other processes may map: number of the object behind it, and what added to an address gives the
+    /// offset in it.
     backings: Ranges<(u32, u64)>,
     orders: Orders,
     heap: Option<(usize, u64)>,
-    /// Where the heap goes on elsewhere: start, end, and the address at which byte 0 of the heap would be, seen from there.
+    /// Parts of the heap outside the break: start, end, and the address that byte 0 of the heap would have relative to
+    /// them.
     heap_parts: Vec<(u64, u64, u64)>,
-    /// Bytes of the heap, all parts together.
+    /// Bytes of the heap in all parts.
     heap_length: u64,
 }
 
 impl Memory {
     /// Builds the objects from the records of one process image.
     ///
-    /// `first` is the path of the process's first thread, `path_of` gives that of a journal's thread number.
+    /// `first` is the path of the process's first thread; `path_of` maps a journal's thread number to a path.
     pub fn build<'a>(
         records: &[Record],
         first: &str,
@@ -75,7 +77,7 @@ impl Memory {
         images: &dyn Images,
     ) -> Self {
         let mut memory = Self::default();
-        // Which files are programs or libraries: those in memory from the start, and all that are mapped to execute.
+        // Files that are programs or libraries: those mapped at the start, and all that are mapped executable.
         let mut loaded: HashSet<&str> = HashSet::new();
         for record in records {
             match record {
@@ -142,7 +144,7 @@ impl Memory {
         memory
     }
 
-    /// Adds an object that the thread of path `creator` made; its bytes are those of its identity.
+    /// Adds an object created by the thread with path `creator`; its size is that of its identity.
     fn add(&mut self, object: &NewObject<'_>, creator: &str) -> usize {
         self.objects.push(Found {
             key: self.orders.key(object, creator),
@@ -156,12 +158,12 @@ impl Memory {
         index
     }
 
-    /// Gives `range` to an object; whatever held it before keeps the rest.
+    /// Assigns `range` to an object; previous owners keep the rest.
     fn claim(&mut self, (start, end): (u64, u64), object: usize) {
         self.ranges.set(start, end, object);
     }
 
-    /// Whether an object or image that is there already holds all of the range.
+    /// Whether an existing object or image contains the whole range.
     fn inside(&self, (start, end): (u64, u64)) -> bool {
         let mut at = start;
         while at < end {
@@ -173,7 +175,7 @@ impl Memory {
         true
     }
 
-    /// The mapping at `range` is of shared memory, from byte `offset` of `object` on.
+    /// Marks `range` as shared memory, from byte `offset` of `object` on.
     fn back(&mut self, range: (u64, u64), object: u32, offset: u64) {
         self.backings
             .set(range.0, range.1, (object, offset.wrapping_sub(range.0)));
@@ -185,7 +187,7 @@ impl Memory {
         }
     }
 
-    /// The shared memory in `start..end`: its number in the recording and the offset in it of the first byte that is shared.
+    /// The shared memory in `start..end`: its number in the recording, and the offset of its first shared byte.
     #[must_use]
     pub fn backing(&self, start: u64, end: u64) -> Option<(u32, u64)> {
         let (from, _, (object, origin)) = self.backings.overlapping(start, end).next()?;
@@ -248,7 +250,7 @@ impl Memory {
         }
     }
 
-    /// The C library has mapped what it could not have by moving the break: the heap goes on there.
+    /// Continues the heap in a mapping that the C library made because the break could not move.
     fn extend_heap(&mut self, range: (u64, u64)) {
         if let Some((heap, _)) = self.heap {
             let origin = range.0.wrapping_sub(self.heap_length);
@@ -258,7 +260,8 @@ impl Memory {
         }
     }
 
-    /// The address from which pages of `object` at `address` are numbered: its first byte, were it all in one piece.
+    /// The address from which pages of `object` at `address` are numbered: the one its first byte would have if it
+    /// were contiguous.
     #[must_use]
     pub fn origin(&self, object: usize, address: u64) -> u64 {
         let heap = self.heap.is_some_and(|(heap, _)| heap == object);
@@ -280,7 +283,7 @@ impl Memory {
         }
     }
 
-    /// The object that covers most of `start..end`, at equal shares the lower one.
+    /// The object that covers most of `start..end`; of equals the lower one.
     #[must_use]
     pub fn object_at(&self, start: u64, end: u64) -> Option<usize> {
         let mut shares: Vec<(usize, u64)> = Vec::new();
@@ -293,7 +296,7 @@ impl Memory {
                 }
             }
         }
-        // max_by_key keeps the last of equals; ranges ascend, so look from the end.
+        // max_by_key keeps the last of equals; ranges ascend, so iterate from the end.
         shares
             .into_iter()
             .rev()

@@ -1,4 +1,4 @@
-//! How far amounts that were sampled may be off, and what a profile says about it.
+//! Errors of sampled amounts, and the profile's notes about sampling.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,7 +13,7 @@ use numaloc_journal::GROUPS;
 use numaloc_journal::Record;
 
 impl Assembly<'_> {
-    /// Relative errors of the cells of whole-run matrices, where only bursts were watched.
+    /// Relative errors of the cells of whole-run matrices, where time was sampled.
     pub(super) fn cell_errors(&self, threads: &[Thread]) -> Vec<CellError> {
         let mut seen: BTreeMap<(Layer, ThreadIdx, ThreadIdx), BTreeMap<u64, u64>> = BTreeMap::new();
         let mut schedule = None;
@@ -31,7 +31,7 @@ impl Assembly<'_> {
             return self.errors_by_group();
         };
         let share = self.sampled();
-        // Bursts of each reader's lifetime, listed once.
+        // Bursts in each reader's lifetime, computed once.
         let mut lifetimes: HashMap<ThreadIdx, Vec<(u64, u64)>> = HashMap::new();
         seen.into_iter()
             .map(|((layer, src, dst), seen)| {
@@ -49,7 +49,7 @@ impl Assembly<'_> {
             .collect()
     }
 
-    /// The same where a part of the lines was watched.
+    /// Relative errors of the cells of whole-run matrices, where lines were sampled.
     pub(super) fn errors_by_group(&self) -> Vec<CellError> {
         let mut sums: BTreeMap<(Layer, ThreadIdx, ThreadIdx), [u64; GROUPS]> = BTreeMap::new();
         let mut share = 1.0;
@@ -87,7 +87,7 @@ impl Assembly<'_> {
             .collect()
     }
 
-    /// Share of the accesses that were looked at.
+    /// Share of the accesses that were recorded.
     pub(super) fn sampled(&self) -> f64 {
         let totals = || self.spaces.iter().flat_map(|space| space.totals.values());
         let accesses: u64 = totals().map(|totals| totals.accesses).sum();
@@ -107,9 +107,10 @@ impl Assembly<'_> {
         }
         if let Some(lines) = lines {
             self.meta.notes.push(format!(
-                "sampled by lines: {:.2} % of the cache lines were watched, with {:.2} % of the accesses; communication and \
+                "sampled by lines: {:.2} % of the cache lines were sampled, with {:.2} % of the accesses; communication and \
                  page counts are estimates scaled by that share of lines, bytes by each thread's share of accesses (numbers of accesses are \
-                 exact), errors of matrix cells are in cell_errors; accesses to busy lines that were not watched are on no page, pages with no line watched are missing, and first touch is that of a watched line",
+                 exact), errors of matrix cells are in cell_errors; accesses to busy lines outside the sample are on no page, \
+                 pages without a sampled line are missing, and first touch is that of a sampled line",
                 f64::from(lines) / f64::from(MILLION) * 100.0,
                 self.meta.sampled * 100.0
             ));
@@ -118,31 +119,32 @@ impl Assembly<'_> {
             return;
         }
         self.meta.notes.push(format!(
-            "sampled in bursts: {:.2} % of the accesses were looked at; counts are estimates scaled to all accesses of their thread \
-             (numbers of accesses are exact), errors of matrix cells are in cell_errors; pages that no burst met are missing, \
-             first touch is the first seen, and communication whose write and read lie further apart than a burst is underestimated, by up \
+            "sampled in bursts: {:.2} % of the accesses were sampled; counts are estimates scaled to all accesses of their thread \
+             (numbers of accesses are exact), errors of matrix cells are in cell_errors; pages without an access in a burst are missing, \
+             first touch is the first one sampled, and communication whose write and read lie further apart than a burst is underestimated, by up \
              to half where it repeats",
             self.meta.sampled * 100.0
         ));
     }
 }
 
-/// Estimates of page counts where a part of the lines was watched.
+/// Estimates of page counts where lines were sampled.
 ///
-/// Scaling by the share of lines (Horvitz and Thompson's estimator) is right on average over all choices of lines, but a recording has one
-/// choice, and a single line can have a quarter of a thread's accesses: the top of its stack, which moves with the size of the environment.
-/// If it is watched, scaling alone makes its page several times all that the thread did. How many accesses a thread made is known exactly, so
-/// no estimates add up to more: those of its largest pages are lowered to one level until they fit, none below what was counted on it.
-/// A page whose line is that busy ends near its exact count, and the others keep theirs.
+/// Scaling by the share of lines (Horvitz and Thompson's estimator) is unbiased over all choices of lines, but a
+/// recording has one choice, and a single line can have a quarter of a thread's accesses: the top of its stack, which
+/// moves with the size of the environment. If that line is sampled, scaling alone gives its page several times the
+/// accesses of the whole thread. The thread's number of accesses is known exactly, so the estimates must not exceed
+/// it: the largest are lowered to a common level until they fit, none below its count. A page with such a busy line
+/// ends near its exact count, and the other pages keep their estimates.
 pub(super) struct PageScales {
-    /// All lines over those watched.
+    /// All lines divided by sampled lines.
     scale: f64,
-    /// Factor of the counts of a thread, by number in the journal, on a page whose estimate was lowered.
+    /// Factor for a thread (by number in the journal) on a page whose estimate was lowered.
     lowered: HashMap<(u32, u64), f64>,
 }
 
 impl PageScales {
-    /// Of one journal; `None` where all lines were watched.
+    /// The estimates for one journal; `None` where all lines were recorded.
     pub(super) fn of(space: &Space) -> Option<Self> {
         if space.lines >= MILLION {
             return None;
@@ -174,15 +176,15 @@ impl PageScales {
         Some(Self { scale, lowered })
     }
 
-    /// The estimate for an amount that a thread was counted on a page.
+    /// The estimate for an amount counted by a thread on a page.
     pub(super) fn estimate(&self, thread: u32, page: u64, amount: u64) -> u64 {
         let factor = self.lowered.get(&(thread, page)).unwrap_or(&self.scale);
         (amount as f64 * factor).round() as u64
     }
 }
 
-/// The level that estimates `count * scale` are lowered to, none below its count, so that they add up to `total`; `None` if they
-/// do not exceed it.
+/// The level to which the estimates `count * scale` are lowered, none below its count, so that they add up to `total`;
+/// `None` if they do not exceed it.
 fn level(counts: &[u64], scale: f64, total: u64) -> Option<f64> {
     let total = total as f64;
     let sum = |level: f64| -> f64 {
@@ -195,7 +197,7 @@ fn level(counts: &[u64], scale: f64, total: u64) -> Option<f64> {
         return None;
     }
     let (mut low, mut high) = (0.0f64, total);
-    // Half an access is near enough; beyond 2^53 numbers are no finer.
+    // Half an access is close enough; beyond 2^53 numbers are no finer.
     while high - low > 0.5 && low < (low + high) / 2.0 && (low + high) / 2.0 < high {
         let middle = (low + high) / 2.0;
         if sum(middle) <= total {
@@ -219,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_page_with_a_busy_line_gets_what_the_others_leave() {
-        // 1,050 accesses, 250 of them to a watched line; the others to ten pages of which a twentieth was watched.
+        // 1,050 accesses, 250 of them to a sampled line; the others to ten pages of which a twentieth was sampled.
         let counts: Vec<u64> = [250].into_iter().chain([4; 10]).collect();
         let level = level(&counts, 20.0, 1050).unwrap();
         assert!((level - 250.0).abs() < 1.0, "{level}");
@@ -231,7 +233,7 @@ mod tests {
 
     #[test]
     fn no_estimate_falls_below_its_count() {
-        // More was counted than accessed (a damaged journal): counts remain.
+        // More counts than accesses (a damaged journal): counts remain.
         let level = level(&[30, 20], 20.0, 10).unwrap();
         assert!(level < 1.0, "{level}");
     }

@@ -1,12 +1,12 @@
-//! Blocks of memory by where they were allocated: named parts of the heap, the arenas and the mappings.
+//! Heap blocks by allocation site: named parts of the heap, the arenas and the mappings.
 //!
-//! A block's identity is the thread that allocated it, the call stack, the size and its number among those that agree in these
-//! ([`name`](Site::name) and `#order`); addresses play no part. Functions and lines come from debugging information. Frames of
-//! libraries without it, of headers of the system (inlined containers) and of the recorder itself are passed over, so that the
-//! first frame is the line that the programmer would name.
+//! A block is identified by the thread that allocated it, the call stack, the size and its number among those with the
+//! same three ([`name`](Site::name) and `#order`), not by its address. Functions and lines come from debugging
+//! information. Frames of libraries without it, of system headers (inlined containers) and of the recorder itself are
+//! skipped, so that the first frame is the line the programmer would name.
 //!
-//! Where blocks followed each other in one place, the largest counts, then the first. Neighbours from one site become one part, so
-//! that a loop that allocates rows gives one row of a table.
+//! Where several blocks used the same place, the largest counts, then the first. Neighbouring blocks of one site
+//! become one part, so that a loop that allocates rows gives one row of a table.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,40 +16,40 @@ use crate::objects::Memory;
 use numaloc_identity::object::base_name;
 use numaloc_journal::Record;
 
-/// Functions of the program that a site's name has at most.
+/// Most functions of the program in a site's name.
 const NAMED: usize = 3;
-/// Blocks of one site are neighbours if no more lies between them: the allocator's own words, what it rounds up, and now and then a
-/// block of the recorder's.
+/// Blocks of one site are neighbours if the gap between them is at most this: the allocator's own words, rounding, and
+/// now and then a block of the recorder.
 const GAP: u64 = 4096;
 
-/// The heap has no size of its own; a process has no more addresses than these.
+/// Upper bound of heap addresses: the heap has no size of its own, and a process has no higher addresses.
 const LARGEST_HEAP: u64 = 1 << 47;
 
-/// A function in a call stack, with the line that it was at.
+/// A function in a call stack, and its current line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Its name as in the source where debugging information was found, else its symbol.
+    /// Name as in the source if there is debugging information, otherwise the symbol.
     pub function: String,
-    /// `FILE:LINE` with the file's whole path, where known.
+    /// `FILE:LINE` with the full path of the file, if known.
     pub source: Option<String>,
 }
 
-/// What the call stacks of a process mean.
+/// Resolves the call stacks of a process.
 pub trait Code {
-    /// The frames at a return address, innermost (inlined) first; none where nothing is known.
+    /// The frames at a return address, innermost (inlined) first; empty if nothing is known.
     fn frames(&self, address: u64) -> Vec<Frame>;
 }
 
-/// Where memory was allocated.
+/// An allocation site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// `malloc in make_grid < main`.
+    /// Name, such as `malloc in make_grid < main`.
     pub name: String,
-    /// `FILE:LINE` of its innermost frame, file without folders.
+    /// `FILE:LINE` of its innermost frame, without folders.
     pub source: Option<String>,
 }
 
-/// Functions that allocate, as a call stack has them and as a name says it.
+/// Functions that allocate: name in a call stack, and name in a site.
 fn allocator(function: &str) -> Option<&'static str> {
     const NAMES: [&str; 10] = [
         "malloc",
@@ -72,7 +72,7 @@ fn allocator(function: &str) -> Option<&'static str> {
     NAMES.into_iter().find(|name| *name == function)
 }
 
-/// Folders whose code is not the program's own: headers of the compiler and the system.
+/// Whether a source is in a folder of system headers, not the program's own code.
 fn is_system(source: &str) -> bool {
     ["/usr/include/", "/usr/lib/", "/rustc/"]
         .iter()
@@ -80,17 +80,17 @@ fn is_system(source: &str) -> bool {
         || source.contains("/include/c++/")
 }
 
-/// Whether a function is part of the run-time library, which stands in for the allocators too.
+/// Whether a function is part of the run-time library, which also wraps the allocators.
 pub(crate) fn is_recorder(function: &str) -> bool {
     function.contains("numaloc_") || allocator(function).is_some()
 }
 
 impl Site {
-    /// What a call stack says.
+    /// The site of a call stack.
     #[must_use]
     pub fn of(stack: &[u64], code: &dyn Code) -> Option<Self> {
         let frames: Vec<Frame> = stack.iter().flat_map(|&at| code.frames(at)).collect();
-        // Before the allocator, the recorder's own way to this place.
+        // Frames before the allocator are the recorder's own.
         let from = frames.iter().position(|f| allocator(&f.function).is_some());
         let mut how = None;
         let mut own: Vec<Frame> = Vec::new();
@@ -99,7 +99,7 @@ impl Site {
             if own.is_empty() && name.is_some() {
                 how = name;
             } else if is_recorder(&frame.function) {
-                // It allocates for itself; or it has called the program.
+                // The recorder allocates for itself, or it has called the program.
                 if own.is_empty() {
                     return None;
                 }
@@ -120,20 +120,20 @@ impl Site {
     }
 }
 
-/// A block, or several from one site that are neighbours.
+/// A block, or several neighbouring blocks of one site.
 struct Part {
     end: u64,
     /// Creator, site and size.
     kind: (u32, u32, u64),
-    /// Numbers among those of its kind.
+    /// Numbers of its first and last block among those of its kind.
     first: u32,
     last: u32,
     largest: u64,
 }
 
-/// Names the blocks of a process: adds them as parts to the objects that they lie in.
+/// Names the blocks of a process: adds them as parts to the objects that contain them.
 ///
-/// `path_of` gives the path of a journal's thread number, `first` that of the process's first thread.
+/// `path_of` maps a journal's thread number to a path; `first` is the path of the process's first thread.
 pub fn name_blocks<'a>(
     records: &[Record],
     first: &str,
@@ -213,7 +213,7 @@ pub fn name_blocks<'a>(
     }
 }
 
-/// Puts a block into its place, if no larger one has it.
+/// Puts a block into its place unless a larger one has it.
 fn put(
     parts: &mut BTreeMap<u64, Part>,
     offset: u64,
@@ -245,7 +245,7 @@ fn put(
     parts.insert(offset, part);
 }
 
-/// Makes one of neighbours of one kind whose numbers follow each other.
+/// Joins neighbours of one kind with consecutive numbers.
 fn join(parts: BTreeMap<u64, Part>) -> Vec<(u64, Part)> {
     let mut joined: Vec<(u64, Part)> = Vec::new();
     for (offset, part) in parts {
@@ -339,7 +339,7 @@ mod tests {
                 site: 1,
                 frames: vec![2, 4],
             },
-            // Three rows, one after the other; a small block of another thread; one that a larger takes the place of.
+            // Three consecutive rows; a small block of another thread; one whose place a larger one takes.
             block(2, 0x1010, 100, 0, 0),
             block(3, 0x1080, 100, 0, 0),
             block(4, 0x10f0, 100, 0, 0),

@@ -1,11 +1,11 @@
-//! Which variables lie in a file's writable sections, and where they are declared.
+//! Finds the variables in a file's writable sections, and their declarations.
 //!
-//! Addresses, sizes and names come from the symbol table (the dynamic one where it is stripped); `FILE:LINE`
-//! of the declaration and the name as written in the source (`counter` for the symbol `counter.0`) from DWARF
-//! where the file carries it. Debugging information is a hint: what cannot be understood is left out.
+//! Addresses, sizes and names come from the symbol table (the dynamic one if the file is stripped); `FILE:LINE` of the
+//! declaration and the name as written in the source (`counter` for the symbol `counter.0`) from DWARF, if present.
+//! Debugging information is optional: what cannot be parsed is skipped.
 //!
-//! Cost: O(symbols + DWARF entries) time; files with more than [`DEBUG_INFO_MAX`] bytes of debugging
-//! information are read without it.
+//! Cost: O(symbols + DWARF entries) time; files with more than [`DEBUG_INFO_MAX`] bytes of debugging information are
+//! read without it.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -15,15 +15,15 @@ use numaloc_identity::object::base_name;
 use numaloc_model::profile::Variable;
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 
-/// `.debug_info` beyond this many bytes is not read: it would take longer than a second or two.
+/// Largest `.debug_info` section read, in bytes: a larger one would take longer than a second or two.
 pub(crate) const DEBUG_INFO_MAX: u64 = 256 << 20;
-/// Variables of a section that are kept at most, the largest.
+/// Most variables kept of a section: the largest ones.
 const KEPT: usize = 1 << 16;
 
 /// A file's variables by address.
 #[derive(Debug, Default)]
 pub struct Variables {
-    /// Address in the file to size, name, and declaration.
+    /// Address in the file to size, name and declaration.
     by_address: BTreeMap<u64, (u64, String, Option<String>)>,
 }
 
@@ -44,7 +44,7 @@ impl Variables {
             let kept = by_address
                 .entry(symbol.address())
                 .or_insert_with(|| (symbol.size(), name.to_owned(), None));
-            // Names of one variable (`environ`, `__environ`): the largest, then the first by name.
+            // Of several names of one variable (`environ`, `__environ`): the largest, then the first by name.
             if (symbol.size(), kept.1.as_str()) > (kept.0, name) {
                 (kept.0, kept.1) = (symbol.size(), name.to_owned());
             }
@@ -82,7 +82,7 @@ impl Variables {
     }
 }
 
-/// Name in the source and `FILE:LINE`, where known.
+/// Name in the source, and `FILE:LINE` if known.
 type Declared = (String, Option<String>);
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -105,7 +105,7 @@ fn declarations(file: &object::File<'_>) -> HashMap<u64, Declared> {
     let mut headers = dwarf.units();
     while let Ok(Some(header)) = headers.next() {
         if let Ok(unit) = dwarf.unit(header) {
-            // A unit that cannot be read to its end gives what came before.
+            // A unit that cannot be read to its end gives the entries before.
             let _ = unit_declarations(unit.unit_ref(&dwarf), &mut found);
         }
     }
@@ -133,11 +133,11 @@ fn unit_declarations(
             Some(Operation::AddressIndex { index }) => unit.address(index)?,
             _ => continue,
         };
-        // More than an address is a part of something, or thread-local.
+        // More operations than an address: part of a variable, or thread-local.
         if operations.next()?.is_some() {
             continue;
         }
-        // A definition may point to the declaration that has the name (`extern`, C++ members).
+        // A definition may refer to the declaration that has the name (`extern`, C++ members).
         let declaration = match entry.attr_value(gimli::DW_AT_specification)? {
             Some(AttributeValue::UnitRef(offset)) => Some(unit.entry(offset)?),
             _ => None,
@@ -202,7 +202,7 @@ int main(void) {
 }
 ";
 
-    /// A program built from the text above with `flags`, read.
+    /// The variables of a program built from the text above with `flags`.
     fn built(flags: &[&str]) -> Vec<Variable> {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("stencil.c");
