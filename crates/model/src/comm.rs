@@ -1,13 +1,13 @@
-//! The communication matrix: how much each pair of threads exchanges.
+//! The communication matrix: the amount exchanged by each pair of threads.
 //!
 //! `matrix[(src, dst)]` is the amount that flows from the thread that wrote (or sent) to the thread
 //! that read (or received). Undirected layers are stored symmetric: both cells hold the pair's
 //! amount. The diagonal is always zero.
 //!
-//! Rows are compressed and sorted by column, so that 65,536 ranks with 26 neighbours each cost
-//! 20 MB and a dense 4,096-thread matrix 200 MB. Amounts are `f64`: exact for counts below 2^53.
+//! Rows are compressed and sorted by column: 65,536 ranks with 26 neighbours each take
+//! 20 MB, and a dense 4,096-thread matrix 200 MB. Amounts are `f64`: exact for counts below 2^53.
 
-/// What one communication event is.
+/// What counts as one communication event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Layer {
     /// A thread reads a line that another thread wrote last (DeLoc II-B2); directed.
@@ -16,20 +16,22 @@ pub enum Layer {
     SharedLine,
     /// The accessor differs from one of the line's last two accessors (numalize); undirected.
     LastTwo,
-    /// Hardware samples of two threads hit one line within a window, one of them a store (ComDetective, CMLB); undirected.
+    /// Hardware samples of two threads hit one line within a window, one of them a store (ComDetective, CMLB);
+    /// undirected.
     SampledLine,
-    /// A message an MPI program sends itself: point-to-point or one-sided; directed.
+    /// A message sent by an MPI program itself: point-to-point or one-sided; directed.
     Message,
     /// A message that an MPI library sends inside a collective operation; directed.
     Collective,
-    /// The part of `write_read` whose reader used none of the bytes that the writer had written: false sharing; directed.
+    /// The part of `write_read` in which the reader used none of the bytes written by the writer: false sharing;
+    /// directed.
     FalseSharing,
-    /// Everything that ranks send: [`Self::Message`] and [`Self::Collective`] together; directed. A view, never stored.
+    /// All messages of ranks: [`Self::Message`] and [`Self::Collective`] together; directed. A view, never stored.
     Sent,
 }
 
 impl Layer {
-    /// Every stored layer, in the order they are listed to users. Journals and profiles number and name these.
+    /// Every stored layer, in the order in which users see them. Journals and profiles use these numbers and names.
     pub const ALL: [Self; 7] = [
         Self::WriteRead,
         Self::SharedLine,
@@ -55,13 +57,13 @@ impl Layer {
         }
     }
 
-    /// The stored layer of that name.
+    /// The stored layer with that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|layer| layer.name() == name)
     }
 
-    /// What users may look at: every stored layer, and the views of several.
+    /// The layers users can choose: every stored layer, and the views that combine several.
     #[must_use]
     pub fn choices() -> [Self; 8] {
         let mut choices = [Self::Sent; 8];
@@ -69,7 +71,7 @@ impl Layer {
         choices
     }
 
-    /// The layer or view of that name.
+    /// The layer or view with that name.
     #[must_use]
     pub fn from_choice(name: &str) -> Option<Self> {
         Self::choices()
@@ -83,14 +85,14 @@ impl Layer {
         self == stored || self == Self::Sent && matches!(stored, Self::Message | Self::Collective)
     }
 
-    /// Whether this is what MPI ranks send. Such a layer is weighed in bytes: a message is as long as it says, while a shared
-    /// line moves whole whatever was read of it.
+    /// Whether this layer holds messages of MPI ranks. Such a layer is weighted in bytes, because a message moves its
+    /// stated size; a shared line moves as a whole, however little of it is read.
     #[must_use]
     pub fn is_message(self) -> bool {
         matches!(self, Self::Message | Self::Collective | Self::Sent)
     }
 
-    /// Whether `(src, dst)` and `(dst, src)` mean different things in this layer.
+    /// Whether `(src, dst)` and `(dst, src)` are different amounts in this layer.
     #[must_use]
     pub fn is_directed(self) -> bool {
         matches!(
@@ -100,7 +102,7 @@ impl Layer {
     }
 }
 
-/// Why a matrix was refused.
+/// Why a matrix is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommError {
@@ -121,12 +123,12 @@ pub enum CommError {
         src: usize,
         /// Column of the cell.
         dst: usize,
-        /// What was found.
+        /// The value.
         value: f64,
     },
 }
 
-/// Communication between `n` threads; see the module's text for direction, diagonal and storage.
+/// Communication between `n` threads; see the module for direction, diagonal and storage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommMatrix {
     row_start: Vec<usize>,
@@ -135,7 +137,7 @@ pub struct CommMatrix {
 }
 
 impl CommMatrix {
-    /// `threads` threads that never communicate.
+    /// A matrix of `threads` threads without communication.
     #[must_use]
     pub fn empty(threads: usize) -> Self {
         Self {
@@ -145,7 +147,7 @@ impl CommMatrix {
         }
     }
 
-    /// From cells in any order; cells named twice add up, diagonal and zero cells are dropped.
+    /// Builds a matrix from cells in any order; repeated cells are summed, diagonal and zero cells are dropped.
     ///
     /// # Errors
     /// [`CommError`] for a cell outside the matrix or an amount that is negative or not finite.
@@ -165,7 +167,7 @@ impl CommMatrix {
                 sorted.push((src, dst as u32, value));
             }
         }
-        // Stable, so that equal cells always add up in the order given: same bytes out.
+        // Stable, so that equal cells are always summed in the given order: the result is deterministic.
         sorted.sort_by_key(|&(src, dst, _)| (src, dst));
         let mut matrix = Self {
             row_start: Vec::with_capacity(threads + 1),
@@ -192,7 +194,7 @@ impl CommMatrix {
         Ok(matrix)
     }
 
-    /// From `threads * threads` amounts, row after row.
+    /// Builds a matrix from `threads * threads` amounts, row after row.
     ///
     /// # Errors
     /// [`CommError::NotAnAmount`] for a negative or not finite cell.
@@ -210,13 +212,13 @@ impl CommMatrix {
         )
     }
 
-    /// Rows and columns: how many threads.
+    /// Number of threads: rows and columns.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.row_start.len() - 1
     }
 
-    /// How many cells are not zero.
+    /// Number of cells that are not zero.
     #[must_use]
     pub fn stored_cells(&self) -> usize {
         self.dst.len()
@@ -249,7 +251,7 @@ impl CommMatrix {
         (0..self.threads()).flat_map(move |src| self.row(src).map(move |(dst, v)| (src, dst, v)))
     }
 
-    /// The amount from `src` to `dst`; zero where nothing is stored.
+    /// The amount from `src` to `dst`; zero if no cell is stored.
     ///
     /// # Panics
     /// If `src` is not a row.
@@ -261,14 +263,14 @@ impl CommMatrix {
             .map_or(0.0, |at| amounts[at])
     }
 
-    /// Sum of all cells. In an undirected layer each pair counts twice.
+    /// Sum of all cells. In an undirected layer this counts each pair twice.
     #[must_use]
     pub fn total(&self) -> f64 {
-        // No cells add up to -0, which reads badly.
+        // Without cells the sum is -0, which would be printed.
         self.amount.iter().sum::<f64>() + 0.0
     }
 
-    /// The largest cell, 0 when there is none.
+    /// The largest cell, 0 if there is none.
     #[must_use]
     pub fn max(&self) -> f64 {
         self.amount.iter().copied().fold(0.0, f64::max)
@@ -285,7 +287,7 @@ impl CommMatrix {
         dense
     }
 
-    /// Whether every cell equals its mirror.
+    /// Whether every cell equals its transposed one.
     #[must_use]
     pub fn is_symmetric(&self) -> bool {
         self.cells().all(|(i, j, amount)| self.get(j, i) == amount)
@@ -300,7 +302,7 @@ impl CommMatrix {
         Self::from_cells(self.threads(), both).expect("cells of a matrix are valid")
     }
 
-    /// Cell by cell sum of two matrices of the same size.
+    /// Cell-by-cell sum of two matrices of the same size.
     ///
     /// # Panics
     /// If the sizes differ.
@@ -337,7 +339,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn cells_add_up_and_the_diagonal_is_dropped() {
+    fn cells_are_summed_and_the_diagonal_is_dropped() {
         let m = CommMatrix::from_cells(3, [(2, 0, 1.0), (0, 1, 2.0), (0, 1, 3.0), (1, 1, 9.0)])
             .unwrap();
         assert_eq!(m.to_dense(), [0.0, 5.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0]);

@@ -1,7 +1,8 @@
-//! What shaped a recorded run apart from the program and its arguments: the environment, and how work reached the threads.
+//! What influenced a recorded run apart from the program and its arguments: the environment, and how work was
+//! distributed.
 
-/// Variables of the environment that decide how many threads a program starts, where they run, which work each gets, and
-/// which arena of the heap it allocates from. A recording keeps those that are set.
+/// Environment variables that decide how many threads a program starts, where they run, which work each gets, and
+/// from which arena of the heap it allocates. A recording stores those that are set.
 pub const VARIABLES: [&str; 41] = [
     "BLIS_NUM_THREADS",
     "CILK_NWORKERS",
@@ -46,7 +47,7 @@ pub const VARIABLES: [&str; 41] = [
     "XZ_OPT",
 ];
 
-/// Those among them by which a run-time system binds threads itself, against any plan.
+/// Those of [`VARIABLES`] with which a run-time system binds threads itself, against any plan.
 pub const BINDING: [&str; 5] = [
     "GOMP_CPU_AFFINITY",
     "KMP_AFFINITY",
@@ -55,31 +56,31 @@ pub const BINDING: [&str; 5] = [
     "OMP_PROC_BIND",
 ];
 
-/// How a program hands work to its threads while it runs.
+/// How a program distributes work to its threads at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkSharing {
-    /// A loop whose iterations go to whichever thread is free: `schedule(dynamic)` or `(guided)`.
+    /// A loop whose iterations are taken by free threads: `schedule(dynamic)` or `(guided)`.
     DynamicLoop,
-    /// A loop whose schedule `OMP_SCHEDULE` decides.
+    /// A loop whose schedule is set by `OMP_SCHEDULE`.
     RuntimeLoop,
-    /// `sections`: each goes to whichever thread comes first.
+    /// `sections`: each is executed by the first free thread.
     Sections,
-    /// Tasks, which any thread of the team may run.
+    /// Tasks, which any thread of the team may execute.
     Tasks,
     /// A pool of threads that steal work from each other (oneTBB, Go, Rayon, Cilk).
     Stealing,
 }
 
 impl WorkSharing {
-    /// What a program without symbols contains (a section, or part of a constant) if it has a run-time system whose threads
-    /// steal work from each other, and what is recorded instead of a function of it.
+    /// For programs without symbols: a string (a section name, or part of a constant) that identifies a run-time
+    /// system with work stealing, and the name that is recorded in place of a function's.
     pub const STRIPPED: [(&str, &str); 2] = [
         (".go.buildinfo", "Go's scheduler"),
         ("rayon-core-", "Rayon's pool"),
     ];
 
-    /// The function that starts a Java virtual machine. The threads of its collector and of its library's pools steal work;
-    /// the pools are bytecode, which no symbol names.
+    /// The function that starts a Java virtual machine. The threads of its garbage collector and of its library's
+    /// pools steal work; the pools are bytecode, which has no symbols.
     const VIRTUAL_MACHINE: &str = "JNI_CreateJavaVM";
 
     /// Every kind.
@@ -103,13 +104,13 @@ impl WorkSharing {
         }
     }
 
-    /// The kind of that name.
+    /// The kind with that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// In words.
+    /// A description for users.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -121,12 +122,12 @@ impl WorkSharing {
         }
     }
 
-    /// What a function of that symbol does, if it hands out work. A program that calls it does so at run time.
+    /// How a function with that symbol distributes work, if it does. A program that calls it does so at run time.
     #[must_use]
     pub fn of_symbol(symbol: &str) -> Option<Self> {
         let starts = |names: &[&str]| names.iter().any(|name| symbol.starts_with(name));
         if starts(&["GOMP_loop_", "GOMP_parallel_loop_"]) {
-            // A thread asks for the first part of its work once, for more of it many times.
+            // A thread requests the first part of its work once, and further parts many times.
             return match symbol {
                 _ if symbol.ends_with("_next") || symbol.contains("_end") => None,
                 _ if symbol.contains("runtime") => Some(Self::RuntimeLoop),
@@ -166,42 +167,42 @@ impl WorkSharing {
     }
 }
 
-/// Several recordings of one program compared.
+/// Comparison of several recordings of one program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Repeats {
-    /// How many recordings, this one included.
+    /// Number of recordings, including this one.
     pub runs: u32,
     /// Smallest correlation of another recording's whole-run matrix with this one's (Pearson, threads matched by path);
-    /// `None` where a matrix is empty or even.
+    /// `None` if a matrix is empty or uniform.
     pub correlation: Option<f64>,
-    /// Whether all had the same threads, by path.
+    /// Whether all recordings had the same thread paths.
     pub same_threads: bool,
 }
 
-/// See the module.
+/// The conditions of a recorded run; see the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conditions {
-    /// Those of [`VARIABLES`] that were set, by name.
+    /// The [`VARIABLES`] that were set, by name.
     pub environment: Vec<(String, String)>,
-    /// Ways of handing out work that were seen, with the function by which; by kind, then name.
+    /// Observed ways of distributing work, each with its function; by kind, then name.
     pub sharing: Vec<(WorkSharing, String)>,
-    /// What recording several times has shown.
+    /// The comparison with further recordings.
     pub repeats: Option<Repeats>,
 }
 
-/// Correlation from which on two recordings count as the same pattern.
+/// Correlation from which two recordings count as the same pattern.
 pub const SAME_PATTERN: f64 = 0.9;
 
-/// Whether another run gives the same work to the same threads.
+/// Whether another run can be expected to give the same work to the same threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeatability {
     /// Several recordings agree.
     Measured,
     /// Several recordings differ.
     Differs,
-    /// Work is handed out while the program runs; whether that makes a difference was not measured.
+    /// Work is distributed at run time; whether runs differ was not measured.
     Dynamic,
-    /// Nothing speaks against it.
+    /// There is no evidence against it.
     Assumed,
 }
 
@@ -217,7 +218,7 @@ impl Repeatability {
         }
     }
 
-    /// Whether a plan that names threads by their place in the program can be expected to hold.
+    /// Whether a plan that identifies threads by their path can be expected to fit other runs.
     #[must_use]
     pub fn holds(self) -> bool {
         matches!(self, Self::Measured | Self::Assumed)
@@ -232,7 +233,7 @@ impl Conditions {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Whether the environment makes a run-time system bind threads itself.
+    /// Whether the environment makes a run-time system bind threads.
     #[must_use]
     pub fn binds(&self) -> bool {
         self.environment
@@ -240,8 +241,8 @@ impl Conditions {
             .any(|(name, value)| BINDING.contains(&name.as_str()) && value != "false")
     }
 
-    /// The ways of handing out work that leave open which thread gets what: a schedule that the environment makes static
-    /// does not.
+    /// The observed ways of distributing work that do not determine which thread gets what. Loops whose schedule the
+    /// environment makes static are not included.
     pub fn open(&self) -> impl Iterator<Item = &(WorkSharing, String)> {
         let fixed = self.variable("OMP_SCHEDULE").is_some_and(|schedule| {
             let kind = schedule.rsplit(':').next().unwrap_or_default();
@@ -252,8 +253,8 @@ impl Conditions {
             .filter(move |(kind, _)| !(fixed && *kind == WorkSharing::RuntimeLoop))
     }
 
-    /// What is known, for a run of `threads` threads. Measured differences count more than what was seen, and both more
-    /// than nothing.
+    /// The repeatability for a run of `threads` threads. Measurements take precedence over observed work sharing, and
+    /// that over the default.
     #[must_use]
     pub fn repeatability(&self, threads: usize) -> Repeatability {
         match self.repeats {
@@ -276,13 +277,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_are_in_order_and_binding_ones_among_them() {
+    fn variables_are_sorted_and_include_the_binding_ones() {
         assert!(VARIABLES.is_sorted());
         assert!(BINDING.iter().all(|name| VARIABLES.contains(name)));
     }
 
     #[test]
-    fn functions_that_hand_out_work_are_known() {
+    fn functions_that_distribute_work_are_recognised() {
         for (symbol, kind) in [
             (
                 "GOMP_parallel_loop_nonmonotonic_dynamic",
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn measurements_count_more_than_what_was_seen() {
+    fn measurements_take_precedence_over_observed_work_sharing() {
         let mut conditions = Conditions::default();
         assert_eq!(conditions.repeatability(4), Repeatability::Assumed);
         conditions.sharing = vec![(WorkSharing::RuntimeLoop, "GOMP_loop_runtime_start".into())];

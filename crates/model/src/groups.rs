@@ -1,5 +1,5 @@
 //! Groups of concurrent communication (DeLoc II-C): the task pairs that communicate in one cluster of
-//! time slices. Clustering (`numaloc-analysis`) makes them, mapping policies read them.
+//! time slices. Clustering (`numaloc-analysis`) computes them for mapping policies.
 
 use crate::ids::ThreadIdx;
 
@@ -10,9 +10,9 @@ pub struct GroupPair {
     pub a: ThreadIdx,
     /// The higher thread.
     pub b: ThreadIdx,
-    /// What the two exchange within this group's slices, both directions (unit of the matrix).
+    /// Amount exchanged within this group's slices, both directions (unit of the matrix).
     pub in_group: f64,
-    /// What the two exchange in the whole run, both directions.
+    /// Amount exchanged in the whole run, both directions.
     pub in_run: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Profiles of MPI ranks that have threads: one amount for messages and for shared memory, and the threads worth placing.
+//! Profiles of MPI ranks with threads: a common unit for messages and shared memory, and the threads that need a place.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +9,7 @@ use crate::profile::{
     AccessSliceRow, CommRow, CommSums, PageSliceRow, Profile, SlowLoadRow, SlowLoads,
 };
 
-/// Begins the label of threads that serve a run-time system, not the program.
+/// Prefix of the labels of threads that serve a run-time system, not the program.
 const HELPER: &str = "runtime helper";
 
 impl Profile {
@@ -25,13 +25,13 @@ impl Profile {
             && has(&[Layer::Message, Layer::Collective])
     }
 
-    /// All communication of a hybrid profile as rows of layer `write_read`, in cache lines that move; bytes are those of whole
-    /// lines, so that whoever weighs by bytes (groups of concurrent communication) weighs the same.
+    /// All communication of a hybrid profile as rows of layer `write_read`, in cache lines moved. Bytes are those of
+    /// whole lines, so that weighting by bytes (groups of concurrent communication) gives the same.
     ///
-    /// An event of shared memory moves one line; messages (of both layers) of `b` bytes in `n` pieces move `b` / line size lines, at least
-    /// `n`. Within a rank, shared memory is all there is. Between two ranks, a message on one host is itself copied through
-    /// shared memory, so the two views must not be added up: whichever says more over the whole run stands for
-    /// the pair, the other is left out.
+    /// An event of shared memory moves one line; `n` messages (of both layers) of `b` bytes in total move `b` / line
+    /// size lines, at least `n`. Within a rank only shared memory counts. Between two ranks, a message on one host is
+    /// itself copied through shared memory, so the two views must not be summed: the one with more lines over the
+    /// whole run counts for the pair, the other is left out.
     #[must_use]
     pub fn in_cache_lines(&self) -> Vec<CommRow> {
         let line = self.meta.line_size.max(1);
@@ -42,7 +42,7 @@ impl Profile {
             _ => None,
         };
         let is_message = |row: &CommRow| row.layer != Layer::WriteRead;
-        // By pair of ranks, whatever the direction: lines by shared memory, by messages.
+        // By unordered pair of ranks: lines by shared memory, lines by messages.
         let mut views: HashMap<_, [u64; 2]> = HashMap::new();
         let pair = |row: &CommRow| {
             let (a, b) = (rank(row.src), rank(row.dst));
@@ -72,8 +72,8 @@ impl Profile {
         sums.into_rows().collect()
     }
 
-    /// The profile with what threads of run-time systems did counted for the threads that created them. No plan
-    /// needs a place for a thread that sleeps.
+    /// The profile in which the activity of run-time helper threads is attributed to the threads that created them. A
+    /// plan needs no place for a helper, because it sleeps.
     #[must_use]
     pub fn without_helpers(mut self) -> Self {
         let is_helper = |label: &Option<String>| {
@@ -87,7 +87,8 @@ impl Profile {
             .enumerate()
             .map(|(index, thread)| (thread.path.as_str(), index))
             .collect();
-        // Whom each thread counts for, by old index; itself unless it is a helper with a known creator.
+        // Maps each thread, by old index, to the one it is attributed to: itself unless it is a helper with a known
+        // creator.
         let stand_in = |mut index: usize| {
             while is_helper(&self.threads[index].label)
                 && let Some((creator, _)) = self.threads[index].path.rsplit_once(['.', '/'])
@@ -170,7 +171,7 @@ impl Profile {
         for object in &mut self.objects {
             object.thread = object.thread.map(of);
         }
-        // Errors of cells that were put together are not known.
+        // Errors of merged cells are not known.
         let whole = |thread: ThreadIdx| {
             let same = stands.iter().filter(|&&s| s == stands[thread.index()]);
             same.count() == 1
@@ -270,10 +271,10 @@ mod tests {
     }
 
     #[test]
-    fn between_ranks_the_view_that_says_more_stands_within_a_rank_shared_memory() {
+    fn between_ranks_the_larger_view_counts_and_within_a_rank_shared_memory() {
         let profile = profile(vec![
             row(0, 2, Layer::WriteRead, 9, 72),
-            // 0 and 1: 6,400 + 640 bytes are 110 lines, more than the 30 seen in shared memory.
+            // 0 and 1: 6,400 + 640 bytes are 110 lines, more than the 30 counted in shared memory.
             row(0, 3, Layer::Message, 2, 6400),
             row(3, 0, Layer::Collective, 1, 640),
             row(0, 3, Layer::WriteRead, 30, 240),
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn helpers_count_for_their_creators() {
+    fn helpers_are_attributed_to_their_creators() {
         let profile = profile(vec![
             row(1, 0, Layer::WriteRead, 4, 32),
             row(1, 3, Layer::WriteRead, 5, 40),

@@ -1,8 +1,8 @@
-//! Ids. Two numbers that must not be mixed up have two types.
+//! Index types: numbers that must not be confused have different types.
 //!
 //! *Logical* indexes count positions in a [topology](../../numaloc_topology/index.html), from 0,
 //! depth first; policies use only these. *OS* indexes are the kernel's numbers; only `numaloc-apply`
-//! and the edges convert.
+//! and the outermost crates convert.
 
 use std::fmt;
 

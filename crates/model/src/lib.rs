@@ -1,22 +1,22 @@
-//! The nouns of numaloc: what every other crate talks about.
+//! The data types of numaloc, shared by all other crates.
 //!
-//! No I/O, no clock, no environment, no serialisation. A type here states its unit, its index kind
-//! and the invariants it keeps; files and foreign formats live in `numaloc-formats`.
+//! No I/O, no clock, no environment, no serialisation. Each type states its unit, its index kind
+//! and its invariants; files and foreign formats are in `numaloc-formats`.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`ids`] | distinct types for distinct numbers: threads, PUs, nodes, pages |
+//! | [`ids`] | distinct types for threads, PUs, nodes, pages and other indexes |
 //! | [`comm`] | the communication matrix (threads x threads, sparse rows) |
 //! | [`groups`] | which pairs communicate at the same time (DeLoc) |
-//! | [`pages`] | which thread touched which page how often |
-//! | [`conditions`] | what shaped a recorded run: its environment, and how work reached the threads |
-//! | [`profile`] | a whole recorded run: threads, slices, communication, pages, objects |
-//! | [`hybrid`] | one amount for the messages and the shared memory of ranks with threads |
+//! | [`pages`] | how often each thread accessed each page |
+//! | [`conditions`] | what influenced a recorded run: its environment, and how work was distributed |
+//! | [`profile`] | a recorded run: threads, slices, communication, pages, objects |
+//! | [`hybrid`] | a common unit for the messages and the shared memory of ranks with threads |
 //! | [`plan`] | mapping, placement, and the plan that carries both to another run |
-//! | [`trace`] | what the access trace tells of a thread |
+//! | [`trace`] | the events of a thread in an access trace |
 //! | [`maps`] | a line of `/proc/PID/maps` |
-//! | [`number`] | numbers and sizes as people write them |
-//! | [`outcome`] | what a run or a simulation under a plan was measured to do |
+//! | [`number`] | formatting of numbers and sizes for users |
+//! | [`outcome`] | the measured or simulated result of a plan |
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! A line of `/proc/PID/maps` (proc(5)): the one parser of them.
+//! The parser for lines of `/proc/PID/maps` (proc(5)).
 
 /// One mapping of a process, as the kernel lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,20 +7,21 @@ pub struct MapsLine<'a> {
     pub start: u64,
     /// Address after the last byte.
     pub end: u64,
-    /// `r`, `w`, `x` or `-` each, then `p` (private) or `s` (shared).
+    /// `r`, `w`, `x` or `-` in this order, then `p` (private) or `s` (shared).
     pub rights: &'a str,
-    /// Bytes into the file.
+    /// Offset in the file in bytes.
     pub offset: u64,
     /// Major number of the file's device in the upper half, minor in the lower.
     pub device: u64,
     /// Inode of the file; 0 for anonymous memory.
     pub inode: u64,
-    /// Path, blanks and all, or a name such as `[stack]`; empty for anonymous memory. A removed file's ends with ` (deleted)`.
+    /// Path, including blanks, or a name such as `[stack]`; empty for anonymous memory. That of a removed file ends
+    /// with ` (deleted)`.
     pub name: &'a str,
 }
 
 impl<'a> MapsLine<'a> {
-    /// The mapping on a line; `None` for anything else.
+    /// Parses a line; `None` if it is no mapping.
     #[must_use]
     pub fn parse(line: &'a str) -> Option<Self> {
         let mut fields = line.splitn(6, ' ');
@@ -46,13 +47,13 @@ impl<'a> MapsLine<'a> {
         self.rights.as_bytes()[1] == b'w'
     }
 
-    /// Whether it holds code.
+    /// Whether it may be executed.
     #[must_use]
     pub fn is_executable(&self) -> bool {
         self.rights.as_bytes()[2] == b'x'
     }
 
-    /// Whether what is written is seen by whoever else maps it.
+    /// Whether stores are visible to other processes that map it.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.rights.as_bytes()[3] == b's'

@@ -1,18 +1,18 @@
-//! Numbers as people write them: three digits that matter, and a unit.
+//! Formats numbers for users: three significant digits and a unit.
 //!
-//! A sum of no floating-point numbers is -0 in Rust, and small losses round to it: what people read of a
-//! fraction goes through here, where nothing that reads as zero has a sign.
+//! An empty sum of floating-point numbers is -0 in Rust, and small negative values round to it. All fractions
+//! are formatted here, so that no zero is printed with a sign.
 
 use crate::comm::Layer;
 use crate::profile::Amount;
 
-/// `value` with so many digits after the point; what rounds to zero has no sign.
+/// `value` with `digits` digits after the point; a value that rounds to zero has no sign.
 #[must_use]
 pub fn fixed(value: f64, digits: usize) -> String {
     without_sign_of_zero(format!("{value:.digits$}"))
 }
 
-/// A change: always with its sign, unless it rounds to zero.
+/// A change: always with a sign, unless it rounds to zero.
 #[must_use]
 pub fn signed(value: f64, digits: usize) -> String {
     without_sign_of_zero(format!("{value:+.digits$}"))
@@ -25,7 +25,7 @@ fn without_sign_of_zero(text: String) -> String {
     }
 }
 
-/// `1234567` as `1.23 M`. Whole numbers below 10,000 stay as they are.
+/// `1234567` as `1.23 M`. Whole numbers below 10,000 are printed in full.
 #[must_use]
 pub fn count(value: f64) -> String {
     if value.abs() < 10_000.0 && value.fract() == 0.0 {
@@ -47,7 +47,7 @@ pub fn bytes(value: f64) -> String {
     )
 }
 
-/// How an amount of a layer's communication is written on an axis: bytes of messages, events of memory.
+/// The formatter for amounts of a layer's communication on an axis: bytes for messages, events for memory.
 #[must_use]
 pub fn amount(layer: Layer) -> fn(f64) -> String {
     match Amount::of_layer(layer) {
@@ -56,7 +56,7 @@ pub fn amount(layer: Layer) -> fn(f64) -> String {
     }
 }
 
-/// The same with its unit.
+/// An amount of a layer's communication with its unit.
 #[must_use]
 pub fn weighed(layer: Layer, value: f64) -> String {
     match Amount::of_layer(layer) {
@@ -65,7 +65,7 @@ pub fn weighed(layer: Layer, value: f64) -> String {
     }
 }
 
-/// A page size: whole units, `4 KiB`.
+/// A page size in whole units: `4 KiB`.
 #[must_use]
 pub fn page_size(bytes: u64) -> String {
     match bytes {
@@ -92,7 +92,7 @@ pub fn whole_percent(share: f64) -> String {
     fixed(share * 100.0, 0) + " %"
 }
 
-/// Three digits that matter.
+/// Three significant digits.
 #[must_use]
 pub fn plain(value: f64) -> String {
     if value == 0.0 {
@@ -111,7 +111,7 @@ pub fn plain(value: f64) -> String {
 fn scaled(value: f64, base: f64, units: &[&str]) -> String {
     let mut scaled = value;
     let mut unit = 0;
-    // 999.5 would print as 1000: step up before it does.
+    // 999.5 would be printed as 1000: use the next unit instead.
     while scaled.abs() >= base * 0.9995 && unit + 1 < units.len() {
         scaled /= base;
         unit += 1;
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn zero_has_no_sign() {
         let nothing = std::iter::empty::<f64>().sum::<f64>();
-        assert!(nothing.is_sign_negative(), "what this is about");
+        assert!(nothing.is_sign_negative(), "-0, as the test requires");
         assert_eq!(fixed(nothing, 3), "0.000");
         assert_eq!(
             (fixed(-0.04, 1), fixed(-0.06, 1)),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_read_well() {
+    fn numbers_have_three_significant_digits_and_a_unit() {
         assert_eq!(count(9999.0), "9999");
         assert_eq!(count(999_999.0), "1.00 M");
         assert_eq!(count(12_345.0), "12.3 k");

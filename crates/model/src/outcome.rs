@@ -1,22 +1,22 @@
-//! What a run under a plan was observed to do.
+//! The observed result of a run under a plan.
 
 /// Counts of one kind of placement action.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Asked for by the plan.
+    /// Requested by the plan.
     pub planned: u64,
-    /// Where planned when read back.
+    /// Found where planned when read back.
     pub placed: u64,
     /// In the plan, but the run had no such thread or page.
     pub not_found: u64,
-    /// In the run, but not in the plan, which did not leave it out on purpose either.
+    /// In the run, but neither in the plan nor left out of it on purpose.
     pub unplanned: u64,
     /// Refused by the kernel, by errno name, ascending.
     pub refused: Vec<(String, u64)>,
 }
 
 impl Applied {
-    /// Share (0..=1) that is where planned of all that was planned or appeared; 1 when there was nothing.
+    /// Share (0..=1) that is where planned, of all that was planned or appeared; 1 if there was nothing.
     #[must_use]
     pub fn share_of_all(&self) -> f64 {
         match self.planned + self.unplanned {
@@ -25,7 +25,7 @@ impl Applied {
         }
     }
 
-    /// Share (0..=1) of the planned that holds; 1 when nothing was planned.
+    /// Share (0..=1) of the planned that is where planned; 1 if nothing was planned.
     #[must_use]
     pub fn share(&self) -> f64 {
         if self.planned == 0 {
@@ -39,14 +39,14 @@ impl Applied {
 /// The result of running a program under a plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Threads put on their PUs.
+    /// Threads pinned to their PUs.
     pub threads: Applied,
-    /// Pages put on their nodes.
+    /// Pages placed on their nodes.
     pub pages: Applied,
-    /// What did not match and why, one line each.
+    /// Mismatches and their reasons, one line each.
     pub notes: Vec<String>,
     /// Wall time of the program in seconds.
     pub wall_s: f64,
-    /// Exit status as a shell reports it (128 + signal when killed).
+    /// Exit status as in a shell (128 + signal if killed).
     pub status: i32,
 }

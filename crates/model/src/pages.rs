@@ -1,11 +1,11 @@
-//! Page usage: which thread touched which page how often.
+//! Page usage: how often each thread accessed each page.
 
 use crate::ids::{ObjectIdx, PageNumber, ThreadIdx};
 
 /// Accesses of one thread to one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadAccess {
-    /// Who.
+    /// The thread.
     pub thread: ThreadIdx,
     /// Loads.
     pub reads: u64,
@@ -26,18 +26,18 @@ impl ThreadAccess {
 pub struct Page {
     /// Address divided by page size, in the recorded run's address space.
     pub number: PageNumber,
-    /// The object it belongs to, where known.
+    /// The object it belongs to, if known.
     pub object: Option<ObjectIdx>,
     /// Page within the object, from 0 (the page that holds the object's first byte).
     pub object_page: u64,
-    /// The thread that touched it first, where observed.
+    /// The thread that touched it first, if observed.
     pub first_touch: Option<ThreadIdx>,
-    /// When, in the profile's clock.
+    /// Time of the first touch, in the profile's clock.
     pub first_touch_time: u64,
     cells: std::ops::Range<u32>,
 }
 
-/// Pages x threads access counts, sparse: a page stores only the threads that touched it.
+/// Access counts by page and thread, sparse: a page stores only the threads that accessed it.
 ///
 /// Pages are in ascending page number, the threads of a page in ascending thread number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,23 +47,23 @@ pub struct PageUsage {
     cells: Vec<ThreadAccess>,
 }
 
-/// What [`PageUsage::push`] needs to know of a page beside its accesses.
+/// The fields of a page that [`PageUsage::push`] needs besides its accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageHead {
     /// Address divided by page size.
     pub number: PageNumber,
-    /// The object it belongs to, where known.
+    /// The object it belongs to, if known.
     pub object: Option<ObjectIdx>,
     /// Page within the object, from 0.
     pub object_page: u64,
-    /// The thread that touched it first, where observed.
+    /// The thread that touched it first, if observed.
     pub first_touch: Option<ThreadIdx>,
-    /// When, in the profile's clock.
+    /// Time of the first touch, in the profile's clock.
     pub first_touch_time: u64,
 }
 
 impl PageUsage {
-    /// No pages yet, of `page_size` bytes each.
+    /// An empty table of pages of `page_size` bytes each.
     #[must_use]
     pub fn new(page_size: u64) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl PageUsage {
         }
     }
 
-    /// Adds a page; pages come in ascending number, accesses are sorted and merged by thread.
+    /// Adds a page. Pages must come in ascending number; accesses are sorted and merged by thread.
     ///
     /// # Panics
     /// If the page's number is not above the last one's, or 2^32 cells are exceeded.
@@ -130,7 +130,7 @@ impl PageUsage {
         self.cells.iter().map(ThreadAccess::total).sum()
     }
 
-    /// Accesses to a page by node: `counts[n]` adds the threads for which `node_of(thread)` is `n`.
+    /// Accesses to a page by node: `counts[n]` becomes the sum over the threads for which `node_of(thread)` is `n`.
     /// `counts` is overwritten.
     pub fn by_node(&self, page: &Page, node_of: impl Fn(ThreadIdx) -> usize, counts: &mut [u64]) {
         counts.fill(0);
@@ -139,7 +139,7 @@ impl PageUsage {
         }
     }
 
-    /// The same usage counted in larger pages: neighbours merge, the earliest first touch wins.
+    /// The same usage in larger pages: neighbouring pages are merged and keep the earliest first touch.
     ///
     /// # Panics
     /// If `page_size` is not a multiple of the present size.

@@ -19,16 +19,16 @@ pub struct Placement {
     pub node: Vec<Option<LogicalNode>>,
 }
 
-/// An object as another run of the same program has it.
+/// The identity of an object, equal in other runs of the same program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
-    /// What it is.
+    /// Kind of memory.
     pub kind: ObjectKind,
     /// File and section, mapped file, call site, or stack owner.
     pub name: String,
     /// Stable path of the creating (or owning) thread.
     pub creator: Option<String>,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// n-th (from 0) of this kind, name, creator and size.
     pub order: u32,
@@ -45,16 +45,16 @@ pub struct ThreadPlan {
     pub os_pu: OsPu,
 }
 
-/// A run of neighbouring pages of one object that go to one node.
+/// A range of consecutive pages of one object on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PagePlan {
     /// Index into [`Plan::objects`].
     pub object: u32,
     /// First page within the object (page 0 holds the object's first byte).
     pub first_page: u64,
-    /// How many pages.
+    /// Number of pages.
     pub pages: u64,
-    /// Where, by position in the topology.
+    /// The node, by position in the topology.
     pub node: LogicalNode,
     /// The same node by the kernel's number.
     pub os_node: OsNode,
@@ -63,7 +63,7 @@ pub struct PagePlan {
 /// A later change of the mapping or placement while the program runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PhasePlan {
-    /// When: this share (0..1) of the recorded run's clock has passed.
+    /// Time of the change, as a share (0..1) of the recorded run's clock.
     pub at: f64,
     /// Threads to move.
     pub threads: Vec<ThreadPlan>,
@@ -71,43 +71,43 @@ pub struct PhasePlan {
     pub pages: Vec<PagePlan>,
 }
 
-/// What a policy was told and what it predicted.
+/// The amounts a policy worked with, and its predictions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Predicted {
     /// Sum over unordered pairs of amount x distance (hop-weighted cost).
     pub cost: f64,
     /// Amount exchanged between threads on different NUMA nodes.
     pub remote: f64,
-    /// Amount exchanged in all.
+    /// Amount exchanged in total.
     pub total: f64,
     /// Largest node's share of the communication load over the mean share, at least 1.
     pub node_imbalance: f64,
     /// Accesses to pages on a node that is not the accessing thread's.
     pub remote_accesses: u64,
-    /// Accesses to planned pages in all.
+    /// Accesses to planned pages in total.
     pub accesses: u64,
 }
 
-/// Which policy answered, with everything needed to answer the same again.
+/// The policies that made a plan, with everything needed to reproduce it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Provenance {
     /// Thread policy's name.
     pub thread_policy: String,
     /// Page policy's name.
     pub page_policy: String,
-    /// Parameters as `name=value`, seed included.
+    /// Parameters as `name=value`, including the seed.
     pub parameters: Vec<(String, String)>,
     /// The recorded command.
     pub command: Vec<String>,
     /// Tool version.
     pub tool: String,
-    /// What of the environment shaped the recording, as in [`crate::conditions::Conditions`]; `None` where that is not known.
+    /// The recorded environment, as in [`crate::conditions::Conditions`]; `None` if it is not known.
     pub environment: Option<Vec<(String, String)>>,
     /// Threads of the recording that were left out on purpose, by path.
     pub left_out: Vec<String>,
 }
 
-/// Where everything should live: made for one machine, applicable to another run of the program.
+/// Where threads and pages should be: made for one machine, applicable to other runs of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Name or synthetic string of the machine.
@@ -116,9 +116,9 @@ pub struct Plan {
     pub fingerprint: String,
     /// How the plan came to be.
     pub provenance: Provenance,
-    /// What the policies expected of it.
+    /// The policies' predictions for it.
     pub predicted: Predicted,
-    /// Bytes per page of every `first_page` and `pages` below.
+    /// Bytes per page, for all page numbers and counts below.
     pub page_size: u64,
     /// Threads, by ascending index in the profile.
     pub threads: Vec<ThreadPlan>,
@@ -130,19 +130,19 @@ pub struct Plan {
     pub schedule: Vec<PhasePlan>,
 }
 
-/// Kernel numbers of nodes are below this: `mbind` takes no longer node mask (a page of 4 KiB, in bits).
+/// Kernel numbers of nodes are below this: `mbind` accepts no longer node mask (a page of 4 KiB, in bits).
 pub const OS_NODES: u32 = 1 << 15;
-/// Sizes that a page of a profile or plan can have, in bytes: from a sector to the largest page of any machine.
+/// Valid page sizes of a profile or plan, in bytes: from a sector to the largest page of any machine.
 pub const PAGE_SIZES: std::ops::RangeInclusive<u64> = 1 << 9..=1 << 34;
 
-/// A value of a plan that nobody can have meant.
+/// An invalid value in a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flaw {
-    /// Which, as the plan file names it: `pages[3].os_node`.
+    /// Its place, as in the plan file: `pages[3].os_node`.
     pub place: String,
     /// The value.
     pub found: String,
-    /// What it may be.
+    /// What is valid.
     pub expected: String,
 }
 
@@ -186,7 +186,7 @@ impl Predicted {
         Ok(())
     }
 
-    /// Of a plan about which nothing is known: no traffic, an even machine.
+    /// Predictions for a plan about which nothing is known: no traffic, a balanced machine.
     #[must_use]
     pub fn nothing() -> Self {
         Self {
@@ -201,8 +201,8 @@ impl Predicted {
 }
 
 impl Plan {
-    /// An empty plan for a machine of this name and fingerprint, in 4 KiB pages: a start for plans that
-    /// no policy made.
+    /// An empty plan for a machine with this name and fingerprint, with 4 KiB pages: a base for plans
+    /// made without a policy.
     #[must_use]
     pub fn by_hand(machine: &str, fingerprint: &str) -> Self {
         Self {
@@ -226,7 +226,7 @@ impl Plan {
         }
     }
 
-    /// Looks for values that cannot be carried out: a thread named twice, a page with two nodes, numbers beyond
+    /// Checks for values that cannot be applied: a thread named twice, a page with two nodes, numbers beyond
     /// what the kernel or an address can hold.
     ///
     /// # Errors

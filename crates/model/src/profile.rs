@@ -1,6 +1,6 @@
-//! A recorded run, as analysis sees it: the tables of a profile folder, in memory.
+//! A recorded run: the tables of a profile folder, in memory.
 //!
-//! The column meanings are those of `docs/formats/profile.md`; a reader fills this, analysis reads it.
+//! The columns are described in `docs/formats/profile.md`. Readers fill these tables for the analyses.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,13 @@ use crate::conditions::Conditions;
 use crate::ids::{ObjectIdx, SliceIdx, ThreadIdx};
 use crate::pages::{Page, PageUsage};
 
-/// What times and slice borders of a profile count.
+/// The unit of times and slice borders in a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Clock {
     /// Nanoseconds of wall time since the program started.
     Wall,
-    /// Per-thread work (accesses), joined at synchronisation: independent of the host's scheduler.
+    /// Accesses per thread, synchronised between threads where the program synchronises: independent of the host's
+    /// scheduler.
     Virtual,
 }
 
@@ -38,26 +39,26 @@ impl Clock {
     }
 }
 
-/// Where a profile came from and how far it can be trusted.
+/// The origin of a profile and its known limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Meta {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Which frontend observed it: `qemu`, `instrument`, `perf`, `mpi`, `import`.
+    /// The frontend that observed it: `qemu`, `instrument`, `perf`, `mpi`, `import`.
     pub frontend: String,
     /// The clock of every time in the profile.
     pub clock: Clock,
     /// Bytes per cache line of the communication layers.
     pub line_size: u64,
-    /// False when the run was interrupted, crashed or hit a cap: see `notes`.
+    /// False if the run was interrupted, crashed or hit a limit: see `notes`.
     pub complete: bool,
-    /// What a reader should know: caps hit, detail reduced, sampling, exclusions.
+    /// Notes for the reader: limits hit, detail reduced, sampling, exclusions.
     pub notes: Vec<String>,
-    /// Fraction of accesses observed, 1 when exact.
+    /// Fraction of accesses observed, 1 if exact.
     pub sampled: f64,
-    /// What the threads' `dram_bytes` come from, with its parameters; `None` where they were not observed.
+    /// The source of the threads' `dram_bytes`, with its parameters; `None` if they were not observed.
     pub dram_source: Option<String>,
-    /// What shaped the run apart from the command.
+    /// What influenced the run apart from the command.
     pub conditions: Conditions,
 }
 
@@ -66,7 +67,7 @@ pub struct Meta {
 pub struct Thread {
     /// Stable name: process path and n-th child, the same in every run.
     pub path: String,
-    /// Start routine or role where known, e.g. `runtime helper`.
+    /// Start routine or role if known, e.g. `runtime helper`.
     pub label: Option<String>,
     /// Process id in the recorded run.
     pub pid: u32,
@@ -74,9 +75,9 @@ pub struct Thread {
     pub tid: u32,
     /// MPI rank.
     pub rank: Option<u32>,
-    /// First and last time seen, in the profile's clock.
+    /// Time of its first event, in the profile's clock.
     pub start: u64,
-    /// Last time seen, in the profile's clock.
+    /// Time of its last event, in the profile's clock.
     pub end: u64,
     /// Loads and stores.
     pub accesses: u64,
@@ -84,42 +85,42 @@ pub struct Thread {
     pub read_bytes: u64,
     /// Bytes stored.
     pub write_bytes: u64,
-    /// Bytes that came from memory below the caches, where observed.
+    /// Bytes that came from memory below the caches, if observed.
     pub dram_bytes: Option<u64>,
 }
 
 /// A time slice, `start..end` in the profile's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// First instant.
+    /// Start time.
     pub start: u64,
-    /// First instant after it.
+    /// End time (exclusive).
     pub end: u64,
 }
 
 /// Communication of a pair in a slice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CommRow {
-    /// When.
+    /// The slice.
     pub slice: SliceIdx,
     /// Writer or sender.
     pub src: ThreadIdx,
     /// Reader or receiver.
     pub dst: ThreadIdx,
-    /// What was counted.
+    /// The layer.
     pub layer: Layer,
-    /// How many events.
+    /// Number of events.
     pub events: u64,
-    /// Their size together.
+    /// Their size in bytes, in total.
     pub bytes: u64,
 }
 
-/// Communication added up: one row for each slice, layer and pair.
+/// Sums of communication: one row for each slice, layer and pair.
 #[derive(Clone, Debug, Default)]
 pub struct CommSums(BTreeMap<(SliceIdx, Layer, ThreadIdx, ThreadIdx), (u64, u64)>);
 
 impl CommSums {
-    /// Adds a row; sums stay at the largest number.
+    /// Adds a row; sums saturate.
     pub fn add(&mut self, row: CommRow) {
         let key = (row.slice, row.layer, row.src, row.dst);
         let (events, bytes) = self.0.entry(key).or_default();
@@ -191,7 +192,7 @@ impl ObjectKind {
         }
     }
 
-    /// The kind of that name.
+    /// The kind with that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
@@ -204,25 +205,25 @@ impl ObjectKind {
 /// addresses (ASLR), and a profile taken under emulation has another address space altogether.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// What it is.
+    /// Kind of memory.
     pub kind: ObjectKind,
     /// File and section, mapped file, call site, or stack owner.
     pub name: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// n-th object (from 0) of this kind, name, creator and size.
     pub order: u32,
-    /// The thread that made it (or owns the stack); `None` for what exists before the first thread runs.
+    /// The thread that created it (or owns the stack); `None` for objects that exist before the first thread runs.
     pub thread: Option<ThreadIdx>,
     /// Address of its first byte in the recorded run.
     pub base: u64,
-    /// Its named parts, by ascending offset; no part of its identity. Empty where nothing is known.
+    /// Its named parts, by ascending offset; not part of its identity. Empty if none are known.
     pub variables: Vec<Variable>,
 }
 
 impl Object {
-    /// Whether its pages come from the kernel's page cache until they are stored to: a private mapping of a file, or the
-    /// constants and text of a program or library. Names in brackets are of memory without a file.
+    /// Whether its pages come from the kernel's page cache until they are written: a private mapping of a file, or the
+    /// constants and text of a program or library. Names in brackets denote memory without a file.
     #[must_use]
     pub fn is_private_file(&self) -> bool {
         self.kind == ObjectKind::Mapping && !self.name.starts_with('[')
@@ -232,11 +233,11 @@ impl Object {
 /// A variable of a static section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// As the source calls it where debugging information was found, else its symbol.
+    /// Its name in the source if debugging information was found, else its symbol.
     pub name: String,
-    /// Bytes from the object's first byte.
+    /// Offset in bytes from the object's first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Where it is declared, `FILE:LINE`.
     pub source: Option<String>,
@@ -245,11 +246,11 @@ pub struct Variable {
 /// Accesses to a page by a thread in a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSliceRow {
-    /// When.
+    /// The slice.
     pub slice: SliceIdx,
     /// Index into [`PageUsage::pages`].
     pub page: u32,
-    /// Who.
+    /// The thread.
     pub thread: ThreadIdx,
     /// Loads and stores.
     pub accesses: u64,
@@ -258,16 +259,16 @@ pub struct PageSliceRow {
 /// Accesses by a thread in a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessSliceRow {
-    /// When.
+    /// The slice.
     pub slice: SliceIdx,
-    /// Who.
+    /// The thread.
     pub thread: ThreadIdx,
     /// Loads and stores.
     pub accesses: u64,
 }
 
 impl AccessSliceRow {
-    /// One row for each slice and thread, in that order; sums stay at the largest number.
+    /// Sums the rows to one per slice and thread, in that order; sums saturate.
     #[must_use]
     pub fn sums(rows: impl Iterator<Item = (SliceIdx, ThreadIdx, u64)>) -> Vec<Self> {
         let mut sums: BTreeMap<(SliceIdx, ThreadIdx), u64> = BTreeMap::new();
@@ -284,28 +285,28 @@ impl AccessSliceRow {
     }
 }
 
-/// Loads of a page by a thread that took long.
+/// Long loads of a page by a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowLoadRow {
     /// Index into [`PageUsage::pages`].
     pub page: u32,
-    /// Who.
+    /// The thread.
     pub thread: ThreadIdx,
-    /// How many.
+    /// Number of long loads.
     pub loads: u64,
 }
 
-/// The loads of a run that took long, where its source tells them from the others.
+/// The long loads of a run, if its source distinguishes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowLoads {
-    /// What observed them and when a load is one of them, with all parameters.
+    /// What observed them and the definition of a long load, with all parameters.
     pub source: String,
     /// By page, then thread.
     pub rows: Vec<SlowLoadRow>,
 }
 
 impl SlowLoads {
-    /// One row for each page and thread of `loads`, in that order; sums stay at the largest number.
+    /// Sums `loads` to one row per page and thread, in that order; sums saturate.
     #[must_use]
     pub fn sums(source: String, loads: impl Iterator<Item = SlowLoadRow>) -> Self {
         let mut sums: BTreeMap<(u32, ThreadIdx), u64> = BTreeMap::new();
@@ -323,10 +324,10 @@ impl SlowLoads {
     }
 }
 
-/// How far an estimated cell of a whole-run matrix can be trusted.
+/// The error of an estimated cell of a whole-run matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CellError {
-    /// Which matrix.
+    /// The layer of the matrix.
     pub layer: Layer,
     /// Row of the cell.
     pub src: ThreadIdx,
@@ -336,25 +337,25 @@ pub struct CellError {
     pub relative_error: f64,
 }
 
-/// A cache line that threads communicated through.
+/// A cache line through which threads communicated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedLine {
     /// Address in the recorded run divided by the line size; processes after the first as in [`PageUsage`].
     pub line: u64,
-    /// The object it lies in.
+    /// The object that contains it.
     pub object: Option<ObjectIdx>,
-    /// Bytes from the object's first byte to the line's (0 when the line begins before it).
+    /// Bytes from the object's first byte to the line's (0 if the line begins before the object).
     pub object_offset: u64,
     /// Events of layer `write_read`.
     pub events: u64,
-    /// Those among them whose reader used none of the bytes that the writer had written.
+    /// Those of `events` in which the reader used none of the bytes written by the writer.
     pub false_events: u64,
 }
 
 /// A recorded run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// Origin and trust.
+    /// Origin and known limits.
     pub meta: Meta,
     /// By [`ThreadIdx`].
     pub threads: Vec<Thread>,
@@ -364,21 +365,21 @@ pub struct Profile {
     pub communication: Vec<CommRow>,
     /// Whole-run page usage.
     pub pages: PageUsage,
-    /// Page usage per slice; may be empty when not recorded.
+    /// Page usage per slice; may be empty if it was not recorded.
     pub page_slices: Vec<PageSliceRow>,
-    /// Sums of the rows that a reader left out of `page_slices`, by slice, then thread; else empty.
+    /// Sums of the rows that a reader left out of `page_slices`, by slice, then thread; otherwise empty.
     pub access_slices: Vec<AccessSliceRow>,
     /// By [`ObjectIdx`].
     pub objects: Vec<Object>,
-    /// For sampled runs; sorted by layer, src, dst. Empty when exact.
+    /// For sampled runs; sorted by layer, src, dst. Empty if exact.
     pub cell_errors: Vec<CellError>,
-    /// Lines with most false events first, then most events; a bounded list.
+    /// Lines with the most false events first, then the most events; a limited list.
     pub shared_lines: Vec<SharedLine>,
-    /// Loads that took long; `None` where the source does not tell them from the others.
+    /// Long loads; `None` if the source does not distinguish them.
     pub slow_loads: Option<SlowLoads>,
 }
 
-/// Which amount of a communication row a matrix adds up.
+/// The amount of a communication row that a matrix sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
     /// Number of events.
@@ -388,7 +389,7 @@ pub enum Amount {
 }
 
 impl Amount {
-    /// What a layer's communication is weighed in: messages in bytes, lines of memory in events.
+    /// The amount in which a layer's communication is weighted: bytes for messages, events for lines of memory.
     #[must_use]
     pub fn of_layer(layer: Layer) -> Self {
         if layer.is_message() {
@@ -409,8 +410,9 @@ impl Amount {
 }
 
 impl Profile {
-    /// Whether a page is in the kernel's page cache: one of a private file, or of a program's text and constants, that nobody
-    /// stored to. It lies where the file was read, perhaps long before the program; no first touch and no plan places it.
+    /// Whether a page is in the kernel's page cache: one of a private file, or of a program's text and constants, to
+    /// which nothing was written. It is on the node where the file was read, perhaps long before; no first touch and
+    /// no plan places it.
     #[must_use]
     pub fn is_in_page_cache(&self, page: &Page) -> bool {
         let of_file = page
@@ -424,7 +426,7 @@ impl Profile {
                 .all(|access| access.writes == 0)
     }
 
-    /// Accesses by slice and thread, in that order; empty when page usage per slice was not recorded.
+    /// Accesses by slice and thread, in that order; empty if page usage per slice was not recorded.
     #[must_use]
     pub fn accesses_by_slice(&self) -> Vec<AccessSliceRow> {
         if self.page_slices.is_empty() {
@@ -434,7 +436,7 @@ impl Profile {
         AccessSliceRow::sums(rows.map(|row| (row.slice, row.thread, row.accesses)))
     }
 
-    /// The layers that hold at least one row, in [`Layer::ALL`] order.
+    /// The layers with at least one row, in the order of [`Layer::ALL`].
     #[must_use]
     pub fn layers(&self) -> Vec<Layer> {
         Layer::ALL
@@ -443,7 +445,7 @@ impl Profile {
             .collect()
     }
 
-    /// Whether a layer, or one of a view, holds at least one row.
+    /// Whether a layer, or one layer of a view, has at least one row.
     #[must_use]
     pub fn has_layer(&self, layer: Layer) -> bool {
         self.layers().into_iter().any(|stored| layer.holds(stored))
@@ -452,16 +454,16 @@ impl Profile {
     /// Whole-run matrix (threads x threads) of a layer.
     ///
     /// # Errors
-    /// [`CommError::OutOfRange`] if a row names a thread the profile does not have.
+    /// [`CommError::OutOfRange`] if a row has a thread that the profile does not have.
     pub fn matrix(&self, layer: Layer, amount: Amount) -> Result<CommMatrix, CommError> {
         self.matrix_of_slices(layer, amount, 0..u32::MAX)
     }
 
-    /// Whole-run matrix of a layer in cache lines that move, which is what accesses to pages can be weighed
-    /// against: an event of shared memory moves one line, messages move their bytes.
+    /// Whole-run matrix of a layer in cache lines moved, the unit that is comparable with accesses to pages:
+    /// an event of shared memory moves one line, messages move their bytes.
     ///
     /// # Errors
-    /// [`CommError::OutOfRange`] if a row names a thread the profile does not have.
+    /// [`CommError::OutOfRange`] if a row has a thread that the profile does not have.
     pub fn matrix_in_lines(&self, layer: Layer) -> Result<CommMatrix, CommError> {
         let matrix = self.matrix(layer, Amount::of_layer(layer))?;
         match Amount::of_layer(layer) {
@@ -479,7 +481,7 @@ impl Profile {
     /// Matrix of the slices `slices` (indexes).
     ///
     /// # Errors
-    /// [`CommError::OutOfRange`] if a row names a thread the profile does not have.
+    /// [`CommError::OutOfRange`] if a row has a thread that the profile does not have.
     pub fn matrix_of_slices(
         &self,
         layer: Layer,
@@ -495,7 +497,7 @@ impl Profile {
         if self.communication.len() < threads * threads {
             return CommMatrix::from_cells(threads, cells);
         }
-        // More rows than cells: adding up in place beats sorting, in the same order.
+        // More rows than cells: adding in place is faster than sorting, with the same order of additions.
         let mut dense = vec![0.0; threads * threads];
         for (src, dst, value) in cells {
             if src >= threads || dst >= threads {
@@ -506,7 +508,7 @@ impl Profile {
         CommMatrix::from_dense(threads, &dense)
     }
 
-    /// The object of that index.
+    /// The object with that index.
     #[must_use]
     pub fn object(&self, object: ObjectIdx) -> &Object {
         &self.objects[object.index()]

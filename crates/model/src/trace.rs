@@ -1,24 +1,25 @@
-//! What the access trace tells of a thread, as a simulator or a cache model reads it.
+//! The events of a thread in an access trace, as input of a simulator or a cache model.
 //!
-//! Accesses that the thread's private caches answered are not told one by one: they are in [`Event::work`].
+//! Accesses that hit in the thread's private caches are not recorded individually; [`Event::work`] counts them.
 
-/// What happened.
+/// The action of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// A load missed the private caches. Line number: address divided by the line size; lines of the k-th process image after the
-    /// first lie 2^52 k bytes further, as pages do.
+    /// A load missed the private caches. Line number: address divided by the line size; lines of the k-th process
+    /// image after the first are offset by 2^52 k bytes, like pages.
     Read(u64),
     /// A store missed the private caches; other copies of the line become invalid.
     Write(u64),
-    /// A store hit a line in the private caches that was not the thread's alone: other copies become invalid.
+    /// A store hit a line in the private caches that other threads may have too: other copies become invalid.
     Own(u64),
-    /// A written line left the private caches.
+    /// A modified line was evicted from the private caches.
     WriteBack(u64),
-    /// The thread continues not before those who released this word. Word number: address divided by 4.
+    /// The thread acquired this word: it continues no earlier than previous releases of the word. Word number: address
+    /// divided by 4.
     Acquire(u64),
-    /// The thread reached this word of synchronisation.
+    /// The thread released this synchronisation word.
     Release(u64),
-    /// The thread creates its n-th thread, from 1.
+    /// The thread created its n-th thread, counted from 1.
     Create(u64),
     /// The trace of the thread ends.
     End,
@@ -27,10 +28,10 @@ pub enum Action {
 /// One event of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The thread's virtual clock: accesses, joined at synchronisation.
+    /// The thread's virtual clock: its accesses, synchronised with other threads at each acquire.
     pub time: u64,
-    /// Accesses of the thread since its event before, this one included.
+    /// Accesses of the thread since its previous event, including this one.
     pub work: u64,
-    /// What happened.
+    /// The action.
     pub action: Action,
 }
