@@ -1,13 +1,12 @@
-//! Clusters: NUMA machines under a network, as one tree.
+//! Clusters: NUMA machines connected by a network, as one tree.
 //!
-//! The root is the whole cluster; below it switches, then hosts, then what each host is by itself.
-//! PUs and NUMA nodes are numbered through, OS indexes stay those of their host. A tree of switches
-//! (fat-tree, dragonfly) needs no table: the level of the lowest common switch says how far two hosts
-//! are. A torus, a network given as a matrix, and hosts whose nodes are not equally far from each
-//! other get a table of nodes x nodes.
+//! The root is the cluster; below it are switches, then hosts, then the tree of each host. PUs and NUMA nodes are
+//! numbered consecutively over all hosts; OS indexes stay those of their host. A tree of switches (fat-tree,
+//! dragonfly) needs no table: the level of the lowest common switch determines the distance of two hosts. A torus, a
+//! network given as a matrix, and hosts with unequal distances between their nodes get a table of nodes x nodes.
 //!
 //! Distances are relative to local memory at 10. They come, in this order, from `distances`, from
-//! `latency_ns` (10 x latency / the host's memory latency, 100 ns where unknown), or from the defaults:
+//! `latency_ns` (10 x latency / the host's memory latency, 100 ns if unknown), or from the defaults:
 //! 100 for one switch, 50 more for each level above.
 
 use serde::{Deserialize, Serialize};
@@ -18,30 +17,30 @@ use crate::network::{Network, ONE_SWITCH, PER_LEVEL};
 use crate::tree::{Node, Object, ObjectKind, Pu, Topology};
 use numaloc_model::{LogicalNode, LogicalPu};
 
-/// Idle memory latency assumed where a host does not say, to turn latencies into distances.
+/// Idle memory latency assumed for hosts that state none, for converting latencies to distances.
 const MEMORY_LATENCY_NS: f64 = 100.0;
 /// Largest nodes x nodes table: 4,096 nodes are 128 MiB.
 const TABLE_LIMIT: usize = 4096;
 
-/// Hosts that are alike.
+/// A group of equal hosts.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostGroup {
-    /// Host list as Slurm writes it: `n[001-128],m7`.
+    /// Host list in Slurm's notation: `n[001-128],m7`.
     pub names: String,
-    /// What `--machine` takes: hwloc XML, described machine, synthetic string.
+    /// The machine of each host, as for `--machine`: hwloc XML, described machine, synthetic string.
     pub machine: String,
 }
 
-/// A cluster as its file describes it.
+/// A cluster file.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterFile {
     /// Name.
     pub name: String,
-    /// What it is and where its numbers come from.
+    /// Description of the cluster, with the source of its numbers.
     pub description: String,
-    /// The rest.
+    /// Hosts and network.
     pub cluster: Cluster,
 }
 
@@ -49,9 +48,9 @@ pub struct ClusterFile {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cluster {
-    /// In the order in which they fill the network.
+    /// Hosts, in the order in which they fill the network.
     pub hosts: Vec<HostGroup>,
-    /// One switch for all where nothing is said.
+    /// The network; by default one switch for all hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
 }
@@ -60,16 +59,16 @@ impl ClusterFile {
     /// The file's text.
     ///
     /// # Errors
-    /// The writer's words; none known for values that can be built.
+    /// The serialiser's message; none is known for values that can be constructed.
     pub fn to_toml(&self) -> Result<String, String> {
         toml::to_string_pretty(self).map_err(|error| error.to_string())
     }
 
-    /// Reads every host's machine with `resolve` and puts the cluster together.
+    /// Reads every host's machine with `resolve` and composes the cluster.
     ///
     /// # Errors
-    /// [`TopologyError::Description`] names `path` and what does not fit; errors of a host's machine
-    /// as they are.
+    /// [`TopologyError::Description`] with `path` and the inconsistency; errors of a host's machine are passed
+    /// on.
     pub(crate) fn build(
         &self,
         path: &str,
@@ -95,10 +94,10 @@ impl ClusterFile {
     }
 }
 
-/// Puts hosts under a network; `None`: all under one switch.
+/// Connects hosts by a network; `None`: one switch for all.
 ///
 /// # Errors
-/// A sentence that says what does not fit: no hosts, a name twice, a network of another size.
+/// A message that states the inconsistency: no hosts, a name used twice, a network of another size.
 pub fn compose(
     name: &str,
     hosts: &[(String, &Topology)],
@@ -150,11 +149,11 @@ pub fn compose(
     })
 }
 
-/// Largest distance, latency in ns or bandwidth in bytes per second: far above all networks, far below where sums of
-/// products with amounts of communication lose their meaning.
+/// Largest distance, latency in ns or bandwidth in bytes per second: far above all networks, and far below the point
+/// where sums of products with amounts of communication lose precision.
 const MOST: f64 = 1e15;
 
-/// Refuses figures that no network has; `field` says where they stand.
+/// Checks figures of a network for plausibility; `field` names their place.
 fn check(field: &str, values: &[f64]) -> Result<(), String> {
     match values.iter().position(|v| !(0.0..=MOST).contains(v)) {
         Some(at) => Err(format!(
@@ -167,11 +166,11 @@ fn check(field: &str, values: &[f64]) -> Result<(), String> {
     }
 }
 
-/// The switches as levels, and what a level does not say.
+/// The network as levels of switches, or as a matrix.
 struct Shape {
     arities: Vec<usize>,
     distances: Vec<f64>,
-    /// Hosts x hosts, where levels are not enough.
+    /// Hosts x hosts, if levels do not determine the distances.
     matrix: Option<Vec<f64>>,
 }
 
@@ -302,7 +301,7 @@ impl Shape {
                 }
             }
         };
-        // Sums of hops, and latencies in units of the memory's.
+        // Sums of hops, and latencies relative to the memory's.
         check("the network", &shape.distances)?;
         check("the network", shape.matrix.as_deref().unwrap_or(&[]))?;
         let room = shape
@@ -386,7 +385,7 @@ impl Builder<'_> {
         at
     }
 
-    /// Adds a host: its objects, PUs and nodes, renumbered.
+    /// Adds a host: its objects, PUs and nodes, with new numbers.
     fn host(&mut self, host: usize, depth: u32, parent: u32) -> u32 {
         let (name, machine) = &self.hosts[host];
         let (object0, pu0, node0) = (
@@ -437,7 +436,7 @@ impl Builder<'_> {
     }
 }
 
-/// Mean distance of two different nodes of a host that gives a matrix.
+/// Mean distance of two different nodes of a host that has a matrix.
 fn mean_remote(machine: &Topology) -> Option<f64> {
     let matrix = machine.node_matrix()?;
     let nodes = machine.nodes().len();
@@ -448,8 +447,8 @@ fn mean_remote(machine: &Topology) -> Option<f64> {
     (!remote.is_empty()).then(|| remote.iter().sum::<f64>() / remote.len() as f64)
 }
 
-/// Nodes x nodes, where the tree alone does not tell. Hosts with unequal nodes in a cluster too large
-/// for a table keep the mean of their own distances instead.
+/// Nodes x nodes, if the tree alone does not determine the distances. In a cluster too large
+/// for a table, hosts with unequal nodes use the mean of their own distances instead.
 fn node_matrix(
     hosts: &[(String, &Topology)],
     nodes: &[Node],
@@ -482,7 +481,7 @@ fn node_matrix(
         Some(matrix) => matrix[a * hosts.len() + b],
         None => {
             let (mut a, mut b) = (named[a].0, named[b].0);
-            // Hosts are all equally deep.
+            // All hosts have the same depth.
             while a != b {
                 a = objects[a as usize].parent.unwrap_or(0);
                 b = objects[b as usize].parent.unwrap_or(0);
@@ -539,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_say_how_far_hosts_are() {
+    fn levels_determine_the_distance_of_hosts() {
         // 2 switches of 2 hosts of 2 nodes of 2 cores: 16 PUs, 4 per host.
         let t = cluster(4, "numa:2 core:2 pu:1", Some(tree(&[2, 2]))).unwrap();
         assert_eq!(
@@ -564,8 +563,8 @@ mod tests {
     }
 
     #[test]
-    fn latencies_become_distances() {
-        // purple's memory takes 95 ns: 950 ns is 100, 1900 ns is 200; its own nodes are 21 apart.
+    fn latencies_are_converted_to_distances() {
+        // purple's memory latency is 95 ns: 950 ns is distance 100, 1900 ns is 200; its own nodes have distance 21.
         let network = Network::Tree {
             arities: vec![2, 1],
             distances: Vec::new(),
@@ -578,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torus_goes_both_ways_round() {
+    fn a_torus_uses_the_shorter_way_round() {
         let torus = Network::Torus {
             dims: vec![2, 4],
             first_hop: 100.0,
@@ -586,7 +585,7 @@ mod tests {
         };
         let t = cluster(8, "core:1 pu:1", Some(torus)).unwrap();
         let d = |a, b| t.distance(LogicalPu(a), LogicalPu(b));
-        // Host 0 = (0,0): 1 = (0,1) one hop, 3 = (0,3) one hop backwards, 2 two hops, 6 = (1,2) three.
+        // Host 0 = (0,0): 1 = (0,1) is one hop away, 3 = (0,3) one hop backwards, 2 two hops, 6 = (1,2) three.
         assert_eq!(
             [d(0, 1), d(0, 3), d(0, 2), d(0, 6)],
             [100.0, 100.0, 140.0, 180.0]
@@ -594,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_may_differ_and_the_last_switch_may_be_part_full() {
+    fn hosts_may_differ_and_the_last_switch_may_be_partly_filled() {
         let file = r#"
             name = "mixed"
             description = "two kinds of hosts"
@@ -619,7 +618,7 @@ mod tests {
 
     #[test]
     fn uneven_hosts_keep_their_own_distances() {
-        // A host whose nodes are not equally far apart: opteron-6386 in the built-in list.
+        // A host with unequal distances between its nodes: the built-in opteron-6386.
         let host = resolve("opteron-6386").unwrap();
         let t = cluster(2, "opteron-6386", None).unwrap();
         let nodes = host.nodes().len();
@@ -637,7 +636,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_that_no_network_has_are_refused_with_their_place() {
+    fn implausible_figures_are_refused_with_their_place() {
         let refused = |network: &str| {
             let text = format!(
                 "name = \"x\"\ndescription = \"x\"\n[cluster]\nhosts = [{{ names = \"n[0-3]\", machine = \"core:1 pu:1\" }}]\n\
@@ -683,7 +682,7 @@ mod tests {
                 assert!(error.contains(field), "{network}: {error}");
             }
         }
-        // 2^64 hosts are none, in numbers of 64 bits.
+        // 2^64 hosts overflow to 0 in 64 bits.
         let error = refused("kind = \"torus\", dims = [4294967296, 4294967296]");
         assert!(error.contains("no room"), "{error}");
         let error = refused("kind = \"torus\", dims = [0, 4]");
@@ -691,7 +690,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_one_clear_line() {
+    fn errors_of_inconsistent_clusters_are_one_line() {
         for network in [
             tree(&[2]),
             tree(&[]),

@@ -1,4 +1,4 @@
-//! Described machines: an hwloc synthetic string plus what hwloc does not know.
+//! Described machines: an hwloc synthetic string plus data that hwloc does not have.
 
 use serde::Deserialize;
 
@@ -16,15 +16,15 @@ pub struct Link {
     pub latency_ns: f64,
 }
 
-/// A cache level as the simulator needs it.
+/// A cache level, for the simulator.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cache {
     /// 1, 2 or 3.
     pub level: u8,
-    /// Bytes.
+    /// Size in bytes.
     pub size_bytes: u64,
-    /// Ways.
+    /// Number of ways.
     pub associativity: u32,
     /// Core cycles from request to data.
     pub latency_cycles: f64,
@@ -34,13 +34,13 @@ pub struct Cache {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hardware {
-    /// Core clock.
+    /// Core clock in Hz.
     pub clock_hz: f64,
     /// Bytes per cache line.
     pub line_bytes: u64,
     /// From L1 outwards.
     pub caches: Vec<Cache>,
-    /// Nanoseconds from a core to its own node's idle memory.
+    /// Latency in ns from a core to its own node's idle memory.
     pub memory_latency_ns: f64,
     /// Sustained bytes per second of one node's controller.
     pub memory_bandwidth_bytes_per_s: f64,
@@ -50,10 +50,10 @@ pub struct Hardware {
 }
 
 impl Hardware {
-    /// Checks that such hardware can be; `nodes` is the machine's number of nodes.
+    /// Checks that the hardware is plausible; `nodes` is the machine's number of nodes.
     ///
     /// # Errors
-    /// A sentence that names the field, what it says, and what it should.
+    /// A message with the field, its value, and what was expected.
     pub(crate) fn check(&self, nodes: usize) -> Result<(), String> {
         let above_zero = |field: &str, value: f64| {
             if value.is_finite() && value > 0.0 {
@@ -104,12 +104,12 @@ impl Hardware {
     }
 }
 
-/// A file of `machines/`.
+/// A machine file (`machines/`).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Described {
     pub name: String,
-    /// What it is and where its numbers come from.
+    /// Description of the machine, with the source of its numbers.
     pub description: String,
     /// hwloc synthetic string.
     pub synthetic: String,

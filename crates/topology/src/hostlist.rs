@@ -1,14 +1,14 @@
-//! Lists of host names: Slurm's bracket form, Open MPI's and MPICH's host files, `topology.conf`.
+//! Parses lists of host names: Slurm's bracket form, Open MPI's and MPICH's host files, `topology.conf`.
 
 use std::collections::BTreeMap;
 
-/// Most hosts a list may name.
+/// Largest number of hosts in a list.
 const MAX_HOSTS: usize = 1 << 20;
 
-/// `n[001-003,7],m1` as `n001 n002 n003 n7 m1`.
+/// Expands `n[001-003,7],m1` to `n001 n002 n003 n7 m1`.
 ///
 /// # Errors
-/// A sentence that names the part that is not a host list.
+/// A message with the part that is not a valid host list.
 pub fn expand(list: &str) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     for part in split(list)? {
@@ -41,7 +41,7 @@ pub fn expand(list: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// Parts between the commas that are outside brackets.
+/// Splits at the commas outside brackets.
 fn split(list: &str) -> Result<Vec<&str>, String> {
     let mut parts = Vec::new();
     let (mut start, mut depth) = (0, 0);
@@ -86,10 +86,10 @@ fn numbers(inside: &str) -> Option<Vec<String>> {
     Some(all)
 }
 
-/// The hosts of a host file, each once, in order: `name`, `name slots=4`, `name:4`; `#` starts a comment.
+/// The hosts of a host file, each once, in order. Lines are `name`, `name slots=4` or `name:4`; `#` starts a comment.
 ///
 /// # Errors
-/// A sentence with the line that is not one.
+/// A message with the invalid line.
 pub fn from_hostfile(text: &str) -> Result<Vec<String>, String> {
     let mut names: Vec<String> = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
@@ -103,7 +103,7 @@ pub fn from_hostfile(text: &str) -> Result<Vec<String>, String> {
         else {
             continue;
         };
-        // A user may stand before the host, a count behind it.
+        // A user name may precede the host, and a count may follow it.
         let word = word.rsplit('@').next().unwrap_or(word);
         let list = word.split(':').next().unwrap_or(word);
         let found = expand(list).map_err(|why| format!("line {}: {why}", at + 1))?;
@@ -116,8 +116,8 @@ pub fn from_hostfile(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// The switches of Slurm's `topology.conf` (or of `scontrol show topology`) above `hosts`: the hosts in
-/// the order in which the switches hold them, and the switches as levels, root first. Hosts that are not
-/// in `hosts` are left out; `None` where the switches are not one tree of equally deep hosts.
+/// the order of the switches, and the switches as levels, root first. Other hosts
+/// are ignored; `None` if the switches do not form one tree with all hosts at the same depth.
 #[must_use]
 pub fn slurm_switches(text: &str, hosts: &[String]) -> Option<(Vec<String>, Vec<usize>)> {
     let mut nodes: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -131,7 +131,7 @@ pub fn slurm_switches(text: &str, hosts: &[String]) -> Option<(Vec<String>, Vec<
         let Some(name) = field("SwitchName=") else {
             continue;
         };
-        // A switch above others lists all nodes below it as well: its switches count.
+        // A switch above others lists all hosts below it as well; only its switches are used.
         if let Some(below) = field("Switches=") {
             switches.insert(name, expand(below).ok()?);
         } else if let Some(below) = field("Nodes=") {
@@ -155,7 +155,7 @@ pub fn slurm_switches(text: &str, hosts: &[String]) -> Option<(Vec<String>, Vec<
     (order.len() == hosts.len() && depth == widest.len()).then_some((order, widest))
 }
 
-/// Depth of the hosts below; `None` where they differ or a switch is missing or in a circle.
+/// Depth of the hosts below; `None` if their depths differ, a switch is missing, or switches form a cycle.
 fn walk(
     switch: &str,
     nodes: &BTreeMap<&str, Vec<String>>,
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn brackets_expand_with_their_zeros() {
+    fn brackets_expand_with_leading_zeros() {
         assert_eq!(
             expand("n[08-11,3],m1").unwrap(),
             ["n08", "n09", "n10", "n11", "n3", "m1"]

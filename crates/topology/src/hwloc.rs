@@ -1,4 +1,4 @@
-//! From hwloc's object tree to ours.
+//! Converts hwloc's object tree to a [`Topology`].
 
 use hwlocality::Topology as Hwloc;
 use hwlocality::object::TopologyObject;
@@ -32,7 +32,7 @@ struct Builder {
 }
 
 impl Builder {
-    /// Adds `object` and all below it; `home` and `core` are those of the nearest ancestor.
+    /// Adds `object` and everything below it; `home` and `core` are those of the nearest ancestor.
     fn add(
         &mut self,
         object: &TopologyObject,
@@ -55,7 +55,7 @@ impl Builder {
             cache_bytes,
             distance: 0.0,
         });
-        // The first memory child is home; further ones (HBM, CXL) are nodes without PUs.
+        // The first memory child is home; further ones (HBM, CXL) become nodes without PUs.
         let mut own_home = None;
         for memory in object.memory_children() {
             self.add_memory(memory, at, &mut own_home);
@@ -68,7 +68,7 @@ impl Builder {
             self.pus.push(Pu {
                 os: OsPu(object.os_index().unwrap_or(self.pus.len()) as u32),
                 core: core.unwrap_or(at),
-                // A PU without any NUMA node above it is patched to node 0 in `convert`.
+                // `convert` assigns a PU that has no NUMA node above it to node 0.
                 node: home.unwrap_or(LogicalNode(u32::MAX)),
                 object: at,
             });
@@ -99,15 +99,15 @@ impl Builder {
             });
             home.get_or_insert(node);
         }
-        // Memory-side caches sit between the object and its NUMA node.
+        // Memory-side caches are between the object and its NUMA node.
         for below in memory.memory_children() {
             self.add_memory(below, at, home);
         }
     }
 }
 
-/// Our tree of an hwloc topology: every normal object is kept, so that levels stay as hwloc names
-/// them; objects with a single child cost nothing, because only branching levels count.
+/// Converts an hwloc topology. Every normal object is kept, so that levels have hwloc's
+/// names; objects with a single child have no effect, because only branching levels count.
 pub(crate) fn convert(hwloc: &Hwloc, name: &str) -> Result<Topology, TopologyError> {
     let mut builder = Builder {
         objects: Vec::new(),
@@ -149,7 +149,7 @@ pub(crate) fn convert(hwloc: &Hwloc, name: &str) -> Result<Topology, TopologyErr
     Ok(topology)
 }
 
-/// The firmware's (or XML's) node x node latencies, where all nodes are covered.
+/// The node x node latencies of the firmware (or XML), if they cover all nodes.
 fn matrix(hwloc: &Hwloc, nodes: &[Node]) -> Option<Vec<f64>> {
     let found = hwloc.distances_with_type(None, ObjectType::NUMANode).ok()?;
     for distances in found {

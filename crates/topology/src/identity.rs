@@ -1,10 +1,10 @@
-//! What a plan has to agree with: this machine's fingerprint, remembered so that starting a program under
+//! The identity of this machine, which a plan must match. It is cached so that starting a program under
 //! a plan does not wait for a full discovery (about 15 ms on two PUs, more on large machines).
 //!
-//! The answer is kept in a file of the user's own (`$XDG_RUNTIME_DIR/numaloc`, else
-//! `$XDG_CACHE_HOME/numaloc` or `~/.cache/numaloc`) under everything that can change it: the boot, online
+//! The cache is a file of the user (`$XDG_RUNTIME_DIR/numaloc`, else
+//! `$XDG_CACHE_HOME/numaloc` or `~/.cache/numaloc`) keyed by everything that can change the identity: the boot, online
 //! PUs and nodes, this process's PUs and nodes, its cgroup, hwloc's variables, and our version. Without
-//! such a folder, or with a file that does not agree to the letter, the machine is discovered.
+//! such a folder, or if the file does not match exactly, the machine is discovered.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -13,14 +13,14 @@ use crate::error::TopologyError;
 use crate::source::from_this_machine;
 use crate::tree::Topology;
 
-/// What identifies a machine to a plan.
+/// The identity of a machine, for comparison with a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// [`Topology::fingerprint`].
     pub fingerprint: String,
     /// [`Topology::summary`].
     pub summary: String,
-    /// NUMA nodes.
+    /// Number of NUMA nodes.
     pub nodes: usize,
 }
 
@@ -34,10 +34,10 @@ impl From<&Topology> for Identity {
     }
 }
 
-/// The identity of this machine, from the last discovery if nothing has changed since.
+/// The identity of this machine, from the cache if nothing has changed since the last discovery.
 ///
 /// # Errors
-/// As [`from_this_machine`].
+/// Those of [`from_this_machine`].
 pub fn identity_of_this_machine() -> Result<Identity, TopologyError> {
     let state = state();
     let path = folder().map(|folder| folder.join("machine"));
@@ -49,7 +49,7 @@ pub fn identity_of_this_machine() -> Result<Identity, TopologyError> {
     }
     let identity = Identity::from(&from_this_machine()?);
     if let Some(path) = path {
-        // A convenience: whatever fails here costs the next start some milliseconds.
+        // Only a cache: if this fails, the next start takes some milliseconds longer.
         let _ = store(&path, &format(&identity, &state));
     }
     Ok(identity)
@@ -74,7 +74,7 @@ fn parse(text: &str, state: &str) -> Option<Identity> {
     (parts.next()? == state && !state.is_empty()).then_some(identity)
 }
 
-/// Everything that the discovery depends on, as text; empty if the boot is not known.
+/// Everything that the discovery depends on, as text; empty if the boot id is not known.
 fn state() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let boot = read("/proc/sys/kernel/random/boot_id");
@@ -118,7 +118,7 @@ fn folder() -> Option<PathBuf> {
     Some(base.join("numaloc"))
 }
 
-/// Complete or absent, and whole also when two processes write at once.
+/// Writes the file atomically, also if two processes write at the same time.
 fn store(path: &std::path::Path, text: &str) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_remembered_counts_only_while_nothing_has_changed() {
+    fn the_cache_is_valid_only_while_nothing_has_changed() {
         let identity = Identity {
             fingerprint: "0123".to_owned(),
             summary: "2 nodes, 4 cores".to_owned(),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn remembered_or_discovered_it_is_the_same() {
+    fn the_cached_and_the_discovered_identity_are_equal() {
         let discovered = Identity::from(&from_this_machine().unwrap());
         assert_eq!(identity_of_this_machine().unwrap(), discovered);
         assert_eq!(identity_of_this_machine().unwrap(), discovered);

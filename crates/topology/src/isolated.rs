@@ -1,8 +1,9 @@
-//! hwloc XML read in a child process: hwloc's parser crashes on some malformed files, and it need not be us.
+//! Reads hwloc XML in a child process, because hwloc's parser crashes on some malformed files.
 //!
-//! A process that reads files of others calls [`isolate_xml`] first, with the command that starts a child which calls
-//! [`serve`]. The child gets the file's text on its standard input, lets hwloc read it, and answers with the finished
-//! [`Topology`]; hwloc never sees the text in our process. Without [`isolate_xml`], as in a program linked with the
+//! A process that reads untrusted files first calls [`isolate_xml`] with the command that starts a child which calls
+//! [`serve`]. The child reads the file's text from its standard input, lets hwloc parse it, and writes the
+//! [`Topology`]; hwloc never parses the text in our process. Without [`isolate_xml`], as in a program linked with the
+//! task runtime, the file is parsed in place.
 //! task runtime, the file is read in place.
 
 use std::io::{Read, Write};
@@ -18,21 +19,21 @@ use serde::{Deserialize, Serialize};
 use crate::hwloc::convert;
 use crate::tree::{Node, Object, Pu, Topology};
 
-/// Largest XML file that is read: hwloc writes some 500 bytes per object.
+/// Largest XML file that is read, in bytes: hwloc writes some 500 bytes per object.
 pub(crate) const LARGEST: u64 = 64 << 20;
-/// Processor time that hwloc may take over a file.
+/// Limit on the child's processor time, in seconds.
 const SECONDS: u64 = 4;
-/// Address space of the child.
+/// Limit on the child's address space, in bytes.
 const MEMORY: u64 = 1 << 30;
 
 static CHILD: OnceLock<fn() -> Command> = OnceLock::new();
 
-/// From now on has XML files read by a child process, which `command` starts and which calls [`serve`].
+/// From now on XML files are read by a child process, which `command` starts and which calls [`serve`].
 pub fn isolate_xml(command: fn() -> Command) {
     let _ = CHILD.set(command);
 }
 
-/// The machine of an XML text, or why there is none.
+/// The machine described by an XML text, or an error message.
 pub(crate) fn read(text: &str, name: &str) -> Result<Topology, String> {
     match CHILD.get() {
         Some(command) => ask(command(), text, name),
@@ -49,17 +50,17 @@ fn in_place(text: &str, name: &str) -> Result<Topology, String> {
     convert(&hwloc, name).map_err(|error| error.to_string())
 }
 
-/// The child's side: reads a text from `input` and answers on `output`, within bounds of time and memory.
+/// The child's side: reads a text from `input` and answers on `output`, with limits on time and memory.
 ///
 /// # Errors
-/// The system's, if the text cannot be read or the answer cannot be written.
+/// The system's error if the text cannot be read or the answer cannot be written.
 pub fn serve(input: impl Read, mut output: impl Write) -> std::io::Result<()> {
     for (resource, bound) in [
         (Resource::Cpu, SECONDS),
         (Resource::As, MEMORY),
         (Resource::Core, 0),
     ] {
-        // The user's own limit may be lower.
+        // The limit set by the user may be lower.
         let bound = getrlimit(resource)
             .maximum
             .map_or(bound, |own| own.min(bound));
@@ -85,7 +86,7 @@ fn ask(mut command: Command, text: &str, name: &str) -> Result<Topology, String>
         .spawn()
         .map_err(failed)?;
     if let Some(mut input) = child.stdin.take() {
-        // A child that ended early says below how.
+        // If the child ended early, its status is reported below.
         let _ = input.write_all(text.as_bytes());
     }
     let output = child.wait_with_output().map_err(failed)?;
@@ -97,7 +98,7 @@ fn ask(mut command: Command, text: &str, name: &str) -> Result<Topology, String>
     answer.map(|plain| plain.topology(name))
 }
 
-/// A topology without hosts, in plain types.
+/// A topology without hosts, for serialisation.
 #[derive(Serialize, Deserialize)]
 struct Plain {
     objects: Vec<Object>,
@@ -157,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_topology_comes_through_unchanged() {
+    fn a_topology_is_passed_on_unchanged() {
         let topology = crate::resolve("numa:2 l3:1 core:3 pu:2").unwrap();
         let text = serde_json::to_string(&Plain::of(&topology)).unwrap();
         let plain: Plain = serde_json::from_str(&text).unwrap();

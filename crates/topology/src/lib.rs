@@ -1,8 +1,8 @@
-//! Machines: where PUs, caches and memory sit, and how far they are from each other.
+//! Machines: the positions of PUs, caches and memory, and the distances between them.
 //!
 //! A [`Topology`] comes from hwloc (this machine, an XML file, a synthetic string) or from a
-//! described machine (`machines/*.toml`, which adds latencies and bandwidths). Once made it is plain
-//! data: policies ask it for distances and children and never touch the system.
+//! described machine (`machines/*.toml`, which adds latencies and bandwidths). It is plain
+//! data: policies query distances and children without access to the system.
 //!
 //! PUs, NUMA nodes and objects are numbered logically (hwloc order, depth first), so the PUs below
 //! any object are one contiguous range.

@@ -1,51 +1,51 @@
-//! How the hosts of a cluster are joined, as machine files say it.
+//! The network between the hosts of a cluster, as described in machine files.
 
 use serde::{Deserialize, Serialize};
 
-/// Distance of two hosts under one switch, where nothing is said.
+/// Default distance of two hosts at one switch.
 pub(crate) const ONE_SWITCH: f64 = 100.0;
-/// What each level of switches above adds to it.
+/// Default addition for each level of switches above.
 pub(crate) const PER_LEVEL: f64 = 50.0;
 
-/// How the hosts of a cluster are joined.
+/// The network between the hosts of a cluster.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Network {
-    /// Switches above switches (fat-tree). `arities` root first, the last one is hosts per switch.
+    /// A tree of switches (fat-tree). `arities` starts at the root; the last one is the number of hosts per switch.
     Tree {
         /// Children of a switch, by level.
         arities: Vec<usize>,
-        /// Distance of two PUs that part at this level, by level.
+        /// Distance of two PUs whose paths separate at this level, by level.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         distances: Vec<f64>,
-        /// Latency between hosts that part at this level, by level.
+        /// Latency between hosts whose paths separate at this level, by level.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         latency_ns: Vec<f64>,
         /// Bandwidth of a link of this level in bytes per second, by level.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         bandwidth_bytes_per_s: Vec<f64>,
     },
-    /// Groups of routers, all groups joined to each other: a tree of three levels.
+    /// Groups of routers, with links between all groups: a tree of three levels.
     Dragonfly {
-        /// Groups.
+        /// Number of groups.
         groups: usize,
-        /// Routers of a group.
+        /// Routers per group.
         routers: usize,
-        /// Hosts of a router.
+        /// Hosts per router.
         hosts: usize,
-        /// Distances between groups, within a group, at one router.
+        /// Distances between groups, within a group, and at one router.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         distances: Vec<f64>,
     },
-    /// A torus; hosts in row-major order. Distance: `first_hop` and `per_hop` for each further one.
+    /// A torus; hosts in row-major order. Distance: `first_hop`, plus `per_hop` for each further hop.
     Torus {
         /// Hosts along each dimension.
         dims: Vec<usize>,
-        /// Distance of neighbours.
+        /// Distance of neighbouring hosts.
         #[serde(default = "one_switch")]
         first_hop: f64,
-        /// What each further hop adds.
+        /// Additional distance for each further hop.
         #[serde(default = "per_level")]
         per_hop: f64,
     },

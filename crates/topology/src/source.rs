@@ -1,4 +1,4 @@
-//! Where a topology comes from: the one place of this crate that does I/O.
+//! Reads topologies: with `identity` and `isolated`, the part of this crate that does I/O.
 
 use hwlocality::Topology as Hwloc;
 use std::path::Path;
@@ -10,10 +10,10 @@ use crate::hwloc::convert;
 use crate::isolated;
 use crate::tree::Topology;
 
-/// Largest machine file that is read.
+/// Largest machine file that is read, in bytes.
 const LARGEST_DESCRIPTION: u64 = 16 << 20;
 
-/// What plans call the machine they were made on; resolves like `this`.
+/// The name, in plans, of the machine on which they were made; resolves like `this`.
 const THIS_MACHINE: &str = "this machine";
 
 const BUILT_IN: &[(&str, &str)] = &[
@@ -56,10 +56,10 @@ pub fn described_machines() -> Vec<(String, String)> {
         .collect()
 }
 
-/// This machine as this process may use it (cpuset and mems of its cgroup respected).
+/// This machine as far as this process may use it (cpuset and mems of its cgroup respected).
 ///
 /// # Errors
-/// [`TopologyError::Live`] when hwloc fails.
+/// [`TopologyError::Live`] if hwloc fails.
 pub fn from_this_machine() -> Result<Topology, TopologyError> {
     let hwloc = Hwloc::new().map_err(|error| TopologyError::Live {
         why: error.to_string(),
@@ -67,10 +67,10 @@ pub fn from_this_machine() -> Result<Topology, TopologyError> {
     convert(&hwloc, THIS_MACHINE)
 }
 
-/// An hwloc XML file (`lstopo --of xml`).
+/// Reads an hwloc XML file (`lstopo --of xml`).
 ///
 /// # Errors
-/// [`TopologyError::Xml`] when the file cannot be read or hwloc refuses it.
+/// [`TopologyError::Xml`] if the file cannot be read or hwloc refuses it.
 pub fn from_xml(path: &Path) -> Result<Topology, TopologyError> {
     let shown = path.display().to_string();
     let fail = |why: String| TopologyError::Xml {
@@ -82,17 +82,17 @@ pub fn from_xml(path: &Path) -> Result<Topology, TopologyError> {
     isolated::read(&text, &shown).map_err(fail)
 }
 
-/// Most PUs of a synthetic string: hwloc takes minutes for a hundred thousand.
+/// Largest number of PUs in a synthetic string: hwloc takes minutes for a hundred thousand.
 const MOST_PUS: u64 = 1 << 14;
 
-/// The PUs that a synthetic string asks for: the product of its levels' numbers (`numa:4 core:8` or `4 8`).
+/// The number of PUs of a synthetic string: the product of its levels' numbers (`numa:4 core:8` or `4 8`).
 fn pus_of_synthetic(spec: &str) -> Option<u64> {
     let number = |level: &str| -> Option<u64> {
         let number = level.rsplit_once(':').map_or(level, |(_, number)| number);
         let end = number
             .find(|c: char| !c.is_ascii_digit())
             .unwrap_or(number.len());
-        // What is no number is left to hwloc.
+        // Anything but a number is left to hwloc.
         match &number[..end] {
             "" => Some(1),
             digits => digits.parse().ok(),
@@ -135,7 +135,7 @@ fn from_description(text: &str, path: &str) -> Result<Topology, TopologyError> {
         path: path.to_owned(),
         why,
     };
-    // A file with a [cluster] table is a cluster, any other one machine.
+    // A file with a [cluster] table is a cluster; any other is a single machine.
     let table: toml::Table = toml::from_str(text).map_err(|error| fail(error.to_string()))?;
     if table.contains_key("cluster") {
         let cluster: ClusterFile = toml::from_str(text).map_err(|error| fail(error.to_string()))?;
@@ -155,11 +155,11 @@ fn from_description(text: &str, path: &str) -> Result<Topology, TopologyError> {
     Ok(topology)
 }
 
-/// The machine a user names: `this`, an hwloc XML file, a machine file (`.toml`), a built-in
+/// The machine specified by a user: `this`, an hwloc XML file, a machine file (`.toml`), a built-in
 /// described machine, or an hwloc synthetic string such as `numa:4 l3:1 core:8 pu:2`.
 ///
 /// # Errors
-/// [`TopologyError`] says what was tried and what would be accepted.
+/// [`TopologyError`] states what was attempted and what is accepted.
 pub fn resolve(spec: &str) -> Result<Topology, TopologyError> {
     let trimmed = spec.trim();
     if matches!(trimmed, "" | "this" | THIS_MACHINE) {
@@ -196,15 +196,15 @@ pub fn resolve(spec: &str) -> Result<Topology, TopologyError> {
     from_synthetic(trimmed, trimmed)
 }
 
-/// The cluster of a description, which errors call `path`, with the machines of its hosts as [`resolve`] finds them.
+/// The cluster of a description, with the hosts' machines as found by [`resolve`]. Errors name the description `path`.
 ///
 /// # Errors
-/// [`TopologyError`] says what does not fit, or which host's machine there is not.
+/// [`TopologyError`] states what is inconsistent, or which host's machine was not found.
 pub fn resolve_cluster(file: &ClusterFile, path: &str) -> Result<Topology, TopologyError> {
     file.build(path, resolve_host)
 }
 
-/// The machine of a cluster's host: what [`resolve`] takes, but not another cluster (or itself).
+/// The machine of a cluster's host: as for [`resolve`], but not another cluster (or itself).
 fn resolve_host(spec: &str) -> Result<Topology, TopologyError> {
     if spec.trim().ends_with(".toml")
         && let Ok(text) =
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_hwloc_would_work_on_for_minutes_is_refused_at_once() {
+    fn a_machine_that_would_take_hwloc_minutes_is_refused_at_once() {
         for spec in [
             "numa:256 core:512 pu:1",
             "numa:99999999999999999999 pu:1",
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn hardware_that_cannot_be_is_refused_with_the_field() {
+    fn implausible_hardware_is_refused_with_the_field() {
         let good = include_str!("../../../machines/numa4x4.toml");
         for (field, nonsense) in [
             ("clock_hz", "0.0"),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_machine_is_one_clear_line() {
+    fn errors_of_invalid_machines_are_one_line() {
         for spec in [
             "purpel",
             "numa:0 pu:1",

@@ -1,4 +1,4 @@
-//! The machine as plain data, and the distances policies work with.
+//! The machine as plain data, and the distances used by policies.
 
 use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::described::Hardware;
 use crate::network::Network;
 
-/// What an inner object of the machine is.
+/// The kind of an object of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ObjectKind {
     /// The root: one shared-memory machine, or a whole cluster.
@@ -24,7 +24,7 @@ pub enum ObjectKind {
     Die,
     /// A cache of this level (1 to 5), shared by the PUs below it.
     Cache(u8),
-    /// One or more PUs sharing L1 and L2.
+    /// One or more PUs that share L1 and L2.
     Core,
     /// A processing unit: a hardware thread.
     Pu,
@@ -33,7 +33,7 @@ pub enum ObjectKind {
 /// An object of the tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Object {
-    /// What it is.
+    /// Kind of the object.
     pub kind: ObjectKind,
     /// Index of the parent; `None` for the root.
     pub parent: Option<u32>,
@@ -41,9 +41,9 @@ pub struct Object {
     pub children: Vec<u32>,
     /// The PUs below it, a contiguous range of logical indexes.
     pub pus: Range<u32>,
-    /// Steps from the root.
+    /// Number of steps from the root.
     pub depth: u32,
-    /// Bytes, for a cache.
+    /// Size in bytes, for a cache.
     pub cache_bytes: Option<u64>,
     /// Distance of two PUs whose lowest common ancestor this is (see [`Topology::distance`]).
     pub distance: f64,
@@ -54,9 +54,9 @@ pub struct Object {
 pub struct Pu {
     /// The kernel's number.
     pub os: OsPu,
-    /// Its core, as an index into [`Topology::objects`]; itself where cores are not known.
+    /// Its core, as an index into [`Topology::objects`]; the PU itself if cores are not known.
     pub core: u32,
-    /// Its home: the NUMA node that is local to it (the first one where it has several).
+    /// Its home: the NUMA node that is local to it (the first of several).
     pub node: LogicalNode,
     /// Its own index into [`Topology::objects`].
     pub object: u32,
@@ -67,60 +67,61 @@ pub struct Pu {
 pub struct Node {
     /// The kernel's number.
     pub os: OsNode,
-    /// Memory in bytes; 0 where not known.
+    /// Memory in bytes; 0 if not known.
     pub memory_bytes: u64,
-    /// PUs that call it home, ascending; empty for memory-only nodes.
+    /// PUs whose home it is, ascending; empty for memory-only nodes.
     pub pus: Vec<LogicalPu>,
-    /// The object its memory hangs on, as an index into [`Topology::objects`].
+    /// The object to which its memory is attached, as an index into [`Topology::objects`].
     pub object: u32,
 }
 
-/// A level of the tree at which objects have more than one child.
+/// A level of the tree on which objects have more than one child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
     /// Kind of the objects that branch here.
     pub kind: ObjectKind,
     /// Kind of their children.
     pub child_kind: ObjectKind,
-    /// Fewest and most children of an object at this level.
+    /// Smallest and largest number of children of an object at this level.
     pub arity: (usize, usize),
 }
 
-/// Distance between PUs of different NUMA nodes where neither firmware nor user says: the usual
-/// value of the ACPI SLIT for one hop, 10 being local.
+/// Distance between PUs of different NUMA nodes if neither firmware nor user states it: the usual
+/// value of the ACPI SLIT for one hop, with 10 as local.
 pub const DEFAULT_REMOTE: f64 = 20.0;
-/// Same node, nothing else shared: local memory's own distance.
+/// Distance of PUs that share only the node: that of local memory.
 pub const DEFAULT_SAME_NODE: f64 = 10.0;
-/// Same last-level cache. Relative to memory at 10; an LLC hit costs about a third of local DRAM.
+/// Distance of PUs that share the last-level cache. Relative to memory at 10: an LLC hit costs about a third of local
+/// DRAM.
 pub const DEFAULT_SAME_CACHE: f64 = 4.0;
-/// Same core: first-level cache shared.
+/// Distance of PUs that share the core and its first-level cache.
 pub const DEFAULT_SAME_CORE: f64 = 1.0;
 
-/// A machine. Plain data; see the crate's text for numbering.
+/// A machine. Plain data; see the crate's documentation for numbering.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Topology {
     pub(crate) name: String,
     pub(crate) objects: Vec<Object>,
     pub(crate) pus: Vec<Pu>,
     pub(crate) nodes: Vec<Node>,
-    /// Row-major nodes x nodes; `None` while the tree's own distances serve.
+    /// Row-major nodes x nodes; `None` if the tree determines the distances.
     pub(crate) node_matrix: Option<Vec<f64>>,
     pub(crate) hardware: Option<Hardware>,
     pub(crate) this_machine: bool,
     /// Hosts of a cluster: their object and name, in logical order; empty for a single machine.
     pub(crate) hosts: Vec<(u32, String)>,
-    /// How the hosts of a cluster are joined.
+    /// The network between the hosts of a cluster.
     pub(crate) network: Option<Network>,
 }
 
 impl Topology {
-    /// Name or synthetic string, for people.
+    /// Name or synthetic string, for users.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether this is the machine we run on, so that a plan for it can be applied.
+    /// Whether this is the machine on which we run, so that a plan for it can be applied.
     #[must_use]
     pub fn is_this_machine(&self) -> bool {
         self.this_machine
@@ -157,13 +158,13 @@ impl Topology {
         found.ok().map(|at| self.hosts[at].1.as_str())
     }
 
-    /// How the hosts of a cluster are joined; `None` for a single machine.
+    /// The network between the hosts of a cluster; `None` for a single machine.
     #[must_use]
     pub fn network(&self) -> Option<&Network> {
         self.network.as_ref()
     }
 
-    /// Latencies, bandwidths and links, where the machine is described or measured.
+    /// Latencies, bandwidths and links, if the machine is described or measured.
     #[must_use]
     pub fn hardware(&self) -> Option<&Hardware> {
         self.hardware.as_ref()
@@ -187,7 +188,7 @@ impl Topology {
             .collect()
     }
 
-    /// The PU with that kernel number.
+    /// The PU with this kernel number.
     #[must_use]
     pub fn pu_of_os(&self, os: OsPu) -> Option<LogicalPu> {
         self.pus
@@ -196,7 +197,7 @@ impl Topology {
             .map(LogicalPu::from_index)
     }
 
-    /// The node with that kernel number.
+    /// The node with this kernel number.
     #[must_use]
     pub fn node_of_os(&self, os: OsNode) -> Option<LogicalNode> {
         self.nodes
@@ -205,7 +206,7 @@ impl Topology {
             .map(LogicalNode::from_index)
     }
 
-    /// The lowest object above both.
+    /// The lowest common ancestor of two objects.
     #[must_use]
     pub fn common_ancestor(&self, mut a: u32, mut b: u32) -> u32 {
         while a != b {
@@ -224,7 +225,7 @@ impl Topology {
     }
 
     /// Distance of two PUs: 0 for the same PU; inside a node that of their lowest common ancestor;
-    /// between nodes that of the nodes. Relative units, 10 = local memory unless told otherwise.
+    /// between nodes that of the nodes. Relative units, 10 = local memory by default.
     ///
     /// # Panics
     /// If the machine has no such PU.
@@ -240,7 +241,7 @@ impl Topology {
         self.objects[self.common_ancestor(pa.object, pb.object) as usize].distance
     }
 
-    /// Distance of two nodes as memory sees it: the matrix where there is one, else that of their
+    /// Distance between two nodes for memory accesses: from the matrix if there is one, else that of their
     /// lowest common ancestor, and 10 for a node and itself.
     ///
     /// # Panics
@@ -259,8 +260,8 @@ impl Topology {
             .max(DEFAULT_SAME_NODE)
     }
 
-    /// Nodes x nodes distances, row after row, where firmware or user gave them; `None` while the
-    /// tree's own distances serve.
+    /// Nodes x nodes distances, row after row, if given by firmware or user; `None` if the
+    /// tree determines the distances.
     #[must_use]
     pub fn node_matrix(&self) -> Option<&[f64]> {
         self.node_matrix.as_deref()
@@ -295,11 +296,11 @@ impl Topology {
         levels.into_iter().map(|(_, level)| level).collect()
     }
 
-    /// The same machine with the distance of each branching level given, root first: two PUs are as
-    /// far apart as the level of their lowest common ancestor says. Replaces any node matrix.
+    /// The same machine with given distances for its branching levels, root first: the distance of two PUs is that of
+    /// the level of their lowest common ancestor. Replaces any node matrix.
     ///
     /// # Errors
-    /// A sentence that names both counts if `distances` does not have one value per level, or the
+    /// A message with both counts if `distances` does not have one value per level, or with the
     /// value that is not a finite number of at least 0.
     pub fn with_level_distances(mut self, distances: &[f64]) -> Result<Self, String> {
         let mut depths: Vec<u32> = self
@@ -331,10 +332,10 @@ impl Topology {
         Ok(self)
     }
 
-    /// The same machine with nodes x nodes distances given, row after row.
+    /// The same machine with given nodes x nodes distances, row after row.
     ///
     /// # Errors
-    /// A sentence that says what is wrong with the matrix.
+    /// A message that states what is wrong with the matrix.
     pub fn with_node_distances(mut self, matrix: Vec<f64>) -> Result<Self, String> {
         let nodes = self.nodes.len();
         if matrix.len() != nodes * nodes {
@@ -353,9 +354,9 @@ impl Topology {
         Ok(self)
     }
 
-    /// Digest of structure and kernel numbers, 16 hexadecimal digits: two machines with the same
-    /// digest give the same meaning to every PU and node of a plan. Memory sizes are left out (they
-    /// change a little with every kernel).
+    /// Digest of structure and kernel numbers, 16 hexadecimal digits: for two machines with the same
+    /// digest, every PU and node of a plan has the same meaning. Memory sizes are not included, because they
+    /// change slightly with every kernel.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         // FNV-1a, 64 bit: stable across runs, platforms and releases.
@@ -366,7 +367,7 @@ impl Topology {
             }
         };
         for object in &self.objects {
-            // Caches differ in what hypervisors tell; the shape that carries PUs is what counts.
+            // Hypervisors report caches differently; only the objects that carry PUs matter.
             if !matches!(object.kind, ObjectKind::Cache(_)) {
                 eat(u64::from(object.pus.start) << 32 | u64::from(object.pus.end));
             }
@@ -377,7 +378,7 @@ impl Topology {
         for node in &self.nodes {
             eat(u64::from(node.os.0));
         }
-        // The same machines under other names are another cluster.
+        // The same machines under other host names are another cluster.
         for byte in self
             .hosts
             .iter()
@@ -388,7 +389,7 @@ impl Topology {
         format!("{hash:016x}")
     }
 
-    /// One line for people: nodes, cores, PUs.
+    /// One line for users: nodes, cores, PUs.
     #[must_use]
     pub fn summary(&self) -> String {
         let cores = self
@@ -406,7 +407,7 @@ impl Topology {
         )
     }
 
-    /// Fills in `distance` of every object from what is shared below it. Called once after building.
+    /// Sets `distance` of every object from what is shared below it. Called once after building.
     pub(crate) fn set_default_distances(&mut self) {
         for at in 0..self.objects.len() {
             let pus = self.objects[at].pus.clone();
@@ -414,7 +415,7 @@ impl Topology {
             let one_node = pus.clone().all(|pu| home(pu) == home(pus.start));
             self.objects[at].distance = if !one_node {
                 match self.objects[at].kind {
-                    // Nodes of one package (sub-NUMA clusters) are nearer than those of two.
+                    // Nodes of one package (sub-NUMA clusters) are nearer to each other than those of two packages.
                     ObjectKind::Package | ObjectKind::Die | ObjectKind::Cache(_) => 12.0,
                     ObjectKind::Host => DEFAULT_REMOTE,
                     ObjectKind::Switch => 100.0,
