@@ -46,11 +46,11 @@ struct Space {
     /// Breakpoints that were removed: another thread may have run into one of them before.
     removed: HashSet<u64>,
     /// The break when no injected code handles `brk`.
-    ahead: Option<Break>,
+    kernel_break: Option<Break>,
     /// Executable memory was mapped since images were last read.
     new_images: bool,
     /// The breakpoints are removed while a process that shares this memory (`vfork`) is not traced by us.
-    bare: bool,
+    breakpoints_removed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -271,9 +271,9 @@ impl Supervisor {
                 loading: space.loading,
                 sites: space.sites.clone(),
                 removed: space.removed.clone(),
-                ahead: space.ahead,
+                kernel_break: space.kernel_break,
                 new_images: false,
-                bare: false,
+                breakpoints_removed: false,
             };
             self.spaces.insert(tid, space);
         }

@@ -15,11 +15,11 @@ const MAX_LINKS: usize = 40;
 pub struct FileOutput {
     /// As the user named it.
     path: PathBuf,
-    way: Way,
+    destination: Destination,
 }
 
 #[derive(Debug)]
-enum Way {
+enum Destination {
     Stdout,
     /// A FIFO, a character device or an open descriptor: written to, never replaced.
     Stream(PathBuf),
@@ -31,8 +31,8 @@ enum Way {
 }
 
 /// The target of a name.
-enum Led {
-    To(PathBuf),
+enum Target {
+    Path(PathBuf),
     /// An open descriptor by its path in `/proc`; true if it is our own standard output.
     Descriptor(PathBuf, bool),
 }
@@ -44,22 +44,24 @@ impl FileOutput {
     /// [`OutputError::Exists`] for a regular file without `force`; [`OutputError::Kind`] for what is never
     /// written (folders, block devices, sockets); [`OutputError::Io`] if its folder does not exist.
     pub fn check(path: &Path, force: bool) -> Result<Self, OutputError> {
-        let output = |way| Self {
+        let output = |destination| Self {
             path: path.to_owned(),
-            way,
+            destination,
         };
         let kind = |found| OutputError::Kind {
             path: path.to_owned(),
             found,
         };
         if path.as_os_str() == "-" {
-            return Ok(output(Way::Stdout));
+            return Ok(output(Destination::Stdout));
         }
         let fail = |error| OutputError::io("write", path, error);
         let target = match follow(path).map_err(fail)? {
-            Led::Descriptor(_, true) => return Ok(output(Way::Stdout)),
-            Led::Descriptor(descriptor, false) => return Ok(output(Way::Stream(descriptor))),
-            Led::To(target) => target,
+            Target::Descriptor(_, true) => return Ok(output(Destination::Stdout)),
+            Target::Descriptor(descriptor, false) => {
+                return Ok(output(Destination::Stream(descriptor)));
+            }
+            Target::Path(target) => target,
         };
         let old = match fs::symlink_metadata(&target) {
             Ok(about) => Some(about),
@@ -69,9 +71,9 @@ impl FileOutput {
         if let Some(about) = &old {
             let what = about.file_type();
             if what.is_fifo() || what.is_char_device() {
-                return Ok(output(Way::Stream(target)));
+                return Ok(output(Destination::Stream(target)));
             }
-            if let Some(found) = never_written(what) {
+            if let Some(found) = describe_unwritable(what) {
                 return Err(kind(found));
             }
             if !force {
@@ -82,7 +84,7 @@ impl FileOutput {
         } else if !fs::metadata(parent(&target)).map_err(fail)?.is_dir() {
             return Err(fail(io::ErrorKind::NotADirectory.into()));
         }
-        Ok(output(Way::File { target, old }))
+        Ok(output(Destination::File { target, old }))
     }
 
     /// As the user named it.
@@ -94,7 +96,7 @@ impl FileOutput {
     /// Whether it goes to standard output, to which nothing else may be written then.
     #[must_use]
     pub fn is_stdout(&self) -> bool {
-        matches!(self.way, Way::Stdout)
+        matches!(self.destination, Destination::Stdout)
     }
 
     /// Writes the whole content. A regular file appears complete or not at all.
@@ -104,15 +106,15 @@ impl FileOutput {
     /// nothing is left behind.
     pub fn write(&self, content: &[u8]) -> Result<(), OutputError> {
         let fail = |error| OutputError::io("write", &self.path, error);
-        match &self.way {
-            Way::Stdout => stdout::write(content)
+        match &self.destination {
+            Destination::Stdout => stdout::write(content)
                 .map_err(|error| OutputError::io("write", Path::new("standard output"), error)),
-            Way::Stream(stream) => OpenOptions::new()
+            Destination::Stream(stream) => OpenOptions::new()
                 .append(true)
                 .open(stream)
                 .and_then(|mut file| file.write_all(content))
                 .map_err(fail),
-            Way::File { target, old } => self.replace(target, old.as_ref(), content),
+            Destination::File { target, old } => self.replace(target, old.as_ref(), content),
         }
     }
 
@@ -163,7 +165,7 @@ fn plain(error: io::Error) -> io::Error {
 }
 
 /// A description of what is neither a file nor a stream.
-fn never_written(what: fs::FileType) -> Option<&'static str> {
+fn describe_unwritable(what: fs::FileType) -> Option<&'static str> {
     if what.is_dir() {
         Some("a folder")
     } else if what.is_block_device() {
@@ -186,7 +188,7 @@ fn keep_owner_and_mode(file: &File, old: &Metadata) -> io::Result<()> {
 
 /// Follows symbolic links to their end; a link in `/proc/PID/fd` leads to an open descriptor, whose
 /// name may have been removed or reused.
-fn follow(path: &Path) -> io::Result<Led> {
+fn follow(path: &Path) -> io::Result<Target> {
     let mut at = path.to_owned();
     for _ in 0..MAX_LINKS {
         if let Ok(folder) = parent(&at).canonicalize()
@@ -195,14 +197,14 @@ fn follow(path: &Path) -> io::Result<Led> {
         {
             let own = Path::new("/proc").join(std::process::id().to_string());
             let stdout = at.file_name().is_some_and(|name| name == "1");
-            return Ok(Led::Descriptor(
+            return Ok(Target::Descriptor(
                 at.clone(),
                 stdout && folder.starts_with(own),
             ));
         }
         match fs::read_link(&at) {
             Ok(target) => at = parent(&at).join(target),
-            Err(_) => return Ok(Led::To(at)),
+            Err(_) => return Ok(Target::Path(at)),
         }
     }
     Err(rustix::io::Errno::LOOP.into())

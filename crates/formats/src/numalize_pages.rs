@@ -23,9 +23,9 @@ const FIXED: [&str; 6] = [
     "structure.name",
 ];
 /// Longest line in bytes: enough for a name and 65,536 threads.
-const MOST_LINE_BYTES: u64 = 2 << 20;
+const MAX_LINE_BYTES: u64 = 2 << 20;
 /// Largest number of pages: 64 Mi pages of 4 KiB are 256 GiB.
-const MOST_PAGES: usize = 1 << 26;
+const MAX_PAGES: usize = 1 << 26;
 
 /// The page table of a profile as CSV with numalize's columns.
 #[must_use]
@@ -93,10 +93,10 @@ pub fn read(path: &Path, page_size: u64) -> Result<PageTable, FormatError> {
         line.clear();
         let read = input
             .by_ref()
-            .take(MOST_LINE_BYTES)
+            .take(MAX_LINE_BYTES)
             .read_line(line)
             .map_err(io)?;
-        if read as u64 == MOST_LINE_BYTES {
+        if read as u64 == MAX_LINE_BYTES {
             return Err(fail(0, "an endless line".into(), "lines of at most 2 MiB"));
         }
         Ok(read > 0)
@@ -161,7 +161,7 @@ pub fn read(path: &Path, page_size: u64) -> Result<PageTable, FormatError> {
             let count = whole(field)?;
             total = total
                 .checked_add(count)
-                .filter(|&total| total <= crate::profile::MOST_COUNTED)
+                .filter(|&total| total <= crate::profile::MAX_COUNTED)
                 .ok_or_else(|| {
                     fail(
                         number,
@@ -179,7 +179,7 @@ pub fn read(path: &Path, page_size: u64) -> Result<PageTable, FormatError> {
             name,
             counts,
         });
-        if rows.len() > MOST_PAGES {
+        if rows.len() > MAX_PAGES {
             return Err(fail(
                 number,
                 "too many pages".into(),

@@ -28,7 +28,7 @@ pub const VERSION: u64 = 1;
 const FORMAT: &str = "numaloc-profile";
 const KIND: &str = "numaloc profile";
 /// Largest sum of a column of counts: a thousand processors that count a billion per second each reach it in 13 days.
-pub(crate) const MOST_COUNTED: u64 = 1 << 60;
+pub(crate) const MAX_COUNTED: u64 = 1 << 60;
 
 /// Selects the large tables to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,7 +233,7 @@ fn read_threads(path: &Path) -> Result<Vec<Thread>, FormatError> {
     let accesses = table.u64("accesses")?;
     let (reads, writes) = (table.u64("read_bytes")?, table.u64("write_bytes")?);
     let dram = table.maybe_u64("dram_bytes")?;
-    let rows = same_rows(
+    let rows = check_same_rows(
         path,
         &[
             index.len(),
@@ -250,16 +250,16 @@ fn read_threads(path: &Path) -> Result<Vec<Thread>, FormatError> {
             dram.len(),
         ],
     )?;
-    dense(path, "thread", &index)?;
+    check_dense(path, "thread", &index)?;
     let traffic = [
         ("accesses", &accesses),
         ("read_bytes", &reads),
         ("write_bytes", &writes),
     ];
     for (column, counts) in traffic {
-        countable(path, column, counts.iter().copied())?;
+        check_counts(path, column, counts.iter().copied())?;
     }
-    countable(path, "dram_bytes", dram.iter().flatten().copied())?;
+    check_counts(path, "dram_bytes", dram.iter().flatten().copied())?;
     Ok((0..rows)
         .map(|i| Thread {
             path: paths[i].clone(),
@@ -296,8 +296,8 @@ fn read_slices(path: &Path) -> Result<Vec<Slice>, FormatError> {
     let table = Table::open(path)?;
     let index = table.u32("slice")?;
     let (starts, ends) = (table.u64("start")?, table.u64("end")?);
-    let rows = same_rows(path, &[index.len(), starts.len(), ends.len()])?;
-    dense(path, "slice", &index)?;
+    let rows = check_same_rows(path, &[index.len(), starts.len(), ends.len()])?;
+    check_dense(path, "slice", &index)?;
     for row in 0..rows {
         if ends[row] < starts[row] || (row > 0 && starts[row] < starts[row - 1]) {
             return Err(FormatError::corrupt(
@@ -341,7 +341,7 @@ fn read_communication(
     let (src, dst) = (table.u32("src")?, table.u32("dst")?);
     let layer = table.text("layer", "a communication layer", Layer::from_name)?;
     let (events, bytes) = (table.u64("events")?, table.u64("bytes")?);
-    let rows = same_rows(
+    let rows = check_same_rows(
         path,
         &[
             slice.len(),
@@ -352,11 +352,11 @@ fn read_communication(
             bytes.len(),
         ],
     )?;
-    in_range(path, "src", &src, threads)?;
-    in_range(path, "dst", &dst, threads)?;
-    in_range(path, "slice", &slice, slices)?;
-    countable(path, "events", events.iter().copied())?;
-    countable(path, "bytes", bytes.iter().copied())?;
+    check_range(path, "src", &src, threads)?;
+    check_range(path, "dst", &dst, threads)?;
+    check_range(path, "slice", &slice, slices)?;
+    check_counts(path, "events", events.iter().copied())?;
+    check_counts(path, "bytes", bytes.iter().copied())?;
     Ok((0..rows)
         .map(|i| CommRow {
             slice: SliceIdx(slice[i]),
@@ -397,7 +397,7 @@ fn read_objects(path: &Path, threads: usize) -> Result<Vec<Object>, FormatError>
     let (size, order) = (table.u64("size")?, table.u32("order")?);
     let thread = table.maybe_u64("thread")?;
     let base = table.u64("base")?;
-    let rows = same_rows(
+    let rows = check_same_rows(
         path,
         &[
             index.len(),
@@ -409,13 +409,13 @@ fn read_objects(path: &Path, threads: usize) -> Result<Vec<Object>, FormatError>
             base.len(),
         ],
     )?;
-    dense(path, "object", &index)?;
+    check_dense(path, "object", &index)?;
     let owners: Vec<u32> = thread
         .iter()
         .flatten()
         .map(|&t| u32::try_from(t).unwrap_or(u32::MAX))
         .collect();
-    in_range(path, "thread", &owners, threads)?;
+    check_range(path, "thread", &owners, threads)?;
     Ok((0..rows)
         .map(|i| Object {
             kind: kind[i],
@@ -430,7 +430,7 @@ fn read_objects(path: &Path, threads: usize) -> Result<Vec<Object>, FormatError>
 }
 
 /// Checks that all columns have the same length and returns it.
-fn same_rows(path: &Path, lengths: &[usize]) -> Result<usize, FormatError> {
+fn check_same_rows(path: &Path, lengths: &[usize]) -> Result<usize, FormatError> {
     match lengths.iter().find(|&&length| length != lengths[0]) {
         None => Ok(lengths[0]),
         Some(other) => Err(FormatError::corrupt(
@@ -443,7 +443,7 @@ fn same_rows(path: &Path, lengths: &[usize]) -> Result<usize, FormatError> {
 }
 
 /// Checks that ids count from 0 without gaps.
-fn dense(path: &Path, column: &str, ids: &[u32]) -> Result<(), FormatError> {
+fn check_dense(path: &Path, column: &str, ids: &[u32]) -> Result<(), FormatError> {
     match ids
         .iter()
         .enumerate()
@@ -459,14 +459,14 @@ fn dense(path: &Path, column: &str, ids: &[u32]) -> Result<(), FormatError> {
     }
 }
 
-/// Checks that counts cannot overflow a sum: no run gets near [`MOST_COUNTED`].
-fn countable(
+/// Checks that counts cannot overflow a sum: no run gets near [`MAX_COUNTED`].
+fn check_counts(
     path: &Path,
     column: &str,
     mut counts: impl Iterator<Item = u64>,
 ) -> Result<(), FormatError> {
     let sum = counts.try_fold(0u64, |sum, count| {
-        sum.checked_add(count).filter(|&sum| sum <= MOST_COUNTED)
+        sum.checked_add(count).filter(|&sum| sum <= MAX_COUNTED)
     });
     match sum {
         Some(_) => Ok(()),
@@ -480,7 +480,7 @@ fn countable(
 }
 
 /// Checks that ids are below `limit`.
-fn in_range(path: &Path, column: &str, ids: &[u32], limit: usize) -> Result<(), FormatError> {
+fn check_range(path: &Path, column: &str, ids: &[u32], limit: usize) -> Result<(), FormatError> {
     match ids
         .iter()
         .enumerate()

@@ -12,7 +12,7 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use crate::error::LabError;
 
 /// Largest program that is read, in bytes; larger ones do not fit into the guest either.
-const LARGEST: u64 = 4 << 30;
+const MAX_PROGRAM_BYTES: u64 = 4 << 30;
 
 /// How a file is executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(crate) enum Kind {
 
 /// Examines the file and, if it is dynamic, runs its loader to list the libraries.
 pub(crate) fn examine(program: &Path) -> Result<Kind, LabError> {
-    let bytes = numaloc_files::input::read_regular(program, LARGEST)
+    let bytes = numaloc_files::input::read_regular(program, MAX_PROGRAM_BYTES)
         .map_err(|error| LabError::file("read", program, error))?;
     if let Some(line) = bytes.strip_prefix(b"#!") {
         let end = line.iter().position(|&b| b == b'\n').unwrap_or(line.len());

@@ -87,7 +87,7 @@ pub enum MergeError {
 /// Largest world accepted at all (2^24; the largest machines run a few million ranks).
 pub const MAX_RANKS: u32 = 1 << 24;
 /// Largest world accepted with any number of files: each rank takes some 250 bytes, so 256 MiB.
-const BELIEVED_RANKS: u32 = 1 << 20;
+const ALWAYS_ACCEPTED_RANKS: u32 = 1 << 20;
 /// A larger world is accepted if at least one rank in this number left a file, so that the files bound the memory.
 const RANKS_PER_FILE: usize = 64;
 
@@ -192,7 +192,7 @@ pub fn merge(
         .max();
     let size = size.ok_or(MergeError::NoRanks)?;
     let of_files = u32::try_from(seen.len() * RANKS_PER_FILE).unwrap_or(MAX_RANKS);
-    let most = of_files.clamp(BELIEVED_RANKS, MAX_RANKS);
+    let most = of_files.clamp(ALWAYS_ACCEPTED_RANKS, MAX_RANKS);
     for s in &seen {
         if size > most || s.header.rank >= size {
             return Err(MergeError::TooManyRanks {

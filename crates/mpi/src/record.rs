@@ -51,9 +51,9 @@ pub type Runner<'a> = &'a dyn Fn(Command) -> std::io::Result<ExitStatus>;
 /// File with the launcher's command line, kept with the rank files for a profile made from them later.
 const COMMAND: &str = "command";
 /// How long ranks may outlive their launcher before the profile is made without their last messages.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SURVIVAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a rank may take to end after a request.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// The status that [`run_to_the_end`] returns for a killed launcher.
 const KILLED: i32 = 128 + 9;
 
@@ -151,7 +151,7 @@ pub fn record(recording: &Recording, run: Runner) -> Result<Recorded, RecordErro
             source,
         })?;
     let files = shims::rank_files(&folder).map_err(spool)?;
-    let mut running = outlive(&files, PATIENCE);
+    let mut running = surviving_ranks(&files, SURVIVAL_TIMEOUT);
     // Without an emulator a rank's MPI library notices that the launcher is gone. An emulated rank may miss it and
     // would run forever, with no process left to end it.
     let emulated = recording
@@ -159,7 +159,7 @@ pub fn record(recording: &Recording, run: Runner) -> Result<Recorded, RecordErro
         .as_ref()
         .is_some_and(|under| under.emulator.is_some());
     if emulated && status == KILLED {
-        running = end(running, &folder, LAST_WORDS);
+        running = end_ranks(running, &folder, END_TIMEOUT);
     }
     let merged = merge(&files, &shown(argv), recording.options);
     Ok(Recorded {
@@ -183,7 +183,7 @@ pub fn salvage(folder: &Path, options: Options) -> Result<Merged, MergeError> {
         .map(|word| OsString::from_vec(word.to_vec()))
         .collect();
     let mut merged = merge(&files, &shown(&argv), options)?;
-    let running = outlive(&files, Duration::ZERO);
+    let running = surviving_ranks(&files, Duration::ZERO);
     if !running.is_empty() {
         merged.profile.meta.complete = false;
         let note = format!("{} ranks were still running", running.len());
@@ -194,7 +194,7 @@ pub fn salvage(folder: &Path, options: Options) -> Result<Merged, MergeError> {
 
 /// Ranks of these files that still run on this host after waiting for at most `patience`. Ranks of a killed launcher
 /// usually end by themselves within a moment.
-fn outlive(files: &[PathBuf], patience: Duration) -> Vec<u32> {
+fn surviving_ranks(files: &[PathBuf], patience: Duration) -> Vec<u32> {
     let here = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let folder = files.first().and_then(|file| file.parent());
     let left = files
@@ -204,11 +204,11 @@ fn outlive(files: &[PathBuf], patience: Duration) -> Vec<u32> {
         .filter(|header| header.host == here.trim_end())
         .map(|header| header.pid)
         .collect();
-    folder.map_or_else(Vec::new, |folder| still_there(left, folder, patience))
+    folder.map_or_else(Vec::new, |folder| wait_for_end(left, folder, patience))
 }
 
 /// Those of these ranks that still run after `patience`.
-fn still_there(mut ranks: Vec<u32>, folder: &Path, patience: Duration) -> Vec<u32> {
+fn wait_for_end(mut ranks: Vec<u32>, folder: &Path, patience: Duration) -> Vec<u32> {
     let began = Instant::now();
     loop {
         ranks.retain(|&pid| traced_into(pid, folder));
@@ -220,13 +220,13 @@ fn still_there(mut ranks: Vec<u32>, folder: &Path, patience: Duration) -> Vec<u3
 }
 
 /// Ends orphaned ranks: requests it, then kills them. Returns those that still run.
-fn end(mut ranks: Vec<u32>, folder: &Path, patience: Duration) -> Vec<u32> {
+fn end_ranks(mut ranks: Vec<u32>, folder: &Path, patience: Duration) -> Vec<u32> {
     for signal in [Signal::TERM, Signal::KILL] {
         for pid in ranks.iter().filter_map(|&pid| Pid::from_raw(pid as i32)) {
             // An error means that it has ended meanwhile.
             let _ = kill_process(pid, signal);
         }
-        ranks = still_there(ranks, folder, patience);
+        ranks = wait_for_end(ranks, folder, patience);
     }
     ranks
 }
@@ -295,11 +295,11 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         let pids = vec![rank.id(), other.id()];
-        let there = still_there(pids, folder.path(), Duration::ZERO);
+        let there = wait_for_end(pids, folder.path(), Duration::ZERO);
         assert_eq!(there, [rank.id()]);
         let short = Duration::from_millis(200);
-        let lives = still_there(there, folder.path(), short);
-        assert!(end(lives, folder.path(), short).is_empty());
+        let lives = wait_for_end(there, folder.path(), short);
+        assert!(end_ranks(lives, folder.path(), short).is_empty());
         assert_eq!(rank.wait().unwrap().signal(), Some(9));
         assert!(other.try_wait().unwrap().is_none());
         other.kill().unwrap();

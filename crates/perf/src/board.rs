@@ -27,7 +27,7 @@ struct Touch {
 
 /// What one access adds to the layers for one other thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Meeting {
+pub struct Relation {
     /// The thread that touched the line before.
     pub other: u32,
     /// One of the two accesses is a store, within the window (ComDetective, CMLB).
@@ -61,7 +61,7 @@ pub struct Board {
     lines: HashMap<u64, Vec<Touch>>,
     window_ns: u64,
     max_lines: usize,
-    forgotten: u64,
+    dropped_lines: u64,
 }
 
 impl Board {
@@ -72,14 +72,14 @@ impl Board {
             lines: HashMap::new(),
             window_ns,
             max_lines: MAX_LINES,
-            forgotten: 0,
+            dropped_lines: 0,
         }
     }
 
     /// Number of lines dropped inside their window because the table was full.
     #[must_use]
-    pub fn forgotten(&self) -> u64 {
-        self.forgotten
+    pub fn dropped_lines(&self) -> u64 {
+        self.dropped_lines
     }
 
     /// Halves all slice numbers, after slices were merged in pairs.
@@ -89,8 +89,8 @@ impl Board {
         }
     }
 
-    /// Adds an access and appends to `met` its relations to other threads' accesses.
-    pub fn touch(&mut self, access: Access, met: &mut Vec<Meeting>) {
+    /// Adds an access and appends to `relations` its relations to other threads' accesses.
+    pub fn touch(&mut self, access: Access, relations: &mut Vec<Relation>) {
         if self.lines.len() >= self.max_lines && !self.lines.contains_key(&access.line) {
             self.make_room(access.time);
         }
@@ -104,14 +104,14 @@ impl Board {
             .map(|touch| touch.thread);
         for touch in touches.iter().filter(|t| t.thread != access.thread) {
             let near = access.time.saturating_sub(touch.time) <= self.window_ns;
-            let meeting = Meeting {
+            let relation = Relation {
                 other: touch.thread,
                 sampled_line: near && (touch.store || access.store),
                 write_read: near && access.load && last_store == Some(touch.thread),
                 shared_line: new_in_slice && touch.slice == access.slice,
             };
-            if meeting.sampled_line || meeting.write_read || meeting.shared_line {
-                met.push(meeting);
+            if relation.sampled_line || relation.write_read || relation.shared_line {
+                relations.push(relation);
             }
         }
         let touch = Touch {
@@ -155,7 +155,7 @@ impl Board {
         times.sort_unstable();
         for &(_, line) in &times[..times.len() / 2] {
             self.lines.remove(&line);
-            self.forgotten += 1;
+            self.dropped_lines += 1;
         }
     }
 }
@@ -175,10 +175,10 @@ mod tests {
         }
     }
 
-    fn touch(board: &mut Board, access: Access) -> Vec<Meeting> {
-        let mut met = Vec::new();
-        board.touch(access, &mut met);
-        met
+    fn touch(board: &mut Board, access: Access) -> Vec<Relation> {
+        let mut relations = Vec::new();
+        board.touch(access, &mut relations);
+        relations
     }
 
     #[test]
@@ -186,18 +186,18 @@ mod tests {
         let mut board = Board::new(500);
         assert!(touch(&mut board, access(1, 0, 10, false)).is_empty());
         // Load after load: only the line shared in the slice.
-        let met = touch(&mut board, access(1, 1, 20, false));
-        assert_eq!(met.len(), 1);
-        assert!(met[0].shared_line && !met[0].sampled_line && !met[0].write_read);
+        let relations = touch(&mut board, access(1, 1, 20, false));
+        assert_eq!(relations.len(), 1);
+        assert!(relations[0].shared_line && !relations[0].sampled_line && !relations[0].write_read);
         // Thread 2 stores after both have loaded: communication with both, but nothing has been read yet.
-        let met = touch(&mut board, access(1, 2, 30, true));
-        assert_eq!(met.len(), 2);
-        assert!(met.iter().all(|m| m.sampled_line && !m.write_read));
+        let relations = touch(&mut board, access(1, 2, 30, true));
+        assert_eq!(relations.len(), 2);
+        assert!(relations.iter().all(|m| m.sampled_line && !m.write_read));
         // Thread 0 loads: it reads what thread 2 wrote.
-        let met = touch(&mut board, access(1, 0, 40, false));
+        let relations = touch(&mut board, access(1, 0, 40, false));
         assert_eq!(
-            met,
-            [Meeting {
+            relations,
+            [Relation {
                 other: 2,
                 sampled_line: true,
                 write_read: true,
@@ -211,14 +211,14 @@ mod tests {
         let mut board = Board::new(500);
         touch(&mut board, access(1, 0, 10, true));
         touch(&mut board, access(1, 1, 20, true));
-        let met = touch(&mut board, access(1, 2, 30, false));
-        let readers: Vec<u32> = met
+        let relations = touch(&mut board, access(1, 2, 30, false));
+        let readers: Vec<u32> = relations
             .iter()
             .filter(|m| m.write_read)
             .map(|m| m.other)
             .collect();
         assert_eq!(readers, [1]);
-        assert_eq!(met.iter().filter(|m| m.sampled_line).count(), 2);
+        assert_eq!(relations.iter().filter(|m| m.sampled_line).count(), 2);
     }
 
     #[test]
@@ -242,7 +242,7 @@ mod tests {
         for line in 0..9 {
             touch(&mut board, access(line, 0, line, true));
         }
-        assert_eq!(board.forgotten(), 4);
+        assert_eq!(board.dropped_lines(), 4);
         assert!(touch(&mut board, access(0, 1, 10, false)).is_empty());
         assert_eq!(touch(&mut board, access(8, 1, 11, false)).len(), 1);
     }

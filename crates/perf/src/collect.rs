@@ -13,7 +13,7 @@ use numaloc_model::profile::{
 };
 use numaloc_model::{Layer, PageNumber, PageUsage, Profile, SliceIdx, ThreadAccess, ThreadIdx};
 
-use crate::board::{Access, Board, Meeting};
+use crate::board::{Access, Board, Relation};
 use crate::data_src::{Level, Operation};
 use crate::error::PerfError;
 use crate::lineage::{self, Lineage, NodeIdx};
@@ -129,7 +129,7 @@ pub struct Collector {
     /// Loads whose sample has a latency, and loads whose sample has a level.
     timed_loads: u64,
     levelled_loads: u64,
-    met: Vec<Meeting>,
+    relations: Vec<Relation>,
     samples: u64,
     accesses: u64,
     unknown_operation: u64,
@@ -172,7 +172,7 @@ impl Collector {
             latency: HashMap::new(),
             timed_loads: 0,
             levelled_loads: 0,
-            met: Vec::new(),
+            relations: Vec::new(),
             samples: 0,
             accesses: 0,
             unknown_operation: 0,
@@ -329,22 +329,22 @@ impl Collector {
                 load: operation == Operation::Load,
                 store: operation == Operation::Store,
             },
-            &mut self.met,
+            &mut self.relations,
         );
-        for meeting in std::mem::take(&mut self.met) {
+        for relation in std::mem::take(&mut self.relations) {
             let mut both = |layer, events| {
-                for (src, dst) in [(meeting.other, id), (id, meeting.other)] {
+                for (src, dst) in [(relation.other, id), (id, relation.other)] {
                     add(&mut self.communication, (slice, layer, src, dst), events);
                 }
             };
-            if meeting.sampled_line {
+            if relation.sampled_line {
                 both(Layer::SampledLine, period);
             }
-            if meeting.shared_line {
+            if relation.shared_line {
                 both(Layer::SharedLine, 1);
             }
-            if meeting.write_read {
-                let key = (slice, Layer::WriteRead, meeting.other, id);
+            if relation.write_read {
+                let key = (slice, Layer::WriteRead, relation.other, id);
                 add(&mut self.communication, key, period);
             }
         }
@@ -634,7 +634,7 @@ impl Collector {
                 "times the kernel throttled sampling: counts are too low",
             ),
             (
-                self.board.forgotten(),
+                self.board.dropped_lines(),
                 "lines left the table of recent lines early: communication is too low",
             ),
         ] {

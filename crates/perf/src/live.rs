@@ -118,7 +118,7 @@ impl Session {
             let now = sys::monotonic_ns();
             self.drain();
             let safe = if ended.is_some() { u64::MAX } else { before };
-            self.feed.until(safe);
+            self.feed.flush_until(safe);
             if let Some(status) = ended {
                 return Ok((status, self.feed.into_collector().finish(origin)));
             }
@@ -131,7 +131,7 @@ impl Session {
     fn drain(&mut self) {
         for ring in &mut self.rings {
             if ring.drain(|record| self.feed.record(record)) > 0 {
-                self.feed.broken();
+                self.feed.record_broken();
             }
         }
     }

@@ -151,13 +151,13 @@ pub fn compose(
 
 /// Largest distance, latency in ns or bandwidth in bytes per second: far above all networks, and far below the point
 /// where sums of products with amounts of communication lose precision.
-const MOST: f64 = 1e15;
+const MAX_FIGURE: f64 = 1e15;
 
 /// Checks figures of a network for plausibility; `field` names their place.
 fn check(field: &str, values: &[f64]) -> Result<(), String> {
-    match values.iter().position(|v| !(0.0..=MOST).contains(v)) {
+    match values.iter().position(|v| !(0.0..=MAX_FIGURE).contains(v)) {
         Some(at) => Err(format!(
-            "{field} has {} as number {} of {}, expected 0 to {MOST:e}",
+            "{field} has {} as number {} of {}, expected 0 to {MAX_FIGURE:e}",
             values[at],
             at + 1,
             values.len()

@@ -20,7 +20,7 @@ use crate::hwloc::convert;
 use crate::tree::{Node, Object, Pu, Topology};
 
 /// Largest XML file that is read, in bytes: hwloc writes some 500 bytes per object.
-pub(crate) const LARGEST: u64 = 64 << 20;
+pub(crate) const MAX_XML_BYTES: u64 = 64 << 20;
 /// Limit on the child's processor time, in seconds.
 const SECONDS: u64 = 4;
 /// Limit on the child's address space, in bytes.
@@ -71,7 +71,7 @@ pub fn serve(input: impl Read, mut output: impl Write) -> std::io::Result<()> {
         setrlimit(resource, both)?;
     }
     let mut text = String::new();
-    input.take(LARGEST).read_to_string(&mut text)?;
+    input.take(MAX_XML_BYTES).read_to_string(&mut text)?;
     let answer = in_place(&text, "").map(|topology| Plain::of(&topology));
     serde_json::to_writer(&mut output, &answer)?;
     output.flush()

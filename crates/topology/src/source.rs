@@ -11,7 +11,7 @@ use crate::isolated;
 use crate::tree::Topology;
 
 /// Largest machine file that is read, in bytes.
-const LARGEST_DESCRIPTION: u64 = 16 << 20;
+const MAX_DESCRIPTION_BYTES: u64 = 16 << 20;
 
 /// The name, in plans, of the machine on which they were made; resolves like `this`.
 const THIS_MACHINE: &str = "this machine";
@@ -77,13 +77,13 @@ pub fn from_xml(path: &Path) -> Result<Topology, TopologyError> {
         path: shown.clone(),
         why,
     };
-    let text = numaloc_files::input::read_text(path, isolated::LARGEST)
+    let text = numaloc_files::input::read_text(path, isolated::MAX_XML_BYTES)
         .map_err(|error| fail(error.to_string()))?;
     isolated::read(&text, &shown).map_err(fail)
 }
 
 /// Largest number of PUs in a synthetic string: hwloc takes minutes for a hundred thousand.
-const MOST_PUS: u64 = 1 << 14;
+const MAX_PUS: u64 = 1 << 14;
 
 /// The number of PUs of a synthetic string: the product of its levels' numbers (`numa:4 core:8` or `4 8`).
 fn pus_of_synthetic(spec: &str) -> Option<u64> {
@@ -117,9 +117,9 @@ fn from_synthetic(spec: &str, name: &str) -> Result<Topology, TopologyError> {
         spec: spec.to_owned(),
         why,
     };
-    if pus_of_synthetic(spec).is_none_or(|pus| pus > MOST_PUS) {
+    if pus_of_synthetic(spec).is_none_or(|pus| pus > MAX_PUS) {
         return Err(fail(format!(
-            "more than {MOST_PUS} processing units on one machine; larger ones are clusters"
+            "more than {MAX_PUS} processing units on one machine; larger ones are clusters"
         )));
     }
     let hwloc = Hwloc::builder()
@@ -170,12 +170,13 @@ pub fn resolve(spec: &str) -> Result<Topology, TopologyError> {
     }
     let path = Path::new(trimmed);
     if path.extension().is_some_and(|ext| ext == "toml") {
-        let text = numaloc_files::input::read_text(path, LARGEST_DESCRIPTION).map_err(|error| {
-            TopologyError::Description {
-                path: trimmed.to_owned(),
-                why: error.to_string(),
-            }
-        })?;
+        let text =
+            numaloc_files::input::read_text(path, MAX_DESCRIPTION_BYTES).map_err(|error| {
+                TopologyError::Description {
+                    path: trimmed.to_owned(),
+                    why: error.to_string(),
+                }
+            })?;
         return from_description(&text, trimmed);
     }
     if path.extension().is_some_and(|ext| ext == "xml") || path.is_file() {
@@ -208,7 +209,7 @@ pub fn resolve_cluster(file: &ClusterFile, path: &str) -> Result<Topology, Topol
 fn resolve_host(spec: &str) -> Result<Topology, TopologyError> {
     if spec.trim().ends_with(".toml")
         && let Ok(text) =
-            numaloc_files::input::read_text(Path::new(spec.trim()), LARGEST_DESCRIPTION)
+            numaloc_files::input::read_text(Path::new(spec.trim()), MAX_DESCRIPTION_BYTES)
         && toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.contains_key("cluster"))
     {
         return Err(TopologyError::Spec {

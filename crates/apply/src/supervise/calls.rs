@@ -156,13 +156,13 @@ impl Supervisor {
         let brk_handler = space
             .scratch
             .filter(|scratch| scratch.brk_handler().is_some());
-        let at = match (brk_handler, space.ahead) {
+        let at = match (brk_handler, space.kernel_break) {
             (Some(scratch), _) => scratch.current_break(&space.memory)?,
             (None, Some(at)) => at,
             (None, None) => Break::UNKNOWN,
         };
         let set = |space: &mut Space, at: Break| {
-            space.ahead = Some(at);
+            space.kernel_break = Some(at);
             brk_handler.map_or(Ok(()), |scratch| scratch.set_break(&space.memory, at))
         };
         if requested >= at.program && requested <= at.kernel {

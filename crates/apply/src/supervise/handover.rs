@@ -13,9 +13,9 @@ use crate::sys::{self, Wait};
 use crate::tracee::{INT3, SYSCALL, Stopped};
 
 /// Longest wait for a thread to stop. A thread that has ended but was not reaped never stops.
-const STOPPING: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest wait for the first stop of a new thread, which comes as soon as the kernel finds a PU for it.
-const BEGINNING: Duration = Duration::from_secs(120);
+const FIRST_STOP_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_micros(200);
 
 /// A stopped thread, and the signal it is to be resumed with.
@@ -42,7 +42,7 @@ impl Supervisor {
                 let wanted = call.argument(1) as i32;
                 // A process that has not reached its first stop is traced by us as well.
                 if self.announced.contains_key(&wanted)
-                    && let Some(wait) = wait_briefly(wanted, BEGINNING)?
+                    && let Some(wait) = wait_at_most(wanted, FIRST_STOP_TIMEOUT)?
                 {
                     self.on(wanted, wait)?;
                 }
@@ -82,7 +82,7 @@ impl Supervisor {
                 space.memory.write(site, &SYSCALL)?;
             }
             if let Some(lender) = lender.and_then(|lender| self.spaces.get_mut(&lender)) {
-                lender.bare = true;
+                lender.breakpoints_removed = true;
             } else if let Some(scratch) = &mut space.scratch {
                 scratch.remove_brk_handler(&space.memory)?;
             }
@@ -101,7 +101,7 @@ impl Supervisor {
     pub(super) fn at_vfork_done(&mut self, tid: i32) -> io::Result<()> {
         let tgid = self.tracees.get(&tid).map_or(tid, |t| t.tgid);
         if let Some(space) = self.spaces.get_mut(&tgid)
-            && std::mem::take(&mut space.bare)
+            && std::mem::take(&mut space.breakpoints_removed)
         {
             for &site in space.sites.keys() {
                 space.memory.write(site, &[INT3])?;
@@ -112,7 +112,7 @@ impl Supervisor {
 
     /// Waits until an interrupted thread has stopped.
     fn hold(&mut self, tid: i32, held: &mut Vec<Held>) -> io::Result<()> {
-        let Some(wait) = wait_briefly(tid, STOPPING)? else {
+        let Some(wait) = wait_at_most(tid, STOP_TIMEOUT)? else {
             return Ok(());
         };
         let signal = match wait {
@@ -163,7 +163,7 @@ fn gone(error: io::Error) -> io::Result<()> {
     }
 }
 
-fn wait_briefly(tid: i32, longest: Duration) -> io::Result<Option<Wait>> {
+fn wait_at_most(tid: i32, longest: Duration) -> io::Result<Option<Wait>> {
     let began = Instant::now();
     loop {
         match sys::poll(tid) {

@@ -63,9 +63,9 @@ impl Supervisor {
             loading: false,
             sites: HashMap::new(),
             removed: HashSet::new(),
-            ahead: None,
+            kernel_break: None,
             new_images: false,
-            bare: false,
+            breakpoints_removed: false,
         };
         self.spaces.insert(tid, space);
         if direct {

@@ -23,6 +23,6 @@ const MAGIC: [u8; 4] = *b"NAT1";
 /// Size of a frame's header in bytes: magic, length, checksum.
 const FRAME_HEAD: usize = 12;
 /// Longest message accepted, in bytes; the writer's are at most a third of it.
-const LONGEST: usize = 1 << 20;
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
 #[cfg(test)]
 mod tests;

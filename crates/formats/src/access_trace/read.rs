@@ -11,7 +11,7 @@ use numaloc_access_trace::message::{Block, Head, Message, Thread, Unreadable};
 use numaloc_access_trace::{BLOCK_BYTES, Kind, VERSION};
 use numaloc_model::trace::{Action, Event};
 
-use super::{FRAME_HEAD, LONGEST, MAGIC};
+use super::{FRAME_HEAD, MAGIC, MAX_MESSAGE_BYTES};
 use crate::error::FormatError;
 
 /// log2 of the address distance in bytes between the memory of consecutive process images: 2^40 pages of 4 KiB, as in
@@ -123,13 +123,13 @@ impl AccessTrace {
         let file = File::open(path).map_err(read_error)?;
         let bytes = file.metadata().map_err(read_error)?.len();
         let mut reader = BufReader::with_capacity(1 << 16, &file);
-        let mut found = Found::default();
+        let mut frames = Frames::default();
         let mut offset = 0;
         let mut torn_bytes = 0;
         loop {
             match frame(&mut reader).map_err(read_error)? {
                 Frame::Message(message) => {
-                    found.message(path, offset, &message)?;
+                    frames.message(path, offset, &message)?;
                     offset += (FRAME_HEAD + message.len()) as u64;
                 }
                 Frame::Torn => {
@@ -139,7 +139,7 @@ impl AccessTrace {
                 Frame::End => break,
             }
         }
-        let Some(head) = found.head.take() else {
+        let Some(head) = frames.head.take() else {
             return Err(FormatError::WrongKind {
                 path: path.to_owned(),
                 found: format!(
@@ -149,14 +149,14 @@ impl AccessTrace {
                 expected: "numaloc access trace",
             });
         };
-        let (streams, whole) = found.streams();
+        let (streams, whole) = frames.streams();
         Ok(Self {
             path: path.to_owned(),
             file,
             head,
             streams,
-            complete: found.ended && whole && torn_bytes == 0,
-            cut: found.cut,
+            complete: frames.ended && whole && torn_bytes == 0,
+            cut: frames.cut,
             torn_bytes,
             bytes,
             image,
@@ -246,7 +246,7 @@ fn frame(reader: &mut impl Read) -> std::io::Result<Frame> {
     }
     let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("4 bytes"));
     let length = word(4) as usize;
-    if head[..4] != MAGIC || length > LONGEST {
+    if head[..4] != MAGIC || length > MAX_MESSAGE_BYTES {
         return Ok(Frame::Torn);
     }
     let mut message = vec![0; length];
@@ -272,7 +272,7 @@ fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
 
 /// The content of a file's frames.
 #[derive(Default)]
-struct Found {
+struct Frames {
     head: Option<Head>,
     threads: BTreeMap<u32, Thread>,
     blocks: BTreeMap<u32, Vec<BlockAt>>,
@@ -280,7 +280,7 @@ struct Found {
     ended: bool,
 }
 
-impl Found {
+impl Frames {
     fn message(&mut self, path: &Path, offset: u64, message: &[u8]) -> Result<(), FormatError> {
         let bad = |found: &str, expected: &str| {
             Err(FormatError::corrupt(

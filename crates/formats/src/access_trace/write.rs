@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use numaloc_access_trace::message::Message;
 
-use super::{FRAME_HEAD, LONGEST, MAGIC};
+use super::{FRAME_HEAD, MAGIC, MAX_MESSAGE_BYTES};
 use crate::error::FormatError;
 
 /// The fastest zstd level that still uses entropy coding.
@@ -50,13 +50,13 @@ pub struct Writer {
 struct State {
     file: File,
     /// Why writing has stopped.
-    over: Option<Over>,
+    stopped: Option<StopReason>,
     /// Compression contexts that no thread is using now.
     contexts: Vec<Context>,
 }
 
 #[derive(Debug)]
-enum Over {
+enum StopReason {
     Limit,
     Failed(std::io::Error),
 }
@@ -85,7 +85,7 @@ impl Writer {
             limit,
             state: Mutex::new(State {
                 file,
-                over: None,
+                stopped: None,
                 contexts: Vec::new(),
             }),
         })
@@ -100,7 +100,7 @@ impl Writer {
     pub fn append(&self, message: &[u8]) -> bool {
         let context = {
             let mut state = self.state();
-            if state.over.is_some() {
+            if state.stopped.is_some() {
                 return false;
             }
             state.contexts.pop()
@@ -119,13 +119,13 @@ impl Writer {
     }
 
     fn write(&self, state: &mut State, frame: &mut [u8]) -> bool {
-        if state.over.is_some() {
+        if state.stopped.is_some() {
             return false;
         }
         let before = self.limit.written.fetch_add(frame.len() as u64, Relaxed);
         if before + frame.len() as u64 > self.limit.bytes {
             self.limit.written.fetch_sub(frame.len() as u64, Relaxed);
-            state.over = Some(Over::Limit);
+            state.stopped = Some(StopReason::Limit);
             let mut last = vec![0; FRAME_HEAD];
             let why = format!("the limit of {} bytes was reached", self.limit.bytes);
             Message::Cut(why).encode(&mut last);
@@ -135,7 +135,7 @@ impl Writer {
         }
         seal(frame);
         if let Err(error) = state.file.write_all(frame) {
-            state.over = Some(Over::Failed(error));
+            state.stopped = Some(StopReason::Failed(error));
             return false;
         }
         true
@@ -144,8 +144,8 @@ impl Writer {
     /// The disk's error, if it has failed.
     #[must_use]
     pub fn failure(&self) -> Option<FormatError> {
-        match &self.state().over {
-            Some(Over::Failed(error)) => {
+        match &self.state().stopped {
+            Some(StopReason::Failed(error)) => {
                 let again = std::io::Error::new(error.kind(), error.to_string());
                 Some(FormatError::io("write", &self.path, again))
             }
@@ -164,7 +164,7 @@ fn compressed(message: &[u8], context: &mut Context, frame: &mut Vec<u8>) -> Opt
         }
         _ => frame.extend_from_slice(message),
     }
-    (frame.len() - FRAME_HEAD <= LONGEST).then_some(())
+    (frame.len() - FRAME_HEAD <= MAX_MESSAGE_BYTES).then_some(())
 }
 
 /// Fills in a frame's header.

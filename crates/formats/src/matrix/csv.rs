@@ -2,14 +2,14 @@
 
 use std::io::BufRead;
 
-use super::{Cells, Fault, Lines, MOST_CELLS, MOST_DENSE_TASKS, MOST_TASKS, amount};
+use super::{Cells, Fault, Lines, MAX_CELLS, MAX_DENSE_TASKS, MAX_TASKS, amount};
 
 /// Longest plausible cell in bytes, with its comma.
 const CELL_BYTES: usize = 32;
 
 /// Reads n lines of n numbers.
 pub(super) fn dense(input: &mut impl BufRead) -> Result<(usize, Cells), Fault> {
-    let mut lines = Lines::new(input, MOST_DENSE_TASKS * CELL_BYTES);
+    let mut lines = Lines::new(input, MAX_DENSE_TASKS * CELL_BYTES);
     let (mut tasks, mut row) = (0, 0);
     let mut cells = Cells::new();
     let mut ended_at = None;
@@ -23,9 +23,9 @@ pub(super) fn dense(input: &mut impl BufRead) -> Result<(usize, Cells), Fault> {
         }
         let mut columns = 0;
         for cell in text.split(',') {
-            if columns >= MOST_DENSE_TASKS {
+            if columns >= MAX_DENSE_TASKS {
                 return Err(
-                    Fault::at(line, format!("more than {MOST_DENSE_TASKS} columns"))
+                    Fault::at(line, format!("more than {MAX_DENSE_TASKS} columns"))
                         .expected("larger matrices as MatrixMarket or an edge list"),
                 );
             }
@@ -99,8 +99,8 @@ pub(super) fn edges(input: &mut impl BufRead) -> Result<(usize, Cells), Fault> {
             return Err(Fault::at(line, "more than three numbers").expected("src dst [amount]"));
         }
         tasks = tasks.max(src + 1).max(dst + 1);
-        if cells.len() >= MOST_CELLS {
-            return Err(Fault::at(line, format!("more than {MOST_CELLS} edges")));
+        if cells.len() >= MAX_CELLS {
+            return Err(Fault::at(line, format!("more than {MAX_CELLS} edges")));
         }
         cells.push((src, dst, amount(value, Some(line), src, dst)?));
     }
@@ -108,10 +108,10 @@ pub(super) fn edges(input: &mut impl BufRead) -> Result<(usize, Cells), Fault> {
 }
 
 fn task(word: &str, line: usize) -> Result<usize, Fault> {
-    let known = word.parse().ok().filter(|&task: &usize| task < MOST_TASKS);
+    let known = word.parse().ok().filter(|&task: &usize| task < MAX_TASKS);
     known.ok_or_else(|| {
         let shown: String = word.chars().take(24).collect();
         Fault::at(line, format!("a task is {shown:?}"))
-            .expected(format!("whole numbers from 0 to {}", MOST_TASKS - 1))
+            .expected(format!("whole numbers from 0 to {}", MAX_TASKS - 1))
     })
 }

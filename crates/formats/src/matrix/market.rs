@@ -2,7 +2,7 @@
 
 use std::io::BufRead;
 
-use super::{Cells, Fault, Lines, MOST_CELLS, MOST_DENSE_TASKS, MOST_TASKS, amount};
+use super::{Cells, Fault, Lines, MAX_CELLS, MAX_DENSE_TASKS, MAX_TASKS, amount};
 
 pub(super) fn read(input: &mut impl BufRead) -> Result<(usize, Cells), Fault> {
     let mut lines = Lines::new(input, 4096);
@@ -34,16 +34,16 @@ pub(super) fn read(input: &mut impl BufRead) -> Result<(usize, Cells), Fault> {
     };
     let sparse = shape == "coordinate";
     let (tasks, entries) = match (&sizes[..], sparse) {
-        (&[rows, columns, entries], true) => (square(rows, columns, MOST_TASKS, line)?, entries),
+        (&[rows, columns, entries], true) => (square(rows, columns, MAX_TASKS, line)?, entries),
         (&[rows, columns], false) => {
-            let n = square(rows, columns, MOST_DENSE_TASKS, line)?;
+            let n = square(rows, columns, MAX_DENSE_TASKS, line)?;
             (n, if symmetric { n * (n + 1) / 2 } else { n * n })
         }
         _ => return Err(Fault::at(line, "not a size line").expected("rows columns [entries]")),
     };
-    if entries > MOST_CELLS {
+    if entries > MAX_CELLS {
         return Err(
-            Fault::at(line, format!("{entries} entries")).expected(format!("at most {MOST_CELLS}"))
+            Fault::at(line, format!("{entries} entries")).expected(format!("at most {MAX_CELLS}"))
         );
     }
     let mut cells = Cells::new();

@@ -9,8 +9,8 @@
 //! | edge list | one `src dst [amount]` per line, tasks from 0, `#` starts a comment | by hand, networkx |
 //!
 //! Repeated cells are summed; the diagonal is read and dropped. Rows are sources, columns destinations.
-//! Files are untrusted: dense ones have at most [`MOST_DENSE_TASKS`] tasks, sparse ones
-//! [`MOST_TASKS`], line lengths are limited, and no memory is allocated for sizes that only a header states.
+//! Files are untrusted: dense ones have at most [`MAX_DENSE_TASKS`] tasks, sparse ones
+//! [`MAX_TASKS`], line lengths are limited, and no memory is allocated for sizes that only a header states.
 
 mod csv;
 mod market;
@@ -27,11 +27,11 @@ use crate::error::FormatError;
 pub use write::write_matrix_to;
 
 /// Largest dense matrix that is read: 8,192 tasks are 64 Mi cells, at most 1.5 GiB while reading.
-pub const MOST_DENSE_TASKS: usize = 8192;
+pub const MAX_DENSE_TASKS: usize = 8192;
 /// Largest sparse matrix that is read.
-pub const MOST_TASKS: usize = 1 << 22;
+pub const MAX_TASKS: usize = 1 << 22;
 /// Largest number of cells in a sparse file: 64 Mi, at most 1.5 GiB while reading.
-pub const MOST_CELLS: usize = 1 << 26;
+pub const MAX_CELLS: usize = 1 << 26;
 
 /// A file format of matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,7 +243,7 @@ impl<'a, R: BufRead> Lines<'a, R> {
         if self.bytes.len() > self.longest {
             return Err(
                 Fault::at(line, format!("longer than {} bytes", self.longest)).expected(format!(
-                    "a dense matrix of at most {MOST_DENSE_TASKS} tasks, larger ones as \
+                    "a dense matrix of at most {MAX_DENSE_TASKS} tasks, larger ones as \
                      MatrixMarket or an edge list"
                 )),
             );

@@ -2,10 +2,10 @@
 
 use std::io::Read;
 
-use super::{Cells, Fault, MOST_DENSE_TASKS, amount};
+use super::{Cells, Fault, MAX_DENSE_TASKS, amount};
 
 /// Longest header in bytes. Headers are padded to 64 bytes; NumPy itself refuses more than 10,000 by default.
-const LONGEST_HEADER: usize = 10_000;
+const MAX_HEADER_BYTES: usize = 10_000;
 
 pub(super) fn read(input: &mut impl Read) -> Result<(usize, Cells), Fault> {
     let mut start = [0; 8];
@@ -28,7 +28,7 @@ pub(super) fn read(input: &mut impl Read) -> Result<(usize, Cells), Fault> {
             return Err(Fault::new(format!("version {version}")).expected("version 1, 2 or 3"));
         }
     };
-    if length > LONGEST_HEADER {
+    if length > MAX_HEADER_BYTES {
         return Err(Fault::new(format!("a header of {length} bytes")));
     }
     let mut header = vec![0; length];
@@ -148,7 +148,7 @@ fn parse(header: &str) -> Result<(Number, bool, usize), Fault> {
         .collect();
     let sizes: Option<Vec<usize>> = sizes.iter().map(|s| s.parse().ok()).collect();
     match sizes.as_deref() {
-        Some(&[rows, columns]) if rows == columns && rows <= MOST_DENSE_TASKS => Ok((
+        Some(&[rows, columns]) if rows == columns && rows <= MAX_DENSE_TASKS => Ok((
             Number {
                 kind,
                 width,
@@ -159,7 +159,7 @@ fn parse(header: &str) -> Result<(Number, bool, usize), Fault> {
         )),
         Some(&[rows, columns]) if rows == columns => Err(Fault::new(format!("{rows} tasks"))
             .expected(format!(
-                "at most {MOST_DENSE_TASKS}, larger ones as MatrixMarket"
+                "at most {MAX_DENSE_TASKS}, larger ones as MatrixMarket"
             ))),
         _ => Err(Fault::new(format!("an array of shape ({inside})")).expected("a square matrix")),
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use numaloc_model::profile::{CellError, SharedLine, SlowLoadRow, SlowLoads};
 use numaloc_model::{Layer, PageUsage, Profile, ThreadIdx};
 
-use super::{countable, in_range, object_id, same_rows};
+use super::{check_counts, check_range, check_same_rows, object_id};
 use crate::columns::{self, Source, Table};
 use crate::error::FormatError;
 
@@ -34,9 +34,9 @@ pub(super) fn read_errors(path: &Path, threads: usize) -> Result<Vec<CellError>,
     let layer = table.text("layer", "a communication layer", Layer::from_name)?;
     let (src, dst) = (table.u32("src")?, table.u32("dst")?);
     let error = table.f64("relative_error")?;
-    let rows = same_rows(path, &[layer.len(), src.len(), dst.len(), error.len()])?;
-    in_range(path, "src", &src, threads)?;
-    in_range(path, "dst", &dst, threads)?;
+    let rows = check_same_rows(path, &[layer.len(), src.len(), dst.len(), error.len()])?;
+    check_range(path, "src", &src, threads)?;
+    check_range(path, "dst", &dst, threads)?;
     if let Some(row) = error.iter().position(|e| !(e.is_finite() && *e >= 0.0)) {
         return Err(FormatError::corrupt(
             path,
@@ -85,7 +85,7 @@ pub(super) fn read_lines(path: &Path, objects: usize) -> Result<Vec<SharedLine>,
     let object = table.maybe_u64("object")?;
     let offset = table.u64("object_offset")?;
     let (events, false_events) = (table.u64("events")?, table.u64("false_events")?);
-    let rows = same_rows(
+    let rows = check_same_rows(
         path,
         &[
             line.len(),
@@ -100,7 +100,7 @@ pub(super) fn read_lines(path: &Path, objects: usize) -> Result<Vec<SharedLine>,
         .flatten()
         .map(|&o| u32::try_from(o).unwrap_or(u32::MAX))
         .collect();
-    in_range(path, "object", &known, objects)?;
+    check_range(path, "object", &known, objects)?;
     if let Some(row) = (0..rows).find(|&row| false_events[row] > events[row]) {
         return Err(FormatError::corrupt(
             path,
@@ -146,9 +146,9 @@ pub(super) fn read_slow(
     let table = Table::open(path)?;
     let (page, thread) = (table.u64("page")?, table.u32("thread")?);
     let loads = table.u64("loads")?;
-    let count = same_rows(path, &[page.len(), thread.len(), loads.len()])?;
-    in_range(path, "thread", &thread, threads)?;
-    countable(path, "loads", loads.iter().copied())?;
+    let count = check_same_rows(path, &[page.len(), thread.len(), loads.len()])?;
+    check_range(path, "thread", &thread, threads)?;
+    check_counts(path, "loads", loads.iter().copied())?;
     let rows: Result<Vec<SlowLoadRow>, FormatError> = (0..count)
         .map(|row| {
             Ok(SlowLoadRow {

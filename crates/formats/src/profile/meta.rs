@@ -83,7 +83,7 @@ pub(super) struct Read {
 }
 
 /// Largest line size in bytes that a profile may state: a page.
-const MOST_LINE_BYTES: u64 = 1 << 12;
+const MAX_LINE_BYTES: u64 = 1 << 12;
 
 pub(super) fn write(profile: &Profile, files: Sums, path: &Path) -> Result<(), FormatError> {
     let meta = &profile.meta;
@@ -189,7 +189,7 @@ pub(super) fn read(path: &Path) -> Result<Read, FormatError> {
             "a power of two from 512 B to 16 GiB",
         ));
     }
-    if !file.line_size_bytes.is_power_of_two() || file.line_size_bytes > MOST_LINE_BYTES {
+    if !file.line_size_bytes.is_power_of_two() || file.line_size_bytes > MAX_LINE_BYTES {
         return Err(bad(
             "line_size_bytes",
             file.line_size_bytes.to_string(),

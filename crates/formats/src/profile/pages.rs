@@ -6,7 +6,7 @@ use numaloc_model::pages::{PageHead, PageUsage, ThreadAccess};
 use numaloc_model::profile::{AccessSliceRow, PageSliceRow};
 use numaloc_model::{PageNumber, Profile, SliceIdx, ThreadIdx};
 
-use super::{countable, in_range, object_id, page_slice, same_rows};
+use super::{check_counts, check_range, check_same_rows, object_id, page_slice};
 use crate::columns::{self, Source, Table};
 use crate::error::FormatError;
 
@@ -80,7 +80,7 @@ pub(super) fn read(
     let (page, object, object_page, thread) = which?;
     let (reads, writes, first, time): (Vec<u64>, Vec<u64>, Vec<bool>, Vec<u64>) =
         counts.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-    let rows = same_rows(
+    let rows = check_same_rows(
         path,
         &[
             page.len(),
@@ -93,15 +93,15 @@ pub(super) fn read(
             time.len(),
         ],
     )?;
-    in_range(path, "thread", &thread, threads)?;
+    check_range(path, "thread", &thread, threads)?;
     let owners: Vec<u32> = object
         .iter()
         .flatten()
         .map(|&o| u32::try_from(o).unwrap_or(u32::MAX))
         .collect();
-    countable(path, "reads", reads.iter().copied())?;
-    countable(path, "writes", writes.iter().copied())?;
-    in_range(path, "object", &owners, objects)?;
+    check_counts(path, "reads", reads.iter().copied())?;
+    check_counts(path, "writes", writes.iter().copied())?;
+    check_range(path, "object", &owners, objects)?;
     // Other tools may have sorted the table differently.
     let mut order: Vec<usize> = (0..rows).collect();
     if !page.is_sorted() {
@@ -167,10 +167,10 @@ pub(super) fn read_slice_sums(
     let slice = table.u32("slice")?;
     let thread = table.u32("thread")?;
     let accesses = table.u64("accesses")?;
-    let rows = same_rows(path, &[slice.len(), thread.len(), accesses.len()])?;
-    in_range(path, "slice", &slice, slices)?;
-    in_range(path, "thread", &thread, threads)?;
-    countable(path, "accesses", accesses.iter().copied())?;
+    let rows = check_same_rows(path, &[slice.len(), thread.len(), accesses.len()])?;
+    check_range(path, "slice", &slice, slices)?;
+    check_range(path, "thread", &thread, threads)?;
+    check_counts(path, "accesses", accesses.iter().copied())?;
     let row = |row: usize| (SliceIdx(slice[row]), ThreadIdx(thread[row]), accesses[row]);
     Ok(AccessSliceRow::sums((0..rows).map(row)))
 }
@@ -186,13 +186,13 @@ pub(super) fn read_slices(
     let page = table.u64("page")?;
     let thread = table.u32("thread")?;
     let accesses = table.u64("accesses")?;
-    let rows = same_rows(
+    let rows = check_same_rows(
         path,
         &[slice.len(), page.len(), thread.len(), accesses.len()],
     )?;
-    in_range(path, "slice", &slice, slices)?;
-    in_range(path, "thread", &thread, threads)?;
-    countable(path, "accesses", accesses.iter().copied())?;
+    check_range(path, "slice", &slice, slices)?;
+    check_range(path, "thread", &thread, threads)?;
+    check_counts(path, "accesses", accesses.iter().copied())?;
     (0..rows)
         .map(|row| {
             let at = index_of(path, usage, row, page[row])?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use numaloc_model::Profile;
 use numaloc_model::profile::{Object, ObjectKind, Variable};
 
-use super::{in_range, same_rows};
+use super::{check_range, check_same_rows};
 use crate::columns::{self, Source, Table};
 use crate::error::FormatError;
 
@@ -42,7 +42,7 @@ pub(super) fn read(path: &Path, objects: &mut [Object]) -> Result<(), FormatErro
     let name = table.text("name", "UTF-8 text", |text| Some(text.to_owned()))?;
     let (offset, size) = (table.u64("offset")?, table.u64("size")?);
     let source = table.maybe_text("source")?;
-    let rows = same_rows(
+    let rows = check_same_rows(
         path,
         &[
             object.len(),
@@ -52,7 +52,7 @@ pub(super) fn read(path: &Path, objects: &mut [Object]) -> Result<(), FormatErro
             source.len(),
         ],
     )?;
-    in_range(path, "object", &object, objects.len())?;
+    check_range(path, "object", &object, objects.len())?;
     for (row, (name, source)) in name.into_iter().zip(source).enumerate().take(rows) {
         let of = &objects[object[row] as usize];
         // The heap grows, so its identity has no size.

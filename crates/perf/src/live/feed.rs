@@ -47,12 +47,12 @@ impl Feed {
     }
 
     /// Counts bytes that are no record as one lost record.
-    pub fn broken(&mut self) {
+    pub fn record_broken(&mut self) {
         self.pending.push((0, 0, Event::Lost(1)));
     }
 
     /// Passes on all records older than `time`, oldest first.
-    pub fn until(&mut self, time: u64) {
+    pub fn flush_until(&mut self, time: u64) {
         self.pending.sort_by_key(|&(at, ..)| at);
         let ready = self.pending.partition_point(|&(at, ..)| at < time);
         for (_, source, event) in self.pending.drain(..ready) {

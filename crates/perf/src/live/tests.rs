@@ -206,7 +206,7 @@ fn rings_of_two_cpus_become_a_profile() {
         for ring in rings {
             assert_eq!(ring.drain(|record| feed.record(record)), 0);
         }
-        feed.until(safe);
+        feed.flush_until(safe);
     };
     // CPU 0 has the start-up records; CPU 1 runs the new thread, and its ring is read after its records.
     rings[0].exec(100, b"app\0\0\0\0\0", 1000);
@@ -237,13 +237,13 @@ fn rings_of_two_cpus_become_a_profile() {
         .map(|thread| (thread.path.as_str(), thread.accesses))
         .collect();
     assert_eq!(threads, [("0", 10), ("0.1", 10), ("0/1", 10)]);
-    let met: Vec<_> = profile
+    let cells: Vec<_> = profile
         .communication
         .iter()
         .filter(|row| row.layer == Layer::WriteRead)
         .map(|row| (row.src.index(), row.dst.index(), row.events))
         .collect();
-    assert_eq!(met, [(0, 1, 10)]);
+    assert_eq!(cells, [(0, 1, 10)]);
     let pages: Vec<(u64, u64)> = profile
         .pages
         .pages()
@@ -271,8 +271,8 @@ fn a_record_shorter_than_its_type_is_left_out() {
     kernel.record(kind::LOST, 0, &words(&[1]));
     kernel.record(kind::FORK, 0, &[]);
     assert_eq!(kernel.drain(|record| feed.record(record)), 0);
-    feed.broken();
-    feed.until(u64::MAX);
+    feed.record_broken();
+    feed.flush_until(u64::MAX);
     let profile = feed.into_collector().finish(Origin::default()).unwrap();
     assert_eq!(profile.threads[0].accesses, 10);
     assert!(
