@@ -78,7 +78,7 @@ fn what_blocks_foretell_is_what_qemu_reports() {
         let notes = &profile.meta.notes;
         let (right, rest) = notes
             .iter()
-            .find_map(|note| note.split_once(" accesses as foretold, "))
+            .find_map(|note| note.split_once(" accesses as predicted, "))
             .unwrap_or_else(|| panic!("{command:?}: {notes:?}"));
         let right: u64 = right.parse().unwrap();
         assert_eq!(rest, "0 not", "{command:?}: {right} right");

@@ -1,7 +1,7 @@
-//! Addresses as the registers at a block's beginning tell them.
+//! Computes addresses from the registers at a block's beginning.
 //!
-//! Instructions are followed one by one, as far as they move, add or subtract constants; what they do otherwise makes a register
-//! unknown. An address made of known registers is one that [`numaloc_trace::block`] can find when the block begins.
+//! Follows instructions that move, add or subtract constants; any other change makes a register unknown. An address
+//! made of known registers can be recorded when the block begins ([`numaloc_trace::block`]).
 
 use iced_x86::{
     CodeSize, Instruction, InstructionInfo, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
@@ -11,31 +11,31 @@ use numaloc_trace::block::{Form, REGISTERS, Step, Strides};
 const RSP: usize = 4;
 const RBP: usize = 5;
 
-/// What a register holds.
+/// The value of a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Value {
-    /// The sum of what those registers held at the block's beginning, and a constant.
+    /// The sum of the values that up to two registers had at the block's beginning, and a constant.
     Known([Option<u8>; 2], u64),
     Unknown,
 }
 
-/// What the registers hold before an instruction.
+/// The values of the registers before an instruction.
 pub struct Registers([Value; REGISTERS]);
 
-/// The number of a 64-bit register, as the processor and QEMU count them.
+/// The index of a 64-bit register, in the order of the processor and QEMU.
 fn number(register: Register) -> Option<usize> {
     register.is_gpr64().then(|| register.number())
 }
 
 impl Registers {
-    /// At the block's beginning.
+    /// The registers at the block's beginning.
     pub fn first() -> Self {
         Self(std::array::from_fn(|at| {
             Value::Known([Some(at as u8), None], 0)
         }))
     }
 
-    /// Where `memory` is, as a form and a displacement; `None` when the block's beginning does not tell.
+    /// The address of `memory` as a form and a displacement; `None` if it does not follow from the block's beginning.
     pub fn address(&self, memory: &UsedMemory) -> Option<(Form, u64)> {
         let plain = !matches!(memory.segment(), Register::FS | Register::GS)
             && memory.address_size() == CodeSize::Code64;
@@ -69,7 +69,7 @@ impl Registers {
         Some((form, displacement))
     }
 
-    /// Follows one instruction.
+    /// Applies one instruction.
     pub fn step(&mut self, instruction: &Instruction, info: &InstructionInfo) {
         let result = self.result(instruction);
         let stack = match instruction.mnemonic() {
@@ -91,7 +91,7 @@ impl Registers {
         if let Some((at, value)) = result {
             self.0[at] = value;
         }
-        // `pop %rsp` loads it.
+        // `pop %rsp` loads the stack pointer.
         if let Some(value) = stack
             && (instruction.op_count() == 0 || instruction.op0_register() != Register::RSP)
         {
@@ -119,7 +119,7 @@ impl Registers {
         }
     }
 
-    /// The register that an instruction sets to something known, and what.
+    /// The register that an instruction sets to a known value, and the value.
     fn result(&self, instruction: &Instruction) -> Option<(usize, Value)> {
         let to = instruction.op0_register();
         let cleared = matches!(instruction.mnemonic(), Mnemonic::Xor | Mnemonic::Sub)
@@ -180,7 +180,7 @@ impl Registers {
         Some((at, value))
     }
 
-    /// What the block has added to each register.
+    /// What the block adds to each register.
     pub fn strides(&self) -> Strides {
         let kept = |at: u8| self.0[usize::from(at)] == Value::Known([Some(at), None], 0);
         std::array::from_fn(|at| match self.0[at] {
@@ -197,7 +197,7 @@ impl Registers {
     }
 }
 
-/// The constant that is an instruction's second operand.
+/// The second operand of an instruction, if it is a constant.
 fn constant(instruction: &Instruction) -> Option<u64> {
     match instruction.op1_kind() {
         OpKind::Immediate8to64

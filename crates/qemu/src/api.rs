@@ -1,6 +1,6 @@
-//! QEMU's plugin interface, as far as we use it (QEMU documentation, "TCG plugins").
+//! QEMU's plugin interface, as far as it is used here (QEMU documentation, "TCG plugins").
 //!
-//! Declared for API version 1 (QEMU 4.2 to 8.2). Later versions kept what we call, except `qemu_plugin_insn_data`
+//! Declared for API version 1 (QEMU 4.2 to 8.2). Later versions kept these functions, except `qemu_plugin_insn_data`
 //! (see [`insn_bytes`]).
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -11,10 +11,10 @@ pub type MemInfo = u32;
 
 /// A translation block; owned by QEMU, valid during the translation callback.
 pub enum TranslationBlock {}
-/// An instruction of one.
+/// An instruction of a translation block.
 pub enum Insn {}
 
-/// What QEMU says about itself when it loads a plugin.
+/// QEMU's description of itself when it loads a plugin.
 #[repr(C)]
 pub struct Info {
     pub target_name: *const c_char,
@@ -27,8 +27,8 @@ pub struct Info {
 
 pub const NO_REGISTERS: c_int = 0;
 pub const READ_AND_WRITE: c_int = 3;
-/// Of an instruction that loads and stores, one of the two accesses: the load, in QEMU 7.2 the store (its filter takes a load
-/// for a store, and a store for both).
+/// Selects one of the two accesses of an instruction that loads and stores: the load; in QEMU 7.2 the store (its
+/// filter takes a load for a store, and a store for both).
 pub const ONE_OF_TWO: c_int = 1;
 
 pub type MemCallback = unsafe extern "C" fn(c_uint, MemInfo, u64, *mut c_void);
@@ -80,14 +80,14 @@ unsafe extern "C" {
 /// First API version whose `qemu_plugin_insn_data` copies instead of returning an address.
 const COPYING_INSN_DATA: c_int = 3;
 
-/// The bytes of an instruction, and how many there are.
+/// The bytes of an instruction, and their number.
 ///
 /// # Safety
-/// `insn` must be an instruction of the block being translated; `version` that of the running QEMU.
+/// `insn` must be an instruction of the block being translated, and `version` that of the running QEMU.
 pub unsafe fn insn_bytes(insn: *const Insn, version: c_int) -> ([u8; 16], usize) {
     let mut bytes = [0u8; 16];
-    // SAFETY: `insn` is valid (caller). Versions below 3 ignore the two further arguments (C calling convention) and return
-    // the address of the bytes; later ones fill the buffer they are given.
+    // SAFETY: `insn` is valid (caller). Versions below 3 ignore the two further arguments (C calling convention) and
+    // return the address of the bytes; later ones fill the buffer.
     let size = unsafe { qemu_plugin_insn_size(insn) }.min(16);
     // SAFETY: as above; the buffer has room for `size` bytes.
     let data = unsafe { qemu_plugin_insn_data(insn, bytes.as_mut_ptr().cast(), size) };
@@ -98,19 +98,19 @@ pub unsafe fn insn_bytes(insn: *const Insn, version: c_int) -> ([u8; 16], usize)
     (bytes, size)
 }
 
-/// The bits of `info` in [`plain_info`].
+/// The bits of `info` used by [`plain_info`].
 pub const PLAIN_BITS: MemInfo = STORE_BIT | SIZE_BITS;
 const STORE_BIT: MemInfo = 1 << 17;
 const SIZE_BITS: MemInfo = 0x70;
 
-/// What `info` is, in [`PLAIN_BITS`], for an access of `1 << shift` bytes; [`info_is_plain`] says whether that holds.
+/// The [`PLAIN_BITS`] of `info` for an access of `1 << shift` bytes, if [`info_is_plain`].
 #[must_use]
 pub const fn plain_info(store: bool, shift: u32) -> MemInfo {
     shift << 4 | if store { STORE_BIT } else { 0 }
 }
 
-/// Whether this QEMU keeps an access's size and direction where [`plain_info`] has them. They have been there since there are
-/// plugins, but the interface does not promise it; asking QEMU for each access is slower.
+/// Whether this QEMU encodes an access's size and direction as [`plain_info`] does. It has done so since plugins were
+/// introduced, but the interface does not guarantee it; asking QEMU for each access is slower.
 pub fn info_is_plain() -> bool {
     // Every size and direction, with each further bit set in turn.
     let kinds = (0..8u32).flat_map(|shift| [plain_info(false, shift), plain_info(true, shift)]);
@@ -130,21 +130,20 @@ pub fn info_is_plain() -> bool {
     })
 }
 
-/// Answers of [`access_kind`] by the low 18 bits of `info`, on which they depend; 0 where not asked yet.
+/// Cached results of [`access_kind`] by the low 18 bits of `info`, on which they depend; 0 if not cached.
 static KINDS: [AtomicU8; 1 << 18] = [const { AtomicU8::new(0) }; 1 << 18];
 
-/// What [`access_kind`] answered before for the same `info`, 0 if it was not asked.
+/// The cached result of [`access_kind`] for `info`, 0 if there is none.
 #[inline(always)]
 pub fn known_kind(info: MemInfo) -> u8 {
     KINDS[info as usize & 0x3ffff].load(Relaxed)
 }
 
-/// What `info` says of an access: its size in bytes, [`STORE`] set for a store.
-///
+/// The size in bytes of the access described by `info`, with [`STORE`] set for a store.
 pub fn access_kind(info: MemInfo) -> u8 {
     match known_kind(info) {
         0 => {
-            // SAFETY: pure functions of the number QEMU handed us.
+            // SAFETY: pure functions of the number QEMU passed.
             let (shift, store) = unsafe {
                 (
                     qemu_plugin_mem_size_shift(info),
@@ -159,5 +158,5 @@ pub fn access_kind(info: MemInfo) -> u8 {
     }
 }
 
-/// Flag of [`access_kind`].
+/// Flag in the result of [`access_kind`].
 pub const STORE: u8 = 0x80;

@@ -1,19 +1,21 @@
-//! One call for the accesses of a block that the registers at its beginning tell ([`numaloc_trace::block`]).
+//! Records accesses by block, with one call for all whose addresses follow from the registers at the block's beginning
+//! ([`numaloc_trace::block`]).
 //!
-//! QEMU's interface tells a plugin no registers, but its code keeps the address of the guest's processor state, which begins with
-//! the general registers, in the host's frame pointer whenever it calls a plugin, and all registers are in that state when a block
-//! begins. We do not believe this before we have seen it: the first blocks of each process are *tried*, which means that their
-//! registers are read with a system call that cannot fault, and the addresses that follow are compared with those that QEMU
-//! reports for each access. One difference, and blocks stay uncounted for good: each access is reported as ever. `group=check` tries all blocks.
+//! QEMU's interface gives a plugin no registers. But its code keeps the address of the guest's processor state, which
+//! begins with the general registers, in the host's frame pointer whenever it calls a plugin, and all registers are up
+//! to date there when a block begins. We validate this before relying on it: for the first blocks of each process the
+//! registers are read with a system call that cannot fault, and the addresses predicted from them are compared with
+//! those that QEMU reports for each access. A single mismatch turns block counting off for this process; every access
+//! is then reported individually. `group=check` validates all blocks.
 //!
 //! # Which accesses
-//! Plain loads and stores of instructions that always make them ([`always_accesses`]), up to the first instruction that
-//! synchronises: what comes after it must not be told before it. An access that is not told with the block has its own call later,
-//! so after such a load only loads may be told with the block, after such a store nothing: no load overtakes a store, nor a store
-//! anything, and a thread's counts are what they are without grouping. Run-time libraries, which wait for each other by plain
-//! loads, are told access by access.
+//! Plain loads and stores of instructions that always make them ([`always_accesses`]), up to the first instruction
+//! that synchronises: what follows it must not be recorded before it. An access that is not recorded with the block
+//! has its own call later. After such a load only loads may be recorded with the block, after such a store nothing: no
+//! load overtakes a store, no store overtakes anything, and a thread's counts are the same as without grouping.
+//! Run-time libraries, whose threads wait for each other by plain loads, are recorded access by access.
 //!
-//! When an instruction faults, those after it in its block have been counted and were not made.
+//! When an instruction faults, the accesses after it in its block have been counted although they were not made.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{c_uint, c_void};
@@ -34,14 +36,14 @@ use crate::{WORD, guest, known_thread, paces, thread};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Grouping {
-    /// Not at all.
+    /// Access by access.
     Off,
-    /// By block, when it has been tried.
+    /// By block, after validation.
     #[default]
     On,
-    /// By block, with a call for each iteration of a loop even where QEMU could count it.
+    /// By block, with a call for each iteration of a loop even if QEMU could count it.
     Called,
-    /// Not at all, but all blocks are tried.
+    /// Access by access, with validation of all blocks.
     Check,
 }
 
@@ -53,102 +55,102 @@ impl Grouping {
         (Self::Check, "check"),
     ];
 
-    /// Its name as an argument.
+    /// The name used in the plugin's arguments.
     pub fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }
 
-    /// From its name.
+    /// The grouping with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|known| known.1 == name).map(|k| k.0)
     }
 }
 
-/// Each access is reported by itself.
+/// State: each access is reported by itself.
 const SINGLE: u8 = 0;
-/// Blocks are being tried.
-const TRYING: u8 = 1;
-/// Blocks are counted.
+/// State: blocks are being validated.
+const VALIDATING: u8 = 1;
+/// State: blocks are counted.
 const GROUPED: u8 = 2;
 static STATE: AtomicU8 = AtomicU8::new(SINGLE);
-/// Never leave [`TRYING`].
+/// Never leave [`VALIDATING`].
 static CHECK: AtomicBool = AtomicBool::new(false);
 
-/// Accesses that must have been as foretold before blocks are counted.
+/// Accesses that must have been as predicted before blocks are counted.
 const ENOUGH: u64 = 64;
 static RIGHT: AtomicU64 = AtomicU64::new(0);
 static WRONG: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes that count as one access, of 16 and 32 bytes loaded and stored (see [`wide`]), 0 where not seen yet.
+/// Bytes that count as one access, for loads and stores of 16 and 32 bytes (see [`wide`]); 0 if not seen yet.
 static WIDE: [AtomicU8; 4] = [const { AtomicU8::new(0) }; 4];
 
-/// Blocks and addresses kept at most; what comes later is reported access by access.
+/// Most blocks and addresses kept; code beyond that is reported access by access.
 const KEPT: usize = 1 << 20;
 
-/// What is known of code, by address.
+/// What is known about code.
 #[derive(Default)]
 struct Known {
-    /// All blocks in use, so that code translated again and again costs no memory.
+    /// All blocks in use, so that code translated repeatedly takes no more memory.
     blocks: HashMap<(Vec<Piece>, Option<Strides>), &'static Block>,
-    /// Where repeating blocks are left.
+    /// Addresses at which repeating blocks are left.
     exits: HashSet<u64>,
-    /// Beginnings of blocks that make no call there.
+    /// Addresses of blocks without a call at their beginning.
     silent: HashSet<u64>,
 }
 
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
-/// Chooses how to group, for this process.
+/// Sets the grouping of this process.
 pub fn start(grouping: Grouping) {
     let possible = cfg!(target_arch = "x86_64");
     let state = if grouping == Grouping::Off || !possible {
         SINGLE
     } else {
-        TRYING
+        VALIDATING
     };
     paces::start(grouping == Grouping::On);
     CHECK.store(grouping == Grouping::Check, Relaxed);
     STATE.store(state, Relaxed);
 }
 
-/// Accesses that were tried and were as foretold, and those that were not.
-pub fn tried() -> (u64, u64) {
+/// Number of validated accesses that were as predicted, and of those that were not.
+pub fn validated() -> (u64, u64) {
     (RIGHT.load(Relaxed), WRONG.load(Relaxed))
 }
 
-/// An instruction of the block that is translated.
+/// An instruction of the block being translated.
 pub struct Translated {
     pub insn: *mut Insn,
     pub usage: Use,
-    /// It stores elsewhere than on the stack.
+    /// Whether it stores anywhere but on the stack.
     pub stores: bool,
-    /// Its accesses are told with the block: which pieces.
+    /// Range of its pieces, if its accesses are recorded with the block.
     pieces: Option<(usize, usize)>,
 }
 
-/// A block that is translated.
+/// The block being translated.
 pub struct Translation {
     start: u64,
     pub instructions: Vec<Translated>,
     pieces: Vec<Piece>,
-    /// When it jumps back to its beginning: how an iteration changes the registers, and where it goes otherwise.
+    /// If it jumps back to its beginning: what an iteration adds to the registers, and the address after the loop.
     repeats: Option<(Strides, u64)>,
 }
 
-/// What may still be told at the block's beginning.
+/// Accesses that may still be recorded at the block's beginning.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Told {
+enum Recordable {
     Nothing,
     Loads,
     All,
 }
 
 impl Translation {
-    /// Looks at the instructions of the block at `start`.
+    /// Analyses the instructions of the block at `start`.
     pub fn new(start: u64, code: impl Iterator<Item = (*mut Insn, [u8; 16], usize)>) -> Self {
         let mut factory = InstructionInfoFactory::new();
         let mut registers = Registers::first();
-        let mut told = Told::All;
+        let mut recordable = Recordable::All;
         let mut found = Self {
             start,
             instructions: Vec::new(),
@@ -164,7 +166,10 @@ impl Translation {
             let usage = code::memory_use(&last, info);
             let kind = usage.kind();
             let place = kind
-                .filter(|&kind| told == Told::All || told == Told::Loads && kind == Kind::Read)
+                .filter(|&kind| {
+                    recordable == Recordable::All
+                        || recordable == Recordable::Loads && kind == Kind::Read
+                })
                 .filter(|_| always_accesses(last.mnemonic()))
                 .and_then(|_| registers.address(code::accesses(info).next()?));
             let first = found.pieces.len();
@@ -181,13 +186,13 @@ impl Translation {
                     }
                 }
             }
-            let foretold = found.pieces.len() > first;
-            if !foretold {
-                told = told.min(match usage {
-                    Use::None if synchronises(&last) => Told::Nothing,
-                    Use::None => Told::All,
-                    Use::Load(_) | Use::WideLoad(_) => Told::Loads,
-                    _ => Told::Nothing,
+            let predicted = found.pieces.len() > first;
+            if !predicted {
+                recordable = recordable.min(match usage {
+                    Use::None if synchronises(&last) => Recordable::Nothing,
+                    Use::None => Recordable::All,
+                    Use::Load(_) | Use::WideLoad(_) => Recordable::Loads,
+                    _ => Recordable::Nothing,
                 });
             }
             found.instructions.push(Translated {
@@ -195,7 +200,7 @@ impl Translation {
                 usage,
                 stores: matches!(usage, Use::Store(_) | Use::Update(_))
                     && last.memory_base() != Register::RSP,
-                pieces: foretold.then_some((first, found.pieces.len())),
+                pieces: predicted.then_some((first, found.pieces.len())),
             });
             registers.step(&last, info);
         }
@@ -209,9 +214,9 @@ impl Translation {
         found
     }
 
-    /// Registers what is called when the block begins. `runtime`: its code is a threading run-time library's.
+    /// Registers the callback at the block's beginning. `runtime` is for code of a threading run-time library.
     ///
-    /// Says how to register the accesses of its instructions.
+    /// Returns how to register the accesses of its instructions.
     pub fn register(&self, block: *mut TranslationBlock, runtime: bool) -> Registration {
         let state = STATE.load(Relaxed);
         if state == SINGLE {
@@ -256,7 +261,7 @@ impl Translation {
             counter(counted.shape())
         } else {
             self.no_block(known, block);
-            on_trial
+            on_validation
         };
         // SAFETY: a callback of this library, and a block that is never freed.
         unsafe {
@@ -270,11 +275,11 @@ impl Translation {
         if state == GROUPED {
             Registration::Grouped
         } else {
-            Registration::Tried(counted)
+            Registration::Validated(counted)
         }
     }
 
-    /// A block that is not counted when it begins; a run of iterations must end there nevertheless.
+    /// Registers no counting at the block's beginning; but if it follows a loop, a run must end here.
     fn no_block(&self, known: &mut Known, block: *mut TranslationBlock) {
         if known.exits.contains(&self.start) {
             // SAFETY: a callback of this library.
@@ -292,25 +297,25 @@ impl Translation {
     }
 }
 
-/// How the accesses of a block's instructions are told.
+/// How the accesses of a block's instructions are recorded.
 pub enum Registration {
     /// Each by itself.
     Single,
-    /// Those in pieces by the block.
+    /// Those in pieces with the block, others by themselves.
     Grouped,
-    /// Each by itself, and those in pieces are compared with what the block foretells.
-    Tried(&'static Block),
+    /// Each by itself; those in pieces are compared with the block's predictions.
+    Validated(&'static Block),
 }
 
 impl Registration {
-    /// Whether the block tells an instruction's accesses.
-    pub fn tells(&self, one: &Translated) -> bool {
+    /// Whether an instruction's accesses are recorded with the block.
+    pub fn records(&self, one: &Translated) -> bool {
         matches!(self, Self::Grouped) && one.pieces.is_some()
     }
 
-    /// What to hand to the callback of an access for [`compare`], where an instruction's accesses are to be compared.
+    /// The data for the callbacks of an instruction whose accesses are validated by [`compare`].
     pub fn expectation(&self, one: &Translated) -> Option<*mut c_void> {
-        let (Self::Tried(block), Some(pieces)) = (self, one.pieces) else {
+        let (Self::Validated(block), Some(pieces)) = (self, one.pieces) else {
             return None;
         };
         let expectation = Expectation { block, pieces };
@@ -318,21 +323,21 @@ impl Registration {
     }
 }
 
-/// Of an instruction in a block that is tried.
+/// The pieces of an instruction in a block being validated.
 struct Expectation {
     block: &'static Block,
     pieces: (usize, usize),
 }
 
-/// What a block that is tried has foretold.
+/// The addresses predicted for the block being validated.
 #[derive(Default)]
-pub struct Trial {
+pub struct Validation {
     block: Option<&'static Block>,
     addresses: Vec<u64>,
 }
 
 impl Use {
-    /// What a plain access does, `None` for others.
+    /// The kind of a plain access, `None` for others.
     fn kind(self) -> Option<Kind> {
         match self {
             Use::Load(_) | Use::WideLoad(_) => Some(Kind::Read),
@@ -342,7 +347,7 @@ impl Use {
         }
     }
 
-    /// Bytes of a plain access, and how many of them are reported at once (0 where that is not known).
+    /// Size of a plain access in bytes, and the size in which it is reported (0 if not known yet).
     fn size(self) -> (u8, u8) {
         match self {
             Use::Load(size) | Use::Store(size) | Use::Update(size) => (size, size),
@@ -362,7 +367,7 @@ impl Use {
     }
 }
 
-/// Its place in [`WIDE`], for an access of more than 8 bytes.
+/// Index in [`WIDE`] of an access of more than 8 bytes.
 pub fn wide(usage: Use) -> Option<usize> {
     match usage {
         Use::WideLoad(size) => Some(usize::from(size == 32)),
@@ -371,12 +376,12 @@ pub fn wide(usage: Use) -> Option<usize> {
     }
 }
 
-/// Of an access of kind `wide`, `size` bytes have been counted as one.
+/// Notes that an access of kind `wide` was reported in parts of `size` bytes.
 pub fn learn(wide: usize, size: u8) {
     WIDE[wide].store(size, Relaxed);
 }
 
-/// An instruction that orders memory without using it.
+/// Whether an instruction orders memory accesses without making one.
 fn synchronises(instruction: &Instruction) -> bool {
     use Mnemonic::{Cpuid, Lfence, Mfence, Pause, Sfence, Syscall};
     matches!(
@@ -385,7 +390,7 @@ fn synchronises(instruction: &Instruction) -> bool {
     ) || instruction.is_invalid()
 }
 
-/// Instructions that access what their operand says, all of it, once, whatever it holds.
+/// Whether instructions access all of their operand, once, whatever it holds.
 fn always_accesses(mnemonic: Mnemonic) -> bool {
     #[allow(clippy::enum_glob_use)]
     use Mnemonic::*;
@@ -555,7 +560,7 @@ fn always_accesses(mnemonic: Mnemonic) -> bool {
     )
 }
 
-/// Called when a block begins that is counted. Callbacks have two arguments; the third is what QEMU keeps in the frame pointer.
+/// Called at the beginning of a counted block. Callbacks have two arguments; the third is QEMU's frame pointer.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn on_block<const N: usize, const WRITES: usize>(
@@ -565,20 +570,20 @@ unsafe extern "C" fn on_block<const N: usize, const WRITES: usize>(
     core::arch::naked_asm!("mov rdx, rbp", "jmp {}", sym count::<N, WRITES>)
 }
 
-/// Called when a block begins that is tried.
+/// Called at the beginning of a block being validated.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
-unsafe extern "C" fn on_trial(vcpu: c_uint, data: *mut c_void) {
-    core::arch::naked_asm!("mov rdx, rbp", "jmp {}", sym foretell)
+unsafe extern "C" fn on_validation(vcpu: c_uint, data: *mut c_void) {
+    core::arch::naked_asm!("mov rdx, rbp", "jmp {}", sym predict)
 }
 
-// Elsewhere `start` never lets a block be registered.
+// On other hosts `start` never lets a block be registered.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe extern "C" fn on_block<const N: usize, const WRITES: usize>(_: c_uint, _: *mut c_void) {}
 #[cfg(not(target_arch = "x86_64"))]
-unsafe extern "C" fn on_trial(_: c_uint, _: *mut c_void) {}
+unsafe extern "C" fn on_validation(_: c_uint, _: *mut c_void) {}
 
-/// The code that counts a block that does not repeat.
+/// The callback that counts a block that does not repeat.
 fn counter(shape: Shape) -> api::ExecutionCallback {
     macro_rules! one_of {
         ($($n:literal: $($writes:literal)+;)+) => {
@@ -601,7 +606,7 @@ unsafe extern "C" fn count<const N: usize, const WRITES: usize>(
     data: *mut c_void,
     state: *const [u64; REGISTERS],
 ) {
-    // SAFETY: `data` is the block that `register` handed over; `state` holds the registers, as enough trials have shown.
+    // SAFETY: `data` is the block that `register` passed; `state` holds the registers, as validation has shown.
     let (block, registers) = unsafe { (&*data.cast_const().cast::<Block>(), &*state) };
     if let Some(thread) = known_thread(vcpu) {
         thread.tracer.block::<N, WRITES>(block, registers);
@@ -624,29 +629,29 @@ unsafe extern "C" fn on_exit_of_loop(vcpu: c_uint, _: *mut c_void) {
     }
 }
 
-unsafe extern "C" fn foretell(vcpu: c_uint, data: *mut c_void, state: *const [u64; REGISTERS]) {
-    if STATE.load(Relaxed) != TRYING {
+unsafe extern "C" fn predict(vcpu: c_uint, data: *mut c_void, state: *const [u64; REGISTERS]) {
+    if STATE.load(Relaxed) != VALIDATING {
         return;
     }
     let Some(thread) = thread(vcpu) else { return };
-    // SAFETY: `data` is the block that `register` handed over.
+    // SAFETY: `data` is the block that `register` passed.
     let block = unsafe { &*data.cast_const().cast::<Block>() };
     let mut bytes = [0; 8 * REGISTERS];
     if guest::read(state as u64, &mut bytes).is_none() {
-        differs();
+        mismatch();
         return;
     }
     let mut registers = [0; REGISTERS];
     for (register, bytes) in registers.iter_mut().zip(bytes.chunks_exact(8)) {
         *register = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
     }
-    thread.trial.block = Some(block);
-    thread.trial.addresses = block.addresses(&registers);
+    thread.validation.block = Some(block);
+    thread.validation.addresses = block.addresses(&registers);
 }
 
-/// Compares an access with what its block has foretold.
-pub fn compare(trial: &Trial, data: *mut c_void, address: u64, info: MemInfo) {
-    if STATE.load(Relaxed) != TRYING {
+/// Compares an access with its block's prediction.
+pub fn compare(validation: &Validation, data: *mut c_void, address: u64, info: MemInfo) {
+    if STATE.load(Relaxed) != VALIDATING {
         return;
     }
     // SAFETY: from `expectation`, never freed.
@@ -659,24 +664,26 @@ pub fn compare(trial: &Trial, data: *mut c_void, address: u64, info: MemInfo) {
         let address = address.wrapping_add(part.into());
         piece.size == size.min(WORD)
             && piece.kind != other
-            && trial.addresses.get(at) == Some(&address)
+            && validation.addresses.get(at) == Some(&address)
     };
     let mut parts = (0..size).step_by(WORD.into());
-    let same = trial.block.is_some_and(|tried| std::ptr::eq(tried, *block));
-    let foretold = same && parts.all(|part| (pieces.0..pieces.1).any(|at| fits(at, part)));
-    if !foretold {
-        differs();
+    let same = validation
+        .block
+        .is_some_and(|validated| std::ptr::eq(validated, *block));
+    let predicted = same && parts.all(|part| (pieces.0..pieces.1).any(|at| fits(at, part)));
+    if !predicted {
+        mismatch();
     } else if RIGHT.fetch_add(1, Relaxed) >= ENOUGH
         && !CHECK.load(Relaxed)
         && WRONG.load(Relaxed) == 0
     {
-        let _ = STATE.compare_exchange(TRYING, GROUPED, Relaxed, Relaxed);
+        let _ = STATE.compare_exchange(VALIDATING, GROUPED, Relaxed, Relaxed);
     }
 }
 
-/// An access was not as foretold: blocks are not counted in this process.
+/// Turns block counting off in this process: an access was not as predicted.
 #[cold]
-fn differs() {
+fn mismatch() {
     WRONG.fetch_add(1, Relaxed);
     if !CHECK.load(Relaxed) {
         STATE.store(SINGLE, Relaxed);

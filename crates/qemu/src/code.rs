@@ -1,4 +1,4 @@
-//! What an instruction is: how it uses memory, and whose it is.
+//! Classifies instructions: how they use memory, and whose code they are.
 
 mod runtimes;
 mod sharing;
@@ -8,22 +8,22 @@ use iced_x86::{Instruction, InstructionInfo, Mnemonic, OpAccess, UsedMemory};
 pub use runtimes::{Owner, forget_ranges, is_in_file, owner};
 pub use sharing::reached;
 
-/// How an instruction uses memory, as far as it decides what is called for its accesses.
+/// How an instruction uses memory, as far as its callbacks depend on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Use {
-    /// Not at all.
+    /// No access.
     None,
     /// One load of 1, 2, 4 or 8 bytes.
     Load(u8),
-    /// One store of as many.
+    /// One store of 1, 2, 4 or 8 bytes.
     Store(u8),
-    /// One load and one store of as many, at the same address: `add %rax,(%rdi)`.
+    /// One load and one store of 1, 2, 4 or 8 bytes at the same address: `add %rax,(%rdi)`.
     Update(u8),
     /// One load of 16 or 32 bytes.
     WideLoad(u8),
-    /// One store of as many.
+    /// One store of 16 or 32 bytes.
     WideStore(u8),
-    /// Loads, stores or both, again and again: `rep movsb`.
+    /// Repeated loads, stores or both: `rep movsb`.
     String,
     /// An atomic read-modify-write.
     Atomic,
@@ -31,7 +31,7 @@ pub enum Use {
     Other,
 }
 
-/// How `instruction`, of which `info` is known, uses memory.
+/// How `instruction`, described by `info`, uses memory.
 pub fn memory_use(instruction: &Instruction, info: &InstructionInfo) -> Use {
     if instruction.is_invalid() {
         return Use::Other;
@@ -64,13 +64,13 @@ pub fn memory_use(instruction: &Instruction, info: &InstructionInfo) -> Use {
     }
 }
 
-/// What an instruction accesses.
+/// The accesses of an instruction.
 pub fn accesses(info: &InstructionInfo) -> impl Iterator<Item = &UsedMemory> {
     let used = info.used_memory().iter();
     used.filter(|memory| !matches!(memory.access(), OpAccess::None | OpAccess::NoMemAccess))
 }
 
-/// Instructions of general registers that store what they have loaded and changed, whatever it was.
+/// Whether instructions on general registers always store the value they loaded and changed.
 fn always_stores(mnemonic: Mnemonic) -> bool {
     use Mnemonic::{Adc, Add, And, Dec, Inc, Neg, Not, Or, Sar, Sbb, Shl, Shr, Sub, Xor};
     matches!(

@@ -1,8 +1,8 @@
-//! Following `execve` and `execveat`: the new program starts under QEMU with this plugin too.
+//! Follows `execve` and `execveat`: the new program also starts under QEMU with this plugin.
 //!
-//! qemu-user would start the new program natively, unseen. So, before the call goes through, this process becomes a QEMU that
-//! runs the same file with the same arguments and environment. When the file is nothing we can follow (missing, another
-//! architecture), the call takes its ordinary way and its ordinary errors.
+//! qemu-user would start the new program natively, unrecorded. So before the call goes through, this process replaces
+//! itself with a QEMU that runs the same file with the same arguments and environment. For a file that cannot be
+//! followed (missing, another architecture) the call proceeds as usual, with its usual errors.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io::Read;
@@ -11,15 +11,16 @@ use std::path::Path;
 
 use crate::{GuestThread, engine, guest, options};
 
-/// Interpreters of interpreters, as deep as Linux goes.
+/// Deepest chain of interpreters, as in Linux.
 const DEPTH: usize = 5;
 
-/// The file that `execveat` names, `None` where it has no name that another process could open it by.
+/// The path of the file that `execveat` runs; `None` if no path leads to it.
 pub fn path_at(folder: u64, path: OsString, flags: u64) -> Option<OsString> {
     let at_folder = folder as i32 != libc::AT_FDCWD && !path.as_bytes().starts_with(b"/");
     match (path.is_empty(), at_folder) {
         (true, true) if flags & libc::AT_EMPTY_PATH as u64 != 0 => {
-            // Not the file itself if it was deleted or never had a name (`memfd_create`): resolving then fails.
+            // Not the file itself if it was deleted or never had a name (`memfd_create`); resolving the path then
+            // fails.
             Some(guest::file_of(folder).into())
         }
         (true, _) => None,
@@ -28,7 +29,8 @@ pub fn path_at(folder: u64, path: OsString, flags: u64) -> Option<OsString> {
     }
 }
 
-/// Becomes a QEMU for the program at `path`, or returns. `arguments` and `environment` are addresses in the guest.
+/// Replaces this process with a QEMU for the program at `path`, or returns. `arguments` and `environment` are guest
+/// addresses.
 pub fn follow(thread: &mut GuestThread, path: OsString, arguments: u64, environment: u64) {
     let (Some(arguments), Some(environment)) = (guest::texts(arguments), guest::texts(environment))
     else {
@@ -45,13 +47,13 @@ pub fn follow(thread: &mut GuestThread, path: OsString, arguments: u64, environm
     let Ok(emulator) = std::fs::read_link("/proc/self/exe") else {
         return;
     };
-    let mut handed_on = options::get();
-    handed_on.program = std::fs::canonicalize(&program)
+    let mut passed_on = options::get();
+    passed_on.program = std::fs::canonicalize(&program)
         .unwrap_or_else(|_| program.clone().into())
         .to_string_lossy()
         .into_owned();
-    handed_on.config = engine().config().clone();
-    let config = &mut handed_on.config;
+    passed_on.config = engine().config().clone();
+    let config = &mut passed_on.config;
     config.image += 1;
     config.clock = thread.tracer.time();
     config.created = (
@@ -61,7 +63,7 @@ pub fn follow(thread: &mut GuestThread, path: OsString, arguments: u64, environm
     let mut command: Vec<OsString> = vec![
         emulator.clone().into(),
         "-plugin".into(),
-        options::encode(&handed_on).into(),
+        options::encode(&passed_on).into(),
         "-0".into(),
         arguments.first().cloned().unwrap_or_default(),
         program,
@@ -94,11 +96,12 @@ pub fn follow(thread: &mut GuestThread, path: OsString, arguments: u64, environm
     }
 }
 
-/// The ELF file to run and its arguments, `argv[0]` included; interpreters of scripts resolved. `None` for what we cannot run.
+/// The ELF file to run and its arguments including `argv[0]`, with interpreters of scripts resolved; `None` if it
+/// cannot run here.
 fn resolve(mut path: OsString, mut arguments: Vec<OsString>) -> Option<(OsString, Vec<OsString>)> {
     for _ in 0..DEPTH {
         let c_path = CString::new(path.as_bytes()).ok()?;
-        // SAFETY: a C string; access only looks.
+        // SAFETY: a C string; access only checks.
         if unsafe { libc::access(c_path.as_ptr(), libc::X_OK) } != 0 {
             return None;
         }

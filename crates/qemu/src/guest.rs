@@ -1,13 +1,13 @@
-//! Looking at the guest from inside its process: memory, mappings, files.
+//! Reads the guest from inside its process: memory, mappings, files.
 //!
-//! qemu-user gives a 64-bit guest its addresses unshifted (`guest_base` 0), so a guest address is ours.
+//! qemu-user does not shift the addresses of a 64-bit guest (`guest_base` 0), so a guest address is a host address.
 
 use std::ffi::{OsString, c_void};
 use std::os::unix::ffi::OsStringExt;
 
 use numaloc_trace::MapsLine;
 
-/// Copies guest memory; `None` when it cannot be read. Never faults.
+/// Copies guest memory; `None` if it cannot be read. Never faults.
 pub fn read(address: u64, to: &mut [u8]) -> Option<()> {
     let local = libc::iovec {
         iov_base: to.as_mut_ptr().cast::<c_void>(),
@@ -33,7 +33,7 @@ pub fn word(address: u64) -> Option<u64> {
 pub fn text(address: u64) -> Option<OsString> {
     let mut bytes = Vec::new();
     while bytes.len() < 128 << 10 {
-        // Never cross into the next page: it may not be there.
+        // Never cross into the next page, which may not be mapped.
         let at = address + bytes.len() as u64;
         let mut part = vec![0; (4096 - (at & 4095)).min(256) as usize];
         read(at, &mut part)?;
@@ -83,7 +83,7 @@ pub fn mappings() -> Vec<Mapped> {
         .collect()
 }
 
-/// Bytes of the stack that QEMU gives the first thread: the limit set for it, but no less than 8 MiB.
+/// Size in bytes of the stack that QEMU gives the first thread: its limit, at least 8 MiB.
 pub fn stack_size() -> u64 {
     const LEAST: u64 = 8 << 20;
     let mut limit = libc::rlimit {

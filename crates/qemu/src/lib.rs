@@ -1,11 +1,11 @@
-//! A TCG plugin: watches every load, store and system call of an unmodified program under qemu-user.
+//! A TCG plugin that records every load, store and system call of an unmodified program under qemu-user.
 //!
-//! [`code`] tells apart atomic instructions, and those of run-time libraries and the allocator, when they are translated, [`blocks`]
-//! finds the accesses that can be told with one call for a block, with addresses from [`affine`], [`syscalls`] follows threads,
-//! processes and mappings, [`exec`] follows `execve`; counting is `numaloc-trace`'s business.
+//! [`code`] classifies instructions at translation (atomic ones, those of run-time libraries and of the allocator).
+//! [`blocks`] finds accesses that can be recorded with one call per block, with addresses from [`affine`].
+//! [`syscalls`] follows threads, processes and mappings, [`exec`] follows `execve`. `numaloc-trace` does the counting.
 //!
-//! The plugin lives in the program's process. It leaves the program's files, signals and results alone, and stops recording
-//! rather than disturb it.
+//! The plugin runs in the program's process. It leaves the program's files, signals and results alone, and stops
+//! recording rather than disturb it.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -31,10 +31,10 @@ use crate::blocks::{Grouping, Translation};
 use crate::code::{Owner, Use};
 use crate::paces::VcpuPace;
 
-/// The API version we ask for; QEMU looks it up by name.
+/// The API version requested; QEMU looks it up by name.
 ///
-/// API version 1 is what Debian 12's QEMU 7.2 speaks. Newer ones demand a higher number and kept the functions we call, so
-/// [`choose_version`] raises it while the library is being loaded, before QEMU reads it.
+/// Debian 12's QEMU 7.2 has API version 1. Newer ones require a higher number but kept the functions we call, so
+/// [`choose_version`] raises it while the library is loaded, before QEMU reads it.
 #[unsafe(no_mangle)]
 pub static qemu_plugin_version: AtomicI32 = AtomicI32::new(1);
 
@@ -44,7 +44,7 @@ pub static qemu_plugin_version: AtomicI32 = AtomicI32::new(1);
 static CHOOSE_VERSION: extern "C" fn() = choose_version;
 
 extern "C" fn choose_version() {
-    // A function that came with a version tells which one is running. Version 2 (QEMU 9.0) brought scoreboards and
+    // A function introduced with a version shows which one is running. Version 2 (QEMU 9.0) introduced scoreboards and
     // raised the lowest accepted version to 2.
     // SAFETY: dlsym with a constant name.
     let scoreboards = unsafe {
@@ -58,30 +58,30 @@ extern "C" fn choose_version() {
     }
 }
 
-/// A guest thread: its counters, and the system call it is in.
+/// A guest thread: its tracer, and the state of its present system call.
 pub(crate) struct GuestThread {
     tracer: ThreadTracer,
     arguments: [u64; 6],
-    /// Address of the atomic instruction whose load has been reported, but not its store.
+    /// Address of the atomic instruction of which only the load was reported so far.
     atomic_load: u64,
-    /// The word that the allocator's code changed last by an atomic instruction, mostly a lock.
-    allocators: u64,
-    /// What the block it is in has foretold, while blocks are tried.
-    trial: blocks::Trial,
-    /// Its last system call asked in vain for a higher break.
+    /// The word last changed by an atomic instruction of the allocator, usually a lock.
+    allocator_word: u64,
+    /// Predictions for the current block, during validation.
+    validation: blocks::Validation,
+    /// Its last `brk` call failed to grow the heap.
     break_refused: bool,
-    /// The system call it is in maps what the break could not give.
+    /// Its present system call maps memory in place of a failed `brk`.
     extends_heap: bool,
     /// End of the stack for which its last system call, `clone3`, was refused; 0 otherwise.
     refused_stack: u64,
 }
 
-/// Most bytes of an access that counts as one.
+/// Most bytes that count as one access.
 const WORD: u8 = numaloc_trace::thread::WORD as u8;
 
-/// vCPU numbers that have a slot; more threads at once than this are not counted.
+/// Number of vCPU slots; threads beyond that are not counted.
 const SLOTS: usize = 1 << 15;
-/// The guest thread that runs on each vCPU.
+/// The guest thread on each vCPU.
 static THREADS: [AtomicPtr<GuestThread>; SLOTS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS];
 static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(std::ptr::null_mut());
@@ -91,10 +91,10 @@ static PLAIN: AtomicBool = AtomicBool::new(false);
 /// See [`options::Options::floor`].
 static FLOOR: AtomicBool = AtomicBool::new(false);
 static BEGUN: AtomicBool = AtomicBool::new(false);
-/// Threads that have a vCPU.
+/// Number of threads on vCPUs.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-/// The engine of this process; there is one from a successful [`qemu_plugin_install`] on.
+/// The engine of this process, which exists once [`qemu_plugin_install`] has succeeded.
 pub(crate) fn engine() -> &'static Engine {
     // SAFETY: set before any callback is registered, from a leaked box, and only ever replaced by another one.
     unsafe { &*ENGINE.load(Ordering::Acquire) }
@@ -104,7 +104,7 @@ pub(crate) fn set_engine(engine: Engine) {
     ENGINE.store(Box::into_raw(Box::new(engine)), Ordering::Release);
 }
 
-/// The calling guest thread, which runs on `vcpu`.
+/// The guest thread on `vcpu`, which is the caller; created at its first event.
 #[inline(always)]
 fn thread(vcpu: c_uint) -> Option<&'static mut GuestThread> {
     let slot = THREADS.get(vcpu as usize)?;
@@ -116,7 +116,7 @@ fn thread(vcpu: c_uint) -> Option<&'static mut GuestThread> {
     Some(unsafe { &mut *known })
 }
 
-/// The calling guest thread, if it is not its first event.
+/// The guest thread on `vcpu`, unless this is its first event.
 #[inline(always)]
 fn known_thread(vcpu: c_uint) -> Option<&'static mut GuestThread> {
     let known = THREADS.get(vcpu as usize)?.load(Ordering::Relaxed);
@@ -143,8 +143,8 @@ pub(crate) fn adopt(vcpu: c_uint, tracer: ThreadTracer) -> &'static mut GuestThr
         tracer,
         arguments: [0; 6],
         atomic_load: 0,
-        allocators: 0,
-        trial: blocks::Trial::default(),
+        allocator_word: 0,
+        validation: blocks::Validation::default(),
         break_refused: false,
         extends_heap: false,
         refused_stack: 0,
@@ -163,13 +163,13 @@ pub(crate) fn leave(vcpu: c_uint) {
         let thread = slot.swap(std::ptr::null_mut(), Ordering::Relaxed);
         if !thread.is_null() {
             LIVE.fetch_sub(1, Ordering::Relaxed);
-            // SAFETY: it came from `adopt`, and nobody else looks at it.
+            // SAFETY: it came from `adopt`, and no one else uses it.
             drop(unsafe { Box::from_raw(thread) });
         }
     }
 }
 
-/// In a forked child: the other threads stayed in the parent.
+/// Forgets all threads in a forked child: they stayed in the parent.
 pub(crate) fn forget_threads() {
     for slot in &THREADS {
         slot.store(std::ptr::null_mut(), Ordering::Relaxed);
@@ -187,7 +187,7 @@ unsafe extern "C" fn on_access<const RUNTIME: bool>(
     let Some(thread) = thread(vcpu) else { return };
     let kind = api::access_kind(info);
     let size = u64::from(kind & !api::STORE);
-    // Some versions report more at once; a count is of words in all.
+    // Some versions report more bytes at once; accesses count by word.
     for at in (0..size).step_by(WORD.into()) {
         let (address, size) = (address.wrapping_add(at), size.min(WORD.into()) as u32);
         if kind & api::STORE == 0 {
@@ -201,7 +201,7 @@ unsafe extern "C" fn on_access<const RUNTIME: bool>(
     }
 }
 
-/// A load or store of `1 << SHIFT` bytes by an instruction that has no other access: what most of the program's accesses are.
+/// Records a load or store of `1 << SHIFT` bytes by an instruction without other accesses: the usual case.
 unsafe extern "C" fn on_plain<const WRITE: bool, const SHIFT: u32>(
     vcpu: c_uint,
     info: MemInfo,
@@ -226,23 +226,23 @@ extern "C" fn unplain(vcpu: c_uint, info: MemInfo, address: u64, data: *mut c_vo
     unsafe { on_access::<false>(vcpu, info, address, data) };
 }
 
-/// An access of 16 or 32 bytes, or a part of one.
+/// Records an access of 16 or 32 bytes, or a part of one.
 unsafe extern "C" fn on_wide(vcpu: c_uint, info: MemInfo, address: u64, data: *mut c_void) {
     blocks::learn(data.addr(), WORD.min(api::access_kind(info) & !api::STORE));
     // SAFETY: as QEMU calls it.
     unsafe { on_access::<false>(vcpu, info, address, data) };
 }
 
-/// An access in a block that is tried.
-unsafe extern "C" fn on_tried(vcpu: c_uint, info: MemInfo, address: u64, data: *mut c_void) {
+/// Records and compares an access in a block being validated.
+unsafe extern "C" fn on_validated(vcpu: c_uint, info: MemInfo, address: u64, data: *mut c_void) {
     if let Some(thread) = thread(vcpu) {
-        blocks::compare(&thread.trial, data, address, info);
+        blocks::compare(&thread.validation, data, address, info);
     }
     // SAFETY: as QEMU calls it.
     unsafe { on_access::<false>(vcpu, info, address, data) };
 }
 
-/// An instruction that loads and then stores `1 << SHIFT` bytes; called for one of the two.
+/// Records an instruction that loads and then stores `1 << SHIFT` bytes; called for one of the two accesses.
 unsafe extern "C" fn on_update<const SHIFT: u32>(
     vcpu: c_uint,
     _: MemInfo,
@@ -254,7 +254,7 @@ unsafe extern "C" fn on_update<const SHIFT: u32>(
     }
 }
 
-/// A load or a store of one iteration of a string instruction.
+/// Records a load or a store of one iteration of a string instruction.
 unsafe extern "C" fn on_string(vcpu: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
     let Some(thread) = thread(vcpu) else { return };
     let kind = api::access_kind(info);
@@ -266,11 +266,11 @@ unsafe extern "C" fn on_string(vcpu: c_uint, info: MemInfo, address: u64, _: *mu
     }
 }
 
-/// Counts nothing (`floor=1`).
+/// Does nothing (`floor=1`).
 unsafe extern "C" fn on_nothing(_: c_uint, _: MemInfo, _: u64, _: *mut c_void) {}
 
-/// Which of the accesses of an atomic instruction at `address` are to be told now. QEMU reports it as a store that is a load too, or
-/// (while there is one thread) as a load and a store.
+/// The size of an access of an atomic instruction at `address`, and whether its load and its store are to be recorded
+/// now. QEMU reports the instruction as a store that is a load too, or (with a single thread) as a load and a store.
 fn of_atomic(thread: &mut GuestThread, info: MemInfo, address: u64) -> (u32, bool, bool) {
     let kind = api::access_kind(info);
     let stores = kind & api::STORE != 0;
@@ -282,7 +282,7 @@ fn of_atomic(thread: &mut GuestThread, info: MemInfo, address: u64) -> (u32, boo
     )
 }
 
-/// An atomic instruction.
+/// Records an atomic instruction.
 unsafe extern "C" fn on_atomic<const RUNTIME: bool>(
     vcpu: c_uint,
     info: MemInfo,
@@ -290,9 +290,9 @@ unsafe extern "C" fn on_atomic<const RUNTIME: bool>(
     _: *mut c_void,
 ) {
     let Some(thread) = thread(vcpu) else { return };
-    // To wait for the allocator's lock it calls what threads wait with.
-    if RUNTIME && address == thread.allocators {
-        return allocators(thread, info, address);
+    // The allocator waits for its lock by calling a run-time library.
+    if RUNTIME && address == thread.allocator_word {
+        return count_allocator(thread, info, address);
     }
     let (size, loads, stores) = of_atomic(thread, info, address);
     if stores {
@@ -306,16 +306,16 @@ unsafe extern "C" fn on_atomic<const RUNTIME: bool>(
     }
 }
 
-/// An atomic instruction of the allocator's code.
-unsafe extern "C" fn on_allocators(vcpu: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
+/// Records an atomic instruction of the allocator.
+unsafe extern "C" fn on_allocator(vcpu: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
     if let Some(thread) = thread(vcpu) {
-        thread.allocators = address;
-        allocators(thread, info, address);
+        thread.allocator_word = address;
+        count_allocator(thread, info, address);
     }
 }
 
-/// Counts an atomic instruction that uses a word of the allocator's.
-fn allocators(thread: &mut GuestThread, info: MemInfo, address: u64) {
+/// Counts an atomic instruction on a word of the allocator.
+fn count_allocator(thread: &mut GuestThread, info: MemInfo, address: u64) {
     let (size, loads, stores) = of_atomic(thread, info, address);
     if loads {
         thread.tracer.count_only::<false>(address, size);
@@ -326,7 +326,8 @@ fn allocators(thread: &mut GuestThread, info: MemInfo, address: u64) {
     }
 }
 
-/// Before an instruction that stores where other threads may look at once: an atomic one, or any of a run-time library.
+/// Called before an instruction whose store other threads may see at once: an atomic one, or one of a run-time
+/// library.
 unsafe extern "C" fn before_store(vcpu: c_uint, _: *mut c_void) {
     if LIVE.load(Ordering::Relaxed) > 1
         && let Some(thread) = known_thread(vcpu)
@@ -338,7 +339,7 @@ unsafe extern "C" fn before_store(vcpu: c_uint, _: *mut c_void) {
 unsafe extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
     let version = VERSION.load(Ordering::Relaxed);
     let floor = FLOOR.load(Ordering::Relaxed);
-    // SAFETY: QEMU hands us the block it is translating.
+    // SAFETY: QEMU passes the block it is translating.
     let count = unsafe { api::qemu_plugin_tb_n_insns(block) };
     // SAFETY: `index` is below the block's count; the instruction lives as long as the block.
     let instruction = |index| unsafe { api::qemu_plugin_tb_get_insn(block, index) };
@@ -361,14 +362,14 @@ unsafe extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
     let translation = Translation::new(start, code);
     let registration = translation.register(block, runtime);
     for one in &translation.instructions {
-        // QEMU runs many vector instructions as helper calls and sets the callback up around each: leaving it off where
-        // no memory is used makes floating-point code much cheaper.
-        if one.usage == Use::None || registration.tells(one) {
+        // QEMU runs many vector instructions as helper calls and sets the callback up around each. Skipping those
+        // without memory accesses makes floating-point code much cheaper.
+        if one.usage == Use::None || registration.records(one) {
             continue;
         }
         let (callback, accesses, data) = match registration.expectation(one) {
             Some(expectation) => (
-                on_tried as api::MemCallback,
+                on_validated as api::MemCallback,
                 api::READ_AND_WRITE,
                 expectation,
             ),
@@ -401,7 +402,7 @@ unsafe extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
     }
 }
 
-/// What is called for an instruction, and for which of its accesses.
+/// The callback for an instruction, and the accesses it is called for.
 fn callback(usage: Use, owner: Owner) -> (api::MemCallback, c_int, *mut c_void) {
     let runtime = owner == Owner::Runtime;
     if !runtime && let Some(wide) = blocks::wide(usage) {
@@ -413,7 +414,7 @@ fn callback(usage: Use, owner: Owner) -> (api::MemCallback, c_int, *mut c_void) 
         Use::Atomic => match owner {
             Owner::Program => on_atomic::<false>,
             Owner::Runtime => on_atomic::<true>,
-            Owner::Allocator => on_allocators,
+            Owner::Allocator => on_allocator,
         },
         Use::Update(size) if !runtime => {
             let callback: api::MemCallback = match size {
@@ -439,7 +440,7 @@ fn callback(usage: Use, owner: Owner) -> (api::MemCallback, c_int, *mut c_void) 
     (callback, api::READ_AND_WRITE, std::ptr::null_mut())
 }
 
-/// Just before the first instruction, which is at `entry`: what QEMU itself has put into the guest's memory.
+/// Records what QEMU has mapped for the guest, just before its first instruction at `entry`.
 fn begin(entry: u64) {
     let mappings = guest::mappings();
     let program = options::get().program.clone();
@@ -455,7 +456,7 @@ fn begin(entry: u64) {
             _ => {}
         }
     }
-    // The loader is mapped twice, for QEMU and for the guest: ours is the one that holds the entry.
+    // The loader is mapped twice, for QEMU and for the guest: the guest's contains the entry.
     for (file, start, end) in images {
         if file == program || (start..end).contains(&entry) {
             engine().write(&Record::Image { file, start, end });
@@ -464,18 +465,19 @@ fn begin(entry: u64) {
 }
 
 unsafe extern "C" fn on_exit(_: PluginId, _: *mut c_void) {
-    // QEMU has stopped all vCPUs and taken our callbacks off. Newer versions come here when a signal kills the program, too.
+    // QEMU has stopped all vCPUs and removed our callbacks. Newer versions also come here when a signal kills the
+    // program.
     let killed = !syscalls::ending() && LIVE.load(Ordering::Relaxed) > 0;
     for slot in &THREADS {
         let thread = slot.swap(std::ptr::null_mut(), Ordering::Relaxed);
         if !thread.is_null() {
-            // SAFETY: from `adopt`; its own thread runs no callback any more.
+            // SAFETY: from `adopt`; its own thread no longer runs callbacks.
             unsafe { (*thread).tracer.end(0) };
         }
     }
     if options::get().group == Grouping::Check {
-        let (right, wrong) = blocks::tried();
-        let found = format!("{right} accesses as foretold, {wrong} not");
+        let (right, wrong) = blocks::validated();
+        let found = format!("{right} accesses as predicted, {wrong} not");
         engine().write(&Record::Note(found));
     }
     if killed {

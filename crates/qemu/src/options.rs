@@ -6,18 +6,18 @@ use numaloc_trace::{Config, Layer};
 
 use crate::blocks::Grouping;
 
-/// What the plugin itself needs to know beside the engine's [`Config`].
+/// The plugin's own settings, in addition to the engine's [`Config`].
 #[derive(Clone, Default)]
 pub struct Options {
-    /// This library's file, to load it again after `execve`.
+    /// Path of this library, to load it again after `execve`.
     pub plugin: String,
-    /// The program's file, all links resolved.
+    /// Path of the program's file, links resolved.
     pub program: String,
-    /// The engine's part, to be handed on to what the program executes.
+    /// The engine's settings, passed on to programs that this one executes.
     pub config: Config,
-    /// Watch every access and count none: what QEMU's callbacks cost by themselves (`make bench-trace`).
+    /// Register all callbacks but count nothing: measures the cost of QEMU's callbacks alone (`make bench-trace`).
     pub floor: bool,
-    /// Whether accesses are told by the block.
+    /// How accesses are grouped.
     pub group: Grouping,
 }
 
@@ -29,7 +29,7 @@ pub fn get() -> Options {
     guard.clone().unwrap_or_default()
 }
 
-/// Parses what QEMU passes on; remembers it for [`get`].
+/// Parses the arguments from QEMU and stores them for [`get`].
 pub fn parse(arguments: &[String]) -> Result<(Config, String), String> {
     let mut options = Options::default();
     let config = &mut options.config;
@@ -78,7 +78,7 @@ pub fn parse(arguments: &[String]) -> Result<(Config, String), String> {
     Ok(answer)
 }
 
-/// The arguments as QEMU wants them: `-plugin FILE,name=value,...`.
+/// The arguments in QEMU's syntax: `-plugin FILE,name=value,...`.
 pub fn encode(options: &Options) -> String {
     let config = &options.config;
     let mut text = options.plugin.replace(',', ",,");

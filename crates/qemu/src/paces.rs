@@ -1,13 +1,13 @@
-//! Counting the iterations of a loop with as little as QEMU allows.
+//! Counts the iterations of loops as cheaply as QEMU allows.
 //!
-//! From version 9.1 on the translated code does it: a conditional callback. Each loop has a counter in the vCPU's row of a
-//! *scoreboard*; its block takes one from it and calls us only when that was zero. Before, QEMU can but call for each iteration, and
-//! [`on_iteration`] counts it in its vCPU's [`Slot`], in machine code, because compiled code would first make room for what it might
-//! have to call.
+//! Since version 9.1 the translated code counts, with a conditional callback: each loop has a counter in the vCPU's
+//! row of a *scoreboard*, which its block decrements, and calls us only when it was zero. Older versions can only call
+//! for each iteration. Then [`on_iteration`] counts in its vCPU's [`Slot`], in machine code, because compiled code
+//! would first set up a frame for calls it might make.
 //!
-//! QEMU moves a scoreboard when it makes room for more vCPUs, which it does while no vCPU runs code; a counter is looked up for each
-//! use. Runs are over when a thread makes a system call (that ends the block, and a loop's exit ends its run), except in a signal
-//! handler that accesses no memory.
+//! QEMU moves a scoreboard when it grows it for more vCPUs, while no vCPU runs code, so a counter is looked up for
+//! each use. Runs are over when a thread makes a system call (it ends the block, and a loop's exit ends its run),
+//! except in a signal handler that accesses no memory.
 
 use std::ffi::{c_uint, c_void};
 use std::ptr::null_mut;
@@ -22,14 +22,15 @@ use crate::api::{self, TranslationBlock};
 use crate::scoreboard::Scoreboard;
 use crate::{SLOTS, thread};
 
-/// Loops that are counted by their own code; each has 8 bytes for each vCPU there ever was. Later ones are counted by call.
+/// Most loops counted by translated code; each takes 8 bytes for every vCPU that ever existed. Later ones are counted
+/// by call.
 const COUNTERS: u32 = 2048;
 static COUNTERS_USED: AtomicU32 = AtomicU32::new(0);
 
-/// `None` where QEMU has none.
+/// The scoreboard; `None` if QEMU has none.
 static SCOREBOARD: OnceLock<Option<Scoreboard>> = OnceLock::new();
 
-/// Looks for what the running QEMU can do; `wanted`: whether it may be used.
+/// Sets up the scoreboard if the running QEMU has one and it is `wanted`.
 pub fn start(wanted: bool) {
     SCOREBOARD.get_or_init(|| wanted.then(|| Scoreboard::new(COUNTERS as usize)).flatten());
 }
@@ -38,14 +39,14 @@ fn scoreboard() -> Option<&'static Scoreboard> {
     SCOREBOARD.get().and_then(Option::as_ref)
 }
 
-/// A counter for a loop, if there is one left.
+/// Allocates a counter for a loop; `None` if none is free.
 pub fn counter() -> Option<u32> {
     scoreboard()?;
     let next = |used: u32| (used < COUNTERS).then_some(used + 1);
     COUNTERS_USED.fetch_update(Relaxed, Relaxed, next).ok()
 }
 
-/// Lets each iteration of `counted`, which repeats, be counted when `block` begins.
+/// Registers the counting of `counted`, which repeats, for each execution of `block`.
 pub fn register(block: *mut TranslationBlock, counted: &'static Block) {
     let data = std::ptr::from_ref(counted).cast_mut().cast();
     match (scoreboard(), counted.counter) {
@@ -64,17 +65,18 @@ pub fn register(block: *mut TranslationBlock, counted: &'static Block) {
     }
 }
 
-/// In a forked child, which has one thread: no other has a run. A slot forgets when a thread comes to its vCPU.
+/// Clears the runs of other threads in a forked child, which has one thread. A slot is cleared when a thread comes to
+/// its vCPU.
 pub fn forget() {
     if let Some(scoreboard) = scoreboard() {
         scoreboard.clear(COUNTERS_USED.load(Relaxed));
     }
 }
 
-/// The run of the thread on a vCPU, as far as [`on_iteration`] looks at it; a line of its own.
+/// The run of a vCPU's thread, as used by [`on_iteration`]; on its own cache line.
 #[repr(C, align(64))]
 struct Slot {
-    /// The block whose iterations are counted here, null for none.
+    /// The block whose iterations are counted, null for none.
     block: AtomicPtr<Block>,
     /// Iterations that may still follow.
     more: AtomicU64,
@@ -87,17 +89,17 @@ static SLOTS_OF_VCPUS: [Slot; SLOTS] = [const {
     }
 }; SLOTS];
 
-/// Counts the runs of the thread on a vCPU.
+/// Counts the runs of a vCPU's thread.
 pub struct VcpuPace {
     vcpu: c_uint,
     slot: &'static Slot,
 }
 
 impl VcpuPace {
-    /// Of a new thread on a vCPU.
+    /// The pace of a new thread on `vcpu`.
     ///
     /// # Panics
-    /// When `vcpu` is not below [`SLOTS`].
+    /// If `vcpu` is not below [`SLOTS`].
     pub fn new(vcpu: c_uint) -> Self {
         let slot = &SLOTS_OF_VCPUS[vcpu as usize];
         slot.block.store(null_mut(), Relaxed);
@@ -125,7 +127,7 @@ impl Pace for VcpuPace {
         if let Some(counter) = self.counter(block) {
             let more = counter.load(Relaxed);
             counter.store(0, Relaxed);
-            // The block's code takes one from zero, too.
+            // The block's code decrements a zero, too.
             (more as i64).max(0) as u64
         } else {
             self.slot.block.store(null_mut(), Relaxed);
@@ -134,7 +136,7 @@ impl Pace for VcpuPace {
     }
 }
 
-/// What counts each iteration of a block of so many groups.
+/// The callback for each iteration of a block with `groups` groups.
 fn on_each(groups: usize) -> api::ExecutionCallback {
     match groups {
         1 => on_iteration::<1>,
@@ -144,7 +146,7 @@ fn on_each(groups: usize) -> api::ExecutionCallback {
     }
 }
 
-/// What is called for an iteration that is not counted by the block's code.
+/// The callback for an iteration that the block's code does not count.
 fn on_last(groups: usize) -> api::ExecutionCallback {
     match groups {
         1 => on_uncounted::<1>,
@@ -154,8 +156,8 @@ fn on_last(groups: usize) -> api::ExecutionCallback {
     }
 }
 
-/// Counts another iteration of the thread's run, if it may have one more. Callbacks have two arguments; the third is what QEMU keeps
-/// in the frame pointer (see [`crate::blocks`]).
+/// Counts an iteration if the thread's run may have one more. Callbacks have two arguments; the third is QEMU's frame
+/// pointer (see [`crate::blocks`]).
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn on_iteration<const N: usize>(vcpu: c_uint, data: *mut c_void) {
@@ -188,7 +190,7 @@ unsafe extern "C" fn on_uncounted<const N: usize>(vcpu: c_uint, data: *mut c_voi
     core::arch::naked_asm!("mov rdx, rbp", "jmp {}", sym iteration::<N>)
 }
 
-// Elsewhere `blocks::start` never lets a block be registered.
+// On other hosts `blocks::start` never lets a block be registered.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe extern "C" fn on_iteration<const N: usize>(_: c_uint, _: *mut c_void) {}
 #[cfg(not(target_arch = "x86_64"))]
@@ -199,7 +201,7 @@ unsafe extern "C" fn iteration<const N: usize>(
     data: *mut c_void,
     state: *const [u64; REGISTERS],
 ) {
-    // SAFETY: `data` is the block that `register` handed over; `state` holds the registers, as enough trials have shown.
+    // SAFETY: `data` is the block that `register` passed; `state` holds the registers, as validation has shown.
     let (block, registers) = unsafe { (&*data.cast_const().cast::<Block>(), &*state) };
     if let Some(thread) = thread(vcpu) {
         thread.tracer.iteration::<N>(block, registers);

@@ -1,7 +1,7 @@
-//! QEMU's scoreboard: counters of each vCPU that translated code changes and tests without a call (QEMU 9.1 on; QEMU
-//! documentation, "TCG plugins").
+//! QEMU's scoreboard: per-vCPU counters that translated code changes and tests without a call (QEMU 9.1 and later;
+//! QEMU documentation, "TCG plugins").
 //!
-//! These functions are looked up by name, because a plugin that needs them could not be loaded into an older QEMU.
+//! The functions are looked up by name, because an older QEMU could not load a plugin that links to them.
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::sync::atomic::AtomicU64;
@@ -9,15 +9,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::api::{ExecutionCallback, NO_REGISTERS, TranslationBlock};
 
-/// QEMU's own.
+/// QEMU's opaque type.
 enum Opaque {}
 
-/// A counter of every vCPU, as QEMU's functions take it.
+/// A counter of every vCPU, as passed to QEMU's functions.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Entry {
     scoreboard: *mut Opaque,
-    /// Bytes from the beginning of a vCPU's row.
+    /// Offset in bytes in a vCPU's row.
     offset: usize,
 }
 
@@ -38,10 +38,10 @@ type Count = unsafe extern "C" fn() -> c_int;
 const ADD: c_int = 0;
 const GREATER_OR_EQUAL: c_int = 7;
 
-/// A row of counters for each vCPU, zero at first.
+/// A row of counters for each vCPU, initially zero.
 pub struct Scoreboard {
     scoreboard: *mut Opaque,
-    /// How many there are for each.
+    /// Number of counters in a row.
     counters: usize,
     find: Find,
     call_if: CallIf,
@@ -49,15 +49,16 @@ pub struct Scoreboard {
     vcpus: Count,
 }
 
-// SAFETY: QEMU's functions may be called by any thread; the pointer is only handed to them.
+// SAFETY: QEMU's functions may be called by any thread; the pointer is only passed to them.
 unsafe impl Send for Scoreboard {}
 // SAFETY: as above.
 unsafe impl Sync for Scoreboard {}
 
 impl Scoreboard {
-    /// One of `counters` for each vCPU; `None` if the running QEMU has none, or calls unconditionally.
+    /// A scoreboard with `counters` counters for each vCPU; `None` if the running QEMU has no scoreboards or no
+    /// conditional calls.
     pub fn new(counters: usize) -> Option<Self> {
-        // SAFETY: the types are those of QEMU's documentation; these functions never changed since they came.
+        // SAFETY: the types are those of QEMU's documentation; they have never changed.
         unsafe {
             let new: New = symbol(c"qemu_plugin_scoreboard_new")?;
             Some(Self {
@@ -78,7 +79,7 @@ impl Scoreboard {
         }
     }
 
-    /// Whenever `block` begins, one is taken from `counter`, and `callback` called with `data` if it was zero or below.
+    /// Makes each execution of `block` decrement `counter`, and call `callback` with `data` if it was zero or less.
     ///
     /// # Safety
     /// `block` is being translated; `callback` takes `data`.
@@ -89,10 +90,10 @@ impl Scoreboard {
         callback: ExecutionCallback,
         data: *mut c_void,
     ) {
-        // No counter is set so high, and small enough for an instruction.
+        // Larger than any count, and small enough for an immediate operand.
         const BELOW_ZERO: u64 = 1 << 30;
         let entry = self.entry(counter);
-        // SAFETY: as the caller promises; QEMU makes the code in this order. It compares without sign.
+        // SAFETY: as the caller guarantees. QEMU executes both in this order; the comparison is unsigned.
         unsafe {
             (self.change)(block, ADD, entry, u64::MAX);
             (self.call_if)(
@@ -107,21 +108,21 @@ impl Scoreboard {
         }
     }
 
-    /// The counters of a vCPU that runs, for use in one of its callbacks.
+    /// The counters of a running vCPU, for use in one of its callbacks.
     fn row(&self, vcpu: c_uint) -> &[AtomicU64] {
-        // SAFETY: the row of a vCPU that runs is in the scoreboard, and as long as it was made. QEMU moves it only while no vCPU is
-        // in a callback of its code.
+        // SAFETY: the row of a running vCPU is in the scoreboard, with the length it was made with. QEMU moves it only
+        // while no vCPU is in a callback of its code.
         unsafe {
             std::slice::from_raw_parts((self.find)(self.scoreboard, vcpu).cast(), self.counters)
         }
     }
 
-    /// A counter of a vCPU that runs, for use in one of its callbacks.
+    /// A counter of a running vCPU, for use in one of its callbacks.
     pub fn counter(&self, vcpu: c_uint, counter: u32) -> &AtomicU64 {
         &self.row(vcpu)[counter as usize]
     }
 
-    /// Sets the first `counters` to zero for all vCPUs, none of which runs but the caller's.
+    /// Zeroes the first `counters` of all vCPUs. No other vCPU may be running.
     pub fn clear(&self, counters: u32) {
         // SAFETY: no precondition.
         let vcpus = unsafe { (self.vcpus)() };
@@ -133,7 +134,7 @@ impl Scoreboard {
     }
 }
 
-/// A function of QEMU's.
+/// Looks up a function of QEMU.
 ///
 /// # Safety
 /// `F` is the type of that function's address.
@@ -141,6 +142,6 @@ unsafe fn symbol<F>(name: &CStr) -> Option<F> {
     // SAFETY: a constant name.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     assert_eq!(size_of::<F>(), size_of::<*mut c_void>());
-    // SAFETY: as the caller promises; both are an address.
+    // SAFETY: as the caller guarantees; both are an address.
     (!found.is_null()).then(|| unsafe { std::mem::transmute_copy(&found) })
 }

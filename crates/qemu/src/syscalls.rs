@@ -1,4 +1,4 @@
-//! System calls that make threads, processes and memory, or let threads wait for each other.
+//! Follows system calls that create threads, processes and memory, or let threads wait for each other.
 
 use std::ffi::c_uint;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,26 +36,26 @@ const CLONE3: i64 = 435;
 
 const CLONE_THREAD: u64 = 0x1_0000;
 const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
-/// MAP_SHARED and MAP_SHARED_VALIDATE have it.
+/// Set in MAP_SHARED and MAP_SHARED_VALIDATE.
 const MAP_SHARED: u64 = 0x1;
 const MAP_PRIVATE: u64 = 0x2;
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
 
-/// QEMU has no `clone3`. The C library then does with `clone` what it natively does not: it puts the new thread's first words on that
-/// thread's stack, within this many bytes of its end.
+/// QEMU has no `clone3`, so the C library falls back to `clone`, which it does not use natively: it puts the new
+/// thread's first words on that thread's stack, within this many bytes of its end.
 const NEAR: u64 = 64;
 const ENOSYS: i64 = -38;
 
 static STACK_KNOWN: AtomicBool = AtomicBool::new(false);
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Whether the program has asked for its end.
+/// Whether the program has requested its own exit.
 pub fn ending() -> bool {
     ENDING.load(Ordering::Relaxed)
 }
 
-/// Before the system call.
+/// Called before the system call.
 pub unsafe extern "C" fn on_call(
     _: PluginId,
     vcpu: c_uint,
@@ -72,8 +72,8 @@ pub unsafe extern "C" fn on_call(
     let Some(thread) = thread(vcpu) else { return };
     thread.tracer.flush_pending();
     thread.arguments = [a1, a2, a3, a4, a5, a6];
-    // glibc's malloc maps memory where the break cannot move, which under QEMU is soon: libraries lie above a program's break.
-    // Natively the same blocks are in the heap.
+    // glibc's malloc maps memory when the break cannot grow, which under QEMU is soon: libraries lie above a program's
+    // break. Natively the same blocks would be in the heap.
     thread.extends_heap = std::mem::take(&mut thread.break_refused)
         && number == MMAP
         && (a1, a3, a4) == (0, 3, MAP_PRIVATE | MAP_ANONYMOUS);
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn on_call(
         thread.tracer.take_back(a2, refused_stack);
     }
     match number {
-        // What is counted so far belongs to the parent; the child begins with nothing.
+        // Counts so far belong to the parent; the child starts from nothing.
         CLONE | FORK | VFORK | CLONE3 if clone_flags(number, thread) & CLONE_THREAD == 0 => {
             thread.tracer.flush();
         }
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn on_call(
     }
 }
 
-/// After the system call.
+/// Called after the system call.
 pub unsafe extern "C" fn on_return(_: PluginId, vcpu: c_uint, number: i64, result: i64) {
     let Some(thread) = thread(vcpu) else { return };
     thread.tracer.flush_pending();
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn on_return(_: PluginId, vcpu: c_uint, number: i64, resul
     let failed = (-4095..0).contains(&result);
     match number {
         FUTEX => futex_return(thread, a1, a2, result),
-        // struct clone_args: stack and its size are the sixth and the seventh word.
+        // struct clone_args: the stack and its size are words 5 and 6, counted from 0.
         CLONE3 if result == ENOSYS => {
             let word = |index: u64| guest::word(a1 + index * 8).unwrap_or(0);
             thread.refused_stack = word(5) + word(6);
@@ -232,7 +232,7 @@ fn mapped(
     thread.tracer.record(&record);
 }
 
-/// Bytes of the System V segment that was just attached at `address`.
+/// Size in bytes of the System V segment just attached at `address`.
 fn segment_size(address: u64) -> u64 {
     guest::mappings()
         .iter()
@@ -240,18 +240,18 @@ fn segment_size(address: u64) -> u64 {
         .map_or(4096, |mapped| mapped.end - mapped.start)
 }
 
-/// The first thread's stack: QEMU mapped it, no system call tells of it.
+/// Records the first thread's stack, which QEMU mapped without a system call of the guest.
 fn note_stack(thread: &mut GuestThread) {
     if thread.tracer.first_store() == 0 || STACK_KNOWN.swap(true, Ordering::Relaxed) {
         return;
     }
-    // The very first store of a process is the loader's (or _start's) first push.
+    // The first store of a process is the first push of the loader (or of _start).
     let at = thread.tracer.first_store();
     if let Some(stack) = guest::mappings()
         .iter()
         .find(|mapped| (mapped.start..mapped.end).contains(&at))
     {
-        // A page below it keeps it apart; above, what QEMU has mapped for itself may follow.
+        // A guard page separates it below; above, QEMU's own mappings may follow.
         let length = (stack.end - stack.start).min(guest::stack_size());
         mapped(
             thread,
@@ -266,7 +266,7 @@ fn note_stack(thread: &mut GuestThread) {
     }
 }
 
-/// Flags of a process- or thread-making call; `clone3` has them in memory.
+/// Flags of a call that creates a thread or process; `clone3` has them in memory.
 fn clone_flags(number: i64, thread: &GuestThread) -> u64 {
     match number {
         CLONE => thread.arguments[0],
@@ -310,10 +310,10 @@ fn created(vcpu: c_uint, thread: &mut GuestThread, number: i64, result: i64) {
     }
 }
 
-/// The start routine in glibc's thread descriptor, to which the thread pointer points; 0 when it is not found.
+/// The start routine in glibc's thread descriptor, at the thread pointer; 0 if it is not found.
 fn start_routine(thread_pointer: u64) -> u64 {
-    // Where x86-64 glibc 2.36 (Debian 12) and its neighbours keep it. What follows it is the routine's argument, what precedes it no
-    // address, so the first that points into a mapped file is it.
+    // Offsets in x86-64 glibc 2.36 (Debian 12) and similar versions. The word after it is the routine's argument and
+    // the word before it no address, so the routine is the first that points into a mapped file.
     const OFFSETS: [u64; 3] = [0x630, 0x638, 0x640];
     OFFSETS
         .into_iter()
@@ -322,7 +322,7 @@ fn start_routine(thread_pointer: u64) -> u64 {
         .unwrap_or(0)
 }
 
-/// In a new process: the calling thread is its only one.
+/// Starts recording a forked process, of which the calling thread is the only one.
 fn forked(vcpu: c_uint, thread: &mut GuestThread) {
     let path = thread.tracer.creator.upcoming_process();
     let clock = thread.tracer.time();
@@ -330,7 +330,7 @@ fn forked(vcpu: c_uint, thread: &mut GuestThread) {
     let program = options::get().program;
     match engine().forked(path, clock, &program) {
         Ok(engine) => set_engine(engine),
-        // The child runs on; it counts into an engine whose journal is the parent's, so end it here.
+        // The child continues with an engine whose journal is the parent's, so stop it here.
         Err(_) => engine().stop(),
     }
     // SAFETY: getpid has no preconditions.
@@ -339,7 +339,7 @@ fn forked(vcpu: c_uint, thread: &mut GuestThread) {
 }
 
 fn futex_call(thread: &mut GuestThread, address: u64, operation: u64, second: u64) {
-    if address == thread.allocators {
+    if address == thread.allocator_word {
         return;
     }
     match operation & 0x7f {
@@ -361,7 +361,7 @@ fn release(thread: &mut GuestThread, address: u64) {
 
 fn futex_return(thread: &mut GuestThread, address: u64, operation: u64, result: i64) {
     const EAGAIN: i64 = -11;
-    if address == thread.allocators {
+    if address == thread.allocator_word {
         return;
     }
     // WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI

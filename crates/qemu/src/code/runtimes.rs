@@ -1,11 +1,13 @@
-//! Which code runs threads for a program, or hands it memory.
+//! Classifies code: which of it runs threads for a program, or allocates memory for it.
 //!
-//! What the code that runs threads reads and writes (team and task descriptors, barrier counters, the words of a mutex) is the
-//! run-time system talking to itself: it counts for pages, but is no communication of the program and takes none of its time. The
-//! loader is one of them: the first thread to call a function binds it for all, and which thread that is, the host decides.
+//! Accesses of code that runs threads (team and task descriptors, barrier counters, the words of a mutex) are internal
+//! to the run-time system: they count for pages, but are not communication of the program and take none of its time.
+//! The loader is included: the first thread to call a function binds it for all, and the host decides which thread is
+//! first.
 //!
-//! So it decides who comes first at the locks of the C library's allocator, which say nothing of the program's order: they hand no
-//! time on, or a thread that the host runs last would let all that allocate after it begin as late as itself.
+//! The host also decides which thread is first at the locks of the C library's allocator, which imply no order in the
+//! program. They pass no clocks on; otherwise a thread that the host runs last would delay all threads that allocate
+//! after it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,7 +21,7 @@ use crate::guest;
 
 const LOADER: &str = "ld-linux";
 
-/// Base names of libraries that are nothing else. `libomp-` is LLVM's with its version.
+/// Base names of libraries that only run threads. `libomp-` is LLVM's with its version.
 const RUNTIMES: [&str; 8] = [
     "libgomp.",
     "libomp.",
@@ -31,11 +33,11 @@ const RUNTIMES: [&str; 8] = [
     LOADER,
 ];
 
-/// The C library, where it has the functions of POSIX threads (glibc from 2.34 on).
+/// The C library, which contains the functions of POSIX threads (glibc 2.34 and later).
 const C_LIBRARY: &str = "libc.so.";
 
-/// What the names of functions begin with (after underscores) by which threads wait for each other. What lies between one of
-/// them and the next function that the library exports is their helpers.
+/// Prefixes (after underscores) of the functions with which threads wait for each other. Code between one of them and
+/// the next exported function belongs to their helpers.
 const WAITING: &[&str] = &[
     "lll_",
     "nptl_",
@@ -49,7 +51,7 @@ const WAITING: &[&str] = &[
     "cnd_",
 ];
 
-/// The names (after underscores) of the functions that allocate memory, which lie side by side; their helpers lie around them.
+/// Names (after underscores) of the functions that allocate memory. They are adjacent, with their helpers around them.
 const ALLOCATING: &[&str] = &[
     "default_morecore",
     "malloc",
@@ -71,24 +73,24 @@ const ALLOCATING: &[&str] = &[
     "mallopt",
 ];
 
-/// Whose code it is.
+/// The owner of a piece of code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
-    /// The program's, or any library's.
+    /// The program, or any other library.
     Program,
-    /// A threading run-time library's.
+    /// A threading run-time library.
     Runtime,
-    /// The C library's allocator's.
+    /// The C library's allocator.
     Allocator,
 }
 
-/// Where functions begin and end, from their library's first byte in memory, and whose they are.
+/// Start, end and owner of functions, relative to their library's first byte in memory.
 type Functions = Vec<(u64, u64, Owner)>;
 
-/// The functions of the C libraries seen so far that are not the program's, by file.
+/// The functions in C libraries that do not belong to the program, by file.
 static C_LIBRARIES: Mutex<Option<HashMap<String, Functions>>> = Mutex::new(None);
 
-/// Reads a C library; of one that cannot be read, nothing.
+/// The functions of a C library that do not belong to the program; empty if it cannot be read.
 fn functions_of(file: &str) -> Functions {
     let bytes = std::fs::read(file).unwrap_or_default();
     let Ok(library) = object::File::parse(&*bytes) else {
@@ -107,7 +109,7 @@ fn functions_of(file: &str) -> Functions {
         })
         .collect();
     functions.sort_unstable_by_key(|&(start, ..)| start);
-    // Of several names of a function, the one that says most.
+    // Of several names of one function, keep one that determines an owner.
     functions.dedup_by(|name, kept| {
         let same = name.0 == kept.0;
         if same && kept.2 == Owner::Program {
@@ -120,7 +122,7 @@ fn functions_of(file: &str) -> Functions {
         let &[(_, before_ends, before), (start, _, owner), (next, ..)] = around else {
             continue;
         };
-        // The allocator's first helpers come before the first function of it that is exported.
+        // The allocator's first helpers come before its first exported function.
         let start = match (before, owner) {
             (Owner::Program, Owner::Allocator) => before_ends.min(start),
             _ => start,
@@ -132,7 +134,7 @@ fn functions_of(file: &str) -> Functions {
     owned
 }
 
-/// Whose function of the C library it is that is exported by that name.
+/// The owner of the C library's function with this exported name.
 fn owner_of(name: &str) -> Owner {
     if WAITING.iter().any(|begin| name.starts_with(begin)) {
         Owner::Runtime
@@ -143,10 +145,10 @@ fn owner_of(name: &str) -> Owner {
     }
 }
 
-/// Executable ranges seen so far and whose they are.
+/// Known executable ranges and their owners.
 static RANGES: Mutex<Vec<(u64, u64, Owner)>> = Mutex::new(Vec::new());
 
-/// Whose the code at `address` is.
+/// The owner of the code at `address`.
 pub fn owner(address: u64) -> Owner {
     let mut ranges = RANGES
         .lock()
@@ -160,26 +162,26 @@ pub fn owner(address: u64) -> Owner {
     if let Some(owner) = find(&ranges) {
         return owner;
     }
-    *ranges = look(address);
+    *ranges = read_mappings(address);
     match find(&ranges) {
         Some(owner) => owner,
         None => {
-            // Generated code: remember its page, so that the next block there costs no look at the mappings.
+            // Generated code: remember its page, so that the next block there need not read the mappings.
             ranges.push((address & !4095, (address | 4095) + 1, Owner::Program));
             Owner::Program
         }
     }
 }
 
-/// Tells of the loader that lies at `loader`, if the code at `address` belongs to it.
+/// Sets the range of the guest's loader to `loader` if it contains the code at `address`.
 fn note_loader(loader: &Range<u64>, address: u64) {
     if loader.contains(&address) {
         set_loader_range(loader.start, loader.end);
     }
 }
 
-/// Looks at what is mapped, because of the code at `address`.
-fn look(address: u64) -> Vec<(u64, u64, Owner)> {
+/// Reads the mappings, because the code at `address` is not known.
+fn read_mappings(address: u64) -> Vec<(u64, u64, Owner)> {
     // Guest code need not be executable in the host, so take every file mapping.
     let mut found = Vec::new();
     let mut libraries = C_LIBRARIES
@@ -205,7 +207,8 @@ fn look(address: u64) -> Vec<(u64, u64, Owner)> {
                     .map(|&(start, end, owner)| (at(start), at(end), owner)),
             );
         }
-        // QEMU's own is there too; the program's is where code of it is translated. What follows the file are its last variables.
+        // QEMU's own loader is mapped as well; the guest's is the one with translated code. The mapping after the file
+        // holds its last variables.
         if name.starts_with(LOADER) && loader.end != mapped.start {
             note_loader(&loader, address);
             loader = mapped.start..mapped.end;
@@ -233,7 +236,7 @@ fn look(address: u64) -> Vec<(u64, u64, Owner)> {
     found
 }
 
-/// Whether `address` lies in a mapped file, as far as code has been seen.
+/// Whether `address` is in a mapped file, among the ranges known so far.
 pub fn is_in_file(address: u64) -> bool {
     let ranges = RANGES
         .lock()
@@ -243,7 +246,7 @@ pub fn is_in_file(address: u64) -> bool {
         .any(|&(start, end, _)| (start..end).contains(&address))
 }
 
-/// Code was unmapped or replaced: ask again.
+/// Forgets the known ranges, because code was unmapped or replaced.
 pub fn forget_ranges() {
     RANGES
         .lock()

@@ -1,5 +1,5 @@
-//! Functions by which the program hands work to its threads while it runs. One that is about to run is translated first: that
-//! is when it is noticed, so that noticing costs a running program nothing.
+//! Detects functions with which the program hands work to its threads at run time. They are detected when translated,
+//! before their first execution, at no cost to running code.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,7 +9,7 @@ use numaloc_trace::WorkSharing;
 use numaloc_trace::identity::object::base_name;
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 
-/// Base names of run-time systems that hand out work; programs that are linked statically have them themselves.
+/// Base names of run-time systems that hand out work; statically linked programs contain them.
 const HANDING_OUT: [&str; 8] = [
     "libgomp.",
     "libomp.",
@@ -21,18 +21,18 @@ const HANDING_OUT: [&str; 8] = [
     "libjvm.",
 ];
 
-/// What is known of the files seen so far, and of the addresses where they lie.
+/// Functions of the files seen so far, and their addresses.
 #[derive(Default)]
 struct Known {
-    /// Offsets from a file's first byte in memory, by file.
+    /// Offsets of functions from the file's first byte in memory, by file.
     files: HashMap<String, Vec<(u64, String)>>,
-    /// Addresses not reached yet.
+    /// Addresses that were not translated yet.
     entries: HashMap<u64, String>,
 }
 
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
-/// A file's first byte lies at `start`.
+/// Notes that `file` was mapped with its first byte at `start`.
 pub fn mapped(file: &str, start: u64) {
     let name = base_name(file);
     let library = name.contains(".so");
@@ -52,13 +52,13 @@ pub fn mapped(file: &str, start: u64) {
     }
 }
 
-/// The name of the function at `address` the first time it is about to run, if it hands out work.
+/// The name of the function at `address`, if it hands out work and is translated for the first time.
 pub fn reached(address: u64) -> Option<String> {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     known.as_mut()?.entries.remove(&address)
 }
 
-/// A file's functions that hand out work; of one that cannot be read, none.
+/// A file's functions that hand out work; empty if it cannot be read.
 fn functions_of(file: &str) -> Vec<(u64, String)> {
     let Ok(open) = File::open(file) else {
         return Vec::new();
@@ -72,7 +72,7 @@ fn functions_of(file: &str) -> Vec<(u64, String)> {
     if image.symbols().next().is_none()
         && let Some(name) = run_time_system(&image)
     {
-        // No function of it can be told from another: the program's first instruction stands for them.
+        // Its functions cannot be told apart: the program's first instruction stands for them.
         return vec![(image.entry().wrapping_sub(first), name.to_owned())];
     }
     image
@@ -87,7 +87,8 @@ fn functions_of(file: &str) -> Vec<(u64, String)> {
         .collect()
 }
 
-/// Which run-time system a program without symbols contains: Go names a section for it, panics of Rayon name its sources.
+/// The run-time system contained in a program without symbols: Go has a section of its own, panics of Rayon name its
+/// sources.
 fn run_time_system<'a>(image: &impl object::Object<'a>) -> Option<&'static str> {
     let constants = image.section_by_name(".rodata");
     let constants = constants.and_then(|section| section.data().ok());
