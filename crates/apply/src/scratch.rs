@@ -137,10 +137,10 @@ impl Scratch {
             let mut done = 0;
             while done < count {
                 let row = self.base + TABLE + 32 * done as u64;
-                let left = count - done;
+                let remaining = count - done;
                 let (answer, still) =
-                    stopped.run(self.base, self.base + LOOP_TRAP, row, left as u64)?;
-                let ran = left - still as usize;
+                    stopped.run(self.base, self.base + LOOP_TRAP, row, remaining as u64)?;
+                let ran = remaining - still as usize;
                 answers.extend(std::iter::repeat_n(0, ran - 1));
                 answers.push(answer);
                 done += ran;

@@ -233,7 +233,7 @@ impl Tally {
                     let who = if own {
                         "the program itself"
                     } else {
-                        "somebody else"
+                        "another process"
                     };
                     elsewhere.push(format!(
                         "{} ({who} set its affinity to {})",

@@ -240,9 +240,12 @@ fn a_program_may_trace_its_children() {
                 "often" => 100,
                 _ => 1,
             };
-            let said = format!("{count} processes are traced by the program itself");
+            let note_start = format!("{count} processes are traced by the program itself");
             assert!(
-                outcome.notes.iter().any(|note| note.starts_with(&said)),
+                outcome
+                    .notes
+                    .iter()
+                    .any(|note| note.starts_with(&note_start)),
                 "{way}: {:?}",
                 outcome.notes
             );

@@ -254,10 +254,10 @@ mod tests {
         let folder = folder();
         let path = folder.path().join("x");
         let output = FileOutput::check(&path, false).unwrap();
-        fs::write(&path, "somebody else's").unwrap();
+        fs::write(&path, "another's").unwrap();
         let refused = output.write(b"ours").unwrap_err();
         assert!(matches!(refused, OutputError::Exists { .. }), "{refused}");
-        assert_eq!(fs::read(&path).unwrap(), b"somebody else's");
+        assert_eq!(fs::read(&path).unwrap(), b"another's");
         assert_eq!(names(folder.path()), ["x"]);
     }
 

@@ -144,9 +144,9 @@ pub fn record(recording: &Recording, run: Runner) -> Result<Recorded, RecordErro
         let variable = under::rank_variable(launcher, library);
         under::install(tracer, &folder, variable, library, &mut environment).map_err(spool)?;
     }
-    let told = shims::forwarding(argv, launcher, &environment);
+    let forwarded = shims::forwarding(argv, launcher, &environment);
     let status =
-        run_to_the_end(&told, &environment, run).map_err(|source| RecordError::Launch {
+        run_to_the_end(&forwarded, &environment, run).map_err(|source| RecordError::Launch {
             program: shown(argv).swap_remove(0),
             source,
         })?;

@@ -162,15 +162,15 @@ pub fn forwarding(
     launcher: Launcher,
     environment: &Environment,
 ) -> Vec<OsString> {
-    let mut told = argv.to_vec();
+    let mut forwarded = argv.to_vec();
     if matches!(launcher, Launcher::OpenMpi | Launcher::Prrte) {
         let options = environment
             .iter()
             .flat_map(|(name, _)| ["-x", name])
             .map(OsString::from);
-        told.splice(1..1, options);
+        forwarded.splice(1..1, options);
     }
-    told
+    forwarded
 }
 
 /// The rank files in `folder`, ordered by name.

@@ -270,7 +270,7 @@ fn prototypes_are_those_of_mpi_h() {
             .arg(root().join("shims/mpi/profiling.c"))
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{compiler}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{compiler}: {message}");
     }
 }

@@ -162,9 +162,13 @@ fn what_is_left_out_is_reported() {
     for library in [OpenMpi, MpiLibrary::Mpich] {
         let mut argv = vec![workload(library, "pingpong").into()];
         argv.extend(support::words(&["500", "2"]));
-        let said = notes(&support::trace_ok(library, 1, &argv, &[]).files);
+        let notes_text = notes(&support::trace_ok(library, 1, &argv, &[]).files);
         let to_self = "1000 messages of ranks to themselves, 8000 bytes together, are left out";
-        assert!(said.contains(to_self), "{}: {said}", library.name());
+        assert!(
+            notes_text.contains(to_self),
+            "{}: {notes_text}",
+            library.name()
+        );
     }
     for library in [OpenMpi, MpiLibrary::Mpich] {
         let ring = workload(library, "ring");
@@ -181,7 +185,7 @@ fn what_is_left_out_is_reported() {
                 .is_some_and(|name| name.to_string_lossy().starts_with("rank-1-"))
         });
         let kept: Vec<_> = kept.into_iter().cloned().collect();
-        let said = notes(&kept);
+        let notes_text = notes(&kept);
         let host = numaloc_mpi::rank_file::RankFile::open(&kept[0])
             .expect("opens")
             .header()
@@ -190,7 +194,10 @@ fn what_is_left_out_is_reported() {
         let missing = format!(
             "1 of 3 ranks wrote no file, rank 1 first; files came from {host}: do all hosts see"
         );
-        assert!(!host.is_empty() && said.contains(&missing), "{said}");
+        assert!(
+            !host.is_empty() && notes_text.contains(&missing),
+            "{notes_text}"
+        );
         // A rank that was started without a launcher is a world of its own, not one of MPI_Comm_spawn.
         let alone = std::process::Command::new(workload(library, "ep"))
             .envs(
@@ -201,11 +208,12 @@ fn what_is_left_out_is_reported() {
             .output()
             .expect("runs");
         assert!(alone.status.success(), "{alone:?}");
-        let said = notes(&numaloc_mpi::shims::rank_files(run.folder.path()).expect("folder lists"));
+        let notes_text =
+            notes(&numaloc_mpi::shims::rank_files(run.folder.path()).expect("folder lists"));
         let single = "1 processes of 1 other worlds are left out: of one process each, started without a launcher";
         assert!(
-            said.contains(single) && !said.contains("spawn"),
-            "{}: {said}",
+            notes_text.contains(single) && !notes_text.contains("spawn"),
+            "{}: {notes_text}",
             library.name()
         );
     }

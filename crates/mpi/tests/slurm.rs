@@ -157,7 +157,7 @@ fn map() -> RankMap {
     }
 }
 
-fn says(output: &Output) -> String {
+fn text_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
@@ -176,12 +176,17 @@ fn slurm_reads_the_export_and_ranks_are_where_planned() {
         output.expect("srun runs")
     };
 
-    let asked = srun(&["--test-only", "true"]);
-    assert!(asked.status.success(), "{}\n{}", says(&asked), slurm.logs());
+    let check = srun(&["--test-only", "true"]);
+    assert!(
+        check.status.success(),
+        "{}\n{}",
+        text_of(&check),
+        slurm.logs()
+    );
 
     let line = "echo $SLURM_PROCID $SLURMD_NODENAME $(taskset -cp $$ | sed 's/.*: //')";
-    let told = srun(&["sh", "-c", line]);
-    let mut lines: Vec<String> = says(&told).lines().map(str::to_owned).collect();
+    let output = srun(&["sh", "-c", line]);
+    let mut lines: Vec<String> = text_of(&output).lines().map(str::to_owned).collect();
     lines.sort();
     let planned = map
         .places

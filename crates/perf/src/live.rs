@@ -146,18 +146,18 @@ struct Held {
 
 impl Held {
     fn spawn(mut command: Command) -> io::Result<Self> {
-        let (mut told, tell) = io::pipe()?;
+        let (mut pid_from_child, pid_to_parent) = io::pipe()?;
         let (wait, go) = io::pipe()?;
         // The child inherits copies of all ends; `hold` closes the copy that would keep its own pipe open.
-        sys::hold(&mut command, &tell, &wait, &go);
+        sys::hold(&mut command, &pid_to_parent, &wait, &go);
         // `spawn` returns only after `execve`, so it runs in a thread of its own.
         let spawning = std::thread::spawn(move || {
             let child = command.spawn();
-            drop((tell, wait));
+            drop((pid_to_parent, wait));
             child
         });
         let mut pid = [0; 4];
-        match io::Read::read_exact(&mut told, &mut pid) {
+        match io::Read::read_exact(&mut pid_from_child, &mut pid) {
             Ok(()) => Ok(Self {
                 pid: u32::from_ne_bytes(pid),
                 go,

@@ -232,12 +232,12 @@ fn lost_records_are_reported() {
     let mut file = four_threads();
     file.lost(17);
     let profile = imported(&file, &Options::default()).unwrap();
-    let told = profile
+    let reported = profile
         .meta
         .notes
         .iter()
         .any(|note| note.starts_with("17 records were lost"));
-    assert!(told, "{:?}", profile.meta.notes);
+    assert!(reported, "{:?}", profile.meta.notes);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-/* What `numaloc run` may cost, one kind of work each:
+/* Measures the cost of `numaloc run` for one kind of work:
  *   cost nothing          the start-up alone
  *   cost cpu              arithmetic on a small array
  *   cost malloc-free N    N times malloc and free of 16 to 64 bytes, one byte written

@@ -1,4 +1,4 @@
-/* 10^6 small mallocs of 16 to 271 bytes, each written, a window of 4096 kept: what programs do. With
+/* 10^6 small mallocs of 16 to 271 bytes, each written, a window of 4096 kept, as typical programs do. With
  * the argument "keep" none is freed before the end, so the heap grows by brk all the time. */
 #include <stdlib.h>
 #include <string.h>

@@ -94,7 +94,7 @@ pub fn export(plan: &Plan, target: &dyn Target) -> Result<Exported, String> {
                 format!("{name} cannot place single pages: {ranges} ranges become {words}")
             }
             None => format!(
-                "{name} says nothing about memory: {ranges} page ranges are lost; `numaloc run` \
+                "{name} cannot express memory placement: {ranges} page ranges are lost; `numaloc run` \
                  places them"
             ),
         });

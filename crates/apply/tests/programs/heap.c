@@ -29,7 +29,7 @@ static int exercise(void)
     if (sbrk(-20 * step) != start + 40 * step || sbrk(0) != start + 20 * step)
         return 3;
     char *again = sbrk(step);
-    /* The page the break stood in may have kept its bytes. */
+    /* The page that contains the break may keep its bytes. */
     if (again != start + 20 * step || !is_zero(again + 4096, step - 4096))
         return 4;
     if (brk(start) || sbrk(0) != start)

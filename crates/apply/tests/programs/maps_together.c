@@ -1,5 +1,5 @@
-/* Eight threads map and unmap memory all the time; meanwhile the first thread maps the block that a plan places, the last
- * mapping that whoever follows this program waits for. */
+/* Eight threads map and unmap memory all the time; meanwhile the first thread maps the block that a plan places, which
+ * is the last mapping that the launcher waits for. */
 #include <pthread.h>
 #include <sys/mman.h>
 

@@ -1,7 +1,7 @@
 /* One object of each kind, every page of each written: what the launcher's tests place and read back.
  * A section of its own, so that its size is known; 64 pages each. Arguments: kernel numbers of the PUs
- * that the main thread and the second thread must find themselves on from their first instruction on.
- * Exit status: 0 if so, else what was wrong. */
+ * on which the main thread and the second thread must run from their first instruction on.
+ * Exit status: 0 if they do, else the number of the failed check. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -17,7 +17,7 @@
 static char grid[BYTES] __attribute__((section(".grid"), aligned(4096))) = {1};
 static char **arguments;
 
-/* The affinity the kernel has, not the one we are told: "3" for PU 3 alone. */
+/* The affinity in the kernel, not the one reported to this program: "3" for PU 3 alone. */
 static int is_on(const char *pu)
 {
     char line[256], wanted[64];

@@ -1,4 +1,4 @@
-/* Makes two processes, by vfork and exec and by posix_spawn; each runs the argument. */
+/* Creates two processes, one by vfork and exec, one by posix_spawn; each runs the argument. */
 #define _GNU_SOURCE
 #include <spawn.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-/* A program that is a tracer: traces WAY PROGRAM, where WAY is
+/* Traces its own children: traces WAY PROGRAM, where WAY is
  *   me      the child asks to be traced (fork)
- *   vfork   the same, in a child that borrows its parent's memory, and once more in one that does not
+ *   vfork   the same, in a child that shares its parent's memory, and then in one that does not
  *   seize   the parent attaches to a running child that has threads
- *   often   the same a hundred times, to children that may not have begun
+ *   often   the same a hundred times, to children that may not have started
  * Ends with 0 if tracing works: the child's exec is seen, or the child stops when it is attached to. */
 #include <pthread.h>
 #include <signal.h>

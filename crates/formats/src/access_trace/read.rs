@@ -221,7 +221,7 @@ impl AccessTrace {
             return Err(self.corrupt(
                 at,
                 "another checksum than before",
-                "a file that nobody writes to",
+                "a file that does not change while it is read",
             ));
         }
         let Ok(Message::Block(block, packed)) = Message::decode(message) else {

@@ -204,7 +204,7 @@ fn the_limit_ends_the_trace_and_is_reported() {
 #[test]
 fn invalid_messages_with_valid_checksums_are_errors_of_one_line() {
     let folder = tempfile::tempdir().unwrap();
-    let says = |message: Vec<u8>, expected: &str| {
+    let assert_error = |message: Vec<u8>, expected: &str| {
         let mut messages = messages();
         messages.insert(3, message);
         // As an attacker would: bypassing our own checks.
@@ -217,7 +217,7 @@ fn invalid_messages_with_valid_checksums_are_errors_of_one_line() {
             file.extend_from_slice(message);
         }
         std::fs::write(&path, file).unwrap();
-        let said = match AccessTrace::open(&path, 0) {
+        let message_text = match AccessTrace::open(&path, 0) {
             Err(error) => error.to_string(),
             Ok(trace) => trace
                 .events(0)
@@ -225,17 +225,20 @@ fn invalid_messages_with_valid_checksums_are_errors_of_one_line() {
                 .expect("an error")
                 .to_string(),
         };
-        assert!(said.contains(expected) && !said.contains('\n'), "{said}");
+        assert!(
+            message_text.contains(expected) && !message_text.contains('\n'),
+            "{message_text}"
+        );
     };
-    says(bytes_of(&head()), "a second head");
-    says(bytes_of(&thread(0, 9)), "a thread of the same number again");
-    says(vec![9], "found an unknown message");
+    assert_error(bytes_of(&head()), "a second head");
+    assert_error(bytes_of(&thread(0, 9)), "a thread of the same number again");
+    assert_error(vec![9], "found an unknown message");
     let mut newer = bytes_of(&head());
     newer[1] = 9;
-    says(newer, "format version 9, this numaloc reads up to 1");
+    assert_error(newer, "format version 9, this numaloc reads up to 1");
     // Blocks whose columns are not compressed.
-    says(Vec::new(), "found an unknown message");
-    says(bytes_of(&thread(5, 0)), "zstd-compressed columns");
+    assert_error(Vec::new(), "found an unknown message");
+    assert_error(bytes_of(&thread(5, 0)), "zstd-compressed columns");
 }
 
 #[test]

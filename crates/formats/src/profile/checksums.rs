@@ -75,7 +75,7 @@ pub(super) fn verify(folder: &Path, name: &str, sums: Option<&Sums>) -> Result<(
         &path,
         "content",
         shown(&found),
-        format!("{}, as meta.json says", shown(expected)),
+        format!("{}, as listed in meta.json", shown(expected)),
     ))
 }
 
@@ -106,7 +106,7 @@ pub(super) fn verify_meta(path: &Path, text: &str, said: &str) -> Result<(), For
         path,
         "content",
         format!("CRC-32 {}", computed.as_deref().unwrap_or("of no field")),
-        format!("{said:?}, as its field checksum says"),
+        format!("{said:?}, as stated in its field checksum"),
     ))
 }
 

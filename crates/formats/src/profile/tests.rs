@@ -240,7 +240,7 @@ fn a_table_of_another_run_is_refused() {
     write(&other, &b, false).unwrap();
     fs::copy(b.join("threads.parquet"), a.join("threads.parquet")).unwrap();
     let error = read(&a).unwrap_err().to_string();
-    assert!(error.contains("as meta.json says"), "{error}");
+    assert!(error.contains("as listed in meta.json"), "{error}");
 }
 
 #[test]

@@ -61,15 +61,15 @@ pub fn drain(
     };
     let mut at = tail;
     while at != head {
-        let left = head.wrapping_sub(at);
-        if left < HEADER as u64 {
+        let remaining = head.wrapping_sub(at);
+        if remaining < HEADER as u64 {
             return passed_over(at);
         }
         let mut header = [0; HEADER];
         around(at, &mut header);
         let [a, b, c, d, e, f, g, h] = header;
         let length = u16::from_ne_bytes([g, h]);
-        if usize::from(length) < HEADER || length % 8 != 0 || u64::from(length) > left {
+        if usize::from(length) < HEADER || length % 8 != 0 || u64::from(length) > remaining {
             return passed_over(at);
         }
         scratch.resize(usize::from(length) - HEADER, 0);

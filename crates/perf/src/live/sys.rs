@@ -309,18 +309,18 @@ pub fn wait_for_records(rings: &[Ring], most: Duration) {
 /// Makes `command`'s child send its process id and wait for a byte before it executes the program.
 pub fn hold(
     command: &mut Command,
-    tell: &io::PipeWriter,
+    pid_to_parent: &io::PipeWriter,
     wait: &io::PipeReader,
     go: &io::PipeWriter,
 ) {
-    let (tell, wait, go) = (tell.as_raw_fd(), wait.as_raw_fd(), go.as_raw_fd());
+    let (pid_to_parent, wait, go) = (pid_to_parent.as_raw_fd(), wait.as_raw_fd(), go.as_raw_fd());
     let held = move || {
         // SAFETY: async-signal-safe calls only, on descriptors that the child has copies of until `execve`
         // closes them, and on local buffers.
         unsafe {
             libc::close(go);
             let pid = libc::getpid().to_ne_bytes();
-            if libc::write(tell, pid.as_ptr().cast(), pid.len()) != pid.len() as isize {
+            if libc::write(pid_to_parent, pid.as_ptr().cast(), pid.len()) != pid.len() as isize {
                 return Err(io::Error::last_os_error());
             }
             let mut byte = 0_u8;
