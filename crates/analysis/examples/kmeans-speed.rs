@@ -1,4 +1,4 @@
-//! How long the optimal clustering of N timestamps takes: `make bench-kmeans`.
+//! Measures the time of the optimal clustering of N timestamps: `make bench-kmeans`.
 
 #![forbid(unsafe_code)]
 

@@ -1,13 +1,12 @@
-//! Which threads share a NUMA node.
+//! Assignments of threads to NUMA nodes.
 //!
-//! Exclusivity, balance and accuracy depend on the nodes that accesses come from (OPT 5.1.1), so they
-//! are always those *of an assignment*. Beside the blocks of the simplest mapping this module
-//! finds the assignments that OPT's Figs. 6 and 7 compare: the ones that make the application
-//! exclusivity largest and smallest. The papers do not say how they found them; the exact problem
-//! is a balanced graph partition, so ours is a search and the extremes it finds are inner bounds:
-//! the true maximum is at least, the true minimum at most, what is reported. The search maximises
-//! (minimises) the accesses that pairs of threads on one node have in common, starting from blocks,
-//! round robin and a greedy growth, swapping pairs while that helps. Ties go to the lower thread.
+//! Exclusivity, balance and accuracy depend on the nodes that accesses come from (OPT 5.1.1), so they are always those
+//! *of an assignment*. In addition to the blocks of the simplest mapping, this module finds the assignments that OPT's
+//! Figs. 6 and 7 compare: those with the largest and smallest application exclusivity. The papers do not say how they
+//! found them; the exact problem is a balanced graph partition, so ours is a search and its extremes are inner bounds:
+//! the true maximum is at least, the true minimum at most, what is reported. The search maximises (minimises) the
+//! accesses that pairs of threads on one node have in common, starting from blocks, round robin and a greedy growth,
+//! swapping pairs while that helps. Ties go to the lower thread.
 //!
 //! Cost: O(T²) per pass, at most 30 passes; memory O(T² + T N).
 
@@ -16,9 +15,9 @@ use numaloc_model::{CommMatrix, LogicalNode, PageUsage, ThreadAccess};
 /// The node of every thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeAssignment {
-    /// How many nodes the machine has, with PUs or of memory alone (CXL, HBM): the length of what is kept by node.
+    /// Number of nodes of the machine, with PUs or memory-only (CXL, HBM): the length of arrays by node.
     pub nodes: usize,
-    /// Those with PUs, in order: threads run on them, and balance is about them. Nodes of memory alone hold pages
+    /// Nodes with PUs, in order: threads run on them, and balance is computed over them. Memory-only nodes hold pages
     /// and count in no mean.
     pub homes: Vec<LogicalNode>,
     /// By thread.
@@ -26,7 +25,7 @@ pub struct NodeAssignment {
 }
 
 impl NodeAssignment {
-    /// Neighbouring threads together: as equal blocks as the numbers allow.
+    /// Neighbouring threads together, in blocks as equal as possible.
     ///
     /// # Panics
     /// If `nodes` is 0.
@@ -58,7 +57,7 @@ impl NodeAssignment {
         }
     }
 
-    /// What nodes with PUs have, of amounts by node.
+    /// The values of nodes with PUs, from values by node.
     ///
     /// # Panics
     /// If `by_node` is not as long as the machine has nodes.
@@ -77,12 +76,12 @@ impl NodeAssignment {
     }
 }
 
-/// All nodes of a machine where each has PUs.
+/// All nodes of a machine in which each has PUs.
 fn every(nodes: usize) -> Vec<LogicalNode> {
     (0..nodes).map(LogicalNode::from_index).collect()
 }
 
-/// What the threads of one node should have with each other.
+/// Whether threads of one node should share much or little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// As much in common as possible.
@@ -94,8 +93,8 @@ pub enum Goal {
 /// Most threads for which a search is tried; beyond, blocks (or round robin) are returned.
 pub const SEARCH_THREADS: usize = 4096;
 
-/// Accessors of a page that count in [`page_affinity`], the heaviest first: what hundreds of threads
-/// share alike says nothing about who belongs together.
+/// Number of accessors of a page that count in [`page_affinity`], the heaviest first: sharing by hundreds of threads
+/// does not show which belong together.
 const ACCESSORS: usize = 32;
 
 /// Accesses that two threads have in common: sum over pages of the smaller of their counts. Symmetric.
@@ -128,7 +127,7 @@ pub fn page_affinity(usage: &PageUsage, threads: usize) -> CommMatrix {
     CommMatrix::from_dense(threads, &dense).expect("sums of counts are amounts")
 }
 
-/// Threads to nodes in equal shares (sizes differ by at most one), by what they have in common.
+/// Assigns threads to nodes in equal shares (sizes differ by at most one), by what they have in common.
 ///
 /// `common` must be symmetric.
 ///
@@ -202,10 +201,10 @@ fn grow(common: &CommMatrix, nodes: usize, goal: Goal) -> NodeAssignment {
     }
 }
 
-/// Swaps threads of different nodes while that brings the goal nearer.
+/// Swaps threads of different nodes while that improves the goal.
 fn improve(common: &CommMatrix, assignment: &mut NodeAssignment, goal: Goal) {
     let (threads, nodes) = (common.threads(), assignment.nodes);
-    // to_node[t * nodes + n]: what t has in common with the threads of n.
+    // to_node[t * nodes + n]: what t shares with the threads of n.
     let mut to_node = vec![0.0; threads * nodes];
     for (i, j, amount) in common.cells() {
         to_node[i * nodes + assignment.node(j)] += amount;
@@ -248,8 +247,8 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn distant_pairs_are_found_and_torn_apart() {
-        // Pairs (0,2) and (1,3) share; blocks of two tear them, the search must not.
+    fn distant_pairs_are_joined_or_separated() {
+        // Pairs (0,2) and (1,3) share; blocks of two separate them, the search must not.
         let common =
             CommMatrix::from_cells(4, [(0, 2, 5.0), (2, 0, 5.0), (1, 3, 5.0), (3, 1, 5.0)])
                 .unwrap();

@@ -1,26 +1,25 @@
-//! Which page accesses leave a core's private caches: the only ones for which the page's node can matter.
+//! Estimates the page accesses that leave a core's private caches: the only ones for which the page's node matters.
 //!
-//! A profile counts every access to a page, also the millions to the top of a stack that no memory
-//! controller ever sees. The model is an estimate, not a simulation (the profile has no order of accesses; the
-//! access trace has, see [`crate::dram`]).
+//! A profile counts every access to a page, including millions to the top of a stack that no memory controller ever
+//! sees. The result is an estimate, not a simulation (the profile has no order of accesses; the access trace has, see
+//! [`crate::dram`]).
 //!
-//! **By slice.** The accesses of a thread in a slice are cached page by page: its private cache holds the pages that it
-//! used last, as many as fit, by slice. A page that is not there costs a miss for each line; one that is costs none. Stores of
-//! other threads take lines away: one miss for each, of those before the slice at most one for each line. If the pages of
-//! one slice do not fit, those of them stay that the rules for a whole run would keep, and accesses to the others count as
-//! they are.
+//! **By slice.** A thread's accesses in a slice are cached page by page: its private cache holds its most recently used
+//! pages by slice, as many as fit. A page that is not cached costs a miss per line; a cached one none. Stores by other
+//! threads invalidate lines: one miss each, of those before the slice at most one per line. If the pages of one slice
+//! do not fit, those stay that the rules for a whole run would keep, and all accesses to the others count.
 //!
-//! **By run**, where pages were not counted by slice:
+//! **By run**, if pages were not counted by slice:
 //!
-//! 1. *Initialisation is a sweep.* The first stores of the thread that touched a page first, at most one for every
-//!    4 bytes, miss once a line of eight words, not at each word.
-//! 2. *Hot pages stay.* Each thread keeps in its private cache the pages for which that saves it most, as many as fit.
-//!    If all its pages fit, any; else only those it uses [`HOT`] times as often as half of its pages, because
-//!    pages that are used alike push each other out. For a page that stays it pays one miss for each line, the first,
-//!    and at most one more for each store of another thread, which takes the line away.
+//! 1. *Initialisation is a sweep.* The first stores of a page's first toucher, at most one for every 4 bytes, miss once
+//!    per line of eight words, not at each word.
+//! 2. *Hot pages stay.* Each thread keeps in its private cache the pages for which that saves most, as many as fit. If
+//!    all its pages fit, any; otherwise only those used at least [`HOT`] times as often as half of its pages, because
+//!    equally used pages evict each other. A page that stays costs one miss per line, the first, and at most one more
+//!    for each store by another thread, which invalidates the line.
 //!
-//! All other accesses count as they are. What a run hides, slices show: a thread that works on one block after the other keeps
-//! each while it works on it, though all of them together do not fit.
+//! All other accesses count fully. Slices show what a whole run hides: a thread that works on one block after the other
+//! keeps each while it works on it, even if all of them together do not fit.
 //!
 //! Ours; the papers count accesses that reach DRAM by hardware counters (OPT section 5.1, CMLB III-A).
 //!
@@ -36,18 +35,18 @@ use self::slices::by_slices;
 
 mod slices;
 
-/// Private cache of a core where the machine does not say: the L2 of the X7550 and E5 v4 generations.
+/// Private cache of a core if the machine does not specify it: the L2 of the X7550 and E5 v4 generations.
 pub const PRIVATE_CACHE: u64 = 256 << 10;
 
 /// A page is hot if it is used this many times as often as half of the thread's pages.
 pub const HOT: u64 = 4;
-/// Bytes of the smallest word that a page is commonly initialised with.
+/// Bytes of the smallest word used for initialising pages.
 const SMALL_WORD: u64 = 4;
 /// Bytes of a word.
 const WORD: u64 = 8;
 
-/// The accesses of `usage` that leave private caches of `cache_bytes`, with lines of `line_bytes`: never more
-/// than there were, for no page and no thread. `by_slice` is the same usage by slice, or empty.
+/// The accesses of `usage` that leave private caches of `cache_bytes`, with lines of `line_bytes`: for each page and
+/// thread, never more than in `usage`. `by_slice` is the same usage by slice, or empty.
 #[must_use]
 pub fn beyond_private_caches(
     usage: &PageUsage,
@@ -56,7 +55,7 @@ pub fn beyond_private_caches(
     cache_bytes: u64,
     line_bytes: u64,
 ) -> PageUsage {
-    // Rows that were dropped for want of memory would count as no accesses.
+    // Rows dropped for lack of memory would count as no accesses.
     let counted: u64 = by_slice.iter().map(|row| row.accesses).sum();
     if counted > 0 && counted == usage.total() {
         let room = (cache_bytes / usage.page_size().max(1)) as usize;
@@ -68,7 +67,7 @@ pub fn beyond_private_caches(
 fn by_run(usage: &PageUsage, threads: usize, cache_bytes: u64, line_bytes: u64) -> PageUsage {
     let lines = (usage.page_size() / line_bytes.max(1)).max(1);
     let room = (cache_bytes / usage.page_size().max(1)) as usize;
-    // By thread: accesses to a page, the page, and what is left of them if it stays in the cache.
+    // By thread: accesses to a page, the page, and the remaining accesses if it stays in the cache.
     let mut used: Vec<Vec<(u64, usize, u64)>> = vec![Vec::new(); threads];
     for (at, page) in usage.pages().iter().enumerate() {
         let accesses = usage.accesses(page);
@@ -110,7 +109,7 @@ fn head(page: &Page) -> PageHead {
     }
 }
 
-/// Leaves the pages that stay in a cache of `room` pages, by ascending page.
+/// Keeps the pages that stay in a cache of `room` pages, by ascending page.
 fn keep(pages: &mut Vec<(u64, usize, u64)>, room: usize) {
     if pages.len() > room {
         let middle = pages.len() / 2;
@@ -118,7 +117,7 @@ fn keep(pages: &mut Vec<(u64, usize, u64)>, room: usize) {
         pages.retain(|&(accesses, ..)| accesses >= usual.saturating_mul(HOT));
     }
     if pages.len() > room {
-        // What staying saves; of equals the lower page.
+        // The accesses saved by staying; of equals the lower page.
         pages.sort_unstable_by_key(|&(accesses, at, misses)| (Reverse(accesses - misses), at));
         pages.truncate(room);
     }
@@ -143,7 +142,7 @@ fn swept(
     }
 }
 
-/// `total` of a thread's accesses, loads and stores in the proportion they had.
+/// A thread's accesses reduced to `total`, with loads and stores in proportion.
 fn cut(access: &ThreadAccess, total: u64) -> ThreadAccess {
     let writes = u128::from(access.writes) * u128::from(total) / u128::from(access.total().max(1));
     ThreadAccess {
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn hot_pages_stay_and_what_others_write_does_not() {
+    fn hot_pages_stay_and_lines_written_by_others_do_not() {
         // 64 lines a page. A third of the accesses are stores. Pages 0 and 1 are thread 0's alone; of page 2 thread 1 stores
         // 1000, so thread 0 misses at most 64 + 1000 there, and thread 1, of whose 3000 thread 0 stores 2000, 2064.
         let usage = usage_of(&[(9, vec![9000]), (9, vec![600]), (9, vec![6000, 3000])]);

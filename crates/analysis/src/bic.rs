@@ -1,4 +1,4 @@
-//! How many clusters: the Bayesian information criterion that DeLoc (section II-C) picks `k` with.
+//! The number of clusters: the Bayesian information criterion by which DeLoc (section II-C) chooses `k`.
 //!
 //! The paper does not give its BIC formula (it cites Schwarz 1978 and X-means). Ours, with clusters `c`
 //! of weight `W_c` (`W` in all) over `n` distinct timestamps, to which the weights are rescaled to add up:
@@ -12,25 +12,24 @@
 //! s_c²    = (weighted squared deviations in c) / W_c + d²/12,   d = mean length of a slice
 //! ```
 //!
-//! - A cluster takes the shape that is worth most after the price of its parameters. Bells alone (the usual
-//!   mixture of Gaussians) describe steady communication badly, and answer it, and every steady stretch
-//!   between pauses, with as many clusters as the number of slices pays for. With boxes, the
-//!   number of bursts is found whatever the length of the slices and however many pairs there are, with
-//!   and without a murmur between the bursts (`known_numbers_of_bursts_are_found_at_any_resolution`).
-//!   DeLoc's Fig. 3 cuts a steady run (LU) into several clusters; here it is one, for all of it communicates at
-//!   the same rate.
-//! - `n` counts timestamps, not events nor pairs: what the pairs of one slice do is not independent
-//!   (programs communicate in steps), and BIC is not scale-free in the weights: with
-//!   event counts the penalty would be a rounding error and `k` always the largest allowed.
-//! - `d²/12` is the variance of a time that is only known to lie in a slice; it keeps clusters of
-//!   one slice from having an infinite likelihood.
+//! - A cluster takes the shape with the best value after the price of its parameters. Bells alone (the usual mixture of
+//!   Gaussians) describe steady communication badly, and split it, and every steady stretch between pauses, into as
+//!   many clusters as the number of slices pays for. With boxes, the number of bursts is found for any length of slices
+//!   and any number of pairs, with and without background communication between the bursts
+//!   (`known_numbers_of_bursts_are_found_at_any_resolution`). DeLoc's Fig. 3 cuts a steady run (LU) into several
+//!   clusters; here it is one, because all of it communicates at the same rate.
+//! - `n` counts timestamps, not events or pairs: the pairs of one slice are not independent (programs communicate in
+//!   steps), and BIC is not scale-free in the weights: with event counts the penalty would be a rounding error and `k`
+//!   always the largest allowed.
+//! - `d²/12` is the variance of a time that is only known to lie in a slice; it keeps clusters of one slice from having
+//!   an infinite likelihood.
 //! - Only a point's own cluster and the two on either side are summed: others are at least
 //!   a whole cluster away. Beyond 16,384 timestamps the likelihood (not the clustering) is taken at the
 //!   means of that many runs of neighbours.
 //!
 //! Cost: O(min(timestamps, 16,384)).
 
-/// Timestamps at which the likelihood is taken at most.
+/// Largest number of timestamps for the likelihood.
 const LIKELIHOOD_POINTS: usize = 1 << 14;
 
 pub(crate) fn weighted_mean(points: &[f64], weights: &[f64], total: f64) -> f64 {
@@ -43,12 +42,12 @@ pub(crate) fn weighted_mean(points: &[f64], weights: &[f64], total: f64) -> f64 
         / total
 }
 
-/// Shares of a box's weight that are tried for its core; the rest is a murmur over the whole cluster.
+/// Shares of a box's weight tried for its core; the rest is background over the whole cluster.
 const CORES: [f64; 8] = [0.999, 0.995, 0.99, 0.98, 0.95, 0.9, 0.8, 0.6];
-/// Points at which the core of a box is looked for.
+/// Number of points at which the core of a box is searched.
 const BOX_POINTS: usize = 2048;
 
-/// How the times of one cluster are distributed: what describes them best for its number of parameters.
+/// Distribution of the times of one cluster: the best description for its number of parameters.
 #[derive(Clone, Copy)]
 enum Shape {
     /// A burst that rises and falls.
@@ -63,8 +62,8 @@ enum Shape {
 }
 
 impl Shape {
-    /// The best shape of points `x` with weights `w` that hold `share` of all `n` observations, and
-    /// its number of parameters.
+    /// The best shape of points `x` with weights `w` that hold `share` of all `n` observations, and its number of
+    /// parameters.
     fn of(x: &[f64], w: &[f64], share: f64, quantum: f64, n: f64) -> (Self, usize) {
         let weight: f64 = w.iter().sum();
         let mean = weighted_mean(x, w, weight);

@@ -1,4 +1,4 @@
-//! Everything at once: the characterisation of a run, as `show`, `report` and `diff` use it.
+//! The complete characterisation of a run, as used by `show`, `report` and `diff`.
 //!
 //! Cost: O(rows + page cells) and the searches of [`crate::assignment`]; memory O(T² + pages + slices).
 
@@ -25,14 +25,14 @@ use crate::verdict::{Evidence, Verdict, verdicts};
 /// Page sizes of OPT's Figs. 6 and 7, in bytes.
 pub const PAGE_SIZES: [u64; 3] = [4 << 10, 2 << 20, 64 << 20];
 
-/// What a run is looked at with.
+/// Parameters of a characterisation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// What counts as communication; `None` picks the profile's most telling layer.
+    /// The layer that counts as communication; `None` selects the profile's most informative layer.
     pub layer: Option<Layer>,
     /// The node of every thread if threads are bound in the order of their creation.
     pub assignment: NodeAssignment,
-    /// Size of all caches of the machine together, where known.
+    /// Total size of the machine's caches, if known.
     pub cache_bytes: Option<u64>,
     /// Size of a core's private cache.
     pub private_cache_bytes: u64,
@@ -45,18 +45,18 @@ pub struct ExclusivityAt {
     pub page_size: u64,
     /// `E_app` with the setting's assignment.
     pub assigned: f64,
-    /// Largest `E_app` that was found for any assignment.
+    /// Largest `E_app` found over assignments.
     pub most: f64,
-    /// Smallest `E_app` that was found for any assignment.
+    /// Smallest `E_app` found over assignments.
     pub least: f64,
     /// `E_app` with a node for every thread.
     pub inherent: f64,
 }
 
-/// A run, characterised.
+/// The characterisation of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Characterisation {
-    /// What counted as communication.
+    /// The layer counted as communication.
     pub layer: Layer,
     /// Threads x threads, events.
     pub events: CommMatrix,
@@ -64,14 +64,14 @@ pub struct Characterisation {
     pub bytes: CommMatrix,
     /// DeLoc's and OPT's communication metrics.
     pub communication: CommunicationMetrics,
-    /// What communicates at the same time.
+    /// Concurrency of the communication.
     pub concurrency: Concurrency,
     /// Communication by slice.
     pub timeline: Timeline,
     /// Slices between changes of the heterogeneity (OPT eq. 4); for messages the same as
     /// `pattern_phases`.
     pub phases: Vec<Range<usize>>,
-    /// Slices between changes of who talks to whom.
+    /// Slices between changes of the communication partners.
     pub pattern_phases: Vec<Range<usize>>,
     /// Pages under first touch.
     pub pages: PageMetrics,
@@ -87,7 +87,7 @@ pub struct Characterisation {
     pub duration: u64,
     /// Size of all caches of the machine together, where known.
     pub cache_bytes: Option<u64>,
-    /// The most used first.
+    /// Use by object, the most used first.
     pub objects: Vec<ObjectUse>,
     /// False and true sharing of cache lines.
     pub sharing: Sharing,
@@ -95,11 +95,11 @@ pub struct Characterisation {
     pub beyond: PageUsage,
     /// Size of a core's private cache.
     pub private_cache_bytes: u64,
-    /// What is likely to help.
+    /// The verdicts on what is likely to help.
     pub verdicts: [Verdict; 4],
-    /// What the verdicts compare: threads free, bound, and what they recommend.
+    /// The ways that the verdicts compare: threads free, bound, and as recommended.
     pub outlooks: Vec<Outlook>,
-    /// The assignment all of it is for.
+    /// The assignment that the figures are for.
     pub assignment: NodeAssignment,
 }
 
@@ -146,14 +146,14 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         "another profile's assignment"
     );
     let layer = setting.layer.unwrap_or_else(|| default_layer(profile));
-    // Communication and memory have nothing to do with each other before the verdict.
+    // Communication and memory are independent of each other up to the verdict.
     let (communication, memory) = std::thread::scope(|scope| {
-        let memory = scope.spawn(|| Memory::of(profile, assignment));
-        let communication = Talk::of(profile, layer);
+        let memory = scope.spawn(|| MemorySummary::of(profile, assignment));
+        let communication = CommunicationSummary::of(profile, layer);
         (communication, memory.join())
     });
     let memory = memory.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    let Talk {
+    let CommunicationSummary {
         events,
         bytes,
         communication,
@@ -162,7 +162,7 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         phases,
         pattern_phases,
     } = communication?;
-    let Memory {
+    let MemorySummary {
         pages,
         exclusivity,
         migrations,
@@ -224,8 +224,8 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
 }
 
 impl Characterisation {
-    /// Judges once more, with what policies answer for this profile. Without, as [`characterise`] leaves it, the only
-    /// mapping is a grouping of our own and the only placement every page's main user.
+    /// Computes the verdicts again with the answers of policies for this profile. Without them, as in [`characterise`],
+    /// the only mapping is a grouping of our own and the only placement is every page on its main user's node.
     pub fn judge(&mut self, profile: &Profile, candidates: &Candidates) {
         let answer = verdicts(&Evidence {
             profile,
@@ -246,8 +246,8 @@ impl Characterisation {
     }
 }
 
-/// What the communication table tells.
-struct Talk {
+/// Figures computed from the communication table.
+struct CommunicationSummary {
     events: CommMatrix,
     bytes: CommMatrix,
     communication: CommunicationMetrics,
@@ -257,7 +257,7 @@ struct Talk {
     pattern_phases: Vec<Range<usize>>,
 }
 
-impl Talk {
+impl CommunicationSummary {
     fn of(profile: &Profile, layer: Layer) -> Result<Self, CommError> {
         let events = profile.matrix(layer, Amount::Events)?;
         let bytes = profile.matrix(layer, Amount::Bytes)?;
@@ -307,8 +307,8 @@ impl Talk {
     }
 }
 
-/// What the page tables tell.
-struct Memory {
+/// Figures computed from the page tables.
+struct MemorySummary {
     pages: PageMetrics,
     exclusivity: Vec<ExclusivityAt>,
     migrations: Option<Migrations>,
@@ -316,7 +316,7 @@ struct Memory {
     objects: Vec<ObjectUse>,
 }
 
-impl Memory {
+impl MemorySummary {
     fn of(profile: &Profile, assignment: &NodeAssignment) -> Self {
         Self {
             pages: PageMetrics::of(

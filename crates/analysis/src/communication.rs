@@ -1,4 +1,4 @@
-//! How much threads communicate, with whom, and how unevenly.
+//! Communication metrics: amount, partners and heterogeneity.
 //!
 //! Implements OPT (Diener et al. 2015, section 4.1, eq. 1-3) and DeLoc (Agung et al. 2020, section
 //! III, eq. 4-6, 8, 9). `T` is the number of threads, `M` or `S` the matrix:
@@ -15,8 +15,8 @@
 //! Readings where the papers are silent:
 //! - OPT's matrix has no direction, so directed layers are made symmetric (`C + Cᵀ`) for `C_H` and
 //!   `C_A`: an event counts in both cells of its pair, as in an undirected layer.
-//! - OPT and data mapping count accesses to shared memory, which are all alike. Messages are not: of layers of messages `C_H` is
-//!   that of the byte matrix.
+//! - OPT and data mapping count accesses to shared memory, which all have the same size. Messages differ: for layers of
+//!   messages `C_H` is that of the byte matrix.
 //! - `Lcomm` counts an event once: undirected layers, which hold it in two cells, are halved.
 //! - `CommLoc` takes rows as stored, the diagonal's zero included (the sums run over 1..T), and
 //!   the population variance. On one symmetric matrix `C_H = 10^4 CommLoc`.
@@ -30,11 +30,11 @@ use numaloc_model::{CommError, CommMatrix, Layer, Profile, TaskGroup};
 /// The communication metrics of a matrix or a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommunicationMetrics {
-    /// What was counted as communication.
+    /// The layer counted as communication.
     pub layer: Layer,
     /// Communication events, each once.
     pub events: f64,
-    /// `C_H` of the event matrix (OPT eq. 2), of messages of the byte matrix.
+    /// `C_H` of the event matrix (OPT eq. 2); for messages, of the byte matrix.
     pub heterogeneity: f64,
     /// `C_A` of the event matrix (OPT eq. 3), events per cell.
     pub amount: f64,
@@ -51,7 +51,7 @@ pub struct CommunicationMetrics {
 }
 
 impl CommunicationMetrics {
-    /// Everything for one layer of a run; `groups` as [`crate::concurrency_groups`] found them.
+    /// All metrics for one layer of a run; `groups` as found by [`crate::concurrency_groups`].
     ///
     /// # Errors
     /// [`CommError::OutOfRange`] if a row names a thread the profile does not have.
@@ -67,7 +67,7 @@ impl CommunicationMetrics {
         ))
     }
 
-    /// The same from matrices that are already at hand.
+    /// The same from given matrices.
     #[must_use]
     pub fn of_matrices(
         layer: Layer,
@@ -107,7 +107,7 @@ pub fn undirected(matrix: &CommMatrix, layer: Layer) -> CommMatrix {
     }
 }
 
-/// Communication heterogeneity `C_H` (OPT eq. 1, 2), 0..=2500: how differently threads share.
+/// Communication heterogeneity `C_H` (OPT eq. 1, 2), 0..=2500: how much threads differ in their communication.
 #[must_use]
 pub fn heterogeneity(events: &CommMatrix, layer: Layer) -> f64 {
     mean_row_variance(&undirected(events, layer)) * 1e4
@@ -141,7 +141,7 @@ pub fn ratio(load_bytes: f64, threads: &[Thread]) -> Option<f64> {
     (accessed > 0).then(|| load_bytes / accessed as f64)
 }
 
-/// Communication concurrency `CommC` (DeLoc eq. 6): the mean share of the tasks that is in a group.
+/// Communication concurrency `CommC` (DeLoc eq. 6): the mean share of the tasks that are in a group.
 #[must_use]
 pub fn concurrency(groups: &[TaskGroup], threads: usize) -> Option<f64> {
     if groups.is_empty() || threads == 0 {
@@ -298,7 +298,7 @@ mod tests {
                 prop_assert!(amount(&m, layer) >= 0.0);
                 let scaled: Vec<f64> = cells.iter().map(|c| c * f64::from(scale)).collect();
                 let scaled = matrix(5, &scaled);
-                // Heterogeneity does not see the scale, amount is proportional to it.
+                // Heterogeneity is independent of the scale; amount is proportional to it.
                 prop_assert!((heterogeneity(&scaled, layer) - h).abs() < 1e-9);
                 prop_assert!((amount(&scaled, layer) - amount(&m, layer) * f64::from(scale)).abs() < 1e-9);
                 let renumbered = m.reordered(&[3, 1, 4, 0, 2]);

@@ -1,4 +1,4 @@
-//! Two runs side by side: do they communicate and use pages alike?
+//! Compares communication and page use of two runs.
 //!
 //! Threads are matched by their stable path, so runs with other process ids, or with a thread more,
 //! still compare. Matrices are compared by Pearson's correlation over all ordered pairs of matched
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use numaloc_model::{CommMatrix, Profile};
 
-/// Threads that two profiles have in common: index in the one, index in the other.
+/// Threads that occur in both profiles: index in the first, index in the second.
 #[must_use]
 pub fn matched_threads(a: &Profile, b: &Profile) -> Vec<(usize, usize)> {
     let in_b: HashMap<&str, usize> = b

@@ -1,18 +1,18 @@
-//! What communicates at the same time: clusters of slices, and the thread pairs of each.
+//! Concurrent communication: clusters of slices, and the thread pairs of each.
 //!
-//! Implements DeLoc (Agung et al. 2020) section II-C and `buildTaskGroups`, eq. 2 and 3 of II-D. The
-//! timestamps are the middles of the slices that hold communication, weighted by its amount (events of
-//! shared memory, bytes of messages: a slice of empty messages only is none, unless all messages are empty); [`crate::kmeans`] finds the optimal clusters for every `k`; the Bayesian information criterion
-//! picks `k`: see [`crate::bic`](mod@crate::bic).
+//! Implements DeLoc (Agung et al. 2020) section II-C and `buildTaskGroups`, eq. 2 and 3 of II-D. The timestamps are the
+//! middles of the slices that hold communication, weighted by its amount (events of shared memory, bytes of messages: a
+//! slice of empty messages only is not a timestamp, unless all messages are empty). [`crate::kmeans`] finds the optimal
+//! clusters for every `k`; the Bayesian information criterion chooses `k`: see [`crate::bic`](mod@crate::bic).
 //!
-//! Timestamps do not tell between whom: a steady run whose pattern changes is one cluster of them, though pairs
-//! of the one pattern and of the other never communicate at the same time. So a cluster of shared memory is cut
-//! where the pattern changes within it ([`crate::pattern_phases`](mod@crate::pattern_phases)), where the matrices on
-//! either side differ by `1 - cos` of at least 0.3. DeLoc leaves such a cluster whole, and its plan then hangs on the
-//! order of pairs of like weight.
+//! Timestamps do not show which pairs communicate: a steady run whose pattern changes is one cluster of them, although
+//! pairs of the first and of the second pattern never communicate at the same time. So a cluster of shared memory is
+//! cut where the pattern changes within it ([`crate::pattern_phases`](mod@crate::pattern_phases)) and the matrices on
+//! either side differ by `1 - cos` of at least 0.3. DeLoc leaves such a cluster whole, and its plan then depends on the
+//! order of pairs of similar weight.
 //!
-//! The largest BIC over `1..=16` wins, the smaller `k` on a tie. Clusters see when there is
-//! communication, not between whom: for that see [`crate::pattern_phases`](mod@crate::pattern_phases).
+//! The largest BIC over `1..=16` wins, the smaller `k` on a tie. Clusters show when there is communication, not between
+//! which threads: for that see [`crate::pattern_phases`](mod@crate::pattern_phases).
 
 use numaloc_model::profile::{Amount, CommRow, Profile};
 use numaloc_model::{ClusterIdx, GroupPair, Layer, SliceIdx, TaskGroup, ThreadIdx};
@@ -22,7 +22,7 @@ use crate::kmeans;
 use crate::pattern_phases::{LEAST_CHANGE, PatternRule, pattern_phases};
 use crate::phases::PhaseRule;
 
-/// The most clusters that are tried.
+/// Largest number of clusters tried.
 pub const K_MAX: usize = 16;
 
 /// A run of slices whose communication counts as concurrent.
@@ -51,11 +51,11 @@ pub struct Concurrency {
     pub clusters: Vec<Cluster>,
     /// By cluster: the pairs that communicate in it.
     pub groups: Vec<TaskGroup>,
-    /// How many clusters, cuts between patterns included; 0 when nothing communicates.
+    /// Number of clusters, including cuts between patterns; 0 without communication.
     pub k: usize,
     /// BIC for 1, 2, ... clusters; larger is better.
     pub bic: Vec<f64>,
-    /// What `in_group` and `in_run` count: bytes, or events where a layer has no bytes.
+    /// Unit of `in_group` and `in_run`: bytes, or events if a layer has no bytes.
     pub amount: Amount,
 }
 
@@ -105,7 +105,7 @@ pub fn group_loads(groups: &[TaskGroup]) -> Vec<GroupLoad> {
         .collect()
 }
 
-/// Clusters of slices of one layer, and their task groups.
+/// Finds the clusters of slices of one layer, and their task groups.
 ///
 /// Rows must be sorted by slice, as [`Profile::communication`] promises. A layer without
 /// communication has no cluster. Rows that name a slice or thread the profile does not have are left out.
@@ -203,7 +203,7 @@ pub fn concurrency_groups(profile: &Profile, layer: Layer) -> Concurrency {
     }
 }
 
-/// The starts of clusters (indexes of timestamps) and, between them, those of other patterns.
+/// The starts of clusters (indexes of timestamps) and, between them, those of further patterns.
 fn cut_by_pattern(
     profile: &Profile,
     layer: Layer,
@@ -328,7 +328,7 @@ fn task_groups(
         .collect()
 }
 
-/// A pair's amount: both directions, or the one number that both cells of an undirected layer hold.
+/// A pair's amount: the sum of both directions, or the single amount that both cells of an undirected layer hold.
 fn both_ways(layer: Layer, forth: f64, back: f64) -> f64 {
     if layer.is_directed() {
         forth + back
@@ -337,10 +337,10 @@ fn both_ways(layer: Layer, forth: f64, back: f64) -> f64 {
     }
 }
 
-/// Threads up to which pair sums are kept in a full square (128 MiB).
+/// Largest number of threads for which pair sums are kept in a full square (128 MiB).
 const DENSE_THREADS: usize = 4096;
 
-/// Sums by ordered pair: a square for as many threads as fit, sorted cells beyond.
+/// Sums by ordered pair: a square if it fits, sorted cells otherwise.
 enum PairSums {
     Dense { threads: usize, sums: Vec<f64> },
     Cells(Vec<(u32, u32, f64)>),
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_are_told_apart_and_their_pairs_grouped() {
+    fn bursts_are_separated_and_their_pairs_grouped() {
         let found = concurrency_groups(&two_bursts(), Layer::WriteRead);
         // The gap is three times a burst: no cluster may straddle it.
         let straddles = |c: &Cluster| c.first.0 < 20 && c.last.0 >= 70;
@@ -436,7 +436,7 @@ mod tests {
                 [(0, 2), (1, 3)]
             };
             assert_eq!(pairs, expected);
-            // 20 slices of 3 events of 8 bytes in the whole run, whatever the cluster holds.
+            // 20 slices of 3 events of 8 bytes in the whole run, for any cluster.
             assert!(group.pairs.iter().all(|p| p.in_run == 480.0));
         }
         let loads = group_loads(&found.groups);
@@ -459,8 +459,8 @@ mod tests {
     }
 
     #[test]
-    fn messages_weigh_their_bytes() {
-        // A burst of few large messages, a long silence, a burst of many empty ones between others.
+    fn messages_are_weighted_by_bytes() {
+        // A burst of a few large messages, a long silence, a burst of many empty ones among others.
         let mut profile = two_bursts();
         for row in &mut profile.communication {
             let late = row.slice.0 >= 50;
@@ -482,7 +482,7 @@ mod tests {
             (mean - 100.0).abs() < 10.0,
             "the middle of slices 0..20, not {mean}"
         );
-        // Nothing but empty messages: their number is all there is.
+        // Only empty messages: their number is the amount.
         for row in &mut profile.communication {
             row.bytes = 0;
         }

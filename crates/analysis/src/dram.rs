@@ -1,16 +1,18 @@
-//! Which accesses reach memory: shared last-level caches, fed with what private caches let through.
+//! A model of shared last-level caches, fed with the misses of private caches: which accesses reach memory.
 //!
-//! For DeLoc's DRAM-to-memory ratio (eq. 7) where no hardware counted. The access trace holds what each thread's own two cache
-//! levels did not answer; here last-level caches answer some of that, other threads' caches some, and DRAM the rest. Deviation from
-//! the paper, which read a performance counter: this is a model, and its parameters are part of the result.
+//! Provides DeLoc's DRAM-to-memory ratio (eq. 7) without hardware counters. The access trace holds the requests that
+//! missed each thread's own two cache levels; here last-level caches serve some of them, other threads' caches some,
+//! and DRAM the rest. Deviation from the paper, which read a performance counter: this is a model, and its parameters
+//! are part of the result.
 //!
-//! Last-level caches are set-associative with LRU, take every line that is fetched through them and every line written
-//! back to them, and do not force lines out of private caches (non-inclusive). A thread uses one of them. A line that another thread has written and still holds comes from
-//! there; so does one that only another last-level cache holds in a written state. A write takes the line out of the other
-//! last-level caches. Not modelled: prefetching (which moves fetches, not their number, where it is right), huge pages, timing.
+//! Last-level caches are set-associative with LRU, receive every line that is fetched or written back through them, and
+//! do not evict lines from private caches (non-inclusive). Each thread uses one of them. A line that another thread has
+//! written and still holds comes from that thread; so does one that only another last-level cache holds in a written
+//! state. A write invalidates the line in the other last-level caches. Not modelled: prefetching (which moves fetches
+//! but, where correct, does not change their number), huge pages, timing.
 //!
-//! Cost: O(1) for each event, times ways; memory 16 bytes a line of the last-level caches, the lines that private caches hold written, and the
-//! pages' counts.
+//! Cost: O(1) for each event, times ways; memory: 16 bytes per line of the last-level caches, the lines that private
+//! caches hold written, and the pages' counts.
 
 use std::collections::HashMap;
 
@@ -24,32 +26,32 @@ pub struct LastLevel {
     pub bytes: u64,
     /// Lines in a set.
     pub ways: u64,
-    /// How many there are; threads share them in blocks, as [`crate::NodeAssignment::blocks`] deals out nodes.
+    /// Number of caches; threads share them in blocks, as in [`crate::NodeAssignment::blocks`].
     pub count: usize,
 }
 
-/// What became of the requests that a thread's private caches made.
+/// Outcome of the requests of a thread's private caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// A last-level cache of the thread's own had the line.
+    /// Hits in the thread's own last-level cache.
     pub llc_hits: u64,
-    /// Another thread's cache, or another last-level cache, had it newer than memory.
+    /// Lines newer than memory from another thread's cache or another last-level cache.
     pub transfers: u64,
-    /// DRAM had to be read.
+    /// Lines read from DRAM.
     pub fetches: u64,
-    /// Lines that this thread had written and DRAM was given back.
+    /// Lines written by this thread and written back to DRAM.
     pub write_backs: u64,
 }
 
 impl Requests {
-    /// Lines asked for.
+    /// Lines requested.
     #[must_use]
     pub fn lines(&self) -> u64 {
         self.llc_hits + self.transfers + self.fetches
     }
 }
 
-/// What reached DRAM.
+/// Requests that reached DRAM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DramUse {
     /// By [`ThreadIdx`].
@@ -60,7 +62,7 @@ pub struct DramUse {
     pub missed_loads: Vec<(u64, ThreadIdx, u64)>,
 }
 
-/// A line of a last-level cache; `writer` is the thread that wrote it, plus one, or 0 when memory has the same.
+/// A line of a last-level cache; `writer` is the thread that wrote it plus one, or 0 if memory is up to date.
 #[derive(Clone, Copy)]
 struct Line {
     number: u64,
@@ -72,7 +74,7 @@ const EMPTY: Line = Line {
     writer: 0,
 };
 
-/// One last-level cache: sets one after the other, in each the most recent line first.
+/// One last-level cache: set after set, each with the most recent line first.
 struct Cache {
     lines: Vec<Line>,
     ways: usize,
@@ -100,7 +102,7 @@ impl Cache {
         Some(line)
     }
 
-    /// Puts a line in front, or changes it where it is there; what leaves.
+    /// Inserts a line at the front, or updates it if present; returns the evicted line.
     fn put(&mut self, line: Line) -> Option<Line> {
         if let Some(there) = self.find(line.number) {
             there.writer = if line.writer == 0 {
@@ -117,14 +119,14 @@ impl Cache {
     }
 }
 
-/// The model: give it every event, in the order of [`Event::time`], then take the result.
+/// The model: pass it every event in the order of [`Event::time`], then take the result.
 pub struct DramModel {
     caches: Vec<Cache>,
     /// Cache of each thread.
     of_thread: Vec<usize>,
     /// Lines per page.
     page_lines: u64,
-    /// Who holds a line written in private caches.
+    /// The thread whose private caches hold a line written.
     written: HashMap<u64, ThreadIdx>,
     threads: Vec<Requests>,
     pages: HashMap<(u64, ThreadIdx), u64>,
@@ -132,7 +134,7 @@ pub struct DramModel {
 }
 
 impl DramModel {
-    /// For `threads` threads; sizes in bytes, the page's a multiple of the line's.
+    /// Creates the model for `threads` threads; sizes in bytes, the page size a multiple of the line size.
     ///
     /// # Panics
     /// If there is no cache, or one without a line.
@@ -141,7 +143,7 @@ impl DramModel {
         let sets = level.bytes / line_size / level.ways;
         assert!(
             sets > 0 && level.count > 0,
-            "a last-level cache holds something"
+            "a last-level cache needs at least one line"
         );
         let cache = || Cache {
             lines: vec![EMPTY; (sets * level.ways) as usize],
@@ -159,7 +161,7 @@ impl DramModel {
         }
     }
 
-    /// The next event.
+    /// Processes the next event.
     ///
     /// # Panics
     /// If the thread is not below the number given.
@@ -186,7 +188,7 @@ impl DramModel {
         }
     }
 
-    /// A thread's private caches get a line. Whether its last-level cache had it.
+    /// Brings a line to a thread's private caches. Returns whether its last-level cache had it.
     fn fetch(&mut self, thread: ThreadIdx, line: u64) -> bool {
         let mine = self.of_thread[thread.index()];
         let elsewhere = |(at, cache): (usize, &mut Cache)| {
@@ -195,7 +197,7 @@ impl DramModel {
         if let Some(&owner) = self.written.get(&line)
             && owner != thread
         {
-            // Its owner goes on with a copy like everybody's; what it wrote is in its last-level cache now.
+            // Its owner now has a clean copy; the written data is in its last-level cache.
             self.written.remove(&line);
             self.put(self.of_thread[owner.index()], line, owner.0 + 1);
             self.threads[thread.index()].transfers += 1;
@@ -215,7 +217,7 @@ impl DramModel {
         false
     }
 
-    /// A thread is the only one to have a line from now on.
+    /// Makes a thread the only holder of a line.
     fn own(&mut self, thread: ThreadIdx, line: u64) {
         let mine = self.of_thread[thread.index()];
         for cache in self
@@ -224,7 +226,7 @@ impl DramModel {
             .enumerate()
             .filter(|(at, _)| *at != mine)
         {
-            // What was newer than memory there has gone to the thread.
+            // Data there that is newer than memory has moved to the thread.
             cache.1.remove(line);
         }
         self.written.insert(line, thread);
@@ -238,7 +240,7 @@ impl DramModel {
         }
     }
 
-    /// What reached DRAM. Lines that caches hold written at the end have not.
+    /// The result. Lines that are still written in caches at the end are not counted.
     #[must_use]
     pub fn finish(self) -> DramUse {
         let sorted = |counts: HashMap<(u64, ThreadIdx), u64>| {
@@ -320,7 +322,8 @@ mod tests {
             found.pages,
             [page(0, 0, 2), page(0, 1, 1), page(0, 2, 1), page(2, 0, 1)]
         );
-        // Neither the write of thread 1 nor what the thread's own last-level cache had; transfers take long too.
+        // Neither the write of thread 1 nor hits in the thread's own last-level cache; transfers count, because they
+        // are slow too.
         assert_eq!(
             found.missed_loads,
             [page(0, 0, 2), page(0, 2, 2), page(0, 3, 1), page(2, 0, 1)]
@@ -351,7 +354,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each line asked for comes from one place; pages add up to threads.
+        /// Each requested line is served from one place; pages add up to threads.
         #[test]
         fn nothing_is_lost(events in any_events(), count in 1usize..5) {
             let found = run(LastLevel { count, ..SMALL }, 4, &events);
@@ -374,7 +377,7 @@ mod tests {
             prop_assert!(fetches(4) <= fetches(2) && fetches(2) <= fetches(1));
         }
 
-        /// Who is called what does not matter where all share one cache.
+        /// Thread numbers do not matter if all share one cache.
         #[test]
         fn names_do_not_matter(events in any_events()) {
             let one = LastLevel { count: 1, ..SMALL };

@@ -35,7 +35,7 @@ impl Prefix {
         let w = self.weight[to + 1] - self.weight[from];
         let s = self.linear[to + 1] - self.linear[from];
         let q = self.square[to + 1] - self.square[from];
-        // Rounding may take a tiny negative; a cost is a sum of squares.
+        // Rounding may give a tiny negative value; a cost is a sum of squares.
         (q - s * s / w).max(0.0)
     }
 }
@@ -77,7 +77,7 @@ pub fn cluster(points: &[f64], weights: &[f64], k_max: usize) -> Clusterings {
     let mut next = vec![0.0; n];
     for q in 1..k_max {
         let mut at = vec![0u32; n];
-        // With fewer points than clusters every point is its own: cost 0, last cluster of one.
+        // With fewer points than clusters every point is a cluster of its own: cost 0.
         for to in 0..q {
             next[to] = 0.0;
             at[to] = to as u32;
@@ -85,7 +85,7 @@ pub fn cluster(points: &[f64], weights: &[f64], k_max: usize) -> Clusterings {
         let mut layer = LayerSolver {
             prefix: &prefix,
             previous: &best,
-            floor: &split[q - 1],
+            lower_bound: &split[q - 1],
             clusters_before: q,
             best: &mut next,
             split: &mut at,
@@ -120,12 +120,12 @@ fn prefix_sums(points: &[f64], weights: &[f64], mean: f64, range: f64) -> Prefix
     }
 }
 
-/// One more cluster than `previous` knows.
+/// Computes the layer with one more cluster than `previous`.
 struct LayerSolver<'a> {
     prefix: &'a Prefix,
     previous: &'a [f64],
     /// Split points with one cluster fewer: a lower bound of ours.
-    floor: &'a [u32],
+    lower_bound: &'a [u32],
     clusters_before: usize,
     best: &'a mut [f64],
     split: &'a mut [u32],
@@ -137,7 +137,7 @@ impl LayerSolver<'_> {
         let middle = low + (high - low) / 2;
         let first = from
             .max(self.clusters_before)
-            .max(self.floor[middle] as usize);
+            .max(self.lower_bound[middle] as usize);
         let last = to.min(middle);
         let (at, cost) = self.best_split(middle, first, last.max(first));
         self.best[middle] = cost;
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn nanosecond_stamps_keep_their_digits() {
-        // An epoch in nanoseconds squared needs 122 bits; the spread within bursts is what counts.
+        // An epoch in nanoseconds squared needs 122 bits; the spread within bursts is what matters.
         let base = 1.7e18;
         let points: Vec<f64> = (0..100)
             .map(|i| base + f64::from(i / 50) * 1e9 + f64::from(i % 50) * 1024.0)

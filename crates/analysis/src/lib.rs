@@ -1,8 +1,8 @@
-//! Characterisation: what a recorded run says about its communication and its pages.
+//! Characterisation: computes metrics of a recorded run's communication and pages.
 //!
-//! Pure functions over [`numaloc_model`] types: no I/O, no clock, no environment, and the same
-//! answer for the same profile every time. Each module names the paper, section and equation it
-//! implements and where it deviates; `docs/metrics.md` is the same in the user's words.
+//! Pure functions over [`numaloc_model`] types: no I/O, no clock, no environment, and the same result for the same
+//! profile. Each module names the paper, section and equation it implements and its deviations; `docs/metrics.md`
+//! describes the same for users.
 //!
 //! | module | answers | source |
 //! |---|---|---|
@@ -17,7 +17,7 @@
 //! | [`assignment`] | which threads share a node: blocks, and the extremes of exclusivity | OPT 5.1.1 |
 //! | [`migrations`] | how often pages would have to move | data mapping II-C |
 //! | [`phases`] | when the pattern changes | OPT eq. 4 |
-//! | [`pattern_phases`](mod@pattern_phases) | when who talks to whom changes | ours |
+//! | [`pattern_phases`](mod@pattern_phases) | when the communication partners change | ours |
 //! | [`load`] | memory load over time, its phases, and each thread's share | CMLB III-A |
 //! | [`objects`] | which memory it is, by name | |
 //! | [`dram`] | which accesses reach memory, by a model of the last-level caches | DeLoc eq. 7 |

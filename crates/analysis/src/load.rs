@@ -1,18 +1,17 @@
-//! Memory load over time: smoothing, access phases, and each thread's share of the load.
+//! Memory load over time: smoothing, access phases, and the load of each thread.
 //!
 //! Implements CMLB (2021) section III-A: eq. 1 (time from cycles), the smoothing after Rocka (the top
 //! 5 % of the values are outliers, replaced by linear interpolation), Algorithm 1 (sliding-window
 //! access phases), and the access-load vector behind eq. 3.
 //!
-//! Where we deviate from Algorithm 1 as printed: the scan stops at the last element (`right < len`; the
-//! printed `<=` reads past it), the last, still open phase is returned too, and the low value is the
-//! mean of at least one slice (5 % of a short series is none). Eq. 3 mixes its indexes (`p_i` is the
-//! vector of phase i, i runs over threads); Algorithm 2 uses the vector as each thread's load, whose
-//! mean over nodes is the target, so that is what [`access_load`] gives.
+//! Deviations from Algorithm 1 as printed: the scan stops at the last element (`right < len`; the printed `<=` reads
+//! past it), the last, still open phase is returned too, and the low value is the mean of at least one slice (5 % of a
+//! short series is none). Eq. 3 mixes its indexes (`p_i` is the vector of phase i, i runs over threads); Algorithm 2
+//! uses the vector as each thread's load, whose mean over nodes is the target, so that is what [`access_load`] returns.
 //!
-//! The paper counts accesses to DRAM. A profile has those of every thread where its source observed them
-//! (samples of a PMU, or the cache model of an access trace), but not when they were: each thread's are
-//! spread over the slices as its accesses are. Elsewhere all accesses count; [`LoadSource`] says which.
+//! The paper counts accesses to DRAM. A profile has those of every thread if its source observed them (samples of a
+//! PMU, or the cache model of an access trace), but not their times: each thread's are distributed over the slices in
+//! proportion to its accesses. Otherwise all accesses count; [`LoadSource`] says which.
 //!
 //! Cost: O(n log n).
 
@@ -32,8 +31,8 @@ pub fn nanoseconds(cycles: u64, frequency_khz: u64) -> f64 {
     cycles as f64 * 1e6 / frequency_khz as f64
 }
 
-/// The series with its top 5 % replaced by linear interpolation between what remains next to them.
-/// Equal values: the earlier ones count as the larger. Series of fewer than 20 values stay as they are.
+/// The series with its top 5 % replaced by linear interpolation between the nearest remaining values. Of equal values,
+/// the earlier ones count as larger. Series of fewer than 20 values are unchanged.
 #[must_use]
 pub fn smoothed(series: &[f64]) -> Vec<f64> {
     let outliers = series.len() / 20;
@@ -91,7 +90,7 @@ pub fn access_phases(series: &[f64], min_width: usize) -> Vec<Range<usize>> {
     phases
 }
 
-/// Access-load vector: each thread's load, averaged over phases that weigh as much as their load.
+/// Access-load vector: each thread's load, averaged over phases weighted by their load.
 ///
 /// `loads[(slice, thread)]` comes as `(slice, thread, accesses)` rows in any order; the weight of
 /// phase `i` is its share of all accesses (`d_j` of eq. 3 added up over the phase), so slices of heavy
@@ -126,7 +125,7 @@ pub fn access_load(
     vector
 }
 
-/// A load vector as policies take it: `None` where no thread has any load, for there is nothing to level.
+/// A load vector for policies: `None` if no thread has any load, so that there is nothing to balance.
 #[must_use]
 pub fn load_to_level(by_thread: &[f64]) -> Option<&[f64]> {
     by_thread
@@ -138,14 +137,14 @@ pub fn load_to_level(by_thread: &[f64]) -> Option<&[f64]> {
 /// What a load vector counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadSource {
-    /// Bytes from DRAM; where they were observed.
+    /// Bytes from DRAM, if they were observed.
     Dram(String),
-    /// All accesses, whatever answered them: no DRAM accesses were observed.
+    /// All accesses: no DRAM accesses were observed.
     Accesses,
 }
 
 impl LoadSource {
-    /// One phrase for people.
+    /// Text for the user.
     #[must_use]
     pub fn in_words(&self) -> String {
         match self {
@@ -158,18 +157,18 @@ impl LoadSource {
 /// Each thread's load on memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadVector {
-    /// What it counts.
+    /// The kind of load.
     pub source: LoadSource,
     /// Load by slice, smoothed; `None` when page use by slice was not recorded.
     pub smoothed: Option<Vec<f64>>,
     /// Access phases of the smoothed series; empty without it.
     pub phases: Vec<Range<usize>>,
-    /// Access-load vector: load by thread. Without page use by slice, all of each thread's.
+    /// Access-load vector: load by thread. Without page use by slice, each thread's total.
     pub by_thread: Vec<f64>,
 }
 
 impl LoadVector {
-    /// Of a run.
+    /// Computes the load vector of a run.
     #[must_use]
     pub fn of(profile: &Profile) -> Self {
         let threads = &profile.threads;
@@ -180,7 +179,7 @@ impl LoadVector {
             let sum = &mut accesses[row.thread.index()];
             *sum = sum.saturating_add(row.accesses);
         }
-        // A thread whose DRAM bytes cannot be spread over time would lose them.
+        // A thread whose DRAM bytes cannot be distributed over time would lose them.
         let without_time = |(total, &accesses): (&f64, &u64)| {
             source != LoadSource::Accesses && *total > 0.0 && accesses == 0
         };
@@ -219,7 +218,7 @@ impl LoadVector {
     }
 }
 
-/// Each thread's load in the whole run, and what it counts.
+/// Each thread's load over the whole run, and its kind.
 fn totals(profile: &Profile) -> (LoadSource, Vec<f64>) {
     let dram: Option<Vec<u64>> = profile.threads.iter().map(|t| t.dram_bytes).collect();
     let dram = dram.filter(|dram| dram.iter().any(|&bytes| bytes > 0));
@@ -238,21 +237,21 @@ fn totals(profile: &Profile) -> (LoadSource, Vec<f64>) {
 /// The memory load of a run under an assignment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryLoad {
-    /// What it counts.
+    /// The kind of load.
     pub source: LoadSource,
     /// Load by slice, smoothed; `None` when page use by slice was not recorded.
     pub smoothed: Option<Vec<f64>>,
     /// Access phases of the smoothed series; empty without it.
     pub phases: Vec<Range<usize>>,
-    /// Access-load vector: load by thread. Without page use by slice, all of each thread's.
+    /// Access-load vector: load by thread. Without page use by slice, each thread's total.
     pub by_thread: Vec<f64>,
-    /// The threads' loads added up by node with PUs.
+    /// Sum of the threads' loads by node with PUs.
     pub by_node: Vec<f64>,
     /// Load_std (eq. 6) of `by_node`.
     pub deviation: f64,
 }
 
-/// Everything of this module for a run.
+/// Computes all load figures of a run.
 ///
 /// # Panics
 /// If the assignment is not of the profile.
@@ -348,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn accesses_to_dram_are_the_load_where_they_are_known() {
+    fn dram_accesses_are_the_load_if_known() {
         // T0 makes 50 accesses and T1 as many, but only T1's leave the caches: 6400 bytes from DRAM, T0 has 640. One
         // phase of weight 1: that is the vector. By slice: T0's 640 go 30 : 20, T1's all to slice 1.
         let mut profile = profile_of(2, 2, &[]);
@@ -368,7 +367,7 @@ mod tests {
         assert_eq!(found.source, LoadSource::Dram("a test".to_owned()));
         assert_eq!(found.smoothed, Some(vec![384.0, 6656.0]));
         assert_eq!(found.by_thread, [640.0, 6400.0]);
-        // A reader that kept only the sums comes to the same.
+        // A reader that kept only the sums gets the same result.
         profile.access_slices = profile.accesses_by_slice();
         profile.page_slices.clear();
         assert_eq!(LoadVector::of(&profile), found);

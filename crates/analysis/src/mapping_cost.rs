@@ -1,4 +1,4 @@
-//! What an assignment of threads to nodes leaves remote, and how evenly it spreads the load.
+//! Remote communication and load balance of an assignment of threads to nodes.
 //!
 //! Implements CMLB (2021) eq. 4-6. Eq. 6 as printed, `sqrt(sum (L_i - L) / n)`, lacks the square (its
 //! sum is always 0); we compute the population standard deviation the text describes.
@@ -35,7 +35,7 @@ pub fn remote_share(matrix: &CommMatrix, layer: Layer, assignment: &NodeAssignme
     }
 }
 
-/// Load by node that has PUs: the loads of its threads added up. Nodes of memory alone have none and do not count.
+/// Load of each node with PUs: the sum of its threads' loads. Memory-only nodes have none and are left out.
 #[must_use]
 pub fn node_loads(thread_loads: &[f64], assignment: &NodeAssignment) -> Vec<f64> {
     let mut loads = vec![0.0; assignment.nodes];
@@ -103,8 +103,8 @@ mod tests {
     }
 
     #[test]
-    fn nodes_of_memory_alone_have_no_load_to_deviate() {
-        // Nodes 0 and 2 have PUs, node 1 is memory: loads 4 and 4 are level, not 4, 0 and 4.
+    fn memory_only_nodes_do_not_count_in_the_deviation() {
+        // Nodes 0 and 2 have PUs, node 1 is memory-only: loads 4 and 4 are level, not 4, 0 and 4.
         let homes = vec![LogicalNode(0), LogicalNode(2)];
         let assignment = NodeAssignment {
             nodes: 3,

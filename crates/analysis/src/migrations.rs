@@ -1,10 +1,10 @@
-//! How often pages would have to move to stay with their users.
+//! Page migrations needed to keep pages with their users.
 //!
-//! Implements section II-C of "Locality vs. Balance" (2015) and OPT 5.1.5: in every slice in which a
-//! page is used but does not lie on the node that uses it most, count a migration and move it there.
-//! Pages start where first touch put them; a page whose first touch was not observed starts on its
-//! first slice's node without a migration. A tie with the present node is no reason to move; other
-//! ties go to the lowest node. `E_app` of every slice alone comes with it (OPT Fig. 10).
+//! Implements section II-C of "Locality vs. Balance" (2015) and OPT 5.1.5: in every slice in which a page is used but
+//! is not on the node that uses it most, a migration is counted and the page moves there. Pages start where first touch
+//! put them; a page whose first touch was not observed starts on its first slice's node without a migration. A tie with
+//! the current node causes no move; other ties go to the lowest node. `E_app` of every slice is computed as well (OPT
+//! Fig. 10).
 //!
 //! Cost: O(rows + pages N); memory O(pages).
 
@@ -22,7 +22,7 @@ pub struct Migrations {
     pub pages: Vec<u64>,
     /// All migrations.
     pub total: u64,
-    /// `E_app` of the accesses of every slice; `None` where no page was used.
+    /// `E_app` of the accesses of every slice; `None` if no page was used.
     pub exclusivity: Vec<Option<f64>>,
 }
 
@@ -101,7 +101,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_page_that_wanders_by_hand() {
+    fn a_migrating_page_by_hand() {
         // Thread 0 on node 0, thread 1 on node 1. Page 0 starts on node 0.
         // Slice 0: only thread 0: stays. Slice 1: thread 1 has 3 of 4: moves. Slice 2: 2 to 2: stays.
         // Slice 3: thread 0 only: moves back. Two migrations. Page 1 is used by its toucher only.

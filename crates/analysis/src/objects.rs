@@ -1,12 +1,12 @@
-//! Which memory it is: page use added up by object.
+//! Page use by object.
 //!
-//! An object is what the recorder could name: a static section, the heap, a mapping, a thread's stack.
-//! Where a section's variables are known, a page counts for the variable that holds at least half of it,
-//! so that large arrays get rows of their own and small variables stay with their section. The same holds for
-//! blocks of memory whose place of allocation is known: they are parts of the heap or of a mapping. The table
-//! answers who made the pages resident and who uses them, which is what a person can change in the source.
+//! An object is memory that the recorder could name: a static section, the heap, a mapping, a thread's stack. If a
+//! section's variables are known, a page counts for the variable that holds at least half of it, so that large arrays
+//! get rows of their own and small variables stay with their section. The same holds for blocks of memory with a known
+//! place of allocation: they are parts of the heap or of a mapping. The table shows which threads made the pages
+//! resident and which use them, which is what a user can change in the source.
 //!
-//! Cost: O(page cells + objects T); pages without an object are added up in one row without a name.
+//! Cost: O(page cells + objects T); pages without an object are summed in one row without a name.
 
 use numaloc_identity::object::{ANONYMOUS, STACK};
 use numaloc_model::pages::Page;
@@ -18,7 +18,7 @@ use crate::assignment::NodeAssignment;
 /// Use of one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectUse {
-    /// Which; `None` for the pages without an object.
+    /// The object; `None` for the pages without an object.
     pub object: Option<ObjectIdx>,
     /// Which of the object's variables; `None` for pages that no single variable fills.
     pub variable: Option<usize>,
@@ -30,11 +30,11 @@ pub struct ObjectUse {
     pub writes: u64,
     /// Threads that accessed it.
     pub threads: u64,
-    /// The thread that touched most of its pages first, and how many those are.
+    /// The thread that touched most of its pages first, and their number.
     pub first_toucher: Option<(ThreadIdx, u64)>,
     /// `E_app` of its pages alone.
     pub exclusivity: f64,
-    /// Share of its accesses that are local under first touch; 0 where first touch was not observed.
+    /// Share of its accesses that are local under first touch; 0 if first touch was not observed.
     pub local_share: f64,
 }
 
@@ -57,7 +57,7 @@ impl ObjectUse {
         self.object(profile)?.variables.get(self.variable?)
     }
 
-    /// What a person calls it: `grid (stencil.c:41)`, `app:.bss`, `[anon], 8.0 MiB, no. 2`.
+    /// Display name: `grid (stencil.c:41)`, `app:.bss`, `[anon], 8.0 MiB, no. 2`.
     #[must_use]
     pub fn label(&self, profile: &Profile) -> String {
         if let Some(variable) = self.variable(profile) {
@@ -75,7 +75,7 @@ impl ObjectUse {
     }
 }
 
-/// An object's name, and what tells it from others of that name.
+/// An object's name, and what distinguishes it from others of that name.
 #[must_use]
 pub fn object_label(object: &Object) -> String {
     match object.kind {
@@ -113,7 +113,7 @@ fn variable_of(profile: &Profile, page: &Page) -> Option<usize> {
     let object = profile.objects.get(page.object?.index())?;
     let variables = &object.variables;
     let size = profile.pages.page_size();
-    // Page 0 of an object holds its first byte, which need not be the page's first.
+    // Page 0 of an object holds its first byte, which need not be at the page's start.
     let before = object.base % size;
     let end = (page.object_page + 1)
         .saturating_mul(size)
@@ -230,7 +230,7 @@ mod tests {
             variables: Vec::new(),
         }];
         let mut usage = PageUsage::new(4096);
-        // Three pages of the grid: T0 touched all, T1, T2, T3 use one each. One page without object.
+        // Three pages of the grid: T0 touched all; T1, T2, T3 use one each. One page without object.
         for (page, user) in [(0u64, 1u32), (1, 2), (2, 3), (9, 0)] {
             usage.push(
                 PageHead {
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_named_by_where_it_was_allocated() {
+    fn a_block_is_named_by_its_allocation_site() {
         let mut profile = profile_of(2, 1, &[]);
         profile.objects = vec![Object {
             kind: ObjectKind::Mapping,

@@ -1,15 +1,15 @@
-//! What a way to run the program would do, computed alike for every way: threads left to the kernel, threads bound
-//! in order, threads where a policy puts them, pages where one puts them.
+//! Predicts figures for each way to run the program: threads left to the kernel, threads bound in order, threads mapped
+//! by a policy, pages placed by a policy.
 //!
-//! Policies are not this crate's: who asks evaluates them and hands their answers over as [`Candidates`]. So the same
-//! figures judge what a program has and what a verdict recommends.
+//! Policies are not part of this crate: the caller evaluates them and passes their answers as [`Candidates`]. So the
+//! same figures describe the program as it is and the recommendations.
 //!
-//! **Threads that nobody binds.** The kernel moves them between nodes, and their pages stay. The model is that a
-//! thread is on every node alike at each access, wherever it was when it touched the page first; then an
-//! access is local with chance 1/N, and two of T threads are on one node as often as under an arbitrary
-//! mapping. A thread that works alone, while the others wait, is not moved: in the slices where it does, it has what bound
-//! threads have. It is the lower end: threads that the kernel leaves alone have what bound threads have. Measured
-//! between the two (`docs/metrics.md`), nearer to 1/N the more often threads sleep and wake.
+//! **Threads that are not bound.** The kernel moves them between nodes, and their pages stay. The model assumes that a
+//! thread is equally likely to be on any node at each access, also at the first touch of a page; then an access is
+//! local with probability 1/N, and two of T threads are on one node as often as under an arbitrary mapping. A thread
+//! that works alone, while the others wait, is not moved: in the slices where it does, it has the figures of bound
+//! threads. The model is a lower limit: threads that the kernel leaves in place have the figures of bound threads.
+//! Measured values lie between the two (`docs/metrics.md`), nearer to 1/N the more often threads sleep and wake.
 
 use numaloc_model::profile::Profile;
 use numaloc_model::{CommMatrix, Layer, LogicalNode, PageUsage, Placement};
@@ -23,11 +23,11 @@ use crate::pages::{PageMetrics, first_touch};
 pub struct Candidate<T> {
     /// The policy's name, as `--threads` or `--pages` takes it.
     pub policy: String,
-    /// What it answered.
+    /// The policy's answer.
     pub answer: T,
 }
 
-/// What policies answer for this run on this machine.
+/// Answers of policies for this run on this machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Candidates {
     /// Nodes of the threads, by thread policy.
@@ -39,7 +39,7 @@ pub struct Candidates {
 /// A way to run the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Threads where the kernel puts them, pages by first touch.
+    /// Threads placed by the kernel, pages by first touch.
     Free,
     /// Threads bound in the order of their creation, pages by first touch.
     Bound,
@@ -50,7 +50,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// The words users read.
+    /// Text for the user.
     #[must_use]
     pub fn words(&self) -> String {
         match self {
@@ -72,7 +72,7 @@ impl Way {
         }
     }
 
-    /// The policy that decides, where one does.
+    /// The policy involved, if any.
     #[must_use]
     pub fn policy(&self) -> Option<&str> {
         match self {
@@ -82,27 +82,28 @@ impl Way {
     }
 }
 
-/// What a way to run the program would do. Shares are 0..=1.
+/// Predicted figures of a way to run the program. Shares are 0..=1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outlook {
-    /// Which way.
+    /// The way.
     pub way: Way,
     /// Share of the communication between nodes; 0 without communication.
     pub remote: f64,
-    /// Communication load of the busiest node over the mean; `None` where the model has no nodes for threads.
+    /// Communication load of the busiest node over the mean; `None` if the model assigns no nodes to threads.
     pub busiest: Option<f64>,
     /// Share of the page accesses beyond private caches that are local; `None` without page use.
     pub local: Option<f64>,
     /// `B_acc` of the same accesses.
     pub balance: Option<f64>,
-    /// The same accesses that the busiest node's memory answers, over the mean of the nodes that threads can run on.
+    /// Accesses of the same kind that the busiest node's memory serves, over the mean of the nodes that threads can run
+    /// on.
     pub controller: Option<f64>,
 }
 
 /// Words of 8 bytes in a line of 64.
 const WORDS_OF_A_LINE: f64 = 8.0;
 
-/// What the figures are computed of.
+/// Input of the computation.
 pub(crate) struct Scene<'a> {
     /// Communication events, as recorded.
     pub events: &'a CommMatrix,
@@ -112,13 +113,13 @@ pub(crate) struct Scene<'a> {
     pub beyond: &'a PageUsage,
     /// Nodes that threads can run on.
     pub homes: &'a [LogicalNode],
-    /// Share of each thread's accesses in slices where it alone works; empty where slices do not say.
+    /// Share of each thread's accesses in slices where it alone works; empty if slices do not show it.
     pub alone: &'a [f64],
 }
 
 impl<'a> Scene<'a> {
-    /// Remote share of the communication under an arbitrary mapping: the mean over all of them. Two threads of T are
-    /// on one node with chance (s-1)/(T-1), s = T/N threads on each node.
+    /// Remote share of the communication under an arbitrary mapping: the mean over all mappings. Two threads of T are
+    /// on one node with probability (s-1)/(T-1), s = T/N threads on each node.
     pub fn arbitrary(&self) -> f64 {
         let (threads, nodes) = (self.events.threads() as f64, self.homes.len() as f64);
         if threads > 1.0 {
@@ -128,7 +129,8 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Threads that nobody binds: the module's model. Bound, they would be on the nodes of `bound`.
+    /// Threads that are not bound, by the model of the module documentation. Bound, they would be on the nodes of
+    /// `bound`.
     pub fn free(&self, bound: &NodeAssignment) -> Outlook {
         Outlook {
             way: Way::Free,
@@ -184,8 +186,8 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Local share under first touch if a store misses a line's words once, as in a sweep; loads count as they are.
-    /// A profile does not say which program sweeps; what holds both ways holds.
+    /// Local share under first touch if a store misses once per line, as in a sweep; loads count fully. A profile does
+    /// not show which programs sweep; a conclusion must hold under both assumptions.
     pub fn local_if_stores_sweep(&self, assignment: &NodeAssignment) -> Option<f64> {
         let (mut local, mut all) = (0.0, 0.0);
         for page in self.beyond.pages() {
@@ -203,14 +205,14 @@ impl<'a> Scene<'a> {
         (all > 0.0).then(|| local / all)
     }
 
-    /// The most that a node's memory answers over the mean of those that threads can run on.
+    /// Largest load of a node's memory over the mean of the nodes that threads can run on.
     fn busiest_controller(&self, by_node: &[u64]) -> f64 {
         let all: u64 = by_node.iter().sum();
         let most = by_node.iter().max().copied().unwrap_or(0);
         most as f64 * self.homes.len() as f64 / all.max(1) as f64
     }
 
-    /// Load of each node that threads can run on: what its threads send and receive.
+    /// Load of each node that threads can run on: communication sent and received by its threads.
     fn busiest(&self, assignment: &NodeAssignment) -> f64 {
         let mut loads = vec![0.0; assignment.nodes];
         for (src, dst, amount) in self.events.cells() {
@@ -221,7 +223,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Threads that do at least a hundredth of what the busiest does: what the kernel has to distribute.
+/// Number of threads with at least a hundredth of the busiest one's accesses: those that the kernel distributes.
 pub(crate) fn working_threads(profile: &Profile) -> usize {
     let most = profile.threads.iter().map(|t| t.accesses).max();
     let most = most.unwrap_or(0);
@@ -235,7 +237,7 @@ pub(crate) fn working_threads(profile: &Profile) -> usize {
     }
 }
 
-/// Share of each thread's accesses in slices where no other thread does a hundredth of what it does: while it works alone.
+/// Share of each thread's accesses in slices where no other thread does a hundredth of its work.
 pub(crate) fn alone(profile: &Profile) -> Vec<f64> {
     let mut shares = vec![(0u64, 0u64); profile.threads.len()];
     let rows = profile.accesses_by_slice();

@@ -1,4 +1,4 @@
-//! Whose pages they are, how evenly they lie, how well they are placed.
+//! Page metrics: exclusivity, balance and accuracy.
 //!
 //! Implements Diener et al. "Locality vs. Balance" (2015) section II eq. 1-5 and OPT (2015) section
 //! 5.1 eq. 5-9. `MemAcc[p][n]` is the number of accesses to page `p` by threads on node `n`, `N` the
@@ -13,15 +13,15 @@
 //! | `Acc_page`, `Acc_app` | share of the pages (of their accesses) on the node that uses them most | 0..=1 |
 //!
 //! Readings where the paper is unclear:
-//! - Eq. 4 adds up accesses *from* a node; the text and Algorithm 1 of the paper charge the node that
-//!   *stores* the page, because its controller answers. We do the latter.
-//! - `B` is 0 only when one of the nodes holds everything: for N nodes, loads (0, 1, 1, ...) are not 0.
-//! - Pages without accesses have no exclusivity and are skipped. When several nodes use a page
-//!   most, any of them is the right one for `Acc_page`.
-//! - A page whose place is not known (no placement, first touch not observed) counts in neither balance
-//!   nor accuracy; `unplaced` says how many there are.
+//! - Eq. 4 sums accesses *from* a node; the text and Algorithm 1 of the paper charge the node that *stores* the page,
+//!   because its controller serves them. We do the latter.
+//! - `B` is 0 only if one of the nodes holds everything: for N nodes, loads (0, 1, 1, ...) are not 0.
+//! - Pages without accesses have no exclusivity and are skipped. If several nodes use a page most, any of them is the
+//!   right one for `Acc_page`.
+//! - A page whose node is not known (no placement, first touch not observed) counts in neither balance nor accuracy;
+//!   `unplaced` counts such pages.
 //!
-//! Cost: O(page cells + pages N); memory O(N) beside the result.
+//! Cost: O(page cells + pages N); memory O(N) in addition to the result.
 
 use numaloc_model::pages::Page;
 use numaloc_model::{LogicalNode, PageUsage, Placement, ThreadAccess};
@@ -50,11 +50,11 @@ pub struct PageMetrics {
     pub exclusivity_accesses: [u64; EXCLUSIVITY_BINS],
     /// Pages on each node.
     pub node_pages: Vec<u64>,
-    /// Accesses that each node's memory answers.
+    /// Accesses that each node's memory serves.
     pub node_accesses: Vec<u64>,
-    /// `B_pages`; `None` when no page's place is known.
+    /// `B_pages`; `None` if no page's node is known.
     pub page_balance: Option<f64>,
-    /// `B_acc`; `None` when no page's place is known.
+    /// `B_acc`; `None` if no page's node is known.
     pub access_balance: Option<f64>,
     /// Share of the placed pages on the node that uses them most.
     pub page_accuracy: Option<f64>,
@@ -62,11 +62,11 @@ pub struct PageMetrics {
     pub access_accuracy: Option<f64>,
     /// Share of the accesses to placed pages that come from the page's own node.
     pub local_share: Option<f64>,
-    /// Pages whose place is not known.
+    /// Pages whose node is not known.
     pub unplaced: u64,
 }
 
-/// Where first touch puts every page: on the node of the thread that touched it first.
+/// The placement by first touch: every page on the node of the thread that touched it first.
 #[must_use]
 pub fn first_touch(usage: &PageUsage, assignment: &NodeAssignment) -> Placement {
     let node = |page: &Page| Some(assignment.of_thread[page.first_touch?.index()]);
@@ -75,7 +75,7 @@ pub fn first_touch(usage: &PageUsage, assignment: &NodeAssignment) -> Placement 
     }
 }
 
-/// Every page on the node that uses it most (the lowest of equals): no placement makes more accesses local.
+/// Every page on the node that uses it most (the lowest of equals): no placement has more local accesses.
 #[must_use]
 pub fn most_used(usage: &PageUsage, assignment: &NodeAssignment) -> Placement {
     let mut by_node = vec![0u64; assignment.nodes];
@@ -98,7 +98,7 @@ pub fn page_exclusivity(by_node: &[u64]) -> Option<f64> {
     (sum > 0).then(|| max as f64 / sum as f64)
 }
 
-/// `B` (data mapping eq. 3, 5) of what lies on each node; `None` when nothing does.
+/// `B` (data mapping eq. 3, 5) of amounts by node; `None` if all are zero.
 #[must_use]
 pub fn balance(by_node: &[u64]) -> Option<f64> {
     let sum: u64 = by_node.iter().sum();
@@ -106,7 +106,7 @@ pub fn balance(by_node: &[u64]) -> Option<f64> {
     (sum > 0).then(|| 1.0 - (max - min) as f64 / sum as f64)
 }
 
-/// `E_app` alone: cheaper than all of [`PageMetrics::of`].
+/// `E_app` only: cheaper than all of [`PageMetrics::of`].
 #[must_use]
 pub fn exclusivity(usage: &PageUsage, assignment: &NodeAssignment) -> Option<f64> {
     let mut by_node = vec![0u64; assignment.nodes];
@@ -119,8 +119,8 @@ pub fn exclusivity(usage: &PageUsage, assignment: &NodeAssignment) -> Option<f64
     (all > 0).then(|| most as f64 / all as f64)
 }
 
-/// `E_app` with a node for every thread: how exclusive pages are by themselves (data mapping Fig. 1, "64
-/// nodes"); never above that of any assignment.
+/// `E_app` with a separate node for every thread: the pages' inherent exclusivity (data mapping Fig. 1, "64 nodes");
+/// never above that of any assignment.
 #[must_use]
 pub fn inherent_exclusivity(usage: &PageUsage) -> Option<f64> {
     let (mut most, mut all) = (0u64, 0u64);
@@ -133,8 +133,8 @@ pub fn inherent_exclusivity(usage: &PageUsage) -> Option<f64> {
 }
 
 impl PageMetrics {
-    /// Metrics of `usage` with threads on the nodes of `assignment` and pages on those of `placement`
-    /// (a page it leaves out is where first touch puts it).
+    /// Metrics of `usage` with threads on the nodes of `assignment` and pages on those of `placement` (pages without a
+    /// node there are placed by first touch).
     ///
     /// # Panics
     /// If `placement` is not of `usage`, or an access names a thread `assignment` does not have.
@@ -178,7 +178,7 @@ impl PageMetrics {
             found.accesses += sum;
             most += max;
             exclusivity_sum += exclusivity;
-            // In whole numbers, so that 1/4 falls in the bin that ends at 25 %.
+            // In integers, so that 1/4 falls in the bin that ends at 25 %.
             let bin =
                 (max as u128 * EXCLUSIVITY_BINS as u128).div_ceil(u128::from(sum)) as usize - 1;
             found.exclusivity_pages[bin] += 1;

@@ -1,23 +1,23 @@
-//! When who talks to whom changes.
+//! Phases by communication partners.
 //!
-//! OPT's rule ([`crate::phases`]) compares how heterogeneous the pattern is, and DeLoc's clusters
-//! ([`crate::concurrency`]) only when there is communication. Neither sees a change between two patterns
-//! that are alike in heterogeneity and amount (neighbour pairs, then distant pairs), nor stretches in which the ranks of a
-//! message-passing program only compute. Here, on one or several layers together:
+//! OPT's rule ([`crate::phases`]) compares the heterogeneity of the pattern, and DeLoc's clusters
+//! ([`crate::concurrency`]) only the times of communication. Neither detects a change between two patterns of equal
+//! heterogeneity and amount (neighbour pairs, then distant pairs), nor stretches in which the ranks of a
+//! message-passing program only compute. Here, for one or several layers together:
 //!
-//! 1. a silence of at least a window is a phase; two silences that only a short burst parts (the barrier
-//!    or reduction at the end of a step) are two phases, the burst ending the first;
-//! 2. what lies between silences is split where the traffic of the window before differs most from that
-//!    of the window after: `1 - cos(a, b)` at least [`LEAST_CHANGE`] for the vectors of weights by layer,
-//!    sender and receiver, or amounts that differ by a factor of at least [`LEAST_FACTOR`].
+//! 1. a silence of at least a window is a phase; two silences separated only by a short burst (the barrier or reduction
+//!    at the end of a step) are two phases, the burst ending the first;
+//! 2. a stretch between silences is split where the traffic of the window before differs most from that of the window
+//!    after: `1 - cos(a, b)` at least [`LEAST_CHANGE`] for the vectors of weights by layer, sender and receiver, or
+//!    amounts that differ by a factor of at least [`LEAST_FACTOR`].
 //!
-//! Where a window holds few samples of its pattern, two windows of the same pattern differ too. So for memory
-//! a change must exceed the median over its stretch by [`LEAST_CHANGE`]: most places are no border.
-//! Messages are few and all recorded; for them the change itself counts.
+//! If a window holds few samples of its pattern, two windows of the same pattern differ too. So for memory a change
+//! must exceed the median over its stretch by [`LEAST_CHANGE`], because most places are no border. Messages are few and
+//! all recorded; for them the change itself counts.
 //!
-//! A row weighs its bytes and 64 for each event, so that empty messages (barriers) count. Messages are looked at
-//! through a window of 0.5 % of the run ([`message_window`]), memory through that of OPT's rule: what alternates
-//! faster is one phase, what lasts less is not seen.
+//! The weight of a row is its bytes plus 64 per event, so that empty messages (barriers) count. The window for messages
+//! is 0.5 % of the run ([`message_window`]), that for memory is OPT's: faster alternation is one phase, and shorter
+//! changes are not detected.
 //!
 //! Cost: O(rows x 3); memory O(rows + distinct cells).
 
@@ -38,10 +38,10 @@ pub fn message_window(slices: usize) -> usize {
     (slices / 200).max(2)
 }
 
-/// What is looked at, and how.
+/// Parameters of the detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PatternRule<'a> {
-    /// Layers that count, together.
+    /// Layers used, together.
     pub layers: &'a [Layer],
     /// Slices per window.
     pub window: usize,
@@ -82,8 +82,8 @@ pub fn pattern_phases(profile: &Profile, rule: PatternRule<'_>) -> Vec<Range<usi
         .collect()
 }
 
-/// Adds the starts of phases within a stretch of traffic, its own included. A stretch shorter than a
-/// window belongs to what comes before.
+/// Adds the starts of phases within a stretch of traffic, including its own. A stretch shorter than a window belongs to
+/// the preceding phase.
 fn split(traffic: &Traffic, stretch: Range<usize>, rule: PatternRule<'_>, starts: &mut Vec<usize>) {
     let window = rule.window;
     if stretch.len() < window {
@@ -114,10 +114,10 @@ fn split(traffic: &Traffic, stretch: Range<usize>, rule: PatternRule<'_>, starts
     }
 }
 
-/// Cells up to which their numbers are in a table (16 MiB).
+/// Largest number of cells for which a table is used (16 MiB).
 const TABLE: usize = 1 << 22;
 
-/// Consecutive numbers for the cells that occur.
+/// Dense numbers for the cells that occur.
 struct Numbers<'a> {
     layers: &'a [Layer],
     threads: usize,
@@ -210,7 +210,7 @@ impl Traffic {
         found
     }
 
-    /// How much the window from each slice of `range` on differs from the one before it, 0 to 1.
+    /// Difference between the window that starts at each slice of `range` and the one before it, 0 to 1.
     fn changes(&self, range: Range<usize>, window: usize) -> Vec<f64> {
         let mut pair = Pair {
             cells: vec![(0.0, 0.0); self.distinct],
@@ -237,7 +237,7 @@ impl Traffic {
     }
 }
 
-/// Two windows' sums, and their products kept up to date.
+/// Sums of two windows, and their products, updated incrementally.
 struct Pair {
     /// By number of the cell.
     cells: Vec<(f64, f64)>,
@@ -263,7 +263,7 @@ impl Pair {
 
     fn change(&self) -> f64 {
         let (a, b) = self.amount;
-        // Weights are whole numbers of at least 64: less is nothing.
+        // Weights are integers of at least 64: less is zero.
         if a < 1.0 || b < 1.0 {
             return if a < 1.0 && b < 1.0 { 0.0 } else { 1.0 };
         }
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn other_partners_are_another_phase_and_heterogeneity_need_not_differ() {
+    fn other_partners_are_another_phase_even_at_equal_heterogeneity() {
         // 0 sends to 1, then 2 to 3 as much: the same matrix under other names.
         assert_eq!(
             found(&[(0..25, 0, 1, 10), (25..60, 2, 3, 10)]),
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn much_more_of_the_same_is_another_phase() {
+    fn a_much_larger_amount_of_the_same_pattern_is_another_phase() {
         assert_eq!(
             found(&[(0..30, 0, 1, 1), (30..60, 0, 1, 100)]),
             [0..30, 30..60]
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_that_is_not_asked_for_does_not_count() {
+    fn a_layer_that_is_not_requested_does_not_count() {
         let rows: Vec<_> = (0..60u32).map(|slice| (slice, 0, 1, 10)).collect();
         let mut profile = profile_of(4, 60, &rows);
         for row in &mut profile.communication[30..] {
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn few_samples_of_a_pattern_are_no_change_of_it() {
+    fn sampling_noise_is_no_change_of_pattern() {
         // 64 threads; in every slice 6 of the 64 pairs of the pattern, drawn by a hash: two windows of 10 slices
         // have many different pairs. Neighbours, from slice 200 on those 32 apart.
         let rows: Vec<(u32, u32, u32, u64)> = (0..400u32)

@@ -1,19 +1,19 @@
-//! When the communication pattern changes.
+//! Phases by heterogeneity of the communication pattern.
 //!
 //! Implements OPT (2015) eq. 4: a phase starts at slice `t` when the mean heterogeneity of the last
 //! `n` slices differs from that of the `n` before them by at least `diff_min`, relative to the former.
 //! The paper uses n = 50 slices of 10 ms and 0.2.
 //!
-//! Readings: slices without communication have no heterogeneity and are left out of both means (a mean of
-//! nothing cannot differ); after a phase has started the next one needs `2 n` slices of its own,
-//! otherwise one change would be reported at every slice its window passes over. The start reported
-//! is `t - n`, the first slice of the window that differed.
+//! Readings: slices without communication have no heterogeneity and are left out of both means (a mean of nothing
+//! cannot differ); after a phase has started the next one needs `2 n` slices of its own, otherwise one change would be
+//! reported at every slice while the window passes over it. The start reported is `t - n`, the first slice of the
+//! window that differed.
 //!
 //! Cost: O(slices).
 
 use std::ops::Range;
 
-/// How phases are told apart.
+/// Parameters of the phase detection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PhaseRule {
     /// Slices per window.
@@ -45,7 +45,7 @@ pub fn phases(heterogeneity: &[Option<f64>], rule: PhaseRule) -> Vec<Range<usize
     if slices == 0 {
         return Vec::new();
     }
-    // Prefix sums of values and of how many there are.
+    // Prefix sums of values and of their counts.
     let mut sums = vec![(0.0, 0usize)];
     for value in heterogeneity {
         let (sum, count) = *sums.last().expect("starts with one");
@@ -115,7 +115,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn phases_cover_are_long_enough_and_see_no_scale(
+        fn phases_cover_the_run_are_long_enough_and_independent_of_scale(
             line in proptest::collection::vec(proptest::option::of(0u32..2500), 1..200),
             window in 1usize..20,
         ) {

@@ -1,10 +1,9 @@
-//! Who shares cache lines, by name, and whether they share data or only a line.
+//! Sharing of cache lines by variable, divided into true and false sharing.
 //!
-//! Communication through a line is *false sharing* when the reader used none of the bytes that the writer
-//! had written: no data flows, and moving one of the two to a line of its own ends it. The recorder
-//! classifies the events and keeps a bounded list of lines ([`Profile::shared_lines`]); here lines are added
-//! up by the variables that lie in them, so that an array is one row and two variables in one line
-//! are named together.
+//! Communication through a line is *false sharing* if the reader used none of the bytes that the writer had written: no
+//! data is exchanged, and moving one of the two to its own line removes it. The recorder classifies the events and
+//! keeps a bounded list of lines ([`Profile::shared_lines`]); here lines are summed by the variables in them, so that
+//! an array is one row and two variables in one line are named together.
 //!
 //! Cost: O(lines log variables).
 
@@ -15,7 +14,7 @@ use numaloc_model::{Layer, ObjectIdx};
 
 use crate::objects::{object_label, variable_label};
 
-/// Variables named for one line; more are "and others".
+/// Maximum number of variables named for one line; the rest are "and others".
 const NAMED: usize = 3;
 
 /// Lines of one object, or of the same variables of one object.
@@ -29,7 +28,7 @@ pub struct SharedMemory {
     pub lines: u64,
     /// Events through them.
     pub events: u64,
-    /// Those among them that are false sharing.
+    /// Number of those that are false sharing.
     pub false_events: u64,
 }
 
@@ -40,7 +39,7 @@ impl SharedMemory {
         self.false_events as f64 / self.events.max(1) as f64
     }
 
-    /// `hits (app.c:7) + misses (app.c:8)`, or the object where no variables are known.
+    /// `hits (app.c:7) + misses (app.c:8)`, or the object if no variables are known.
     #[must_use]
     pub fn label(&self, profile: &Profile) -> String {
         let Some(object) = self.object.map(|at| profile.object(at)) else {
@@ -65,13 +64,13 @@ impl SharedMemory {
 /// Sharing of cache lines in a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sharing {
-    /// Share of all `write_read` events that is false sharing; `None` where that was not told apart.
+    /// Share of all `write_read` events that is false sharing; `None` if it was not determined.
     pub false_share: Option<f64>,
     /// By variables or object: most false events first, then most events, then first in memory.
     pub memory: Vec<SharedMemory>,
 }
 
-/// Adds up a run's shared lines.
+/// Sums a run's shared lines.
 #[must_use]
 pub fn sharing(profile: &Profile) -> Sharing {
     let mut sums: BTreeMap<(Option<ObjectIdx>, Vec<usize>), SharedMemory> = BTreeMap::new();
@@ -112,7 +111,7 @@ fn variables_of(profile: &Profile, line: &SharedLine) -> Vec<usize> {
         return Vec::new();
     };
     let size = profile.meta.line_size.max(1);
-    // The line that holds the object's first byte may begin before it.
+    // The line that holds the object's first byte may start before it.
     let before = if line.object_offset == 0 {
         object.base % size
     } else {
@@ -137,7 +136,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn lines_are_added_up_by_the_variables_in_them() {
+    fn lines_are_summed_by_their_variables() {
         let mut profile = profile_of(2, 1, &[(0, 0, 1, 100)]);
         profile.communication.push(CommRow {
             slice: SliceIdx(0),
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_told_apart_is_not_observed() {
+    fn unclassified_sharing_is_not_observed() {
         let found = sharing(&profile_of(2, 1, &[(0, 0, 1, 100)]));
         assert_eq!((found.false_share, found.memory.len()), (None, 0));
     }

@@ -1,4 +1,4 @@
-//! Communication slice by slice: what DeLoc's Fig. 3 and OPT's Fig. 5 draw.
+//! Communication by slice: the data of DeLoc's Fig. 3 and OPT's Fig. 5.
 //!
 //! Cost: O(rows); memory O(slices + T²).
 
@@ -12,12 +12,12 @@ pub struct Timeline {
     pub events: Vec<u64>,
     /// Their bytes.
     pub bytes: Vec<u64>,
-    /// `C_H` (OPT eq. 2) of the slice's own matrix, `None` where nothing communicates.
+    /// `C_H` (OPT eq. 2) of the slice's own matrix, `None` without communication.
     pub heterogeneity: Vec<Option<f64>>,
 }
 
 impl Timeline {
-    /// What communication is weighed by, by slice: bytes of messages, events of memory.
+    /// The weights of communication by slice: bytes of messages, events of memory.
     #[must_use]
     pub fn weighed(&self, layer: Layer) -> &[u64] {
         match Amount::of_layer(layer) {

@@ -1,4 +1,4 @@
-//! The model by slices: a cache for each thread that holds the pages it used last.
+//! The estimate by slices: a cache per thread that holds its most recently used pages.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use numaloc_model::{PageUsage, ThreadAccess, ThreadIdx};
 
 use super::{cut, head, keep, swept};
 
-/// What a thread did to a page so far.
+/// Use of a page by a thread so far.
 #[derive(Clone, Copy, Default)]
 struct Cell {
-    /// Stores of the thread, estimated.
+    /// Stores by the thread, estimated.
     own: u64,
-    /// Stores of others up to its last visit.
+    /// Stores by other threads up to the last visit.
     seen: u64,
     misses: u64,
     /// Slice of the last visit plus one; 0 before the first.
@@ -41,7 +41,7 @@ struct State<'a> {
     usage: &'a PageUsage,
     room: usize,
     line_bytes: u64,
-    /// First cell of each page.
+    /// Index of each page's first cell.
     start: Vec<usize>,
     cells: Vec<Cell>,
     /// Stores to each page before this slice, and in it.
@@ -70,7 +70,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// The whole run's accesses of a row's thread to its page, and the cell.
+    /// A row's thread's accesses to its page over the whole run, and their cell.
     fn of(&self, row: &PageSliceRow) -> Option<(ThreadAccess, usize)> {
         let page = self.usage.pages().get(row.page as usize)?;
         let accesses = self.usage.accesses(page);
@@ -80,7 +80,7 @@ impl<'a> State<'a> {
         Some((accesses[at], self.start[row.page as usize] + at))
     }
 
-    /// The rows of one slice.
+    /// Processes the rows of one slice.
     fn take(&mut self, rows: &[PageSliceRow]) {
         let mut by_thread: Vec<(ThreadIdx, &PageSliceRow)> =
             rows.iter().map(|row| (row.thread, row)).collect();
@@ -101,7 +101,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// What a thread uses in a slice.
+    /// Processes a thread's page use in a slice.
     fn visit(&mut self, thread: ThreadIdx, rows: &[(ThreadIdx, &PageSliceRow)]) {
         let lines = (self.usage.page_size() / self.line_bytes.max(1)).max(1);
         let mut stay: Vec<(u64, usize, u64)> = rows
@@ -125,7 +125,7 @@ impl<'a> State<'a> {
             let stays = stay.next_if(|kept| kept.1 == page).is_some();
             let cell = &mut self.cells[at];
             let stores = cut(&whole, row.accesses);
-            // Stores of others: up to this slice, and in it.
+            // Stores by other threads: before this slice, and in it.
             let others_now = self.now[page].saturating_sub(stores.writes);
             let own_before = cell.own.saturating_sub(stores.writes);
             let others_before = self.before[page].saturating_sub(own_before);
@@ -185,8 +185,8 @@ mod tests {
         }
     }
 
-    /// Accesses beyond caches of two pages, by page and thread.
-    fn left(pages: &[(u32, Vec<u64>)], rows: &[PageSliceRow]) -> Vec<Vec<u64>> {
+    /// Accesses that leave caches of two pages, by page and thread.
+    fn remaining(pages: &[(u32, Vec<u64>)], rows: &[PageSliceRow]) -> Vec<Vec<u64>> {
         let usage = usage_of(pages);
         let left = beyond_private_caches(&usage, rows, 2, 8192, 64);
         let pages = left.pages().iter();
@@ -201,28 +201,29 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_are_worked_on_one_after_the_other_stay_meanwhile() {
+    fn a_block_stays_cached_while_it_is_worked_on() {
         // Thread 0 uses two of four pages at a time, each pair in two slices. The whole run's four pages do not fit into two, and
         // none is hotter than the others.
         let pages = vec![(9, vec![3000]); 4];
         let rows: Vec<PageSliceRow> = (0..4)
             .flat_map(|slice| (0..2).map(move |page| row(slice, slice / 2 * 2 + page, 0, 1500)))
             .collect();
-        assert_eq!(left(&pages, &rows), vec![vec![64]; 4]);
-        assert_eq!(left(&pages, &[]), vec![vec![3000]; 4]);
+        assert_eq!(remaining(&pages, &rows), vec![vec![64]; 4]);
+        assert_eq!(remaining(&pages, &[]), vec![vec![3000]; 4]);
         // Without all rows the whole run decides.
-        assert_eq!(left(&pages, &rows[1..]), vec![vec![3000]; 4]);
-        // By turns each pair pushes the other out.
+        assert_eq!(remaining(&pages, &rows[1..]), vec![vec![3000]; 4]);
+        // Alternating use: each pair evicts the other.
         let turns: Vec<PageSliceRow> = (0..4)
             .flat_map(|slice| (0..2).map(move |page| row(slice, slice % 2 * 2 + page, 0, 1500)))
             .collect();
-        assert_eq!(left(&pages, &turns), vec![vec![128]; 4]);
+        assert_eq!(remaining(&pages, &turns), vec![vec![128]; 4]);
     }
 
     #[test]
-    fn what_others_store_between_slices_takes_each_line_away_once() {
-        // A third of all accesses are stores. Thread 1 stores 300 times in the slice between thread 0's two: that takes away all 64
-        // lines of the page. In the slice that both use, each store of the other counts: 20 of 60 and 100 of 300.
+    fn stores_by_others_between_slices_invalidate_each_line_once() {
+        // A third of all accesses are stores. Thread 1 stores 300 times in the slice between thread 0's two: that
+        // invalidates all 64 lines of the page. In the slice that both use, each store of the other counts: 20 of 60
+        // and 100 of 300.
         let rows = [
             row(0, 0, 0, 600),
             row(1, 0, 1, 900),
@@ -233,11 +234,11 @@ mod tests {
         let pages = [(9, vec![1260, 1200])];
         // Thread 0: 64, then 64 again, then 100 but no more than the 60 there were. Thread 1: 64; then 64 of the 200 stores in slice
         // 2 and 20.
-        assert_eq!(left(&pages, &rows), [[64 + 64 + 60, 64 + 64 + 20]]);
+        assert_eq!(remaining(&pages, &rows), [[64 + 64 + 60, 64 + 64 + 20]]);
     }
 
     #[test]
-    fn of_more_pages_than_fit_in_a_slice_the_hot_ones_stay() {
+    fn if_a_slice_has_too_many_pages_the_hot_ones_stay() {
         // Three pages, room for two: the third is used four times as often as the middle one and stays for the next slice.
         let pages = [(9, vec![200]), (9, vec![200]), (9, vec![1600])];
         let rows = [
@@ -248,11 +249,11 @@ mod tests {
             row(1, 1, 0, 100),
             row(1, 2, 0, 800),
         ];
-        assert_eq!(left(&pages, &rows), [[200], [200], [64]]);
+        assert_eq!(remaining(&pages, &rows), [[200], [200], [64]]);
     }
 
     proptest! {
-        /// Never more than there were, whatever the rows say.
+        /// Never more accesses than in the profile, for any rows.
         #[test]
         fn never_more_than_there_were(
             rows in proptest::collection::vec((0u32..4, 0u32..3, 0u32..2, 0u64..3000), 0..40),

@@ -1,4 +1,4 @@
-//! Bind threads: what it is worth alone, before any mapping or placement.
+//! Bind threads: the gain of binding alone, before any mapping or placement.
 
 use super::{
     Evidence, LOCAL_GAIN, LOCAL_GAIN_NEGLIGIBLE, Likelihood, Measure, REMOTE_GAIN,
@@ -24,15 +24,16 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
         _ => None,
     };
     let touch = pages.map_or(0.0, |(free, bound)| bound - free);
-    // Where stores are many, what they cost decides: the gain must be there either way.
+    // With many stores, their cost decides: the gain must be present under both estimates.
     let at_least = pages
         .and_then(|(free, _)| Some(scene.local_if_stores_sweep(evidence.assignment)? - free))
         .map_or(touch, |swept| swept.min(touch));
-    let talk = if evidence.communication.events > 0.0 && !evidence.talks_too_little() {
-        free.remote - bound.remote
-    } else {
-        0.0
-    };
+    let communication_gain =
+        if evidence.communication.events > 0.0 && !evidence.communicates_too_little() {
+            free.remote - bound.remote
+        } else {
+            0.0
+        };
     let mut figures = Vec::new();
     if let Some((free, bound)) = pages {
         figures.push(format!(
@@ -57,7 +58,9 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
     }
     let figures = figures.join("; ");
     if at_least >= LOCAL_GAIN
-        || (evidence.talks_enough() && talk >= REMOTE_GAIN && at_least > -LOCAL_GAIN_NEGLIGIBLE)
+        || (evidence.communicates_enough()
+            && communication_gain >= REMOTE_GAIN
+            && at_least > -LOCAL_GAIN_NEGLIGIBLE)
     {
         let action = if scene.layer.is_message() {
             "Bind ranks in their order (mpirun --bind-to core, or --threads packed --spread --pages first-touch)"
@@ -69,8 +72,8 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
             recommended: Some(ways.bound.way.clone()),
             ..verdict(Likelihood::Likely, figures)
         }
-    } else if touch < LOCAL_GAIN_NEGLIGIBLE && talk < REMOTE_GAIN_NEGLIGIBLE {
-        let why = "binding alone, without mapping or placement, wins nothing";
+    } else if touch < LOCAL_GAIN_NEGLIGIBLE && communication_gain < REMOTE_GAIN_NEGLIGIBLE {
+        let why = "binding alone, without mapping or placement, gains nothing";
         verdict(Likelihood::Unlikely, format!("{figures}: {why}"))
     } else {
         verdict(Likelihood::CannotTell, figures)

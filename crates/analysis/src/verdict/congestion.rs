@@ -1,7 +1,7 @@
 //! Congestion-aware mapping: whether a policy that spreads threads relieves the busiest node.
 //!
-//! A node is busy in two ways: its threads communicate, and its memory answers what the pages on it are asked for. Both
-//! are computed for every thread policy (pages by first touch, so they go where threads go), and either may be relieved.
+//! A node is busy in two ways: its threads communicate, and its memory serves accesses to its pages. Both are computed
+//! for every thread policy (pages by first touch, so they move with the threads), and either may be relieved.
 
 use numaloc_model::number;
 
@@ -22,14 +22,14 @@ pub(super) fn verdict(evidence: &Evidence<'_>, ways: &Ways, mapping: &Verdict) -
     }
 }
 
-/// What would run without this verdict: the mapping recommended, or threads bound in order.
+/// The way to run without this verdict: the recommended mapping, or threads bound in order.
 fn base<'a>(ways: &'a Ways, mapping: &Verdict) -> &'a Outlook {
     let chosen = mapping.recommended.as_ref();
     let base = ways.mapped.iter().find(|way| Some(&way.way) == chosen);
     base.unwrap_or(&ways.bound)
 }
 
-/// The verdict by what the nodes' memory answers, where a policy relieves the busiest.
+/// The verdict by accesses that the nodes' memory serves, if a policy relieves the busiest.
 fn memory(evidence: &Evidence<'_>, ways: &Ways, mapping: &Verdict) -> Option<Verdict> {
     if evidence.assignment.homes.len() < 2 || evidence.pages_do_not_matter().is_some() {
         return None;
@@ -77,7 +77,7 @@ fn memory(evidence: &Evidence<'_>, ways: &Ways, mapping: &Verdict) -> Option<Ver
     })
 }
 
-/// The verdict by what the nodes' threads communicate.
+/// The verdict by the communication of the nodes' threads.
 fn communication(evidence: &Evidence<'_>, ways: &Ways, mapping: &Verdict) -> Verdict {
     let verdict = |likelihood, reason| Verdict::plain(Measure::CongestionAware, likelihood, reason);
     let c = evidence.communication;
@@ -85,11 +85,11 @@ fn communication(evidence: &Evidence<'_>, ways: &Ways, mapping: &Verdict) -> Ver
         .concurrency
         .filter(|_| evidence.assignment.homes.len() > 1)
     else {
-        let reason = "nothing communicates between nodes, so nothing can congest them";
+        let reason = "no communication between nodes, so no congestion";
         return verdict(Likelihood::Unlikely, reason.to_owned());
     };
-    if evidence.talks_too_little() {
-        let reason = format!("{}: it congests nothing", evidence.volume());
+    if evidence.communicates_too_little() {
+        let reason = format!("{}: no congestion", evidence.volume());
         return verdict(Likelihood::Unlikely, reason);
     }
     let k = evidence.concurrency.k;
@@ -116,10 +116,10 @@ fn communication(evidence: &Evidence<'_>, ways: &Ways, mapping: &Verdict) -> Ver
         base.way.words()
     );
     if load(base) < 1.0 + (CONGESTED - 1.0) / 2.0 {
-        let reason = format!("{together}, but {today}: it is spread already");
+        let reason = format!("{together}, but {today}: it is already spread");
         return verdict(Likelihood::Unlikely, reason);
     }
-    // Only what relieves the busiest node of the present mapping as well, and pays little locality for it.
+    // Only policies that also relieve the busiest node of the present mapping, at little cost in locality.
     let most = RELIEF * load(base).min(load(&ways.bound));
     let acceptable = |way: &&Outlook| load(way) <= most && way.remote - base.remote < REMOTE_GAIN;
     let lightest = |ways: &mut dyn Iterator<Item = &Outlook>| {
@@ -136,8 +136,7 @@ fn communication(evidence: &Evidence<'_>, ways: &Ways, mapping: &Verdict) -> Ver
                 percent(base.remote)
             )
         });
-        let reason =
-            format!("{together}, and {today}, but no policy that was tried relieves it{tried}");
+        let reason = format!("{together}, and {today}, but no policy tried relieves it{tried}");
         return verdict(Likelihood::Unlikely, reason);
     };
     let policy = best.way.policy().unwrap_or_default();
@@ -146,7 +145,7 @@ fn communication(evidence: &Evidence<'_>, ways: &Ways, mapping: &Verdict) -> Ver
         number::fixed(load(&best), 2),
         best.way.words()
     );
-    if evidence.talks_enough() && concurrency >= CONCURRENT && load(base) >= CONGESTED {
+    if evidence.communicates_enough() && concurrency >= CONCURRENT && load(base) >= CONGESTED {
         Verdict {
             action: Some(format!(
                 "Spread concurrent communication over the nodes (--threads {policy})"

@@ -1,4 +1,4 @@
-//! Thread mapping: what it adds to threads that are bound in the order of their creation.
+//! Thread mapping: its gain over threads bound in the order of their creation.
 
 use numaloc_model::{Layer, number};
 
@@ -11,13 +11,13 @@ use crate::communication::undirected;
 use crate::mapping_cost::{imbalance, remote_share};
 use crate::outlook::{Outlook, Scene, Way};
 
-/// Name of our own grouping where no policies were evaluated: the policy it comes nearest to.
+/// Name of our own grouping if no policies were evaluated: that of the nearest policy.
 const GROUPED: &str = "numaloc";
 
-/// Communication of the busiest thread over the mean below which threads communicate alike.
+/// Ratio of the busiest thread's communication to the mean below which communication is uniform.
 const UNIFORM: f64 = 1.5;
 
-/// One for each thread policy; our own grouping where the caller has none.
+/// One for each thread policy; our own grouping if the caller has none.
 pub(super) fn outlooks(evidence: &Evidence<'_>, scene: &Scene<'_>) -> Vec<Outlook> {
     let given = &evidence.candidates.mappings;
     if given.is_empty() {
@@ -30,7 +30,7 @@ pub(super) fn outlooks(evidence: &Evidence<'_>, scene: &Scene<'_>) -> Vec<Outloo
         .collect()
 }
 
-/// Threads grouped (or torn apart) by communication alone.
+/// Threads grouped (or separated) by communication alone.
 fn grouping(evidence: &Evidence<'_>, scene: &Scene<'_>, goal: Goal) -> NodeAssignment {
     let common = undirected(evidence.events, scene.layer);
     let found = assign(&common, evidence.assignment.homes.len().max(1), goal);
@@ -45,8 +45,8 @@ fn grouping(evidence: &Evidence<'_>, scene: &Scene<'_>, goal: Goal) -> NodeAssig
     }
 }
 
-/// Whether all threads communicate alike, with all others alike: none more than half above the mean, and, with room for
-/// two on a node, neither the best nor the worst grouping that is found differs from an arbitrary mapping.
+/// Whether communication is uniform: no thread has more than half above the mean, and, with room for two threads per
+/// node, neither the best nor the worst grouping found differs from an arbitrary mapping.
 fn is_uniform(evidence: &Evidence<'_>, scene: &Scene<'_>) -> bool {
     let threads = evidence.events.threads();
     if threads <= evidence.assignment.homes.len() || threads < 3 {
@@ -80,9 +80,9 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
     }
     let bound = &ways.bound;
     let pages_matter = evidence.pages_do_not_matter().is_none();
-    let talk_matters = c.events > 0.0 && !evidence.talks_too_little();
-    let talk = |way: &Outlook| {
-        if talk_matters {
+    let communication_matters = c.events > 0.0 && !evidence.communicates_too_little();
+    let communication_gain = |way: &Outlook| {
+        if communication_matters {
             bound.remote - way.remote
         } else {
             0.0
@@ -93,17 +93,17 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
         _ => 0.0,
     };
     let better = |a: &&Outlook, b: &&Outlook| {
-        let gain = |way: &Outlook| talk(way) + touch(way);
+        let gain = |way: &Outlook| communication_gain(way) + touch(way);
         gain(a).total_cmp(&gain(b))
     };
-    // The first of equals: policies come in the order of their recommendation.
+    // The first one of equals: policies are in order of recommendation.
     let Some(best) = ways.mapped.iter().rev().max_by(better) else {
         return verdict(
             Likelihood::CannotTell,
-            "no thread policy answered".to_owned(),
+            "no thread policy gave an answer".to_owned(),
         );
     };
-    let (talk, touch) = (talk(best), touch(best));
+    let (communication_gain, touch) = (communication_gain(best), touch(best));
     let policy = best.way.policy().unwrap_or(GROUPED);
     let mut figures = format!(
         "bound in order of creation, threads have {} of their communication between {nodes} nodes, mapped by {policy} {}",
@@ -118,9 +118,10 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
         );
     }
     let volume = evidence.volume();
-    let wins_talk =
-        evidence.talks_enough() && talk >= REMOTE_GAIN && touch > -LOCAL_GAIN_NEGLIGIBLE;
-    let wins_touch = touch >= LOCAL_GAIN && talk > -REMOTE_GAIN_NEGLIGIBLE;
+    let wins_talk = evidence.communicates_enough()
+        && communication_gain >= REMOTE_GAIN
+        && touch > -LOCAL_GAIN_NEGLIGIBLE;
+    let wins_touch = touch >= LOCAL_GAIN && communication_gain > -REMOTE_GAIN_NEGLIGIBLE;
     if wins_talk || wins_touch {
         let action = format!("Put threads that share data on one node (--threads {policy})");
         return Verdict {
@@ -132,11 +133,11 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
             ..verdict(Likelihood::Likely, format!("{volume}; {figures}"))
         };
     }
-    let wins_nothing = talk < REMOTE_GAIN_NEGLIGIBLE && touch < LOCAL_GAIN_NEGLIGIBLE;
+    let wins_nothing = communication_gain < REMOTE_GAIN_NEGLIGIBLE && touch < LOCAL_GAIN_NEGLIGIBLE;
     if c.events == 0.0 && touch < LOCAL_GAIN_NEGLIGIBLE {
         let reason = "no communication was observed";
         verdict(Likelihood::Unlikely, reason.to_owned())
-    } else if evidence.talks_too_little() && touch < LOCAL_GAIN_NEGLIGIBLE {
+    } else if evidence.communicates_too_little() && touch < LOCAL_GAIN_NEGLIGIBLE {
         let reason = format!("{volume}: too little to matter, wherever the threads are");
         verdict(Likelihood::Unlikely, reason)
     } else if wins_nothing && is_uniform(evidence, scene) {
@@ -149,8 +150,7 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
         let alone = format!("{figures}: every thread has a node of its own");
         verdict(Likelihood::Unlikely, alone)
     } else if wins_nothing {
-        let reason =
-            format!("{figures}: no mapping that was tried is better than the order of creation");
+        let reason = format!("{figures}: no mapping tried is better than the order of creation");
         verdict(Likelihood::Unlikely, reason)
     } else {
         Verdict {
@@ -160,7 +160,7 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
     }
 }
 
-/// What beats any mapping of false sharing: to end it in the source.
+/// Removing false sharing in the source is better than any mapping.
 fn false_sharing(evidence: &Evidence<'_>) -> Option<String> {
     let share = evidence.sharing.false_share?;
     let most = evidence.sharing.memory.first()?;

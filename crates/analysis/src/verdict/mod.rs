@@ -1,21 +1,21 @@
-//! What is likely to help this program, and why.
+//! Verdicts: which measures are likely to help this program, and why.
 //!
-//! The papers' claim (DeLoc III, OPT 4.3 and 5.4, data mapping II) is that measured behaviour tells which
-//! kind of placement pays. They give directions (more is better), not thresholds; ours are the constants
-//! below, each with its reason, and `docs/metrics.md` says how often they were right, each kind of verdict by
-//! its own measurement. Gains are shares of accesses or communication, never seconds: no clock is consulted.
+//! The papers' claim (DeLoc III, OPT 4.3 and 5.4, data mapping II) is that measured behaviour shows which kind of
+//! placement pays. They give directions (more is better), not thresholds; ours are the constants below, each with its
+//! reason, and `docs/metrics.md` reports how often they were right, with a measurement for each kind of verdict. Gains
+//! are shares of accesses or communication, never seconds: no clock is used.
 //!
 //! Every verdict compares computed figures of two ways to run ([`crate::outlook`]), and recommends only a way that was
-//! computed and is better by those figures:
+//! computed and has better figures:
 //!
-//! | measure | what it adds to |
+//! | measure | baseline |
 //! |---|---|
-//! | bind threads | threads that the kernel moves as it likes |
+//! | bind threads | threads moved freely by the kernel |
 //! | thread mapping | threads bound in the order of their creation |
 //! | congestion-aware mapping | the mapping that would be chosen without it |
 //! | page placement | first touch with threads bound in order |
 //!
-//! `cannot tell` is an answer: between the thresholds, or when what would decide was not observed.
+//! `cannot tell` is an answer: between the thresholds, or if the deciding figure was not observed.
 
 use numaloc_model::conditions::Repeatability;
 use numaloc_model::profile::{Clock, Profile};
@@ -37,53 +37,53 @@ mod placement;
 /// Communication below this share of the accessed bytes cannot matter: even if all of it were remote at
 /// three times the latency, the run would change by less than one per cent.
 pub const RATIO_NEGLIGIBLE: f64 = 0.003;
-/// From this share on, communication is worth placing.
+/// Communication from this share on is worth placing.
 pub const RATIO_WORTHWHILE: f64 = 0.01;
 /// Share of the communication that must become local.
 pub const REMOTE_GAIN: f64 = 0.15;
-/// A gain below this is noise of the search.
+/// A smaller gain is noise of the search.
 pub const REMOTE_GAIN_NEGLIGIBLE: f64 = 0.05;
 /// Tasks that communicate at the same time (`CommC`) from which congestion is a risk.
 pub const CONCURRENT: f64 = 0.5;
 /// Communication load of the busiest node over the mean from which it is worth spreading.
 pub const CONGESTED: f64 = 1.25;
-/// The busiest node's load over that of the mapping it replaces, at most: less relief is noise.
+/// Largest ratio of the busiest node's load to that under the mapping it replaces: less relief is noise.
 pub const RELIEF: f64 = 0.9;
 /// Share of the page accesses that must turn from remote to local.
 pub const LOCAL_GAIN: f64 = 0.10;
-/// Gains below this are not worth a plan.
+/// Smaller gains are not worth a plan.
 pub const LOCAL_GAIN_NEGLIGIBLE: f64 = 0.03;
-/// Gain of access balance from which placement pays without making more accesses local: one controller then
-/// answers less of what all wait for.
+/// Gain of access balance from which placement pays without making more accesses local: one controller then serves
+/// fewer of the accesses that all threads wait for.
 pub const EVENED: f64 = 0.20;
-/// Gains of balance below this are not worth a plan.
+/// Smaller gains of balance are not worth a plan.
 pub const EVENED_NEGLIGIBLE: f64 = 0.10;
-/// Share of the page accesses that evening may turn from local to remote.
+/// Largest share of the page accesses that balancing may turn from local to remote.
 pub const EVENED_COST: f64 = 0.05;
-/// Accesses beyond private caches below this share of all cannot matter: a hundred times the cost of a hit
-/// would add less than a third.
+/// A smaller share of accesses beyond private caches cannot matter: at a hundred times the cost of a hit they would add
+/// less than a third.
 pub const BEYOND_NEGLIGIBLE: f64 = 0.003;
-/// What one message costs at most, for [`RATIO_NEGLIGIBLE`] where ranks send: generous bounds of a slow network, 10 us and
-/// 10 ns a byte (100 MB/s). Messages that take less than that share of the run even there cannot matter.
+/// Upper bound of the cost of one message, for [`RATIO_NEGLIGIBLE`] if ranks send: a slow network with 10 us and 10 ns
+/// per byte (100 MB/s). Messages that take less than that share of the run even there cannot matter.
 pub const SLOW_MESSAGE_NS: f64 = 10_000.0;
-/// The same for each byte.
+/// Upper bound of the cost per byte.
 pub const SLOW_BYTE_NS: f64 = 10.0;
-/// Share of false sharing in the communication from which to repair the program comes first.
+/// Share of false sharing in the communication from which the program should be repaired first.
 pub const FALSE_SHARE: f64 = 0.2;
 
-/// Whether something is worth trying.
+/// Whether a measure is worth trying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Likelihood {
-    /// The deciding metrics all speak for it.
+    /// All deciding metrics are in favour.
     Likely,
-    /// One of them rules it out.
+    /// One of the deciding metrics rules it out.
     Unlikely,
     /// Between the thresholds, or not observed.
     CannotTell,
 }
 
 impl Likelihood {
-    /// The words users read.
+    /// Text for the user.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -94,7 +94,7 @@ impl Likelihood {
     }
 }
 
-/// What the verdict is about.
+/// The measure that a verdict is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Keep threads on the nodes where they touched their pages first.
@@ -108,7 +108,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// The words users read.
+    /// Text for the user.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -131,23 +131,23 @@ impl Measure {
     }
 }
 
-/// One line of the verdict.
+/// One verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// About what.
+    /// The measure.
     pub measure: Measure,
     /// The answer.
     pub likelihood: Likelihood,
-    /// The numbers that decided.
+    /// The figures that decided.
     pub reason: String,
-    /// What a person can do about it, where there is something.
+    /// The action for the user, if there is one.
     pub action: Option<String>,
-    /// The way to run that it recommends, where it does.
+    /// The way to run that it recommends, if any.
     pub recommended: Option<Way>,
 }
 
 impl Verdict {
-    /// Without anything to do.
+    /// A verdict without an action.
     fn plain(measure: Measure, likelihood: Likelihood, reason: String) -> Self {
         Self {
             measure,
@@ -158,7 +158,7 @@ impl Verdict {
         }
     }
 
-    /// Reason and action in one piece.
+    /// Reason and action in one sentence.
     #[must_use]
     pub fn sentence(&self) -> String {
         match &self.action {
@@ -168,15 +168,15 @@ impl Verdict {
     }
 }
 
-/// What [`verdicts`] looks at.
+/// Input of [`verdicts`].
 pub struct Evidence<'a> {
     /// The run.
     pub profile: &'a Profile,
     /// Its communication.
     pub communication: &'a CommunicationMetrics,
-    /// What communicates at the same time.
+    /// Concurrency of the communication.
     pub concurrency: &'a Concurrency,
-    /// Communication, in the unit that its layer is weighed in.
+    /// Communication, in the unit of its layer's weights.
     pub events: &'a CommMatrix,
     /// All page accesses, under first touch with the assignment below.
     pub pages: &'a PageMetrics,
@@ -186,22 +186,22 @@ pub struct Evidence<'a> {
     pub objects: &'a [ObjectUse],
     /// False and true sharing of lines.
     pub sharing: &'a Sharing,
-    /// Threads to nodes if they are bound in the order of their creation.
+    /// Threads to nodes if threads are bound in the order of their creation.
     pub assignment: &'a NodeAssignment,
-    /// What policies would do.
+    /// Answers of the policies.
     pub candidates: &'a Candidates,
-    /// Size of all caches of the machine together, where known (OPT eq. 7).
+    /// Total size of the machine's caches, if known (OPT eq. 7).
     pub cache_bytes: Option<u64>,
-    /// Size of a core's private cache: what fewer pages than that are worth is not a matter of their place.
+    /// Size of a core's private cache: for fewer pages than that, their placement does not matter.
     pub private_cache_bytes: u64,
 }
 
-/// The verdicts and what they compare.
+/// The verdicts and the ways they compare.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// In the order of [`Measure`].
     pub verdicts: [Verdict; 4],
-    /// Threads free, bound, and what is recommended.
+    /// Threads free, bound, and as recommended.
     pub outlooks: Vec<Outlook>,
 }
 
@@ -245,7 +245,7 @@ pub fn verdicts(evidence: &Evidence<'_>) -> Answer {
     Answer { verdicts, outlooks }
 }
 
-/// All that can be compared.
+/// All ways that can be compared.
 struct Ways {
     free: Outlook,
     bound: Outlook,
@@ -256,8 +256,8 @@ struct Ways {
 }
 
 impl Evidence<'_> {
-    /// Share of the accesses that is communication. A message costs more than an access: its share of the accesses says
-    /// nothing, so it counts as all or nothing by what it takes of the run.
+    /// Share of the accesses that is communication. A message costs more than an access, so its share of the accesses
+    /// is not meaningful: messages count as all or nothing, by their share of the run time.
     fn ratio(&self) -> Option<f64> {
         if !self.communication.layer.is_message() {
             return self.communication.ratio;
@@ -266,7 +266,7 @@ impl Evidence<'_> {
         Some(if matters { 1.0 } else { 0.0 })
     }
 
-    /// Whether what the ranks sent would take a share of the run that matters on a slow network.
+    /// Whether the ranks' messages would take a relevant share of the run on a slow network.
     fn messages_take_time(&self) -> bool {
         let slices = &self.profile.slices;
         let start = slices.first().map_or(0, |slice| slice.start);
@@ -277,7 +277,7 @@ impl Evidence<'_> {
         self.profile.meta.clock != Clock::Wall || slowest_ns >= RATIO_NEGLIGIBLE * run_ns
     }
 
-    /// How much communicates, as people read it.
+    /// Amount of communication, as text.
     fn volume(&self) -> String {
         let c = self.communication;
         if !c.layer.is_message() {
@@ -306,17 +306,17 @@ impl Evidence<'_> {
         )
     }
 
-    /// Whether it is known that so little communicates that no mapping can matter.
-    fn talks_too_little(&self) -> bool {
+    /// Whether there is known to be so little communication that no mapping can matter.
+    fn communicates_too_little(&self) -> bool {
         self.ratio().is_some_and(|ratio| ratio < RATIO_NEGLIGIBLE)
     }
 
     /// Whether communication is worth placing.
-    fn talks_enough(&self) -> bool {
+    fn communicates_enough(&self) -> bool {
         self.ratio().is_some_and(|ratio| ratio >= RATIO_WORTHWHILE)
     }
 
-    /// Why a thread need not do the same work in another run, where that is known.
+    /// The reason why a thread need not do the same work in another run, if known.
     fn handed_out(&self) -> Option<String> {
         let conditions = &self.profile.meta.conditions;
         match conditions.repeatability(self.profile.threads.len()) {
@@ -332,7 +332,7 @@ impl Evidence<'_> {
         }
     }
 
-    /// Why the places of pages cannot matter, where that is known.
+    /// The reason why page placement cannot matter, if known.
     fn pages_do_not_matter(&self) -> Option<String> {
         let mib = |bytes: u64| number::fixed(bytes as f64 / f64::from(1 << 20), 1);
         if let Some(caches) = self

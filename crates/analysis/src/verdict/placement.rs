@@ -1,4 +1,4 @@
-//! Page placement: what it adds to first touch with threads bound in order.
+//! Page placement: its gain over first touch with threads bound in order.
 
 use numaloc_model::{Placement, ThreadIdx, number};
 
@@ -10,10 +10,10 @@ use crate::objects::ObjectUse;
 use crate::outlook::{Outlook, Scene, Way};
 use crate::pages::{first_touch, most_used};
 
-/// Name of our own answer where no policies were evaluated.
+/// Name of the fallback policy if no policies were evaluated.
 const LOCALITY: &str = "locality";
 
-/// One for each page policy; every page on the node that uses it most where the caller has none.
+/// One for each page policy; if the caller has none, every page on the node that uses it most.
 pub(super) fn outlooks(evidence: &Evidence<'_>, scene: &Scene<'_>) -> Vec<Outlook> {
     let placed = |policy: &str, placement: &Placement| {
         let way = Way::Placed(policy.to_owned());
@@ -30,7 +30,7 @@ pub(super) fn outlooks(evidence: &Evidence<'_>, scene: &Scene<'_>) -> Vec<Outloo
         .collect()
 }
 
-/// Bytes of the pages that would lie elsewhere than first touch puts them.
+/// Bytes of the pages that the policy places on another node than first touch does.
 fn moved_bytes(evidence: &Evidence<'_>, policy: &str) -> u64 {
     let usage = evidence.beyond;
     let own;
@@ -74,7 +74,7 @@ pub(super) fn verdict(evidence: &Evidence<'_>, ways: &Ways) -> Verdict {
         Some(then) if gain(way) >= -EVENED_COST => then - balance,
         _ => 0.0,
     };
-    // The first of equals.
+    // The first one of equals.
     let most = |of: &dyn Fn(&Outlook) -> f64| {
         let mut ways = ways.placed.iter().rev();
         let first = ways.next()?;
@@ -84,9 +84,12 @@ pub(super) fn verdict(evidence: &Evidence<'_>, ways: &Ways) -> Verdict {
         ))
     };
     let (Some(nearest), Some(evenest)) = (most(&gain), most(&evened)) else {
-        return verdict(Likelihood::CannotTell, "no page policy answered".to_owned());
+        return verdict(
+            Likelihood::CannotTell,
+            "no page policy gave an answer".to_owned(),
+        );
     };
-    // Which node is near depends on who gets the work; how even the nodes are does not.
+    // The thread that gets the work decides which node is near, but not how balanced the nodes are.
     let handed_out = evidence.handed_out();
     let wins_locality = gain(nearest) >= LOCAL_GAIN && handed_out.is_none();
     let best = if !wins_locality && evened(evenest) >= EVENED_NEGLIGIBLE {
@@ -135,8 +138,8 @@ pub(super) fn verdict(evidence: &Evidence<'_>, ways: &Ways) -> Verdict {
     }
 }
 
-/// The sentence a person can act on: the object that loses most to first touch, or, where locality is not what is
-/// won, the one that most accesses go to from other nodes.
+/// A sentence that the user can act on: names the object that loses most by first touch, or, if the gain is not
+/// locality, the one with most accesses from other nodes.
 fn culprit(evidence: &Evidence<'_>, locality: bool) -> Option<String> {
     let worth = |o: &ObjectUse| {
         let best = if locality { o.exclusivity } else { 1.0 };

@@ -1,4 +1,4 @@
-//! Profiles made by hand, small enough to compute every figure of a verdict on paper.
+//! Hand-made profiles, small enough to compute every figure of a verdict on paper.
 
 use numaloc_model::conditions::{Repeats, WorkSharing};
 use numaloc_model::profile::{Clock, CommRow, Meta, PageSliceRow, Slice, Thread};
@@ -9,7 +9,7 @@ use crate::characterise::{Characterisation, Setting, characterise};
 use crate::outlook::Candidate;
 use crate::pages::tests::usage_of;
 
-/// Threads that communicate by these cells (events of 8 bytes, all at once), each with a million accesses.
+/// Threads with this communication (events of 8 bytes, all in one slice), each with a million accesses.
 fn profile(threads: u32, cells: &[(u32, u32, u64)], pages: PageUsage) -> Profile {
     Profile {
         meta: Meta {
@@ -99,7 +99,7 @@ fn assignment(nodes: usize, of_thread: &[u32]) -> NodeAssignment {
 }
 
 #[test]
-fn binding_and_placing_are_separate_gains() {
+fn binding_and_placement_are_separate_gains() {
     // Four threads on four nodes, each with 100 pages that it touched first: bound, all is local, free 1 of 4 is.
     let own: Vec<_> = (0..4)
         .flat_map(|t| {
@@ -112,7 +112,7 @@ fn binding_and_placing_are_separate_gains() {
     let bind = of(&found, Measure::BindThreads);
     assert_eq!(bind.likelihood, Likelihood::Likely);
     assert!(bind.reason.contains("100 % of the accesses") && bind.reason.contains("down to 25 %"));
-    // Nothing is left for placement: 100 % stay 100 %.
+    // No gain remains for placement: 100 % stay 100 %.
     let pages = of(&found, Measure::PagePlacement);
     assert_eq!(pages.likelihood, Likelihood::Unlikely, "{}", pages.reason);
     let shares: Vec<_> = found
@@ -124,7 +124,7 @@ fn binding_and_placing_are_separate_gains() {
 }
 
 #[test]
-fn what_one_thread_touched_is_placed_and_binding_alone_wins_nothing() {
+fn pages_touched_by_one_thread_are_placed_and_binding_alone_gains_nothing() {
     // Thread 0 touched all pages first, each is used by one thread: 25 % local, bound or free.
     let pages: Vec<_> = (0..4usize)
         .flat_map(|t| {
@@ -153,9 +153,9 @@ fn what_one_thread_touched_is_placed_and_binding_alone_wins_nothing() {
 }
 
 #[test]
-fn work_that_is_handed_out_does_not_keep_to_its_pages() {
-    // Every thread uses the 100 pages that the one before touched: bound, nothing is local, placed, all is, and the nodes
-    // are even either way.
+fn work_handed_out_at_run_time_does_not_stay_with_its_pages() {
+    // Every thread uses the 100 pages that the previous thread touched: bound, nothing is local; placed, everything is;
+    // the nodes are equally loaded in both cases.
     let pages: Vec<_> = (0..4u32)
         .flat_map(|t| {
             let mut uses = vec![0; 4];
@@ -177,7 +177,7 @@ fn work_that_is_handed_out_does_not_keep_to_its_pages() {
         reason.contains("(loops with a dynamic or guided schedule: GOMP"),
         "{reason}"
     );
-    // Where recordings agree, it does not matter how.
+    // If recordings agree, it does not matter that work is handed out.
     profile.meta.conditions.repeats = Some(Repeats {
         runs: 2,
         correlation: Some(0.99),
@@ -187,8 +187,8 @@ fn work_that_is_handed_out_does_not_keep_to_its_pages() {
 }
 
 #[test]
-fn work_that_is_handed_out_still_gains_from_even_nodes() {
-    // All pages on one node: whoever uses them, three nodes more answer.
+fn work_handed_out_at_run_time_still_gains_from_balanced_nodes() {
+    // All pages on one node: independent of their users, three more nodes can serve accesses.
     let pages: Vec<_> = (0..4usize)
         .flat_map(|t| {
             let mut uses = vec![0; 4];
@@ -252,9 +252,9 @@ fn one_thread_has_nothing_to_bind_and_nothing_to_place() {
 }
 
 #[test]
-fn accesses_that_caches_answer_do_not_count() {
-    // 16 hot pages of each thread's own hide 200 pages that thread 0 touched and thread 3 uses. All accesses: 98 % are
-    // local, so 2 % to win; beyond the caches it is 200 x 500 of 16 x 4 x 64 + 200 x 500.
+fn accesses_served_by_caches_do_not_count() {
+    // 16 hot pages private to each thread hide 200 pages that thread 0 touched and thread 3 uses. All accesses: 98 %
+    // are local, so 2 % to gain; beyond the caches it is 200 x 500 of 16 x 4 x 64 + 200 x 500.
     let mut pages: Vec<_> = (0..4u32)
         .flat_map(|t| {
             let mut uses = vec![0; 4];
@@ -270,7 +270,7 @@ fn accesses_that_caches_answer_do_not_count() {
 }
 
 #[test]
-fn communication_is_uniform_only_when_it_is() {
+fn only_uniform_communication_is_called_uniform() {
     let reason = |threads, cells: &[(u32, u32, u64)]| {
         let found = found(&profile(threads, cells, no_pages()), 4);
         of(&found, Measure::ThreadMapping).reason.clone()
@@ -287,10 +287,10 @@ fn communication_is_uniform_only_when_it_is() {
             "{reason}"
         );
     }
-    // A star: no grouping helps, and yet one thread is not like the others.
+    // A star: no grouping helps, although one thread differs from the others.
     let star: Vec<_> = (1..8).map(|t| (0, t, 100_000)).collect();
     assert!(!reason(8, &star).contains("uniform"));
-    // A ring of eight: blocks are as good as it gets.
+    // A ring of eight: blocks are optimal.
     let reason = reason(8, &ring(8));
     assert!(
         reason.contains("order of creation") && !reason.contains("uniform"),
@@ -299,13 +299,13 @@ fn communication_is_uniform_only_when_it_is() {
 }
 
 #[test]
-fn mapping_is_judged_by_what_it_adds_to_bound_threads() {
-    // Pairs (t, t + 4): in order of creation all of it is between nodes, grouped nothing.
+fn mapping_is_judged_by_its_gain_over_bound_threads() {
+    // Pairs (t, t + 4): in order of creation all of it is between nodes; grouped, none.
     let cells: Vec<_> = (0..4).map(|t| (t, t + 4, 100_000)).collect();
     let torn = found(&profile(8, &cells, no_pages()), 4);
     let verdict = of(&torn, Measure::ThreadMapping);
     assert_eq!(verdict.likelihood, Likelihood::Likely, "{}", verdict.reason);
-    // Pairs (2t, 2t + 1): bound threads have it all already, and that is what binding is worth.
+    // Pairs (2t, 2t + 1): with bound threads all of it is local already, which is the gain of binding.
     let cells: Vec<_> = (0..4).map(|t| (2 * t, 2 * t + 1, 100_000)).collect();
     let near = found(&profile(8, &cells, no_pages()), 4);
     assert_eq!(
@@ -318,7 +318,7 @@ fn mapping_is_judged_by_what_it_adds_to_bound_threads() {
     );
 }
 
-/// Thread 0 talks with everybody, and everybody with everybody a little.
+/// Thread 0 communicates with all others, and all others a little with each other.
 fn star() -> Profile {
     let cells: Vec<_> = (1..8)
         .map(|t| (0, t, 100_000))
@@ -347,7 +347,7 @@ fn congestion_recommends_only_what_its_own_figures_do_not_reject() {
     let mut found = found(&profile, 4);
     let present = found.outlooks[1].busiest.expect("bound threads have nodes");
     assert!(present > CONGESTED, "{present}");
-    // All on two nodes: the busiest has more than today. The policy's name does not matter.
+    // All on two nodes: the busiest has more than with bound threads. The policy's name does not matter.
     let crowded: &[u32] = &[0, 0, 0, 0, 1, 1, 1, 1];
     with(&mut found, &profile, &[("deloc", crowded)]);
     let verdict = of(&found, Measure::CongestionAware);
@@ -358,7 +358,7 @@ fn congestion_recommends_only_what_its_own_figures_do_not_reject() {
         verdict.reason
     );
     assert!(verdict.reason.contains("threads by deloc") && verdict.action.is_none());
-    // A policy that leaves thread 0 alone relieves the busiest node: that one is named.
+    // A policy that places thread 0 alone relieves the busiest node and is recommended.
     let alone: &[u32] = &[0, 1, 1, 2, 2, 3, 3, 3];
     with(&mut found, &profile, &[("balance", alone)]);
     let verdict = of(&found, Measure::CongestionAware);
@@ -379,12 +379,13 @@ fn congestion_recommends_only_what_its_own_figures_do_not_reject() {
 }
 
 #[test]
-fn pages_that_all_use_alike_are_evened_where_a_policy_does_it() {
-    // 400 pages that thread 0 touched and all read alike: no better node, but one answers everything.
+fn uniformly_used_pages_are_balanced_if_a_policy_does_so() {
+    // 400 pages that thread 0 touched and all read equally: no better node for locality, but one node serves
+    // everything.
     // Thread 0's 470 stores count as a sweep of 59 lines, with 941 loads.
     let profile = profile(4, &[], usage_of(&alike(400, 0, &[1411, 1000, 1000, 1000])));
     let mut found = found(&profile, 4);
-    // Every page's main user is a tie, so locality leaves them where they are.
+    // Every page's main user is a tie, so locality leaves the pages in place.
     assert_eq!(
         of(&found, Measure::PagePlacement).likelihood,
         Likelihood::Unlikely
@@ -436,7 +437,7 @@ fn nodes_without_cpus_do_not_count() {
     assert_eq!(found.outlooks[1].busiest, Some(1.0));
 }
 
-/// Eight ranks, each of which exchanges `bytes` with the one four further on, half of them in collectives; a run of one second.
+/// Eight ranks; each exchanges `bytes` with the rank four further on, half of them in collectives; a run of one second.
 fn ranks(bytes: u64, clock: Clock) -> Profile {
     let cells: Vec<_> = (0..8).map(|rank| (rank, (rank + 4) % 8, 1)).collect();
     let mut profile = profile(8, &cells, no_pages());
@@ -454,7 +455,7 @@ fn ranks(bytes: u64, clock: Clock) -> Profile {
 }
 
 #[test]
-fn messages_matter_from_what_a_slow_network_would_take_for_them() {
+fn messages_matter_if_they_would_take_time_on_a_slow_network() {
     let verdict = |profile: &Profile| {
         let verdict = of(&found(profile, 4), Measure::ThreadMapping).clone();
         (verdict.likelihood, verdict.reason)
@@ -470,15 +471,15 @@ fn messages_matter_from_what_a_slow_network_would_take_for_them() {
         "{reason}"
     );
     assert!(!reason.contains("of all bytes accessed"), "{reason}");
-    // Another clock says nothing of what messages take; empty ones move nothing.
+    // Another clock gives no duration of messages; empty messages transfer nothing.
     assert_eq!(verdict(&ranks(1, Clock::Virtual)).0, Likelihood::Likely);
     assert_eq!(verdict(&ranks(0, Clock::Virtual)).0, Likelihood::Unlikely);
 }
 
 #[test]
-fn memory_that_one_node_answers_is_spread_with_the_threads_that_touched_it() {
-    // Threads 0 and 1 touched all pages first and share a node if bound in order: of the mean its memory answers twice as much.
-    // Nobody communicates worth mentioning.
+fn memory_served_by_one_node_is_spread_with_the_threads_that_touched_it() {
+    // Threads 0 and 1 touched all pages first and share a node if bound in order, so its memory serves twice the mean.
+    // Communication is negligible.
     let pages: Vec<_> = (0..2u32)
         .flat_map(|t| alike(100, t, &[2000, 2000, 2000, 2000]))
         .collect();
@@ -506,7 +507,7 @@ fn memory_that_one_node_answers_is_spread_with_the_threads_that_touched_it() {
     assert_eq!(verdict.recommended, Some(Way::Mapped("deloc".into())));
     let figures = "answers 2.00 times the mean of the accesses beyond private caches, with threads by deloc 1.00";
     assert!(verdict.reason.contains(figures), "{}", verdict.reason);
-    // A mapping that leaves them together relieves nothing.
+    // A mapping that keeps them together relieves nothing.
     let verdict = judged(&profile, &[1, 1, 0, 0]);
     assert_eq!(
         verdict.likelihood,
@@ -514,7 +515,7 @@ fn memory_that_one_node_answers_is_spread_with_the_threads_that_touched_it() {
         "{}",
         verdict.reason
     );
-    // Where work is handed out, other threads may touch the pages first in the next run.
+    // If work is handed out at run time, other threads may touch the pages first in the next run.
     let mut handed_out = profile.clone();
     handed_out.meta.conditions.sharing =
         vec![(WorkSharing::Stealing, "runtime.stealWork".to_owned())];
@@ -556,7 +557,7 @@ fn a_thread_that_works_alone_is_not_moved() {
     let alone = found(&profile, 4);
     let bind = of(&alone, Measure::BindThreads);
     assert_eq!(bind.likelihood, Likelihood::Unlikely, "{}", bind.reason);
-    // Without slices nothing says that the others wait.
+    // Without slices it is not known that the others wait.
     profile.page_slices.clear();
     let together = found(&profile, 4);
     let bind = of(&together, Measure::BindThreads);

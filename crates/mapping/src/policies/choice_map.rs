@@ -8,7 +8,6 @@
 //! remaining free tasks pair up in order. Pairs are contracted and pair up again until a level's arity is reached; if
 //! it is no power of two, the last step joins an odd number of clusters, each time the one with the largest exchange.
 //! The sequence of groups is laid out on the PUs in order. O(levels x E log E).
-//! sequence of groups is laid out on the PUs in order. O(levels x E log E).
 
 use numaloc_model::LogicalPu;
 
