@@ -1,14 +1,15 @@
-//! Names of threads and objects that hold in every run of a program: the rules of `docs/identity.md`, written once.
+//! Names of threads and objects that are stable across runs of a program: implements the rules of `docs/identity.md`.
 //!
-//! The recorder names what it saw, the placer names what it sees in another run, and a plan works because both names are
-//! equal. So both call what is here:
+//! The recorder names the threads and objects of the recorded run, the placer those of another run, and a plan works
+//! only if both give equal names. So both use this crate:
 //!
-//! * [`path`]: the path of a thread and who created it;
-//! * [`object`]: which object a mapping, a stack, the heap or a loaded file is;
-//! * [`order`]: the number that tells objects apart that agree in everything else;
-//! * [`ranges`]: which object lies at an address, while mappings come and go.
+//! * [`path`]: the path of a thread and its creator;
+//! * [`object`]: the object that a mapping, a stack, the heap or a loaded file is;
+//! * [`order`]: the number that distinguishes objects that are equal in everything else;
+//! * [`ranges`]: the object at an address, while mappings come and go.
 //!
-//! Pure: no address and no kernel id enters a name, only the program's own order of calls and what its files hold.
+//! Pure: no address and no kernel id is part of a name, only the program's own order of calls and the contents of its
+//! files.
 
 pub mod object;
 pub mod order;

@@ -1,4 +1,4 @@
-//! Which object memory is that a process maps, loads or is given.
+//! Classifies the memory that a process maps, loads or is given as an object.
 
 use std::borrow::Cow;
 
@@ -18,20 +18,20 @@ pub const SYSTEM_V: &str = "[shm]";
 
 /// Bytes of the C library's reservation for a malloc arena, and its alignment.
 pub const ARENA_BYTES: u64 = 64 << 20;
-/// Bytes by which the first thread's stack is known, whatever its mapping has grown to.
+/// Fixed size of the first thread's stack object, however large its mapping has grown.
 pub const MAIN_STACK_BYTES: u64 = 8 << 20;
-/// Bytes of a page in "rounded up to pages", whatever the machine's are.
+/// Page size for rounding, independent of the machine's.
 pub const PAGE_BYTES: u64 = 4096;
 
 /// `PROT_NONE`.
 const NO_ACCESS: u64 = 0;
-/// `MAP_TYPE`, the bits that say whether a mapping is shared, and `MAP_PRIVATE`, their value if it is not.
+/// `MAP_TYPE`, the bits that say whether a mapping is shared, and `MAP_PRIVATE`, their value for a private one.
 const MAP_TYPE: u64 = 0xf;
 const MAP_PRIVATE: u64 = 2;
 /// `MAP_NORESERVE`.
 const MAP_NORESERVE: u64 = 0x4000;
 
-/// The last part of a file's path, by which objects are named.
+/// The last component of a file's path, by which objects are named.
 #[must_use]
 pub fn base_name(file: &str) -> &str {
     file.rsplit('/').next().unwrap_or(file)
@@ -43,10 +43,10 @@ pub fn section_name(file: &str, section: &str) -> String {
     format!("{file}:{section}")
 }
 
-/// A `mmap` call that succeeded, of a file that is no loaded program or library, or of no file.
+/// A successful `mmap` call for a file that is not a loaded program or library, or for anonymous memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapCall<'a> {
-    /// Bytes asked for.
+    /// Bytes requested.
     pub length: u64,
     /// `PROT_*`.
     pub protection: u64,
@@ -56,22 +56,22 @@ pub struct MapCall<'a> {
     pub file: Option<&'a str>,
 }
 
-/// An object that has just come into being: its identity but for the creator and the order, and where it is.
+/// A new object: its identity except for creator and order, and its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewObject<'a> {
-    /// What it is.
+    /// Its kind.
     pub kind: ObjectKind,
     /// Its name.
     pub name: Cow<'a, str>,
-    /// Bytes of its identity.
+    /// Size in its identity, in bytes.
     pub size: u64,
     /// Address of its first byte.
     pub base: u64,
 }
 
 impl<'a> NewObject<'a> {
-    /// The object that a successful `mmap` made at `address`, if it is one: not where the C library gives the memory back at
-    /// once, to have an arena at a multiple of its size.
+    /// The object that a successful `mmap` created at `address`; `None` if the C library returns the memory at once, to
+    /// get an arena aligned to its size.
     #[must_use]
     pub fn of_map(call: &MapCall<'a>, address: u64) -> Option<Self> {
         let size = rounded(call.length)?;
@@ -113,7 +113,7 @@ impl<'a> NewObject<'a> {
         Self::at(ObjectKind::Mapping, ARENA, ARENA_BYTES, base)
     }
 
-    /// System V memory of `size` bytes, attached at `address`; `None` where that is more than there are addresses.
+    /// System V memory of `size` bytes, attached at `address`; `None` if it exceeds the address space.
     #[must_use]
     pub fn attached(size: u64, address: u64) -> Option<Self> {
         Some(Self::at(
@@ -124,7 +124,7 @@ impl<'a> NewObject<'a> {
         ))
     }
 
-    /// The stack of a thread that was created: the mapping `start..end`. Its creator is the new thread.
+    /// The stack of a created thread: the mapping `start..end`. Its creator is the new thread.
     #[must_use]
     pub fn stack(start: u64, end: u64) -> Self {
         Self::at(ObjectKind::Stack, STACK, end.saturating_sub(start), start)
@@ -137,7 +137,7 @@ impl<'a> NewObject<'a> {
         Self::at(ObjectKind::Stack, STACK, MAIN_STACK_BYTES, base)
     }
 
-    /// The heap, where the break was at `initial` first.
+    /// The heap; `initial` is the first program break.
     #[must_use]
     pub fn heap(initial: u64) -> Self {
         Self::at(
@@ -148,7 +148,7 @@ impl<'a> NewObject<'a> {
         )
     }
 
-    /// What is no writable section of the program or library of base name `file`, loaded at `start..end`.
+    /// The part of the program or library of base name `file`, loaded at `start..end`, that is no writable section.
     #[must_use]
     pub fn image(file: &'a str, start: u64, end: u64) -> Self {
         Self::at(ObjectKind::Mapping, file, end.saturating_sub(start), start)
@@ -165,7 +165,7 @@ impl<'a> NewObject<'a> {
         }
     }
 
-    /// Its identity if it is the first of its kind, name, creator and size.
+    /// Its identity if it is the first with its kind, name, creator and size.
     #[must_use]
     pub fn first_key(&self, creator: &str) -> ObjectKey {
         ObjectKey {
@@ -199,7 +199,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn arenas_are_one_object_whichever_way_the_c_library_got_them() {
+    fn arenas_are_one_object_however_the_c_library_allocates_them() {
         let reserve = |length| MapCall {
             protection: NO_ACCESS,
             flags: MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
@@ -239,7 +239,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn lengths_beyond_all_addresses_are_no_objects() {
+    fn lengths_beyond_the_address_space_are_no_objects() {
         assert_eq!(NewObject::of_map(&anonymous(u64::MAX - 5), 0x1000), None);
         assert_eq!(NewObject::attached(u64::MAX, 0x1000), None);
     }

@@ -1,4 +1,4 @@
-//! The number that tells objects apart that agree in kind, name, creator and size.
+//! The number that distinguishes objects with equal kind, name, creator and size.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// The identity of an object that the thread of path `creator` made after those that were named before.
+    /// The identity of an object created by the thread of path `creator`, after all objects named before.
     pub fn key(&mut self, object: &NewObject<'_>, creator: &str) -> ObjectKey {
         let mut key = object.first_key(creator);
         let next = self.next.entry(key.clone()).or_default();
@@ -29,7 +29,7 @@ mod tests {
     use crate::object::tests::anonymous;
 
     #[test]
-    fn order_counts_objects_that_agree_in_all_else() {
+    fn order_counts_objects_that_are_equal_in_everything_else() {
         let mut orders = Orders::default();
         let call = anonymous(5000);
         let object = NewObject::of_map(&call, 0x1000).unwrap();

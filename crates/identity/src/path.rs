@@ -3,10 +3,10 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-/// Path of the first thread of the program that was started.
+/// Path of the first thread of the started program.
 pub const FIRST: &str = "0";
 
-/// A step of a path: what its creator made, and as which of its kind.
+/// A step of a path: what the creator made, and its number among those of its kind.
 ///
 /// Ordered by kind, threads before processes, then by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,7 +18,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// The path of what a thread of path `creator` made in this step.
+    /// The path of a thread or process that `creator` made in this step.
     #[must_use]
     pub fn from(self, creator: &str) -> String {
         match self {
@@ -30,13 +30,13 @@ impl Step {
 
 /// A thread's path, borrowed.
 ///
-/// Ordered step by step by number: a thread before what it created, its threads before its processes. Texts that are no paths
-/// have an order too, behind paths.
+/// Ordered step by step by number: a thread before those it created, its threads before its processes. Texts that are
+/// not paths are ordered after paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ThreadPath<'a>(&'a str);
 
 impl<'a> ThreadPath<'a> {
-    /// The path in `text`, which is not checked.
+    /// The path in `text`, unchecked.
     #[must_use]
     pub const fn new(text: &'a str) -> Self {
         Self(text)
@@ -54,7 +54,7 @@ impl<'a> ThreadPath<'a> {
         Some(Self(&self.0[..self.0.rfind(SEPARATORS)?]))
     }
 
-    /// What its creator made it as; `None` for a first step, and where the last step is no number.
+    /// The step in which its creator made it; `None` for a first step, or if the last step is not a number.
     #[must_use]
     pub fn last_step(self) -> Option<Step> {
         let at = self.0.rfind(SEPARATORS)?;
@@ -76,7 +76,7 @@ impl<'a> ThreadPath<'a> {
         &self.0[..self.0.find(SEPARATORS).unwrap_or(self.0.len())]
     }
 
-    /// The path of its process, which is that of the process's first thread: `0/1` of `0/1.2.3`.
+    /// The path of its process, that of the process's first thread: `0/1` of `0/1.2.3`.
     #[must_use]
     pub fn process(self) -> Self {
         let last = self.0.rfind('/').map_or(0, |at| at + 1);
@@ -102,7 +102,7 @@ impl<'a> ThreadPath<'a> {
         format!("r{rank}")
     }
 
-    /// The first step's number, then what was created in turn; what is no number comes last.
+    /// The first step's number, then the numbers of the further steps; a step that is not a number is ordered last.
     fn numbers(self) -> impl Iterator<Item = (bool, u64)> + use<'a> {
         let mut rest = self.0;
         let mut is_process = false;
@@ -141,7 +141,7 @@ impl fmt::Display for ThreadPath<'_> {
 
 const SEPARATORS: [char; 2] = ['.', '/'];
 
-/// A thread that creates others: gives each of them its path.
+/// Assigns paths to the threads and processes that a thread creates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Creator {
     path: String,
@@ -150,7 +150,7 @@ pub struct Creator {
 }
 
 impl Creator {
-    /// A thread of that path that has created nothing yet.
+    /// A thread with that path that has not created anything.
     #[must_use]
     pub fn new(path: impl Into<String>) -> Self {
         Self {
@@ -160,7 +160,7 @@ impl Creator {
         }
     }
 
-    /// A thread of that path that has already created so many threads and processes.
+    /// A thread with that path that has created this many threads and processes.
     #[must_use]
     pub fn after(path: impl Into<String>, threads: u32, processes: u32) -> Self {
         Self {
@@ -176,38 +176,38 @@ impl Creator {
         &self.path
     }
 
-    /// How many threads it has created.
+    /// Number of threads it has created.
     #[must_use]
     pub fn threads(&self) -> u32 {
         self.threads
     }
 
-    /// How many processes it has created.
+    /// Number of processes it has created.
     #[must_use]
     pub fn processes(&self) -> u32 {
         self.processes
     }
 
-    /// The path of the next thread it creates, which is not counted yet.
+    /// The path of the next thread it creates, without counting it.
     #[must_use]
     pub fn upcoming_thread(&self) -> String {
         Step::Thread(u64::from(self.threads) + 1).from(&self.path)
     }
 
-    /// The path of the next process it creates, which is not counted yet.
+    /// The path of the next process it creates, without counting it.
     #[must_use]
     pub fn upcoming_process(&self) -> String {
         Step::Process(u64::from(self.processes) + 1).from(&self.path)
     }
 
-    /// Counts a created thread; its path.
+    /// Counts a created thread; returns its path.
     pub fn next_thread(&mut self) -> String {
         let path = self.upcoming_thread();
         self.threads += 1;
         path
     }
 
-    /// Counts a created process; its path.
+    /// Counts a created process; returns its path.
     pub fn next_process(&mut self) -> String {
         let path = self.upcoming_process();
         self.processes += 1;
@@ -221,7 +221,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn numbers_count_as_numbers_and_creators_come_first() {
+    fn numbers_compare_as_numbers_and_creators_come_first() {
         let mut paths = vec!["0/1", "0.10", "0.2", "0", "0.2/1", "0.2.1", "0/1.1"];
         paths.sort_by_key(|path| ThreadPath::new(path));
         assert_eq!(
@@ -270,7 +270,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_a_thread_creates_leads_back_to_it(steps in prop::collection::vec((any::<bool>(), 0u32..12), 0..6)) {
+        fn created_paths_lead_back_to_their_creator(steps in prop::collection::vec((any::<bool>(), 0u32..12), 0..6)) {
             let mut path = FIRST.to_owned();
             for (is_process, before) in steps {
                 let creator = Creator::after(path.clone(), before, before);

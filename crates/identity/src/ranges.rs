@@ -1,4 +1,4 @@
-//! Address ranges and what they hold: later ranges take from earlier ones where they overlap.
+//! Address ranges with values: later ranges replace earlier ones where they overlap.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ impl<T> Default for Ranges<T> {
 }
 
 impl<T: Copy> Ranges<T> {
-    /// Whether there is none.
+    /// Whether there are no ranges.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Gives `start..end` to `value`; whatever held it before keeps the rest.
+    /// Sets `start..end` to `value`; earlier ranges keep the rest.
     pub fn set(&mut self, start: u64, end: u64, value: T) {
         if start < end {
             self.clear(start, end);
@@ -27,7 +27,7 @@ impl<T: Copy> Ranges<T> {
         }
     }
 
-    /// Takes `start..end` from whatever holds it.
+    /// Removes `start..end` from all ranges.
     pub fn clear(&mut self, start: u64, end: u64) {
         let overlapping: Vec<_> = self.overlapping(start, end).collect();
         for (from, to, value) in overlapping {
@@ -48,7 +48,7 @@ impl<T: Copy> Ranges<T> {
         (end > address).then_some((start, end, value))
     }
 
-    /// The ranges that have something of `start..end`, ascending.
+    /// The ranges that overlap `start..end`, ascending.
     pub fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64, T)> {
         let before = self
             .0
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn later_ranges_take_from_earlier_ones() {
+    fn later_ranges_replace_earlier_ones() {
         let mut ranges = Ranges::default();
         ranges.set(10, 40, 'a');
         ranges.set(20, 30, 'b');

@@ -1,8 +1,8 @@
-//! `make bench-simulate`: how fast traces are simulated.
+//! `make bench-simulate`: measures the speed of the simulation.
 //!
-//! A made-up program of 64 threads that stream through private memory, look up shared lines at random, write some of them, and meet at a
-//! barrier now and then; on machines with four nodes, under several placements. Prints M records a second for each
-//! simulation alone, then for all of them at once on every PU, and the peak of memory.
+//! A synthetic program of 64 threads that stream through private memory, read shared lines at random, write some of
+//! them, and meet at a barrier at intervals; on machines with four nodes, under several placements. Prints M records
+//! per second for each simulation alone, then for all of them at once on every PU, and the peak memory.
 
 use std::time::Instant;
 

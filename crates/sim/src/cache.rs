@@ -24,10 +24,10 @@ impl Shape {
 const EMPTY: u32 = u32::MAX;
 /// The line differs from memory.
 const DIRTY: u32 = 1 << 31;
-/// Largest line number that fits beside the mark.
+/// Largest line number that fits next to the mark.
 pub(crate) const MOST_LINES: u64 = (1 << 31) - 1;
 
-/// Tags, the most recent of each set first.
+/// Tags of each set, the most recent first.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
     tags: Vec<u32>,
@@ -47,7 +47,7 @@ impl Cache {
 
     #[inline(always)]
     fn set(&mut self, line: u32) -> &mut [u32] {
-        // A power of two is common and a division is slow.
+        // A power of two is common, and a division is slow.
         let set = if self.sets.is_power_of_two() {
             u64::from(line) & (self.sets - 1)
         } else {
@@ -57,7 +57,7 @@ impl Cache {
         &mut self.tags[start..start + self.ways]
     }
 
-    /// Whether the line is here; it becomes the most recent.
+    /// Whether the line is cached; it becomes the most recent.
     #[inline]
     pub(crate) fn touch(&mut self, line: u32) -> bool {
         let set = self.set(line);
@@ -68,7 +68,7 @@ impl Cache {
         true
     }
 
-    /// Makes the line the most recent, written or not; the line that has to leave, and whether it differs from memory.
+    /// Makes the line the most recent, written or not; returns the evicted line, and whether it differs from memory.
     #[inline]
     pub(crate) fn put(&mut self, line: u32, dirty: bool) -> Option<(u32, bool)> {
         let mark = if dirty { DIRTY } else { 0 };
@@ -85,20 +85,20 @@ impl Cache {
         (gone != EMPTY).then_some((gone & !DIRTY, gone & DIRTY != 0))
     }
 
-    /// Whether the line is here and differs from memory.
+    /// Whether the line is cached and differs from memory.
     #[inline]
     pub(crate) fn is_dirty(&mut self, line: u32) -> bool {
         self.set(line).contains(&(line | DIRTY))
     }
 
-    /// The line is the same as memory from now on.
+    /// Marks the line as equal to memory.
     pub(crate) fn clean(&mut self, line: u32) {
         if let Some(tag) = self.set(line).iter_mut().find(|tag| **tag == line | DIRTY) {
             *tag = line;
         }
     }
 
-    /// Takes the line out; whether it was here and differed from memory.
+    /// Removes the line; returns whether it was cached and differed from memory.
     pub(crate) fn remove(&mut self, line: u32) -> bool {
         let set = self.set(line);
         let Some(at) = find(set, line) else {
@@ -111,7 +111,7 @@ impl Cache {
     }
 }
 
-/// Where the line is in its set.
+/// Position of the line in its set.
 #[inline(always)]
 fn find(set: &[u32], line: u32) -> Option<usize> {
     set.iter().position(|&tag| tag & !DIRTY == line)
@@ -130,7 +130,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_least_recent_line_of_a_set_leaves() {
+    fn the_least_recent_line_of_a_set_is_evicted() {
         let mut cache = Cache::new(Shape { lines: 4, ways: 2 });
         assert_eq!(cache.put(0, true), None);
         assert_eq!(cache.put(2, false), None);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list for each set that shares no code with the cache.
+        /// Compares with a list for each set that shares no code with the cache.
         #[test]
         fn it_holds_what_a_list_of_recent_lines_holds(
             steps in proptest::collection::vec((0u32..40, any::<bool>(), 0u8..4), 1..400),

@@ -1,25 +1,27 @@
-//! A NUMA simulator: how long a recorded program would take on another machine, or with threads and pages placed in another way.
+//! A NUMA simulator: predicts the time of a recorded program on another machine, or with another placement of threads
+//! and pages.
 //!
-//! One access trace ([`Trace`]) and any number of triples (machine, threads, pages) give an [`Outcome`] each. The trace holds what
-//! each thread asked of the memory system below its private caches, and where threads wait for each other; the simulator adds
-//! the shared caches, their coherence, memory controllers and links with finite bandwidth, and the order in time that follows.
+//! From one access trace ([`Trace`]) and any number of triples (machine, threads, pages) it computes an [`Outcome`]
+//! each. The trace holds each thread's requests to the memory system below its private caches, and the points where
+//! threads wait for each other; the simulator adds the shared caches, their coherence, memory controllers and links
+//! with finite bandwidth, and the resulting order in time.
 //!
 //! | part | file | model |
 //! |---|---|---|
 //! | machine | [`machine`] | cores, shared caches, controllers, links with routes; from a topology with hardware figures |
 //! | trace | [`trace`] | events packed into 8 bytes, lines and synchronisation words numbered densely |
-//! | page policy | [`pages`] | which node a page lives on, and when it moves |
+//! | page policy | [`pages`] | which node a page is on, and when it moves |
 //! | thread policy | [`schedule`] | threads pinned to PUs, or placed by the operating system |
 //! | cores | `window` | misses that overlap: a window of accesses, a number of outstanding lines, recognised streams |
 //! | caches | `cache`, `memory` | set-associative LRU, a directory with one owner or several sharers for each line (MESI) |
 //! | controllers, links | `server` | one request at a time, first come first served; late-stamped requests use gaps |
-//! | time | `run` | a clock for each PU, the least clock runs, at most a quantum ahead of the others |
+//! | time | `run` | a clock for each PU; the PU with the earliest clock runs, at most a quantum ahead of the others |
 //!
 //! Pure: no I/O, no clock of the host, no threads; the same input gives the same result. Times are picoseconds (`u64`).
 //!
-//! What it leaves out: instruction fetches, TLBs, DRAM banks and refresh, branch prediction, the interconnect inside a socket.
-//! Hits in private caches are not in the trace, so a thread's work between misses advances its clock by a constant time for each
-//! access ([`Parameters::cycles_per_access`]).
+//! Not modelled: instruction fetches, TLBs, DRAM banks and refresh, branch prediction, the interconnect inside a
+//! socket. Hits in private caches are not in the trace, so a thread's work between misses advances its clock by a
+//! constant time per access ([`Parameters::cycles_per_access`]).
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,8 @@
-//! The machine as the simulator needs it: cores, shared caches, memory controllers and links, with times in picoseconds.
+//! The simulator's model of a machine: cores, shared caches, memory controllers and links, with times in picoseconds.
 //!
 //! Cores and caches come from the topology, latencies and bandwidths from the hardware figures of a described machine
-//! (`machines/NAME.toml`); figures that machine files do not have are [`Parameters`], presets that a result names.
+//! (`machines/NAME.toml`); figures that machine files do not have are [`Parameters`], presets that are named in the
+//! result.
 
 use numaloc_model::LogicalPu;
 use numaloc_topology::{Hardware, ObjectKind, Topology};
@@ -13,34 +14,34 @@ pub use crate::pages::PageCosts;
 /// Constants of the model that machine files do not have. Presets, not measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
-    /// Core cycles that an access answered by a private cache takes, the instructions around it included.
+    /// Core cycles for an access served by a private cache, including the instructions around it.
     pub cycles_per_access: f64,
-    /// Accesses that a core goes on with while its oldest miss is outstanding (stands for the reorder buffer).
+    /// Number of accesses a core continues with while its oldest miss is outstanding (models the reorder buffer).
     pub window_accesses: u64,
-    /// Misses that a core has outstanding at once (line fill buffers); 1 makes every miss wait for the one before, as a pointer
-    /// chase does.
+    /// Number of misses a core can have outstanding at once (line fill buffers); 1 makes every miss wait for the one
+    /// before, as in a pointer chase.
     pub outstanding: usize,
-    /// Lines of recognised streams that a core has outstanding at once (prefetching).
+    /// Number of lines of recognised streams a core can have outstanding at once (prefetching).
     pub prefetched: usize,
-    /// Most that the clock of a PU is ahead of the others, in nanoseconds.
+    /// Limit in nanoseconds by which a PU's clock may be ahead of the others.
     pub quantum_ns: f64,
-    /// How long a thread runs before another that waits for the same PU takes its place, in microseconds.
+    /// Time slice of a thread while another waits for the same PU, in microseconds.
     pub time_slice_us: f64,
-    /// Cost of such a change, in microseconds.
+    /// Cost of a switch between threads, in microseconds.
     pub switch_us: f64,
-    /// Mean time between two moments at which something else needs a PU whose threads the operating system places, in milliseconds.
+    /// Mean time between disturbances of a PU whose threads the operating system places, in milliseconds.
     pub os_disturbance_ms: f64,
-    /// Factor on the time of accesses answered by private caches while another PU of the same core is busy.
+    /// Factor on the time of accesses served by private caches while another PU of the same core is busy.
     pub smt_slowdown: f64,
     /// Bytes of a message without data on a link.
     pub request_bytes: u64,
-    /// Bytes that a message with a line has beside the line.
+    /// Bytes of a message with a line, in addition to the line.
     pub header_bytes: u64,
-    /// From the creation of a thread to its first access, in microseconds.
+    /// Time from the creation of a thread to its first access, in microseconds.
     pub thread_start_us: f64,
-    /// Whether a line that leaves a last-level cache leaves the private caches below it too.
+    /// Whether a line evicted from a last-level cache is also removed from the private caches below it.
     pub inclusive: bool,
-    /// What page faults and page moves cost.
+    /// Costs of page faults and page moves.
     pub page_costs: PageCosts,
     /// Energy constants.
     pub energy: Energy,
@@ -56,7 +57,7 @@ pub struct Energy {
     pub dram_line_nj: f64,
     /// Picojoules of a byte on a link between sockets: some 10 pJ a bit (QPI; Mahajan and others, Hot Interconnects 2010).
     pub link_byte_pj: f64,
-    /// Nanojoules of an access answered by a last-level cache.
+    /// Nanojoules of an access served by a last-level cache.
     pub llc_access_nj: f64,
 }
 
@@ -87,10 +88,10 @@ impl Default for Parameters {
     }
 }
 
-/// A machine that cannot be simulated.
+/// Why a machine cannot be simulated.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MachineError {
-    /// No latencies and bandwidths.
+    /// The machine has no latencies and bandwidths.
     #[error(
         "machine {0} has no hardware figures; expected one of those that `numaloc machines` lists, or a machine file with a [hardware] table"
     )]
@@ -105,36 +106,36 @@ pub enum MachineError {
         /// Logical node.
         to: usize,
     },
-    /// No shared cache in the hardware figures.
+    /// The hardware figures have no shared cache.
     #[error("machine {0} has no cache of level 2 or 3 in its hardware figures")]
     NoCache(String),
-    /// A figure that no machine has, and with which times would overflow.
+    /// A figure so large that times would overflow.
     #[error("machine {machine}: {what} is {found:.3e} ns, expected at most {most:.0e} ns")]
     TooSlow {
         /// Its name.
         machine: String,
-        /// Which time.
+        /// The kind of time.
         what: &'static str,
-        /// How long it is.
+        /// Its value.
         found: f64,
-        /// How long it may be.
+        /// Its limit.
         most: f64,
     },
-    /// More than the simulator can hold.
+    /// The machine exceeds a limit of the simulator.
     #[error("machine {machine} has {count} {what}, the simulator takes {most}")]
     TooLarge {
         /// Its name.
         machine: String,
-        /// Of what there are too many.
+        /// The kind of component.
         what: &'static str,
-        /// How many there are.
+        /// Their number.
         count: usize,
-        /// How many may be.
+        /// The limit.
         most: usize,
     },
 }
 
-/// Where a PU belongs.
+/// Position of a PU in the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Its core: the PUs that share the private caches.
@@ -161,7 +162,7 @@ pub struct LinkModel {
 /// A machine with all times in picoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
-    /// For people.
+    /// Display name.
     pub name: String,
     /// Bytes of a line.
     pub line_bytes: u64,
@@ -181,36 +182,36 @@ pub struct Machine {
     pub private_bytes: u64,
     /// A last-level cache.
     pub llc: Shape,
-    /// Of a hit in the largest private cache.
+    /// Latency of a hit in the largest private cache.
     pub private_latency: u64,
-    /// Of a hit in the last-level cache.
+    /// Latency of a hit in the last-level cache.
     pub llc_latency: u64,
-    /// From a core to idle memory, by the memory's node; links come on top.
+    /// Latency from a core to idle memory, by the memory's node; links are added.
     pub memory_latency: Vec<u64>,
-    /// Of a controller for a line, by node.
+    /// Service time of a controller for a line, by node.
     pub service: Vec<u64>,
     /// Directed links.
     pub links: Vec<LinkModel>,
     /// Links from node `a` to node `b`, in order, at `a * nodes + b`.
     pub routes: Vec<Vec<u16>>,
-    /// Of an access answered by a private cache.
+    /// Time of an access served by a private cache.
     pub access: f64,
     /// Constants of the model.
     pub parameters: Parameters,
 }
 
-/// Most last-level caches: the directory has a bit for each.
+/// Largest number of last-level caches: the directory has a bit for each.
 const MOST_GROUPS: usize = 32;
-/// Longest latency or service time, in nanoseconds: with longer ones, sums of many would not fit 64 bits.
+/// Longest latency or service time, in nanoseconds: sums of many longer ones would not fit 64 bits.
 const MOST_NS: f64 = 1e6;
-/// Most NUMA nodes.
+/// Largest number of NUMA nodes.
 const MOST_NODES: usize = 256;
 
 impl Machine {
-    /// The machine that `topology` describes.
+    /// Creates the model of the machine that `topology` describes.
     ///
     /// # Errors
-    /// [`MachineError`] where its hardware figures are missing or do not suffice.
+    /// [`MachineError`] if its hardware figures are missing or insufficient.
     pub fn new(topology: &Topology, parameters: Parameters) -> Result<Self, MachineError> {
         let name = topology.name().to_owned();
         let Some(hardware) = topology.hardware() else {
@@ -300,7 +301,7 @@ impl Machine {
         })
     }
 
-    /// Where a PU belongs.
+    /// Position of a PU in the machine.
     ///
     /// # Panics
     /// If the machine has no such PU.
@@ -343,7 +344,7 @@ impl Places {
             .map(|pu| {
                 let found = &topology.pus()[pu];
                 let node = found.node.0;
-                // Without that cache in the tree: private ones belong to a core, the last one to a node.
+                // Without that cache in the tree, private caches belong to a core, the last-level cache to a node.
                 let core = above(pu, private).unwrap_or(found.core);
                 let group = above(pu, last).map_or(u64::from(node) | 1 << 32, u64::from);
                 let core = cores.number(u64::from(core));
@@ -388,11 +389,11 @@ fn links(hardware: &Hardware) -> Vec<LinkModel> {
     hardware.links.iter().map(model).collect()
 }
 
-/// Shortest routes by latency, then by links, then by the lowest link numbers; the pair that has none, if there is one.
+/// Shortest routes by latency, then by links, then by the lowest link numbers; on error, a pair without a route.
 fn routes(links: &[LinkModel], nodes: usize) -> Result<Vec<Vec<u16>>, (usize, usize)> {
     let mut routes = vec![Vec::new(); nodes * nodes];
     for from in 0..nodes {
-        // Bellman-Ford: machines have few nodes, and ties must break the same way everywhere.
+        // Bellman-Ford: machines have few nodes, and ties must be resolved the same way everywhere.
         let mut best: Vec<Option<(u64, Vec<u16>)>> = vec![None; nodes];
         best[from] = Some((0, Vec::new()));
         for _ in 1..nodes {
@@ -469,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_with_which_times_would_overflow_are_refused() {
+    fn figures_that_would_overflow_times_are_refused() {
         let topology = numaloc_topology::resolve("purple").unwrap();
         let parameters = Parameters {
             cycles_per_access: 1e30,

@@ -1,13 +1,14 @@
-//! The memory system: private caches where they are modelled, last-level caches, the directory, controllers and links.
+//! The memory system: private caches if they are modelled, last-level caches, the directory, controllers and links.
 //!
-//! The directory keeps for each line the core that has it written (owner), the cores that may have it (sharers) and the last-level
-//! caches that may: MESI with the exclusive state folded into ownership on the first write. Cores drop clean lines without a word, so
-//! sharers are an upper bound, as in real directories.
+//! For each line, the directory stores the core that has it written (owner), the cores that may have it (sharers) and
+//! the last-level caches that may have it: MESI with the exclusive state folded into ownership on the first write.
+//! Cores evict clean lines silently, so sharers are an upper bound, as in real directories.
 //!
-//! Latencies of a request by a core: a last-level hit takes the cache's latency; memory of its own node the memory latency after the
-//! controller's queue; another node's memory a request and a data message along the route on top. A line that another core has
-//! written comes from there: inside a last-level cache for its latency and one private latency, from another one by way of the line's home,
-//! which gets the line written back. A write waits until all other copies are invalid.
+//! Latencies of a request by a core: a last-level hit takes the cache's latency; memory of its own node the memory
+//! latency after the controller's queue; another node's memory adds a request and a data message along the route. A
+//! line that another core has written comes from that core: inside a last-level cache for its latency plus one private
+//! latency; from another one through the line's home, to which the line is written back. A write waits until all other
+//! copies are invalid.
 
 use crate::cache::Cache;
 use crate::machine::{LinkModel, Machine};
@@ -15,18 +16,18 @@ use crate::outcome::{GroupFigures, LinkFigures, NodeFigures};
 use crate::pages::{Fault, PageTable};
 use crate::server::Server;
 
-/// What the directory knows of a line.
+/// A directory entry.
 #[derive(Clone, Copy, Default)]
 struct Entry {
-    /// Cores that may have it, a bit for each (for several on machines with more than 64).
+    /// Cores that may have the line, a bit for each (for several on machines with more than 64).
     sharers: u64,
-    /// Last-level caches that may have it.
+    /// Last-level caches that may have the line.
     groups: u32,
-    /// The core that has it written, plus one; 0 for none.
+    /// The core that has the line written, plus one; 0 for none.
     owner: u32,
 }
 
-/// What goes over a link.
+/// A message on a link.
 #[derive(Clone, Copy)]
 enum Message {
     /// Without data.
@@ -35,12 +36,12 @@ enum Message {
     Line,
 }
 
-/// How a request was answered.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// By the core's own caches: nothing outstanding.
+    /// By the core's own caches after this time: nothing outstanding.
     Private(u64),
-    /// At that time.
+    /// The line arrives at this time.
     At(u64),
 }
 
@@ -49,14 +50,14 @@ pub(crate) struct Memory<'a> {
     pub(crate) pages: PageTable,
     page_shift: u32,
     directory: Vec<Entry>,
-    /// Largest private cache of each core; absent where the trace's own filter stands for it.
+    /// Largest private cache of each core; `None` if the trace's own filter models it.
     private: Option<Vec<Cache>>,
     llcs: Vec<Cache>,
     controllers: Vec<Server>,
     link_servers: Vec<Server>,
     /// By [`Message`].
     message_bytes: [u64; 2],
-    /// Picoseconds that a link works on each [`Message`].
+    /// Picoseconds that each [`Message`] occupies a link.
     message_times: Vec<[u64; 2]>,
     /// A node of each last-level cache's cores.
     group_node: Vec<u32>,
@@ -133,7 +134,8 @@ impl<'a> Memory<'a> {
         self.pages.home((line >> self.page_shift) as usize, node)
     }
 
-    /// Takes the fault of an access, if its page is marked; when the thread goes on, or `None` without a fault.
+    /// Handles the fault of an access if its page is marked; returns when the thread continues, or `None` without a
+    /// fault.
     pub(crate) fn fault(&mut self, core: u32, thread: u32, line: u32, now: u64) -> Option<u64> {
         let node = self.machine.core_node[core as usize];
         let fault = self
@@ -151,7 +153,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Copies a page from the memory of one node to that of another, by a core there; when it is done.
+    /// Copies a page from the memory of one node to that of another, by a core there; returns when it is done.
     fn copy_page(&mut self, now: u64, from: usize, to: usize) -> u64 {
         let lines = 1u64 << self.page_shift;
         let nodes = self.machine.nodes;
@@ -159,7 +161,7 @@ impl<'a> Memory<'a> {
         self.lines_by_node_pair[to * nodes + to] += lines;
         self.nodes[from].lines_read += lines;
         self.nodes[to].lines_written += lines;
-        // Lines follow one another: the slowest part sets the pace, the first line's way comes on top.
+        // Lines are pipelined: the slowest part determines the rate, and the first line's latency is added.
         let read = self.occupy(now, from, lines) + self.machine.service[from] * lines;
         let mut done = read + self.machine.memory_latency[from];
         for &link in self.machine.route(from, to) {
@@ -175,7 +177,7 @@ impl<'a> Memory<'a> {
         done.max(written)
     }
 
-    /// Sends a message from node to node; when it arrives.
+    /// Sends a message from node to node; returns its arrival time.
     #[inline]
     fn send(&mut self, mut now: u64, from: usize, to: usize, message: Message) -> u64 {
         if from == to {
@@ -201,7 +203,7 @@ impl<'a> Memory<'a> {
         self.send(now, from, to, Message::Line)
     }
 
-    /// A line read from the memory of `home` for a core of `node`; when it is there.
+    /// Reads a line from the memory of `home` for a core of `node`; returns its arrival time.
     fn read_dram(&mut self, now: u64, node: usize, home: usize) -> u64 {
         self.lines_by_node_pair[node * self.machine.nodes + home] += 1;
         self.nodes[home].lines_read += 1;
@@ -211,7 +213,7 @@ impl<'a> Memory<'a> {
         self.send_line(ready, home, node)
     }
 
-    /// A line written back from `node` to the memory of `home`: nobody waits for it.
+    /// Writes a line back from `node` to the memory of `home`; no core waits for it.
     fn write_dram(&mut self, now: u64, node: usize, home: usize) {
         self.lines_by_node_pair[node * self.machine.nodes + home] += 1;
         self.nodes[home].lines_written += 1;
@@ -219,7 +221,7 @@ impl<'a> Memory<'a> {
         self.occupy(arrives, home, 1);
     }
 
-    /// Makes a controller work on lines; when it begins.
+    /// Occupies a controller with lines; returns when service starts.
     fn occupy(&mut self, now: u64, home: usize, lines: u64) -> u64 {
         let service = self.machine.service[home] * lines;
         let start = self.controllers[home].book(now, service);
@@ -229,7 +231,7 @@ impl<'a> Memory<'a> {
         start
     }
 
-    /// A load that the recorder's filter did not answer.
+    /// A load that missed in the recorder's filter.
     #[inline]
     pub(crate) fn read(&mut self, core: u32, line: u32, now: u64) -> Answer {
         if let Some(caches) = &mut self.private
@@ -245,7 +247,7 @@ impl<'a> Memory<'a> {
         Answer::At(done)
     }
 
-    /// A store that the filter did not answer.
+    /// A store that missed in the recorder's filter.
     #[inline]
     pub(crate) fn write(&mut self, core: u32, line: u32, now: u64) -> Answer {
         let is_here = match &mut self.private {
@@ -274,11 +276,11 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// A written line left the recorder's filter.
+    /// A written line was evicted from the recorder's filter.
     #[inline]
     pub(crate) fn write_back(&mut self, core: u32, line: u32, now: u64) {
         if self.private.is_some() {
-            // The machine's own private cache keeps it until it has to leave from there.
+            // The machine's own private cache keeps it until it is evicted there.
             self.fill_private(core, line, true, now);
         } else {
             self.leave_private(core, line, now);
@@ -296,10 +298,10 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// A written line goes from private caches to the core's last-level cache.
+    /// Moves a written line from private caches to the core's last-level cache.
     fn leave_private(&mut self, core: u32, line: u32, now: u64) {
         let entry = &mut self.directory[line as usize];
-        // Another core has taken it meanwhile.
+        // Another core has taken ownership meanwhile.
         if entry.owner != 0 && entry.owner != core + 1 {
             return;
         }
@@ -325,7 +327,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Takes a line out of the private caches below a last-level cache; whether one had it written.
+    /// Removes a line from the private caches below a last-level cache; returns whether one had it written.
     fn drop_below(&mut self, group: u32, line: u32) -> bool {
         let mut was_dirty = false;
         for core in 0..self.machine.core_group.len() as u32 {
@@ -350,7 +352,7 @@ impl<'a> Memory<'a> {
         self.group_node[group as usize]
     }
 
-    /// Brings a line to a core; when it is there. The directory's sharers stay as they are.
+    /// Fetches a line for a core; returns its arrival time. Does not change the directory's sharers.
     fn fetch(&mut self, core: u32, line: u32, now: u64) -> u64 {
         let group = self.machine.core_group[core as usize];
         let node = self.machine.core_node[core as usize] as usize;
@@ -390,7 +392,8 @@ impl<'a> Memory<'a> {
         done
     }
 
-    /// A written line from another last-level cache, or from a core below it, by way of its home, which gets it written back.
+    /// Transfers a written line from another last-level cache, or from a core below it, through its home, to which it
+    /// is written back.
     fn transfer(
         &mut self,
         now: u64,
@@ -410,7 +413,7 @@ impl<'a> Memory<'a> {
         done
     }
 
-    /// Makes `core` the only one that has the line; when all others have said so.
+    /// Invalidates all copies except that of `core`; returns when all have been acknowledged.
     fn invalidate(&mut self, core: u32, line: u32, now: u64) -> u64 {
         let group = self.machine.core_group[core as usize];
         let (bit, entry) = (self.bit(core), self.directory[line as usize]);
@@ -454,7 +457,7 @@ impl<'a> Memory<'a> {
         done
     }
 
-    /// Figures of controllers and links, and pages by node.
+    /// Collects figures of controllers and links, and pages by node.
     pub(crate) fn finish(&mut self) {
         for (figures, server) in self.nodes.iter_mut().zip(&self.controllers) {
             figures.busy = server.busy;

@@ -1,4 +1,4 @@
-//! What a simulation found. Times in picoseconds, energy in joules.
+//! The result of a simulation. Times in picoseconds, energy in joules.
 
 use crate::machine::{LinkModel, Machine};
 pub use crate::timeline::Timeline;
@@ -6,19 +6,19 @@ pub use crate::timeline::Timeline;
 /// A node's memory controller.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeFigures {
-    /// Pages that live there at the end.
+    /// Pages on the node at the end.
     pub pages: u64,
     /// Lines read from its memory.
     pub lines_read: u64,
     /// Lines written back to its memory.
     pub lines_written: u64,
-    /// Time spent on requests.
+    /// Time spent serving requests.
     pub busy: u64,
     /// Sum of the times that requests waited in its queue.
     pub waited: u64,
     /// Longest wait.
     pub longest_wait: u64,
-    /// Time spent on requests, over the run.
+    /// Time spent serving requests, over the run.
     pub busy_over_time: Timeline,
     /// Waits of the requests served in each interval, over the run.
     pub wait_over_time: Timeline,
@@ -41,9 +41,9 @@ impl NodeFigures {
 /// A last-level cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupFigures {
-    /// Requests answered there, or by another core below it.
+    /// Requests served there, or by another core below it.
     pub hits: u64,
-    /// Requests passed on.
+    /// Requests that missed.
     pub misses: u64,
 }
 
@@ -77,7 +77,7 @@ impl LinkFigures {
     }
 }
 
-/// What a program costs on a machine, with threads and pages in their places.
+/// The predicted figures of a program on a machine, with a placement of threads and pages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// From the start to the end of the last thread.
@@ -88,32 +88,33 @@ pub struct Outcome {
     pub nodes: Vec<NodeFigures>,
     /// By last-level cache.
     pub groups: Vec<GroupFigures>,
-    /// As the machine has them.
+    /// By link, as in the machine.
     pub links: Vec<LinkFigures>,
     /// Lines read from and written back to DRAM, by the node of the core and that of the memory: `from * nodes + to`.
     pub lines_by_node_pair: Vec<u64>,
     /// Accesses of all threads.
     pub accesses: u64,
-    /// Records that a private cache of the machine answered although the recorder's did not.
+    /// Records that hit in a private cache of the machine although they missed in the recorder's.
     pub private_hits: u64,
-    /// Copies of lines that other cores' writes made invalid.
+    /// Copies of lines invalidated by other cores' writes.
     pub invalidations: u64,
-    /// Written lines that went from one core to another below one last-level cache.
+    /// Written lines transferred between cores below one last-level cache.
     pub transfers_within: u64,
-    /// Written lines that went from one last-level cache to another.
+    /// Written lines transferred between last-level caches.
     pub transfers_between: u64,
-    /// Times that a PU changed from one thread to another that had waited for it.
+    /// Number of times a PU switched to a waiting thread.
     pub switches: u64,
-    /// Times that a thread went on on another PU.
+    /// Number of times a thread continued on another PU.
     pub thread_moves: u64,
-    /// Faults on pages that the page policy had marked.
+    /// Faults on pages marked by the page policy.
     pub page_faults: u64,
     /// Pages that moved to another node.
     pub page_moves: u64,
 }
 
 impl Outcome {
-    /// Lines between a node's cores and another node's memory, of all to and from DRAM, in percent; `None` without DRAM traffic.
+    /// Lines between a node's cores and another node's memory, in percent of all lines to and from DRAM; `None` without
+    /// DRAM traffic.
     #[must_use]
     pub fn remote_percent(&self) -> Option<f64> {
         let nodes = self.nodes.len();
@@ -144,7 +145,7 @@ impl Outcome {
         self.groups.iter().map(|group| group.misses).sum()
     }
 
-    /// Joules: an estimate with the constants of the machine's [`Energy`](crate::machine::Energy).
+    /// Estimated energy in joules, with the constants of the machine's [`Energy`](crate::machine::Energy).
     #[must_use]
     pub fn energy(&self, machine: &Machine) -> f64 {
         let constants = &machine.parameters.energy;

@@ -1,30 +1,30 @@
-//! Page policies inside a simulation: which node a page lives on, decided while the program runs, as a kernel does.
+//! Page policies inside a simulation: decide the node of each page while the program runs, as a kernel does.
 //!
 //! | policy | when a page moves | source |
 //! |---|---|---|
-//! | first touch | never: it lives where it is touched first | the default of Linux |
+//! | first touch | never: it stays on the node of the first touch | the default of Linux |
 //! | interleave | never: nodes in turn by address | `numactl --interleave` |
 //! | next touch | once: pages touched before the first thread is created move to the node of the next thread that touches them | Goglin and Furmento 2009 |
 //! | AutoNUMA | whenever a hint fault finds it misplaced | `task_numa_work` and `should_numa_migrate_memory` of Linux 6.1 |
 //!
-//! AutoNUMA here: each scan period, the next pages in address order lose their access rights; the next access to such a page that the
-//! trace shows takes a hint fault. The page moves to the faulting thread's node if the page's last fault came from that node too, if it
-//! had none yet, or, in the first four scans, if the same thread took it. Left out: NUMA groups of tasks, the rate limit for slow memory, scan
-//! periods that adapt.
+//! AutoNUMA here: in each scan period, the next pages in address order lose their access rights; the next access to
+//! such a page in the trace takes a hint fault. The page moves to the faulting thread's node if the page's last fault
+//! came from that node too, if it had none yet, or, in the first four scans, if the same thread took it. Not modelled:
+//! NUMA groups of tasks, the rate limit for slow memory, adaptive scan periods.
 //!
-//! Accesses that the recorder's private caches answered are not in the trace, so a page whose lines stay there takes its fault later than on a
-//! machine. Cached lines of a page that moves stay cached.
+//! Accesses served by the recorder's private caches are not in the trace, so a page whose lines stay there takes its
+//! fault later than on a real machine. Cached lines of a moved page stay cached.
 
 use numaloc_model::LogicalNode;
 
-/// Where pages live.
+/// A page policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pages {
     /// On the node of the thread that touches the page first.
     FirstTouch,
     /// In turn on every node, by the page's address.
     Interleave,
-    /// First touch; what the first thread touched before it created another moves once, to the next toucher.
+    /// First touch; pages that the first thread touched before it created another move once, to the next toucher.
     NextTouch,
     /// First touch, and pages follow the hint faults of the kernel's NUMA balancing.
     AutoNuma,
@@ -34,12 +34,12 @@ pub enum Pages {
     Placed(Vec<Option<LogicalNode>>),
 }
 
-/// What faults and page moves cost, and when the kernel looks. Presets.
+/// Costs of faults and page moves, and the scan period. Presets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PageCosts {
     /// Microseconds of a fault.
     pub fault_us: f64,
-    /// Microseconds that moving a page takes beside the copying: unmapping, shoot-down of other TLBs, mapping.
+    /// Microseconds for moving a page, in addition to copying: unmapping, TLB shoot-down, mapping.
     pub move_us: f64,
     /// Milliseconds between two scans of AutoNUMA (`numa_balancing_scan_period_min_ms`).
     pub scan_period_ms: f64,
@@ -58,14 +58,14 @@ impl Default for PageCosts {
     }
 }
 
-/// Who took a page's last hint fault.
+/// The thread and node of a page's last hint fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Faulted {
     thread: u32,
     node: u16,
 }
 
-/// Scans of AutoNUMA.
+/// State of AutoNUMA's scans.
 #[derive(Clone, Debug)]
 struct Scanner {
     /// By page; `thread` is `u32::MAX` before its first fault.
@@ -74,22 +74,22 @@ struct Scanner {
     period: u64,
     /// Pages a scan covers.
     pages: usize,
-    /// Where the next scan begins.
+    /// The first page of the next scan.
     from: usize,
     scans: u32,
 }
 
-/// Scans in which a page follows a thread that comes from another node than at the page's last fault.
+/// Number of scans in which a page follows the thread of its last fault to another node.
 const EARLY_SCANS: u32 = 4;
 
 /// The pages of one simulation.
 #[derive(Clone, Debug)]
 pub(crate) struct PageTable {
-    /// Node of each page, and the mark of pages whose next access faults.
+    /// Node of each page, and a mark on pages whose next access faults.
     homes: Vec<u16>,
-    /// The policy makes pages fault.
+    /// Whether the policy makes pages fault.
     pub(crate) can_fault: bool,
-    /// Next touch has yet to mark what the first thread touched.
+    /// Whether next touch still has to mark the pages that the first thread touched.
     marks_on_creation: bool,
     scanner: Option<Scanner>,
     /// Faults taken.
@@ -101,7 +101,7 @@ pub(crate) struct PageTable {
 const NOWHERE: u16 = u16::MAX;
 const FAULTS: u16 = 1 << 15;
 
-/// What an access to a marked page led to.
+/// Result of an access to a marked page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Stays,
@@ -109,7 +109,7 @@ pub(crate) enum Fault {
 }
 
 impl PageTable {
-    /// For pages with these numbers on a machine with `nodes` nodes.
+    /// Creates the table for pages with these numbers on a machine with `nodes` nodes.
     pub(crate) fn new(
         policy: &Pages,
         pages: &[u64],
@@ -162,7 +162,7 @@ impl PageTable {
         usize::from(*home & !FAULTS)
     }
 
-    /// A thread was created.
+    /// Records that a thread was created.
     pub(crate) fn created(&mut self) {
         if !std::mem::take(&mut self.marks_on_creation) {
             return;
@@ -172,7 +172,7 @@ impl PageTable {
         }
     }
 
-    /// An access of `thread` on `node` at `now`; what its fault led to, if it takes one.
+    /// Handles an access of `thread` on `node` at `now`; returns the result of its fault, if it takes one.
     #[inline]
     pub(crate) fn access(
         &mut self,
@@ -224,7 +224,7 @@ impl PageTable {
         let Some(scanner) = &mut self.scanner else {
             return;
         };
-        // A period in which nobody touched memory has no scan: ticks come from running threads.
+        // A period without memory accesses has no scan: ticks come from running threads.
         scanner.next_at = now + scanner.period;
         scanner.scans += 1;
         let pages = self.homes.len();
@@ -237,7 +237,7 @@ impl PageTable {
         }
     }
 
-    /// Pages that live on each node.
+    /// Number of pages on each node.
     pub(crate) fn count(&self, nodes: usize) -> Vec<u64> {
         let mut count = vec![0; nodes];
         for &home in self.homes.iter().filter(|&&home| home != NOWHERE) {

@@ -1,8 +1,9 @@
-//! Time: a clock for each PU; the PU with the least clock runs, at most a quantum ahead of the next.
+//! Time: a clock for each PU; the PU with the earliest clock runs, at most a quantum ahead of the next.
 //!
-//! Threads run on the PUs that [`crate::schedule`] chooses. Where a PU has several, one runs until it waits or until its time slice ends, then
-//! the one that has been ready for longest. A thread waits for synchronisation, and then continues when the last of the releases it
-//! needs has happened; all its misses are there by then. Equal clocks go to the lowest PU, so a simulation has one result.
+//! Threads run on the PUs that [`crate::schedule`] chooses. If a PU has several, one runs until it waits or until its
+//! time slice ends, then the one that has been ready for longest. A thread that waits for synchronisation continues
+//! when the last of the releases it needs has happened; all its misses are complete by then. Equal clocks go to the
+//! lowest PU, so a simulation is deterministic.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +18,7 @@ use crate::schedule::{Pu, Scheduler, Threads};
 use crate::trace::{Packed, Step, Trace};
 use crate::window::Window;
 
-/// Where threads and pages are.
+/// Placement of threads and pages.
 #[derive(Clone, Debug)]
 pub struct Setup<'a> {
     /// PU of each thread.
@@ -26,10 +27,10 @@ pub struct Setup<'a> {
     pub pages: &'a Pages,
 }
 
-/// A setup that does not fit trace and machine.
+/// Why a setup does not fit trace and machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
-    /// Not a PU for each thread.
+    /// The mapping has another number of threads than the trace.
     #[error("the mapping has {found} threads, the trace {expected}")]
     Threads {
         /// Of the mapping.
@@ -37,7 +38,7 @@ pub enum SetupError {
         /// Of the trace.
         expected: usize,
     },
-    /// A PU that is not there.
+    /// The mapping names a PU that does not exist.
     #[error("thread {thread} is mapped to {pu}, the machine has {pus} PUs")]
     Pu {
         /// Index.
@@ -47,10 +48,10 @@ pub enum SetupError {
         /// Of the machine.
         pus: usize,
     },
-    /// A node that is not there, or pages of another trace.
+    /// The placement names a node that does not exist, or is for another trace.
     #[error("the placement does not fit the machine or the trace: {0}")]
     Pages(String),
-    /// Lines of another size.
+    /// Line sizes differ.
     #[error("the trace has lines of {trace} bytes, the machine of {machine}")]
     LineBytes {
         /// Of the trace.
@@ -110,15 +111,15 @@ fn check_pinned(pus: &[LogicalPu], machine: &Machine, trace: &Trace) -> Result<(
     }
 }
 
-/// Runs the trace on the machine.
+/// Simulates the trace on the machine.
 ///
-/// `filter_bytes` is the size of the private caches that the trace was recorded with: where the machine's are larger, or where
-/// threads share a core, its private caches are modelled too.
+/// `filter_bytes` is the size of the private caches with which the trace was recorded: if the machine's are larger, or
+/// if threads share a core, its private caches are modelled too.
 ///
-/// Cost: some 30 to 100 ns an event. Memory: 16 bytes a line touched, and 4 bytes a line of the machine's caches.
+/// Cost: some 30 to 100 ns per event. Memory: 16 bytes per line touched, and 4 bytes per line of the machine's caches.
 ///
 /// # Errors
-/// [`SetupError`] where mapping or placement do not fit.
+/// [`SetupError`] if mapping or placement do not fit.
 pub fn simulate(
     machine: &Machine,
     trace: &Trace,
@@ -132,9 +133,9 @@ pub fn simulate(
 #[derive(Clone, Debug, Default)]
 struct Word {
     releases: u32,
-    /// When the last of them happened.
+    /// Time of the last release.
     last: u64,
-    /// Releases that a thread waits for, and the thread.
+    /// Waiting threads, each with the number of releases it waits for.
     waiting: Vec<(u32, u32)>,
 }
 
@@ -147,7 +148,7 @@ struct Run<'a> {
     windows: Vec<Window>,
     /// Accesses so far, by core.
     accesses: Vec<u64>,
-    /// PUs of each core that run a thread.
+    /// Number of PUs of each core that run a thread.
     busy: Vec<u8>,
     pus: Vec<Pu>,
     /// By thread: the next event, and its end.
@@ -161,11 +162,11 @@ struct Run<'a> {
     time_slice: u64,
     switch: u64,
     thread_start: u64,
-    /// Picoseconds an access, alone on a core and beside another PU.
+    /// Picoseconds per access: alone on a core, and with another busy PU.
     access: [f64; 2],
 }
 
-/// A clock stops here, far below 2^64: what is added to it must not overflow.
+/// Limit of clocks, far below 2^64, so that additions do not overflow.
 const END_OF_TIME: u64 = 1 << 62;
 
 /// The clock, in picoseconds, after `work` accesses of `access` picoseconds each.
@@ -187,7 +188,7 @@ fn shares_cores(threads: Threads<'_>, machine: &Machine) -> bool {
 
 /// Why a PU stopped.
 enum Stop {
-    /// It is ahead of the others.
+    /// It is a quantum ahead of the others.
     Quantum,
     /// Its thread waits or has ended.
     Free,
@@ -273,7 +274,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A thread can run from `now` on.
+    /// Makes a thread ready to run from `now` on.
     fn make_ready(&mut self, thread: u32, now: u64, is_new: bool) {
         let (pu, moved) = self
             .scheduler
@@ -297,7 +298,7 @@ impl<'a> Run<'a> {
         self.heap.push(Reverse((clock, pu as u32)));
     }
 
-    /// Continues a PU that is not ahead of any other, and puts it back in line.
+    /// Continues a PU that is not ahead of any other, and queues it again.
     fn advance(&mut self, pu: usize) {
         let core = self.machine.pus[pu].core as usize;
         let state = &mut self.pus[pu];
@@ -344,7 +345,7 @@ impl<'a> Run<'a> {
         self.queue(pu);
     }
 
-    /// Moves the running thread to another PU if something else needs this one.
+    /// Moves the running thread to another PU if this one is disturbed.
     fn disturb(&mut self, pu: usize, core: usize, thread: u32) {
         let now = self.pus[pu].clock;
         let Some(to) = self.scheduler.disturb(pu, now, self.machine, &self.pus) else {
@@ -359,14 +360,14 @@ impl<'a> Run<'a> {
         self.queue(to);
     }
 
-    /// The clock beyond which a PU stops: a quantum behind the least clock of the others, or the end of its thread's time slice
-    /// if others wait for the PU.
+    /// The clock at which a PU stops: a quantum after the earliest clock of the others, or the end of its thread's time
+    /// slice if others wait for the PU.
     fn limit(&self, pu: usize) -> u64 {
         let ahead = |Reverse((clock, _)): &Reverse<(u64, u32)>| clock.saturating_add(self.quantum);
         let limit = self.heap.peek().map_or(u64::MAX, ahead);
         match self.pus[pu].ready.front() {
             None => limit,
-            // One that is ready only later leaves the PU to the running thread until then.
+            // A thread that becomes ready later leaves the PU to the running thread until then.
             Some(&(_, since)) => limit.min(since.max(self.pus[pu].since + self.time_slice)),
         }
     }
@@ -430,7 +431,7 @@ impl<'a> Run<'a> {
         stop
     }
 
-    /// A release of `word` at `now`: who waited for it goes on.
+    /// Performs a release of `word` at `now`, and continues the threads that waited for it.
     fn release(&mut self, word: u32, now: u64) {
         let state = &mut self.words[word as usize];
         state.releases += 1;
@@ -449,7 +450,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The fault of an access to a page that the page policy has marked; when the thread goes on.
+    /// Handles the fault of an access to a marked page; returns when the thread continues.
     fn fault(&mut self, core: usize, thread: u32, line: u32, now: u64) -> u64 {
         match self.memory.fault(core as u32, thread, line, now) {
             Some(handled) => self.windows[core].drain(handled),
@@ -457,7 +458,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A request to memory; when the core goes on.
+    /// Sends a request to memory; returns when the core continues.
     #[inline]
     fn ask(&mut self, core: usize, event: Packed, now: u64) -> u64 {
         let (line, at) = (event.value(), self.accesses[core]);

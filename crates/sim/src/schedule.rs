@@ -1,16 +1,16 @@
-//! Which PU a thread runs on: the one it is pinned to, or one that the operating system chooses.
+//! Chooses the PU a thread runs on: the one it is pinned to, or one chosen by a model of the operating system.
 //!
-//! The system's scheduler, in the manner of Linux's fair class and without its knowledge of communication and pages (which is what
-//! "data mapping only" leaves the threads to):
+//! The model follows Linux's fair class, without knowledge of communication and pages (the thread placement under "data
+//! mapping only"):
 //!
-//! - a new thread gets an idle PU, on the node with the fewest threads, on an idle core if there is one; without an idle PU, the PU with the
-//!   fewest threads;
-//! - a thread that wakes up gets the PU it ran on if that is idle; else an idle core, then an idle PU below the same last-level cache; then
-//!   any idle PU; else it queues where it ran;
+//! - a new thread gets an idle PU on the node with the fewest threads, on an idle core if there is one; without an idle
+//!   PU, the PU with the fewest threads;
+//! - a thread that wakes up gets the PU it ran on if that is idle; else an idle core, then an idle PU below the same
+//!   last-level cache; then any idle PU; else it queues at the PU it ran on;
 //! - a PU that becomes idle takes the thread that has queued for longest, below its own last-level cache first;
-//! - now and then something else needs a PU (interrupts, daemons), and its thread moves to an idle one, if there is one.
+//! - at random intervals a PU is disturbed (interrupts, daemons), and its thread moves to an idle one, if there is one.
 //!
-//! Equal choices are drawn by seed: several seeds show how far such a run varies.
+//! Equal choices are drawn from the seed: several seeds show how much such a run varies.
 
 use std::collections::VecDeque;
 
@@ -23,9 +23,9 @@ use crate::machine::Machine;
 pub enum Threads<'a> {
     /// PU of each thread, by thread index.
     Pinned(&'a [LogicalPu]),
-    /// Where the operating system puts them.
+    /// Chosen by the model of the operating system.
     Os {
-        /// Of the draws between equal choices.
+        /// Seed for choices among equals.
         seed: u64,
     },
 }
@@ -36,9 +36,9 @@ pub(crate) struct Pu {
     pub(crate) running: Option<u32>,
     /// When the running thread got the PU.
     pub(crate) since: u64,
-    /// Threads that could run, and since when.
+    /// Threads that are ready, and since when.
     pub(crate) ready: VecDeque<(u32, u64)>,
-    /// Whether it is among those that the run has yet to continue.
+    /// Whether it is in the queue of PUs to continue.
     pub(crate) queued: bool,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Scheduler {
 
 struct Os {
     random: u64,
-    /// By PU: when its thread has to leave it.
+    /// By PU: time of its next disturbance.
     disturbed_at: Vec<u64>,
     /// Picoseconds between two disturbances of a PU.
     mean: f64,
@@ -76,7 +76,7 @@ impl Scheduler {
             },
             Threads::Os { seed } => {
                 let mut os = Os {
-                    // Never 0, where the generator would stay.
+                    // Never 0, which the generator would not leave.
                     random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
                     disturbed_at: Vec::new(),
                     mean: machine.parameters.os_disturbance_ms * 1e9,
@@ -90,7 +90,7 @@ impl Scheduler {
         }
     }
 
-    /// The PU for a thread that can run, and whether it is another one than before.
+    /// The PU for a ready thread, and whether it differs from the previous one.
     pub(crate) fn place(
         &mut self,
         thread: u32,
@@ -110,7 +110,7 @@ impl Scheduler {
         (pu, !is_new && pu as u32 != last)
     }
 
-    /// A thread that waits for another PU and can run on this one, which is idle.
+    /// A thread that waits for another PU and can run on this idle one.
     pub(crate) fn pull(
         &mut self,
         to: usize,
@@ -133,7 +133,7 @@ impl Scheduler {
         Some(pulled)
     }
 
-    /// Another PU for the thread that runs on this one, if something else needs it at `now`.
+    /// Another PU for the thread that runs on this one, if this one is disturbed at `now`.
     pub(crate) fn disturb(
         &mut self,
         pu: usize,

@@ -1,22 +1,22 @@
 //! A server that handles one request at a time: a memory controller, or one direction of a link.
 //!
-//! Requests are handled first come first served. Clocks of PUs differ by up to a quantum, so a request may come with a
-//! time before that of one already accepted: it uses what was idle since, and waits for what it would have delayed. With requests in
-//! the order of their times this is a plain FIFO server.
+//! Requests are served first come, first served. Clocks of PUs differ by up to a quantum, so a request may arrive with
+//! an earlier time than one already accepted: it uses idle time since its arrival, and is charged with the waits that
+//! it would have caused. With requests in time order this is a plain FIFO server.
 
 use std::collections::VecDeque;
 
-/// Idle gaps remembered; older ones lie more than a quantum back.
+/// Number of idle gaps stored; older ones lie more than a quantum back.
 const GAPS: usize = 256;
 
 /// A first-come-first-served server. All times in picoseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Server {
-    /// From here on nothing is booked.
+    /// No request is booked from this time on.
     free_at: u64,
     /// Idle intervals before `free_at`, oldest first.
     gaps: VecDeque<(u64, u64)>,
-    /// Time spent on requests.
+    /// Time spent serving requests.
     pub busy: u64,
     /// Sum of the times that requests waited.
     pub waited: u64,
@@ -27,7 +27,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Books `service` for a request that arrives at `arrival`; when its service begins.
+    /// Books `service` for a request that arrives at `arrival`; returns when its service starts.
     #[inline]
     pub fn book(&mut self, arrival: u64, service: u64) -> u64 {
         let wait = if arrival >= self.free_at {
@@ -57,15 +57,15 @@ impl Server {
         self.gaps.push_back((from, to));
     }
 
-    /// Books `service` in the idle time before `free_at`, for a request that comes late by its stamp; how long it waits, or
-    /// `None` if nothing was idle since `arrival`.
+    /// Books `service` in the idle time before `free_at`, for a request with an earlier time than others; returns its
+    /// wait, or `None` if there was no idle time since `arrival`.
     ///
-    /// Had it come in time, it would have begun in the first idle gap, and what does not fit there would have moved the requests behind
-    /// the gap back until the next gap takes it up. Those are booked already: this one waits for all of them, so the sum of
-    /// all waits is that of a server that got its requests in order.
+    /// In time order, it would have started in the first idle gap, and the part that does not fit there would have
+    /// delayed the requests after the gap until the next gap absorbs it. Those are already booked, so this request is
+    /// charged with all their delays, and the sum of all waits is that of a server with requests in order.
     #[inline]
     fn book_late(&mut self, arrival: u64, service: u64) -> Option<u64> {
-        // Late requests are late by little: the gap is one of the last.
+        // Late requests are only slightly late: the gap is one of the last.
         let mut at = self.gaps.len();
         while at > 0 && self.gaps[at - 1].1 > arrival {
             at -= 1;
@@ -95,7 +95,7 @@ impl Server {
         Some(wait)
     }
 
-    /// Replaces the gap at `at` by those of its two parts that are not empty; how many there are.
+    /// Replaces the gap at `at` by its two parts, if not empty; returns their number.
     fn cut(&mut self, at: usize, before: (u64, u64), after: (u64, u64)) -> usize {
         match (before.0 < before.1, after.0 < after.1) {
             (true, true) => {
@@ -119,10 +119,10 @@ impl Server {
     }
 }
 
-/// Sum of the waits of the requests in a busy interval of `length` when all of them begin later by `push`.
+/// Sum of the waits of the requests in a busy interval of `length` if all of them start later by `push`.
 fn pushed(push: u64, length: u64, service: u64) -> u64 {
     let sum = u128::from(push) * u128::from(length) / u128::from(service.max(1));
-    // Not beyond what clocks hold.
+    // Limited to the range of clocks.
     sum.min(1 << 60) as u64
 }
 
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_come_late_by_their_stamps_change_little() {
+    fn late_requests_change_mean_waits_little() {
         for rho in [0.3, 0.5, 0.8] {
             let (ordered, shuffled) = (mean_wait(rho, 300_000, 0.0), mean_wait(rho, 300_000, 2.0));
             assert!(
@@ -193,9 +193,10 @@ mod tests {
         }
     }
 
-    /// Work is neither lost nor made: with any order of stamps, as many requests are done by the end of a busy run.
+    /// Work is neither lost nor created: with any order of arrival times, as many requests are done by the end of a
+    /// busy run.
     #[test]
-    fn late_requests_take_up_idle_time() {
+    fn late_requests_use_idle_time() {
         let mut server = Server::default();
         assert_eq!(server.book(100, 10), 100);
         assert_eq!(server.book(130, 10), 130);
@@ -204,7 +205,7 @@ mod tests {
         // Five before 130 are idle: it delays the request at 130 by five.
         assert_eq!(server.book(125, 10), 130);
         assert_eq!(server.free_at, 145);
-        // Nothing idle: behind all.
+        // No idle time: after all others.
         assert_eq!(server.book(131, 10), 145);
         assert_eq!(
             (server.free_at, server.busy, server.waited),

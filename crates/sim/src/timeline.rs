@@ -1,12 +1,12 @@
 //! A quantity over the time of a run, in at most 256 intervals of equal width.
 
-/// Most intervals; where the run is longer, neighbours are joined and the width doubles.
+/// Largest number of intervals; in longer runs, neighbours are joined and the width doubles.
 const INTERVALS: usize = 256;
 
 /// Sums by interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
-    /// Picoseconds an interval: a power of two.
+    /// Picoseconds per interval: a power of two.
     pub width: u64,
     /// Sum of each interval, from time 0.
     pub sums: Vec<u64>,

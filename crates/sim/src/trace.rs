@@ -1,9 +1,9 @@
-//! The access trace in memory: 8 bytes an event, for any number of simulations at once.
+//! The access trace in memory: 8 bytes per event, shared by any number of simulations.
 //!
-//! Lines get numbers from 0 by the order of their pages' addresses, so that neighbours stay neighbours and a line's number can
-//! index a table; synchronisation words get numbers by first appearance. Each acquire knows how many releases of its word came before it in
-//! the recording: in a simulation it waits for as many, whichever thread comes first. Since the recorded order satisfies every
-//! acquire, no simulation can wait for ever.
+//! Lines are numbered from 0 by the order of their pages' addresses, so that neighbours stay neighbours and a line's
+//! number can index a table; synchronisation words are numbered by first appearance. Each acquire stores the number of
+//! releases of its word that preceded it in the recording: in a simulation it waits for that many, from any threads.
+//! The recorded order satisfies every acquire, so no simulation deadlocks.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -14,7 +14,7 @@ use numaloc_model::trace::{Action, Event};
 
 use crate::cache::MOST_LINES;
 
-/// What an event asks for.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Step {
@@ -22,13 +22,13 @@ pub(crate) enum Step {
     Write,
     Own,
     WriteBack,
-    /// Of the acquire with that number.
+    /// The acquire with that number.
     Acquire,
-    /// Of the word with that number.
+    /// A release of the word with that number.
     Release,
     /// Creates the thread with that index.
     Create,
-    /// Accesses alone; their number is the value.
+    /// Only accesses; their number is the value.
     Work,
 }
 
@@ -44,7 +44,7 @@ const STEPS: [Step; 8] = [
 ];
 
 const WORK_BITS: u32 = 29;
-/// Most accesses of a trace: some twenty CPU hours at a nanosecond each.
+/// Largest number of accesses of a trace: some twenty CPU hours at a nanosecond each.
 const MOST_ACCESSES: u64 = 1 << 46;
 
 /// An event: step in the low 3 bits, accesses since the event before in the next 29, value in the high 32.
@@ -73,22 +73,22 @@ impl Packed {
     }
 }
 
-/// A trace that cannot be simulated.
+/// Why a trace cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
-    /// Lines beyond what a table can number.
+    /// More lines than can be numbered.
     #[error("the trace touches more than {MOST_LINES} lines of {line_bytes} bytes")]
     TooManyLines {
         /// Bytes of a line.
         line_bytes: u64,
     },
-    /// Work beyond what clocks can count.
+    /// More accesses than clocks can count.
     #[error("the trace has more than 2^46 accesses")]
     TooLong,
-    /// More synchronisation than 32 bits number.
+    /// More synchronisation events than 32 bits can number.
     #[error("the trace has more than 2^32 synchronisation events")]
     TooMuchSynchronisation,
-    /// Pages are not whole lines.
+    /// Pages are not a multiple of lines.
     #[error("pages of {page_bytes} bytes do not hold whole lines of {line_bytes} bytes")]
     Pages {
         /// Bytes of a page.
@@ -104,15 +104,15 @@ pub(crate) struct Thread {
     pub(crate) events: Vec<Packed>,
     /// Whether another thread's event creates it; the others run from the start.
     pub(crate) is_created: bool,
-    /// Accesses, those that private caches answered included.
+    /// Number of accesses, including those served by private caches.
     pub(crate) accesses: u64,
 }
 
-/// What all threads of a program asked of memory.
+/// The memory requests of all threads of a program.
 #[derive(Clone, Debug)]
 pub struct Trace {
     pub(crate) threads: Vec<Thread>,
-    /// Word and number of releases before, by acquire.
+    /// Word and number of preceding releases, by acquire.
     pub(crate) acquires: Vec<(u32, u32)>,
     pub(crate) words: usize,
     /// Page numbers by dense number, ascending.
@@ -124,7 +124,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Threads.
+    /// Number of threads.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.threads.len()
@@ -148,25 +148,25 @@ impl Trace {
         self.line_bytes
     }
 
-    /// Events.
+    /// Number of events.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// Accesses of all threads.
+    /// Number of accesses of all threads.
     #[must_use]
     pub fn accesses(&self) -> u64 {
         self.threads.iter().map(|thread| thread.accesses).sum()
     }
 
-    /// Lines that a table indexed by line number needs.
+    /// Size of a table indexed by line number.
     pub(crate) fn lines(&self) -> usize {
         self.pages.len() << self.page_shift
     }
 }
 
-/// Hashes a page or word number: they differ in their low bits.
+/// Hashes a page or word number by one multiplication, because they differ in their low bits.
 #[derive(Default)]
 struct Multiply(u64);
 
@@ -187,11 +187,11 @@ impl Hasher for Multiply {
 
 type Dense = HashMap<u64, u32, BuildHasherDefault<Multiply>>;
 
-/// Takes events in recorded order.
+/// Builds a trace from events in recorded order.
 #[derive(Debug)]
 pub struct TraceBuilder {
     threads: Vec<Thread>,
-    /// The page that a thread touched last: its number and its dense number.
+    /// The page that each thread touched last: its number and its dense number.
     recent: Vec<(u64, u32)>,
     /// Thread that the n-th creation of a thread makes.
     children: HashMap<(u32, u64), u32>,
@@ -209,10 +209,11 @@ pub struct TraceBuilder {
 }
 
 impl TraceBuilder {
-    /// For threads with these paths (`0`, `0.1`, `0.1.2`; see `docs/identity.md`), lines of `line_bytes` and pages of `page_bytes`.
+    /// Creates a builder for threads with these paths (`0`, `0.1`, `0.1.2`; see `docs/identity.md`), lines of
+    /// `line_bytes` and pages of `page_bytes`.
     ///
     /// # Errors
-    /// [`TraceError::Pages`] where a page is not a power of two of lines.
+    /// [`TraceError::Pages`] if a page is not a power of two of lines.
     pub fn new<'a>(
         paths: impl IntoIterator<Item = &'a str>,
         line_bytes: u64,
@@ -284,7 +285,8 @@ impl TraceBuilder {
                 let word = self.word(word);
                 let before = self.releases[word as usize];
                 if before == 0 {
-                    // Nobody to wait for: the word's last release lies before the trace, or in a process that is not in it.
+                    // No release to wait for: the word's last release precedes the trace, or is in a process that is
+                    // not in it.
                     (Step::Work, 0)
                 } else {
                     self.acquires.push((word, before));
@@ -334,7 +336,7 @@ impl TraceBuilder {
         word
     }
 
-    /// A line's number while pages are numbered by first appearance.
+    /// A line's number while pages are still numbered by first appearance.
     #[inline]
     fn line(&mut self, thread: ThreadIdx, line: u64) -> u32 {
         let (page, within) = (line >> self.page_shift, line & ((1 << self.page_shift) - 1));
@@ -352,10 +354,10 @@ impl TraceBuilder {
         dense as u32
     }
 
-    /// The trace.
+    /// Completes the trace.
     ///
     /// # Errors
-    /// [`TraceError`] where it is larger than the simulator's tables.
+    /// [`TraceError`] if it is larger than the simulator's tables.
     pub fn finish(mut self) -> Result<Trace, TraceError> {
         if let Some(error) = self.error {
             return Err(error);
@@ -452,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_no_run_has_is_refused() {
+    fn impossible_amounts_of_work_are_refused() {
         let mut builder = TraceBuilder::new(["0"], 64, 4096).unwrap();
         builder.push(ThreadIdx(0), &event(u64::MAX, Action::Read(1)));
         builder.push(ThreadIdx(0), &event(u64::MAX, Action::End));

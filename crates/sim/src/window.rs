@@ -1,16 +1,16 @@
-//! What a core goes on with while lines are on their way: memory-level parallelism.
+//! Memory-level parallelism: overlaps misses of a core.
 //!
-//! A load that misses does not stop an out-of-order core at once. It goes on for a window of accesses behind its oldest outstanding
-//! load, with a number of loads outstanding. Loads that follow a recognised stream were asked for by the prefetcher before: they
-//! wait only when the prefetcher has as many lines outstanding as it can. Stores wait in a buffer of their own.
+//! A load that misses does not stop an out-of-order core at once. The core continues for a window of accesses after its
+//! oldest outstanding load, with a limited number of loads outstanding. Loads of a recognised stream were prefetched:
+//! they wait only if the prefetcher has its maximum number of lines outstanding. Stores wait in a separate buffer.
 
 use std::collections::VecDeque;
 
-/// Streams that a core's prefetcher follows.
+/// Number of streams that a core's prefetcher follows.
 const STREAMS: usize = 16;
-/// Lines that a stream has brought before it counts as one.
+/// Number of lines after which a stream is recognised.
 const CONFIRMED: u8 = 2;
-/// Farthest that the next line of a stream is from its last.
+/// Largest distance between consecutive lines of a stream.
 const FARTHEST: i64 = 2;
 
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,7 @@ struct Stream {
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     accesses: u64,
-    /// Loads: the access that asked, and when it has its line.
+    /// Loads: the number of the access, and the arrival time of its line.
     loads: VecDeque<(u64, u64)>,
     most_loads: usize,
     streamed: VecDeque<u64>,
@@ -47,7 +47,7 @@ impl Window {
         }
     }
 
-    /// Whether `line` continues a stream; remembers it either way.
+    /// Whether `line` continues a stream; records it in either case.
     #[inline]
     pub(crate) fn is_streamed(&mut self, line: u32) -> bool {
         if self.most_streamed == 0 {
@@ -81,7 +81,7 @@ impl Window {
         }
     }
 
-    /// When a load at `now`, the core's access number `at`, can be sent.
+    /// Time at which a load at `now`, the core's access number `at`, can be sent.
     #[inline]
     pub(crate) fn admit_load(&mut self, mut now: u64, at: u64) -> u64 {
         while let Some(&(asked, done)) = self.loads.front() {
@@ -99,7 +99,7 @@ impl Window {
         self.loads.push_back((at, done));
     }
 
-    /// When a line of a stream can be asked for.
+    /// Time at which a line of a stream can be requested.
     #[inline]
     pub(crate) fn admit_streamed(&mut self, now: u64) -> u64 {
         admit(&mut self.streamed, self.most_streamed, now)
@@ -109,7 +109,7 @@ impl Window {
         self.streamed.push_back(done);
     }
 
-    /// When a store can be sent.
+    /// Time at which a store can be sent.
     #[inline]
     pub(crate) fn admit_store(&mut self, now: u64) -> u64 {
         admit(&mut self.stores, self.most_loads, now)
@@ -119,7 +119,7 @@ impl Window {
         self.stores.push_back(done);
     }
 
-    /// When all that is outstanding at `now` is there.
+    /// Time at which all requests outstanding at `now` are complete.
     pub(crate) fn drain(&mut self, now: u64) -> u64 {
         let loads = self.loads.drain(..).map(|(_, done)| done);
         let rest = self.streamed.drain(..).chain(self.stores.drain(..));

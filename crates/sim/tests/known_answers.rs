@@ -1,4 +1,4 @@
-//! The simulator against answers that are known without it.
+//! Compares the simulator with answers that are known analytically.
 
 mod common;
 
@@ -42,7 +42,7 @@ fn remote_over_local_is_the_configured_numa_factor() {
     }
 }
 
-/// Bytes a second of `cores` that read disjoint lines, each with `outstanding` misses.
+/// Bytes per second of `cores` that read disjoint lines, each with `outstanding` misses.
 fn bandwidth(machine: &Machine, threads: &[u32], pages: &Pages) -> (f64, Vec<f64>) {
     let lines = LLC_LINES * 2;
     let of_thread = |at: usize| chase(at as u64 * lines, lines, 1);
@@ -63,7 +63,7 @@ fn a_closed_loop_has_the_throughput_of_its_asymptotes() {
         let (found, _) = bandwidth(&closed, &threads, &Pages::FirstTouch);
         let (n, k) = (cores as f64, outstanding as f64);
         let expected = (n * k / MEMORY as f64).min(1.0 / SERVICE as f64) * LINE as f64 * 1e12;
-        // At the knee (N K = 20) both asymptotes are near and the truth below them.
+        // At the knee (N K = 20) both asymptotes are close, and the true value is below them.
         assert!(
             (found / expected - 1.0).abs() < 0.02,
             "{cores} cores, {outstanding} outstanding: {found:.4e}, expected {expected:.4e}"
@@ -95,12 +95,12 @@ fn streaming_cores_share_a_controllers_bandwidth_and_two_controllers_have_twice_
     near(remote, peak.min(1e12 / BYTE * 64.0 / 80.0), 0.01);
 }
 
-/// Two threads that write one line, or one each, in turns.
+/// Two threads that write one line, or one each, alternately.
 fn turns(writes: u64, lines: [u64; 2]) -> Trace {
     let mut threads = [Vec::new(), Vec::new()];
     for turn in 0..writes {
         let (me, other) = (turn as usize % 2, 1 - turn as usize % 2);
-        // Each releases a word of its own after its write, and the other acquires it before its next.
+        // Each releases its own word after its write, and the other acquires it before its next.
         if turn > 0 {
             threads[me].push(Action::Acquire(other as u64));
         }
@@ -138,10 +138,11 @@ fn a_line_written_in_turns_moves_once_for_each_write() {
     assert_eq!(same.transfers_within, writes - 1);
     assert_eq!(same.transfers_between, 0);
     assert_eq!(other.transfers_between, writes - 1);
-    // Inside a node the last-level cache hands it on.
+    // Inside a node the last-level cache passes it on.
     let first = MEMORY;
     assert_eq!(same.time, first + (writes - 1) * (LLC + PRIVATE));
-    // Between nodes every second owner is at home: a request to the home and on to the owner, the line, and the two caches on the way.
+    // Between nodes every second owner is at home: a request to the home and on to the owner, the line, and the two
+    // caches on the route.
     let to_home = LLC + LLC + REQUEST + HOP + DATA + HOP;
     assert_eq!(other.time, first + (writes - 1) * to_home);
     assert_eq!(same.lines_by_node_pair.iter().sum::<u64>(), 1);
@@ -245,7 +246,7 @@ fn mixed(threads: usize, accesses: u64) -> Trace {
 }
 
 #[test]
-fn what_is_counted_in_one_place_is_counted_in_the_other() {
+fn counts_of_different_components_agree() {
     let four = machine(4, 2, 8);
     let program = mixed(8, 20_000);
     let of = || {
@@ -319,7 +320,7 @@ fn streams_are_fetched_ahead() {
 }
 
 #[test]
-fn threads_of_one_pu_take_turns() {
+fn threads_of_one_pu_alternate() {
     let one = machine(1, 2, 1);
     let lines = LLC_LINES * 2;
     let threads: Vec<_> = (0..2).map(|at| chase(at * lines, lines, 2)).collect();
@@ -369,7 +370,7 @@ fn a_thread_that_is_ready_later_leaves_the_pu_to_the_other_until_then() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn setups_that_do_not_fit_are_refused() {
     let one = machine(1, 1, 1);
     let program = trace(&[chase(0, 64, 1)]);
     let fails = |threads: &[u32], pages: &Pages| {

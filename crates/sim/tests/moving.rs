@@ -1,4 +1,4 @@
-//! Pages and threads that move while the program runs, against answers worked out by hand.
+//! Pages and threads that move while the program runs, compared with answers computed by hand.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn initialised_by_the_main_thread(pages: u64, rounds: u64) -> Trace {
 }
 
 #[test]
-fn next_touch_moves_what_the_main_thread_initialised_once() {
+fn next_touch_moves_pages_initialised_by_the_main_thread_once() {
     let program = initialised_by_the_main_thread(512, 3);
     let of = |policy: &Pages| run(&two_nodes(1), &program, &[0, 1], policy);
     let (stays, follows) = (of(&Pages::FirstTouch), of(&Pages::NextTouch));
@@ -86,7 +86,8 @@ fn numa_balancing_does_nothing_in_a_run_shorter_than_its_period() {
     assert_eq!(of(&Pages::AutoNuma), of(&Pages::FirstTouch));
 }
 
-/// Pages that threads of two nodes use in turns: after the early scans a page moves only when two faults in a row come from one node.
+/// Pages used alternately by threads of two nodes: after the early scans a page moves only when two consecutive faults
+/// come from one node.
 #[test]
 fn numa_balancing_leaves_shared_pages_alone_more_often_than_not() {
     let mut events = vec![(0, Action::Create(1))];
