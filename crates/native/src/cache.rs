@@ -1,8 +1,8 @@
 //! The code cache: fragments of translated code, the links between them, and the table of indirect targets.
 //!
-//! One cache for all threads. Its lock is held to translate, link, look up and drop, never while the program runs. There
-//! are two halves: when one is full, everything is unlinked and translation begins anew in the other, whose old fragments
-//! no thread is in any more ([`crate::invalidate`] waits for that).
+//! One cache for all threads. Its lock is held to translate, link, look up and drop, never while the program runs. The
+//! cache has two halves: when one is full, everything is unlinked and translation starts again in the other, whose old
+//! fragments no thread executes any more ([`crate::invalidate`] waits for that).
 #![allow(unsafe_code)]
 
 use std::collections::{HashMap, HashSet};
@@ -17,7 +17,7 @@ use crate::{crossing, sys, translate};
 /// The engine: one for the process.
 pub static ENGINE: Lock<Engine> = Lock::new(Engine::new());
 
-/// Hashes an address by one multiplication; addresses are no input of an enemy's choice.
+/// Hashes an address by one multiplication; addresses are not chosen by an attacker.
 #[derive(Default)]
 pub struct AddressHasher(u64);
 
@@ -44,61 +44,61 @@ impl Hasher for AddressHasher {
 
 type Hashed = BuildHasherDefault<AddressHasher>;
 
-/// A place in a fragment where the program's state is known: the next instruction is the program's at `pc`, or does
-/// its work.
+/// A position in a fragment where the program's state is known: the next instruction is the program's at `pc`, or
+/// implements it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// From the fragment's first byte on.
+    /// Offset from the fragment's first byte.
     pub offset: u16,
-    /// The program's address, from that of the fragment on.
+    /// The program's address, relative to that of the fragment.
     pub delta: i32,
-    /// A register whose value is in a slot of the thread's state meanwhile: register, slot.
+    /// A register whose value is temporarily in a slot of the thread's state: register, slot.
     pub borrowed: Option<(u8, u8)>,
 }
 
-/// Translated code for what begins at one address of the program.
+/// Translated code of the program's block at one address.
 pub struct Fragment {
     /// The program's address.
     pub pc: u64,
-    /// Where indirect branches enter: it compares the target first.
+    /// Entry for indirect branches: compares the target first.
     pub prefix: u64,
-    /// Where direct branches enter.
+    /// Entry for direct branches.
     pub body: u64,
-    /// Displacement of the jump of the prefix to the next candidate.
+    /// Address of the displacement of the prefix's jump to the next candidate.
     pub next_candidate: u64,
     /// In ascending order.
     pub points: Vec<Point>,
-    /// Pages of the program it was made from.
+    /// Pages of the program that it was translated from.
     pub pages: Vec<u64>,
-    /// Exits that jump here.
+    /// Exits linked to this fragment.
     links: Vec<u32>,
     installed: bool,
 }
 
 /// A direct branch out of a fragment.
 pub struct Exit {
-    /// The program's address it goes to.
+    /// Target address in the program.
     pub target: u64,
-    /// Its displacement.
+    /// Address of the jump's displacement.
     pub patch: u64,
-    /// The code that leaves for the engine.
+    /// The code that returns to the engine.
     pub stub: u64,
 }
 
-/// What [`translate`] makes; addresses are final.
+/// Result of [`translate`]; addresses are final.
 pub struct Translation {
     /// The fragment.
     pub fragment: Fragment,
     /// Its exits.
     pub exits: Vec<Exit>,
-    /// Its code, for the place it was made for.
+    /// Its code, for the address it was translated for.
     pub code: Vec<u8>,
-    /// The code of its exits, likewise.
+    /// The code of its exits, for their address.
     pub stubs: Vec<u8>,
 }
 
 impl Fragment {
-    /// A fragment that nothing jumps to yet.
+    /// A fragment without links to it.
     pub fn new(pc: u64, prefix: u64) -> Self {
         Self {
             pc,
@@ -113,10 +113,10 @@ impl Fragment {
     }
 }
 
-/// Half of the cache.
+/// One half of the cache.
 #[derive(Default)]
 struct Half {
-    /// End of the fragments.
+    /// End of the fragments' code.
     code: u64,
     /// End of the exits' code.
     stubs: u64,
@@ -124,7 +124,7 @@ struct Half {
     exits: Vec<Exit>,
 }
 
-/// Bytes a translation may need at most.
+/// Largest size of a translation in bytes.
 const ROOM: u64 = 1 << 16;
 
 /// Why there is no code for an address.
@@ -134,20 +134,20 @@ pub enum Missing {
     Full,
 }
 
-/// Translated code and what it was made from.
+/// Translated code and the state of the translation.
 pub struct Engine {
-    /// What may be executed.
+    /// Executable regions of the program.
     pub regions: Regions,
-    /// Pages that the program may write to but cannot for now, since code was made from them.
+    /// Pages that the program may write to, but that are read-only at present because code was translated from them.
     pub protected: HashSet<u64, Hashed>,
     halves: [Half; 2],
     current: usize,
-    /// Counts how often the cache was flushed.
+    /// Number of flushes of the cache.
     pub generation: u64,
     fragments: HashMap<u64, u32, Hashed>,
     by_page: HashMap<u64, Vec<u32>, Hashed>,
     chains: HashMap<u64, Vec<u32>, Hashed>,
-    /// Bytes of an area that are used at most.
+    /// Largest used size of an area in bytes.
     pub limit: u64,
 }
 
@@ -174,10 +174,10 @@ impl Engine {
         }
     }
 
-    /// Maps cache and tables.
+    /// Maps the cache and its tables.
     ///
     /// # Errors
-    /// The kernel's, when the addresses are taken.
+    /// The kernel's error, if the addresses are in use.
     pub fn map(&mut self) -> Result<(), i32> {
         let data = libc::PROT_READ | libc::PROT_WRITE;
         sys::map(TABLE, TABLE_BYTES, data, libc::MAP_FIXED_NOREPLACE)?;
@@ -194,7 +194,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Begins in an empty half.
+    /// Starts in an empty half.
     fn begin(&mut self, half: usize) {
         let (code, stubs) = layout::half(half as u64);
         self.current = half;
@@ -208,7 +208,7 @@ impl Engine {
         }
     }
 
-    /// Code for `pc`, translated now if need be. `indirect`: also for indirect branches from now on.
+    /// Code for `pc`, translated now if necessary. `indirect`: also enter it in the table for indirect branches.
     ///
     /// # Errors
     /// [`Missing::Full`] until [`Self::flush`].
@@ -220,7 +220,7 @@ impl Engine {
         Ok(self.halves[self.current].fragments[number as usize].body)
     }
 
-    /// Whether the next translation may find no room.
+    /// Whether the next translation might not fit.
     pub fn is_full(&self) -> bool {
         let (code, stubs) = layout::half(self.current as u64);
         let half = &self.halves[self.current];
@@ -255,7 +255,7 @@ impl Engine {
         Ok(number)
     }
 
-    /// Lets indirect branches find a fragment: it becomes the first candidate of its table entry.
+    /// Makes a fragment the first candidate of its table entry for indirect branches.
     fn install(&mut self, number: u32) {
         let fragment = &mut self.halves[self.current].fragments[number as usize];
         if fragment.installed {
@@ -272,7 +272,7 @@ impl Engine {
         write64(slot, fragment.prefix);
     }
 
-    /// Where the direct branch of an exit goes; links it if its code is there.
+    /// Target of an exit's direct branch; links it if the target is translated.
     pub fn resolve(&mut self, code: u64) -> u64 {
         let (half, number) = (((code - exit::LINK) & 1) as usize, (code - exit::LINK) / 2);
         let exit = &self.halves[half].exits[number as usize];
@@ -287,7 +287,7 @@ impl Engine {
         target
     }
 
-    /// The point of a fragment at an address in the cache: the program's address, and a borrowed register.
+    /// The program's address, and a borrowed register, at the point of a fragment at an address in the cache.
     pub fn point(&self, at: u64) -> Option<(u64, Option<(u8, u8)>)> {
         self.halves.iter().enumerate().find_map(|(number, half)| {
             let (begin, _) = layout::half(number as u64);
@@ -308,7 +308,7 @@ impl Engine {
         })
     }
 
-    /// Drops the fragments made from a page. Threads that are in one leave it at its next exit.
+    /// Drops the fragments made from a page. Threads inside one leave it at its next exit.
     pub fn drop_page(&mut self, page: u64) {
         let Some(numbers) = self.by_page.remove(&page) else {
             return;
@@ -332,7 +332,7 @@ impl Engine {
         if !fragment.installed {
             return;
         }
-        // The whole chain goes; the others are installed again when they are missed.
+        // The whole chain is removed; the other fragments are installed again on their next miss.
         let entry = pc % TABLE_ENTRIES;
         write64(TABLE + 8 * entry, MISS);
         for member in self.chains.remove(&entry).unwrap_or_default() {
@@ -342,7 +342,7 @@ impl Engine {
         }
     }
 
-    /// Pages with code in `start..end`, in no order.
+    /// Pages with code in `start..end`, unordered.
     pub fn pages_with_code(&self, start: u64, end: u64) -> Vec<u64> {
         if (end - start) / sys::PAGE < self.by_page.len() as u64 {
             let pages = (sys::page_down(start)..end).step_by(sys::PAGE as usize);
@@ -354,7 +354,7 @@ impl Engine {
         self.by_page.keys().filter(within).copied().collect()
     }
 
-    /// Unlinks everything and begins in the other half, which no thread is in.
+    /// Unlinks everything and starts in the other half, which no thread executes.
     pub fn flush(&mut self) {
         let half = &mut self.halves[self.current];
         for exit in &half.exits {
@@ -383,7 +383,7 @@ fn write(at: u64, code: &[u8]) {
     unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), at as *mut u8, code.len()) };
 }
 
-/// Changes where a jump goes, while others may execute it: its displacement lies within a line.
+/// Changes the target of a jump while others may execute it: its displacement lies within a cache line.
 fn patch(displacement: u64, to: u64) {
     let distance = to.wrapping_sub(displacement + 4) as i32;
     // SAFETY: the displacement of a jump in the cache; one store, wherever it lies in its line.

@@ -1,16 +1,18 @@
-//! The way between engine and code cache, and the places where a signal must find its way out: assembly.
+//! Transitions between engine and code cache, and the code addresses at which a signal needs special handling:
+//! assembly.
 //!
-//! Inside the cache all registers are the program's, fs too; gs is the address of the thread's [`State`] everywhere.
+//! Inside the cache all registers are the program's, including fs; gs always holds the address of the thread's
+//! [`State`].
 
 use std::arch::global_asm;
 use std::mem::offset_of;
 
 use crate::state::{State, exit};
 
-// The assembly knows the fields at fixed offsets; the others are Rust's.
+// The assembly uses some fields at fixed offsets; the others are Rust's.
 #[expect(improper_ctypes, reason = "states are passed on, not looked into")]
 unsafe extern "C" {
-    /// Runs the program from `code` on until it leaves the cache; [`State::exit`] says why.
+    /// Runs the program from `code` until it leaves the cache; [`State::exit`] gives the reason.
     pub fn native_enter(state: *mut State, code: u64);
     static native_enter_begin: u8;
     static native_enter_end: u8;
@@ -23,43 +25,44 @@ unsafe extern "C" {
     static native_copy_instruction: u8;
     static native_copy_fault: u8;
     static native_restorer: u8;
-    /// A system call of the program: number and six arguments. [`INTERRUPTED`] if a signal waited before it was made.
+    /// Makes a system call of the program: number and six arguments. Returns [`INTERRUPTED`] if a signal was pending
+    /// before the call.
     pub fn native_call(arguments: *const [u64; 7]) -> i64;
-    /// Copies bytes; what is left when memory faults.
+    /// Copies bytes; returns the number of bytes not copied because of a fault.
     pub fn native_copy(to: *mut u8, from: *const u8, len: usize) -> usize;
-    /// `clone` or `clone3`, by number and six arguments. The child goes to [`crate::threads`] with `child`; with null it
-    /// returns here, as after a fork.
+    /// `clone` or `clone3`, by number and six arguments. The child continues in [`crate::threads`] with `child`; if
+    /// that is null, it returns here, as after a fork.
     pub fn native_clone(number: i64, arguments: *const [u64; 6], child: *mut State) -> i64;
-    /// Ends the thread after it says that nothing uses its stack any more.
+    /// Ends the thread after marking its stack as unused.
     pub fn native_end(free: *const std::sync::atomic::AtomicU32, status: u64) -> !;
 }
 
-/// What [`native_call`] returns when a signal must be delivered first; no result of the kernel.
+/// Result of [`native_call`] if a signal must be delivered first; not a result of the kernel.
 pub const INTERRUPTED: i64 = -512;
 
-/// Addresses in the assembly.
+/// Code addresses in the assembly.
 pub struct Places {
-    /// Between looking for signals and the cache: nothing of the program's state is lost yet.
+    /// Between the check for signals and the cache: the program's state is still complete.
     pub entering: std::ops::Range<u64>,
-    /// Leaves for the engine with what [`State`] holds.
+    /// Leaves for the engine with the state in [`State`].
     pub leave: u64,
-    /// Where direct exits go.
+    /// Target of direct exits.
     pub exit: u64,
-    /// Where unknown targets of indirect branches go.
+    /// Target of indirect branches to unknown addresses.
     pub miss: u64,
-    /// The system call is not made yet.
+    /// The system call has not been made yet.
     pub calling: std::ops::RangeInclusive<u64>,
-    /// Where it is given up.
+    /// Where an interrupted system call is abandoned.
     pub interrupted: u64,
-    /// The instruction that copies.
+    /// The copying instruction.
     pub copy: u64,
-    /// Where its faults go.
+    /// Target of its faults.
     pub copy_fault: u64,
-    /// What signal handlers of ours return to.
+    /// Return address of our signal handlers.
     pub restorer: u64,
 }
 
-/// The [`Places`].
+/// Returns the [`Places`].
 pub fn places() -> Places {
     let at = |place: *const u8| place as u64;
     Places {

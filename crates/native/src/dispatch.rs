@@ -1,4 +1,4 @@
-//! Between two stays in the cache: signals, translation, system calls.
+//! The dispatcher: handles signals, translation and system calls while the program is outside the cache.
 
 use std::sync::atomic::Ordering::{Release, SeqCst};
 
@@ -26,11 +26,11 @@ pub fn run(state: &mut State) -> ! {
         };
         // SAFETY: code that was made for the program's address, with the thread's own state.
         unsafe { native_enter(state, code) };
-        indirect = left(state);
+        indirect = handle_exit(state);
     }
 }
 
-/// Code for where the program is; the thread counts as inside the cache from then on.
+/// Code for the program's current address; the thread counts as inside the cache from then on.
 fn enter_code(state: &State, indirect: bool) -> Option<u64> {
     let mut engine = ENGINE.lock();
     let code = engine.code_for(state.pc, indirect);
@@ -40,8 +40,8 @@ fn enter_code(state: &State, indirect: bool) -> Option<u64> {
     code.ok()
 }
 
-/// Does what the program left the cache for. Returns whether it was for an indirect branch.
-fn left(state: &mut State) -> bool {
+/// Handles the reason for which the program left the cache. Returns whether it was an indirect branch.
+fn handle_exit(state: &mut State) -> bool {
     if state.exit >= exit::LINK {
         state.pc = ENGINE.lock().resolve(state.exit);
     }
@@ -63,7 +63,7 @@ fn left(state: &mut State) -> bool {
     false
 }
 
-/// A fault that the processor would raise for the program.
+/// Raises a fault for the program, as the processor would.
 fn fault(state: &mut State, number: i32, code: i32, trap: [u64; 2], address: u64) {
     signals::block_all(state);
     let mut info = [0; 16];
@@ -79,7 +79,7 @@ fn fault(state: &mut State, number: i32, code: i32, trap: [u64; 2], address: u64
     state.pending |= 1 << FAULT;
 }
 
-/// The program is where nothing can be executed, or where no instruction is.
+/// Handles a program counter that is not executable, or has no valid instruction.
 fn no_code(state: &mut State) {
     const MAPPING: i32 = 1;
     const ACCESS: i32 = 2;

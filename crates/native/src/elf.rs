@@ -1,22 +1,22 @@
-//! What a loader must know of an ELF program or a script: pure, and bounded by the bytes it is given.
+//! Parses ELF programs and scripts for the loader: pure, and bounded by the bytes given.
 
-/// Bytes of a file that say what it is.
+/// Number of a file's first bytes that determine its kind.
 pub const HEAD: usize = 256;
 
-/// What a file is to `execve`.
+/// Kind of a file for `execve`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An x86-64 program.
     Program,
     /// A program for another processor, or another mode of this one.
     OtherProgram,
-    /// It names an interpreter.
+    /// A script that names an interpreter.
     Script,
     /// Nothing that can be executed.
     Neither,
 }
 
-/// What a file with these first bytes is.
+/// Kind of a file with these first bytes.
 pub fn kind(head: &[u8]) -> Kind {
     if head.starts_with(b"#!") {
         return Kind::Script;
@@ -34,7 +34,7 @@ pub fn kind(head: &[u8]) -> Kind {
     }
 }
 
-/// Interpreter and optional argument of a script, as Linux reads its first line.
+/// Interpreter and optional argument of a script; parses its first line as Linux does.
 pub fn script(head: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let head = &head[..head.len().min(HEAD - 1)];
     let line = head.strip_prefix(b"#!")?;
@@ -66,44 +66,44 @@ fn u64_at(file: &[u8], at: usize) -> Option<u64> {
     bytes_at(file, at).map(u64::from_le_bytes)
 }
 
-/// A stretch of the file that is mapped.
+/// A part of the file that is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Address, before the image is moved.
+    /// Address before relocation of the image.
     pub address: u64,
     /// Bytes in memory.
     pub memory_len: u64,
-    /// Where its bytes are in the file.
+    /// Offset in the file.
     pub offset: u64,
     /// Bytes in the file.
     pub file_len: u64,
-    /// The program may read, write, execute.
+    /// Protection bits.
     pub prot: i32,
 }
 
 /// A program's headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headers {
-    /// The image may be put anywhere.
+    /// The image is position-independent.
     pub movable: bool,
     /// Address of its first instruction.
     pub entry: u64,
-    /// Where its program headers are in the file.
+    /// Offset of the program headers in the file.
     pub offset: u64,
     /// Number of program headers.
     pub count: u16,
-    /// What is mapped, in ascending order.
+    /// Mapped segments, in ascending order.
     pub segments: Vec<Segment>,
-    /// Where the name of its dynamic linker is in the file: offset and length.
+    /// Offset and length of the dynamic linker's name in the file.
     pub interpreter: Option<(u64, u64)>,
-    /// The program executes code on its stack.
+    /// The program needs an executable stack.
     pub executable_stack: bool,
 }
 
 /// Bytes of a program header.
 pub const ENTRY: u64 = 56;
 
-/// Where program headers are in the file: offset and bytes.
+/// Offset and size of the program headers in the file.
 pub fn header_range(head: &[u8]) -> Option<(u64, u64)> {
     if u16_at(head, 54)? != ENTRY as u16 {
         return None;
@@ -114,7 +114,7 @@ pub fn header_range(head: &[u8]) -> Option<(u64, u64)> {
     Some((offset, len))
 }
 
-/// Reads the headers from the file's first bytes and the program headers' bytes.
+/// Parses the headers from the file's first bytes and the bytes of the program headers.
 pub fn headers(head: &[u8], table: &[u8]) -> Option<Headers> {
     const LOAD: u32 = 1;
     const INTERPRETER: u32 = 3;
@@ -144,7 +144,7 @@ pub fn headers(head: &[u8], table: &[u8]) -> Option<Headers> {
             memory_len: u64_at(header, 40)?,
             offset: u64_at(header, 8)?,
             file_len: u64_at(header, 32)?,
-            // Read is 4 here and 1 there, execute the other way round.
+            // Read is 4 here and 1 there, execute the reverse.
             prot: (flags >> 2 & 1) | (flags & 2) | (flags & 1) << 2,
         };
         match u32_at(header, 0)? {

@@ -1,15 +1,15 @@
-//! The few instructions the translator adds to those it copies.
+//! Emits the instructions that the translator adds to those it copies.
 
 use crate::state;
 
-/// Machine code that will stand at `base`.
+/// Machine code for the address `base`.
 pub struct Buffer {
     base: u64,
     bytes: Vec<u8>,
 }
 
 impl Buffer {
-    /// No code yet.
+    /// An empty buffer.
     pub fn new(base: u64) -> Self {
         Self {
             base,
@@ -17,7 +17,7 @@ impl Buffer {
         }
     }
 
-    /// Where the next instruction stands.
+    /// Address of the next instruction.
     pub fn pc(&self) -> u64 {
         self.base + self.bytes.len() as u64
     }
@@ -47,7 +47,7 @@ impl Buffer {
         self.bytes[offset..offset + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Fills with no-operations until `distance` bytes later is a multiple of `to`.
+    /// Fills with no-operations until the address `distance` bytes later is a multiple of `to`.
     pub fn align(&mut self, to: u64, distance: u64) {
         while !(self.pc() + distance).is_multiple_of(to) {
             self.put(&[0x90]);
@@ -113,8 +113,8 @@ impl Buffer {
         self.put32(vector as i32);
     }
 
-    /// A jump, by a condition or always. Returns the address of its displacement, which lies in one cache line: it
-    /// can be changed by one store.
+    /// Emits a jump, conditional or not. Returns the address of its displacement, which lies in one cache line, so that
+    /// one store can change it.
     pub fn jump(&mut self, condition: Option<u8>, to: u64) -> u64 {
         let opcode = if condition.is_some() { 2 } else { 1 };
         while (self.pc() + opcode) & 63 > 60 {

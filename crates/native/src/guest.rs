@@ -1,4 +1,4 @@
-//! The program's memory, reached without trust: a bad address is an error, not a fault of the engine.
+//! Accesses the program's memory safely: a bad address is an error, not a fault of the engine.
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
@@ -6,28 +6,29 @@ use std::mem::MaybeUninit;
 use crate::crossing::native_copy;
 use crate::sys::PAGE;
 
-/// Reads a plain value; `None` where memory faults.
+/// Reads a plain value; `None` if memory faults.
 pub fn read<T: Copy>(at: u64) -> Option<T> {
     let mut value = MaybeUninit::<T>::uninit();
     // SAFETY: writes the value's bytes; faults of the source end the copy.
-    let left = unsafe { native_copy(value.as_mut_ptr().cast(), at as *const u8, size_of::<T>()) };
+    let remaining =
+        unsafe { native_copy(value.as_mut_ptr().cast(), at as *const u8, size_of::<T>()) };
     // SAFETY: all bytes were written; callers read numbers and arrays of them.
-    (left == 0).then(|| unsafe { value.assume_init() })
+    (remaining == 0).then(|| unsafe { value.assume_init() })
 }
 
-/// Writes a plain value; false where memory faults.
+/// Writes a plain value; false if memory faults.
 pub fn write<T: Copy>(at: u64, value: &T) -> bool {
-    // SAFETY: reads the value's bytes; the target is the program's memory by the program's own word.
+    // SAFETY: reads the value's bytes; the target is an address given by the program, and faults are caught.
     unsafe { native_copy(at as *mut u8, (&raw const *value).cast(), size_of::<T>()) == 0 }
 }
 
-/// Writes bytes; false where memory faults.
+/// Writes bytes; false if memory faults.
 pub fn write_bytes(at: u64, bytes: &[u8]) -> bool {
     // SAFETY: as in `write`.
     unsafe { native_copy(at as *mut u8, bytes.as_ptr(), bytes.len()) == 0 }
 }
 
-/// Reads a string up to its NUL byte; `None` where memory faults, or beyond `limit` bytes.
+/// Reads a string up to its NUL byte; `None` if memory faults, or beyond `limit` bytes.
 pub fn string(at: u64, limit: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut at = at;
@@ -36,8 +37,8 @@ pub fn string(at: u64, limit: usize) -> Option<Vec<u8>> {
         let start = bytes.len();
         bytes.resize(start + len, 0);
         // SAFETY: writes into the vector; faults of the source end the copy.
-        let left = unsafe { native_copy(bytes.as_mut_ptr().add(start), at as *const u8, len) };
-        if left != 0 {
+        let remaining = unsafe { native_copy(bytes.as_mut_ptr().add(start), at as *const u8, len) };
+        if remaining != 0 {
             return None;
         }
         if let Some(end) = bytes[start..].iter().position(|&byte| byte == 0) {
@@ -49,7 +50,7 @@ pub fn string(at: u64, limit: usize) -> Option<Vec<u8>> {
     None
 }
 
-/// Reads pointers up to a null one.
+/// Reads pointers up to a null pointer.
 pub fn pointers(at: u64) -> Option<Vec<u64>> {
     let mut pointers = Vec::new();
     if at == 0 {

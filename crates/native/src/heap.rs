@@ -1,4 +1,4 @@
-//! The engine's memory: apart from the program's break and its mappings, and with a lock that a fork can hold.
+//! The engine's memory: separate from the program's break and mappings, with a lock that can be held across a fork.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::null_mut;
@@ -9,15 +9,15 @@ use dlmalloc::Dlmalloc;
 use crate::lock::{Guard, Lock};
 use crate::sys;
 
-/// Where our memory begins: Linux puts nothing here by itself.
+/// First address of our memory: Linux places no mapping there by itself.
 const FIRST: u64 = 0x1800_0000_0000;
 
-/// Bytes that are mapped at once at least.
+/// Minimum size of a mapping in bytes.
 const LEAST: usize = 1 << 20;
 
 static NEXT: AtomicU64 = AtomicU64::new(FIRST);
 
-/// Maps memory for the engine: at our own place, or wherever there is room. Null when there is none.
+/// Maps memory for the engine: in our own range, or anywhere else with room. Null if there is none.
 pub fn map(len: usize) -> *mut u8 {
     let len = len as u64;
     let at = NEXT.fetch_add(len + (1 << 16), Relaxed) & !0xffff;
@@ -27,10 +27,10 @@ pub fn map(len: usize) -> *mut u8 {
         .map_or(null_mut(), |at| at as *mut u8)
 }
 
-/// What `dlmalloc` gets its memory from.
+/// The source of memory for `dlmalloc`.
 struct Mappings;
 
-// SAFETY: `alloc` returns new, zeroed memory of the size it says, or null; nothing is given back.
+// SAFETY: `alloc` returns new, zeroed memory of the given size, or null.
 unsafe impl dlmalloc::Allocator for Mappings {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let size = size.max(LEAST);
@@ -46,7 +46,7 @@ unsafe impl dlmalloc::Allocator for Mappings {
     }
 
     fn free(&self, base: *mut u8, size: usize) -> bool {
-        // SAFETY: `dlmalloc` gives back what it got.
+        // SAFETY: `dlmalloc` frees only what it was given.
         unsafe { sys::call(libc::SYS_munmap, [base as u64, size as u64, 0, 0, 0, 0]) == 0 }
     }
 
@@ -68,7 +68,7 @@ static HEAP: Lock<Dlmalloc<Mappings>> = Lock::new(Dlmalloc::new_with_allocator(M
 /// Rust's allocator in this program.
 pub struct Heap;
 
-// SAFETY: `dlmalloc` keeps `GlobalAlloc`'s contract, and the lock keeps threads apart.
+// SAFETY: `dlmalloc` satisfies `GlobalAlloc`'s contract, and the lock serialises threads.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.
@@ -94,7 +94,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-/// Keeps other threads out of the heap, so that a fork finds it whole.
+/// Locks the heap, so that it is consistent across a fork.
 pub fn hold() -> impl Drop {
     struct Held(
         #[expect(dead_code, reason = "held, not looked at")] Guard<'static, Dlmalloc<Mappings>>,

@@ -1,8 +1,8 @@
-//! Code that changes: what was made from it is dropped.
+//! Invalidation: drops translated code when the program's code changes.
 //!
-//! Mappings are changed by system calls, which come here first. Pages that the program may both write and execute are
-//! read-only while there is code from them ([`crate::translate`]); a write faults, and [`written`] drops the code and makes
-//! the page writable. Not noticed: writes through another mapping of the same memory.
+//! Mappings change by system calls, which call this module first. Pages that the program may both write and execute are
+//! read-only while there is code from them ([`crate::translate`]); a write faults, and [`written`] drops the code and
+//! makes the page writable. Not detected: writes through another mapping of the same memory.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering::Acquire;
@@ -11,7 +11,7 @@ use crate::cache::{ENGINE, Engine};
 use crate::state::State;
 use crate::{sys, threads};
 
-/// Drops code from `start..end`, whose mapping is about to change.
+/// Drops code from `start..end`, because its mapping is about to change.
 pub fn dropped(engine: &mut Engine, start: u64, end: u64) {
     for page in engine.pages_with_code(start, end) {
         engine.drop_page(page);
@@ -19,12 +19,12 @@ pub fn dropped(engine: &mut Engine, start: u64, end: u64) {
     }
 }
 
-/// A write to `address` faulted; true if that was our doing, and the write may be repeated.
+/// Handles a faulting write to `address`; true if our protection caused the fault, so that the write can be repeated.
 pub fn written(address: u64) -> bool {
     let mut engine = ENGINE.lock();
     let page = sys::page_down(address);
     if !engine.protected.contains(&page) {
-        // Another thread may have been first.
+        // Another thread may have handled it already.
         return engine
             .regions
             .find(address)
@@ -35,7 +35,7 @@ pub fn written(address: u64) -> bool {
     true
 }
 
-/// Whether the page can be written to now: asks the kernel by advice that changes nothing for pages that can.
+/// Whether the page is writable now: asks the kernel with an advice that has no effect on writable pages.
 fn is_writable(page: u64) -> bool {
     const MADV_POPULATE_WRITE: u64 = 23;
     // SAFETY: faults a page in.
@@ -55,8 +55,8 @@ fn release(engine: &mut Engine, page: u64) {
     unsafe { sys::call(libc::SYS_mprotect, [page, sys::PAGE, prot, 0, 0, 0]) };
 }
 
-/// Makes all pages writable that the program takes for writable: a system call found one that is not. False if there
-/// was none.
+/// Makes all pages writable that the program regards as writable, after a system call failed on one that is not. False
+/// if there was none.
 pub fn release_all() -> bool {
     let mut engine = ENGINE.lock();
     let pages: Vec<u64> = engine.protected.iter().copied().collect();
@@ -66,7 +66,7 @@ pub fn release_all() -> bool {
     !pages.is_empty()
 }
 
-/// Makes room in a full cache: waits until no thread is in the half that is used next, and begins there.
+/// Makes room in a full cache: waits until no thread is in the half to be used next, and switches to it.
 pub fn flush(state: &State) {
     loop {
         let mut engine = ENGINE.lock();

@@ -1,7 +1,7 @@
-//! Puts a program where the kernel's `execve` would: image, dynamic linker, stack.
+//! Loads a program as the kernel's `execve` would: image, dynamic linker, stack.
 //!
-//! The stack is the process's own, below what the engine began with; the engine moves to stacks of its own. The break is the
-//! process's own, too: the engine does not use it.
+//! The stack is the process's own, below the part that the engine started on; the engine moves to its own stacks. The
+//! break is also the process's own: the engine does not use it.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -23,30 +23,30 @@ use crate::syscalls::images_from;
 static PROGRAM: OnceLock<Vec<u8>> = OnceLock::new();
 static OPTIONS: OnceLock<Options> = OnceLock::new();
 
-/// The file that runs, by its whole name.
+/// Full path of the running program's file.
 pub fn program() -> &'static [u8] {
     PROGRAM.get().map_or(&[], Vec::as_slice)
 }
 
-/// The engine's arguments for a program that this one executes.
+/// The engine's command line for a program executed by this one.
 pub fn command(path: &CString, arguments: Vec<CString>) -> Vec<CString> {
     let mut command = vec![c"numaloc-native".to_owned()];
     if let Some(options) = OPTIONS.get() {
-        command.extend(options.passed_on());
+        command.extend(options.to_arguments());
     }
     command.extend([c"--path".to_owned(), path.clone(), c"--".to_owned()]);
     command.extend(arguments);
     command
 }
 
-/// Variables that the dynamic linker would take as meant for the engine get this before their name.
+/// Prefix for the names of variables that the dynamic linker would otherwise apply to the engine.
 const HIDDEN: &[u8] = b"NUMALOC_NATIVE_HIDDEN_";
 
 fn meant_for_linker(variable: &[u8]) -> bool {
     variable.starts_with(b"LD_") || variable.starts_with(b"GLIBC_TUNABLES=")
 }
 
-/// A variable of the program's environment as the engine's environment keeps it.
+/// A variable of the program's environment as stored in the engine's environment.
 pub fn hide(variable: CString) -> CString {
     if !meant_for_linker(variable.as_bytes()) {
         return variable;
@@ -55,8 +55,8 @@ pub fn hide(variable: CString) -> CString {
     CString::new(hidden).unwrap_or(variable)
 }
 
-/// Whether the dynamic linker may have taken variables as meant for the engine.
-pub fn disturbed(environment: &[&'static [u8]]) -> bool {
+/// Whether the dynamic linker may have applied variables of the program to the engine.
+pub fn linker_took_variables(environment: &[&'static [u8]]) -> bool {
     environment
         .iter()
         .any(|variable| meant_for_linker(variable))
@@ -73,28 +73,28 @@ struct Image {
     executable_stack: bool,
 }
 
-/// Where the program begins.
+/// The program's initial state.
 pub struct Start {
-    /// Its first instruction, mostly the dynamic linker's.
+    /// Its first instruction, usually the dynamic linker's.
     pub pc: u64,
     /// Its stack pointer.
     pub sp: u64,
 }
 
-/// What the process began with.
+/// The process's initial state.
 pub struct Given<'a> {
     /// Variables, terminated by NUL in memory.
     pub environment: &'a [&'static [u8]],
     /// The auxiliary vector.
     pub auxiliary: &'a [(u64, u64)],
-    /// The stack below is free.
+    /// The stack below this address is free.
     pub top: u64,
 }
 
 /// Loads `path` with `arguments`.
 ///
 /// # Errors
-/// A line that says why the program cannot run, and the exit status.
+/// A message that says why the program cannot run, and the exit status.
 pub fn load(
     options: Options,
     path: &Path,
@@ -153,7 +153,7 @@ pub fn load(
     })
 }
 
-/// The kernel's own library may be executed, too.
+/// Makes the vDSO executable.
 fn allow_vdso(auxiliary: &[(u64, u64)]) {
     let Some(&(_, at)) = auxiliary.iter().find(|entry| entry.0 == aux::VDSO) else {
         return;
@@ -171,10 +171,10 @@ fn allow_vdso(auxiliary: &[(u64, u64)]) {
     ENGINE.lock().regions.insert(at, end, false);
 }
 
-/// A file and what it is given, or why there is none.
+/// A file and its arguments, or an error message and exit status.
 type Found = Result<(PathBuf, Vec<Vec<u8>>), (String, i32)>;
 
-/// Follows `#!` to a program.
+/// Resolves `#!` lines to a program.
 fn interpreted(mut path: PathBuf, mut arguments: Vec<Vec<u8>>) -> Found {
     const DEEPEST: usize = 5;
     for _ in 0..DEEPEST {
@@ -265,7 +265,7 @@ fn map(path: &Path) -> Result<Image, (String, i32)> {
     Ok(image)
 }
 
-/// First page and end of an image.
+/// First page and end address of an image.
 fn bounds(headers: &Headers) -> Option<(u64, u64)> {
     let first = headers.segments.first()?;
     let last = headers.segments.last()?;
@@ -275,7 +275,7 @@ fn bounds(headers: &Headers) -> Option<(u64, u64)> {
     ))
 }
 
-/// Room for an image: where it wants to be, or low.
+/// Reserves addresses for an image: its preferred ones, or low ones.
 fn reserve(headers: &Headers, start: u64, len: u64) -> Option<u64> {
     let try_at = |at: u64| sys::map(at, len, libc::PROT_NONE, libc::MAP_FIXED_NOREPLACE).ok();
     if !headers.movable {
@@ -292,7 +292,7 @@ fn reserve(headers: &Headers, start: u64, len: u64) -> Option<u64> {
     None
 }
 
-/// Maps a segment over its reserved place.
+/// Maps a segment over its reservation.
 fn place(file: &File, segment: &Segment, base: u64) -> bool {
     let address = base.wrapping_add(segment.address);
     let start = page_down(address);
@@ -338,13 +338,13 @@ fn place(file: &File, segment: &Segment, base: u64) -> bool {
     true
 }
 
-/// The process's name and arguments, as tools show them.
+/// Sets the process's name and arguments, as shown by tools.
 fn show(path: &Path, arguments: (u64, u64)) {
     if let Some(name) = path.file_name()
         && let Ok(name) = CString::new(name.as_bytes())
     {
         let set = libc::PR_SET_NAME as u64;
-        // SAFETY: the name lives; the kernel cuts it.
+        // SAFETY: the name lives; the kernel truncates it.
         unsafe { sys::call(libc::SYS_prctl, [set, name.as_ptr() as u64, 0, 0, 0, 0]) };
     }
     // Needs a capability; without it, tools show the engine's arguments.

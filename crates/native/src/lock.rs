@@ -1,4 +1,4 @@
-//! A lock of our own: two system calls at most, nothing of a thread, and it can be held across a fork.
+//! A lock that makes at most two system calls, uses no thread-local state, and can be held across a fork.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -9,20 +9,20 @@ use crate::sys;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and somebody sleeps.
+/// Held, and a thread sleeps on it.
 const CONTENDED: u32 = 2;
 
-/// A value and the lock that guards it. Not recursive; a signal handler takes it only where the thread cannot hold it.
+/// A value and the lock that protects it. Not recursive; a signal handler takes it only if its thread cannot hold it.
 pub struct Lock<T> {
     word: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached by the holder alone.
+// SAFETY: only the holder accesses the value.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
-    /// A free lock.
+    /// An unlocked lock.
     pub const fn new(value: T) -> Self {
         Self {
             word: AtomicU32::new(FREE),
@@ -66,7 +66,7 @@ impl<T> Lock<T> {
     }
 }
 
-/// The right to the value of a [`Lock`].
+/// Access to the value of a [`Lock`].
 pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
 }

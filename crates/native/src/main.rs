@@ -1,13 +1,12 @@
 //! Runs an unmodified x86-64 program from a code cache: the translator of the native recorder.
 //!
-//! `numaloc-native PROGRAM ARGUMENTS` is the program's process. It maps the program ([`loader`]), copies its code block by block
-//! into a cache ([`cache`], [`translate`]) and runs it there ([`dispatch`], [`crossing`]). Registers, stack and memory are the
-//! program's own, return addresses on the stack too, so that unwinding and debugging information hold. System calls go through
-//! [`syscalls`], signals through [`signals`], threads are the kernel's with a state of ours ([`state`], [`threads`]), and programs that it
-//! executes run the same way.
-//!
-//! The engine shares nothing with the program's C library: memory ([`heap`]), locks ([`lock`]) and thread-local storage ([`tls`]) are its
-//! own. See `docs/native.md` for what it cannot do.
+//! `numaloc-native PROGRAM ARGUMENTS` becomes the program's process. It maps the program ([`loader`]), copies its code
+//! block by block into a cache ([`cache`], [`translate`]) and runs it there ([`dispatch`], [`crossing`]). Registers,
+//! stack and memory are the program's own, including return addresses on the stack, so unwinding and debugging
+//! information remain valid. System calls go through [`syscalls`], signals through [`signals`]; threads are the
+//! kernel's with additional state ([`state`], [`threads`]), and programs that it executes run in the same way.
+//! The engine shares nothing with the program's C library: memory ([`heap`]), locks ([`lock`]) and thread-local storage
+//! ([`tls`]) are its own. See `docs/native.md` for its limitations.
 
 #![cfg_attr(not(test), no_main)]
 #![cfg_attr(test, allow(dead_code))]
@@ -46,10 +45,10 @@ use stack::aux;
 #[global_allocator]
 static HEAP: heap::Heap = heap::Heap;
 
-/// Bytes of the first stack that the engine may still use when the program's stack is built below.
+/// Bytes of the first stack reserved for the engine while the program's stack is built below.
 const ROOM: u64 = 128 << 10;
 
-/// The C library calls this: without Rust's runtime, which would change signals.
+/// Called by the C library, without Rust's runtime, which would change signals.
 ///
 /// # Safety
 /// Called once, as C's `main`.
@@ -61,7 +60,7 @@ unsafe extern "C" fn main(
 ) -> c_int {
     // SAFETY: C's main gets arrays of strings that live as long as the process.
     let (arguments, environment) = unsafe { (strings(argv), strings(envp)) };
-    // SAFETY: the kernel puts the vector behind the environment.
+    // SAFETY: the kernel places the vector after the environment.
     let auxiliary = unsafe { auxiliary(envp.add(environment.len() + 1).cast()) };
     let here = 0_u64;
     let top = (&raw const here as u64 - ROOM) & !0xfff;
@@ -80,7 +79,7 @@ unsafe extern "C" fn main(
 unsafe fn strings(array: *const *const c_char) -> Vec<&'static [u8]> {
     let mut strings = Vec::new();
     loop {
-        // SAFETY: not beyond the null pointer.
+        // SAFETY: not past the null pointer.
         let string = unsafe { array.add(strings.len()).read() };
         if string.is_null() {
             return strings;
@@ -95,7 +94,7 @@ unsafe fn strings(array: *const *const c_char) -> Vec<&'static [u8]> {
 unsafe fn auxiliary(at: *const (u64, u64)) -> Vec<(u64, u64)> {
     let mut entries = Vec::new();
     loop {
-        // SAFETY: not beyond its end.
+        // SAFETY: not past its end.
         let entry = unsafe { at.add(entries.len()).read() };
         entries.push(entry);
         if entry.0 == aux::NULL {
@@ -110,8 +109,8 @@ fn begin(
     auxiliary: &[(u64, u64)],
     top: u64,
 ) -> Result<c_int, (String, i32)> {
-    if loader::disturbed(environment) {
-        return Err(again(arguments, environment));
+    if loader::linker_took_variables(environment) {
+        return Err(execute_again(arguments, environment));
     }
     let own: Vec<Vec<u8>> = arguments.iter().skip(1).map(|a| a.to_vec()).collect();
     let (options, program) = Options::parse(&own).map_err(|message| (message, 2))?;
@@ -152,8 +151,8 @@ fn begin(
     threads::first(process, start.pc, start.sp, mask)
 }
 
-/// Executes this program once more, without the variables that its dynamic linker has taken as meant for itself. Returns what failed.
-fn again(arguments: &[&'static [u8]], environment: &[&'static [u8]]) -> (String, i32) {
+/// Executes this program again, without the variables that its dynamic linker applied to itself. Returns an error.
+fn execute_again(arguments: &[&'static [u8]], environment: &[&'static [u8]]) -> (String, i32) {
     let own = |bytes: &&[u8]| CString::new(*bytes).unwrap_or_default();
     let arguments: Vec<CString> = arguments.iter().map(own).collect();
     let environment: Vec<CString> = environment.iter().map(own).map(loader::hide).collect();

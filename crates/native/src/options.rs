@@ -1,17 +1,17 @@
-//! The engine's own arguments, before the program's.
+//! The engine's own arguments, which precede the program's.
 
 use std::ffi::CString;
 
-/// What the engine is asked for.
+/// Options of the engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The file to execute, where the program's name is another.
+    /// The file to execute, if it differs from the program's name.
     pub path: Option<Vec<u8>>,
-    /// KiB of translated code in half of the cache, if bounded below its size.
+    /// Limit of translated code in half of the cache in KiB, if below its size.
     pub cache_kib: Option<u64>,
 }
 
-/// Shown where the arguments make no sense.
+/// Usage message for invalid arguments.
 pub const USAGE: &str =
     "usage: numaloc-native [--cache KIB] [--path FILE] [--] PROGRAM [ARGUMENT...]";
 
@@ -19,7 +19,7 @@ impl Options {
     /// Splits the engine's arguments from the program's.
     ///
     /// # Errors
-    /// A line for people.
+    /// A message for the user.
     pub fn parse(arguments: &[Vec<u8>]) -> Result<(Self, Vec<Vec<u8>>), String> {
         let mut options = Self::default();
         let mut rest = arguments.iter();
@@ -55,8 +55,8 @@ impl Options {
         Ok((self, program))
     }
 
-    /// The arguments that engines of further programs get.
-    pub fn passed_on(&self) -> Vec<CString> {
+    /// The arguments for engines of programs executed by this one.
+    pub fn to_arguments(&self) -> Vec<CString> {
         let Some(kib) = self.cache_kib else {
             return Vec::new();
         };
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_begins_at_the_first_word_or_behind_two_dashes() {
+    fn the_program_begins_at_the_first_word_or_after_two_dashes() {
         let (options, program) = parse(&["--cache", "256", "sort", "-r"]).unwrap();
         assert_eq!(options.cache_kib, Some(256));
         assert_eq!(program, [b"sort".to_vec(), b"-r".to_vec()]);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_arguments_are_refused() {
         assert!(parse(&[]).is_err());
         assert!(parse(&["--cache", "x", "sort"]).is_err());
         assert!(

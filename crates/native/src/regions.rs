@@ -1,36 +1,37 @@
-//! Which of the program's addresses may be executed.
+//! The program's executable addresses.
 //!
-//! The host's mappings are never executable: the program's code is data to us. What the program asked for is kept here, so
-//! that a jump to data faults as it does natively, and so that writes to translated code are noticed.
+//! The host's mappings are never executable: to the engine, the program's code is data. The program's requested
+//! protection is stored here, so that a jump to data faults as it does natively, and writes to translated code are
+//! detected.
 
 use std::collections::BTreeMap;
 
-/// A stretch of executable addresses.
+/// A range of executable addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// Address behind its last byte.
+    /// End address, exclusive.
     pub end: u64,
-    /// The program may write there as well.
+    /// Whether the program may also write there.
     pub writable: bool,
 }
 
-/// Executable stretches by their beginning; they do not overlap.
+/// Executable ranges by their start; they do not overlap.
 #[derive(Default)]
 pub struct Regions(BTreeMap<u64, Region>);
 
 impl Regions {
-    /// Nothing is executable.
+    /// No executable ranges.
     pub const fn new() -> Self {
         Self(BTreeMap::new())
     }
 
-    /// The stretch that holds `at`.
+    /// The range that contains `at`.
     pub fn find(&self, at: u64) -> Option<Region> {
         let (_, region) = self.0.range(..=at).next_back()?;
         (at < region.end).then_some(*region)
     }
 
-    /// How far from `at` on addresses are executable without a gap, looked at for `enough` bytes.
+    /// End of the contiguous executable addresses from `at`, checked for at most `enough` bytes.
     pub fn end(&self, at: u64, enough: u64) -> Option<u64> {
         let mut end = self.find(at)?.end;
         while end - at < enough {
@@ -40,7 +41,7 @@ impl Regions {
         Some(end)
     }
 
-    /// Whether something in `start..end` is executable.
+    /// Whether any address in `start..end` is executable.
     pub fn overlap(&self, start: u64, end: u64) -> bool {
         self.0
             .range(..end)
@@ -48,7 +49,7 @@ impl Regions {
             .is_some_and(|(_, region)| region.end > start)
     }
 
-    /// Nothing in `start..end` is executable any more.
+    /// Makes `start..end` not executable.
     pub fn remove(&mut self, start: u64, end: u64) {
         let cut: Vec<(u64, Region)> = self
             .0
@@ -72,7 +73,7 @@ impl Regions {
         }
     }
 
-    /// Everything in `start..end` is executable from now on.
+    /// Makes `start..end` executable.
     pub fn insert(&mut self, start: u64, end: u64, writable: bool) {
         self.remove(start, end);
         if start < end {
@@ -86,7 +87,7 @@ mod tests {
     use super::{Region, Regions};
 
     #[test]
-    fn a_hole_splits_a_stretch() {
+    fn a_hole_splits_a_range() {
         let mut regions = Regions::new();
         regions.insert(0x1000, 0x9000, true);
         regions.remove(0x3000, 0x4000);
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_stretch_replaces_what_it_covers() {
+    fn a_later_range_replaces_what_it_covers() {
         let mut regions = Regions::new();
         regions.insert(0x1000, 0x3000, false);
         regions.insert(0x4000, 0x6000, false);
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_read_through() {
+    fn adjacent_ranges_are_contiguous() {
         let mut regions = Regions::new();
         regions.insert(0x1000, 0x2000, false);
         regions.insert(0x2000, 0x3000, true);

@@ -1,4 +1,4 @@
-//! The stack a program begins with, as the kernel lays it out: pure.
+//! Builds a program's initial stack in the kernel's layout: pure.
 
 /// Types of the auxiliary vector that a loader sets.
 pub mod aux {
@@ -10,31 +10,31 @@ pub mod aux {
     pub const PHENT: u64 = 4;
     /// Their number.
     pub const PHNUM: u64 = 5;
-    /// Where the dynamic linker is.
+    /// Address of the dynamic linker.
     pub const BASE: u64 = 7;
     /// The program's first instruction.
     pub const ENTRY: u64 = 9;
     /// The second word of the processor's capabilities.
     pub const HWCAP2: u64 = 26;
-    /// Where the kernel's own library is.
+    /// Address of the vDSO.
     pub const VDSO: u64 = 33;
     /// Name of the file.
     pub const EXECFN: u64 = 31;
 }
 
-/// A stack: bytes that belong at an address, which is the stack pointer.
+/// A stack: bytes for the address that is the stack pointer.
 #[derive(Debug)]
 pub struct Stack {
     /// The stack pointer.
     pub sp: u64,
-    /// What lies from there on.
+    /// Contents from there on.
     pub bytes: Vec<u8>,
     /// First and last address of the arguments' strings.
     pub arguments: (u64, u64),
 }
 
-/// Builds the stack below `top`. `environment` holds addresses of strings that are in memory already; of `auxiliary`, the
-/// entries in `own` are replaced, and that of the file's name.
+/// Builds the stack below `top`. `environment` holds addresses of strings that are already in memory; of `auxiliary`,
+/// the entries in `own` and that of the file's name are replaced.
 pub fn build(
     top: u64,
     file: &[u8],

@@ -1,13 +1,13 @@
-//! What the engine knows of a thread of the program; its address is in gs for as long as the thread lives.
+//! The engine's state of a thread of the program; its address is in gs during the thread's life.
 //!
-//! The code cache and the assembly of [`crate::crossing`] reach the first fields at fixed offsets from gs.
+//! The code cache and the assembly of [`crate::crossing`] access the first fields at fixed offsets from gs.
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::signals::Process;
 
-/// Extended state that programs use and we keep: x87, SSE, AVX, AVX-512.
+/// Extended state that programs use and we save: x87, SSE, AVX, AVX-512.
 pub const XSTATE: u64 = 0xe7;
 /// Bytes of that state as XSAVE lays it out.
 pub const XSTATE_BYTES: usize = 2688;
@@ -33,29 +33,29 @@ pub const R10: usize = 10;
 /// Register 11.
 pub const R11: usize = 11;
 
-/// Why the cache was left: see [`State::exit`].
+/// Reasons for leaving the cache: see [`State::exit`].
 pub mod exit {
-    /// A signal, or entering was given up: `pc` and the registers are the program's.
+    /// A signal, or an entry that was abandoned: `pc` and the registers are the program's.
     pub const SIGNAL: u64 = 0;
-    /// An indirect branch to `pc`, which the table does not know.
+    /// An indirect branch to `pc`, which is not in the table.
     pub const MISS: u64 = 1;
-    /// A system call; `pc` is behind it.
+    /// A system call; `pc` is after it.
     pub const SYSCALL: u64 = 2;
-    /// `int3`; `pc` is behind it.
+    /// `int3`; `pc` is after it.
     pub const BREAKPOINT: u64 = 3;
     /// There is no instruction at `pc`.
     pub const NO_CODE: u64 = 4;
     /// An instruction at `pc` that cannot be translated.
     pub const UNSUPPORTED: u64 = 5;
-    /// The first number of a direct branch that is not linked yet.
+    /// First number for direct branches that are not linked yet.
     pub const LINK: u64 = 16;
 }
 
-/// Bytes of the area where XSAVE stores; a whole number of its alignment.
+/// Storage for XSAVE; its size is a multiple of its alignment.
 #[repr(C, align(64))]
 pub struct Xstate(pub [u8; XSTATE_BYTES]);
 
-/// A signal that waits for its delivery to the program.
+/// A signal pending delivery to the program.
 #[derive(Clone, Copy)]
 pub struct Signal {
     /// Its number.
@@ -71,7 +71,7 @@ pub struct Signal {
 /// Why a thread is single-stepped in the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stepping {
-    /// It is not.
+    /// Not single-stepped.
     No,
     /// To the next point where its state is the program's, to deliver a signal.
     ToPoint,
@@ -84,11 +84,11 @@ pub enum Stepping {
 pub struct State {
     /// General registers while the thread is outside the cache.
     pub regs: [u64; 16],
-    /// Flags, likewise.
+    /// Flags, while the thread is outside the cache.
     pub rflags: u64,
-    /// Where the program is.
+    /// The program's address.
     pub pc: u64,
-    /// Why the cache was left: one of [`exit`].
+    /// Reason for leaving the cache: one of [`exit`].
     pub exit: u64,
     /// The engine's stack pointer while the thread is in the cache.
     pub engine_rsp: u64,
@@ -96,36 +96,36 @@ pub struct State {
     pub guest_fs: u64,
     /// The engine's fs base.
     pub engine_fs: u64,
-    /// Where in the cache to go.
+    /// Address in the cache at which to enter.
     pub entry: u64,
     /// Address of this state.
     pub this: u64,
     /// Registers that translated code borrowed.
     pub slots: [u64; 4],
-    /// Bits of [`State::signals`] that wait.
+    /// Mask of the occupied entries of [`State::signals`].
     pub pending: u64,
-    /// Which extended state the processor has of [`XSTATE`].
+    /// The part of [`XSTATE`] that the processor supports.
     pub xmask: u64,
     unused: [u64; 2],
     /// Extended state while the thread is outside the cache.
     pub xstate: Xstate,
-    /// Signals that wait: a fault of the program, and one that came from elsewhere.
+    /// Pending signals: a fault of the program, and a signal from elsewhere.
     pub signals: [Option<Signal>; 2],
-    /// Signals the engine needs unblocked, which came while the program blocks them.
+    /// Signals that the engine needs unblocked, received while the program blocks them.
     pub held: [Option<Signal>; 2],
     /// Signals the program blocks.
     pub mask: u64,
-    /// All signals are blocked for the time being.
+    /// Whether all signals are blocked temporarily.
     pub all_blocked: bool,
     /// See [`Stepping`].
     pub stepping: Stepping,
     /// The program's alternate signal stack: address, size, flags.
     pub altstack: (u64, u64, i32),
-    /// Signal handlers, in common with the other threads of the process.
+    /// Signal handlers, shared with the other threads of the process.
     pub process: &'static Process,
-    /// 1 + the generation of the code that the thread may be in; 0 in the engine.
+    /// Generation of the code that the thread may execute, plus one; 0 in the engine.
     pub inside: AtomicU64,
-    /// 1 when the block of this state may be used again.
+    /// 1 if the block of this state may be reused.
     pub free: AtomicU32,
     /// A child of vfork: its parent frees the block.
     pub vforked: bool,

@@ -1,4 +1,4 @@
-//! System calls without a C library: no `errno`, no cancellation, nothing of a thread is touched.
+//! System calls without the C library: no `errno`, no cancellation, no thread-local state.
 
 use std::arch::asm;
 
@@ -49,7 +49,7 @@ pub fn map(at: u64, len: u64, prot: i32, flags: i32) -> Result<u64, i32> {
     Ok(result as u64)
 }
 
-/// Writes a line to standard error, whole and at once.
+/// Writes a line to standard error in one call.
 pub fn complain(message: &str) {
     let line = format!("numaloc-native: {message}\n");
     // SAFETY: writes from a live buffer.
@@ -61,7 +61,7 @@ pub fn complain(message: &str) {
     };
 }
 
-/// Ends the process after a line that says why.
+/// Ends the process with an error message.
 pub fn give_up(message: &str) -> ! {
     complain(message);
     loop {

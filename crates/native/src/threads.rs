@@ -18,7 +18,7 @@ const STACK: usize = 256 << 10;
 const SIGNAL_STACK: usize = 64 << 10;
 const GUARD: usize = sys::PAGE as usize;
 
-/// All blocks ever made.
+/// All blocks allocated so far.
 static BLOCKS: Lock<Vec<usize>> = Lock::new(Vec::new());
 
 /// The states of all threads, some of which may have ended.
@@ -34,7 +34,7 @@ pub fn all() -> Vec<*const State> {
         .collect()
 }
 
-/// A block for a new thread; null when there is no memory.
+/// A block for a new thread; null if memory is exhausted.
 fn block() -> *mut State {
     let mut blocks = BLOCKS.lock();
     for &state in blocks.iter() {
@@ -74,7 +74,7 @@ fn fresh(process: &'static Process) -> *mut State {
     }
     let state_len = size_of::<State>().next_multiple_of(64);
     let storage = state as u64 + state_len as u64;
-    // SAFETY: the block is ours; its state is all numbers but for the reference, which is set at once.
+    // SAFETY: the block is ours; its state consists of numbers except for the reference, which is set at once.
     unsafe {
         (storage as *mut u8).write_bytes(0, tls::size());
         state.cast::<u8>().write_bytes(0, size_of::<State>());
@@ -88,7 +88,7 @@ fn fresh(process: &'static Process) -> *mut State {
         (*state).xmask = XSTATE & std::arch::x86_64::_xgetbv(0);
         (*state).rflags = 0x202;
         (*state).all_blocked = true;
-        // The control words of x87 and SSE as programs begin with them.
+        // Initial control words of x87 and SSE.
         let xstate = &mut (*state).xstate.0;
         xstate[0..2].copy_from_slice(&0x37f_u16.to_le_bytes());
         xstate[24..28].copy_from_slice(&0x1f80_u32.to_le_bytes());
@@ -96,13 +96,13 @@ fn fresh(process: &'static Process) -> *mut State {
     state
 }
 
-/// Runs the program in the calling thread, the first, on a stack of its own.
+/// Runs the program in the calling thread, the first, on its own stack.
 pub fn first(process: &'static Process, pc: u64, sp: u64, mask: u64) -> ! {
     let state = fresh(process);
     if state.is_null() {
         sys::give_up("no memory for the first thread");
     }
-    // SAFETY: nobody else knows the block yet. The stack that is left is the program's from now on.
+    // SAFETY: the block is not shared yet. The rest of the stack belongs to the program from now on.
     unsafe {
         (*state).pc = pc;
         (*state).regs[RSP] = sp;
@@ -115,13 +115,13 @@ pub fn first(process: &'static Process, pc: u64, sp: u64, mask: u64) -> ! {
     }
 }
 
-/// The beginning of each thread, on the engine's stack with the engine's fs.
+/// Entry point of each thread, on the engine's stack with the engine's fs.
 ///
 /// # Safety
-/// Once for each block, in its thread, with signals blocked.
+/// Called once for each block, in its thread, with signals blocked.
 pub unsafe extern "C" fn native_thread_start(state: *mut State) -> ! {
     let stack: [u64; 3] = [state as u64 - SIGNAL_STACK as u64, 0, SIGNAL_STACK as u64];
-    // SAFETY: gs is ours for good; the signal stack is part of the block.
+    // SAFETY: gs is reserved for us; the signal stack is part of the block.
     unsafe {
         std::arch::asm!("wrgsbase {}", in(reg) state, options(nostack, preserves_flags));
         let stack = &raw const stack as u64;
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn native_thread_start(state: *mut State) -> ! {
     }
 }
 
-/// What `clone` and its relatives ask for: the words of `clone_args`.
+/// A request of `clone` and its relatives: the words of `clone_args`.
 struct Request {
     words: [u64; 32],
     len: u64,
@@ -178,7 +178,7 @@ fn request(state: &State, number: i64) -> Result<Request, i32> {
     Ok(Request { words, len })
 }
 
-/// `clone`, `clone3`, `fork`, `vfork`: a thread or a process, or a negated `errno`.
+/// `clone`, `clone3`, `fork`, `vfork`: returns a thread or process, or a negated `errno`.
 pub fn clone(state: &mut State, number: i64) -> i64 {
     let mut request = match request(state, number) {
         Ok(request) => request,
@@ -203,7 +203,7 @@ pub fn clone(state: &mut State, number: i64) -> i64 {
         return -i64::from(libc::EAGAIN);
     }
     let (bottom, len) = stack(child);
-    // SAFETY: nobody else knows the block yet.
+    // SAFETY: the block is not shared yet.
     let c = unsafe { &mut *child };
     c.regs = state.regs;
     c.regs[RAX] = 0;
@@ -230,7 +230,7 @@ pub fn clone(state: &mut State, number: i64) -> i64 {
     request.words[TLS] = fs;
     let result = call(number, &request, child);
     if result < 0 || has(libc::CLONE_VFORK) {
-        // A child of vfork has ended, or runs another program.
+        // A child of vfork has ended, or executes another program.
         // SAFETY: as above; its process is its own, and no thread has it any more.
         unsafe {
             (*child).free.store(1, Release);
@@ -242,7 +242,7 @@ pub fn clone(state: &mut State, number: i64) -> i64 {
     result
 }
 
-/// Makes the call as it came: `clone3` may be missing where `clone` works.
+/// Makes the same call that the program made, because `clone3` may be missing where `clone` works.
 fn call(number: i64, request: &Request, child: *mut State) -> i64 {
     let words = &request.words;
     let (number, arguments) = if number == libc::SYS_clone3 {
@@ -271,7 +271,7 @@ fn fork(state: &mut State, number: i64, request: &mut Request) -> i64 {
     request.words[STACK_BASE] = 0;
     request.words[STACK_LEN] = 0;
     request.words[TLS] = 0;
-    // The child finds every lock free.
+    // Held across the fork, so that the child finds every lock free.
     let engine = ENGINE.lock();
     let actions = state.process.actions.lock();
     let blocks = BLOCKS.lock();
@@ -301,7 +301,7 @@ fn fork(state: &mut State, number: i64, request: &mut Request) -> i64 {
     result
 }
 
-/// `exit`: the calling thread ends. The kernel clears its thread id and wakes its joiner.
+/// `exit`: ends the calling thread. The kernel clears its thread id and wakes the joining thread.
 pub fn end(state: &mut State, status: u64) -> ! {
     signals::block_all(state);
     // Nothing may come once the block is somebody else's.
@@ -312,7 +312,7 @@ pub fn end(state: &mut State, status: u64) -> ! {
     unsafe { native_end(free, status) }
 }
 
-/// The mask the process came with; the engine's signals are unblocked from now on.
+/// The process's initial mask; the engine's signals are unblocked from now on.
 pub fn initial_mask() -> u64 {
     let mut mask = 0_u64;
     let arguments = [libc::SIG_SETMASK as u64, 0, (&raw mut mask) as u64, 8, 0, 0];
@@ -322,7 +322,7 @@ pub fn initial_mask() -> u64 {
     mask
 }
 
-/// What the kernel leaves in registers after a system call that returned.
+/// Sets registers as the kernel does after a system call that returned.
 pub fn returned(state: &mut State, result: i64) {
     state.regs[RAX] = result as u64;
     state.regs[RCX] = state.pc;

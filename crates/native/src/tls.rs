@@ -1,8 +1,8 @@
 //! Thread-local storage for the engine's side of the program's threads.
 //!
-//! The engine is an ordinary Rust program with a C library, whose code expects a thread control block at fs. The program's
-//! threads are made by bare `clone`, so we build the block ourselves, as the dynamic linker does: the initial image of each
-//! module's variables below fs, the header above it.
+//! The engine is an ordinary Rust program with a C library, whose code expects a thread control block at fs. The
+//! program's threads are created by bare `clone`, so this module builds the block, as the dynamic linker does: the
+//! initial image of each module's variables below fs, the header above it.
 
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -21,7 +21,7 @@ struct Layout {
     modules: Vec<Module>,
     /// Bytes below fs.
     below: usize,
-    /// fs of the thread that asked.
+    /// fs of the thread that called [`learn`].
     fs: u64,
 }
 
@@ -30,7 +30,7 @@ static LAYOUT: OnceLock<Layout> = OnceLock::new();
 /// The base of fs.
 pub fn fs() -> u64 {
     let fs;
-    // SAFETY: the processor has the instruction and the kernel allows it: `main` looked.
+    // SAFETY: the processor has the instruction and the kernel allows it: `main` checked.
     unsafe {
         std::arch::asm!("rdfsbase {}", out(reg) fs, options(nomem, nostack, preserves_flags));
     }
@@ -40,7 +40,7 @@ pub fn fs() -> u64 {
 /// Sets the base of fs.
 ///
 /// # Safety
-/// Compiled code that uses thread-local storage runs only with fs at a block of this module.
+/// Code that uses thread-local storage runs only while fs points to a block of this module.
 pub unsafe fn set_fs(fs: u64) {
     // SAFETY: as the caller promises.
     unsafe {
@@ -48,7 +48,7 @@ pub unsafe fn set_fs(fs: u64) {
     }
 }
 
-/// Looks at the modules that are loaded. Called once by the first thread, whose block the C library made.
+/// Collects the layout of the loaded modules. Called once by the first thread, whose block was made by the C library.
 pub fn learn() {
     let mut layout = Layout {
         modules: Vec::new(),
@@ -90,10 +90,10 @@ pub fn size() -> usize {
     LAYOUT.get().map_or(0, |layout| layout.below) + ABOVE
 }
 
-/// Makes a block in `size()` zeroed bytes from `at`, a multiple of 64, on, and returns what fs must be.
+/// Builds a block in `size()` zeroed bytes from `at`, a multiple of 64; returns the value for fs.
 ///
 /// # Safety
-/// The bytes are writable, zero and used by nobody.
+/// The bytes are writable, zero and unused.
 pub unsafe fn build(at: u64) -> u64 {
     let Some(layout) = LAYOUT.get() else { return 0 };
     let fs = at + layout.below as u64;

@@ -1,4 +1,4 @@
-//! Programs give the same output and status in the code cache as without it.
+//! Programs have the same output and status in the code cache as natively.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -21,7 +21,7 @@ fn folder() -> &'static Path {
         .path()
 }
 
-/// Compiles a program, by the flags of the test.
+/// Compiles a program with the test's flags.
 fn compiled(source: &Path, name: &str, flags: &[&str]) -> PathBuf {
     let program = folder().join(name);
     let cpp = source.extension().is_some_and(|e| e == "cc");
@@ -74,7 +74,7 @@ fn shown(output: &Output) -> String {
     format!("{status}\n{out}\n{err}")
 }
 
-/// A program that ends by a signal ends `timeout` with 128 and its number.
+/// A program killed by a signal ends `timeout` with 128 plus its number.
 fn same_with(options: &[&str], program: &Path, arguments: &[&str]) {
     use std::os::unix::process::ExitStatusExt;
     let expected = natively(program, arguments);
@@ -166,7 +166,7 @@ fn python() -> PathBuf {
 }
 
 #[test]
-fn a_full_cache_is_begun_anew() {
+fn a_full_cache_is_flushed() {
     let script = "import json; print(json.dumps([1, 2]), sorted('cab'))";
     same_with(&["--cache", "512"], &python(), &["-c", script]);
     same_with(&["--cache", "256"], &ours("threads.c", &["-O1"]), &["32"]);
@@ -189,12 +189,12 @@ fn handlers_of_faults_repair_skip_and_jump() {
 }
 
 #[test]
-fn a_timer_signal_disturbs_nothing() {
+fn a_timer_signal_has_no_side_effects() {
     same(&ours("timer.c", &[]), &[]);
 }
 
 #[test]
-fn threads_signals_and_forks_go_together() {
+fn threads_signals_and_forks_work_together() {
     same(&ours("threads.c", &[]), &["256"]);
     same(&ours("threads.c", &["-static-pie"]), &["64"]);
 }
@@ -205,7 +205,7 @@ fn flags_of_the_processor_are_kept() {
 }
 
 #[test]
-fn code_that_is_written_is_noticed() {
+fn code_that_is_written_is_retranslated() {
     same(&ours("writes_code.c", &[]), &[]);
 }
 
@@ -217,7 +217,7 @@ fn a_program_finds_itself() {
 }
 
 #[test]
-fn variables_of_the_dynamic_linker_reach_the_program_alone() {
+fn variables_of_the_dynamic_linker_reach_only_the_program() {
     let program = ours("themselves.c", &["-fno-plt"]);
     let mut command = Command::new("timeout");
     command.args(["60", NATIVE]).arg(&program);

@@ -1,10 +1,11 @@
-//! Delivers signals to the program, between two stays in the cache.
+//! Delivers signals to the program while it is outside the cache.
 
 use super::{Action, bit, frame, host_action, set_host_mask};
 use crate::state::{ASYNCHRONOUS, FAULT, Signal, State};
 use crate::sys;
 
-/// Delivers what waits; the frames of later ones lie on those of earlier ones. All signals are blocked meanwhile.
+/// Delivers pending signals; frames of later ones are pushed above those of earlier ones. All signals are blocked
+/// meanwhile.
 pub fn deliver(state: &mut State) {
     loop {
         if state.signals[ASYNCHRONOUS].is_none() {
@@ -28,7 +29,7 @@ pub fn deliver(state: &mut State) {
     }
 }
 
-/// Whether a held signal may be delivered now.
+/// Whether a held signal can be delivered now.
 pub fn held(state: &State) -> bool {
     let held = state.held.iter().flatten();
     held.into_iter()
@@ -67,7 +68,7 @@ fn one(state: &mut State, signal: &Signal, fault: bool) {
     }
 }
 
-/// Ends the process by a signal, as the kernel would.
+/// Kills the process with a signal, as the kernel would.
 pub fn die(state: &mut State, number: i32) -> ! {
     state.pending = 0;
     host_action(number, Some(&Action::default()), None);

@@ -1,4 +1,4 @@
-//! The frame of a signal handler on the program's stack, as the kernel lays it out.
+//! The frame of a signal handler on the program's stack, in the kernel's layout.
 
 use crate::state::{RAX, RDI, RDX, RSI, RSP, Signal, State};
 
@@ -23,15 +23,15 @@ const INFO: usize = 39;
 
 /// Our registers in the kernel's order.
 const ORDER: [usize; 16] = [8, 9, 10, 11, 12, 13, 14, 15, 7, 6, 5, 3, 2, 0, 1, 4];
-/// Status, direction and alignment flags: what a program may set by returning from a handler.
+/// Status, direction and alignment flags: those that a program may set by returning from a handler.
 const SETTABLE: u64 = 0x4_0cd5;
-/// What handlers begin without: direction, resume, trap.
+/// Flags that are cleared for handlers: direction, resume, trap.
 const CLEARED: u64 = 0x1_0500;
 const MAGIC: u32 = 0x4650_5853;
 const MAGIC_END: u32 = 0x4650_5845;
 const DISARM: i32 = 1 << 31;
 
-/// Bytes of extended state for what the processor has.
+/// Size in bytes of the extended state of this processor.
 fn xstate_len(xmask: u64) -> usize {
     match xmask {
         mask if mask & 0xe0 != 0 => 2688,
@@ -56,7 +56,7 @@ pub fn altstack(state: &State) -> [u64; 3] {
     [base, (flags & DISARM | status) as u32 as u64, size]
 }
 
-/// Builds the frame and goes to the handler. False if the stack cannot take it.
+/// Builds the frame and continues at the handler. False if the stack has no room for it.
 pub fn push(state: &mut State, signal: &Signal, action: &Action, mask: u64) -> bool {
     let (base, size, flags) = state.altstack;
     let mut sp = state.regs[RSP] - 128;
@@ -75,7 +75,7 @@ pub fn push(state: &mut State, signal: &Signal, action: &Action, mask: u64) -> b
     bytes.extend(MAGIC_END.to_le_bytes());
     let mut frame = [0_u64; WORDS];
     frame[0] = action.restorer;
-    // The context has extended state, and a stack segment that is to be restored.
+    // Flags: the context has extended state, and the stack segment is to be restored.
     frame[FLAGS] = 7;
     frame[STACK..STACK + 3].copy_from_slice(&altstack(state));
     for (n, &register) in ORDER.iter().enumerate() {
@@ -113,7 +113,7 @@ pub fn push(state: &mut State, signal: &Signal, action: &Action, mask: u64) -> b
     true
 }
 
-/// Takes the state from the frame a handler returned to. False if there is none.
+/// Restores the state from the frame at a handler's return. False if there is none.
 pub fn pop(state: &mut State) -> bool {
     let Some(frame) = guest::read::<[u64; WORDS]>(state.regs[RSP] - 8) else {
         return false;
@@ -140,7 +140,7 @@ pub fn pop(state: &mut State) -> bool {
     }
     legacy[512..520].copy_from_slice(&present.to_le_bytes());
     legacy[520..576].fill(0);
-    // Control bits that processors refuse.
+    // Clear control bits that processors reject.
     legacy[26] = 0;
     legacy[27] = 0;
     let len = xstate_len(state.xmask);

@@ -1,8 +1,9 @@
-//! The handler the kernel calls.
+//! The signal handler called by the kernel.
 //!
-//! It runs on a stack of its own. In the engine it notes the signal and blocks the others; the dispatcher looks before it
-//! enters the cache, and the assembly before it makes a system call. In the cache a fault is an instruction of the program at a known
-//! point, whose state is taken as it is; for other signals the thread is single-stepped to the next such point.
+//! It runs on its own stack. In the engine it records the signal and blocks the others; the dispatcher checks for
+//! signals before it enters the cache, and the assembly before it makes a system call. In the cache, a fault is raised
+//! by an instruction of the program at a known point, whose state is taken as it is; for other signals the thread is
+//! single-stepped to the next such point.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -19,7 +20,7 @@ use crate::{invalidate, sys, tls};
 
 static PLACES: LazyLock<Places> = LazyLock::new(places);
 
-/// Prepares what the handler must not compute.
+/// Computes in advance what the handler must not compute.
 pub fn prepare() {
     LazyLock::force(&PLACES);
 }
@@ -28,18 +29,18 @@ pub fn prepare() {
 const TF: i64 = 0x100;
 /// The direction flag.
 const DF: i64 = 0x400;
-/// Where each of our registers is among the kernel's.
+/// Index of each of our registers in the kernel's context.
 const ORDER: [usize; 16] = [13, 14, 12, 11, 15, 10, 9, 8, 0, 1, 2, 3, 4, 5, 6, 7];
 const RIP: usize = libc::REG_RIP as usize;
 const EFLAGS: usize = libc::REG_EFL as usize;
 
-/// The kernel calls this.
+/// Called by the kernel.
 ///
 /// # Safety
 /// Only the kernel calls it, in a thread whose gs is its state.
 pub unsafe extern "C" fn on_signal(number: i32, info: *const siginfo_t, context: *mut c_void) {
-    // The kernel leaves the alignment check as the program set it.
-    // SAFETY: flags that compiled code does not expect to keep.
+    // The kernel does not reset the program's alignment check flag.
+    // SAFETY: sets flags that compiled code does not rely on.
     unsafe { std::arch::asm!("push 0x202", "popfq") };
     // SAFETY: the kernel passes valid structures; the thread is one of the program's.
     let (info, context, state) = unsafe { (&*info, &mut *context.cast::<ucontext_t>(), current()) };
@@ -57,7 +58,7 @@ pub unsafe extern "C" fn on_signal(number: i32, info: *const siginfo_t, context:
     }
 }
 
-/// Raised by an instruction, not sent.
+/// Whether the signal was raised by an instruction, not sent.
 fn is_fault(number: i32, info: &siginfo_t) -> bool {
     info.si_code > 0 && FAULTS.contains(&number)
 }
@@ -81,7 +82,7 @@ fn keep(state: &mut State, signal: Signal, which: usize, context: &mut ucontext_
     block(state, context);
 }
 
-/// Blocks signals from the handler's return on.
+/// Blocks signals after the handler returns.
 fn block(state: &mut State, context: &mut ucontext_t) {
     state.all_blocked = true;
     // SAFETY: the kernel's mask has 8 bytes.
@@ -92,7 +93,7 @@ fn block(state: &mut State, context: &mut ucontext_t) {
     };
 }
 
-/// A signal from elsewhere; one that cannot wait in its place is held.
+/// Handles a signal sent from elsewhere; one that cannot stay pending in the kernel is held.
 fn arrived(state: &mut State, signal: Signal, context: &mut ucontext_t) {
     let blocked = state.mask & bit(signal.number) != 0;
     if (blocked || state.signals[ASYNCHRONOUS].is_some()) && FAULTS.contains(&signal.number) {
@@ -108,7 +109,7 @@ fn arrived(state: &mut State, signal: Signal, context: &mut ucontext_t) {
 fn in_engine(number: i32, info: &siginfo_t, context: &mut ucontext_t, state: &mut State) {
     let rip = context.uc_mcontext.gregs[RIP] as u64;
     if number == libc::SIGTRAP && state.stepping != Stepping::No {
-        // It left the cache by itself.
+        // The thread left the cache by itself.
         state.stepping = Stepping::No;
         context.uc_mcontext.gregs[EFLAGS] &= !TF;
         return;
@@ -135,7 +136,7 @@ fn in_engine(number: i32, info: &siginfo_t, context: &mut ucontext_t, state: &mu
     }
 }
 
-/// Whether the thread leaves the cache.
+/// Handles a signal in the cache; returns whether the thread leaves the cache.
 fn in_cache(
     number: i32,
     info: &siginfo_t,
@@ -150,7 +151,7 @@ fn in_cache(
     if is_fault(number, info) {
         let address = context.uc_mcontext.gregs[libc::REG_CR2 as usize] as u64;
         if number == libc::SIGSEGV && invalidate::written(address) {
-            // The instruction runs where it is, and then no other of this fragment.
+            // Execute this instruction, then leave the fragment.
             block(state, context);
             state.stepping = Stepping::OverWrite;
             context.uc_mcontext.gregs[EFLAGS] |= TF;
@@ -198,7 +199,7 @@ fn leave(context: &mut ucontext_t, state: &mut State, guest_fs: u64) -> bool {
     true
 }
 
-/// Copies extended state from a frame of the kernel.
+/// Copies extended state from the kernel's frame.
 fn take_xstate(state: &mut State, from: *const u8) {
     const MAGIC: u32 = 0x4650_5853;
     // SAFETY: the kernel stored at least 512 bytes, and says behind how many more.

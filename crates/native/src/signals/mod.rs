@@ -1,9 +1,10 @@
 //! Signals of the program.
 //!
-//! The kernel delivers to [`host`], which keeps one signal in the thread's state, blocks the others and sees that the
-//! thread gets to the dispatcher with its state known; [`deliver`] then builds the frame the program's handler expects
-//! ([`frame`]) and goes on there, in translated code. Signals that the program blocks are blocked in the kernel, so that
-//! `sigwait`, `signalfd` and pending sets work by themselves; but for those the engine itself needs, SIGSEGV and SIGTRAP.
+//! The kernel delivers to [`host`], which stores one signal in the thread's state, blocks the others and makes the
+//! thread reach the dispatcher with a known state; [`deliver`] then builds the frame for the program's handler
+//! ([`frame`]) and continues there, in translated code. Signals that the program blocks are blocked in the kernel, so
+//! that `sigwait`, `signalfd` and pending sets work unchanged; except for those that the engine itself needs, SIGSEGV
+//! and SIGTRAP.
 
 pub mod deliver;
 pub mod frame;
@@ -16,7 +17,7 @@ use crate::sys;
 /// Signals have the numbers 1 to 64.
 pub const SIGNALS: usize = 65;
 
-/// What the program wants done at a signal: the kernel's `struct sigaction`.
+/// The program's action for a signal: the kernel's `struct sigaction`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Action {
@@ -24,20 +25,20 @@ pub struct Action {
     pub handler: u64,
     /// `SA_…`.
     pub flags: u64,
-    /// Where the handler returns to.
+    /// Return address of the handler.
     pub restorer: u64,
-    /// Signals blocked meanwhile.
+    /// Signals blocked while the handler runs.
     pub mask: u64,
 }
 
-/// What the threads of a process have in common.
+/// Signal state shared by the threads of a process.
 pub struct Process {
     /// By signal number.
     pub actions: Lock<[Action; SIGNALS]>,
 }
 
 impl Process {
-    /// A process with these actions; it lives as long as the engine.
+    /// A process with these actions; never freed.
     pub fn new(actions: [Action; SIGNALS]) -> &'static Self {
         Box::leak(Box::new(Self {
             actions: Lock::new(actions),
@@ -50,7 +51,7 @@ pub const fn bit(number: i32) -> u64 {
     1 << (number - 1)
 }
 
-/// Signals whose handler is always ours: faults tell of writes to translated code, traps of single steps.
+/// Signals whose handler is always ours: SIGSEGV reports writes to translated code, SIGTRAP single steps.
 pub const OURS: u64 = bit(libc::SIGSEGV) | bit(libc::SIGTRAP);
 /// Signals that instructions raise.
 pub const FAULTS: [i32; 5] = [
@@ -60,10 +61,10 @@ pub const FAULTS: [i32; 5] = [
     libc::SIGILL,
     libc::SIGFPE,
 ];
-/// Those that nobody can block.
+/// Signals that cannot be blocked.
 const UNBLOCKABLE: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
 
-/// The mask that blocks all but faults.
+/// The mask that blocks all signals except faults.
 pub const fn blocking() -> u64 {
     let mut mask = !0;
     let mut n = 0;
@@ -88,23 +89,23 @@ pub fn set_host_mask(mask: u64) {
     unsafe { sys::call(libc::SYS_rt_sigprocmask, arguments) };
 }
 
-/// Blocks all but faults until the dispatcher sets the program's mask again.
+/// Blocks all signals except faults until the dispatcher sets the program's mask again.
 pub fn block_all(state: &mut State) {
     state.all_blocked = true;
     set_host_mask(blocking());
 }
 
-/// The mask in the kernel for what the program blocks.
+/// The kernel's mask for a mask of the program.
 pub const fn host_mask(mask: u64) -> u64 {
     mask & !OURS
 }
 
-/// What the program may block.
+/// The part of a mask that the program may block.
 pub const fn blockable(mask: u64) -> u64 {
     mask & !UNBLOCKABLE
 }
 
-/// Asks or sets the kernel's action; a failure is a negated `errno`.
+/// Gets or sets the kernel's action; a failure is a negated `errno`.
 pub fn host_action(number: i32, new: Option<&Action>, old: Option<&mut Action>) -> i64 {
     let new = new.map_or(0, |new| &raw const *new as u64);
     let old = old.map_or(0, |old| &raw mut *old as u64);
@@ -112,7 +113,7 @@ pub fn host_action(number: i32, new: Option<&Action>, old: Option<&mut Action>) 
     unsafe { sys::call(libc::SYS_rt_sigaction, [number as u64, new, old, 8, 0, 0]) }
 }
 
-/// Puts the kernel's action in place for what the program wants.
+/// Installs the kernel's action for an action of the program.
 pub fn install(number: i32, action: &Action) -> i64 {
     let ours = OURS & bit(number) != 0;
     let plain = action.handler == libc::SIG_DFL as u64 || action.handler == libc::SIG_IGN as u64;
@@ -130,7 +131,7 @@ pub fn install(number: i32, action: &Action) -> i64 {
     host_action(number, Some(&host), None)
 }
 
-/// The actions the process came with, and our own handlers in place.
+/// Returns the actions the process was started with, and installs our own handlers.
 pub fn begin() -> &'static Process {
     let mut actions = [Action::default(); SIGNALS];
     for number in 1..SIGNALS as i32 {

@@ -1,4 +1,4 @@
-//! Mappings: what the program may execute is kept, and the host's mappings are never executable.
+//! Mappings: tracks what the program may execute, and keeps the host's mappings non-executable.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,15 +15,15 @@ const WRITE: u64 = libc::PROT_WRITE as u64;
 const EXEC: u64 = libc::PROT_EXEC as u64;
 const FIXED: u64 = (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) as u64;
 
-/// Where the next library is put.
+/// Address for the next library.
 static NEXT: AtomicU64 = AtomicU64::new(IMAGES.start);
 
-/// Libraries are put at `at` or above.
+/// Sets the lowest address for libraries.
 pub fn images_from(at: u64) {
     NEXT.fetch_max(at, Relaxed);
 }
 
-/// What the host is asked for: code is data, which is read.
+/// The host's protection: code is readable data.
 fn host_prot(prot: u64) -> u64 {
     if prot & EXEC == 0 {
         prot
@@ -32,18 +32,18 @@ fn host_prot(prot: u64) -> u64 {
     }
 }
 
-/// Makes a call that does not wait: with the engine's lock held, so without a look at signals.
+/// Makes a call that does not block, with the engine's lock held, so without checking for signals.
 fn host(number: i64, a: [u64; 6]) -> i64 {
-    // SAFETY: the program's own mappings; ours are where it asks for nothing.
+    // SAFETY: the program's own mappings; ours are in ranges it does not request.
     unsafe { sys::call(number, a) }
 }
 
-/// The pages of a mapping; `None` if the kernel will refuse them.
+/// The pages of a mapping; `None` if the kernel will reject them.
 fn pages(at: u64, len: u64) -> Option<(u64, u64)> {
     Some((at, page_up(at.checked_add(len)?)?))
 }
 
-/// `mmap`: libraries and code that is yet to be written are put where the cache reaches them.
+/// `mmap`: places libraries and memory for generated code within reach of the cache.
 pub fn mmap(_: &State, a: [u64; 6]) -> i64 {
     let [at, len, prot, flags, fd, offset] = a;
     let prot_host = host_prot(prot);
@@ -84,7 +84,7 @@ pub fn mmap(_: &State, a: [u64; 6]) -> i64 {
     result
 }
 
-/// Maps at the next free place below 2 GiB.
+/// Maps at the next free addresses below 2 GiB.
 fn low(a: [u64; 6]) -> i64 {
     const TRIES: usize = 64;
     let Some(len) = page_up(a[1]) else {
@@ -94,7 +94,7 @@ fn low(a: [u64; 6]) -> i64 {
     for _ in 0..TRIES {
         let at = NEXT.fetch_add(step, Relaxed);
         if at + len > IMAGES.end {
-            // From the beginning: libraries may have been unmapped.
+            // Start over: libraries may have been unmapped.
             NEXT.store(IMAGES.start, Relaxed);
             continue;
         }
@@ -145,7 +145,7 @@ pub fn munmap(a: [u64; 6]) -> i64 {
     result
 }
 
-/// `mremap`: code that moves is code at its new place.
+/// `mremap`: moves code to its new address.
 pub fn mremap(a: [u64; 6]) -> i64 {
     let [old, old_len, new_len, ..] = a;
     let Some((start, end)) = pages(old, old_len) else {
@@ -169,7 +169,7 @@ pub fn mremap(a: [u64; 6]) -> i64 {
     result
 }
 
-/// `shmat`: code in shared memory of System V is refused.
+/// `shmat`: executable System V shared memory is rejected.
 pub fn shmat(a: [u64; 6]) -> i64 {
     if a[2] & libc::SHM_EXEC as u64 != 0 {
         return error(libc::EACCES);

@@ -1,7 +1,7 @@
-//! System calls of the program: most are made as they are, from assembly that gives way to signals.
+//! System calls of the program: most are made unchanged, from assembly that a signal can interrupt.
 //!
-//! Those that change what may be executed, signals, threads or processes, or that would show the engine instead of the program, are
-//! in the modules here.
+//! Those that change executable memory, signals, threads or processes, or that would expose the engine instead of the
+//! program, are handled in the modules here.
 #![allow(unsafe_code)]
 
 mod memory;
@@ -23,7 +23,7 @@ pub const fn error(errno: i32) -> i64 {
     -(errno as i64)
 }
 
-/// Makes the system call in the state, behind which the program is.
+/// Makes the system call in the state; `pc` is after it.
 pub fn system_call(state: &mut State) {
     let number = state.regs[RAX] as i64;
     let registers = [RDI, RSI, RDX, R10, R8, R9];
@@ -62,20 +62,20 @@ pub fn system_call(state: &mut State) {
         _ => plain(number, a),
     };
     if result == INTERRUPTED {
-        // A signal first; then the program is at the system call again.
+        // A signal comes first; then the program repeats the system call.
         state.pc -= 2;
         return;
     }
     threads::returned(state, result);
 }
 
-/// Makes a system call as it is.
+/// Makes a system call unchanged.
 fn plain(number: i64, a: [u64; 6]) -> i64 {
     let arguments = [number as u64, a[0], a[1], a[2], a[3], a[4], a[5]];
     loop {
         // SAFETY: the program's own call; what changes mappings or threads does not come here.
         let result = unsafe { native_call(&arguments) };
-        // The kernel could not write where the program can.
+        // The kernel could not write where the program may.
         if result != error(libc::EFAULT) || !invalidate::release_all() {
             return result;
         }

@@ -1,4 +1,4 @@
-//! Programs that run other programs, and what the engine must keep to itself.
+//! Executing other programs, and requests that would interfere with the engine.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -20,7 +20,7 @@ const STRING: usize = 128 << 10;
 enum How {
     /// By another engine.
     Translated,
-    /// As it is, since we cannot; why.
+    /// Natively, because it cannot be translated, for this reason.
     Native(&'static str),
 }
 
@@ -62,7 +62,7 @@ fn examine(path: &Path) -> Result<How, i32> {
     }
 }
 
-/// `execve`: the engine runs the program.
+/// `execve`: the new program runs in another engine.
 pub fn execve(state: &mut State, path: u64, argv: u64, envp: u64) -> i64 {
     let Some(path) = guest::string(path, 4096) else {
         return error(libc::EFAULT);
@@ -70,7 +70,7 @@ pub fn execve(state: &mut State, path: u64, argv: u64, envp: u64) -> i64 {
     execute(state, path, argv, envp)
 }
 
-/// `execveat`: the same for a file that is named by a descriptor.
+/// `execveat`: the same for a file given by a descriptor.
 pub fn execveat(state: &mut State, a: [u64; 6]) -> i64 {
     let [folder, path, argv, envp, flags, _] = a;
     let Some(path) = guest::string(path, 4096) else {
@@ -81,7 +81,7 @@ pub fn execveat(state: &mut State, a: [u64; 6]) -> i64 {
         return error(libc::EINVAL);
     }
     let path = if path.is_empty() && flags & libc::AT_EMPTY_PATH as u64 != 0 {
-        // By its name, since the descriptor may be closed by the exec.
+        // By name, because the descriptor may be closed by the exec.
         match std::fs::read_link(format!("/proc/self/fd/{folder}")) {
             Ok(path) => path.as_os_str().as_bytes().to_vec(),
             Err(_) => return error(libc::EBADF),
@@ -152,7 +152,7 @@ fn execute(state: &mut State, path: Vec<u8>, argv: u64, envp: u64) -> i64 {
         return INTERRUPTED;
     }
     let actions = *state.process.actions.lock();
-    // The kernel hands ignored signals and the mask on.
+    // The kernel passes ignored signals and the mask on.
     for number in [libc::SIGSEGV, libc::SIGTRAP] {
         let action = actions[number as usize];
         if OURS & bit(number) != 0 && action.handler == libc::SIG_IGN as u64 {
@@ -176,7 +176,7 @@ fn execute(state: &mut State, path: Vec<u8>, argv: u64, envp: u64) -> i64 {
     result
 }
 
-/// `arch_prctl`: fs is the program's outside the engine, gs is not to be had.
+/// `arch_prctl`: fs is the program's outside the engine, gs is not available.
 pub fn arch_prctl(state: &mut State, a: [u64; 6]) -> i64 {
     const SET_GS: u64 = 0x1001;
     const SET_FS: u64 = 0x1002;
@@ -203,13 +203,13 @@ pub fn arch_prctl(state: &mut State, a: [u64; 6]) -> i64 {
 /// `prctl`.
 pub fn prctl(_: &State, a: [u64; 6]) -> i64 {
     match a[0] as i32 {
-        // A filter for the program's calls would meet ours.
+        // A filter for the program's calls would also apply to the engine's.
         libc::PR_SET_SECCOMP => error(libc::EINVAL),
         _ => plain(libc::SYS_prctl, a),
     }
 }
 
-/// `ptrace`: registers would be those of translated code.
+/// `ptrace` is rejected: a debugger would see the registers of translated code.
 pub fn ptrace(_: [u64; 6]) -> i64 {
     sys::complain("ptrace is refused: a debugger would see translated code");
     error(libc::EPERM)

@@ -1,4 +1,4 @@
-//! Where the kernel would show the engine instead of the program.
+//! Handles calls in which the kernel would show the engine instead of the program.
 
 use super::{error, plain};
 use crate::state::State;
@@ -6,7 +6,7 @@ use crate::{guest, loader, sys};
 
 const PATH: usize = 4096;
 
-/// Whether a path names the running program through /proc.
+/// Whether a path refers to the running program through /proc.
 pub fn is_own_program(path: &[u8]) -> bool {
     let Some(rest) = path.strip_prefix(b"/proc/") else {
         return false;

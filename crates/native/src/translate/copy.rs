@@ -1,4 +1,4 @@
-//! Copies a block: instructions as they are, but for operands relative to rip, branches, calls and returns.
+//! Copies a block: instructions unchanged, except for rip-relative operands, branches, calls and returns.
 
 use iced_x86::{
     Code, Encoder, FlowControl, Instruction, InstructionInfoFactory, MemoryOperand, OpKind,
@@ -11,11 +11,11 @@ use crate::emit::Buffer;
 use crate::layout::{MISS, TABLE, VECTOR_EXIT};
 use crate::state::{self, RCX, RDX, exit};
 
-/// The slot for rcx while an indirect target is looked up.
+/// Slot for rcx during the look-up of an indirect target.
 const SLOT_RCX: usize = 0;
-/// The slot for rdx, likewise.
+/// Slot for rdx during the look-up of an indirect target.
 const SLOT_RDX: usize = 1;
-/// The slot for the register through which a far operand is reached.
+/// Slot for the register that addresses a far operand.
 const SLOT_FAR: usize = 2;
 
 /// Emits the code of a block.
@@ -55,7 +55,7 @@ struct Copier<'a> {
 }
 
 impl Copier<'_> {
-    /// Here the program is at `pc`.
+    /// Adds a point: the program is at `pc` here.
     fn point(&mut self, pc: u64, borrowed: Option<(usize, usize)>) {
         let Ok(offset) = u16::try_from(self.code.offset()) else {
             return;
@@ -69,14 +69,14 @@ impl Copier<'_> {
             borrowed: borrowed.map(|(register, slot)| (register as u8, slot as u8)),
         };
         match self.fragment.points.last_mut() {
-            // A block that ends where an instruction was left out.
+            // The end of a block after an omitted instruction.
             Some(last) if last.offset == offset => *last = point,
             _ => self.fragment.points.push(point),
         }
     }
 
-    /// Where indirect branches come in, with the target in rcx and the program's rcx and rdx in slots. Without flags:
-    /// the difference to our address is zero, or it is put back and the next candidate is tried.
+    /// The entry for indirect branches, with the target in rcx and the program's rcx and rdx in slots. Does not change
+    /// flags: it subtracts our address; if the difference is not zero, it is undone and the next candidate is tried.
     fn prefix(&mut self, pc: u64) {
         let near = i32::try_from(pc).is_ok();
         let subtract = |code: &mut Buffer, value: u64| {
@@ -113,7 +113,7 @@ impl Copier<'_> {
                 self.plain(decoded);
             }
             FlowControl::ConditionalBranch => self.conditional(decoded),
-            // The last of a block: its end says what to do.
+            // The last instruction of a block: the block's end handles it.
             _ => {}
         }
     }
@@ -139,7 +139,7 @@ impl Copier<'_> {
         }
     }
 
-    /// An operand relative to rip out of reach: by a register that the instruction does not use.
+    /// A rip-relative operand out of reach: addressed by a register that the instruction does not use.
     fn far(&mut self, instruction: &Instruction, target: u64) {
         const CHOICE: [(Register, usize); 7] = [
             (Register::RAX, 0),
@@ -206,7 +206,7 @@ impl Copier<'_> {
             self.exit(Some(condition), target);
             return;
         }
-        // jrcxz and loop have short displacements only.
+        // jrcxz and loop have only short displacements.
         let len = instruction.len();
         self.code.put(&decoded.bytes[..len - 1]);
         self.code.put(&[0]);
@@ -236,7 +236,7 @@ impl Copier<'_> {
         self.code.put32(TABLE as i32);
     }
 
-    /// The target of an indirect branch to rcx.
+    /// Loads the target of an indirect branch into rcx.
     fn target(&mut self, instruction: &Instruction) {
         self.point(instruction.ip(), None);
         self.code.save(RCX, SLOT_RCX);
@@ -323,7 +323,7 @@ impl Copier<'_> {
                 self.point(at, None);
                 self.leave(at, exit::UNSUPPORTED);
             }
-            // An end that names the last instruction has one.
+            // Such an end has a last instruction.
             (_, None) => self.leave(block.pc, exit::UNSUPPORTED),
         }
     }

@@ -1,5 +1,5 @@
-//! Decodes a block: instructions from one address on, over branches that are not taken and along jumps, until the way is
-//! unknown.
+//! Decodes a block: instructions from one address on, past branches not taken and along jumps, until the next address
+//! is unknown.
 #![allow(unsafe_code)]
 
 use std::collections::HashSet;
@@ -11,7 +11,7 @@ use iced_x86::{
 use crate::cache::Engine;
 use crate::sys;
 
-/// An instruction and where its displacement lies among its bytes.
+/// A decoded instruction and the position of its displacement.
 pub struct Decoded {
     /// The instruction.
     pub instruction: Instruction,
@@ -24,7 +24,7 @@ pub struct Decoded {
 /// How a block ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It goes on at an address.
+    /// It continues at an address.
     Jump(u64),
     /// A direct call, the last instruction.
     Call(u64),
@@ -40,7 +40,7 @@ pub enum End {
     Breakpoint,
     /// There is no instruction at an address.
     NoCode(u64),
-    /// Something that cannot be copied.
+    /// An instruction that cannot be translated.
     Unsupported(u64),
 }
 
@@ -48,20 +48,20 @@ pub enum End {
 pub struct Block {
     /// Its address.
     pub pc: u64,
-    /// Its instructions in the order in which they are executed.
+    /// Its instructions in order of execution.
     pub instructions: Vec<Decoded>,
-    /// What comes then.
+    /// How it ends.
     pub end: End,
-    /// Pages it lies in.
+    /// Pages it was decoded from.
     pub pages: Vec<u64>,
 }
 
-/// Instructions of a block at most.
+/// Largest number of instructions in a block.
 const INSTRUCTIONS: usize = 192;
-/// Conditional branches within a block at most.
+/// Largest number of conditional branches in a block.
 const BRANCHES: usize = 4;
 
-/// Decodes the block at `pc`. Pages that the program may write to are made read-only first.
+/// Decodes the block at `pc`, after making pages read-only that the program may write to.
 pub fn decode(engine: &mut Engine, pc: u64) -> Block {
     let mut block = Block {
         pc,
@@ -110,7 +110,7 @@ pub fn decode(engine: &mut Engine, pc: u64) -> Block {
             FlowControl::IndirectCall => Some(End::CallIndirect),
             FlowControl::IndirectBranch => Some(End::JumpIndirect),
             FlowControl::Return => Some(End::Return),
-            // It faults, so what comes then is seldom reached.
+            // It faults, so the code after it is rarely reached.
             FlowControl::Exception | FlowControl::Interrupt | FlowControl::XbeginXabortXend => {
                 Some(End::Jump(at))
             }
@@ -123,7 +123,7 @@ pub fn decode(engine: &mut Engine, pc: u64) -> Block {
     }
 }
 
-/// Instructions that end a block by what they are, not by their flow of control.
+/// Instructions that end a block independent of their control flow.
 fn special(instruction: &Instruction) -> Option<End> {
     let at = instruction.ip();
     let unsupported = Some(End::Unsupported(at));
@@ -189,7 +189,7 @@ fn instruction(engine: &mut Engine, at: u64, pages: &mut Vec<u64>) -> Option<Dec
     })
 }
 
-/// Notes the page of an address; makes it read-only if the program may write to it.
+/// Records the page of an address; makes it read-only if the program may write to it.
 fn watch(engine: &mut Engine, at: u64, pages: &mut Vec<u64>) {
     let page = sys::page_down(at);
     if pages.contains(&page) {

@@ -1,11 +1,11 @@
-//! From the program's code to the cache: decoding, and copying with what must differ.
+//! Translates the program's code for the cache: decoding, and copying with the necessary changes.
 
 mod copy;
 mod decode;
 
 use crate::cache::{Engine, Translation};
 
-/// Translates what begins at `pc` into code that will stand at `at`, with exits at `stubs_at`; `exit_code` numbers the
+/// Translates the block at `pc` into code for the address `at`, with exits at `stubs_at`; `exit_code` numbers the
 /// exits.
 pub fn translate(
     engine: &mut Engine,
