@@ -23,7 +23,7 @@ bench-sample: workloads ## what --sample saves: instrumented and emulated progra
 	@$(WITH_QEMU) python3 make/bench-sample target/release $(or $(REPEATS),5)
 
 .PHONY: bench-loops
-bench-loops: ## what a loop costs that is told at once and access by access, by its length (release, 1 minute)
+bench-loops: ## cost of a loop with one call per loop and per access, by its length (release, 1 minute)
 	@$(CARGO) build --locked -q --release -p numaloc -p numaloc-instrument
 	@python3 make/bench-loops target/release $(or $(REPEATS),3)
 
