@@ -21,7 +21,8 @@ static int power_below(int size) { /* largest power of two of at most `size` */
 
 static int is_power(int size) { return (size & (size - 1)) == 0; }
 
-/* Bytes of block k when `bytes` are distributed over `size` ranks; the first ranks get one byte more if there is a remainder. */
+/* Bytes of block k of `bytes` distributed over `size` ranks; the first ranks get one byte more if there is a
+ * remainder. */
 static uint64_t share(uint64_t bytes, int size, int k) {
     return bytes / (uint64_t)size + ((uint64_t)k < bytes % (uint64_t)size);
 }

@@ -1,5 +1,5 @@
 /* The name of a rank's host. A task that srun started itself is on the Slurm node of that name, which
- * need not be the host's own (NodeName and NodeHostname differ, several slurmd share a machine). Under
+ * need not be the host's own name (NodeName and NodeHostname differ, several slurmd share a machine). Under
  * mpirun or hydra the variable may have come from the host where the launcher runs, so the task's own
  * process id, or its parent's, must be the one that Slurm started. */
 #ifndef NUMALOC_HOST_NAME_H

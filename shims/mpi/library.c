@@ -1,5 +1,5 @@
-/* See library.h. RTLD_NEXT finds globally loaded libraries. A library that an extension module of an interpreter is linked
- * against is not (RTLD_LOCAL): it is found among the loaded objects by its name. */
+/* See library.h. RTLD_NEXT finds globally loaded libraries. A library that an interpreter's extension module is linked
+ * against is not one (RTLD_LOCAL): it is found by its name among the loaded objects. */
 #define _GNU_SOURCE
 #include "library.h"
 

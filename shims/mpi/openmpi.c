@@ -1,11 +1,11 @@
 /* Frontend for Open MPI: counts every message at the point where the library's own monitoring counts it.
  *
  * With `pml_monitoring_enable` set, Open MPI loads its monitoring components, and the one for messages
- * reports each by calling exported functions of libmca_common_monitoring. This library is preloaded and
- * defines the same functions, so the reports arrive here first, for C, C++ and Fortran alike. Each is passed on to the
- * library's own counters where somebody may read those: the user enabled the monitoring or asked for a dump. Ranks arrive
- * already translated to MPI_COMM_WORLD. Negative tags are the library's messages inside collectives:
- * the layer DeLoc traces at (DeLoc II-B1). Nothing here needs an MPI header or library: in a process
+ * reports each message by calling exported functions of libmca_common_monitoring. This library is preloaded and
+ * defines the same functions, so it receives these calls, for C, C++ and Fortran alike. It passes them on to the
+ * library's own counters if the user may read those: the user enabled the monitoring or requested a dump. Ranks are
+ * already translated to MPI_COMM_WORLD. Negative tags mark the library's messages inside collectives:
+ * the layer that DeLoc traces (DeLoc II-B1). Nothing here needs an MPI header or library: in a process
  * that is not an MPI rank (mpirun, a shell) none of it is ever called.
  */
 #define _GNU_SOURCE
@@ -21,11 +21,11 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* The value by which `numaloc record` enables the monitoring; to the library it means what 2 does, which users choose. */
+/* The value with which `numaloc record` enables monitoring. The library treats it like 2, the value that users set. */
 #define NUMALOC_ENABLED_BY_US 3
 
-/* The library's own function of that name. It is loaded privately (dlopen), so RTLD_NEXT cannot see
- * it; the caller is linked against it, so looking through the caller's dependencies does. */
+/* Finds the library's own function of that name. It is loaded privately (dlopen), so RTLD_NEXT does not find
+ * it; the caller is linked against it, so the caller's dependencies are searched. */
 static void *own(_Atomic(void *) *known, const char *name, void *caller) {
     void *found = atomic_load_explicit(known, memory_order_acquire);
     if (found != NULL) return found;
@@ -47,14 +47,14 @@ static unsigned from_environment(const char *const *names) {
     return 0;
 }
 
-/* `next`: the library's own version of the function this stands in. */
+/* `next`: the library's own version of the function that is replaced here. */
 #define PASS_ON(type)                                                                              \
     static _Atomic(void *) known;                                                                  \
     __typeof__(type) *next = (__typeof__(type) *)own(&known, __func__, __builtin_return_address(0))
 
-/* Whether the code at `caller` is the monitoring layer's `start`. What it reports has lost its tag:
- * these are messages of collectives that the library sends through its own persistent requests
- * (MPI_Alltoallv does), reported as if they were the program's. There are only a handful of call
+/* Whether the code at `caller` is the monitoring layer's `start`. Its reports lack the tag:
+ * they are messages of collectives that the library sends through its own persistent requests
+ * (as MPI_Alltoallv does), reported like messages of the program. There are only a handful of call
  * sites, so each is looked up once. */
 static int called_from_start(void *caller) {
     static _Atomic(void *) known[16];
@@ -80,18 +80,18 @@ static int called_from_start(void *caller) {
            && strcmp(where.dli_sname, "mca_pml_monitoring_start") == 0;
 }
 
-/* Whether the code at `caller` is the monitoring layer for messages. It looks at the result of what it calls here, so it is on
- * the stack in every build. */
+/* Whether the code at `caller` is the monitoring layer for messages. That code uses the result of the function it calls
+ * here, so the call is never a tail call and the layer is on the stack in every build. */
 static int called_from_message_layer(void *caller) {
     Dl_info where;
     return dladdr(caller, &where) && where.dli_fname != NULL && strstr(where.dli_fname, "mca_pml_monitoring") != NULL;
 }
 
-/* Whether the library's own counters are kept: each message costs three locked additions and a logarithm there. They are, unless
- * it is known that nobody reads them. */
+/* Whether the library's own counters are updated, which costs three locked additions and a logarithm per message. They
+ * are, unless it is certain that the user does not read them. */
 static int own_counters = 1;
 
-/* A parameter of the library's monitoring, wherever it was set; `otherwise` where the library does not say. */
+/* A parameter of the library's monitoring, wherever it was set; `otherwise` if the library does not have it. */
 static int parameter(const char *name, int otherwise) {
     int (*find)(const char *, const char *, const char *, const char *) =
         (__typeof__(find))numaloc_library_function("mca_base_var_find");
@@ -103,13 +103,14 @@ static int parameter(const char *name, int otherwise) {
     return index >= 0 && value_of(index, &value, NULL, NULL) == 0 && value != NULL ? *value : otherwise;
 }
 
-/* Called once by each monitoring component, in MPI ranks only: the place to open the file. The rank is what the launcher says,
- * because MPI itself cannot be asked before MPI_Init is through.
+/* Called once by each monitoring component, in MPI ranks only; opens the rank file. The rank is taken from the
+ * launcher, because MPI cannot be queried before MPI_Init has ended.
  *
- * Only the component for messages is let in. That for collectives crashes programs that run without it (4.1: neighbourhood
- * collectives on graphs, communicators of spawned processes), and both others rely on tables that the first one makes, so they
- * crash where the user chose another message layer (--mca pml ob1). They are refused as the library foresees it: they are closed
- * and not used. Collectives are seen as the messages they become, one-sided calls by profiling.c. */
+ * Only the component for messages is accepted. The one for collectives crashes programs that run without it (4.1:
+ * neighbourhood collectives on graphs, communicators of spawned processes), and both others use tables created by the
+ * first one, so they crash if the user chose another message layer (--mca pml ob1). They are refused in the way the
+ * library provides for: they are closed and not used. Collectives are counted as their messages, one-sided calls by
+ * profiling.c. */
 EXPORT int mca_common_monitoring_init(void) {
     static const char *const rank[] = {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", NULL};
     static const char *const size[] = {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS",
@@ -129,7 +130,7 @@ EXPORT int mca_common_monitoring_init(void) {
     return next ? next() : 0;
 }
 
-/* Called by each component that is closed; those that were refused hold nothing. */
+/* Called by each component when it is closed; refused components hold no resources. */
 EXPORT void mca_common_monitoring_finalize(void) {
     if (getenv("NUMALOC_MPI_DIR") != NULL && !called_from_message_layer(__builtin_return_address(0))) return;
     numaloc_rank_close();
@@ -137,16 +138,16 @@ EXPORT void mca_common_monitoring_finalize(void) {
     if (next) next();
 }
 
-/* The layer for messages calls this for a communicator that is freed, and it looks into a table that only the component for
- * collectives makes. */
+/* Called by the layer for messages when a communicator is freed. The library's version uses a table that only the
+ * component for collectives creates. */
 EXPORT void mca_common_monitoring_coll_cache_name(void *comm) {
     if (getenv("NUMALOC_MPI_DIR") != NULL) return;
     PASS_ON(void(void *));
     if (next) next(comm);
 }
 
-/* Whether the library's messages pass through its monitoring layer; to be asked after MPI_Init. The selected message layer is a
- * table of functions: if one of the first is the monitoring layer's, they are. */
+/* Whether the library's messages pass through its monitoring layer; valid after MPI_Init. The selected message layer
+ * is a table of functions: they do if one of the first functions is the monitoring layer's. */
 int numaloc_is_monitored(void) {
     void *const *layer = numaloc_library_variable("mca_pml");
     Dl_info where;

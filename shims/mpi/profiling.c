@@ -1,19 +1,19 @@
 /* The MPI profiling interface: wraps the program's calls that send messages.
  *
- * Compiled once for MPICH and the libraries that share its binary interface (Intel MPI, MVAPICH, Cray MPICH), where it sees
- * everything, and once for Open MPI (NUMALOC_FOR_OPEN_MPI), where it adds what the library's monitoring layer does not see
- * (persistent sends, one-sided calls) and everything else where that layer is not in use (openmpi.c).
+ * Compiled once for MPICH and the libraries with its binary interface (Intel MPI, MVAPICH, Cray MPICH), where it
+ * counts everything, and once for Open MPI (NUMALOC_FOR_OPEN_MPI), where it counts what the library's monitoring layer
+ * does not (persistent sends, one-sided calls), and everything if that layer is not in use (openmpi.c).
  *
- * Each wrapper calls the next function of its own name, so that a profiling tool of the user still gets its turn. MPICH's Fortran
- * bindings call the C functions by their MPI_ names, Open MPI's by their PMPI_ names: there both are wrapped, and a call inside a
- * wrapped call is not counted again.
+ * Each wrapper calls the next function of its own name, so that a profiling tool of the user is still called. MPICH's
+ * Fortran bindings call the C functions by their MPI_ names, Open MPI's by their PMPI_ names: there both are wrapped,
+ * and a call inside a wrapped call is not counted again.
  *
- * The profiling interface does not show which messages a collective becomes: they are modelled (collective_model.c) and marked so.
- * Collectives on inter-communicators and the persistent collectives of MPI 4 are passed on uncounted.
+ * The profiling interface does not show the messages of a collective: they are modelled (collective_model.c) and
+ * marked so. Collectives on inter-communicators and the persistent collectives of MPI 4 are passed on uncounted.
  *
- * Preloaded into every process of the run: functions of the library are looked up when the first wrapper runs, so that a process
- * without MPI (mpiexec, a shell) loads this as well and nothing happens. Types are those of the binary interface; `make test`
- * compiles this file once more against each real mpi.h, which would refuse a wrong prototype.
+ * Preloaded into every process of the run: functions of the library are looked up when the first wrapper runs, so the
+ * library has no effect in a process without MPI (mpiexec, a shell). Types are those of the binary interface; `make
+ * test` also compiles this file against each real mpi.h, which detects wrong prototypes.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -80,7 +80,7 @@ enum { MPI_GRAPH = 1, MPI_CART = 2, MPI_DIST_GRAPH = 3 };
 static struct { QUERIES(MEMBER) } mpi;
 static MPI_Comm world_comm, no_comm;
 
-/* Fills in the above; 0 if the library lacks something. */
+/* Looks up these functions; 0 if the library lacks one. */
 static int find_library(void) {
 #define FIND(name, parameters)                                                                     \
     if ((mpi.name = (int(*) parameters)numaloc_library_function("PMPI_" #name)) == NULL) return 0;
@@ -121,7 +121,7 @@ static void forget(handle handle) {
     pthread_mutex_unlock(&cache_lock);
 }
 
-/* The group behind a handle; call with the lock held. NULL when it cannot be known. */
+/* The group of a handle; call with the lock held. NULL if it cannot be determined. */
 static struct group *group_of(handle handle, int is_window) {
     struct group *g = slot(handle);
     if (g->handle == handle) return g;
@@ -155,7 +155,7 @@ static struct group *group_of(handle handle, int is_window) {
 
 /* ---- counting ---- */
 
-/* What is counted: everything, or only what another observer (openmpi.c) does not see. */
+/* What is counted: everything, or only what the other observer (openmpi.c) does not count. */
 enum { UNKNOWN, NOTHING, REST, EVERYTHING };
 static int state = UNKNOWN;
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -166,7 +166,7 @@ static int numaloc_is_monitored(void) { return 0; }
 int numaloc_is_monitored(void); /* openmpi.c */
 #endif
 
-/* The thread level at which several threads may call the library at once; the same number in all libraries. */
+/* The thread level at which several threads may call the library at the same time; the same number in all libraries. */
 #define THREAD_MULTIPLE 3
 
 /* The name of this rank's world. */
@@ -190,7 +190,7 @@ static void begin(void) {
             && mpi.Comm_rank(world_comm, &rank) == 0 && mpi.Comm_size(world_comm, &size) == 0) {
             now = numaloc_is_monitored() ? REST : EVERYTHING;
             int level = THREAD_MULTIPLE;
-            if (mpi.Query_thread(&level) == 0 && level < THREAD_MULTIPLE) numaloc_rank_in_turn();
+            if (mpi.Query_thread(&level) == 0 && level < THREAD_MULTIPLE) numaloc_rank_one_thread_at_a_time();
             if (now == EVERYTHING) {
                 char job[256];
                 name_world(job, sizeof job, size);
@@ -296,7 +296,7 @@ static void modelled(void *world, int peer, uint64_t bytes) {
     numaloc_rank_message(((const int *)world)[peer], bytes, NUMALOC_MODELLED);
 }
 
-/* Runs `model` for this rank of `comm`. The lock is held for so long: rank tables must not move. */
+/* Runs `model` for this rank of `comm`. Holds the lock meanwhile, because rank tables must not move. */
 #define MODEL(comm, ...)                                                                           \
     do {                                                                                           \
         pthread_mutex_lock(&cache_lock);                                                           \
@@ -309,7 +309,7 @@ static void modelled(void *world, int peer, uint64_t bytes) {
         pthread_mutex_unlock(&cache_lock);                                                         \
     } while (0)
 
-struct blocks { /* how a vector collective names its blocks */
+struct blocks { /* the blocks of a vector collective */
     const int *counts;
     const MPI_Count *large;
     const MPI_Datatype *types; /* one per block, or NULL: `each` is the bytes of one element */
@@ -333,7 +333,7 @@ static uint64_t equal(const void *of, int k) {
                     __builtin_types_compatible_p(__typeof__(*(array)), int) ? NULL : (const void *)(array), \
                     array_types, array_types ? 0 : size_of(1, type)}
 
-/* Neighbourhood collectives: one message to each neighbour, of the k-th block where blocks differ. */
+/* Neighbourhood collectives: one message to each neighbour, of the k-th block if blocks differ. */
 static void to_neighbours(MPI_Comm comm, const struct numaloc_collective *c, numaloc_block *bytes,
                           const void *of) {
     int kind = 0, n = 0, other = 0, weighted = 0;
@@ -365,7 +365,7 @@ static void to_neighbours(MPI_Comm comm, const struct numaloc_collective *c, num
 
 /* ---- the wrappers ---- */
 
-/* A call of the program is under way in this thread: what it calls is the library's. */
+/* Nonzero while a call of the program runs in this thread: nested calls are the library's. */
 static __thread int depth __attribute__((tls_model("initial-exec")));
 
 #define NEXT(name, parameters)                                                                     \
@@ -383,7 +383,7 @@ static __thread int depth __attribute__((tls_model("initial-exec")));
         depth--;                                                                                   \
         return result;                                                                             \
     }
-/* Calls, then notes the request it made. */
+/* Calls, then records the request that was created. */
 #define WRAP_INIT(name, parameters, arguments, ...)                                                \
     EXPORT int name parameters;                                                                    \
     int name parameters {                                                                          \
@@ -492,7 +492,7 @@ WRAP_REST(Compare_and_swap, (const void *data, const void *compare, void *in, MP
                         MPI_Aint at, MPI_Win win),
      (data, compare, in, type, rank, at, win), { put(win, rank, 1, type); got(win, rank, 1, type); })
 
-/* A collective and its non-blocking form. */
+/* A collective and its nonblocking form. */
 #define COLLECTIVE(name, iname, parameters, arguments, ...)                                        \
     WRAP(name, (UNPACK parameters), arguments, MODEL(comm, __VA_ARGS__))                           \
     WRAP(iname, (UNPACK parameters, MPI_Request *request), (UNPACK arguments, request), \
@@ -500,7 +500,7 @@ WRAP_REST(Compare_and_swap, (const void *data, const void *compare, void *in, MP
 
 COLLECTIVE(Barrier, Ibarrier, (MPI_Comm comm), (comm), numaloc_model_barrier(&c))
 
-/* Each with counts of type N and displacements of type D; name, its non-blocking name, ending. */
+/* Each with counts of type N and displacements of type D; name, nonblocking name, suffix. */
 #define COUNTED(N, D, _)                                                                           \
     COLLECTIVE(Bcast##_, Ibcast##_, (void *data, N n, MPI_Datatype type, int root, MPI_Comm comm), \
                (data, n, type, root, comm), numaloc_model_bcast(&c, root, size_of(n, type)))       \

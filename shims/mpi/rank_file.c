@@ -1,4 +1,4 @@
-/* The rank file's writer. It runs inside the user's program, so it may lose data
+/* Writes the rank file. This code runs inside the user's program, so it may lose data
  * (and report that in the totals) but never block, abort, print, or change errno. */
 #define _GNU_SOURCE
 #include "host_name.h"
@@ -48,9 +48,10 @@ static struct totals totals;
 static uint64_t slice_ns, slice_start, slice_end;
 static uint64_t slices_written, bytes_written;
 static int64_t clock_offset; /* file time - CLOCK_MONOTONIC */
-/* The processor's own counter says cheaply that the slice still lasts (10 ns instead of 23): `ticks_left` after
- * `ticks_at`, on the safe side. The clock decides, and is asked at the latest every MOST_UNCLOCKED messages. */
-#define MOST_UNCLOCKED 256u
+/* The processor's time-stamp counter is a cheap test whether the slice still lasts (10 ns instead of 23): it does for
+ * `ticks_left` after `ticks_at`, an underestimate. The clock decides, and is read at least every MAX_UNCLOCKED
+ * messages. */
+#define MAX_UNCLOCKED 256u
 static uint64_t ticks_at, ticks_left, first_ticks, first_now;
 static unsigned unclocked;
 static int file = -1;
@@ -58,12 +59,13 @@ static off_t file_end;
 static uint32_t crc_table[256];
 static atomic_int enabled;
 static atomic_flag busy = ATOMIC_FLAG_INIT;
-/* Threads take turns by themselves (MPI below MPI_THREAD_MULTIPLE). A locked instruction waits for all earlier stores of the
- * thread, and a message just received has left some that wait for the other core. A program that breaks the rule may lose
- * counts, no more: every index into the tables is checked after it was read. */
-static atomic_int in_turn;
+/* Set if at most one thread at a time calls (MPI below MPI_THREAD_MULTIPLE), so that no lock is needed. A locked
+ * instruction would wait for all earlier stores of the thread, some of which, after a message was received, wait for
+ * the other core. A program that breaks the rule may only lose counts: every index into the tables is checked after
+ * reading. */
+static atomic_int one_at_a_time;
 
-void numaloc_rank_in_turn(void) { atomic_store_explicit(&in_turn, 1, memory_order_relaxed); }
+void numaloc_rank_one_thread_at_a_time(void) { atomic_store_explicit(&one_at_a_time, 1, memory_order_relaxed); }
 
 static void lock(void) {
     for (unsigned spins = 0; atomic_flag_test_and_set_explicit(&busy, memory_order_acquire); spins++)
@@ -82,7 +84,7 @@ static uint64_t ticks(void) {
 #ifdef __x86_64__
     return __builtin_ia32_rdtsc();
 #else
-    return 0; /* the clock is asked every time */
+    return 0; /* the clock is read every time */
 #endif
 }
 
@@ -106,7 +108,7 @@ static int append(struct iovec *pieces, int count) {
     do written = pwritev(file, pieces, count + 1, file_end);
     while (written < 0 && errno == EINTR);
     if (written != length) {
-        /* Disk full or quota: take back what got through, so that the next block can still land. */
+        /* Disk full or quota: remove the partial block, so that the next block can still be written. */
         if (written > 0 && ftruncate(file, file_end) != 0) atomic_store(&enabled, 0);
         failed = -1;
     } else {
@@ -142,12 +144,12 @@ static void write_slice(void) {
 }
 
 /* Begins a new slice if the last one is over. Called with the lock held. */
-static void ask_the_clock(void) {
+static void start_slice_if_due(void) {
     uint64_t now = nanoseconds(CLOCK_MONOTONIC) + (uint64_t)clock_offset;
     unclocked = 0;
     if (now >= slice_end) {
         write_slice();
-        /* Multiples of the length, so that the slices of all ranks fall together. */
+        /* Multiples of the length, so that the slices of all ranks coincide. */
         slice_start = now - now % slice_ns;
         slice_end = slice_start + slice_ns;
     }
@@ -156,14 +158,15 @@ static void ask_the_clock(void) {
         first_now = now;
         first_ticks = ticks_at;
     }
-    /* The counter's pace since the first message, known well after a millisecond; 2 % of the rest are left to the clock. */
+    /* The counter's rate since the first message is precise after a millisecond; the last 2 % of a slice use the
+     * clock. */
     uint64_t known = now - first_now;
     ticks_left = known < 1000000u ? 0
                                   : (uint64_t)(0.98 * (double)(slice_end - now) * (double)(ticks_at - first_ticks)
                                                / (double)known);
 }
 
-/* The sums of a peer and kind in this slice. Called with the lock held. */
+/* The entry of a peer and kind in this slice. Called with the lock held. */
 static struct entry *entry_of(uint32_t peer, uint32_t kind) {
     uint32_t first = ((peer * NUMALOC_KINDS + kind) * 2654435761u) >> 7 & (SLOTS - 1);
     for (uint32_t slot = first;; slot = (slot + 1) & (SLOTS - 1)) {
@@ -187,7 +190,7 @@ static struct entry *entry_of(uint32_t peer, uint32_t kind) {
 }
 
 static void add(int peer, uint64_t events, uint64_t bytes, enum numaloc_kind kind) {
-    if (ticks() - ticks_at >= ticks_left || ++unclocked >= MOST_UNCLOCKED) ask_the_clock();
+    if (ticks() - ticks_at >= ticks_left || ++unclocked >= MAX_UNCLOCKED) start_slice_if_due();
     struct entry *entry = entry_of((uint32_t)peer, (uint32_t)kind);
     entry->events += events;
     entry->bytes += bytes;
@@ -195,7 +198,7 @@ static void add(int peer, uint64_t events, uint64_t bytes, enum numaloc_kind kin
 
 void numaloc_rank_messages(int peer, uint64_t events, uint64_t bytes, enum numaloc_kind kind) {
     if (!atomic_load_explicit(&enabled, memory_order_relaxed) || peer < 0) return;
-    if (atomic_load_explicit(&in_turn, memory_order_relaxed)) {
+    if (atomic_load_explicit(&one_at_a_time, memory_order_relaxed)) {
         add(peer, events, bytes, kind);
         return;
     }
@@ -222,7 +225,7 @@ void numaloc_rank_close(void) {
 }
 
 /* A forked child is not the rank: it must not write into the rank's file. */
-static void quiet_in_child(void) {
+static void disable_in_child(void) {
     atomic_store(&enabled, 0);
     if (file >= 0) close(file);
     file = -1;
@@ -281,10 +284,10 @@ void numaloc_rank_open(uint32_t rank, uint32_t size, const char *job, enum numal
         clock_offset = (int64_t)(started - nanoseconds(CLOCK_MONOTONIC) - zero);
         atomic_store(&enabled, 1);
         write_header(rank, size, job, source, zero);
-        pthread_atfork(NULL, NULL, quiet_in_child);
+        pthread_atfork(NULL, NULL, disable_in_child);
     }
     errno = saved_errno;
 }
 
-/* Programs that never reach MPI_Finalize but do exit in an orderly way. */
+/* For programs that exit normally without MPI_Finalize. */
 __attribute__((destructor)) static void close_at_exit(void) { numaloc_rank_close(); }

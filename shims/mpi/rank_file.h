@@ -1,4 +1,4 @@
-/* What every shim writes: one append-only file per rank (docs/formats/mpi-rank-file.md).
+/* Writer of rank files, used by every shim: one append-only file per rank (docs/formats/mpi-rank-file.md).
  *
  * Times are nanoseconds since NUMALOC_MPI_T0 (realtime clock), the zero that `numaloc record` gives
  * all ranks of a run. Amounts are summed per slice of time, peer and kind: memory stays constant
@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-/* What a message is. Values are file format; a reader refuses others. */
+/* The kind of a message. The values are part of the file format; readers refuse others. */
 enum numaloc_kind {
     NUMALOC_POINT_TO_POINT = 0, /* self to peer: the program's own send */
     NUMALOC_PERSISTENT = 1,     /* self to peer: the program's own, started from a persistent request */
@@ -23,15 +23,15 @@ enum numaloc_kind {
     NUMALOC_KINDS = 8
 };
 
-/* Who observed the messages. Values are file format. */
+/* The observer of the messages. The values are part of the file format. */
 enum numaloc_source { NUMALOC_OPEN_MPI_MONITORING = 1, NUMALOC_PMPI = 2 };
 
-/* Opens this rank's file in NUMALOC_MPI_DIR; without that variable, or after a failure, everything
- * below does nothing. `size` 0: not known. `job` tells worlds apart (MPI_Comm_spawn). */
+/* Opens this rank's file in NUMALOC_MPI_DIR; without that variable, or after a failure, all
+ * functions below have no effect. `size` 0: not known. `job` distinguishes worlds (MPI_Comm_spawn). */
 void numaloc_rank_open(uint32_t rank, uint32_t size, const char *job, enum numaloc_source source);
 
 /* From now on at most one thread at a time counts messages, so no lock is taken. */
-void numaloc_rank_in_turn(void);
+void numaloc_rank_one_thread_at_a_time(void);
 
 /* Counts one message. Thread-safe, keeps errno, allocates nothing. */
 void numaloc_rank_message(int peer, uint64_t bytes, enum numaloc_kind kind);
@@ -42,7 +42,7 @@ void numaloc_rank_messages(int peer, uint64_t events, uint64_t bytes, enum numal
 /* Writes what is buffered and the totals; messages may still follow (the last totals count). */
 void numaloc_rank_close(void);
 
-/* Whether a file is open: lets wrappers skip their work. */
+/* Whether a file is open: otherwise wrappers skip their work. */
 int numaloc_rank_is_open(void);
 
 #endif

@@ -1,11 +1,11 @@
-/* Preloaded into the ranks of `numaloc record --mpi --frontend qemu`: before the program begins, a rank becomes
- * an emulator that runs the same program with the same arguments, watched by our plugin. So the launcher's
- * command line stays as it is, whatever launcher it is. Processes that are no rank go on as they are, and so
+/* Preloaded into the ranks of `numaloc record --mpi --frontend qemu`: before the program begins, a rank executes
+ * an emulator that runs the same program with the same arguments, observed by our plugin. The launcher's
+ * command line stays unchanged, for any launcher. Processes that are no rank continue unchanged, and so
  * does a rank if the emulator cannot be started.
  *
  * NUMALOC_UNDER          the emulator
  * NUMALOC_UNDER_PLUGIN   its -plugin option, without the thread path and the program
- * NUMALOC_UNDER_PRELOAD  LD_PRELOAD of the program inside
+ * NUMALOC_UNDER_PRELOAD  LD_PRELOAD of the emulated program
  * NUMALOC_RANK_VARIABLE  the variable in which the launcher passes the rank
  */
 #define _GNU_SOURCE

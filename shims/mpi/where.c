@@ -1,6 +1,6 @@
-/* Preloaded into the ranks of `numaloc run`: before the program begins, each rank writes where it may run
- * (its own affinity mask) into NUMALOC_WHERE_DIR, one small file per rank. Processes that are no rank write
- * nothing. Nothing else happens, and MPI is not touched. */
+/* Preloaded into the ranks of `numaloc run`: before the program begins, each rank writes its affinity mask
+ * to NUMALOC_WHERE_DIR, one small file per rank. Processes that are no rank write
+ * nothing. MPI is not affected. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
