@@ -190,7 +190,7 @@ impl Tally {
         };
         if !plan.schedule.is_empty() {
             notes.push(format!(
-                "the plan's {} later moves are not carried out: run applies where a plan starts",
+                "the plan's {} later moves are not carried out: run applies only its initial placement",
                 plan.schedule.len()
             ));
         }

@@ -40,7 +40,7 @@ pub enum OutputError {
         expected: &'static str,
     },
     /// The new output is in place, but files of the user could not be moved into it.
-    #[error("{} is written, but files of yours that were in it are now in {}: {source}", path.display(), kept.display())]
+    #[error("{} is written, but your files that were in it are now in {}: {source}", path.display(), kept.display())]
     Kept {
         /// The output.
         path: PathBuf,
@@ -74,7 +74,7 @@ impl OutputError {
                 Some("free some space, or write to another disk with -o")
             }
             Self::Io { .. } => None,
-            Self::Kept { .. } => Some("move them back yourself"),
+            Self::Kept { .. } => Some("move them back"),
         }
     }
 }

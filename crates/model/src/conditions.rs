@@ -115,7 +115,7 @@ impl WorkSharing {
     pub fn words(self) -> &'static str {
         match self {
             Self::DynamicLoop => "loops with a dynamic or guided schedule",
-            Self::RuntimeLoop => "loops whose schedule OMP_SCHEDULE decides",
+            Self::RuntimeLoop => "loops whose schedule OMP_SCHEDULE sets",
             Self::Sections => "sections",
             Self::Tasks => "tasks",
             Self::Stealing => "threads that steal work from each other",

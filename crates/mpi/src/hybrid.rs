@@ -98,7 +98,7 @@ pub fn join(messages: Profile, mut memory: Profile) -> Profile {
     memory.meta.notes.extend(messages.meta.notes);
     if let Some(first) = untraced.first() {
         memory.meta.notes.push(format!(
-            "of {} ranks no memory access was traced, {first} first",
+            "no memory access was traced of {} ranks, {first} first",
             untraced.len()
         ));
     }

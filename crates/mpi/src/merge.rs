@@ -287,7 +287,7 @@ pub fn merge(
     }
     if to_self.0 > 0 {
         notes.push(format!(
-            "{} messages of ranks to themselves, {} bytes together, are left out: they move nothing between places",
+            "{} messages of ranks to themselves, {} bytes together, are left out: they move no data between places",
             to_self.0, to_self.1
         ));
     }
@@ -385,7 +385,7 @@ fn main_world(seen: Vec<Seen>, notes: &mut Vec<String>) -> Result<Vec<Seen>, Mer
     };
     let (all, spawned, single) = (of(""), of("spawned"), of("singleton"));
     for ((worlds, processes), made) in [
-        (spawned, "made by MPI_Comm_spawn"),
+        (spawned, "created by MPI_Comm_spawn"),
         (single, "of one process each, started without a launcher"),
         (
             (all.0 - spawned.0 - single.0, all.1 - spawned.1 - single.1),

@@ -63,7 +63,7 @@ const KILLED: i32 = 128 + 9;
 pub enum RecordError {
     /// Neither a known launcher nor an MPI program on the command line.
     #[error(
-        "cannot tell which MPI library {command:?} uses: no word of it is a program linked against Open MPI or MPICH"
+        "cannot determine which MPI library {command:?} uses: no word of it is a program linked against Open MPI or MPICH"
     )]
     UnknownLibrary {
         /// The command line.

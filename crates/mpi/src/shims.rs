@@ -109,7 +109,7 @@ pub(crate) fn preloaded(library: &Path) -> std::io::Result<OsString> {
     let mut preload = library.as_os_str().to_owned();
     let cuts = |byte: &u8| *byte == b':' || byte.is_ascii_whitespace();
     if preload.as_bytes().iter().any(cuts) {
-        let message = "the loader takes no library from a folder with a blank or a colon in its path: choose another folder";
+        let message = "the loader cannot load a library from a folder with a blank or a colon in its path: choose another folder";
         return Err(std::io::Error::new(ErrorKind::InvalidInput, message));
     }
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {

@@ -83,7 +83,7 @@ fn failures_say_what_to_do() {
         125,
     );
     assert!(
-        said.contains("cannot tell which MPI library") && said.contains("--mpi openmpi"),
+        said.contains("cannot determine which MPI library") && said.contains("--mpi openmpi"),
         "{said}"
     );
     let said = fails(

@@ -618,7 +618,7 @@ impl Collector {
         for (count, text) in [
             (
                 self.unknown_operation,
-                "samples do not say load or store: counted as reads, no communication with them in sampled_line and write_read",
+                "samples do not distinguish loads from stores: counted as reads, no communication with them in sampled_line and write_read",
             ),
             (self.no_address, "samples without a data address left out"),
             (
@@ -635,7 +635,7 @@ impl Collector {
             ),
             (
                 self.board.dropped_lines(),
-                "lines left the table of recent lines early: communication is too low",
+                "lines were dropped early from the table of recent lines: communication is too low",
             ),
         ] {
             if count > 0 {

@@ -102,7 +102,7 @@ pub fn import(path: &Path, options: &Options) -> Result<Profile, PerfError> {
         )
     )];
     if header.cut_short {
-        notes.push("the file was cut short: what it still holds was read".to_owned());
+        notes.push("the file is truncated: only its intact part was read".to_owned());
     }
     if damaged > 0 {
         notes.push(format!(

@@ -281,7 +281,7 @@ impl<'a> Machine<'a> {
             Scale::Listed { unstated } => listed_scale(folder, &event, unstated),
         };
         let Some(scale) = scale else {
-            return refuse(format!("{name}/{event}/ has no scale that makes sense"));
+            return refuse(format!("{name}/{event}/ has no valid scale"));
         };
         let cpus = cpu_list(&text(&folder.join("cpumask")).unwrap_or_default());
         if cpus.is_empty() {

@@ -230,7 +230,7 @@ impl Ring {
             (offset, size) => (offset as usize, size as usize),
         };
         if !size.is_power_of_two() || offset.checked_add(size).is_none_or(|end| end > length) {
-            return Err(io::Error::other("the kernel's buffer has no sensible size"));
+            return Err(io::Error::other("the kernel's buffer has an invalid size"));
         }
         ring.data = (offset, size);
         Ok(ring)

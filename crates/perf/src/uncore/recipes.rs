@@ -166,7 +166,7 @@ fn data_fabric(known: &mut Known, pmu: &Pmu<'_>, modalias: &str, controllers: bo
         for link in 0..4 {
             known.raw(Quantity::LinkSent, 0x7c7 + link * 0x40, 0x02, GMI_PACKET);
         }
-        let why = "amd_df before Zen 4 does not tell local from remote reads".to_owned();
+        let why = "amd_df before Zen 4 does not distinguish local from remote reads".to_owned();
         known.missing.insert(Topic::Home, why);
     } else if modalias.contains("fam0019") {
         for station in 0..12 {
