@@ -1,4 +1,4 @@
-//! Finds oneTBB and its allocator, and compiles the glue to it if it is there.
+//! Finds oneTBB and its allocator, and compiles the glue code if they are installed.
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(numaloc_tbb)");
@@ -22,7 +22,7 @@ fn main() {
         .file("src/scheduler/tbb.cpp")
         .compile("numaloc_tbb");
     println!("cargo::rustc-cfg=numaloc_tbb");
-    // In the same Debian package; it has no pkg-config file of its own.
+    // Part of the same Debian package, without a pkg-config file of its own.
     if links_with("tbbmalloc") {
         println!("cargo::rustc-link-lib=tbbmalloc");
         println!("cargo::rustc-cfg=numaloc_tbbmalloc");

@@ -118,9 +118,9 @@ pub fn page_affinity(usage: &PageUsage, threads: usize) -> CommMatrix {
         }
         for (at, a) in heaviest.iter().enumerate() {
             for b in &heaviest[at + 1..] {
-                let common = a.total().min(b.total()) as f64;
-                dense[a.thread.index() * threads + b.thread.index()] += common;
-                dense[b.thread.index() * threads + a.thread.index()] += common;
+                let shared = a.total().min(b.total()) as f64;
+                dense[a.thread.index() * threads + b.thread.index()] += shared;
+                dense[b.thread.index() * threads + a.thread.index()] += shared;
             }
         }
     }
@@ -129,13 +129,13 @@ pub fn page_affinity(usage: &PageUsage, threads: usize) -> CommMatrix {
 
 /// Assigns threads to nodes in equal shares (sizes differ by at most one), by what they have in common.
 ///
-/// `common` must be symmetric.
+/// `affinity` must be symmetric.
 ///
 /// # Panics
 /// If `nodes` is 0.
 #[must_use]
-pub fn assign(common: &CommMatrix, nodes: usize, goal: Goal) -> NodeAssignment {
-    let threads = common.threads();
+pub fn assign(affinity: &CommMatrix, nodes: usize, goal: Goal) -> NodeAssignment {
+    let threads = affinity.threads();
     let blocks = NodeAssignment::blocks(threads, nodes);
     let spread = NodeAssignment::round_robin(threads, nodes);
     if threads > SEARCH_THREADS || nodes == 1 {
@@ -145,10 +145,10 @@ pub fn assign(common: &CommMatrix, nodes: usize, goal: Goal) -> NodeAssignment {
         };
     }
     let mut best: Option<(f64, NodeAssignment)> = None;
-    let grown = grow(common, nodes, goal);
+    let grown = grow(affinity, nodes, goal);
     for mut candidate in [blocks, spread, grown] {
-        improve(common, &mut candidate, goal);
-        let within = within_nodes(common, &candidate);
+        improve(affinity, &mut candidate, goal);
+        let within = within_nodes(affinity, &candidate);
         let better = best.as_ref().is_none_or(|(known, _)| match goal {
             Goal::Together => within > *known,
             Goal::Apart => within < *known,
@@ -162,8 +162,8 @@ pub fn assign(common: &CommMatrix, nodes: usize, goal: Goal) -> NodeAssignment {
 
 /// The amount between threads of the same node (both cells of a pair count).
 #[must_use]
-pub fn within_nodes(common: &CommMatrix, assignment: &NodeAssignment) -> f64 {
-    common
+pub fn within_nodes(affinity: &CommMatrix, assignment: &NodeAssignment) -> f64 {
+    affinity
         .cells()
         .filter(|&(i, j, _)| assignment.node(i) == assignment.node(j))
         .map(|(_, _, amount)| amount)
@@ -171,8 +171,8 @@ pub fn within_nodes(common: &CommMatrix, assignment: &NodeAssignment) -> f64 {
 }
 
 /// Fills node after node with the free thread that fits its members best.
-fn grow(common: &CommMatrix, nodes: usize, goal: Goal) -> NodeAssignment {
-    let threads = common.threads();
+fn grow(affinity: &CommMatrix, nodes: usize, goal: Goal) -> NodeAssignment {
+    let threads = affinity.threads();
     let mut of_thread = vec![LogicalNode(0); threads];
     let mut free = vec![true; threads];
     for node in 0..nodes {
@@ -189,7 +189,7 @@ fn grow(common: &CommMatrix, nodes: usize, goal: Goal) -> NodeAssignment {
             let pick = pick.expect("sizes add up to the threads");
             free[pick] = false;
             of_thread[pick] = LogicalNode::from_index(node);
-            for (other, amount) in common.row(pick) {
+            for (other, amount) in affinity.row(pick) {
                 with_members[other] += amount;
             }
         }
@@ -202,15 +202,15 @@ fn grow(common: &CommMatrix, nodes: usize, goal: Goal) -> NodeAssignment {
 }
 
 /// Swaps threads of different nodes while that improves the goal.
-fn improve(common: &CommMatrix, assignment: &mut NodeAssignment, goal: Goal) {
-    let (threads, nodes) = (common.threads(), assignment.nodes);
+fn improve(affinity: &CommMatrix, assignment: &mut NodeAssignment, goal: Goal) {
+    let (threads, nodes) = (affinity.threads(), assignment.nodes);
     // to_node[t * nodes + n]: what t shares with the threads of n.
     let mut to_node = vec![0.0; threads * nodes];
-    for (i, j, amount) in common.cells() {
+    for (i, j, amount) in affinity.cells() {
         to_node[i * nodes + assignment.node(j)] += amount;
     }
     let sign = if goal == Goal::Together { 1.0 } else { -1.0 };
-    let scale = common.max().max(1.0);
+    let scale = affinity.max().max(1.0);
     for _ in 0..30 {
         let mut improved = false;
         for a in 0..threads {
@@ -222,10 +222,10 @@ fn improve(common: &CommMatrix, assignment: &mut NodeAssignment, goal: Goal) {
                 let gain = to_node[a * nodes + nb] - to_node[a * nodes + na]
                     + to_node[b * nodes + na]
                     - to_node[b * nodes + nb]
-                    - 2.0 * common.get(a, b);
+                    - 2.0 * affinity.get(a, b);
                 if sign * gain > 1e-9 * scale {
                     for (thread, from, to) in [(a, na, nb), (b, nb, na)] {
-                        for (other, amount) in common.row(thread) {
+                        for (other, amount) in affinity.row(thread) {
                             to_node[other * nodes + from] -= amount;
                             to_node[other * nodes + to] += amount;
                         }
@@ -249,12 +249,15 @@ mod tests {
     #[test]
     fn distant_pairs_are_joined_or_separated() {
         // Pairs (0,2) and (1,3) share; blocks of two separate them, the search must not.
-        let common =
+        let affinity =
             CommMatrix::from_cells(4, [(0, 2, 5.0), (2, 0, 5.0), (1, 3, 5.0), (3, 1, 5.0)])
                 .unwrap();
-        let together = assign(&common, 2, Goal::Together);
-        assert_eq!(within_nodes(&common, &together), 20.0);
-        assert_eq!(within_nodes(&common, &assign(&common, 2, Goal::Apart)), 0.0);
+        let together = assign(&affinity, 2, Goal::Together);
+        assert_eq!(within_nodes(&affinity, &together), 20.0);
+        assert_eq!(
+            within_nodes(&affinity, &assign(&affinity, 2, Goal::Apart)),
+            0.0
+        );
     }
 
     #[test]
@@ -274,15 +277,15 @@ mod tests {
     proptest! {
         #[test]
         fn search_is_balanced_and_brackets_blocks(cells in proptest::collection::vec(0u8..9, 36), nodes in 1usize..4) {
-            let common = CommMatrix::from_dense(6, &cells.into_iter().map(f64::from).collect::<Vec<_>>())
+            let affinity = CommMatrix::from_dense(6, &cells.into_iter().map(f64::from).collect::<Vec<_>>())
                 .unwrap().symmetrised();
-            let blocks = within_nodes(&common, &NodeAssignment::blocks(6, nodes));
+            let blocks = within_nodes(&affinity, &NodeAssignment::blocks(6, nodes));
             for goal in [Goal::Together, Goal::Apart] {
-                let found = assign(&common, nodes, goal);
+                let found = assign(&affinity, nodes, goal);
                 let mut sizes = vec![0usize; nodes];
                 for t in 0..6 { sizes[found.node(t)] += 1; }
                 prop_assert!(sizes.iter().all(|&s| s == 6 / nodes || s == 6usize.div_ceil(nodes)));
-                let within = within_nodes(&common, &found);
+                let within = within_nodes(&affinity, &found);
                 let brackets = match goal {
                     Goal::Together => within >= blocks,
                     Goal::Apart => within <= blocks,

@@ -84,7 +84,7 @@ fn by_run(usage: &PageUsage, threads: usize, cache_bytes: u64, line_bytes: u64) 
     let mut next = vec![0usize; threads];
     let mut beyond = PageUsage::new(usage.page_size());
     for (at, page) in usage.pages().iter().enumerate() {
-        let left = usage.accesses(page).iter().map(|access| {
+        let remaining = usage.accesses(page).iter().map(|access| {
             let thread = access.thread.index();
             match kept[thread].get(next[thread]) {
                 Some(&(_, page, misses)) if page == at => {
@@ -94,7 +94,7 @@ fn by_run(usage: &PageUsage, threads: usize, cache_bytes: u64, line_bytes: u64) 
                 _ => swept(access, page.first_touch, usage.page_size(), line_bytes),
             }
         });
-        beyond.push(head(page), left.collect());
+        beyond.push(head(page), remaining.collect());
     }
     beyond
 }
@@ -172,33 +172,33 @@ mod tests {
         // 1000, so thread 0 misses at most 64 + 1000 there, and thread 1, of whose 3000 thread 0 stores 2000, 2064.
         let usage = usage_of(&[(9, vec![9000]), (9, vec![600]), (9, vec![6000, 3000])]);
         // Everything fits.
-        let left = beyond_private_caches(&usage, &[], 2, 1 << 20, 64);
+        let beyond = beyond_private_caches(&usage, &[], 2, 1 << 20, 64);
         assert_eq!(
-            totals(&left),
+            totals(&beyond),
             [vec![(0, 64)], vec![(0, 64)], vec![(0, 1064), (1, 2064)]]
         );
         // Thread 0's three pages do not fit into two, and none is used four times as often as the middle one. Thread 1's does.
-        let left = beyond_private_caches(&usage, &[], 2, 8192, 64);
+        let beyond = beyond_private_caches(&usage, &[], 2, 8192, 64);
         assert_eq!(
-            totals(&left),
+            totals(&beyond),
             [vec![(0, 9000)], vec![(0, 600)], vec![(0, 6000), (1, 2064)]]
         );
         // A stack among pages that are read through once.
         let mut pages = vec![(9, vec![100_000])];
         pages.extend(vec![(9, vec![600]); 9]);
-        let left = beyond_private_caches(&usage_of(&pages), &[], 1, 8192, 64);
-        assert_eq!(totals(&left)[..2], [vec![(0, 64)], vec![(0, 600)]]);
+        let beyond = beyond_private_caches(&usage_of(&pages), &[], 1, 8192, 64);
+        assert_eq!(totals(&beyond)[..2], [vec![(0, 64)], vec![(0, 600)]]);
         // Without room nothing stays.
-        let left = beyond_private_caches(&usage, &[], 2, 0, 64);
-        assert_eq!(totals(&left), totals(&usage));
+        let beyond = beyond_private_caches(&usage, &[], 2, 0, 64);
+        assert_eq!(totals(&beyond), totals(&usage));
     }
 
     #[test]
     fn initialisation_is_counted_by_lines() {
         // Thread 0 touched the page first and stored 500 of its 1500: 63 lines. Thread 1's 500 stores stand.
         let usage = usage_of(&[(0, vec![1500, 1500])]);
-        let left = beyond_private_caches(&usage, &[], 2, 0, 64);
-        assert_eq!(totals(&left), [[(0, 1063), (1, 1500)]]);
+        let beyond = beyond_private_caches(&usage, &[], 2, 0, 64);
+        assert_eq!(totals(&beyond), [[(0, 1063), (1, 1500)]]);
     }
 
     proptest! {
@@ -208,10 +208,10 @@ mod tests {
             room in 0u64..6,
         ) {
             let usage = usage_of(&pages);
-            let left = beyond_private_caches(&usage, &[], 4, room * 4096, 64);
-            prop_assert_eq!(left.pages().len(), usage.pages().len());
-            for (all, left) in totals(&usage).iter().flatten().zip(totals(&left).iter().flatten()) {
-                prop_assert!(left.0 == all.0 && left.1 <= all.1 && left.1 >= (all.1 / 8).min(64));
+            let beyond = beyond_private_caches(&usage, &[], 4, room * 4096, 64);
+            prop_assert_eq!(beyond.pages().len(), usage.pages().len());
+            for (all, beyond) in totals(&usage).iter().flatten().zip(totals(&beyond).iter().flatten()) {
+                prop_assert!(beyond.0 == all.0 && beyond.1 <= all.1 && beyond.1 >= (all.1 / 8).min(64));
             }
         }
     }

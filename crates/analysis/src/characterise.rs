@@ -354,11 +354,11 @@ pub fn exclusivity_by_size(profile: &Profile, assignment: &NodeAssignment) -> Ve
                 &merged
             };
             let assigned = exclusivity(usage, assignment)?;
-            let common = page_affinity(usage, profile.threads.len());
+            let affinity = page_affinity(usage, profile.threads.len());
             let mut most = assigned;
             let mut least = assigned;
             for goal in [Goal::Together, Goal::Apart] {
-                let found = exclusivity(usage, &assign(&common, assignment.homes.len(), goal))?;
+                let found = exclusivity(usage, &assign(&affinity, assignment.homes.len(), goal))?;
                 most = most.max(found);
                 least = least.min(found);
             }

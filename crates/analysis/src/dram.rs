@@ -114,8 +114,8 @@ impl Cache {
         }
         let set = self.set(line.number);
         set.rotate_right(1);
-        let gone = std::mem::replace(&mut set[0], line);
-        (gone.number != u64::MAX).then_some(gone)
+        let evicted = std::mem::replace(&mut set[0], line);
+        (evicted.number != u64::MAX).then_some(evicted)
     }
 }
 
@@ -233,10 +233,10 @@ impl DramModel {
     }
 
     fn put(&mut self, cache: usize, number: u64, writer: u32) {
-        if let Some(gone) = self.caches[cache].put(Line { number, writer })
-            && gone.writer != 0
+        if let Some(evicted) = self.caches[cache].put(Line { number, writer })
+            && evicted.writer != 0
         {
-            self.threads[gone.writer as usize - 1].write_backs += 1;
+            self.threads[evicted.writer as usize - 1].write_backs += 1;
         }
     }
 

@@ -80,8 +80,8 @@ fn deal(topology: &Topology, object: u32, tasks: usize, capacity: &mut [u32]) {
             at,
         )
     });
-    let left = tasks - share.iter().sum::<usize>();
-    for &at in by_remainder.iter().take(left) {
+    let remaining = tasks - share.iter().sum::<usize>();
+    for &at in by_remainder.iter().take(remaining) {
         share[at] += 1;
     }
     for (&child, tasks) in object.children.iter().zip(share) {

@@ -126,13 +126,13 @@ fn optimum(input: &MapInput) -> f64 {
 
 fn descend(
     input: &MapInput,
-    left: &[usize],
+    remaining: &[usize],
     free: &mut [u32],
     pu: &mut [usize],
     sum: f64,
     best: &mut f64,
 ) {
-    let Some((&task, left)) = left.split_first() else {
+    let Some((&task, remaining)) = remaining.split_first() else {
         *best = best.min(sum);
         return;
     };
@@ -164,7 +164,7 @@ fn descend(
         }
         free[at] -= 1;
         pu[task] = at;
-        descend(input, left, free, pu, now, best);
+        descend(input, remaining, free, pu, now, best);
         pu[task] = usize::MAX;
         free[at] += 1;
     }

@@ -31,7 +31,7 @@ impl Options {
             match argument.as_slice() {
                 b"--" => {
                     let rest = rest.as_slice().to_vec();
-                    return Self::whole(options, rest);
+                    return Self::with_program(options, rest);
                 }
                 b"--path" => options.path = Some(rest.next().ok_or(USAGE)?.clone()),
                 b"--cache" => {
@@ -43,12 +43,12 @@ impl Options {
                     let argument = String::from_utf8_lossy(argument);
                     return Err(format!("{argument}: unknown; {USAGE}"));
                 }
-                _ => return Self::whole(options, before.to_vec()),
+                _ => return Self::with_program(options, before.to_vec()),
             }
         }
     }
 
-    fn whole(self, program: Vec<Vec<u8>>) -> Result<(Self, Vec<Vec<u8>>), String> {
+    fn with_program(self, program: Vec<Vec<u8>>) -> Result<(Self, Vec<Vec<u8>>), String> {
         if program.is_empty() && self.path.is_none() {
             return Err(USAGE.to_owned());
         }

@@ -79,10 +79,10 @@ impl Cache {
             return None;
         }
         let last = set.len() - 1;
-        let gone = set[last];
+        let evicted = set[last];
         set.copy_within(..last, 1);
         set[0] = line | mark;
-        (gone != EMPTY).then_some((gone & !DIRTY, gone & DIRTY != 0))
+        (evicted != EMPTY).then_some((evicted & !DIRTY, evicted & DIRTY != 0))
     }
 
     /// Whether the line is cached and differs from memory.
@@ -166,11 +166,11 @@ mod tests {
                         prop_assert_eq!(cache.remove(line), was);
                     }
                     _ => {
-                        let gone = cache.put(line, dirty);
+                        let evicted = cache.put(line, dirty);
                         let was = at.is_some_and(|at| list.remove(at).1);
                         list.insert(0, (line, was || dirty));
-                        let left = if list.len() > 4 { list.pop() } else { None };
-                        prop_assert_eq!(gone, left);
+                        let expected = if list.len() > 4 { list.pop() } else { None };
+                        prop_assert_eq!(evicted, expected);
                         prop_assert_eq!(cache.is_dirty(line), was || dirty);
                     }
                 }

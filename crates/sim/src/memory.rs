@@ -291,10 +291,10 @@ impl<'a> Memory<'a> {
         let Some(caches) = &mut self.private else {
             return;
         };
-        if let Some((gone, was_dirty)) = caches[core as usize].put(line, dirty)
+        if let Some((evicted, was_dirty)) = caches[core as usize].put(line, dirty)
             && was_dirty
         {
-            self.leave_private(core, gone, now);
+            self.leave_private(core, evicted, now);
         }
     }
 
@@ -312,17 +312,17 @@ impl<'a> Memory<'a> {
 
     fn fill_llc(&mut self, group: u32, line: u32, dirty: bool, now: u64) {
         self.directory[line as usize].groups |= 1 << group;
-        let Some((gone, was_dirty)) = self.llcs[group as usize].put(line, dirty) else {
+        let Some((evicted, was_dirty)) = self.llcs[group as usize].put(line, dirty) else {
             return;
         };
-        self.directory[gone as usize].groups &= !(1 << group);
+        self.directory[evicted as usize].groups &= !(1 << group);
         let mut was_dirty = was_dirty;
         if self.machine.parameters.inclusive {
-            was_dirty |= self.drop_below(group, gone);
+            was_dirty |= self.drop_below(group, evicted);
         }
         if was_dirty {
             let node = self.node_of_group(group);
-            let home = self.pages.home((gone >> self.page_shift) as usize, node);
+            let home = self.pages.home((evicted >> self.page_shift) as usize, node);
             self.write_dram(now, node as usize, home);
         }
     }

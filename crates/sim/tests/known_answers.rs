@@ -96,7 +96,7 @@ fn streaming_cores_share_a_controllers_bandwidth_and_two_controllers_have_twice_
 }
 
 /// Two threads that write one line, or one each, alternately.
-fn turns(writes: u64, lines: [u64; 2]) -> Trace {
+fn alternating_writes(writes: u64, lines: [u64; 2]) -> Trace {
     let mut threads = [Vec::new(), Vec::new()];
     for turn in 0..writes {
         let (me, other) = (turn as usize % 2, 1 - turn as usize % 2);
@@ -132,7 +132,7 @@ fn turns(writes: u64, lines: [u64; 2]) -> Trace {
 fn a_line_written_in_turns_moves_once_for_each_write() {
     let two = machine(2, 2, 1);
     let writes = 1000;
-    let ping_pong = turns(writes, [0, 0]);
+    let ping_pong = alternating_writes(writes, [0, 0]);
     let same = run(&two, &ping_pong, &[0, 1], &Pages::FirstTouch);
     let other = run(&two, &ping_pong, &[0, 2], &Pages::FirstTouch);
     assert_eq!(same.transfers_within, writes - 1);
@@ -152,8 +152,18 @@ fn a_line_written_in_turns_moves_once_for_each_write() {
 fn padding_removes_false_sharing() {
     let two = machine(2, 2, 1);
     let writes = 1000;
-    let shared = run(&two, &turns(writes, [0, 0]), &[0, 1], &Pages::FirstTouch);
-    let padded = run(&two, &turns(writes, [0, 1]), &[0, 1], &Pages::FirstTouch);
+    let shared = run(
+        &two,
+        &alternating_writes(writes, [0, 0]),
+        &[0, 1],
+        &Pages::FirstTouch,
+    );
+    let padded = run(
+        &two,
+        &alternating_writes(writes, [0, 1]),
+        &[0, 1],
+        &Pages::FirstTouch,
+    );
     assert_eq!(padded.transfers_within + padded.transfers_between, 0);
     assert_eq!(padded.invalidations, 0);
     assert_eq!(

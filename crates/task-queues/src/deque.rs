@@ -173,8 +173,8 @@ impl<T> Deque<T> {
             Steal::Empty => return true,
             Steal::Retry => return false,
         }
-        let left = self.bottom.load(Ordering::Relaxed) - self.top.load(Ordering::Relaxed);
-        let more = usize::try_from(left).unwrap_or(0) / 2;
+        let remaining = self.bottom.load(Ordering::Relaxed) - self.top.load(Ordering::Relaxed);
+        let more = usize::try_from(remaining).unwrap_or(0) / 2;
         for _ in 0..more.min(most.saturating_sub(1)) {
             let Steal::Success(item) = self.steal() else {
                 break;

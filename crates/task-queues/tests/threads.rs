@@ -48,15 +48,15 @@ fn each_once(seen: &[AtomicUsize]) {
 #[test]
 fn a_deque_that_grows_under_thieves_gives_each_element_once() {
     let (deque, seen) = (Deque::<Item>::new(2), none_seen());
-    let left = AtomicUsize::new(ELEMENTS);
+    let remaining = AtomicUsize::new(ELEMENTS);
     thread::scope(|scope| {
         for _ in 0..THIEVES {
             scope.spawn(|| {
-                while left.load(Relaxed) > 0 {
+                while remaining.load(Relaxed) > 0 {
                     match deque.steal() {
                         Steal::Success(item) => {
                             take(&seen, item);
-                            left.fetch_sub(1, Relaxed);
+                            remaining.fetch_sub(1, Relaxed);
                         }
                         Steal::Retry | Steal::Empty => thread::yield_now(),
                     }
@@ -70,7 +70,7 @@ fn a_deque_that_grows_under_thieves_gives_each_element_once() {
                 // SAFETY: as above.
                 if let Some(item) = unsafe { deque.pop() } {
                     take(&seen, item);
-                    left.fetch_sub(1, Relaxed);
+                    remaining.fetch_sub(1, Relaxed);
                 }
             }
         }

@@ -1,17 +1,17 @@
 /*
- * ocr.h - the Open Community Runtime, version 1.1, as numaloc's task runtime offers it.
+ * ocr.h - the Open Community Runtime, version 1.1, as implemented by numaloc's task runtime.
  *
  * Write `ocrGuid_t mainEdt(u32 paramc, u64 *paramv, u32 depc, ocrEdtDep_t depv[])`, include this
- * header, link with -lnumaloc_ocr (which brings main), or let `numaloc tasks cc` do both.
+ * header, link with -lnumaloc_ocr (which provides main), or let `numaloc tasks cc` do both.
  *
- * Rules that hold everywhere
- * - Threads: every call may be made by any task at any time.
- * - Owner: objects are known by GUID and belong to the runtime. Memory of a data block may be used
- *   from when it is handed over (depv, ocrDbCreate) until ocrDbRelease or the end of the task.
- * - NULL: an out-parameter may be NULL when the caller does not want the value.
- * - Errors: 0 or an OCR_E code; the out-parameters are then untouched. A GUID of something destroyed
- *   gives OCR_EINVAL, not a crash. NUMALOC_OCR_CHECKED=1 also names the task that did it, with objects and slots.
- * - Names from 1.1 and from 1.2 (ocrPrintf, ocrGetArgc, ocrHintSetValue) are both here, and so are
+ * General rules
+ * - Threads: any task may make any call at any time.
+ * - Ownership: objects are identified by GUID and belong to the runtime. Memory of a data block is valid
+ *   from its hand-over (depv, ocrDbCreate) to ocrDbRelease or the end of the task.
+ * - NULL: an out-parameter may be NULL if the caller does not need the value.
+ * - Errors: 0 or an OCR_E code; on error the out-parameters are unchanged. A GUID of a destroyed object
+ *   gives OCR_EINVAL, not a crash. NUMALOC_OCR_CHECKED=1 also reports the task that made the error, with objects and slots.
+ * - Names from 1.1 and from 1.2 (ocrPrintf, ocrGetArgc, ocrHintSetValue) are both declared, and so are
  *   the extensions: labels, event parameters, counted, channel and collective events, hints,
  *   affinities, legacy waiting, dependences by value, the interface for runtimes on top.
  */
@@ -124,7 +124,7 @@ static inline bool ocrGuidIsLt(ocrGuid_t a, ocrGuid_t b) { return a.guid < b.gui
 
 #define GUID_PROP_NONE ((u16)0x000)
 #define GUID_PROP_IS_LABELED ((u16)0x100)
-/* Get or create: OCR_EGUIDEXISTS when it was there already. Implies IS_LABELED. */
+/* Get or create: OCR_EGUIDEXISTS if an object exists there already. Implies IS_LABELED. */
 #define GUID_PROP_CHECK ((u16)0x300)
 /* Waits until the label is free. Implies IS_LABELED. */
 #define GUID_PROP_BLOCK ((u16)0x500)
@@ -133,9 +133,9 @@ static inline bool ocrGuidIsLt(ocrGuid_t a, ocrGuid_t b) { return a.guid < b.gui
 
 typedef enum {
     DB_MODE_NULL = 0x0,  /* no access: a control dependence */
-    DB_MODE_CONST = 0x1, /* shared with CONST only: the contents hold still */
+    DB_MODE_CONST = 0x1, /* shared with CONST only: the contents do not change */
     DB_MODE_RW = 0x2,    /* shared with RW and RO: the program synchronises */
-    DB_MODE_EW = 0x4,    /* alone */
+    DB_MODE_EW = 0x4,    /* exclusive */
     DB_MODE_RO = 0x8     /* shared with RW and RO */
 } ocrDbAccessMode_t;
 #define DB_DEFAULT_MODE DB_MODE_RW
@@ -144,7 +144,7 @@ typedef enum {
 typedef enum { NO_ALLOC = 0 } ocrInDbAllocator_t;
 
 #define DB_PROP_NONE ((u16)0x00)
-/* The creator does not want the memory: the address it gets is NULL. */
+/* The creator does not need the memory: the address returned is NULL. */
 #define DB_PROP_NO_ACQUIRE ((u16)0x10)
 #define DB_PROP_SINGLE_ASSIGNMENT ((u16)0x20)
 #define DB_PROP_NO_HINT ((u16)0x40)
@@ -160,26 +160,26 @@ typedef struct {
 typedef ocrGuid_t (*ocrEdt_t)(u32 paramc, u64 *paramv, u32 depc, ocrEdtDep_t depv[]);
 
 #define EDT_PROP_NONE ((u16)0x0)
-/* The output event fires when the task and everything created below it is done. */
+/* The output event fires when the task and all tasks created below it have ended. */
 #define EDT_PROP_FINISH ((u16)0x1)
 #define EDT_PROP_NO_HINT ((u16)0x2)
 #define EDT_PROP_LONG ((u16)0x4)
-/* *outputEvent is an event that exists already. */
+/* *outputEvent is an existing event. */
 #define EDT_PROP_OEVT_VALID ((u16)0x8)
 
-#define EDT_PARAM_UNK ((u32)-1) /* template: said when the task is created */
-#define EDT_PARAM_DEF ((u32)-2) /* task: as the template says */
+#define EDT_PARAM_UNK ((u32)-1) /* template: specified when the task is created */
+#define EDT_PARAM_DEF ((u32)-2) /* task: as specified by the template */
 
 /* ---- events ----------------------------------------------------------------------------------- */
 
 typedef enum {
     OCR_EVENT_ONCE_T = 1,   /* destroyed when it fires */
-    OCR_EVENT_IDEM_T = 2,   /* fires once, ignores what comes later */
+    OCR_EVENT_IDEM_T = 2,   /* fires once, ignores later satisfactions */
     OCR_EVENT_STICKY_T = 3, /* fires once, OCR_EINVAL the second time */
-    OCR_EVENT_LATCH_T = 4,  /* fires and goes when its two slots are equal */
-    OCR_EVENT_COUNTED_T = 5, /* goes after it fired and served nbDeps dependences */
+    OCR_EVENT_LATCH_T = 4,  /* fires and is destroyed when its two slots are equal */
+    OCR_EVENT_COUNTED_T = 5, /* destroyed after it fired and served nbDeps dependences */
     OCR_EVENT_CHANNEL_T = 6, /* pairs the n-th satisfaction with the n-th dependence */
-    OCR_EVENT_COLLECTIVE_T = 7, /* reduction over its slots, again and again */
+    OCR_EVENT_COLLECTIVE_T = 7, /* repeated reduction over its slots */
     OCR_EVENT_T_MAX
 } ocrEventTypes_t;
 
@@ -197,10 +197,10 @@ typedef struct {
             u64 counter; /* initial count */
         } EVENT_LATCH;
         struct {
-            u64 nbDeps; /* dependences after which it goes; at least 1 */
+            u64 nbDeps; /* dependences after which it is destroyed; at least 1 */
         } EVENT_COUNTED;
         struct {
-            u32 maxGen; /* how far one side may run ahead; EVENT_CHANNEL_UNBOUNDED: any */
+            u32 maxGen; /* how far one side may run ahead; EVENT_CHANNEL_UNBOUNDED: unlimited */
             u32 nbSat;  /* 1 */
             u32 nbDeps; /* 1 */
         } EVENT_CHANNEL;
@@ -326,7 +326,7 @@ u8 ocrGetHint(ocrGuid_t guid, ocrHint_t *hint);
 
 /* ---- the core --------------------------------------------------------------------------------- */
 
-/* Yours. Not declared in C, so that it may also be written without parameters: `ocrGuid_t mainEdt()`. */
+/* Defined by the program. Not declared in C, so that it may also be written without parameters: `ocrGuid_t mainEdt()`. */
 #ifdef __cplusplus
 ocrGuid_t mainEdt(u32 paramc, u64 *paramv, u32 depc, ocrEdtDep_t depv[]);
 #endif
@@ -352,7 +352,7 @@ u8 ocrEventCollectiveSatisfySlot(ocrGuid_t eventGuid, void *dataPtr, u32 islot);
 u8 ocrAddDependence(ocrGuid_t source, ocrGuid_t destination, u32 slot, ocrDbAccessMode_t mode);
 u8 ocrAddDependenceSlot(ocrGuid_t source, u32 sslot, ocrGuid_t destination, u32 dslot,
                         ocrDbAccessMode_t mode);
-/* The destination gets a copy of the block as it is now. */
+/* The destination gets a copy of the block's current contents. */
 u8 ocrAddDependenceByValue(ocrGuid_t sourceDb, ocrGuid_t destination, u32 slot,
                            ocrDbAccessMode_t mode);
 u8 ocrGroupBegin(void);
@@ -361,15 +361,16 @@ u8 ocrGroupEnd(void);
 u8 ocrDbCreate(ocrGuid_t *db, void **addr, u64 len, u16 flags, ocrHint_t *hint,
                ocrInDbAllocator_t allocator);
 u8 ocrDbRelease(ocrGuid_t db);
-/* Of a block that the task holds; OCR_EACCES otherwise. */
+/* Size of a block that the task holds; OCR_EACCES otherwise. */
 u8 ocrDbGetSize(ocrGuid_t db, u64 *size);
-/* Whoever destroys a block that it holds releases it; others keep it until they end. */
+/* A task that destroys a block it holds releases it; other tasks hold it until they end. */
 u8 ocrDbDestroy(ocrGuid_t db);
-/* Creates a task that copies. *completionEvent, if wanted, fires with the destination: a STICKY event, so that a dependence may be
- * added after the copy is done; the caller destroys it. Both blocks long enough, or OCR_ENOMEM; not the same one, or OCR_EPERM. */
+/* Creates a task that copies. *completionEvent, if requested, fires with the destination: a STICKY event, so that a
+ * dependence may be added after the copy is done; the caller destroys it. OCR_ENOMEM if a block is too small; OCR_EPERM if
+ * both are the same. */
 u8 ocrDbCopy(ocrGuid_t destination, u64 destinationOffset, ocrGuid_t source, u64 sourceOffset, u64 size,
              u64 copyType, ocrGuid_t *completionEvent);
-/* Always OCR_EINVAL: no block supports allocation, because NO_ALLOC is the only allocator there is. */
+/* Always OCR_EINVAL: no block supports allocation, because NO_ALLOC is the only allocator. */
 u8 ocrDbMalloc(ocrGuid_t db, u64 size, void **addr);
 u8 ocrDbMallocOffset(ocrGuid_t db, u64 size, u64 *offset);
 u8 ocrDbFree(ocrGuid_t db, void *addr);
@@ -396,15 +397,15 @@ typedef enum {
 
 u8 ocrGuidRangeCreate(ocrGuid_t *rangeGuid, u64 numberGuid, ocrGuidUserKind kind);
 u8 ocrGuidFromIndex(ocrGuid_t *outGuid, ocrGuid_t rangeGuid, u64 idx);
-/* A range whose labels are found by tuples: ocrGuidFromLabel gives what mapFunc makes of the first label's GUID, the
+/* A range whose labels are found from tuples: ocrGuidFromLabel returns the result of mapFunc for the first label's GUID, the
  * distance between two labels' GUIDs, a copy of params, and the tuple. */
 u8 ocrGuidMapCreate(ocrGuid_t *mapGuid, u32 numParams,
                     ocrGuid_t (*mapFunc)(ocrGuid_t startGuid, u64 skipGuid, s64 *params, s64 *tuple),
                     s64 *params, u64 numberGuid, ocrGuidUserKind kind);
 u8 ocrGuidFromLabel(ocrGuid_t *outGuid, ocrGuid_t mapGuid, s64 *tuple);
-/* Of a range or a map. */
+/* Destroys a range or a map. */
 u8 ocrGuidMapDestroy(ocrGuid_t mapGuid);
-/* Of an object, or of what was created under a label; GUID_USER_NONE of anything else. */
+/* Kind of an object, or of the object created under a label; GUID_USER_NONE for any other GUID. */
 u8 ocrGetGuidKind(ocrGuidUserKind *outKind, ocrGuid_t guid);
 
 /* ---- affinities: one for each NUMA node ------------------------------------------------------- */
@@ -426,23 +427,23 @@ u64 ocrAffinityToHintValue(ocrGuid_t affinity);
 #define LEGACY_PROP_WAIT_IF_CREATED ((u16)0x2)
 #define LEGACY_PROP_CHECK ((u16)0x4)
 
-/* STICKY and IDEM events only. The memory stays valid until the task ends. Waiting for what never comes ends the
- * run with a report. */
+/* STICKY and IDEM events only. The memory stays valid until the task ends. Waiting for an event that never fires
+ * ends the run with a report. */
 u8 ocrLegacyBlockProgress(ocrGuid_t event, ocrGuid_t *guid, void **result, u64 *size,
                           u16 properties);
 ocrGuid_t ocrWait(ocrGuid_t event);
 
 /* ---- for runtimes on top of this one (extensions/ocr-runtime-itf.h) ----------------------------- */
 
-/* Storage of the running task: 256 GUIDs, NULL_GUID at first, gone with the task. */
+/* Task-local storage: 256 GUIDs, initially NULL_GUID, freed when the task ends. */
 ocrGuid_t ocrElsUserGet(u8 offset);
 void ocrElsUserSet(u8 offset, ocrGuid_t data);
 /* The running task; NULL_GUID outside tasks. */
 ocrGuid_t currentEdtUserGet(void);
 u64 ocrNbWorkers(void);
-/* Good for telling workers apart, and nothing else. */
+/* Identifies the current worker; has no other use. */
 ocrGuid_t ocrCurrentWorkerGuid(void);
-/* A hint without effect here: the other workers go on anyway. */
+/* A hint without effect here: the other workers continue in any case. */
 u8 ocrInformLegacyCodeBlocking(void);
 
 /* ---- arguments, printing, assertions ----------------------------------------------------------- */
@@ -453,7 +454,7 @@ static inline char *ocrGetArgv(void *block, u64 at) { return (char *)block + ((u
 #define getArgc(block) ocrGetArgc(block)
 #define getArgv(block, at) ocrGetArgv(block, at)
 
-/* Whether this is an experiment of a profiling run that will be undone. */
+/* Whether this is a replay of a profiling run, which will be undone. */
 u8 numaloc_ocr_replaying(void);
 
 __attribute__((format(printf, 1, 2))) static inline u32 ocrPrintf(const char *format, ...) {
@@ -481,14 +482,14 @@ __attribute__((format(printf, 1, 2))) static inline u32 ocrPrintf(const char *fo
 #define ASSERT(condition) ocrAssert(condition)
 #endif
 
-/* Prints whether a condition holds, and goes on: VERIFY(sum == 10, "the sum is %d\n", sum). */
+/* Prints whether a condition holds, and continues: VERIFY(sum == 10, "the sum is %d\n", sum). */
 #define VERIFY(condition, ...)                                                                    \
     do {                                                                                          \
         ocrPrintf("%s @ '%s:%d' ", (condition) ? "PASSED" : "FAILURE", __FILE__, __LINE__);       \
         ocrPrintf(__VA_ARGS__);                                                                   \
     } while (0)
 
-/* For programs with a main of their own: runs mainEdt to the end, gives the exit status. */
+/* For programs with their own main: runs mainEdt to the end, returns the exit status. */
 int numaloc_ocr_run(int argc, char **argv, ocrEdt_t mainFunction);
 
 #ifdef __cplusplus

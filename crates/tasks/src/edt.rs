@@ -239,10 +239,10 @@ pub unsafe fn create(
     let template = template(w, new.template)?;
     // SAFETY: alive.
     let template = unsafe { &*template };
-    let count = |given: u32, said: u32| match given {
-        PARAM_DEFAULT | PARAM_UNKNOWN if said < PARAM_DEFAULT => Ok(said),
+    let count = |given: u32, specified: u32| match given {
+        PARAM_DEFAULT | PARAM_UNKNOWN if specified < PARAM_DEFAULT => Ok(specified),
         PARAM_DEFAULT | PARAM_UNKNOWN => Err(Errno::EINVAL),
-        given if said < PARAM_DEFAULT && said != given => Err(Errno::EINVAL),
+        given if specified < PARAM_DEFAULT && specified != given => Err(Errno::EINVAL),
         given => Ok(given),
     };
     let (paramc, depc) = (

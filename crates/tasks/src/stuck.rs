@@ -175,7 +175,7 @@ fn describe_task(rt: &Runtime, offset: usize) -> Option<String> {
         "{who}, {slots} slots, needs {} (slot {slot}, {}), which {} holds",
         describe(rt, block),
         mode_name(mode),
-        holder.map_or("somebody still", |wait| &wait.task)
+        holder.map_or("another task", |wait| &wait.task)
     ))
 }
 

@@ -36,15 +36,15 @@ fn checked_mode_names_task_object_and_slot() {
         ] {
             let settings = [("CHECKED", "1"), ("WORKERS", workers)];
             let output = run_any(&program, &[case], &settings);
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.signal(), signal, "{case}: {said}");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.signal(), signal, "{case}: {stderr}");
             let printed = String::from_utf8_lossy(&output.stdout);
             for word in words
                 .iter()
                 .copied()
                 .chain(["task culprit (0x", printed.trim()])
             {
-                assert!(said.contains(word), "{case}: {word} not in {said}");
+                assert!(stderr.contains(word), "{case}: {word} not in {stderr}");
             }
         }
     }

@@ -204,9 +204,9 @@ fn the_plan_of_another_program_is_refused() {
     let other = compile(folder.path(), "stencil2d");
     let settings = [("PLAN", plan.as_str()), ("MACHINE", "numa:4 pu:2")];
     let output = run_any(&other, &["64", "4", "2", "4"], &settings);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(125), "{said}");
-    assert!(said.contains("is of another program"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    assert!(stderr.contains("is of another program"), "{stderr}");
 }
 
 #[test]
@@ -216,11 +216,11 @@ fn experiments_end_with_their_budget_and_the_profile_is_complete() {
     let shown = folder.path().join("profile").display().to_string();
     let settings = [("PROFILE", shown.as_str()), ("BUDGET", "0")];
     let output = run_any(&program, &["64", "4", "2", "4"], &settings);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     assert!(
-        said.contains("the time limit of 0 s for experiments is reached"),
-        "{said}"
+        stderr.contains("the time limit of 0 s for experiments is reached"),
+        "{stderr}"
     );
     let profile = read_profile(Path::new(&shown)).unwrap();
     assert!(profile.replays.is_empty() && profile.tasks.len() > 50);
@@ -256,9 +256,12 @@ fn bad_files_and_settings_get_one_clear_line() {
             )
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(125), "{said}");
-        assert!(said.contains(words) && said.lines().count() == 1, "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{stderr}");
+        assert!(
+            stderr.contains(words) && stderr.lines().count() == 1,
+            "{stderr}"
+        );
     }
 }
 

@@ -397,8 +397,8 @@ fn a_finish_scope_waits_for_everything_below_it() {
 unsafe extern "C" fn chain(_: u32, params: *mut u64, _: u32, _: *mut Dep) -> Guid {
     // SAFETY: as ocr.h says.
     unsafe {
-        let left = *params;
-        if left == 0 {
+        let remaining = *params;
+        if remaining == 0 {
             ocrShutdown();
             return Guid::NULL;
         }
@@ -409,7 +409,7 @@ unsafe extern "C" fn chain(_: u32, params: *mut u64, _: u32, _: *mut Dep) -> Gui
         );
         assert_eq!(ocrDbDestroy(block), 0);
         let this = template(chain, 1, 0);
-        create(this, &[left - 1], false, std::ptr::null_mut());
+        create(this, &[remaining - 1], false, std::ptr::null_mut());
         assert_eq!(ocrEdtTemplateDestroy(this), 0);
     }
     Guid::NULL

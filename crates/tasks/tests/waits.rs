@@ -21,7 +21,7 @@ fn everywhere(case: &str, mut check: impl FnMut(&Output, &[(&str, &str)])) {
     }
 }
 
-fn said(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -59,13 +59,17 @@ fn a_wait_for_an_event_that_never_fires_ends_the_run_and_names_task_and_event() 
         ),
     ] {
         everywhere(case, |output, settings| {
-            let said = said(output);
-            assert_eq!(output.status.code(), Some(1), "{case} {settings:?}: {said}");
-            assert!(said.contains("deadlock"), "{case} {settings:?}: {said}");
+            let stderr = stderr_of(output);
+            assert_eq!(
+                output.status.code(),
+                Some(1),
+                "{case} {settings:?}: {stderr}"
+            );
+            assert!(stderr.contains("deadlock"), "{case} {settings:?}: {stderr}");
             for word in words {
                 assert!(
-                    said.contains(word),
-                    "{case} {settings:?}: {word} not in {said}"
+                    stderr.contains(word),
+                    "{case} {settings:?}: {word} not in {stderr}"
                 );
             }
         });
@@ -75,14 +79,17 @@ fn a_wait_for_an_event_that_never_fires_ends_the_run_and_names_task_and_event() 
 #[test]
 fn a_shutdown_while_a_task_waits_ends_the_run_and_names_the_task() {
     everywhere("shutdown", |output, settings| {
-        let said = said(output);
-        assert_eq!(output.status.code(), Some(0), "{settings:?}: {said}");
+        let stderr = stderr_of(output);
+        assert_eq!(output.status.code(), Some(0), "{settings:?}: {stderr}");
         for word in [
             "ocrShutdown was called",
             "task waiter (0x",
             "waits for event 0x",
         ] {
-            assert!(said.contains(word), "{settings:?}: {word} not in {said}");
+            assert!(
+                stderr.contains(word),
+                "{settings:?}: {word} not in {stderr}"
+            );
         }
     });
 }

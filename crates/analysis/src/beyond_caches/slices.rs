@@ -158,9 +158,9 @@ impl<'a> State<'a> {
         let mut beyond = PageUsage::new(self.usage.page_size());
         for (at, page) in self.usage.pages().iter().enumerate() {
             let accesses = self.usage.accesses(page).iter().enumerate();
-            let left =
+            let remaining =
                 accesses.map(|(n, access)| cut(access, self.cells[self.start[at] + n].misses));
-            beyond.push(head(page), left.collect());
+            beyond.push(head(page), remaining.collect());
         }
         beyond
     }
@@ -188,11 +188,12 @@ mod tests {
     /// Accesses that leave caches of two pages, by page and thread.
     fn remaining(pages: &[(u32, Vec<u64>)], rows: &[PageSliceRow]) -> Vec<Vec<u64>> {
         let usage = usage_of(pages);
-        let left = beyond_private_caches(&usage, rows, 2, 8192, 64);
-        let pages = left.pages().iter();
+        let beyond = beyond_private_caches(&usage, rows, 2, 8192, 64);
+        let pages = beyond.pages().iter();
         pages
             .map(|page| {
-                left.accesses(page)
+                beyond
+                    .accesses(page)
                     .iter()
                     .map(ThreadAccess::total)
                     .collect()
@@ -265,11 +266,11 @@ mod tests {
                 counts[row.page as usize].1[row.thread.index()] += row.accesses;
             }
             let usage = usage_of(&counts);
-            let left = beyond_private_caches(&usage, &rows, 2, room * 4096, 64);
-            for (all_page, left_page) in usage.pages().iter().zip(left.pages()) {
-                let pairs = usage.accesses(all_page).iter().zip(left.accesses(left_page));
-                for (all, left) in pairs {
-                    prop_assert!(left.thread == all.thread && left.total() <= all.total());
+            let beyond = beyond_private_caches(&usage, &rows, 2, room * 4096, 64);
+            for (all_page, beyond_page) in usage.pages().iter().zip(beyond.pages()) {
+                let pairs = usage.accesses(all_page).iter().zip(beyond.accesses(beyond_page));
+                for (all, beyond) in pairs {
+                    prop_assert!(beyond.thread == all.thread && beyond.total() <= all.total());
                 }
             }
         }

@@ -32,8 +32,8 @@ pub(super) fn outlooks(evidence: &Evidence<'_>, scene: &Scene<'_>) -> Vec<Outloo
 
 /// Threads grouped (or separated) by communication alone.
 fn grouping(evidence: &Evidence<'_>, scene: &Scene<'_>, goal: Goal) -> NodeAssignment {
-    let common = undirected(evidence.events, scene.layer);
-    let found = assign(&common, evidence.assignment.homes.len().max(1), goal);
+    let affinity = undirected(evidence.events, scene.layer);
+    let found = assign(&affinity, evidence.assignment.homes.len().max(1), goal);
     NodeAssignment {
         nodes: evidence.assignment.nodes,
         homes: evidence.assignment.homes.clone(),

@@ -32,8 +32,8 @@ pub fn metis(case: Case, input: &MapInput, folder: &Path) -> Answer {
         .arg(&parts)
         .output()
         .ok()?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let seconds = said.lines().find(|line| line.contains("Partitioning:"))?;
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let seconds = stdout.lines().find(|line| line.contains("Partitioning:"))?;
     let seconds: f64 = seconds.split_whitespace().nth(1)?.parse().ok()?;
     let parts = std::fs::read_to_string(folder.join(format!("graph.part.{parts}"))).ok()?;
     let pu: Option<Vec<LogicalPu>> = parts
@@ -84,8 +84,8 @@ pub fn mtkahypar(case: Case, input: &MapInput, folder: &Path) -> Answer {
         .arg(input.tasks().div_ceil(pus).to_string())
         .output()
         .ok()?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let mut lines = said
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut lines = stdout
         .lines()
         .skip_while(|line| !line.starts_with("milliseconds "));
     let ms: f64 = lines.next()?.split(' ').nth(1)?.parse().ok()?;

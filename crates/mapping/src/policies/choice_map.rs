@@ -97,13 +97,13 @@ fn join(graph: &TaskGraph, size: usize) -> Vec<Vec<usize>> {
         }
     }
     // Elements without a partner complete groups, then form new ones.
-    let mut left = (0..free.len()).filter(|&element| free[element]);
+    let mut remaining = (0..free.len()).filter(|&element| free[element]);
     for group in groups.iter_mut().filter(|group| group.len() < size) {
         let missing = size - group.len();
-        group.extend(left.by_ref().take(missing));
+        group.extend(remaining.by_ref().take(missing));
     }
-    let left: Vec<usize> = left.collect();
-    groups.extend(left.chunks(size).map(<[usize]>::to_vec));
+    let remaining: Vec<usize> = remaining.collect();
+    groups.extend(remaining.chunks(size).map(<[usize]>::to_vec));
     // Only the last group may be incomplete: the sequence must not shift.
     groups.sort_by_key(|group| group.len() < size);
     groups

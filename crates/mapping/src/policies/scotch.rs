@@ -191,14 +191,14 @@ fn level_distance(topology: &Topology, depth: usize) -> f64 {
         .filter(|o| o.depth as usize == depth && o.children.len() > 1)
     {
         // Without a matrix all pairs of an object are equally far apart: two children are enough.
-        let looked_at = if topology.node_matrix().is_some() {
+        let examined = if topology.node_matrix().is_some() {
             object.children.len()
         } else {
             2
         };
         let first = |child: u32| LogicalPu(objects[child as usize].pus.start);
-        for (at, &a) in object.children[..looked_at].iter().enumerate() {
-            for &b in &object.children[at + 1..looked_at] {
+        for (at, &a) in object.children[..examined].iter().enumerate() {
+            for &b in &object.children[at + 1..examined] {
                 let (a, b) = (first(a), first(b));
                 sum += topology.distance(a, b) + topology.distance(b, a);
                 pairs += 2.0;

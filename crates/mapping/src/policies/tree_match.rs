@@ -239,21 +239,21 @@ fn pairs(graph: &TaskGraph) -> Vec<Vec<usize>> {
             groups.push(vec![a, b]);
         }
     }
-    let left: Vec<usize> = (0..free.len()).filter(|&element| free[element]).collect();
-    groups.extend(left.chunks(2).map(<[usize]>::to_vec));
+    let remaining: Vec<usize> = (0..free.len()).filter(|&element| free[element]).collect();
+    groups.extend(remaining.chunks(2).map(<[usize]>::to_vec));
     groups
 }
 
 /// For each group, the best of the first few combinations of free elements in index order.
 fn fast(graph: &TaskGraph, n: usize, arity: usize, candidates: f64) -> Vec<Vec<usize>> {
     let groups = n / arity;
-    let looked_at = (50.0 - candidates.log2() - groups as f64 / 10.0).max(10.0) as usize;
+    let examined = (50.0 - candidates.log2() - groups as f64 / 10.0).max(10.0) as usize;
     let mut free: Vec<usize> = (0..n).collect();
     let mut chosen = Vec::with_capacity(groups);
     while !free.is_empty() {
         let mut at: Vec<usize> = (0..arity).collect();
         let mut best = (f64::INFINITY, Vec::new());
-        for _ in 0..looked_at {
+        for _ in 0..examined {
             let group: Vec<usize> = at.iter().map(|&position| free[position]).collect();
             let value = outside(graph, &group);
             if value < best.0 {
@@ -345,8 +345,8 @@ mod tests {
     use numaloc_topology::resolve;
 
     /// The least exchange between groups of `arity`, by exhaustive search.
-    fn brute(graph: &TaskGraph, left: &[usize], arity: usize) -> f64 {
-        let Some((&first, others)) = left.split_first() else {
+    fn brute(graph: &TaskGraph, remaining: &[usize], arity: usize) -> f64 {
+        let Some((&first, others)) = remaining.split_first() else {
             return 0.0;
         };
         let mut best = f64::INFINITY;

@@ -10,7 +10,7 @@
 
 static ocrGuid_t inner(u32 paramc, u64 *paramv, u32 depc, ocrEdtDep_t depv[]) {
     (void)paramc, (void)paramv, (void)depc, (void)depv;
-    /* A task starts with nothing, whatever the one whose wait it runs in has stored. */
+    /* A task starts with empty storage, whatever the waiting task below it has stored. */
     ocrAssert(ocrGuidIsNull(ocrElsUserGet(0)));
     ocrElsUserSet(0, currentEdtUserGet());
     ocrAssert(IS_GUID_EQUAL(ocrElsUserGet(0), currentEdtUserGet()));

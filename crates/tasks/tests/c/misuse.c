@@ -1,4 +1,4 @@
-/* What checked mode has to name: misuse CASE */
+/* Errors that checked mode has to report: misuse CASE */
 #include <ocr.h>
 #include <string.h>
 

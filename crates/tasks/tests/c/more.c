@@ -19,7 +19,7 @@ static ocrGuidUserKind kind_of(ocrGuid_t guid)
     return kind;
 }
 
-/* The two events of the map came to be, and the copy is done: words 10 to 19 are those of the source from 5 on. */
+/* Both events of the map were created, and the copy is done: words 10 to 19 are those of the source from 5 on. */
 static ocrGuid_t check(u32 paramc, u64 *paramv, u32 depc, ocrEdtDep_t depv[])
 {
     const u64 *copied = depv[2].ptr;

@@ -39,7 +39,7 @@ static void create(ocrEdt_t function, const char *name, ocrGuid_t event, ocrGuid
     ocrAddDependence(source, edt, 0, DB_MODE_RW);
 }
 
-/* params: the event to wait for, the event to satisfy then. */
+/* params: the event to wait for, the event to satisfy afterwards. */
 static ocrGuid_t waiter(u32 paramc, u64 *paramv, u32 depc, ocrEdtDep_t depv[]) {
     ocrGuid_t event = {(intptr_t)paramv[0]}, then = {(intptr_t)paramv[1]};
     (void)paramc, (void)depc;
