@@ -1,4 +1,4 @@
-//! Plain loads and stores, as gcc and clang announce them.
+//! Records plain loads and stores, as announced by gcc and clang.
 
 use std::ffi::c_void;
 use std::sync::OnceLock;
@@ -9,8 +9,8 @@ use numaloc_trace::thread::{Loop, WORD, When};
 
 use crate::{current, slot};
 
-/// `fn $name(address)`, called by instrumented code before an access of `$size` bytes, or a load and a store, which the compiler takes for
-/// aligned or not.
+/// `fn $name(address)`: called by instrumented code before an access of `$size` bytes, or a load and a store.
+/// `$aligned` is what the compiler assumes.
 #[cfg(target_arch = "x86_64")]
 macro_rules! accesses {
     (aligned $aligned:literal; $($name:ident: $($write:literal)+, $size:literal;)*) => {$(
@@ -23,7 +23,7 @@ macro_rules! accesses {
     )*};
 }
 
-/// The same where [`slot::entry`] is not written out.
+/// The same on hosts without [`slot::entry`].
 #[cfg(not(target_arch = "x86_64"))]
 macro_rules! accesses {
     (aligned $aligned:literal; $($name:ident: $($write:literal)+, $size:literal;)*) => {$(
@@ -42,7 +42,7 @@ macro_rules! accesses {
     )*};
 }
 
-/// An access with the calling thread's tracer, which looks at every one: what it mostly is, without a call.
+/// Records an access with a tracer that records every access; mostly without a call.
 extern "C" fn recording<
     const SIZE: u32,
     const BOTH: bool,
@@ -52,8 +52,9 @@ extern "C" fn recording<
     address: u64,
     tracer: *mut ThreadTracer,
 ) {
-    // SAFETY: a tracer in its slot belongs to this thread and is in use by nobody but a `recording` that a signal has interrupted,
-    // which leaves it fit for use at any moment; it is not freed while the thread can be in one (`end_on_signal`).
+    // SAFETY: a tracer in its slot belongs to this thread and is in use by nothing but a `recording` that a signal has
+    // interrupted, which leaves it fit for use at any moment; it is not freed while the thread can be in one
+    // (`end_on_signal`).
     let tracer = unsafe { &mut *tracer };
     for_words::<SIZE>(address, |address| {
         let counted = if BOTH {
@@ -67,7 +68,8 @@ extern "C" fn recording<
     });
 }
 
-/// An access while the calling thread's tracer looks at some only, and at this one; or while there is none, or it is in use.
+/// Records an access to a sampled line with a tracer that samples; also called when there is no tracer, or it is in
+/// use.
 extern "C" fn sampled<const SIZE: u32, const BOTH: bool, const WRITE: bool>(address: u64) {
     for_words::<SIZE>(address, |address| {
         let counted = slot::sampled(|tracer| {
@@ -83,12 +85,12 @@ extern "C" fn sampled<const SIZE: u32, const BOTH: bool, const WRITE: bool>(addr
     });
 }
 
-/// Accesses that one of `size` bytes is.
+/// Number of accesses that one of `size` bytes counts as.
 const fn words(size: u32) -> usize {
     size.div_ceil(WORD as u32) as usize
 }
 
-/// Bytes of each of them: sizes are powers of two.
+/// Bytes of each of these accesses: sizes are powers of two.
 const fn word(size: u32) -> u32 {
     if size > WORD as u32 {
         WORD as u32
@@ -97,7 +99,7 @@ const fn word(size: u32) -> u32 {
     }
 }
 
-/// Calls `count` with the address of each of them.
+/// Calls `count` with the address of each of these accesses.
 #[inline(always)]
 fn for_words<const SIZE: u32>(address: u64, mut count: impl FnMut(u64)) {
     for at in 0..words(SIZE) as u64 {
@@ -105,7 +107,8 @@ fn for_words<const SIZE: u32>(address: u64, mut count: impl FnMut(u64)) {
     }
 }
 
-/// Any other access, of a word at most: a load and a store (`BOTH`), or one of them. Never unwinds, so that its callers need no landing pad.
+/// Records any other access, of a word at most: a load and a store (`BOTH`), or one of them. Never unwinds, so that
+/// its callers need no landing pad.
 #[inline(never)]
 extern "C" fn slow<const SIZE: u32, const BOTH: bool, const WRITE: bool>(address: u64) {
     current::with(|tracer| {
@@ -172,16 +175,16 @@ accesses! {
     __tsan_unaligned_volatile_write16: true, 16;
 }
 
-/// A constructor or destructor sets an object's vtable pointer.
+/// Called when a constructor or destructor sets an object's vtable pointer.
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_vptr_update(address: *const c_void, _new: *const c_void) {
     current::with(|tracer| tracer.access::<true, false>(address as u64, 8));
 }
 
-/// Bytes from which on a range is counted as a loop over its words.
+/// Size in bytes from which a range is recorded as a loop over its words.
 const LONG: u64 = 128;
 
-/// `size` bytes from `address`, word by word.
+/// Records accesses to `size` bytes from `address`, word by word.
 pub(crate) fn range<const WRITE: bool>(address: *const c_void, size: usize) {
     current::with(|tracer| {
         let (mut at, end) = (address as u64, (address as u64).saturating_add(size as u64));
@@ -194,7 +197,7 @@ pub(crate) fn range<const WRITE: bool>(address: *const c_void, size: usize) {
                 at += words * WORD;
                 continue;
             }
-            // Up to the next word, so that no piece crosses a line or page.
+            // Up to the next word boundary, so that no piece crosses a line or page.
             let piece = (WORD - at % WORD).min(end - at);
             tracer.access::<WRITE, false>(at, piece as u32);
             at += piece;
@@ -202,7 +205,7 @@ pub(crate) fn range<const WRITE: bool>(address: *const c_void, size: usize) {
     });
 }
 
-/// A loop over the words from its first register on.
+/// A loop over words from the first register on.
 fn every_word<const WRITE: bool>() -> &'static Loop {
     static LOOPS: [OnceLock<Loop>; 2] = [const { OnceLock::new() }; 2];
     LOOPS[usize::from(WRITE)].get_or_init(|| {
@@ -224,32 +227,32 @@ fn every_word<const WRITE: bool>() -> &'static Loop {
     })
 }
 
-/// A load of many bytes at once: structure copies.
+/// Called before a load of many bytes: structure copies.
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_read_range(address: *const c_void, size: usize) {
     range::<false>(address, size);
 }
 
-/// A store of many bytes at once: structure copies.
+/// Called before a store of many bytes: structure copies.
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_write_range(address: *const c_void, size: usize) {
     range::<true>(address, size);
     crate::copies::announced(address, size);
 }
 
-/// Functions are entered and left: nothing to count.
+/// Called at a function's entry; nothing to count.
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_func_entry(_caller: *const c_void) {}
 
-/// Functions are entered and left: nothing to count.
+/// Called at a function's exit; nothing to count.
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_func_exit() {}
 
-/// Tells `numaloc record` that a program carries this library: the section is all it looks for.
+/// Marks a program that carries this library: `numaloc record` looks for the section.
 #[unsafe(link_section = ".numaloc")]
 static MARK: u32 = 1;
 
-/// Every instrumented file calls this from a constructor: the recording starts with the first.
+/// Called by a constructor of every instrumented file; the first call starts the recording.
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_init() {
     // Keeps the mark in the program.

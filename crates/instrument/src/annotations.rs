@@ -1,7 +1,8 @@
-//! What programs may tell a thread sanitizer themselves (`sanitizer/tsan_interface.h`), and compilers in passing.
+//! Annotations with which programs inform a thread sanitizer (`sanitizer/tsan_interface.h`), and similar calls of
+//! compilers.
 //!
-//! Programs that find the sanitizer's feature switched on (clang's `__has_feature`) call these. Hand-made synchronisation
-//! moves the virtual clock; what only serves the sanitizer's reports does nothing.
+//! Programs call these if the sanitizer's feature is enabled (clang's `__has_feature`). Annotated synchronisation
+//! moves the virtual clock; calls that only serve the sanitizer's reports do nothing.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
@@ -9,10 +10,10 @@ use std::ptr::null_mut;
 use crate::access::range;
 use crate::sync::{acquire, release};
 
-/// `fn $name(object, ..)`: takes the clock that was left at the object, or leaves it there.
+/// `fn $name(object, ..)`: takes the clock of `object`, or leaves it there.
 macro_rules! clocks {
     ($($name:ident($($more:ty),*): $how:ident;)*) => {$(
-        /// Tells of synchronisation through `object`.
+        /// Announces synchronisation through `object`.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(object: *mut c_void $(, _: $more)*) {
             $how(object as u64);
@@ -62,17 +63,17 @@ ignored! {
     __tsan_set_fiber_name(*mut c_void, *const c_char);
 }
 
-/// Gives a hand-made lock back; how often it was held.
+/// Announces the release of a user-defined lock; returns its recursion depth.
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_mutex_pre_unlock(object: *mut c_void, _: c_uint) -> c_int {
     release(object as u64);
     1
 }
 
-/// `fn $name(address, pc)`: an access told by hand.
-macro_rules! told {
+/// `fn $name(address, pc)`: an annotated access.
+macro_rules! annotated {
     ($($name:ident: $write:literal, $size:literal;)*) => {$(
-        /// An access, told with the instruction that makes it.
+        /// Records an access; `_pc` is the instruction that makes it.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(address: *const c_void, _pc: *const c_void) {
             range::<$write>(address, $size);
@@ -80,7 +81,7 @@ macro_rules! told {
     )*};
 }
 
-told! {
+annotated! {
     __tsan_read1_pc: false, 1;
     __tsan_read2_pc: false, 2;
     __tsan_read4_pc: false, 4;
@@ -93,13 +94,13 @@ told! {
     __tsan_write16_pc: true, 16;
 }
 
-/// A load of many bytes, told with the instruction that makes it.
+/// Records a load of many bytes; `_pc` is the instruction that makes it.
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_read_range_pc(address: *const c_void, size: usize, _pc: *const c_void) {
     range::<false>(address, size);
 }
 
-/// A store of many bytes, told with the instruction that makes it.
+/// Records a store of many bytes; `_pc` is the instruction that makes it.
 #[unsafe(no_mangle)]
 pub extern "C" fn __tsan_write_range_pc(address: *const c_void, size: usize, _pc: *const c_void) {
     range::<true>(address, size);

@@ -1,5 +1,5 @@
-//! Atomic operations: instrumented code leaves them to us, so they are done for real here, always
-//! sequentially consistent (never weaker than asked), and told to the engine as synchronisation.
+//! Atomic operations. Instrumented code leaves them to the sanitizer, so they are executed here, always sequentially
+//! consistent (never weaker than requested), and recorded as synchronisation.
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::SeqCst;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use crate::current;
 use crate::wide::AtomicU128;
 
-/// An atomic load is told after it was done: the clock it takes is the one the value came with.
+/// Records an atomic load after it was made: the clock it takes is the one that belongs to the value.
 #[inline(always)]
 fn loaded(address: *const c_void, size: u32) {
     current::with(|tracer| {
@@ -16,7 +16,7 @@ fn loaded(address: *const c_void, size: u32) {
     });
 }
 
-/// An atomic store is told before it is done, so that whoever sees the value finds the clock.
+/// Records an atomic store before it is made, so that a thread that sees the value finds the clock.
 #[inline(always)]
 fn storing(address: *const c_void, size: u32) {
     current::with(|tracer| {
@@ -24,7 +24,7 @@ fn storing(address: *const c_void, size: u32) {
     });
 }
 
-/// A read-modify-write is told before it is done (its store), and takes the clock afterwards (its load).
+/// Records a read-modify-write: its store before it is made, its load afterwards.
 #[inline(always)]
 fn updating<T>(address: *const c_void, size: u32, operation: impl FnOnce() -> T) -> T {
     current::with(|tracer| {
@@ -46,7 +46,7 @@ macro_rules! atomics {
         /// `address` is valid and aligned: the program's own operation.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $load(address: *const $type, _order: i32) -> $type {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             let value = unsafe { <$atomic>::from_ptr(address.cast_mut()) }.load(SeqCst);
             loaded(address.cast(), $size);
             value
@@ -55,40 +55,40 @@ macro_rules! atomics {
         /// Atomic store.
         ///
         /// # Safety
-        /// As the load.
+        /// As for the load.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $store(address: *mut $type, value: $type, _order: i32) {
             storing(address.cast(), $size);
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { <$atomic>::from_ptr(address) }.store(value, SeqCst);
         }
 
-        /// Atomic exchange; the old value.
+        /// Atomic exchange; returns the old value.
         ///
         /// # Safety
-        /// As the load.
+        /// As for the load.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $exchange(address: *mut $type, value: $type, _order: i32) -> $type {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             updating(address.cast(), $size, || unsafe { <$atomic>::from_ptr(address) }.swap(value, SeqCst))
         }
 
         $(
-            /// Atomic read-modify-write; the old value.
+            /// Atomic read-modify-write; returns the old value.
             ///
             /// # Safety
-            /// As the load.
+            /// As for the load.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $fetch(address: *mut $type, value: $type, _order: i32) -> $type {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 updating(address.cast(), $size, || unsafe { <$atomic>::from_ptr(address) }.$method(value, SeqCst))
             }
         )*
 
-        /// Atomic compare and exchange; 1 if it happened, else `expected` receives what was there.
+        /// Atomic compare and exchange; returns 1 if it happened, otherwise stores the value found to `expected`.
         ///
         /// # Safety
-        /// As the load; `expected` is valid.
+        /// As for the load; `expected` is valid.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $strong(
             address: *mut $type,
@@ -98,12 +98,12 @@ macro_rules! atomics {
             _failure: i32,
         ) -> i32 {
             updating(address.cast(), $size, || {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 let (atomic, old) = unsafe { (<$atomic>::from_ptr(address), *expected) };
                 match atomic.compare_exchange(old, value, SeqCst, SeqCst) {
                     Ok(_) => 1,
                     Err(found) => {
-                        // SAFETY: the caller's promise.
+                        // SAFETY: guaranteed by the caller.
                         unsafe { *expected = found };
                         0
                     }
@@ -111,10 +111,10 @@ macro_rules! atomics {
             })
         }
 
-        /// As the strong one, which is allowed.
+        /// Like the strong one, which is allowed.
         ///
         /// # Safety
-        /// As the strong one.
+        /// As for the strong one.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $weak(
             address: *mut $type,
@@ -123,14 +123,14 @@ macro_rules! atomics {
             success: i32,
             failure: i32,
         ) -> i32 {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { $strong(address, expected, value, success, failure) }
         }
 
-        /// Atomic compare and exchange that returns what was there.
+        /// Atomic compare and exchange that returns the value found.
         ///
         /// # Safety
-        /// As the load.
+        /// As for the load.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $value(
             address: *mut $type,
@@ -139,7 +139,7 @@ macro_rules! atomics {
             success: i32,
             failure: i32,
         ) -> $type {
-            // SAFETY: the caller's promise; `expected` is ours.
+            // SAFETY: guaranteed by the caller; `expected` is ours.
             unsafe { $strong(address, &raw mut expected, value, success, failure) };
             expected
         }

@@ -1,8 +1,9 @@
-//! `memcpy` and its kind: copies and fills of the C library, counted as the ranges they read and write.
+//! `memcpy` and similar functions: copies and fills of the C library, recorded as the ranges they read and write.
 //!
-//! No compiler announces them (gcc and clang up to 14 leave them to the sanitizer's interceptors), though much of a program's
-//! traffic may be in them: both turn loops that fill or copy arrays into such calls. Whoever calls them, the program or a library, and by
-//! whatever name, the accesses are the calling thread's. The work is done by the C library.
+//! No compiler announces them (gcc and clang up to 14 leave them to the sanitizer's interceptors), though they may be
+//! much of a program's traffic: both compilers turn loops that fill or copy arrays into such calls. Their accesses
+//! count for the calling thread, whether the program or a library calls them, and under whatever name. The C library
+//! does the work.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -12,17 +13,17 @@ use crate::access::range;
 use crate::current;
 use crate::real::{self, real};
 
-/// The C library's functions, 0 until they were looked up: looking up may copy.
+/// Addresses of the C library's functions, 0 until they are looked up: the look-up may itself copy.
 static MEMCPY: AtomicUsize = AtomicUsize::new(0);
 static MEMMOVE: AtomicUsize = AtomicUsize::new(0);
 static MEMSET: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Target and size of the structure copy that was announced last.
+    /// Target and size of the last structure copy announced.
     static ANNOUNCED: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
-/// Looks up the C library's functions; once, before the program has threads.
+/// Looks up the C library's functions; called once, before the program has threads.
 pub(crate) fn find() {
     for (cache, name) in [
         (&MEMCPY, c"memcpy"),
@@ -33,12 +34,12 @@ pub(crate) fn find() {
     }
 }
 
-/// The compiler has announced a store of `size` bytes at `to`, which it may then do by a call.
+/// Notes that the compiler has announced a store of `size` bytes at `to`, which it may make by a call.
 pub(crate) fn announced(to: *const c_void, size: usize) {
     ANNOUNCED.set((to as usize, size));
 }
 
-/// Counts a copy, unless the compiler has announced it or it is ours.
+/// Records a copy, unless the compiler has announced it or it is the recorder's own.
 fn copied(to: *const c_void, from: *const c_void, size: usize) {
     if current::is_ours() {
         return;
@@ -49,7 +50,7 @@ fn copied(to: *const c_void, from: *const c_void, size: usize) {
     }
 }
 
-/// Counts a fill, unless the compiler has announced it or it is ours.
+/// Records a fill, unless the compiler has announced it or it is the recorder's own.
 fn filled(to: *const c_void, size: usize) {
     if current::is_ours() {
         return;
@@ -62,10 +63,11 @@ fn filled(to: *const c_void, size: usize) {
 /// Copies without the C library.
 ///
 /// # Safety
-/// As `memmove`.
+/// As for `memmove`.
 unsafe fn copy_alone(to: *mut c_void, from: *const c_void, size: usize) {
     let overlap_ahead = (to as usize).wrapping_sub(from as usize) < size;
-    // SAFETY: reads and writes `size` bytes that the caller vouches for; the direction flag is clear again at the end.
+    // SAFETY: reads and writes `size` bytes, valid as the caller guarantees; the direction flag is clear again at the
+    // end.
     unsafe {
         if overlap_ahead && size > 0 {
             std::arch::asm!("std", "rep movsb", "cld",
@@ -84,10 +86,10 @@ unsafe fn copy_alone(to: *mut c_void, from: *const c_void, size: usize) {
 type Copy = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *mut c_void;
 type Fill = unsafe extern "C" fn(*mut c_void, c_int, usize) -> *mut c_void;
 
-/// Copies as the function in `cache` does.
+/// Copies with the function in `cache`.
 ///
 /// # Safety
-/// As that function.
+/// As for that function.
 unsafe fn copy_by(
     cache: &AtomicUsize,
     to: *mut c_void,
@@ -96,12 +98,13 @@ unsafe fn copy_by(
 ) -> *mut c_void {
     match cache.load(Relaxed) {
         0 => {
-            // SAFETY: the caller's promises.
+            // SAFETY: guaranteed by the caller.
             unsafe { copy_alone(to, from, size) };
             to
         }
         address => {
-            // SAFETY: the address is that of the C library's function, whose type this is; the caller's promises.
+            // SAFETY: the address is that of the C library's function, which has this type; the rest is guaranteed by
+            // the caller.
             unsafe { std::mem::transmute::<usize, Copy>(address)(to, from, size) }
         }
     }
@@ -114,18 +117,18 @@ unsafe fn copy_by(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memcpy(to: *mut c_void, from: *const c_void, size: usize) -> *mut c_void {
     copied(to, from, size);
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { copy_by(&MEMCPY, to, from, size) }
 }
 
-/// Copies what may overlap.
+/// Copies ranges that may overlap.
 ///
 /// # Safety
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memmove(to: *mut c_void, from: *const c_void, size: usize) -> *mut c_void {
     copied(to, from, size);
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { copy_by(&MEMMOVE, to, from, size) }
 }
 
@@ -138,7 +141,7 @@ pub unsafe extern "C" fn memset(to: *mut c_void, value: c_int, size: usize) -> *
     filled(to, size);
     match MEMSET.load(Relaxed) {
         0 => {
-            // SAFETY: writes `size` bytes that the caller vouches for.
+            // SAFETY: writes `size` bytes, valid as the caller guarantees.
             unsafe {
                 std::arch::asm!("rep stosb",
                     inout("rcx") size => _, inout("rdi") to => _, in("al") value as u8,
@@ -151,29 +154,29 @@ pub unsafe extern "C" fn memset(to: *mut c_void, value: c_int, size: usize) -> *
     }
 }
 
-/// Copies; the end of the copy.
+/// Copies; returns the end of the copy.
 ///
 /// # Safety
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mempcpy(to: *mut c_void, from: *const c_void, size: usize) -> *mut c_void {
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { memcpy(to, from, size).byte_add(size) }
 }
 
-/// Compares; what is read is counted up to the first difference.
+/// Compares; records the bytes read up to the first difference.
 ///
 /// # Safety
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memcmp(a: *const c_void, b: *const c_void, size: usize) -> c_int {
     let real = real!(memcmp: fn(*const c_void, *const c_void, usize) -> c_int);
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     let order = unsafe { real(a, b, size) };
     if current::engine().is_some() && !current::is_ours() {
         let mut read = size;
         if order != 0 {
-            // SAFETY: they differ within `size` bytes, so no byte beyond is looked at.
+            // SAFETY: they differ within `size` bytes, so no byte beyond is read.
             let same = |at: usize| unsafe { *a.cast::<u8>().add(at) == *b.cast::<u8>().add(at) };
             read = (0..size).take_while(|&at| same(at)).count() + 1;
         }
@@ -183,13 +186,13 @@ pub unsafe extern "C" fn memcmp(a: *const c_void, b: *const c_void, size: usize)
     order
 }
 
-/// Compares for equality; clang's name for a `memcmp` whose order is not asked for.
+/// Compares for equality: clang's name for a `memcmp` whose order is not needed.
 ///
 /// # Safety
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bcmp(a: *const c_void, b: *const c_void, size: usize) -> c_int {
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { memcmp(a, b, size) }
 }
 
@@ -199,14 +202,15 @@ pub unsafe extern "C" fn bcmp(a: *const c_void, b: *const c_void, size: usize) -
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bzero(to: *mut c_void, size: usize) {
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { memset(to, 0, size) };
 }
 
-/// `pub fn $name(to, second, size, room)`: the fortified form of `$plain`.
+/// `fn $name(to, second, size, room)`: the fortified form of `$plain`.
 macro_rules! fortified {
     ($($name:ident: $plain:ident($second:ty);)*) => {$(
-        /// The same, in a program built with `_FORTIFY_SOURCE`: ends the program if it would write beyond `room` bytes.
+        /// The same, in a program built with `_FORTIFY_SOURCE`: ends the program if it would write beyond `room`
+        /// bytes.
         ///
         /// # Safety
         /// As the C library's.
@@ -214,10 +218,10 @@ macro_rules! fortified {
         pub unsafe extern "C" fn $name(to: *mut c_void, second: $second, size: usize, room: usize) -> *mut c_void {
             if size > room {
                 let real = real!($name: fn(*mut c_void, $second, usize, usize) -> *mut c_void);
-                // SAFETY: the caller's promises; it does not return.
+                // SAFETY: guaranteed by the caller; it does not return.
                 return unsafe { real(to, second, size, room) };
             }
-            // SAFETY: the caller's promises.
+            // SAFETY: guaranteed by the caller.
             unsafe { $plain(to, second, size) }
         }
     )*};
@@ -230,7 +234,7 @@ fortified! {
     __memset_chk: memset(c_int);
 }
 
-/// `pub fn $name`: how clang calls `$plain` in instrumented code from version 15 on.
+/// `fn $name`: the name by which instrumented code of clang 15 and later calls `$plain`.
 macro_rules! instrumented {
     ($($name:ident: $plain:ident($second:ty);)*) => {$(
         /// The same, called by instrumented code.
@@ -239,7 +243,7 @@ macro_rules! instrumented {
         /// As the C library's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(to: *mut c_void, second: $second, size: usize) -> *mut c_void {
-            // SAFETY: the caller's promises.
+            // SAFETY: guaranteed by the caller.
             unsafe { $plain(to, second, size) }
         }
     )*};

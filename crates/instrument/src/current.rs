@@ -11,32 +11,32 @@ use numaloc_trace::{Config, Engine, ThreadTracer};
 use crate::lock::Lock;
 use crate::slot;
 
-/// Where the journals go; set by `numaloc record`, absent in a plain run.
+/// Folder of the journals; set by `numaloc record`, absent in a plain run.
 pub const JOURNAL: &str = "NUMALOC_JOURNAL";
 /// `virtual` or `wall`.
 pub const CLOCK: &str = "NUMALOC_CLOCK";
 /// Shortest slice, in accesses or nanoseconds.
 pub const SLICE: &str = "NUMALOC_SLICE";
-/// Most slices.
+/// Most slices of the profile.
 pub const SLICES: &str = "NUMALOC_SLICES";
-/// Options of the engine that this library does not look at.
+/// Options passed to the engine unread.
 pub const ENGINE_OPTIONS: &str = "NUMALOC_ENGINE";
-/// When the recording began, in nanoseconds since 1970: where wall times count from.
+/// Start of the recording, from which wall times count, in nanoseconds since 1970.
 pub const SINCE: &str = "NUMALOC_SINCE";
-/// Name of the variable in which an MPI launcher tells the rank.
+/// Name of the variable in which an MPI launcher passes the rank.
 pub const RANK_VARIABLE: &str = "NUMALOC_RANK_VARIABLE";
 /// log2 of the line size.
 pub const LINE_SHIFT: &str = "NUMALOC_LINE_SHIFT";
 
 static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(null_mut());
-/// Kernel ids of the threads that have a tracer: whom to ask for their last counts at exit.
+/// Kernel ids of the threads that have a tracer, which must write their counts at exit.
 static ALIVE: Lock<Vec<i32>> = Lock::new(Vec::new());
 
-/// Threads that have been created and have no tracer yet.
-pub(crate) static UNBORN: AtomicUsize = AtomicUsize::new(0);
+/// Number of created threads without a tracer yet.
+pub(crate) static PENDING_THREADS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Whether this thread has (or had) a tracer: a taken one is not a missing one.
+    /// Whether this thread has or had a tracer, so that an empty slot does not mean a missing one.
     static KNOWN: Cell<bool> = const { Cell::new(false) };
     /// Whether this thread is in [`ours`].
     static OURS: Cell<bool> = const { Cell::new(false) };
@@ -48,8 +48,8 @@ pub(crate) fn engine() -> Option<&'static Engine> {
     unsafe { ENGINE.load(Ordering::Acquire).cast_const().as_ref() }
 }
 
-/// Runs `work` with the calling thread's tracer; does nothing without a recording, inside the tracer
-/// itself, and in signal handlers that interrupt it.
+/// Runs `work` with the calling thread's tracer. Does nothing without a recording, inside the tracer itself, and in
+/// signal handlers that interrupt it.
 #[inline(always)]
 pub(crate) fn with(work: impl FnOnce(&mut ThreadTracer)) {
     let mut tracer = slot::take();
@@ -59,15 +59,15 @@ pub(crate) fn with(work: impl FnOnce(&mut ThreadTracer)) {
             return;
         }
     }
-    // SAFETY: the pointer came from a Box on this thread and was taken out of its only
-    // slot, so nothing else refers to it until it is put back.
+    // SAFETY: the pointer came from a Box on this thread and was taken out of its only slot, so nothing else refers to
+    // it until it is put back.
     let tracer = unsafe { &mut *tracer };
     work(tracer);
     slot::put(tracer);
 }
 
-/// Runs `work` with the recording, if there is one, to tell what a wrapped call of the program has done. What it copies, allocates
-/// and maps meanwhile is not the program's and not told: it may happen while the engine's locks are held.
+/// Runs `work` with the recording, if there is one, to record what a wrapped call of the program has done. Copies,
+/// allocations and mappings made meanwhile are not the program's and are not recorded: the engine's locks may be held.
 pub(crate) fn ours(work: impl FnOnce(&'static Engine)) {
     let Some(engine) = engine() else { return };
     if !OURS.replace(true) {
@@ -81,19 +81,19 @@ pub(crate) fn is_in_ours() -> bool {
     OURS.get()
 }
 
-/// Whether what the calling thread does is ours: it is in [`ours`], or in its tracer.
+/// Whether the calling thread works for the recorder: it is in [`ours`], or in its tracer.
 pub(crate) fn is_ours() -> bool {
     OURS.get() || KNOWN.get() && slot::is_empty()
 }
 
-/// A thread without tracer: made by means we do not see, or no recording at all.
+/// A tracer for a thread without one: its creation was not observed. Null if there is no recording.
 #[cold]
 fn missing() -> *mut ThreadTracer {
     let Some(engine) = engine() else {
         return null_mut();
     };
-    // A signal may come to a thread before its own first function: that is no stranger.
-    if KNOWN.get() || UNBORN.load(Ordering::Relaxed) != 0 {
+    // A signal may come to a thread before its own first function: its creator is known.
+    if KNOWN.get() || PENDING_THREADS.load(Ordering::Relaxed) != 0 {
         return null_mut();
     }
     expect();
@@ -101,8 +101,8 @@ fn missing() -> *mut ThreadTracer {
     Box::into_raw(engine.adopt_unknown(tid() as u32))
 }
 
-/// The calling thread is about to get its tracer: until then its accesses and allocations are ours,
-/// and must not look for one.
+/// Announces that the calling thread is about to get its tracer: until then its accesses and allocations are the
+/// recorder's, and must not look for one.
 pub(crate) fn expect() {
     KNOWN.set(true);
 }
@@ -124,7 +124,7 @@ pub(crate) fn tid() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// Ends the calling thread's tracer: its counts are written, later accesses are not counted.
+/// Ends the calling thread's tracer: writes its counts; later accesses are not counted.
 pub(crate) fn end_thread() {
     if let Some(tracer) = ended_tracer() {
         // SAFETY: it came from a Box, and was taken out of its slot for good.
@@ -132,7 +132,7 @@ pub(crate) fn end_thread() {
     }
 }
 
-/// As [`end_thread`], without freeing the tracer.
+/// Like [`end_thread`], without freeing the tracer.
 fn ended_tracer() -> Option<*mut ThreadTracer> {
     let tracer = slot::take();
     // SAFETY: as in `with`; the tracer is not put back.
@@ -142,23 +142,23 @@ fn ended_tracer() -> Option<*mut ThreadTracer> {
     Some(tracer)
 }
 
-/// Writes what the calling thread has counted; it goes on counting.
+/// Writes the calling thread's counts; it continues counting.
 pub(crate) fn flush_thread() {
     with(ThreadTracer::flush);
 }
 
 extern "C" fn end_on_signal(_: libc::c_int) {
-    // SAFETY: errno belongs to the interrupted thread and is put back.
+    // SAFETY: errno belongs to the interrupted thread and is restored.
     unsafe {
         let errno = *libc::__errno_location();
-        // What was interrupted may be counting an access: its tracer stays.
+        // The interrupted code may be counting an access: its tracer is not freed.
         ended_tracer();
         *libc::__errno_location() = errno;
     }
 }
 
-/// The process ends: every thread writes its counts. Others are interrupted by a signal, for a fifth of a second as often as it
-/// takes to find them outside the tracer.
+/// Ends the recording of the process: every thread writes its counts. Other threads are interrupted by a signal,
+/// repeatedly for up to a fifth of a second, until each was found outside its tracer.
 pub(crate) fn end_process() {
     if engine().is_none() {
         return;
@@ -166,8 +166,8 @@ pub(crate) fn end_process() {
     end_thread();
     if ALIVE.with(|alive| !alive.is_empty()) == Some(true) {
         let signal = libc::SIGRTMAX() - 3;
-        // SAFETY: the handler is async-signal-tolerant here: it runs only where the thread is outside
-        // the tracer, at the end of the process; sigaction gets a zeroed, then filled structure.
+        // SAFETY: the handler is async-signal-tolerant here: it acts only where the thread is outside the tracer, at
+        // the end of the process; sigaction gets a zeroed, then filled structure.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = end_on_signal as *const () as usize;
@@ -179,15 +179,15 @@ pub(crate) fn end_process() {
             if left.is_empty() {
                 break;
             }
-            // Again now and then: one that was in the tracer when asked has left it since.
+            // Signal again now and then: a thread that was in its tracer may have left it.
             for tid in left.iter().filter(|_| attempt % 10 == 0) {
-                // SAFETY: sends a signal that has a handler to a thread of this process, or to nobody.
+                // SAFETY: sends a signal that has a handler to a thread of this process, if it still exists.
                 unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), *tid, signal) };
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }
-    // What destructors do from here on (libomp's unmap memory) is not told: nothing may follow the journal's end.
+    // Later actions of destructors (libomp's unmap memory) are not recorded: nothing may follow the journal's end.
     let ended = ENGINE.swap(null_mut(), Ordering::AcqRel);
     // SAFETY: as in `engine`.
     if let Some(engine) = unsafe { ended.cast_const().as_ref() } {
@@ -195,7 +195,7 @@ pub(crate) fn end_process() {
     }
 }
 
-/// This process's rank, if a launcher has told it one and we were told where.
+/// The rank of this process, if a launcher has set the variable named by [`RANK_VARIABLE`].
 fn rank() -> Option<u64> {
     setting(&std::env::var(RANK_VARIABLE).ok()?)
 }
@@ -204,7 +204,7 @@ fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Starts the recording that the environment asks for, once.
+/// Starts the recording requested by the environment, once.
 pub(crate) fn start() {
     if engine().is_some() || KNOWN.get() {
         return;
@@ -249,7 +249,7 @@ pub(crate) fn start() {
     }
 }
 
-/// Makes `engine` this process's recording, and the calling thread its first.
+/// Makes `engine` this process's recording, and the calling thread its first thread.
 pub(crate) fn adopt_engine(engine: Engine) {
     expect();
     let engine: &'static Engine = Box::leak(Box::new(engine));
@@ -257,15 +257,15 @@ pub(crate) fn adopt_engine(engine: Engine) {
     install(engine.first_thread(tid() as u32));
 }
 
-/// In a forked child: the parent's threads are not here, its recording is not ours.
+/// Forgets the parent's threads and recording in a forked child.
 ///
 /// # Safety
 /// The process has one thread.
 pub(crate) unsafe fn forget_parent() {
-    // Nothing below is to be counted. The tracer is leaked on purpose: it belongs to the parent's journal.
+    // Nothing below must be counted. The tracer is leaked on purpose: it belongs to the parent's journal.
     slot::forget();
     expect();
-    // SAFETY: as the caller promises.
+    // SAFETY: as the caller guarantees.
     unsafe {
         crate::heap::renew();
         ALIVE.reset(Vec::new);
@@ -273,6 +273,6 @@ pub(crate) unsafe fn forget_parent() {
         crate::sites::forget();
         crate::memory::forget_files();
     }
-    UNBORN.store(0, Ordering::Relaxed);
+    PENDING_THREADS.store(0, Ordering::Relaxed);
     ENGINE.store(null::<Engine>().cast_mut(), Ordering::Release);
 }

@@ -1,9 +1,9 @@
-//! Loops with `ordered(n)`, whose iterations wait for others by `depend(sink)`, in virtual time; and libgomp's entry points for them.
-//! [`crate::kmpc`] has libomp's.
+//! Virtual time of loops with `ordered(n)`, whose iterations wait for others by `depend(sink)`, and libgomp's entry
+//! points for them; libomp's are in [`crate::kmpc`].
 //!
-//! An iteration that has come to its `depend(source)` leaves the clock at a token of its own, found by a hash of region, loop
-//! and iteration, and those that wait for it take it from there. Should two iterations share a token, one may go on later than
-//! is due.
+//! At its `depend(source)` an iteration leaves the clock at a token of its own, found by a hash of region, loop and
+//! iteration, where those that wait for it take it. If two iterations share a token, one may continue later than
+//! necessary.
 
 use std::ffi::{c_int, c_uint};
 use std::slice;
@@ -14,15 +14,15 @@ use crate::sync::{acquire, release};
 use crate::team::{self, tokens_of};
 use crate::variadic::{Function, begin_frame, end_frame, pass_on};
 
-/// No program has as many loops within each other.
+/// Most nested loops; no program has as many.
 const MOST: usize = 256;
 
-/// Which of its region's loops with `ordered(n)` a thread is in.
+/// The loop with `ordered(n)` in its region that a thread is in.
 #[derive(Clone, Copy)]
 pub(crate) struct OrderedLoop {
-    /// Such loops that it has begun in the region.
+    /// Number of such loops that the thread has begun in the region.
     number: u32,
-    /// Loops that this one names: numbers of an iteration.
+    /// Depth of this loop's nest: numbers that identify an iteration.
     depth: u32,
 }
 
@@ -33,7 +33,7 @@ impl OrderedLoop {
     };
 }
 
-/// The calling thread begins a loop of so many numbers.
+/// Begins a loop nest of `depth` on the calling thread.
 pub(crate) fn begin(depth: u32) {
     let mut place = team::place();
     place.ordered_loop.number = place.ordered_loop.number.wrapping_add(1);
@@ -41,13 +41,13 @@ pub(crate) fn begin(depth: u32) {
     team::go_to(place);
 }
 
-/// How many numbers an iteration has, where that is known.
+/// Number of numbers that identify an iteration, if known.
 fn depth() -> Option<usize> {
     let depth = team::place().ordered_loop.depth as usize;
     (1..=MOST).contains(&depth).then_some(depth)
 }
 
-/// Where the calling thread's loop keeps the clock of an iteration.
+/// The token for an iteration of the calling thread's loop.
 fn token(iteration: &[u64]) -> u64 {
     let place = team::place();
     let first = (place.region as u64).wrapping_add(u64::from(place.ordered_loop.number));
@@ -60,29 +60,29 @@ fn token(iteration: &[u64]) -> u64 {
 }
 
 /// # Safety
-/// At `numbers` lie those of an iteration of the calling thread's loop.
+/// `numbers` points to those of an iteration of the calling thread's loop.
 unsafe fn token_at(numbers: *const u64) -> Option<u64> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     depth().map(|depth| token(unsafe { slice::from_raw_parts(numbers, depth) }))
 }
 
-/// The iteration with these numbers has come to its source.
+/// Records that the iteration with these numbers has reached its source.
 ///
 /// # Safety
-/// As `token_at`.
+/// As for `token_at`.
 pub(crate) unsafe fn post(numbers: *const u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     if let Some(token) = unsafe { token_at(numbers) } {
         release(token);
     }
 }
 
-/// The calling thread has waited for the iteration with these numbers.
+/// Records that the calling thread has waited for the iteration with these numbers.
 ///
 /// # Safety
-/// As `token_at`.
+/// As for `token_at`.
 pub(crate) unsafe fn waited(numbers: *const u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     if let Some(token) = unsafe { token_at(numbers) } {
         acquire(token);
     }
@@ -90,7 +90,7 @@ pub(crate) unsafe fn waited(numbers: *const u64) {
 
 macro_rules! starts {
     ($($name:ident($($argument:ident),*);)*) => {$(
-        /// Begins a loop, and says whether the calling thread has a part of it.
+        /// Begins a loop; returns whether the calling thread has a part of it.
         ///
         /// # Safety
         /// As libgomp's.
@@ -100,7 +100,7 @@ macro_rules! starts {
             let real = real!($name: fn(c_uint, $(starts!(@word $argument)),*) -> bool);
             begin(depth);
             hands_out!($name);
-            // SAFETY: the caller's promises; all further arguments are words.
+            // SAFETY: guaranteed by the caller; all further arguments are words.
             unsafe { real(depth, $($argument),*) }
         }
     )*};
@@ -122,14 +122,14 @@ starts! {
 
 macro_rules! posts {
     ($($name:ident;)*) => {$(
-        /// An iteration has come to its source.
+        /// Called when an iteration reaches its source.
         ///
         /// # Safety
         /// As libgomp's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(numbers: *const u64) {
             let real = real!($name: fn(*const u64));
-            // SAFETY: the caller's promises.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 post(numbers);
                 real(numbers);
@@ -143,15 +143,15 @@ posts! {
     GOMP_doacross_ull_post;
 }
 
-/// Registers that hold arguments.
+/// Number of registers that hold arguments.
 const IN_REGISTERS: usize = 6;
 
-/// Waits for an iteration, whose numbers lie at `first` and from the seventh on at `rest`, by calling `real` with them.
+/// Waits for an iteration by calling `real` with its numbers: six at `first`, the others at `rest`.
 unsafe fn wait(real: usize, first: *const [u64; IN_REGISTERS], rest: *const u64) {
     let depth = depth().unwrap_or(IN_REGISTERS);
     let mut all;
     let mut numbers: *const u64 = first.cast();
-    // SAFETY: so many numbers were passed; the function takes them as words, and does not look at more.
+    // SAFETY: the caller has passed as many numbers; the function takes them as words and reads no more.
     unsafe {
         if depth > IN_REGISTERS {
             let on_stack = slice::from_raw_parts(rest, depth - IN_REGISTERS);
@@ -172,10 +172,10 @@ unsafe fn wait(real: usize, first: *const [u64; IN_REGISTERS], rest: *const u64)
     }
 }
 
-/// `pub fn $name(number, ...)`: puts down the arguments that came in registers and goes on in `$enter`.
+/// `pub fn $name(number, ...)`: stores the arguments from registers and continues in `$enter`.
 macro_rules! waits {
     ($($name:ident: $enter:ident;)*) => {$(
-        /// Waits until an iteration has come to its source.
+        /// Waits until an iteration has reached its source.
         ///
         /// # Safety
         /// As libgomp's.

@@ -1,7 +1,7 @@
-//! libgomp's entry points: regions, barriers and locks of OpenMP, told to the virtual clock.
+//! libgomp's entry points for OpenMP's regions, barriers and locks, which move the virtual clock.
 //!
-//! A region's function runs through [`region`]. Tasks are in [`crate::gomp_tasks`]; [`crate::kmpc`] has libomp's entry points, and
-//! the locks here are those of both.
+//! A region's function runs through [`region`]. Tasks are in [`crate::gomp_tasks`]; libomp's entry points are in
+//! [`crate::kmpc`]. Both libraries share the locks here.
 
 use std::ffi::{c_int, c_long, c_uint, c_void};
 
@@ -15,7 +15,8 @@ pub(crate) type Body = unsafe extern "C-unwind" fn(*mut c_void);
 /// A parallel region and the program's function for it.
 #[repr(C)]
 struct Call {
-    /// What tells the reductions, for libgomp to read: the first word of the data of a region that has such tasks.
+    /// Description of the reductions, which libgomp reads: the first word of the data of a region with task
+    /// reductions.
     reductions: usize,
     region: Region,
     body: Body,
@@ -23,7 +24,7 @@ struct Call {
 }
 
 unsafe extern "C-unwind" fn region(argument: *mut c_void) {
-    // SAFETY: `enter` passes a Call that outlives the real call, which returns only when all are done.
+    // SAFETY: `enter` passes a Call that outlives the real call, which returns only when all threads are done.
     let call = unsafe { &*argument.cast::<Call>() };
     // SAFETY: the program's own function and data.
     call.region.work(|| unsafe { (call.body)(call.data) });
@@ -41,7 +42,7 @@ fn enter(body: Body, data: *mut c_void, reductions: usize, call: impl FnOnce(Bod
         .enter(|| call(region, std::ptr::from_ref(&ours).cast_mut().cast()));
 }
 
-/// Entry points that run a region: function and data first, then what only libgomp reads.
+/// Entry points that run a region: function and data first, then arguments for libgomp alone.
 macro_rules! regions {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
         /// Runs a parallel region.
@@ -52,7 +53,7 @@ macro_rules! regions {
         pub unsafe extern "C-unwind" fn $name(body: Body, data: *mut c_void, $($argument: $type),*) {
             let real = real!($name: fn(Body, *mut c_void, $($type),*));
             hands_out!($name);
-            // SAFETY: the caller's promises, with our function in front of the program's.
+            // SAFETY: guaranteed by the caller, with our function in place of the program's.
             enter(body, data, 0, |body, data| unsafe { real(body, data, $($argument),*) });
         }
     )*};
@@ -84,8 +85,8 @@ pub unsafe extern "C-unwind" fn GOMP_parallel_reductions(
 ) -> c_uint {
     let real = real!(GOMP_parallel_reductions: fn(Body, *mut c_void, c_uint, c_uint) -> c_uint);
     let mut team = 0;
-    // SAFETY: the caller's promises, with our function in front of the program's; the data begins with the address of what tells the
-    // reductions, which libgomp reads.
+    // SAFETY: guaranteed by the caller, with our function in place of the program's; the data begins with the address
+    // of the reductions' description, which libgomp reads.
     unsafe {
         let reductions = data.cast::<usize>().read();
         enter(body, data, reductions, |body, data| {
@@ -102,7 +103,7 @@ pub unsafe extern "C-unwind" fn GOMP_parallel_reductions(
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn GOMP_workshare_task_reduction_unregister(cancelled: bool) {
     let real = real!(GOMP_workshare_task_reduction_unregister: fn(bool));
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     team::barrier(|| unsafe { real(cancelled) });
 }
 
@@ -115,7 +116,7 @@ macro_rules! barriers {
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name() $(-> $result)? {
             let real = real!($name: fn() $(-> $result)?);
-            // SAFETY: the caller's promises.
+            // SAFETY: guaranteed by the caller.
             team::barrier(|| unsafe { real() })
         }
     )*};
@@ -130,7 +131,8 @@ barriers! {
     GOMP_sections_end_cancel -> bool;
 }
 
-/// Asks whether the calling thread does what one does for all; the others wait here for what it hands them.
+/// Returns null if the calling thread is to execute the `single` block; the others wait here for the data it passes to
+/// them.
 ///
 /// # Safety
 /// As libgomp's.
@@ -138,7 +140,7 @@ barriers! {
 pub unsafe extern "C-unwind" fn GOMP_single_copy_start() -> *mut c_void {
     let real = real!(GOMP_single_copy_start: fn() -> *mut c_void);
     team::arrive();
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     let handed = unsafe { real() };
     if !handed.is_null() {
         team::leave();
@@ -146,30 +148,30 @@ pub unsafe extern "C-unwind" fn GOMP_single_copy_start() -> *mut c_void {
     handed
 }
 
-/// Hands it to them.
+/// Passes the data of the `single` block to the other threads.
 ///
 /// # Safety
 /// As libgomp's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn GOMP_single_copy_end(data: *mut c_void) {
     let real = real!(GOMP_single_copy_end: fn(*mut c_void));
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     team::barrier(|| unsafe { real(data) });
 }
 
-/// Waits for its turn in the order of the loop.
+/// Waits until the previous iteration's ordered part has ended.
 ///
 /// # Safety
 /// As libgomp's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn GOMP_ordered_start() {
     let real = real!(GOMP_ordered_start: fn());
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { real() };
     team::begin_ordered();
 }
 
-/// Gives the turn to the next.
+/// Ends the ordered part of an iteration.
 ///
 /// # Safety
 /// As libgomp's.
@@ -177,28 +179,28 @@ pub unsafe extern "C-unwind" fn GOMP_ordered_start() {
 pub unsafe extern "C-unwind" fn GOMP_ordered_end() {
     let real = real!(GOMP_ordered_end: fn());
     team::end_ordered();
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { real() };
 }
 
-/// One address for all unnamed critical sections, one for all fallback atomics.
+/// One address for all unnamed critical sections, and one for all fallback atomics.
 static UNNAMED: [u64; 16] = [0; 16];
 
 macro_rules! unnamed {
     ($($start:ident, $end:ident, $cell:literal;)*) => {$(
-        /// Enters.
+        /// Enters the section.
         ///
         /// # Safety
         /// As libgomp's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $start() {
             let real = real!($start: fn());
-            // SAFETY: the caller's promises.
+            // SAFETY: guaranteed by the caller.
             unsafe { real() };
             acquire(at(&UNNAMED[$cell]));
         }
 
-        /// Leaves.
+        /// Leaves the section.
         ///
         /// # Safety
         /// As libgomp's.
@@ -206,7 +208,7 @@ macro_rules! unnamed {
         pub unsafe extern "C-unwind" fn $end() {
             let real = real!($end: fn());
             release(at(&UNNAMED[$cell]));
-            // SAFETY: the caller's promises.
+            // SAFETY: guaranteed by the caller.
             unsafe { real() };
         }
     )*};
@@ -219,19 +221,19 @@ unnamed! {
 
 macro_rules! locks {
     ($($lock:ident, $unlock:ident;)*) => {$(
-        /// Takes a lock.
+        /// Acquires a lock.
         ///
         /// # Safety
         /// As libgomp's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $lock(lock: *mut c_void) {
             let real = real!($lock: fn(*mut c_void));
-            // SAFETY: the caller's promises.
+            // SAFETY: guaranteed by the caller.
             unsafe { real(lock) };
             acquire(lock as u64);
         }
 
-        /// Gives a lock back.
+        /// Releases a lock.
         ///
         /// # Safety
         /// As libgomp's.
@@ -239,7 +241,7 @@ macro_rules! locks {
         pub unsafe extern "C-unwind" fn $unlock(lock: *mut c_void) {
             let real = real!($unlock: fn(*mut c_void));
             release(lock as u64);
-            // SAFETY: the caller's promises.
+            // SAFETY: guaranteed by the caller.
             unsafe { real(lock) };
         }
     )*};
@@ -255,14 +257,14 @@ locks! {
 
 macro_rules! tried_locks {
     ($($name:ident;)*) => {$(
-        /// Tries a lock.
+        /// Tries to acquire a lock.
         ///
         /// # Safety
         /// As the real one.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(lock: *mut c_void) -> c_int {
             let real = real!($name: fn(*mut c_void) -> c_int);
-            // SAFETY: the caller's promises.
+            // SAFETY: guaranteed by the caller.
             let taken = unsafe { real(lock) };
             if taken != 0 {
                 acquire(lock as u64);

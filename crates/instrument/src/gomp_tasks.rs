@@ -1,7 +1,7 @@
-//! libgomp's tasks.
+//! libgomp's entry points for tasks.
 //!
-//! libgomp copies a task's data and hands the copy to its function. We hand it a [`Block`]: our [`Task`] first, the program's data
-//! after it; [`run`] calls the program's function with the latter.
+//! libgomp copies a task's data and passes the copy to the task's function. We pass it a [`Block`] instead: our
+//! [`Task`] first, then the program's data; [`run`] calls the program's function with the latter.
 
 use std::alloc::Layout;
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_ulonglong, c_void};
@@ -13,16 +13,17 @@ use crate::sharing::hands_out;
 use crate::tasks::{self, Dependence, Task};
 use crate::team;
 
-/// Copies a task's data where a bitwise copy will not do.
+/// Copies a task's data if a bitwise copy is not enough.
 type CopyData = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
 
-// Flags of GOMP_task and GOMP_taskloop that we look at (libgomp's ABI, `gomp-constants.h`).
+// Flags of GOMP_task and GOMP_taskloop used here (libgomp's ABI, `gomp-constants.h`).
 const DEPEND: c_uint = 1 << 3;
 const NOGROUP: c_uint = 1 << 11;
 const DETACH: c_uint = 1 << 13;
 
-/// What libgomp has of a task. It writes the bounds of a loop's part to the first two words of what it copies, the event of a detached task
-/// to the first, and reads the third for task reductions: there the program's data lies too.
+/// A task's data as libgomp sees it. libgomp writes the bounds of a loop's part to the first two words of its copy,
+/// the event of a detached task to the first, and reads the third for task reductions: the program's data has the same
+/// words.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Block {
@@ -31,9 +32,9 @@ struct Block {
     copy: Option<CopyData>,
     task: Task,
     given: Given,
-    /// The program's data lies so many bytes after the beginning.
+    /// Offset in bytes of the program's data.
     offset: usize,
-    /// Where this Block was made, and the program's own data.
+    /// Address at which this Block was made, and the program's own data.
     origin: *const c_void,
     data: *mut c_void,
 }
@@ -58,7 +59,7 @@ unsafe extern "C-unwind" fn run(argument: *mut c_void) {
         // SAFETY: the data of a loop's task begins with its bounds.
         Given::Bounds => unsafe { data.cast::<[u64; 2]>().write([words[0], words[1]]) },
         Given::Event => {
-            // SAFETY: that of a detached task begins with its event.
+            // SAFETY: the data of a detached task begins with its event.
             unsafe { data.cast::<u64>().write(words[0]) };
             let task = &block.task;
             task.detach(words[0] as usize, task.dependences());
@@ -68,10 +69,11 @@ unsafe extern "C-unwind" fn run(argument: *mut c_void) {
     block.task.run(|| unsafe { body(data) });
 }
 
-/// Copies a Block whose data the program copies itself.
+/// Copies a Block whose data the program must copy itself.
 unsafe extern "C-unwind" fn copy(to: *mut c_void, from: *mut c_void) {
-    // SAFETY: libgomp passes what `create` gave it, and memory of the size and alignment it asked for. libomp in its place passes a bitwise
-    // copy, perhaps when the program's own data is gone, and has written the bounds that are to stay.
+    // SAFETY: libgomp passes what `create` gave it, and memory of the requested size and alignment. libomp in its
+    // place passes a bitwise copy, possibly when the program's own data is gone, and has already written the bounds,
+    // which must be kept.
     unsafe {
         let (block, copied) = (from.cast::<Block>().read(), to.cast::<Block>());
         let bounds = copied.cast::<MaybeUninit<[u64; 2]>>().read();
@@ -89,8 +91,8 @@ unsafe extern "C-unwind" fn copy(to: *mut c_void, from: *mut c_void) {
     }
 }
 
-/// What the program asks for.
-struct Wanted {
+/// A task as requested by the program.
+struct Request {
     body: Body,
     data: *mut c_void,
     copy: Option<CopyData>,
@@ -99,8 +101,8 @@ struct Wanted {
     given: Given,
 }
 
-impl Wanted {
-    /// Hands `create` what libgomp is to be given instead: data, how to copy it, size, alignment.
+impl Request {
+    /// Calls `create` with what libgomp gets instead: data, function to copy it, size, alignment.
     ///
     /// # Safety
     /// As libgomp's.
@@ -126,8 +128,8 @@ impl Wanted {
         if at.is_null() {
             std::process::abort();
         }
-        // SAFETY: `at` has `layout`, room for the Block and the data after it; the data is the caller's, and of this size. Where a
-        // task loop has three words or more, the third is libgomp's to read.
+        // SAFETY: `at` has `layout`, room for the Block and the data after it; the data is the caller's and has this
+        // size. Where a task loop has three words or more, the third is for libgomp to read.
         unsafe {
             let mut words = [0; 3];
             if self.given == Given::Bounds && size >= size_of_val(&words) {
@@ -157,18 +159,19 @@ impl Wanted {
     }
 }
 
-/// Blocks of this size lie on the stack.
+/// Blocks up to this size are on the stack.
 const NEAR: usize = 512;
 #[repr(C, align(64))]
 struct Near([u8; NEAR]);
 
-/// Reads libgomp's list of what a task depends on.
+/// Reads libgomp's list of a task's dependences.
 ///
 /// # Safety
-/// The list is the compiler's.
+/// The list was made by the compiler.
 unsafe fn dependences(list: *const *mut c_void) -> Vec<Dependence> {
-    // SAFETY: the first word is how many there are and the second how many of them write; where the first is 0, four words
-    // follow it (all, out, mutexinoutset, in) before the addresses, after which come objects that each hold an address and a kind.
+    // SAFETY: the first word is the number of addresses and the second how many of them are written. If the first is
+    // 0, four words follow (all, out, mutexinoutset, in), then the addresses, then objects that each hold an address
+    // and a kind.
     let word = |index: usize| unsafe { *list.add(index) } as u64;
     if word(0) != 0 {
         let (all, out) = (word(0) as usize, word(1) as usize);
@@ -216,7 +219,7 @@ pub unsafe extern "C-unwind" fn GOMP_task(
         task.depend(depends.clone());
     }
     task.ready();
-    let wanted = Wanted {
+    let request = Request {
         body,
         data,
         copy,
@@ -228,14 +231,14 @@ pub unsafe extern "C-unwind" fn GOMP_task(
             Given::Nothing
         },
     };
-    // SAFETY: the caller's promises, with our function and data in front of the program's.
+    // SAFETY: guaranteed by the caller, with our function and data in place of the program's.
     unsafe {
-        wanted.with(task, |data, copy, size, align| {
+        request.with(task, |data, copy, size, align| {
             real(
                 run, data, copy, size, align, deferred, flags, depend, priority, detach,
             );
         });
-        // The body may have told it already, or may not have begun.
+        // The body may have done this already, or may not have begun.
         if detaches {
             task.detach(*detach.cast::<usize>(), &depends);
         }
@@ -244,7 +247,7 @@ pub unsafe extern "C-unwind" fn GOMP_task(
 
 macro_rules! loops {
     ($($name:ident: $bound:ty;)*) => {$(
-        /// Creates the tasks of a loop, and waits for them unless told not to.
+        /// Creates the tasks of a loop, and waits for them unless flags forbid it.
         ///
         /// # Safety
         /// As libgomp's.
@@ -271,7 +274,7 @@ macro_rules! loops {
             }
             let task = Task::new();
             task.ready();
-            let wanted = Wanted {
+            let request = Request {
                 body,
                 data,
                 copy,
@@ -279,9 +282,9 @@ macro_rules! loops {
                 align,
                 given: Given::Bounds,
             };
-            // SAFETY: the caller's promises, with our function and data in front of the program's.
+            // SAFETY: guaranteed by the caller, with our function and data in place of the program's.
             unsafe {
-                wanted.with(task, |data, copy, size, align| {
+                request.with(task, |data, copy, size, align| {
                     real(run, data, copy, size, align, flags, tasks, priority, start, end, step);
                 });
             }
@@ -306,7 +309,7 @@ macro_rules! wrap {
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name() {
             let real = real!($name: fn());
-            // SAFETY: the caller's promises.
+            // SAFETY: guaranteed by the caller.
             unsafe { real() };
             $then();
         }
@@ -322,15 +325,15 @@ wrap! {
     GOMP_taskgroup_end, then team::end_group;
 }
 
-/// Waits for those of them that use the same data.
+/// Waits for the child tasks that use the same data.
 ///
 /// # Safety
 /// As libgomp's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn GOMP_taskwait_depend(depend: *mut *mut c_void) {
     let real = real!(GOMP_taskwait_depend: fn(*mut *mut c_void));
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { real(depend) };
-    // SAFETY: the list is the compiler's.
+    // SAFETY: the list was made by the compiler.
     tasks::wait_for(&unsafe { dependences(depend) });
 }

@@ -1,8 +1,9 @@
-//! libomp's entry points (LLVM's, which Intel's compilers use too), told to the virtual clock: what clang, flang and icx call for
-//! OpenMP's regions, barriers, reductions and locks. Tasks are in [`crate::kmpc_tasks`].
+//! libomp's entry points (LLVM's, also used by Intel's compilers), which move the virtual clock: the calls of clang,
+//! flang and icx for OpenMP's regions, barriers, reductions and locks. Tasks are in [`crate::kmpc_tasks`].
 //!
-//! `__kmpc_fork_call` takes any number of arguments and hands them to the program's function in each thread. We hand libomp one, a
-//! [`Call`], and [`region`] hands the program's function its own, which stay where the caller put them until the call returns.
+//! `__kmpc_fork_call` takes any number of arguments and passes them to the program's function in each thread. We pass
+//! libomp a single one, a [`Call`], and [`region`] passes the program's function its own arguments, which stay in the
+//! caller's memory until the call returns.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
@@ -14,16 +15,16 @@ use crate::sync::{acquire, release};
 use crate::team::{self, Region};
 use crate::variadic::{self, begin_frame, end_frame, pass_on};
 
-/// Where the compiler says a construct is in the source.
+/// Source location of a construct, from the compiler.
 pub(crate) type Ident = *mut c_void;
-/// A region's function: pointers to the thread's numbers, then whatever it was called with.
+/// A region's function: pointers to the thread's numbers, then the arguments of the call.
 type Micro = variadic::Function;
-/// Ours.
+/// Type of our own region function.
 type Fixed = unsafe extern "C-unwind" fn(*mut c_int, *mut c_int, *const Call);
-/// Combines what one thread has of a reduction with what another has.
+/// Combines one thread's part of a reduction with another's.
 type Combine = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
 
-/// Registers that hold arguments of `__kmpc_fork_call` after its first three.
+/// Number of registers with arguments of `__kmpc_fork_call` after its first three.
 const IN_REGISTERS: usize = 3;
 
 /// A parallel region and the program's function for it, with arguments.
@@ -31,13 +32,13 @@ struct Call {
     region: Region,
     micro: Micro,
     count: usize,
-    /// The first of them, then the others.
+    /// The arguments: those from registers, then the others.
     first: *const [usize; IN_REGISTERS],
     rest: *const usize,
 }
 
 unsafe extern "C-unwind" fn region(thread: *mut c_int, bound: *mut c_int, call: *const Call) {
-    // SAFETY: `enter` passes a Call that outlives the real call, which returns only when all are done.
+    // SAFETY: `enter` passes a Call that outlives the real call, which returns only when all threads are done.
     let call = unsafe { &*call };
     // SAFETY: the program's own function and arguments.
     call.region.work(|| unsafe {
@@ -45,8 +46,8 @@ unsafe extern "C-unwind" fn region(thread: *mut c_int, bound: *mut c_int, call: 
     });
 }
 
-/// `pub fn $name(place, count, micro, ...)`: puts down the arguments that came in registers, so that all lie in memory, and goes on in
-/// `$enter`.
+/// `pub fn $name(place, count, micro, ...)`: stores the arguments from registers, so that all are in memory, and
+/// continues in `$enter`.
 macro_rules! forks {
     ($($name:ident: $enter:ident;)*) => {$(
         /// Runs a function with the arguments that follow it in each thread of a team.
@@ -102,8 +103,8 @@ forks! {
     __kmpc_fork_teams: enter_teams;
 }
 
-/// Runs a function in each thread of a team, with one argument unless it is null; in the calling thread alone if `condition` is 0.
-/// libomp has it from LLVM 16 on.
+/// Runs a function in each thread of a team, with one argument unless that is null; in the calling thread alone if
+/// `condition` is 0. In libomp since LLVM 16.
 ///
 /// # Safety
 /// As libomp's.
@@ -124,7 +125,7 @@ pub unsafe extern "C-unwind" fn __kmpc_fork_call_if(
         first: &raw const first,
         rest: null(),
     };
-    // SAFETY: the caller's promises; `region` is called with the two numbers and the one argument given here.
+    // SAFETY: guaranteed by the caller; `region` is called with the two numbers and the one argument given here.
     call.region
         .enter(|| unsafe { real(ident, 1, region, condition, &raw const call) });
 }
@@ -138,7 +139,7 @@ macro_rules! wrap {
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name($($argument: $type),*) $(-> $result)? {
             let real = real!($name: fn($($type),*) $(-> $result)?);
-            // SAFETY: the caller's promises.
+            // SAFETY: guaranteed by the caller.
             let real = || team::inside(|| unsafe { real($($argument),*) });
             let how: fn(&dyn Fn() $(-> $result)?, &[u64]) $(-> $result)? = $how;
             how(&real, &[$($argument as u64),*])
@@ -152,7 +153,7 @@ wrap! {
         team::begin_alone();
         real();
     };
-    /// Ends it.
+    /// Ends a region of one thread.
     __kmpc_end_serialized_parallel(ident: Ident, thread: c_int): |real, _| {
         real();
         team::end_alone();
@@ -161,15 +162,15 @@ wrap! {
     __kmpc_barrier(ident: Ident, thread: c_int): |real, _| team::barrier(real);
     /// Waits for the team, or until the region is cancelled.
     __kmpc_cancel_barrier(ident: Ident, thread: c_int) -> c_int: |real, _| team::barrier(real);
-    /// Hands the team what one of it has done.
+    /// Passes data of one thread to the team.
     __kmpc_copyprivate(ident: Ident, thread: c_int, size: usize, data: *mut c_void, copy: *mut c_void, did: c_int):
         |real, _| team::barrier(real);
-    /// Waits for its turn in the order of the loop.
+    /// Waits until the previous iteration's ordered part has ended.
     __kmpc_ordered(ident: Ident, thread: c_int): |real, _| {
         real();
         team::begin_ordered();
     };
-    /// Gives the turn to the next.
+    /// Ends the ordered part of an iteration.
     __kmpc_end_ordered(ident: Ident, thread: c_int): |real, _| {
         team::end_ordered();
         real();
@@ -179,59 +180,59 @@ wrap! {
         doacross::begin(arguments[2] as u32);
         real();
     };
-    /// An iteration has come to its source.
+    /// Called when an iteration reaches its source.
     __kmpc_doacross_post(ident: Ident, thread: c_int, numbers: *const u64): |real, arguments| {
-        // SAFETY: the caller's promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { doacross::post(arguments[2] as *const u64) };
         real();
     };
-    /// Waits until an iteration has come to its source.
+    /// Waits until an iteration has reached its source.
     __kmpc_doacross_wait(ident: Ident, thread: c_int, numbers: *const u64): |real, arguments| {
         real();
-        // SAFETY: the caller's promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { doacross::waited(arguments[2] as *const u64) };
     };
     /// Enters a critical section.
-    __kmpc_critical(ident: Ident, thread: c_int, name: *mut c_void): takes;
-    /// Enters one, with a hint.
-    __kmpc_critical_with_hint(ident: Ident, thread: c_int, name: *mut c_void, hint: c_uint): takes;
-    /// Leaves it.
-    __kmpc_end_critical(ident: Ident, thread: c_int, name: *mut c_void): gives;
-    /// Takes a lock.
-    __kmpc_set_lock(ident: Ident, thread: c_int, lock: *mut c_void): takes;
-    /// Takes a lock, perhaps again.
-    __kmpc_set_nest_lock(ident: Ident, thread: c_int, lock: *mut c_void): takes;
-    /// Gives it back.
-    __kmpc_unset_lock(ident: Ident, thread: c_int, lock: *mut c_void): gives;
-    /// Gives it back, perhaps not for the last time.
-    __kmpc_unset_nest_lock(ident: Ident, thread: c_int, lock: *mut c_void): gives;
-    /// Tries a lock.
-    __kmpc_test_lock(ident: Ident, thread: c_int, lock: *mut c_void) -> c_int: tries;
-    /// Tries a lock, perhaps again.
-    __kmpc_test_nest_lock(ident: Ident, thread: c_int, lock: *mut c_void) -> c_int: tries;
-    /// Ends a reduction that nobody waits for.
-    __kmpc_end_reduce_nowait(ident: Ident, thread: c_int, lock: *mut c_void): gives;
-    /// Ends a reduction: all wait for it.
+    __kmpc_critical(ident: Ident, thread: c_int, name: *mut c_void): acquires;
+    /// Enters a critical section, with a hint.
+    __kmpc_critical_with_hint(ident: Ident, thread: c_int, name: *mut c_void, hint: c_uint): acquires;
+    /// Leaves a critical section.
+    __kmpc_end_critical(ident: Ident, thread: c_int, name: *mut c_void): releases;
+    /// Acquires a lock.
+    __kmpc_set_lock(ident: Ident, thread: c_int, lock: *mut c_void): acquires;
+    /// Acquires a lock, possibly again.
+    __kmpc_set_nest_lock(ident: Ident, thread: c_int, lock: *mut c_void): acquires;
+    /// Releases a lock.
+    __kmpc_unset_lock(ident: Ident, thread: c_int, lock: *mut c_void): releases;
+    /// Releases a lock, possibly not for the last time.
+    __kmpc_unset_nest_lock(ident: Ident, thread: c_int, lock: *mut c_void): releases;
+    /// Tries to acquire a lock.
+    __kmpc_test_lock(ident: Ident, thread: c_int, lock: *mut c_void) -> c_int: try_acquires;
+    /// Tries to acquire a lock, possibly again.
+    __kmpc_test_nest_lock(ident: Ident, thread: c_int, lock: *mut c_void) -> c_int: try_acquires;
+    /// Ends a reduction without a barrier.
+    __kmpc_end_reduce_nowait(ident: Ident, thread: c_int, lock: *mut c_void): releases;
+    /// Ends a reduction with a barrier.
     __kmpc_end_reduce(ident: Ident, thread: c_int, lock: *mut c_void): |real, arguments| {
         release(arguments[2]);
         team::barrier(real);
     };
 }
 
-/// After `real`, the third argument is the calling thread's.
-fn takes(real: &dyn Fn(), arguments: &[u64]) {
+/// Calls `real`, which acquires the lock in the third argument.
+fn acquires(real: &dyn Fn(), arguments: &[u64]) {
     real();
     acquire(arguments[2]);
 }
 
-/// `real` gives the third argument back.
-fn gives(real: &dyn Fn(), arguments: &[u64]) {
+/// Calls `real`, which releases the lock in the third argument.
+fn releases(real: &dyn Fn(), arguments: &[u64]) {
     release(arguments[2]);
     real();
 }
 
-/// `real` says whether the third argument is the calling thread's.
-fn tries(real: &dyn Fn() -> c_int, arguments: &[u64]) -> c_int {
+/// Calls `real`, which returns whether it has acquired the lock in the third argument.
+fn try_acquires(real: &dyn Fn() -> c_int, arguments: &[u64]) -> c_int {
     let taken = real();
     if taken != 0 {
         acquire(arguments[2]);
@@ -240,15 +241,15 @@ fn tries(real: &dyn Fn() -> c_int, arguments: &[u64]) -> c_int {
 }
 
 thread_local! {
-    /// What combines the parts of the reduction that the calling thread is in.
+    /// The combining function of the calling thread's present reduction.
     static COMBINE: Cell<Option<Combine>> = const { Cell::new(None) };
 }
 
-/// Combines the calling thread's part with one that another has left.
+/// Combines the calling thread's part with another's.
 unsafe extern "C-unwind" fn combine(ours: *mut c_void, theirs: *mut c_void) {
     acquire(theirs as u64);
     if let Some(combine) = COMBINE.get() {
-        // SAFETY: the program's own function, with what libomp calls it for.
+        // SAFETY: the program's own function, called as libomp does.
         team::outside(|| unsafe { combine(ours, theirs) });
     }
     release(ours as u64);
@@ -276,15 +277,15 @@ macro_rules! reductions {
                 team::arrive();
             }
             let outer = COMBINE.replace(function);
-            // SAFETY: the caller's promises, with our function in front of the program's.
+            // SAFETY: guaranteed by the caller, with our function in place of the program's.
             let how = team::inside(|| unsafe { real(ident, thread, count, size, data, function.map(|_| combine as Combine), lock) });
             COMBINE.set(outer);
             match how {
-                // Another has combined all, and the calling thread has waited for it if it is to wait.
+                // Another thread has combined all parts; with a barrier, the calling thread has waited for it.
                 0 if $waits => team::leave(),
-                // It is to add its part to the result, holding the lock, or the parts of all.
+                // The calling thread must add its part, or the parts of all, under the lock.
                 1 => acquire(lock as u64),
-                // It is to add its part by atomic instructions.
+                // The calling thread must add its part with atomic instructions.
                 _ => {}
             }
             how
@@ -293,8 +294,8 @@ macro_rules! reductions {
 }
 
 reductions! {
-    /// Begins a reduction: says what the calling thread is to do with its part.
+    /// Begins a reduction: returns what the calling thread must do with its part.
     __kmpc_reduce: true;
-    /// Begins one that nobody waits for.
+    /// Begins a reduction without a barrier.
     __kmpc_reduce_nowait: false;
 }

@@ -1,8 +1,8 @@
-//! libomp's tasks.
+//! libomp's entry points for tasks.
 //!
-//! The compiler has libomp allocate a task (its function, room for what it shares with others and for its own data), fills it, and
-//! hands it over to be run. We ask for more room and keep a [`Tail`] in front of what is shared, and have [`run`] called instead of the
-//! task's function. Where libomp copies a task, for the parts of a loop, it copies that too.
+//! The compiler has libomp allocate a task (its function, room for shared and for private data), fills it, and submits
+//! it. We request more room to keep a [`Tail`] in front of the shared data, and pass [`run`] in place of the task's
+//! function. Where libomp copies a task, for the parts of a loop, it copies the Tail too.
 
 use std::ffi::{c_int, c_longlong, c_ulonglong, c_void};
 
@@ -12,24 +12,24 @@ use crate::sharing::hands_out;
 use crate::tasks::{self, Dependence, Task};
 use crate::team;
 
-/// A task's function: the thread's number, the task.
+/// A task's function: takes the thread's number and the task.
 type Entry = unsafe extern "C-unwind" fn(c_int, *mut Allocated) -> c_int;
 
-/// What the compilers and libomp know of a task (`kmp_task_t`), as far as we look at it.
+/// The part of a task that compilers and libomp share (`kmp_task_t`) and that is used here.
 #[repr(C)]
 pub struct Allocated {
     shared: *mut c_void,
     entry: Option<Entry>,
 }
 
-/// What we keep with a task.
+/// Our data for a task.
 #[repr(C)]
 struct Tail {
     entry: Entry,
     task: Task,
-    /// Where the thread was that runs it without [`run`].
+    /// Previous place of the thread that runs it without [`run`].
     outer: team::Place,
-    /// What it waits for when it is detached, else 0.
+    /// The event that completes it if it is detached, otherwise 0.
     event: usize,
 }
 
@@ -41,12 +41,12 @@ pub struct Depend {
     flags: u8,
 }
 
-/// What we keep with a task that we allocated.
+/// Our data for a task, if we allocated it.
 ///
 /// # Safety
 /// The task has not ended.
 unsafe fn tail<'a>(task: *mut Allocated) -> Option<&'a mut Tail> {
-    // SAFETY: a task that libomp allocated; with our entry, a Tail precedes what is shared.
+    // SAFETY: a task that libomp allocated; with our entry, a Tail precedes the shared data.
     unsafe {
         let ours = (*task)
             .entry
@@ -55,7 +55,7 @@ unsafe fn tail<'a>(task: *mut Allocated) -> Option<&'a mut Tail> {
     }
 }
 
-/// Runs a task, or the next part of one that is not tied to a thread.
+/// Runs a task, or the next part of an untied one.
 unsafe extern "C-unwind" fn run(thread: c_int, task: *mut Allocated) -> c_int {
     // SAFETY: libomp calls this for tasks that have it as their entry, before they end.
     let Some(tail) = (unsafe { tail(task) }) else {
@@ -83,9 +83,9 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task_alloc(
 ) -> *mut Allocated {
     let real = real!(__kmpc_omp_task_alloc: fn(Ident, c_int, c_int, usize, usize, Entry) -> *mut Allocated);
     let room = size_of::<Tail>() + shared;
-    // SAFETY: the caller's promises, with our function and more room.
+    // SAFETY: guaranteed by the caller, with our function and more room.
     let task = team::inside(|| unsafe { real(ident, thread, flags, size, room, run) });
-    // SAFETY: `room` bytes from `shared` on, which is a multiple of 8, are ours to use until the task ends.
+    // SAFETY: the `room` bytes from `shared` on, a multiple of 8, are ours until the task ends.
     unsafe {
         let ours = (*task).shared.cast::<Tail>();
         ours.write(Tail {
@@ -99,7 +99,7 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task_alloc(
     task
 }
 
-/// Detaches a task: makes the event that it waits for beside the end of its body.
+/// Detaches a task: creates the event that completes it in addition to the end of its body.
 ///
 /// # Safety
 /// As libomp's.
@@ -110,7 +110,7 @@ pub unsafe extern "C-unwind" fn __kmpc_task_allow_completion_event(
     task: *mut Allocated,
 ) -> usize {
     let real = real!(__kmpc_task_allow_completion_event: fn(Ident, c_int, *mut Allocated) -> usize);
-    // SAFETY: the caller's promises; the task has not begun.
+    // SAFETY: guaranteed by the caller; the task has not begun.
     unsafe {
         let event = team::inside(|| real(ident, thread, task));
         if let Some(tail) = tail(task) {
@@ -121,14 +121,14 @@ pub unsafe extern "C-unwind" fn __kmpc_task_allow_completion_event(
     }
 }
 
-/// Reads lists of what a task depends on.
+/// Reads the lists of a task's dependences.
 ///
 /// # Safety
-/// The lists have so many entries.
+/// The lists have as many entries as stated.
 unsafe fn dependences(lists: [(c_int, *const Depend); 2]) -> Vec<Dependence> {
     const WRITES: u8 = !1;
     let list = |(count, list): (c_int, *const Depend)| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         (0..count.max(0) as usize).map(move |index| unsafe { &*list.add(index) })
     };
     let all = lists.into_iter().flat_map(list);
@@ -136,7 +136,7 @@ unsafe fn dependences(lists: [(c_int, *const Depend); 2]) -> Vec<Dependence> {
         .collect()
 }
 
-/// Hands a task over.
+/// Submits a task.
 ///
 /// # Safety
 /// As libomp's.
@@ -148,7 +148,7 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task(
 ) -> c_int {
     hands_out!(__kmpc_omp_task);
     let real = real!(__kmpc_omp_task: fn(Ident, c_int, *mut Allocated) -> c_int);
-    // SAFETY: the caller's promises; the task has not begun.
+    // SAFETY: guaranteed by the caller; the task has not begun.
     unsafe {
         if let Some(tail) = tail(task) {
             tail.task.ready();
@@ -157,7 +157,7 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task(
     }
 }
 
-/// Hands a task over that begins after others.
+/// Submits a task with dependences.
 ///
 /// # Safety
 /// As libomp's.
@@ -173,7 +173,7 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task_with_deps(
 ) -> c_int {
     hands_out!(__kmpc_omp_task_with_deps);
     let real = real!(__kmpc_omp_task_with_deps: fn(Ident, c_int, *mut Allocated, c_int, *mut Depend, c_int, *mut Depend) -> c_int);
-    // SAFETY: the caller's promises; the task has not begun.
+    // SAFETY: guaranteed by the caller; the task has not begun.
     unsafe {
         if let Some(tail) = tail(task) {
             let depends = dependences([(count, list), (more, more_list)]);
@@ -187,7 +187,7 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task_with_deps(
     }
 }
 
-/// Waits for the tasks that a task depends on which the calling thread runs at once.
+/// Waits for the dependences of a task that the calling thread runs immediately.
 ///
 /// # Safety
 /// As libomp's.
@@ -202,14 +202,14 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_wait_deps(
 ) {
     let real =
         real!(__kmpc_omp_wait_deps: fn(Ident, c_int, c_int, *mut Depend, c_int, *mut Depend));
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         team::inside(|| real(ident, thread, count, list, more, more_list));
         tasks::wait_for(&dependences([(count, list), (more, more_list)]));
     }
 }
 
-/// Begins a task that the calling thread runs at once.
+/// Begins a task that the calling thread runs immediately.
 ///
 /// # Safety
 /// As libomp's.
@@ -220,7 +220,7 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task_begin_if0(
     task: *mut Allocated,
 ) {
     let real = real!(__kmpc_omp_task_begin_if0: fn(Ident, c_int, *mut Allocated));
-    // SAFETY: the caller's promises; the task has not begun.
+    // SAFETY: guaranteed by the caller; the task has not begun.
     unsafe {
         team::inside(|| real(ident, thread, task));
         if let Some(tail) = tail(task) {
@@ -229,7 +229,7 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task_begin_if0(
     }
 }
 
-/// Ends it.
+/// Ends a task that the calling thread runs immediately.
 ///
 /// # Safety
 /// As libomp's.
@@ -240,7 +240,7 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task_complete_if0(
     task: *mut Allocated,
 ) {
     let real = real!(__kmpc_omp_task_complete_if0: fn(Ident, c_int, *mut Allocated));
-    // SAFETY: the caller's promises; the task ends here.
+    // SAFETY: guaranteed by the caller; the task ends here.
     unsafe {
         if let Some(tail) = tail(task) {
             tail.task.end(tail.outer);
@@ -251,7 +251,7 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_task_complete_if0(
 
 macro_rules! loops {
     ($($name:ident($($more:ident: $type:ty),*);)*) => {$(
-        /// Makes tasks of the parts of a loop, and waits for them unless told not to.
+        /// Creates tasks for the parts of a loop, and waits for them unless `nogroup` is set.
         ///
         /// # Safety
         /// As libomp's.
@@ -275,7 +275,7 @@ macro_rules! loops {
             if nogroup == 0 {
                 team::begin_group();
             }
-            // SAFETY: the caller's promises; no part of the loop has begun.
+            // SAFETY: guaranteed by the caller; no part of the loop has begun.
             unsafe {
                 if let Some(tail) = tail(task) {
                     tail.task.join_group();
@@ -302,7 +302,7 @@ loops! {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __kmpc_omp_taskwait(ident: Ident, thread: c_int) -> c_int {
     let real = real!(__kmpc_omp_taskwait: fn(Ident, c_int) -> c_int);
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     let status = team::inside(|| unsafe { real(ident, thread) });
     tasks::wait_for_children();
     status
@@ -315,7 +315,7 @@ pub unsafe extern "C-unwind" fn __kmpc_omp_taskwait(ident: Ident, thread: c_int)
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __kmpc_taskgroup(ident: Ident, thread: c_int) {
     let real = real!(__kmpc_taskgroup: fn(Ident, c_int));
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     team::inside(|| unsafe { real(ident, thread) });
     team::begin_group();
 }
@@ -327,7 +327,7 @@ pub unsafe extern "C-unwind" fn __kmpc_taskgroup(ident: Ident, thread: c_int) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn __kmpc_end_taskgroup(ident: Ident, thread: c_int) {
     let real = real!(__kmpc_end_taskgroup: fn(Ident, c_int));
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     team::inside(|| unsafe { real(ident, thread) });
     team::end_group();
 }
@@ -347,7 +347,7 @@ macro_rules! reductions {
             data: *mut c_void,
         ) -> *mut c_void {
             let real = real!($name: fn(Ident, c_int, c_int, c_int, *mut c_void) -> *mut c_void);
-            // SAFETY: the caller's promises.
+            // SAFETY: guaranteed by the caller.
             let reductions = team::inside(|| unsafe { real(ident, thread, of_loop, count, data) });
             team::begin_group();
             reductions
@@ -360,7 +360,7 @@ reductions! {
     __kmpc_task_reduction_modifier_init;
 }
 
-/// Ends it: waits for the tasks.
+/// Ends a construct with task reductions: waits for its tasks.
 ///
 /// # Safety
 /// As libomp's.
@@ -371,7 +371,7 @@ pub unsafe extern "C-unwind" fn __kmpc_task_reduction_modifier_fini(
     of_loop: c_int,
 ) {
     let real = real!(__kmpc_task_reduction_modifier_fini: fn(Ident, c_int, c_int));
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     team::inside(|| unsafe { real(ident, thread, of_loop) });
     team::end_group();
 }

@@ -1,17 +1,17 @@
-//! Locks that a signal handler and a fork may come upon.
+//! Locks that stay safe across signal handlers and `fork`.
 //!
-//! A handler that interrupts who holds one is told so, where a mutex would wait for itself. A child of a fork, in which nobody else
-//! would ever let go of one, makes them anew. To hold them during the fork would not do: the C library then takes locks of its own, and
-//! the handler may have interrupted who holds one of those.
+//! A handler that interrupts the owner is told that the lock is held by its own thread, where a mutex would deadlock.
+//! A forked child resets locks whose owner does not exist there. Holding them during the fork is no alternative: the C
+//! library then takes locks of its own, and the handler may have interrupted their owner.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Tries between two at which the processor is left to others.
+/// Number of attempts between two yields of the processor.
 const TRIES: u32 = 64;
 
-/// A value that one thread uses at a time, for a short while.
+/// A value used by one thread at a time, for a short while.
 pub(crate) struct Lock<T> {
     /// The thread that uses it, 0 for none.
     owner: AtomicUsize,
@@ -21,7 +21,7 @@ pub(crate) struct Lock<T> {
 // SAFETY: only the owner uses the value.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
-/// The calling thread; the same in a child.
+/// Identifies the calling thread; the same in a forked child.
 fn me() -> usize {
     // SAFETY: no arguments, cannot fail.
     unsafe { libc::pthread_self() as usize }
@@ -35,7 +35,7 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Lets `work` use the value; `None`, and nothing done, if the calling thread is at it already.
+    /// Calls `work` with the value; `None`, without calling it, if the calling thread uses the value already.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let me = me();
         let mut tries = 0u32;
@@ -57,8 +57,8 @@ impl<T> Lock<T> {
         Some(result)
     }
 
-    /// In a forked child: whether another thread of the parent was at it, and may have left it half changed. It can be used again, once
-    /// it was given a `new` value.
+    /// In a forked child: returns whether another thread of the parent was using the value and may have left it
+    /// inconsistent; then replaces it with a `new` one.
     ///
     /// # Safety
     /// The process has one thread.
@@ -66,19 +66,19 @@ impl<T> Lock<T> {
         let owner = self.owner.load(Relaxed);
         let lost = owner != 0 && owner != me();
         if lost {
-            // SAFETY: nobody uses the value; what is left of it is not looked at.
+            // SAFETY: nothing uses the value; what is left of it is not read.
             unsafe { self.value.get().write(new()) };
             self.owner.store(0, Relaxed);
         }
         lost
     }
 
-    /// In a forked child: begins with a `new` value, but where the calling thread is at the old one.
+    /// In a forked child: replaces the value with a `new` one, unless the calling thread is using it.
     ///
     /// # Safety
     /// The process has one thread.
     pub(crate) unsafe fn reset(&self, new: fn() -> T) {
-        // SAFETY: as the caller promises.
+        // SAFETY: as the caller guarantees.
         if !unsafe { self.renew(new) } {
             self.with(|value| *value = new());
         }

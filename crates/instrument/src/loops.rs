@@ -1,5 +1,5 @@
-//! Loops whose accesses gcc announces at once, before or after them: `shims/gcc/loops.cc` puts the calls,
-//! `docs/formats/loop-calls.md` says what they mean.
+//! Loops that gcc announces with one call, before or after they run: `shims/gcc/loops.cc` inserts the calls,
+//! `docs/formats/loop-calls.md` defines them.
 
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicPtr;
@@ -10,22 +10,22 @@ use numaloc_trace::thread::{Loop, WORD, When};
 
 use crate::current;
 
-/// A loop as its unit describes it, with the words of its values and pieces behind it.
+/// A loop as described in its compilation unit, followed by the words of its values and pieces.
 #[repr(C)]
 pub struct Description {
-    /// The loop as the engine takes it, null before its first run.
+    /// The engine's form of the loop, null before its first run.
     known: AtomicPtr<Loop>,
     values: u64,
     pieces: u64,
 }
 
 impl Description {
-    /// The words behind the counts.
+    /// The counts, and the words after them.
     ///
     /// # Safety
     /// `this` was made by the compiler's plugin.
     unsafe fn words<'a>(this: *const Self) -> (&'a Self, &'a [u64]) {
-        // SAFETY: as the caller promises: two words for each value and each piece, which nobody writes.
+        // SAFETY: as the caller guarantees: two words for each value and each piece, which are never written.
         unsafe {
             let counts = &*this;
             let count = 2 * (counts.values + counts.pieces) as usize;
@@ -36,12 +36,12 @@ impl Description {
         }
     }
 
-    /// The loop as the engine takes it; made at its first run and kept.
+    /// The engine's form of the loop; created at its first run and kept.
     ///
     /// # Safety
     /// As for [`Description::words`].
     unsafe fn known<'a>(this: *const Self) -> &'a Loop {
-        // SAFETY: as the caller promises.
+        // SAFETY: as the caller guarantees.
         let (counts, words) = unsafe { Self::words(this) };
         let mut known = counts.known.load(Acquire);
         if known.is_null() {
@@ -53,7 +53,7 @@ impl Description {
             {
                 Ok(_) => made,
                 Err(other) => {
-                    // SAFETY: made above, and seen by nobody.
+                    // SAFETY: made above, and not shared yet.
                     drop(unsafe { Box::from_raw(made) });
                     other
                 }
@@ -64,7 +64,7 @@ impl Description {
     }
 }
 
-/// A loop with the words of its `values` and `pieces`.
+/// The loop described by the words of its `values` and `pieces`.
 fn described(values: &[u64], pieces: &[u64]) -> Loop {
     let mut strides: Strides = [Some(Step::default()); REGISTERS];
     for (stride, value) in strides.iter_mut().zip(values.chunks_exact(2)) {
@@ -73,7 +73,7 @@ fn described(values: &[u64], pieces: &[u64]) -> Loop {
             register: value[1].checked_sub(1).map(|by| by as u8),
         });
     }
-    // A piece wider than a word counts once for each word of it.
+    // A piece wider than a word counts once per word.
     let parts = |words: &[u64]| {
         let (place, displacement) = (words[0], words[1]);
         let size = (place >> 8) as u8;
@@ -95,21 +95,21 @@ fn described(values: &[u64], pieces: &[u64]) -> Loop {
     Loop::new(&pieces, strides)
 }
 
-/// Called by instrumented code before a loop: of `iterations`, the first with `values`.
+/// Called by instrumented code before a loop of `iterations`, the first with `values`.
 ///
 /// # Safety
-/// Called by code that the compiler's plugin has made: as many values as the description says.
+/// Called by code that the compiler's plugin has made, with as many values as the description states.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __numaloc_loop_1(
     description: *const Description,
     iterations: u64,
     values: *const u64,
 ) {
-    // SAFETY: as the caller promises.
-    unsafe { tell(description, iterations, values, When::Before) }
+    // SAFETY: as the caller guarantees.
+    unsafe { record(description, iterations, values, When::Before) }
 }
 
-/// Called by instrumented code when it leaves a loop that it has counted the `iterations` of, the first with `values`.
+/// Called by instrumented code after a loop of which it has counted the `iterations`; the first had `values`.
 ///
 /// # Safety
 /// As for [`__numaloc_loop_1`].
@@ -119,24 +119,24 @@ pub unsafe extern "C" fn __numaloc_looped_1(
     iterations: u64,
     values: *const u64,
 ) {
-    // SAFETY: as the caller promises.
-    unsafe { tell(description, iterations, values, When::After) }
+    // SAFETY: as the caller guarantees.
+    unsafe { record(description, iterations, values, When::After) }
 }
 
-/// Tells a loop.
+/// Records a loop.
 ///
 /// # Safety
 /// As for [`__numaloc_loop_1`].
 #[inline(always)]
-unsafe fn tell(description: *const Description, iterations: u64, values: *const u64, when: When) {
+unsafe fn record(description: *const Description, iterations: u64, values: *const u64, when: When) {
     current::with(|tracer| {
-        // SAFETY: as the caller promises.
+        // SAFETY: as the caller guarantees.
         let known = unsafe { Description::known(description) };
         let mut registers = [0; REGISTERS];
         // SAFETY: as above.
         let count = unsafe { (*description).values as usize };
         for (at, register) in registers[..count].iter_mut().enumerate() {
-            // SAFETY: as above. Volatile, because a call of `memcpy` would be one of ours.
+            // SAFETY: as above. Volatile, because a call of `memcpy` would be recorded as the program's.
             *register = unsafe { values.add(at).read_volatile() };
         }
         tracer.recorded_loop(known, &registers, iterations, when);
@@ -149,8 +149,8 @@ mod tests {
 
     #[test]
     fn a_description_is_as_documented() {
-        // Two addresses, one of which moves by 8 and the other by a third value, a store 16 bytes behind a load, and a
-        // load of two words.
+        // Two addresses, one moving by 8 and the other by a third value; a store 16 bytes after a load, and a load of
+        // two words.
         let values = [8, 0, 0, 3, 0, 0];
         let pieces = [8 << 8, 0, 8 << 8 | 1 << 16, 16, 1 | 16 << 8, 0];
         let form = |base| Form {
@@ -173,9 +173,9 @@ mod tests {
             piece(1, 0, 8, Kind::Read),
             piece(1, 8, 8, Kind::Read),
         ];
-        let told = described(&values, &pieces);
+        let found = described(&values, &pieces);
         assert_eq!(
-            format!("{told:?}"),
+            format!("{found:?}"),
             format!("{:?}", Loop::new(&expected, strides))
         );
     }

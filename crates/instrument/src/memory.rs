@@ -1,8 +1,8 @@
-//! Memory objects, by the same identities as the other frontends see (`docs/identity.md`).
+//! Records memory objects, with the same identities as in the other frontends (`docs/identity.md`).
 //!
-//! The kernel's view is rebuilt from what can be seen from inside: the program's own `mmap` calls, the
-//! flags that glibc keeps in front of each block (mapped on its own, or in a thread's arena), thread
-//! stacks from the thread itself, and the files in `/proc/self/maps` at the start.
+//! The kernel's view is reconstructed from inside the process: the program's own `mmap` calls, glibc's flags in front
+//! of each block (mapped on its own, or in a thread's arena), thread stacks as seen by the thread itself, and the
+//! files in `/proc/self/maps` at the start.
 
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -16,22 +16,22 @@ use crate::lock::Lock;
 use crate::{current, heap, sites};
 
 const PAGE: u64 = 4096;
-/// glibc's arenas are reserved in aligned pieces of this size.
+/// Size and alignment in bytes of the reservations for glibc's arenas.
 const ARENA: u64 = 64 << 20;
-/// Bytes of a thread's descriptor that are stored at its beginning and at its end, more or less.
+/// Bytes stored at the beginning and at the end of a thread's descriptor, approximately.
 const SOME: u64 = 64;
-/// In a block's size word: mapped on its own; not in the main heap.
+/// Flags in a block's size word: mapped on its own; not in the main heap.
 const IS_MMAPPED: u64 = 2;
 const NON_MAIN_ARENA: u64 = 4;
 
-/// Files already told: name, first and last address.
+/// Files recorded so far: name, first and last address.
 static IMAGES: Lock<Vec<(String, u64, u64)>> = Lock::new(Vec::new());
-/// Where thread-local variables lie, as [`find_thread_locals`] has it.
+/// Offsets of thread-local variables, from [`find_thread_locals`].
 static THREAD_LOCALS: OnceLock<Vec<(u64, u64)>> = OnceLock::new();
-/// Arenas already told, each at the first free place from that of its number on; glibc has 8 for each core.
+/// Hash table of the arenas recorded so far, with open addressing; glibc has 8 for each core.
 static ARENAS: [AtomicU64; 4096] = [const { AtomicU64::new(0) }; 4096];
 
-/// Whether `arena` had not been told.
+/// Adds `arena` to the table; returns whether it is new.
 fn is_new(arena: u64) -> bool {
     let start = (arena / ARENA) as usize;
     for at in 0..ARENAS.len() {
@@ -82,15 +82,18 @@ fn parsed(maps: &str) -> Vec<(u64, u64, bool, &str)> {
         .collect()
 }
 
-/// Tells the files with code in memory that were not told yet.
+/// Records the mapped files with code that were not recorded yet.
 fn describe_files(engine: &Engine, parsed: &[(u64, u64, bool, &str)]) {
-    IMAGES.with(|told| {
+    IMAGES.with(|recorded| {
         for (_, _, executable, file) in parsed {
-            if *executable && file.starts_with('/') && !told.iter().any(|(name, ..)| name == file) {
+            if *executable
+                && file.starts_with('/')
+                && !recorded.iter().any(|(name, ..)| name == file)
+            {
                 let parts = parsed.iter().filter(|(_, _, _, other)| other == file);
                 let start = parts.clone().map(|(start, ..)| *start).min().unwrap_or(0);
                 let end = parts.map(|(_, end, ..)| *end).max().unwrap_or(0);
-                told.push(((*file).to_owned(), start, end));
+                recorded.push(((*file).to_owned(), start, end));
                 engine.write(&Record::Image {
                     file: (*file).to_owned(),
                     start,
@@ -101,22 +104,22 @@ fn describe_files(engine: &Engine, parsed: &[(u64, u64, bool, &str)]) {
     });
 }
 
-/// In a forked child: its journal has no files yet.
+/// Forgets the recorded files in a forked child, whose journal has none yet.
 ///
 /// # Safety
 /// The process has one thread.
 pub(crate) unsafe fn forget_files() {
-    // SAFETY: as the caller promises.
+    // SAFETY: as the caller guarantees.
     unsafe { IMAGES.reset(Vec::new) };
 }
 
-/// Tells the file that holds a thread's start routine, if it came into memory after the start: the loader's own mappings are
-/// not seen.
+/// Records the file that contains a thread's start routine, if it was loaded after the start: the loader's own
+/// mappings are not observed.
 pub(crate) fn describe_file_of(routine: u64) {
     current::ours(|engine| {
-        let known = IMAGES.with(|told| {
+        let known = IMAGES.with(|recorded| {
             let holds = |(_, start, end): &(_, u64, u64)| (*start..*end).contains(&routine);
-            told.iter().any(holds)
+            recorded.iter().any(holds)
         });
         if known == Some(false) {
             let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
@@ -125,7 +128,7 @@ pub(crate) fn describe_file_of(routine: u64) {
     });
 }
 
-/// What is there before the program's first instruction: its files, its heap, its stack.
+/// Records what exists before the program's first instruction: its files, its heap, its stack.
 pub(crate) fn describe_process() {
     current::ours(describe_to);
 }
@@ -135,7 +138,7 @@ fn describe_to(engine: &Engine) {
     let parsed = parsed(&maps);
     describe_files(engine, &parsed);
     let heap = parsed.iter().find(|(_, _, _, file)| *file == object::HEAP);
-    // SAFETY: sbrk(0) only asks.
+    // SAFETY: sbrk(0) changes nothing.
     let here = unsafe { libc::sbrk(0) } as u64;
     let first = heap.map_or(here, |(start, ..)| *start);
     for address in [first, here] {
@@ -157,7 +160,7 @@ fn describe_to(engine: &Engine) {
     describe_thread_locals(&parsed);
 }
 
-/// Records the mapping in which the loader keeps the first thread's variables: no call of the program's made it.
+/// Records the mapping in which the loader keeps the first thread's variables; the program did not map it.
 fn describe_thread_locals(parsed: &[(u64, u64, bool, &str)]) {
     let descriptor = descriptor();
     THREAD_LOCALS.get_or_init(find_thread_locals);
@@ -168,7 +171,7 @@ fn describe_thread_locals(parsed: &[(u64, u64, bool, &str)]) {
         return;
     };
     let locals = thread_locals(descriptor).map(|(from, _)| from);
-    // Below them the kernel may have joined what belongs to a file to it.
+    // The kernel may have merged the mapping with a file's below it.
     let first = locals
         .filter(|from| start <= from && *from <= descriptor)
         .min();
@@ -177,7 +180,8 @@ fn describe_thread_locals(parsed: &[(u64, u64, bool, &str)]) {
     map(first, end - first, 3, anonymous, String::new(), 0);
 }
 
-/// Records the calling thread's stack, and what its `creator`, by number, has stored there; called once by each new thread.
+/// Records the calling thread's stack, and what its `creator` (by number) has stored there; called once by each new
+/// thread.
 pub(crate) fn describe_stack(creator: u32) {
     current::ours(|engine| describe_stack_to(engine, creator));
 }
@@ -199,7 +203,7 @@ fn describe_stack_to(engine: &Engine, creator: u32) {
     if !found {
         return;
     }
-    // The mapping holds the guard below the stack.
+    // The mapping includes the guard below the stack.
     let (start, length) = (address as u64 - guard as u64, (size + guard) as u64);
     map(
         start,
@@ -220,13 +224,13 @@ fn describe_stack_to(engine: &Engine, creator: u32) {
     });
 }
 
-/// What the C library's `pthread_create` has stored in the stack from `start` to `end` of the calling thread: its thread-local
-/// variables, initialised or cleared, and its descriptor, both at the stack's end.
+/// Address ranges that the C library's `pthread_create` has stored to in the calling thread's stack, from `start` to
+/// `end`: its thread-local variables, initialised or cleared, and its descriptor, both at the stack's end.
 fn prepared(start: u64, end: u64) -> Vec<(u64, u64)> {
     let descriptor = descriptor();
     let mut found: Vec<(u64, u64)> = thread_locals(descriptor).collect();
     found.retain(|&(from, to)| start <= from && to <= end);
-    // Some of its fields, from the first to the last.
+    // Fields at the beginning and the end of the descriptor.
     found.extend([(descriptor, descriptor + SOME), (end - SOME, end)]);
     found
 }
@@ -237,8 +241,8 @@ fn descriptor() -> u64 {
     unsafe { libc::pthread_self() }
 }
 
-/// First and last address of the thread-local variables of each file that was there at the program's start, in the thread with
-/// that `descriptor`. Those of libraries that came later lie in the heap, but for what fits into the C library's reserve.
+/// Start and end of the thread-local variables of each file loaded at the program's start, for the thread with this
+/// `descriptor`. Those of libraries loaded later are in the heap, unless they fit into the C library's reserve.
 fn thread_locals(descriptor: u64) -> impl Iterator<Item = (u64, u64)> {
     let below = THREAD_LOCALS.get().map_or(&[][..], Vec::as_slice);
     below
@@ -246,21 +250,22 @@ fn thread_locals(descriptor: u64) -> impl Iterator<Item = (u64, u64)> {
         .map(move |(from, to)| (descriptor - from, descriptor - to))
 }
 
-/// Bytes from the beginning and the end of each file's thread-local variables up to the descriptor, from the calling thread's.
+/// Distances from the start and the end of each file's thread-local variables to the descriptor, in the calling
+/// thread.
 ///
-/// The loader holds a lock while it lists its files, which a child of `fork` finds locked for ever if another thread was inside:
-/// it is asked once, by the first thread.
+/// Called once, by the first thread: the loader lists its files under a lock, which a child of `fork` could find
+/// locked for ever.
 fn find_thread_locals() -> Vec<(u64, u64)> {
     unsafe extern "C" fn add(
         module: *mut libc::dl_phdr_info,
         _: usize,
         found: *mut c_void,
     ) -> c_int {
-        // SAFETY: what `dl_iterate_phdr` is given below, and a module that it describes.
+        // SAFETY: the argument of `dl_iterate_phdr` below, and a module that it describes.
         let (found, module) = unsafe { (&mut *found.cast::<Vec<(u64, u64)>>(), &*module) };
         let at = module.dlpi_tls_data as u64;
         for header in 0..usize::from(module.dlpi_phnum) {
-            // SAFETY: one of as many headers.
+            // SAFETY: the index is below the number of headers.
             let header = unsafe { &*module.dlpi_phdr.add(header) };
             if at != 0 && header.p_type == libc::PT_TLS {
                 found.push((at, at + header.p_memsz));
@@ -272,19 +277,19 @@ fn find_thread_locals() -> Vec<(u64, u64)> {
     // SAFETY: the callback gets the vector.
     unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut found).cast()) };
     let descriptor = descriptor();
-    // Variables of the initial files lie below the descriptor; others are of no interest.
+    // Variables of the initial files are below the descriptor; others are not needed.
     found.retain(|&(_, to)| to <= descriptor);
     let below = |(from, to): (u64, u64)| (descriptor - from, descriptor - to);
     found.into_iter().map(below).collect()
 }
 
-/// The mapping that a block is, if the C library mapped it on its own.
+/// Start and length of a block's own mapping, if the C library has mapped it on its own.
 ///
 /// # Safety
 /// `block` was returned by the C library's allocator and not freed.
 unsafe fn own_mapping(block: *mut c_void) -> Option<(u64, u64)> {
-    // SAFETY: glibc keeps the block's size word right in front of it, and for a block mapped on its own
-    // the distance to the mapping's start in front of that.
+    // SAFETY: glibc keeps the block's size word directly in front of it, and for a block mapped on its own the
+    // distance to the mapping's start in front of that.
     let (gap, size) = unsafe {
         let words = block.cast::<u64>();
         (*words.sub(2), *words.sub(1))
@@ -295,8 +300,8 @@ unsafe fn own_mapping(block: *mut c_void) -> Option<(u64, u64)> {
     })
 }
 
-/// Tells of a new block of `asked` bytes: the mapping or arena that it lies in, and who asked for it.
-fn told(block: *mut c_void, asked: usize) -> *mut c_void {
+/// Records a new block of `asked` bytes: its mapping or arena, and its allocation site.
+fn record_block(block: *mut c_void, asked: usize) -> *mut c_void {
     if !block.is_null() {
         current::ours(|_| {
             in_mapping(block);
@@ -306,7 +311,7 @@ fn told(block: *mut c_void, asked: usize) -> *mut c_void {
     block
 }
 
-/// Tells of the mapping or arena that a new block lies in.
+/// Records the mapping or arena of a new block.
 fn in_mapping(block: *mut c_void) {
     // SAFETY: the block has just been allocated by glibc.
     let size = unsafe { *block.cast::<u64>().sub(1) };
@@ -316,7 +321,7 @@ fn in_mapping(block: *mut c_void) {
         map(start, length, 3, anonymous, String::new(), 0);
     } else if size & NON_MAIN_ARENA != 0 {
         let arena = block as u64 / ARENA * ARENA;
-        // Only where it can be told: the first block may be the tracer's own.
+        // Only if it can be recorded now: the first block may be the tracer's own.
         current::with(|tracer| {
             if let Some(engine) = current::engine().filter(|_| is_new(arena)) {
                 tracer.record(&Record::Map {
@@ -333,7 +338,7 @@ fn in_mapping(block: *mut c_void) {
             }
         });
     } else if let Some(engine) = current::engine() {
-        // The main heap may have grown; the break only ever needs to be told when it moved.
+        // The main heap may have grown; the break is recorded only when it has moved.
         static BREAK: AtomicU64 = AtomicU64::new(0);
         let end = block as u64 + (size & !7);
         if BREAK.fetch_max(end, Relaxed) < end {
@@ -351,28 +356,28 @@ fn in_mapping(block: *mut c_void) {
     }
 }
 
-/// Memory was unmapped or replaced.
+/// Clears the state of memory that was unmapped or replaced.
 fn forget(engine: &Engine, address: u64, length: u64) {
-    let mut told = false;
+    let mut handled = false;
     current::with(|tracer| {
         tracer.forget(address, length);
-        told = true;
+        handled = true;
     });
-    if !told {
+    if !handled {
         engine.forget(address, length);
     }
 }
 
-/// A block goes: what was mapped on its own is nobody's memory any more.
+/// Clears the state of a block with its own mapping that is about to be freed.
 ///
 /// # Safety
-/// As `free`.
-unsafe fn gone(block: *mut c_void) {
+/// As for `free`.
+unsafe fn record_free(block: *mut c_void) {
     if block.is_null() {
         return;
     }
     current::ours(|engine| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         if let Some((start, length)) = unsafe { own_mapping(block) } {
             forget(engine, start / PAGE * PAGE, length);
         }
@@ -385,15 +390,15 @@ unsafe fn gone(block: *mut c_void) {
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
-    if let Some(block) = for_us(size) {
+    if let Some(block) = for_recorder(size) {
         return block;
     }
-    // SAFETY: the caller's promises.
-    told(unsafe { __libc_malloc(size) }, size)
+    // SAFETY: guaranteed by the caller.
+    record_block(unsafe { __libc_malloc(size) }, size)
 }
 
-/// A block for what the C library does at our behest.
-fn for_us(size: usize) -> Option<*mut c_void> {
+/// A block for the C library if it works on the recorder's behalf; `None` if it works for the program.
+fn for_recorder(size: usize) -> Option<*mut c_void> {
     let block = current::is_in_ours().then(|| heap::allocate(size))?;
     (!block.is_null()).then_some(block)
 }
@@ -405,14 +410,14 @@ fn for_us(size: usize) -> Option<*mut c_void> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     if let Some(bytes) = count.checked_mul(size)
-        && let Some(block) = for_us(bytes)
+        && let Some(block) = for_recorder(bytes)
     {
-        // SAFETY: as long, and nobody else's yet.
+        // SAFETY: the block has this size and is not used yet.
         unsafe { block.write_bytes(0, bytes) };
         return block;
     }
-    // SAFETY: the caller's promises.
-    told(
+    // SAFETY: guaranteed by the caller.
+    record_block(
         unsafe { __libc_calloc(count, size) },
         count.wrapping_mul(size),
     )
@@ -425,15 +430,15 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     if heap::has(block) {
-        // SAFETY: the caller's promises.
+        // SAFETY: guaranteed by the caller.
         return unsafe { heap::reallocate(block, size) };
     }
     if block.is_null()
-        && let Some(block) = for_us(size)
+        && let Some(block) = for_recorder(size)
     {
         return block;
     }
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     let new = unsafe { __libc_realloc(block, size) };
     if new == block {
         if !new.is_null() {
@@ -441,7 +446,7 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
         }
         return new;
     }
-    told(new, size)
+    record_block(new, size)
 }
 
 /// Frees.
@@ -451,12 +456,12 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
     if heap::has(block) {
-        // SAFETY: the caller's promises.
+        // SAFETY: guaranteed by the caller.
         return unsafe { heap::free(block) };
     }
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
-        gone(block);
+        record_free(block);
         __libc_free(block);
     }
 }
@@ -467,8 +472,8 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memalign(alignment: usize, size: usize) -> *mut c_void {
-    // SAFETY: the caller's promises.
-    told(unsafe { __libc_memalign(alignment, size) }, size)
+    // SAFETY: guaranteed by the caller.
+    record_block(unsafe { __libc_memalign(alignment, size) }, size)
 }
 
 /// Allocates aligned memory.
@@ -477,8 +482,8 @@ pub unsafe extern "C" fn memalign(alignment: usize, size: usize) -> *mut c_void 
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void {
-    // SAFETY: the caller's promises.
-    told(unsafe { __libc_memalign(alignment, size) }, size)
+    // SAFETY: guaranteed by the caller.
+    record_block(unsafe { __libc_memalign(alignment, size) }, size)
 }
 
 /// Allocates aligned memory.
@@ -494,10 +499,10 @@ pub unsafe extern "C" fn posix_memalign(
     if !alignment.is_power_of_two() || alignment < size_of::<*mut c_void>() {
         return libc::EINVAL;
     }
-    // SAFETY: the caller's promises; errno is the caller's and stays as it was.
+    // SAFETY: guaranteed by the caller; errno is the program's and stays unchanged.
     unsafe {
         let errno = *libc::__errno_location();
-        let block = told(__libc_memalign(alignment, size), size);
+        let block = record_block(__libc_memalign(alignment, size), size);
         *libc::__errno_location() = errno;
         if block.is_null() {
             return libc::ENOMEM;
@@ -572,15 +577,15 @@ pub unsafe extern "C" fn mmap64(
     file: c_int,
     offset: libc::off_t,
 ) -> *mut c_void {
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { mmap(address, length, protection, flags, file, offset) }
 }
 
-/// Changes a mapping's size, and its place if it must.
+/// Changes the size of a mapping, and its address if necessary.
 ///
 /// # Safety
-/// As the C library's, which takes the last argument only with `MREMAP_FIXED`; a caller that leaves it out passes whatever its
-/// register holds, which the system then does not look at.
+/// As the C library's, which takes the last argument only with `MREMAP_FIXED`; a caller that omits it passes whatever
+/// its register holds, which the system then ignores.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
     old: *mut c_void,

@@ -1,4 +1,4 @@
-//! The functions we stand in for: found once, behind us in the link order.
+//! Looks up the functions that this library replaces: the next definitions in link order.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,8 +15,8 @@ pub(crate) fn address(cache: &AtomicUsize, name: &CStr) -> usize {
     found
 }
 
-/// `real_address!(name)`: the address of the real function of that name.
-/// Aborts the program if no library has it, which cannot be: the program called it.
+/// `real_address!(name)`: the address of the real function `name`. Aborts the program if no library has it, which
+/// cannot happen: the program has called it.
 macro_rules! real_address {
     ($name:ident) => {{
         static CACHE: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
@@ -35,7 +35,7 @@ macro_rules! real_address {
 }
 pub(crate) use real_address;
 
-/// `real!(name: fn(types) -> type)`: the same, as a function pointer.
+/// `real!(name: fn(types) -> type)`: the real function `name` as a function pointer.
 macro_rules! real {
     ($name:ident: fn($($type:ty),*) $(-> $result:ty)?) => {{
         let address = $crate::real::real_address!($name);

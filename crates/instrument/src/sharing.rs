@@ -1,5 +1,5 @@
-//! Functions by which a program hands work to its threads while it runs: that they were called at all goes into the recording,
-//! since then another run may give a thread other work.
+//! Records calls of functions that hand work to threads at run time: with these, a thread may get other work in
+//! another run.
 
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use crate::current::ours;
 use crate::kmpc::Ident;
 use crate::real::real;
 
-/// `hands_out!(name)`: the wrapped function of that name was called.
+/// `hands_out!(name)`: notes a call of the wrapped function `name`.
 macro_rules! hands_out {
     ($name:ident) => {{
         static SEEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
@@ -32,7 +32,7 @@ pub(crate) fn first_call(seen: &AtomicBool, name: &'static str) {
 
 macro_rules! starts {
     ($($name:ident($($argument:ident),*);)*) => {$(
-        /// Begins a loop, and says whether the calling thread has a part of it.
+        /// Begins a loop; returns whether the calling thread has a part of it.
         ///
         /// # Safety
         /// As libgomp's.
@@ -41,7 +41,7 @@ macro_rules! starts {
         pub unsafe extern "C-unwind" fn $name($($argument: usize),*) -> bool {
             let real = real!($name: fn($(starts!(@word $argument)),*) -> bool);
             hands_out!($name);
-            // SAFETY: the caller's promises; all arguments are words, or pass as such.
+            // SAFETY: guaranteed by the caller; all arguments are words, or passed as such.
             unsafe { real($($argument),*) }
         }
     )*};
@@ -71,7 +71,7 @@ starts! {
     GOMP_loop_ull_ordered_runtime_start(up, start, end, step, first, last);
 }
 
-/// Begins sections: which one is the calling thread's, 0 for none.
+/// Begins sections; returns the calling thread's first one, 0 for none.
 ///
 /// # Safety
 /// As libgomp's.
@@ -79,24 +79,24 @@ starts! {
 pub unsafe extern "C-unwind" fn GOMP_sections_start(count: c_uint) -> c_uint {
     let real = real!(GOMP_sections_start: fn(c_uint) -> c_uint);
     hands_out!(GOMP_sections_start);
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { real(count) }
 }
 
-/// libomp's schedules (`enum sched_type`) that give each thread the same iterations every time, with and without `ordered`,
-/// and those that must not be merged.
+/// libomp's schedules (`enum sched_type`) that give each thread the same iterations in every run, with and without
+/// `ordered`, and those that must not be merged.
 const STATIC: [c_int; 11] = [33, 34, 40, 41, 45, 65, 66, 161, 162, 193, 194];
 /// `schedule(runtime)`, in the same four forms.
 const RUNTIME: [c_int; 4] = [37, 69, 165, 197];
-/// Without the bits that say `monotonic` and `nonmonotonic`.
+/// Mask without the bits for `monotonic` and `nonmonotonic`.
 const SCHEDULE: c_int = !(3 << 29);
 
-/// Whether a loop of that schedule goes to whichever thread is free. `schedule(runtime)` is static in libomp unless
-/// `OMP_SCHEDULE` says otherwise.
+/// Whether a loop with this schedule hands out its parts at run time. In libomp `schedule(runtime)` is static unless
+/// `OMP_SCHEDULE` is set.
 fn is_dynamic(schedule: c_int) -> bool {
     let schedule = schedule & SCHEDULE;
     if RUNTIME.contains(&schedule) {
-        // SAFETY: a C string; the environment is the program's, which must not change it meanwhile.
+        // SAFETY: a C string; the environment is the program's, which must not change it concurrently.
         let chosen = unsafe { libc::getenv(c"OMP_SCHEDULE".as_ptr()) };
         return !chosen.is_null();
     }
@@ -123,7 +123,7 @@ macro_rules! dispatches {
             if is_dynamic(schedule) {
                 hands_out!($name);
             }
-            // SAFETY: the caller's promises; narrower numbers pass as words.
+            // SAFETY: guaranteed by the caller; narrower numbers are passed as words.
             unsafe { real(ident, thread, schedule, lower, upper, step, chunk) }
         }
     )*};

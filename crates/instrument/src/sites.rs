@@ -1,8 +1,10 @@
-//! Who asked for a block: the call stack of its allocation, which the recorder turns into functions and `FILE:LINE`.
+//! Records allocation sites: the call stack of each allocation, which the recorder resolves to functions and
+//! `FILE:LINE`.
 //!
-//! The stack is walked by the compilers' unwinder (libgcc's `_Unwind_Backtrace` over `.eh_frame`, which every x86-64 program has),
-//! at a microsecond or two for each block. So the number of blocks is bounded: all of them at first, then only those that fill
-//! pages, then only those that the C library maps on their own ([`STEPS`]). A journal takes some 20 bytes for each.
+//! The stack is walked by the compilers' unwinder (libgcc's `_Unwind_Backtrace` over `.eh_frame`, which every x86-64
+//! program has), at one or two microseconds per block. So the number of blocks is bounded: at first all are recorded,
+//! then only those that fill pages, then only those that the C library maps on their own ([`STEPS`]). Each takes about
+//! 20 bytes of the journal.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -13,15 +15,15 @@ use numaloc_trace::Record;
 use crate::current;
 use crate::lock::Lock;
 
-/// After so many blocks only those of at least so many bytes are looked at.
+/// Steps (blocks, bytes): after this many blocks only larger ones are recorded.
 const STEPS: [(u64, u64); 3] = [(1 << 14, 4096), (1 << 16, 1 << 17), (1 << 18, u64::MAX)];
-/// Frames that are kept, innermost first: enough to see the program's own through the layers of an allocation library.
+/// Most frames kept, innermost first: enough to reach the program's own through the layers of an allocation library.
 const FRAMES: usize = 24;
 
-/// Blocks looked at so far, and the least size that is.
+/// Number of blocks recorded so far, and the smallest size recorded.
 static BLOCKS: AtomicU64 = AtomicU64::new(0);
 static LEAST: AtomicU64 = AtomicU64::new(1);
-/// The recording has begun: before, it allocates for itself.
+/// Whether the program's recording has begun; allocations before are the recorder's.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 /// Numbers of the call stacks seen.
 static SITES: Lock<Option<HashMap<Stack, u32>>> = Lock::new(None);
@@ -34,7 +36,7 @@ unsafe extern "C" {
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
 }
 
-/// Return addresses, innermost first.
+/// The return addresses of a call stack, innermost first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Stack {
     length: usize,
@@ -42,7 +44,7 @@ struct Stack {
 }
 
 impl Stack {
-    /// The calling thread's.
+    /// The calling thread's call stack.
     fn walk() -> Self {
         let mut stack = Self {
             length: 0,
@@ -57,7 +59,8 @@ impl Stack {
 extern "C" fn visit(context: *mut c_void, data: *mut c_void) -> c_int {
     const GO_ON: c_int = 0;
     const ENOUGH: c_int = 5;
-    // SAFETY: `walk` passes a Stack that nobody else uses meanwhile; the context is the unwinder's, for its own function.
+    // SAFETY: `walk` passes a Stack that nothing else uses meanwhile; the context is the unwinder's, for its own
+    // function.
     let (stack, address) = unsafe { (&mut *data.cast::<Stack>(), _Unwind_GetIP(context)) };
     if stack.length == FRAMES || address == 0 {
         return ENOUGH;
@@ -67,7 +70,7 @@ extern "C" fn visit(context: *mut c_void, data: *mut c_void) -> c_int {
     GO_ON
 }
 
-/// A block of `length` bytes at `address` has been allocated by the calling thread.
+/// Records a block of `length` bytes that the calling thread has allocated at `address`.
 pub(crate) fn note(address: u64, length: u64) {
     if !BEGUN.load(Relaxed) || length < LEAST.load(Relaxed) {
         return;
@@ -75,7 +78,7 @@ pub(crate) fn note(address: u64, length: u64) {
     let Some(engine) = current::engine() else {
         return;
     };
-    // What the tracer itself allocates finds no tracer here.
+    // Allocations of the tracer itself find no tracer here.
     current::with(|tracer| {
         let count = BLOCKS.fetch_add(1, Relaxed) + 1;
         if let Some((_, least)) = STEPS.iter().find(|step| step.0 == count) {
@@ -104,16 +107,16 @@ pub(crate) fn note(address: u64, length: u64) {
     });
 }
 
-/// From here on the program allocates.
+/// Begins recording: the program allocates from here on.
 pub(crate) fn begin() {
     BEGUN.store(true, Relaxed);
 }
 
-/// In a forked child: its journal has no sites yet.
+/// Forgets the sites in a forked child, whose journal has none yet.
 ///
 /// # Safety
 /// The process has one thread.
 pub(crate) unsafe fn forget() {
-    // SAFETY: as the caller promises.
+    // SAFETY: as the caller guarantees.
     unsafe { SITES.reset(|| None) };
 }

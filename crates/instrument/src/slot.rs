@@ -1,24 +1,24 @@
-//! Where a thread keeps its tracer: a few words of thread-local memory, each read with two instructions.
+//! Holds a thread's tracer in a few words of thread-local memory, each read with two instructions.
 //!
-//! Rust reaches a `thread_local!` of a library through a call, which the linker takes out again when the library goes into a program,
-//! but the compiler has saved its registers around it by then: a third of what an access costs. Here the words are defined
-//! and read as the initial-exec model has it (Drepper, *ELF Handling for Thread-Local Storage*, section 4.3): their offset
-//! from the thread pointer is a constant of the process.
+//! Rust reaches a `thread_local!` of a library through a call. The linker removes it when the library is linked into a
+//! program, but by then the compiler has saved registers around it: a third of an access's cost. Here the words are
+//! defined and read by the initial-exec model (Drepper, *ELF Handling for Thread-Local Storage*, section 4.3): their
+//! offset from the thread pointer is a constant of the process.
 //!
-//! A tracer that looks at every access lies in [`RECORDING`]. One that looks at some of them only, because of `--sample`, lies in
-//! [`SAMPLING`], and what of it the others need is copied beside it: they are counted in a dozen instructions.
+//! A tracer that records every access is in [`RECORDING`]. One that samples (`--sample`) is in [`SAMPLING`], with
+//! copies of what skipped accesses need next to it: they are counted in a dozen instructions.
 
 use std::ptr::null_mut;
 
 use numaloc_trace::ThreadTracer;
 
-/// The tracer that looks at every access.
+/// Offset of the tracer that records every access.
 const RECORDING: usize = 0;
-/// The tracer that looks at some only.
+/// Offset of the tracer that samples.
 const SAMPLING: usize = 8;
-/// Accesses that may be counted here before the tracer is asked, and one more; 0 while there is none in [`SAMPLING`].
+/// Offset of the number of accesses that may be counted here, and one more; 0 without a tracer in [`SAMPLING`].
 pub(crate) const REMAINING: usize = 16;
-/// Accesses to lines whose place is above this are counted here.
+/// Offset of the sampling threshold: accesses to lines with a larger place are counted here.
 pub(crate) const SAMPLE_THRESHOLD: usize = 24;
 
 #[cfg(target_arch = "x86_64")]
@@ -35,7 +35,7 @@ mod place {
         ".popsection",
     );
 
-    /// The words' offset from the thread pointer.
+    /// Offset of the words from the thread pointer.
     #[inline(always)]
     fn base() -> u64 {
         let base: u64;
@@ -50,7 +50,7 @@ mod place {
         base
     }
 
-    /// The word `WORD` bytes into the thread's own.
+    /// The calling thread's word at offset `WORD`.
     #[inline(always)]
     pub(super) fn get<const WORD: usize>() -> u64 {
         let word: u64;
@@ -99,29 +99,30 @@ mod place {
     }
 }
 
-/// What lies in one of the two places for a tracer.
+/// The tracer at offset `WORD`.
 #[inline(always)]
 fn tracer<const WORD: usize>() -> *mut ThreadTracer {
     place::get::<WORD>() as *mut ThreadTracer
 }
 
-/// The calling thread's tracer if it looks at every access; null when not, when the thread has none, and when it is in use.
+/// The calling thread's tracer if it records every access; null if it samples, is in use, or does not exist.
 #[inline(always)]
 pub(crate) fn recording() -> *mut ThreadTracer {
     tracer::<RECORDING>()
 }
 
-/// Whether the calling thread has no tracer, or it is in use.
+/// Whether the calling thread has no tracer, or the tracer is in use.
 pub(crate) fn is_empty() -> bool {
     recording().is_null() && tracer::<SAMPLING>().is_null()
 }
 
-/// The function `$name` for `$accesses` accesses at the address in `rdi`. Goes on at `$recording`, with the tracer in `rsi`, when that looks
-/// at every access; else counts them and returns if it does not look at this line, or goes on at `$sampled`.
+/// The function `$name` for `$accesses` accesses at the address in `rdi`. Continues at `$recording`, with the tracer
+/// in `rsi`, if that records every access. Otherwise counts the accesses and returns if the line is not sampled, or
+/// continues at `$sampled`.
 ///
-/// In assembly, because an access that is not looked at costs as much as it has instructions, and up to half more when they do not begin
-/// with a line of the cache. One branch stands for two questions: nothing is above what is in sight when nothing is left.
-/// A signal handler may come in between: one of the two may lose a count, not more.
+/// In assembly, because the cost of a skipped access is its number of instructions, plus up to half if they do not
+/// begin at a cache line. One branch tests two conditions: when no accesses remain, the place is set to 0, which is
+/// never above the threshold. If a signal handler interrupts it, one of the two may lose a count, not more.
 #[cfg(target_arch = "x86_64")]
 macro_rules! entry {
     ($name:ident, $accesses:expr, $recording:path, $sampled:path) => {
@@ -162,8 +163,8 @@ macro_rules! entry {
 #[cfg(target_arch = "x86_64")]
 pub(crate) use entry;
 
-/// What [`entry`] does for a tracer that looks at some accesses only: counts `accesses` at `address` if it does not look at them; says
-/// whether.
+/// Like [`entry`] for a tracer that samples: counts `accesses` at `address` and returns true if the line is not
+/// sampled.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn skip(address: u64, accesses: u64) -> bool {
     let remaining = place::get::<REMAINING>();
@@ -175,10 +176,11 @@ pub(crate) fn skip(address: u64, accesses: u64) -> bool {
     skips
 }
 
-/// Lets `work` count an access with the calling thread's tracer, if it looks at some only; says whether it did.
+/// Calls `work` to record an access with the calling thread's tracer, if that samples; returns whether it was
+/// recorded.
 #[inline(always)]
 pub(crate) fn sampled(work: impl FnOnce(&mut ThreadTracer) -> bool) -> bool {
-    // SAFETY: as for a tracer that is awake (`access`).
+    // SAFETY: as for a tracer that records every access (`access`).
     let Some(tracer) = (unsafe { tracer::<SAMPLING>().as_mut() }) else {
         return false;
     };
@@ -188,10 +190,10 @@ pub(crate) fn sampled(work: impl FnOnce(&mut ThreadTracer) -> bool) -> bool {
     sampled
 }
 
-/// Takes the calling thread's tracer; null when there is none, or it is in use.
+/// Takes the calling thread's tracer; null if there is none, or it is in use.
 ///
-/// A signal handler that comes in between takes it and puts it back, in one place or the other: both are emptied before it is used,
-/// and neither when it was found in none.
+/// A signal handler that interrupts this takes the tracer and puts it back at one of the two offsets: both are cleared
+/// before the tracer is used, and neither if it was found in none.
 #[inline(always)]
 pub(crate) fn take() -> *mut ThreadTracer {
     let mut taken = recording();
@@ -206,14 +208,14 @@ pub(crate) fn take() -> *mut ThreadTracer {
         place::set::<SAMPLING>(0);
         let remaining = place::get::<REMAINING>();
         place::set::<REMAINING>(0);
-        // SAFETY: the tracer came from a Box on this thread and was taken out of where it lay; it is not freed while the
+        // SAFETY: the tracer came from a Box on this thread and was taken out of its slot; it is not freed while the
         // thread can be here (`end_on_signal`).
         unsafe { (*taken).skipped(remaining) };
     }
     taken
 }
 
-/// Gives the calling thread its tracer, or gives it back.
+/// Gives the calling thread its tracer, or returns it.
 #[inline(always)]
 pub(crate) fn put(tracer: &mut ThreadTracer) {
     let place = std::ptr::from_mut(tracer) as u64;
@@ -227,7 +229,7 @@ pub(crate) fn put(tracer: &mut ThreadTracer) {
     }
 }
 
-/// Forgets the calling thread's tracer, without ending it.
+/// Removes the calling thread's tracer without ending it.
 pub(crate) fn forget() {
     place::set::<RECORDING>(0);
     place::set::<REMAINING>(0);

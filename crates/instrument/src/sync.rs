@@ -1,9 +1,9 @@
-//! POSIX synchronisation: done by the real functions, told to the virtual clock.
+//! POSIX synchronisation: executed by the real functions, and moves the virtual clock.
 //!
-//! Who unlocks, signals, posts or arrives leaves the clock at the object's address; who locks, wakes or
-//! leaves takes it. A thread is therefore never earlier than what it waited for, whichever the host ran
-//! first. The object's own memory is the C library's business and counts as no communication. What libomp
-//! does with objects of its own is not told: its entry points are ([`crate::kmpc`]).
+//! A thread that unlocks, signals, posts or arrives leaves its clock at the object's address; one that locks, wakes or
+//! leaves takes it. A thread is therefore never earlier than what it waited for, whichever thread the host ran first.
+//! Accesses to the object itself are the C library's and count as no communication. Objects that libomp uses
+//! internally are not recorded: its entry points are ([`crate::kmpc`]).
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_int, c_void};
@@ -18,15 +18,15 @@ pub(crate) fn release(object: u64) {
     current::with(|tracer| tracer.release(object));
 }
 
-/// Takes the clock that was left at `object`.
+/// Takes the clock of `object`.
 pub(crate) fn acquire(object: u64) {
     current::with(|tracer| tracer.acquire(object));
 }
 
-/// Functions of one object argument that acquire after success, or release before.
+/// Functions with one object as argument that acquire after success, or release before.
 macro_rules! wrap {
     ($($name:ident: $how:ident;)*) => {$(
-        /// The real function, told to the virtual clock.
+        /// The real function, recorded for the virtual clock.
         ///
         /// # Safety
         /// As the real one.
@@ -37,7 +37,7 @@ macro_rules! wrap {
         }
     )*};
     (@acquires $real:ident, $object:ident) => {{
-        // SAFETY: the caller's promises.
+        // SAFETY: guaranteed by the caller.
         let status = unsafe { $real($object) };
         if status == 0 && !team::is_inside() {
             acquire($object as u64);
@@ -48,7 +48,7 @@ macro_rules! wrap {
         if !team::is_inside() {
             release($object as u64);
         }
-        // SAFETY: the caller's promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { $real($object) }
     }};
 }
@@ -70,7 +70,7 @@ wrap! {
     sem_post: releases;
 }
 
-/// Condition variables exist in two versions; the unversioned look-up finds the old one.
+/// Condition variables exist in two versions; an unversioned look-up finds the old one.
 fn condition(cache: &AtomicUsize, name: &CStr) -> usize {
     use std::sync::atomic::Ordering::Relaxed;
     if cache.load(Relaxed) == 0 {
@@ -84,7 +84,7 @@ fn condition(cache: &AtomicUsize, name: &CStr) -> usize {
 
 macro_rules! conditions {
     ($($name:ident($($argument:ident: $type:ty),*): $before:block, $after:block;)*) => {$(
-        /// The real function, told to the virtual clock.
+        /// The real function, recorded for the virtual clock.
         ///
         /// # Safety
         /// As the real one.
@@ -100,7 +100,7 @@ macro_rules! conditions {
             };
             let ours = !team::is_inside();
             if ours $before
-            // SAFETY: the caller's promises.
+            // SAFETY: guaranteed by the caller.
             let status = unsafe { real($($argument),*) };
             if ours $after
             status
@@ -118,8 +118,8 @@ conditions! {
 }
 
 thread_local! {
-    /// How often this thread has used each barrier: even and odd rounds leave their clocks apart,
-    /// so that a fast thread's next arrival is not taken for this one.
+    /// How often this thread has used each barrier: even and odd rounds have separate clocks, so that a fast thread's
+    /// next arrival is not mistaken for the present one.
     static ROUNDS: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -143,10 +143,10 @@ pub unsafe extern "C" fn pthread_barrier_wait(barrier: *mut c_void) -> c_int {
             }
         });
     });
-    // Two lines of the clock table: the barrier's own and its neighbour.
+    // Two lines of the clock table: the barrier's own and the next one.
     let token = address + (round & 1) * 64;
     release(token);
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     let status = unsafe { wait(barrier) };
     acquire(token);
     status

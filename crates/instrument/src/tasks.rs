@@ -1,5 +1,6 @@
-//! OpenMP's explicit tasks: a task begins no earlier than its creator made it and than the tasks it depends on ended; who waits
-//! for tasks goes on no earlier than they ended. Its accesses count for the thread that runs it.
+//! Virtual time of OpenMP's explicit tasks. A task begins no earlier than it was created and than the tasks it depends
+//! on ended; a thread that waits for tasks continues no earlier than they ended. A task's accesses count for the
+//! thread that runs it.
 
 use std::collections::BTreeMap;
 use std::ptr::null_mut;
@@ -10,28 +11,28 @@ use crate::real::real;
 use crate::sync::{acquire, release};
 use crate::team::{self, Place, Region, tokens_of};
 
-/// What a task depends on: an address, and whether it writes what is there.
+/// A dependence of a task: an address, and whether the task writes there.
 pub(crate) type Dependence = (u64, bool);
 
-/// What is to be told when a task begins and ends. Lies in memory that the run-time library keeps with the task, and may be copied.
+/// Tokens for the clocks at a task's begin and end. Kept by the run-time library with the task, and may be copied.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Task {
-    /// Where its creator left the clock.
+    /// Token with its creator's clock.
     created: u64,
-    /// Where it leaves its clock for its creator.
+    /// Token at which it leaves its clock for its creator.
     siblings: u64,
-    /// Where its own children do, 0 while it has none.
+    /// Token at which its children leave theirs, 0 while it has none.
     children: u64,
     group: u64,
     region: *const Region,
     passed: usize,
-    /// A leaked box, null for none.
+    /// Its dependences: a leaked box, null for none.
     depends: *mut Vec<Dependence>,
 }
 
 impl Task {
-    /// A task that the calling thread creates.
+    /// A task created by the calling thread.
     pub(crate) fn new() -> Self {
         let mut place = team::place();
         if place.children == 0 {
@@ -49,18 +50,18 @@ impl Task {
         }
     }
 
-    /// Gives it what it depends on.
+    /// Sets the task's dependences.
     pub(crate) fn depend(&mut self, on: Vec<Dependence>) {
-        // Nobody else frees it: a task that is created runs once, or is cancelled.
+        // Freed by nothing else: a created task runs once, or is cancelled.
         self.depends = Box::into_raw(Box::new(on));
     }
 
-    /// Puts it into the innermost taskgroup.
+    /// Puts the task into the innermost taskgroup.
     pub(crate) fn join_group(&mut self) {
         self.group = team::place().group;
     }
 
-    /// From now on it may begin.
+    /// Leaves the creator's clock: the task may begin from now on.
     pub(crate) fn ready(&self) {
         release(self.created);
     }
@@ -76,7 +77,7 @@ impl Task {
         tokens_after(&depends).for_each(release);
     }
 
-    /// What it depends on, while it has not begun.
+    /// The dependences of a task that has not begun.
     pub(crate) fn dependences(&self) -> &[Dependence] {
         // SAFETY: from `depend`, and not taken yet.
         unsafe { self.depends.as_ref() }.map_or(&[], Vec::as_slice)
@@ -91,7 +92,7 @@ impl Task {
         *unsafe { Box::from_raw(depends) }
     }
 
-    /// The calling thread is in the task from here on; says where it was.
+    /// Moves the calling thread into the task; returns its previous place.
     pub(crate) fn begin(&self) -> Place {
         team::go_to(Place {
             region: self.region,
@@ -102,7 +103,7 @@ impl Task {
         })
     }
 
-    /// The task, or a part of it, ends.
+    /// Ends the task, or a part of it.
     pub(crate) fn end(&mut self, outer: Place) {
         let place = team::go_to(outer);
         // Another thread may run the next part.
@@ -111,7 +112,7 @@ impl Task {
         self.tokens().for_each(release);
     }
 
-    /// Where those who wait for the task look for its clock.
+    /// Tokens from which those who wait for the task take its clock.
     fn tokens(&self) -> impl Iterator<Item = u64> + use<> {
         // SAFETY: the region does not end before its tasks.
         let region = unsafe { self.region.as_ref() };
@@ -121,7 +122,8 @@ impl Task {
         all.chain(region.into_iter().flatten())
     }
 
-    /// The task, of which this is known too, is done when its body has ended and `event` was fulfilled.
+    /// Detaches the task, which also has the dependences `depends`: it is done when its body has ended and `event` was
+    /// fulfilled.
     pub(crate) fn detach(&self, event: usize, depends: &[Dependence]) {
         crate::current::ours(|_| {
             let tokens = self.tokens().chain(tokens_after(depends)).collect();
@@ -130,10 +132,10 @@ impl Task {
     }
 }
 
-/// Where whoever fulfils an event leaves the clock: tokens of the detached tasks that have not been completed, by event.
+/// Tokens of detached tasks that are not completed, by event: whoever fulfils the event leaves the clock there.
 pub(crate) static DETACHED: Lock<BTreeMap<usize, Vec<u64>>> = Lock::new(BTreeMap::new());
 
-/// Completes a detached task: those who wait for it wait for the calling thread too.
+/// Completes a detached task: those who wait for it also wait for the calling thread.
 ///
 /// # Safety
 /// As the run-time library's.
@@ -143,7 +145,7 @@ pub unsafe extern "C-unwind" fn omp_fulfill_event(event: usize) {
     let mut tokens = None;
     crate::current::ours(|_| tokens = DETACHED.with(|detached| detached.remove(&event)).flatten());
     tokens.into_iter().flatten().for_each(release);
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     team::inside(|| unsafe { real(event) });
 }
 
@@ -153,17 +155,17 @@ pub unsafe extern "C-unwind" fn omp_fulfill_event(event: usize) {
 /// As the run-time library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn omp_fulfill_event_(event: *const usize) {
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { omp_fulfill_event(*event) };
 }
 
-/// Where those who have used the data leave their clocks.
+/// Tokens at which those who have used the data leave their clocks.
 fn tokens_after(depends: &[Dependence]) -> impl Iterator<Item = u64> {
     let token = |&(address, writes): &Dependence| tokens_of(address)[usize::from(!writes)];
     depends.iter().map(token)
 }
 
-/// The calling thread has waited for all tasks that those who depend on this have to wait for.
+/// Takes the clocks of all tasks on which a task with these dependences must wait.
 pub(crate) fn wait_for(depends: &[Dependence]) {
     for &(address, writes) in depends {
         let [written, read] = tokens_of(address);
@@ -174,7 +176,7 @@ pub(crate) fn wait_for(depends: &[Dependence]) {
     }
 }
 
-/// The calling thread has waited for its task's children.
+/// Takes the clocks of the children of the calling thread's task, for which it has waited.
 pub(crate) fn wait_for_children() {
     let children = team::place().children;
     if children != 0 {

@@ -1,8 +1,9 @@
-//! Teams of OpenMP threads, whichever library runs them: what the entry points of libgomp ([`crate::gomp`]) and libomp
-//! ([`crate::kmpc`]) tell the virtual clock.
+//! Virtual time of OpenMP's teams, called by the entry points of libgomp ([`crate::gomp`]) and libomp
+//! ([`crate::kmpc`]).
 //!
-//! A region begins no earlier than its fork in each thread, and its master goes on no earlier than each thread's end. What is
-//! asked of the clocks lies at addresses of our own, in [`Region`] for teams and in a table of words ([`token`]) for tasks.
+//! A region begins no earlier than its fork in each thread, and its master continues no earlier than each thread's
+//! end. Clocks are kept at addresses of our own: in [`Region`] for teams, and in a table of words ([`token`]) for
+//! tasks.
 
 use std::cell::{Cell, RefCell};
 use std::ptr::null;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize};
 use crate::doacross::OrderedLoop;
 use crate::sync::{acquire, release};
 
-/// One parallel region; its clocks lie in the table's entries of lines of their own.
+/// A parallel region; each of its clocks has a line of its own.
 #[repr(C, align(64))]
 pub(crate) struct Region {
     start: [u8; 64],
@@ -22,12 +23,12 @@ pub(crate) struct Region {
     end: [u8; 64],
 }
 
-/// Where the calling thread is.
+/// The calling thread's place in OpenMP's constructs.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     /// The region it works in, null outside.
     pub(crate) region: *const Region,
-    /// Barriers it has passed there.
+    /// Barriers it has passed in the region.
     pub(crate) passed: usize,
     /// Token at which the children of its present task leave their clocks, 0 while it has none.
     pub(crate) children: u64,
@@ -50,7 +51,7 @@ thread_local! {
     static PLACE: Cell<Place> = const { Cell::new(Place::NOWHERE) };
     /// Whether the calling thread runs code of a run-time library, not of the program.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
-    /// Places to come back to after regions of one thread that begin and end with a call each.
+    /// Previous places, for regions of one thread that begin and end with a call each.
     static OUTER: RefCell<Vec<Place>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -58,13 +59,13 @@ pub(crate) fn place() -> Place {
     PLACE.get()
 }
 
-/// Sets where the calling thread is; says where it was.
+/// Sets the calling thread's place; returns the previous one.
 pub(crate) fn go_to(place: Place) -> Place {
     PLACE.replace(place)
 }
 
-/// Calls the run-time library. What that does with mutexes and condition variables is not the program's: which thread comes to one first,
-/// the host decides.
+/// Calls the run-time library. Its use of mutexes and condition variables is not the program's: the host decides which
+/// thread is first.
 pub(crate) fn inside<T>(call: impl FnOnce() -> T) -> T {
     let outer = INSIDE.replace(true);
     let result = call();
@@ -72,7 +73,7 @@ pub(crate) fn inside<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs the program's code for the run-time library.
+/// Runs the program's code on behalf of the run-time library.
 pub(crate) fn outside(body: impl FnOnce()) {
     let outer = INSIDE.replace(false);
     body();
@@ -84,7 +85,7 @@ pub(crate) fn is_inside() -> bool {
     INSIDE.get()
 }
 
-/// The calling thread is one of the run-time library's own.
+/// Marks the calling thread as one of the run-time library's own.
 pub(crate) fn begin_inside() {
     INSIDE.set(true);
 }
@@ -122,13 +123,13 @@ impl Region {
         go_to(outer);
     }
 
-    /// Where those who wait at the barrier after `passed` others leave their clocks. Two take turns: a fast thread's next arrival is
-    /// not taken for this one.
+    /// Token for the clocks at the barrier after `passed` others. Two alternate, so that a fast thread's next arrival
+    /// is not mistaken for the present one.
     pub(crate) fn barrier(&self, passed: usize) -> u64 {
         at(&self.barrier[passed % 2])
     }
 
-    /// Where who is done with the region leaves its clock.
+    /// Token for the clocks of threads that are done with the region.
     pub(crate) fn end(&self) -> u64 {
         at(&self.end)
     }
@@ -140,14 +141,14 @@ fn region() -> Option<&'static Region> {
     unsafe { PLACE.get().region.as_ref() }
 }
 
-/// The calling thread has arrived at its team's next barrier.
+/// Records that the calling thread has arrived at its team's next barrier.
 pub(crate) fn arrive() {
     if let Some(region) = region() {
         release(region.barrier(PLACE.get().passed));
     }
 }
 
-/// The calling thread leaves the barrier.
+/// Records that the calling thread leaves the barrier.
 pub(crate) fn leave() {
     if let Some(region) = region() {
         let place = PLACE.get();
@@ -167,21 +168,21 @@ pub(crate) fn barrier<T>(wait: impl FnOnce() -> T) -> T {
     waited
 }
 
-/// The calling thread begins its iteration's ordered part: the one before has ended.
+/// Begins the ordered part of the calling thread's iteration: the previous one's has ended.
 pub(crate) fn begin_ordered() {
     if let Some(region) = region() {
         acquire(at(&region.ordered));
     }
 }
 
-/// The calling thread's ordered part ends.
+/// Ends the ordered part of the calling thread's iteration.
 pub(crate) fn end_ordered() {
     if let Some(region) = region() {
         release(at(&region.ordered));
     }
 }
 
-/// The calling thread begins a region that nobody shares.
+/// Begins a region of the calling thread alone.
 pub(crate) fn begin_alone() {
     crate::current::ours(|_| {
         let outer = go_to(Place::NOWHERE);
@@ -189,7 +190,7 @@ pub(crate) fn begin_alone() {
     });
 }
 
-/// It ends that region.
+/// Ends a region of the calling thread alone.
 pub(crate) fn end_alone() {
     crate::current::ours(|_| {
         if let Some(outer) = OUTER.with_borrow_mut(Vec::pop) {
@@ -198,16 +199,17 @@ pub(crate) fn end_alone() {
     });
 }
 
-/// Tokens that are given one after the other, then again; and those of what tasks depend on, by hash of its address.
+/// Number of tokens given out in turn, then again; and of tokens for dependences, by hash of the address.
 const GIVEN: usize = 1 << 20;
 const HASHED: usize = 1 << 20;
 
-/// Words for clocks to be left at, 8 MiB of addresses of which only taskgroups use memory: a group's word tells the token around it.
+/// The words that serve as tokens: 8 MiB of address space. Only taskgroups store to them: a group's word holds the
+/// number of the enclosing one.
 fn words() -> &'static [AtomicU32] {
     static WORDS: OnceLock<&'static [AtomicU32]> = OnceLock::new();
     let make = || {
         let words: &'static mut [u32] = vec![0; GIVEN + HASHED].leak();
-        // SAFETY: an atomic number is as large as a plain one and aligned alike, and this is the only reference.
+        // SAFETY: an atomic integer has the size and alignment of a plain one, and this is the only reference.
         unsafe { &*(std::ptr::from_mut(words) as *const [AtomicU32]) }
     };
     if WORDS.get().is_none() {
@@ -216,20 +218,20 @@ fn words() -> &'static [AtomicU32] {
     WORDS.get_or_init(make)
 }
 
-/// An address at which nobody has left a clock for long.
+/// An address whose clock was last used long ago.
 pub(crate) fn token() -> u64 {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     at(&words()[NEXT.fetch_add(1, Relaxed) % GIVEN])
 }
 
-/// Two addresses for the clocks of tasks that depend on the data at `address`: of those that write it, of those that read it. Should two
-/// data share them, a task may begin later than is due.
+/// Two tokens for the clocks of tasks that depend on the data at `address`: of its writers and of its readers. If two
+/// addresses share them, a task may begin later than necessary.
 pub(crate) fn tokens_of(address: u64) -> [u64; 2] {
     let index = address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (65 - HASHED.ilog2()) << 1;
     [0, 1].map(|word| at(&words()[GIVEN + index as usize + word]))
 }
 
-/// The calling thread begins a taskgroup.
+/// Begins a taskgroup on the calling thread.
 pub(crate) fn begin_group() {
     let place = PLACE.get();
     let group = token();
@@ -237,7 +239,7 @@ pub(crate) fn begin_group() {
     PLACE.set(Place { group, ..place });
 }
 
-/// It ends the taskgroup: all that were made in it are done.
+/// Ends the taskgroup: all its tasks are done.
 pub(crate) fn end_group() {
     let place = PLACE.get();
     if place.group == 0 {
@@ -251,7 +253,7 @@ pub(crate) fn end_group() {
     PLACE.set(Place { group, ..place });
 }
 
-/// A token as its place in the table, from 1; 0 for none.
+/// The index of a token in the table, from 1; 0 for none.
 fn number(token: u64) -> u32 {
     match token {
         0 => 0,

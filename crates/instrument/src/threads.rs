@@ -1,9 +1,8 @@
-//! Threads and processes: whose accesses are they.
+//! Threads and processes: follows creation and end, so that accesses are recorded for the right one.
 //!
-//! `pthread_create` hands the new thread its path and clock directly; `fork` gives the child a recording
-//! of its own; threads end through a thread-specific key, which also runs after `pthread_exit` and
-//! cancellation. Processes made by `vfork` or `posix_spawn` execute another program at once and are seen
-//! only if that program is instrumented too.
+//! `pthread_create` passes the new thread its path and clock directly; `fork` gives the child its own recording;
+//! threads end through a thread-specific key, which also runs after `pthread_exit` and cancellation. Processes made by
+//! `vfork` or `posix_spawn` execute another program at once and are recorded only if that is instrumented too.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -12,31 +11,31 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use numaloc_trace::{PendingThread, Record};
 
-use crate::current::UNBORN;
+use crate::current::PENDING_THREADS;
 use crate::real::real;
 use crate::{current, memory, team};
 
 type Routine = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
-/// What a new thread needs to know.
-struct Birth {
+/// Arguments of a new thread's first function.
+struct StartArguments {
     routine: Routine,
     argument: *mut c_void,
     pending: PendingThread,
     /// Number of the thread that creates it.
     creator: u32,
-    /// A run-time library makes it, for itself.
+    /// Whether a run-time library creates it for itself.
     inside: bool,
 }
 
 /// Key whose destructor ends a thread's tracer.
 static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 thread_local! {
-    /// Path of the child that this thread is forking, and the clock at its birth: from a box, null when there is none.
+    /// Path of the child that this thread is forking, and its clock at the start: a leaked box, null if there is none.
     static CHILD: Cell<*mut (String, u64)> = const { Cell::new(null_mut()) };
 }
 
-/// Starts the recording if one is asked for, and hooks the ends of threads and process.
+/// Starts the recording if one is requested, and registers callbacks for the end of threads and process.
 pub(crate) fn start() {
     if current::engine().is_some() {
         return;
@@ -68,23 +67,23 @@ extern "C" fn end_of_process() {
 unsafe extern "C" fn end_of_thread(_: *mut c_void) {
     // SAFETY: pthread_self cannot fail.
     let me = unsafe { libc::pthread_self() };
-    // Whoever joins this thread takes its clock from here.
+    // A thread that joins this one takes its clock from here.
     current::with(|tracer| tracer.release(me));
     current::end_thread();
 }
 
-/// The new thread's first function. Holds nothing to drop while the program's routine runs, because
-/// `pthread_exit` and cancellation unwind through here.
-unsafe extern "C-unwind" fn begin(birth: *mut c_void) -> *mut c_void {
+/// The new thread's first function. Holds nothing to drop while the program's routine runs, because `pthread_exit` and
+/// cancellation unwind through here.
+unsafe extern "C-unwind" fn begin(arguments: *mut c_void) -> *mut c_void {
     current::expect();
-    // SAFETY: `pthread_create` below passed a leaked Birth, to this thread alone.
-    let Birth {
+    // SAFETY: `pthread_create` below passed a leaked StartArguments, to this thread alone.
+    let StartArguments {
         routine,
         argument,
         pending,
         creator,
         inside,
-    } = *unsafe { Box::from_raw(birth.cast::<Birth>()) };
+    } = *unsafe { Box::from_raw(arguments.cast::<StartArguments>()) };
     if let Some(engine) = current::engine() {
         current::install(engine.attach(pending, current::tid() as u32));
         memory::describe_stack(creator);
@@ -94,7 +93,7 @@ unsafe extern "C-unwind" fn begin(birth: *mut c_void) -> *mut c_void {
             unsafe { libc::pthread_setspecific(key, std::ptr::without_provenance(1)) };
         }
     }
-    UNBORN.fetch_sub(1, Ordering::Relaxed);
+    PENDING_THREADS.fetch_sub(1, Ordering::Relaxed);
     if inside {
         team::begin_inside();
     }
@@ -102,7 +101,7 @@ unsafe extern "C-unwind" fn begin(birth: *mut c_void) -> *mut c_void {
     unsafe { routine(argument) }
 }
 
-/// Creates a thread that knows its path.
+/// Creates a thread, and passes it its path.
 ///
 /// # Safety
 /// As the real one.
@@ -123,25 +122,25 @@ pub unsafe extern "C" fn pthread_create(
     });
     memory::describe_file_of(routine as usize as u64);
     let Some((pending, creator)) = pending else {
-        // SAFETY: the caller's promises.
+        // SAFETY: guaranteed by the caller.
         return unsafe { create(thread, attributes, routine, argument) };
     };
-    let birth = Box::into_raw(Box::new(Birth {
+    let arguments = Box::into_raw(Box::new(StartArguments {
         routine,
         argument,
         pending,
         creator,
         inside: team::is_inside(),
     }));
-    UNBORN.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: the caller's promises; `begin` takes the Birth.
-    let status = unsafe { create(thread, attributes, begin, birth.cast()) };
+    PENDING_THREADS.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: guaranteed by the caller; `begin` takes the StartArguments.
+    let status = unsafe { create(thread, attributes, begin, arguments.cast()) };
     if status == 0 {
         current::with(|tracer| drop(tracer.creator.next_thread()));
     } else {
-        UNBORN.fetch_sub(1, Ordering::Relaxed);
-        // SAFETY: no thread was made, so the Birth is still ours.
-        drop(unsafe { Box::from_raw(birth) });
+        PENDING_THREADS.fetch_sub(1, Ordering::Relaxed);
+        // SAFETY: no thread was created, so the StartArguments are still ours.
+        drop(unsafe { Box::from_raw(arguments) });
     }
     status
 }
@@ -153,20 +152,20 @@ pub unsafe extern "C" fn pthread_create(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_join(thread: libc::pthread_t, result: *mut *mut c_void) -> c_int {
     let join = real!(pthread_join: fn(libc::pthread_t, *mut *mut c_void) -> c_int);
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     let status = unsafe { join(thread, result) };
     current::with(|tracer| tracer.acquire(thread));
     status
 }
 
-/// Names a thread; the names that threads give themselves go into the profile.
+/// Names a thread; a name that a thread sets for itself is recorded.
 ///
 /// # Safety
 /// As the real one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_setname_np(thread: libc::pthread_t, name: *const c_char) -> c_int {
     let set = real!(pthread_setname_np: fn(libc::pthread_t, *const c_char) -> c_int);
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     let status = unsafe { set(thread, name) };
     // SAFETY: pthread_self cannot fail.
     if status == 0 && thread == unsafe { libc::pthread_self() } {
@@ -184,18 +183,18 @@ pub unsafe extern "C" fn pthread_setname_np(thread: libc::pthread_t, name: *cons
 
 unsafe extern "C" fn before_fork() {
     current::flush_thread();
-    let mut born = null_mut();
+    let mut child_start = null_mut();
     current::with(|tracer| {
-        born = Box::into_raw(Box::new((tracer.creator.upcoming_process(), tracer.time())));
+        child_start = Box::into_raw(Box::new((tracer.creator.upcoming_process(), tracer.time())));
     });
-    CHILD.set(born);
+    CHILD.set(child_start);
 }
 
-/// The child that the calling thread has forked.
+/// Takes the child that the calling thread is forking.
 fn child() -> Option<Box<(String, u64)>> {
-    let born = CHILD.replace(null_mut());
-    // SAFETY: from `before_fork`, and taken out.
-    (!born.is_null()).then(|| unsafe { Box::from_raw(born) })
+    let child_start = CHILD.replace(null_mut());
+    // SAFETY: from `before_fork`, and taken once.
+    (!child_start.is_null()).then(|| unsafe { Box::from_raw(child_start) })
 }
 
 unsafe extern "C" fn after_fork_parent() {
@@ -217,19 +216,19 @@ unsafe extern "C" fn after_fork_child() {
     }
 }
 
-/// Ends the process without exit handlers; the counts are written first.
+/// Ends the process without exit handlers, after writing the counts.
 ///
 /// # Safety
 /// As the real one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
     current::end_process();
-    // SAFETY: ends every thread of the process; no argument but the status.
+    // SAFETY: ends every thread of the process; its only argument is the status.
     unsafe { libc::syscall(libc::SYS_exit_group, status) };
     std::process::abort();
 }
 
-/// As [`_exit`].
+/// Like [`_exit`].
 ///
 /// # Safety
 /// As the real one.

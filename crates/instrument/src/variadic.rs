@@ -1,11 +1,11 @@
-//! Entry points that take any number of arguments, and the functions that they are handed on to.
+//! Helpers for entry points with any number of arguments, and for calling functions with them.
 
 use std::ffi::c_int;
 
 /// A function of any number of words. Its first two parameters are libomp's.
 pub(crate) type Function = unsafe extern "C-unwind" fn(*mut c_int, *mut c_int, ...);
 
-/// Begins a naked function: `rbp` is its frame pointer, and unwinding finds its caller.
+/// Prologue of a naked function: `rbp` becomes its frame pointer, and unwinding finds its caller.
 macro_rules! begin_frame {
     () => {
         ".cfi_startproc
@@ -18,7 +18,7 @@ macro_rules! begin_frame {
 }
 pub(crate) use begin_frame;
 
-/// Ends it.
+/// Epilogue of a naked function.
 macro_rules! end_frame {
     () => {
         "leave
@@ -40,7 +40,7 @@ pub(crate) unsafe extern "C-unwind" fn pass_on(
     rest: *const usize,
     count: usize,
 ) {
-    // Six arguments go in registers, the others on the stack, which is a multiple of 16 bytes at a call.
+    // Six arguments are passed in registers, the others on the stack, which must be aligned to 16 bytes at a call.
     std::arch::naked_asm!(
         begin_frame!(),
         "mov r11, rdi",

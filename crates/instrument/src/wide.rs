@@ -1,4 +1,4 @@
-//! A 16-byte atomic, which stable Rust does not have: every operation is a loop around `cmpxchg16b`.
+//! 16-byte atomics, which stable Rust does not have: every operation is a loop around `cmpxchg16b`.
 
 use std::sync::atomic::Ordering;
 
@@ -12,14 +12,14 @@ impl AtomicU128 {
         Self(address)
     }
 
-    /// Replaces `old` by `new` if it is there; what was there either way.
+    /// Replaces `old` by `new` if the value is `old`; returns the value found.
     ///
-    /// In assembly: the standard library's own intrinsic becomes a call into libatomic unless the
-    /// whole crate is compiled for newer CPUs.
+    /// In assembly: the standard library's own intrinsic becomes a call into libatomic unless the whole crate is
+    /// compiled for newer CPUs.
     fn replace(&self, old: u128, new: u128) -> u128 {
         let (mut low, mut high) = (old as u64, (old >> 64) as u64);
-        // SAFETY: `from_ptr`'s caller promised a valid address aligned to 16; programs with 16-byte
-        // atomics are compiled for CPUs with cmpxchg16b; rbx, which the compiler keeps, is restored.
+        // SAFETY: `from_ptr`'s caller guarantees a valid address aligned to 16; programs with 16-byte atomics are
+        // compiled for CPUs with cmpxchg16b; rbx, which the compiler reserves, is restored.
         unsafe {
             std::arch::asm!(
                 "xchg rbx, rsi",
