@@ -189,21 +189,21 @@ fn merge(runs: &mut Vec<Run>) {
     *runs = merged;
 }
 
-/// Gives each aligned block of `block` pages one node: the one with the largest balance, which is its pages in this
-/// block plus those that earlier blocks gave to other nodes. This keeps the nodes' shares (an interleaved object
-/// stays interleaved, in larger steps) and a clear majority wins. Ties go to the lower node.
+/// Gives each aligned block of `block` pages one node: the one with the largest balance, which is the number of its
+/// planned pages up to this block less the pages it was given before. This keeps the nodes' shares (an interleaved
+/// object stays interleaved, in larger steps) and a clear majority wins. Ties go to the lower node.
 fn coarsen(runs: &[Run], block: u64) -> Vec<Run> {
     let Some(top) = runs.iter().map(|run| run.node).max() else {
         return Vec::new();
     };
-    let mut owed = vec![0_i128; top as usize + 1];
+    let mut balance = vec![0_i128; top as usize + 1];
     let mut coarse: Vec<Run> = Vec::new();
     let mut at = 0;
     let mut cursor = runs[0].first;
     while at < runs.len() {
         cursor = cursor.max(runs[at].first);
         let border = (cursor / block + 1).saturating_mul(block);
-        if runs[at].end >= border + block && owed.iter().all(|&debt| debt == 0) {
+        if runs[at].end >= border + block && balance.iter().all(|&balance| balance == 0) {
             // A run that covers whole blocks decides them alone.
             let end = runs[at].end / block * block;
             push(
@@ -221,13 +221,16 @@ fn coarsen(runs: &[Run], block: u64) -> Vec<Run> {
             while run < runs.len() && runs[run].first < border {
                 let start = runs[run].first.max(next);
                 last = runs[run].end.min(border);
-                owed[runs[run].node as usize] += i128::from(last - start);
+                balance[runs[run].node as usize] += i128::from(last - start);
                 pages += last - start;
                 next = last;
                 run += 1;
             }
-            let node = (0..owed.len()).rev().max_by_key(|&n| owed[n]).unwrap_or(0);
-            owed[node] -= i128::from(pages);
+            let node = (0..balance.len())
+                .rev()
+                .max_by_key(|&n| balance[n])
+                .unwrap_or(0);
+            balance[node] -= i128::from(pages);
             push(
                 &mut coarse,
                 Run {

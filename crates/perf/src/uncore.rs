@@ -204,7 +204,7 @@ pub fn discover(sysfs: &Path) -> Offer {
     offer
 }
 
-/// Drops counters that give no figure without a missing partner.
+/// Drops counters whose figure needs another counter that is missing.
 fn keep_whole_topics(counters: &mut Vec<Counter>) {
     let has = |counters: &[Counter], quantity| counters.iter().any(|c| c.quantity == quantity);
     let queue = has(counters, Quantity::QueueOccupancy) && has(counters, Quantity::QueueInserts);

@@ -19,12 +19,12 @@ use crate::error::FormatError;
 #[derive(Debug)]
 pub struct Order<'a> {
     streams: Vec<Waiting<'a>>,
-    next: BinaryHeap<Place>,
+    next: BinaryHeap<SortKey>,
     failed: bool,
 }
 
 /// Sort key of a stream's next event: time, whether it is an acquire, thread, stream.
-type Place = Reverse<(u64, bool, ThreadIdx, usize)>;
+type SortKey = Reverse<(u64, bool, ThreadIdx, usize)>;
 
 /// A thread, its next event, and the events after it.
 #[derive(Debug)]
@@ -56,8 +56,8 @@ impl<'a> Order<'a> {
                         event: None,
                         events: trace.events(at),
                     });
-                    let place = order.advance(order.streams.len() - 1)?;
-                    order.next.extend(place);
+                    let key = order.advance(order.streams.len() - 1)?;
+                    order.next.extend(key);
                 }
             }
         }
@@ -65,7 +65,7 @@ impl<'a> Order<'a> {
     }
 
     /// Reads a stream's next event and returns its sort key; `None` at the end.
-    fn advance(&mut self, stream: usize) -> Result<Option<Place>, FormatError> {
+    fn advance(&mut self, stream: usize) -> Result<Option<SortKey>, FormatError> {
         let waiting = &mut self.streams[stream];
         waiting.event = waiting.events.next().transpose()?;
         Ok(waiting.event.as_ref().map(|event| {
@@ -86,7 +86,7 @@ impl Iterator for Order<'_> {
         let event = self.streams[stream].event.take()?;
         match self.advance(stream) {
             // Replaces the top of the heap instead of a pop and a push.
-            Ok(Some(place)) => *self.next.peek_mut()? = place,
+            Ok(Some(key)) => *self.next.peek_mut()? = key,
             Ok(None) => drop(self.next.pop()),
             Err(error) => {
                 self.failed = true;
