@@ -85,7 +85,7 @@ pub struct Characterisation {
     pub clock: Clock,
     /// From the first slice's start to the last one's end, in the clock's unit.
     pub duration: u64,
-    /// Size of all caches of the machine together, where known.
+    /// Size of all caches of the machine together, if known.
     pub cache_bytes: Option<u64>,
     /// Use by object, the most used first.
     pub objects: Vec<ObjectUse>,
@@ -104,7 +104,7 @@ pub struct Characterisation {
 }
 
 impl Characterisation {
-    /// The matrix in the unit that its layer is weighed in.
+    /// The matrix in the unit of its layer's weights.
     #[must_use]
     pub fn weighed(&self) -> &CommMatrix {
         match Amount::of_layer(self.layer) {
@@ -114,8 +114,8 @@ impl Characterisation {
     }
 }
 
-/// The layer a profile is shown and mapped by, unless another is asked for: what its frontend is best at. Of MPI ranks
-/// everything they send, in their own messages and in collectives.
+/// The default layer for showing and mapping a profile: the one its frontend observes best. For MPI ranks, everything
+/// they send, in their own messages and in collectives.
 #[must_use]
 pub fn default_layer(profile: &Profile) -> Layer {
     let layers = profile.layers();

@@ -175,7 +175,7 @@ impl Clusterings {
     /// The first point of each of `k` clusters, ascending; the first is 0.
     ///
     /// # Panics
-    /// If `k` is 0 or more than were asked for.
+    /// If `k` is 0 or above `k_max`.
     #[must_use]
     pub fn starts(&self, k: usize) -> Vec<usize> {
         let mut starts = vec![0; k];

@@ -11,7 +11,7 @@
 //! | [`mapping_cost`] | what a mapping leaves remote, and how even its load is | CMLB eq. 4-6 |
 //! | [`kmeans`] | optimal clusters of points on a line | DeLoc eq. 1 |
 //! | [`bic`](mod@bic) | how many clusters | DeLoc II-C |
-//! | [`compare`] | do two runs behave alike | |
+//! | [`compare`] | whether two runs are similar | |
 //! | [`concurrency`] | what communicates at the same time | DeLoc II-C, II-D |
 //! | [`pages`] | whose pages, how balanced, how well placed | data mapping eq. 1-5, OPT eq. 5-9 |
 //! | [`assignment`] | which threads share a node: blocks, and the extremes of exclusivity | OPT 5.1.1 |

@@ -371,7 +371,7 @@ mod tests {
         profile.access_slices = profile.accesses_by_slice();
         profile.page_slices.clear();
         assert_eq!(LoadVector::of(&profile), found);
-        // Without time the totals are the vector; where one thread's bytes are unknown, accesses are.
+        // Without time the totals are the vector; if one thread's bytes are unknown, accesses are used.
         profile.access_slices.clear();
         assert_eq!(LoadVector::of(&profile).by_thread, [640.0, 6400.0]);
         profile.threads[0].dram_bytes = None;
@@ -406,7 +406,7 @@ mod tests {
             let phases = [0..7, 7..20];
             let vector = access_load(rows.iter().copied(), 4, &phases);
             let total: f64 = rows.iter().map(|r| r.2).sum();
-            // Weights are at most 1: no more load than accesses, and something where there is any.
+            // Weights are at most 1: no more load than accesses, and some load if there are any.
             prop_assert!(vector.iter().sum::<f64>() <= total + 1e-6);
             prop_assert!(vector.iter().sum::<f64>() > 0.0);
             let renamed = access_load(rows.iter().map(|r| (r.0, 3 - r.1, r.2)), 4, &phases);

@@ -32,7 +32,7 @@ pub struct ObjectUse {
     pub threads: u64,
     /// The thread that touched most of its pages first, and their number.
     pub first_toucher: Option<(ThreadIdx, u64)>,
-    /// `E_app` of its pages alone.
+    /// `E_app` of its pages only.
     pub exclusivity: f64,
     /// Share of its accesses that are local under first touch; 0 if first touch was not observed.
     pub local_share: f64,

@@ -5,7 +5,7 @@
 
 use numaloc_topology::Topology;
 
-/// For every level, deepest first, how many elements of the level below each of its blocks has.
+/// For every level, deepest first, the number of elements of the level below in each of its blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hierarchy {
     /// PUs in use, ascending.

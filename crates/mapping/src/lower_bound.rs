@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_star_by_hand() {
-        // Two nodes of two PUs, 10 between and 2 inside. Task 0 talks to all: 5, 3, 1.
+        // Two nodes of two PUs, 10 between and 2 inside. Task 0 communicates with all: 5, 3, 1.
         let machine = resolve("numa:2 core:2 pu:1").unwrap();
         let machine = machine.with_level_distances(&[10.0, 2.0]).unwrap();
         let cells = [(0, 1, 5.0), (0, 2, 3.0), (0, 3, 1.0)];

@@ -304,7 +304,7 @@ fn fork(state: &mut State, number: i64, request: &mut Request) -> i64 {
 /// `exit`: ends the calling thread. The kernel clears its thread id and wakes the joining thread.
 pub fn end(state: &mut State, status: u64) -> ! {
     signals::block_all(state);
-    // Nothing may come once the block is somebody else's.
+    // No signal may arrive once the block belongs to another thread.
     set_host_mask(!0);
     let unused = std::sync::atomic::AtomicU32::new(0);
     let free = if state.vforked { &unused } else { &state.free };

@@ -39,7 +39,7 @@ enum Message {
 /// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// By the core's own caches after this time: nothing outstanding.
+    /// By the core's own caches at this time: nothing is outstanding.
     Private(u64),
     /// The line arrives at this time.
     At(u64),

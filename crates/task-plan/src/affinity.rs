@@ -181,7 +181,7 @@ impl Affinity {
             .filter(|(_, all)| all.len() >= MIN_CLASSES)
             .filter_map(|(key, mut all)| {
                 all.sort_by(f64::total_cmp);
-                // Three quarters have to agree, by more than the noise.
+                // Three quarters have to agree, and noise must stay below the price.
                 let (low, high) = (all[all.len() / 4], all[all.len() * 3 / 4]);
                 (high < CONTRADICTION_FACTOR.recip() && low > -1.0)
                     .then_some((key, UNTOUCHED_FACTOR))

@@ -23,7 +23,7 @@ impl Guid {
     }
 }
 
-/// `ocrEdtDep_t`. The runtime keeps a slot's state in what C sees as padding.
+/// `ocrEdtDep_t`. The runtime stores a slot's state in what is padding for C.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Dep {

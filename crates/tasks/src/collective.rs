@@ -17,9 +17,9 @@ pub struct Collective {
     values: usize,
     contributors: usize,
     /// Contributions not consumed yet, oldest first, by contributor.
-    given: Vec<VecDeque<Vec<u8>>>,
+    contributions: Vec<VecDeque<Vec<u8>>>,
     /// Waiters for results, oldest generation first, by contributor.
-    asked: Vec<VecDeque<Waiter>>,
+    waiters: Vec<VecDeque<Waiter>>,
     /// BROADCAST: values sent, and how many each contributor has taken.
     sent: VecDeque<Vec<u8>>,
     taken: Vec<u64>,
@@ -104,8 +104,8 @@ impl Collective {
             operator: Operator::new(params.operator)?,
             values: usize::from(params.values),
             contributors,
-            given: vec![VecDeque::new(); contributors],
-            asked: vec![VecDeque::new(); contributors],
+            contributions: vec![VecDeque::new(); contributors],
+            waiters: vec![VecDeque::new(); contributors],
             sent: VecDeque::new(),
             taken: vec![0; contributors],
             dropped: 0,
@@ -120,7 +120,7 @@ impl Collective {
 
     pub(crate) fn add_waiter(&mut self, from: u32, waiter: Waiter) -> Result<()> {
         let slot = self.slot(from)?;
-        self.asked[slot].push_back(waiter);
+        self.waiters[slot].push_back(waiter);
         Ok(())
     }
 
@@ -137,7 +137,7 @@ impl Collective {
         if self.kind == BROADCAST {
             self.sent.push_back(values);
         } else {
-            self.given[slot].push_back(values);
+            self.contributions[slot].push_back(values);
         }
         Ok(())
     }
@@ -151,7 +151,7 @@ impl Collective {
                     while let Some(values) =
                         self.sent.get((self.taken[slot] - self.dropped) as usize)
                     {
-                        let Some(waiter) = self.asked[slot].pop_front() else {
+                        let Some(waiter) = self.waiters[slot].pop_front() else {
                             break;
                         };
                         ready.push((values.clone(), vec![waiter]));
@@ -160,8 +160,8 @@ impl Collective {
                 }
                 // The sender may not ask for its own value: keep only values that another contributor may still need.
                 let slowest = self.taken.iter().filter(|&&n| n > 0).min().copied();
-                let askers = self.taken.iter().filter(|&&n| n > 0).count();
-                if askers + 1 >= self.contributors {
+                let waiters = self.taken.iter().filter(|&&n| n > 0).count();
+                if waiters + 1 >= self.contributors {
                     while slowest.is_some_and(|n| n > self.dropped) {
                         self.sent.pop_front();
                         self.dropped += 1;
@@ -172,27 +172,30 @@ impl Collective {
                 }
             }
             REDUCE | ALLREDUCE => loop {
-                let all_given = self.given.iter().all(|queue| !queue.is_empty());
-                let all_asked = match self.kind {
-                    ALLREDUCE => self.asked.iter().all(|queue| !queue.is_empty()),
-                    _ => self.asked.iter().any(|queue| !queue.is_empty()),
+                let all_contributed = self.contributions.iter().all(|queue| !queue.is_empty());
+                let awaited = match self.kind {
+                    ALLREDUCE => self.waiters.iter().all(|queue| !queue.is_empty()),
+                    _ => self.waiters.iter().any(|queue| !queue.is_empty()),
                 };
-                if !all_given || !all_asked {
+                if !all_contributed || !awaited {
                     break;
                 }
-                let mut parts = self.given.iter_mut().filter_map(VecDeque::pop_front);
+                let mut parts = self
+                    .contributions
+                    .iter_mut()
+                    .filter_map(VecDeque::pop_front);
                 let mut result = parts.next().expect("at least one contributor");
                 for part in parts {
                     self.operator.fold(&mut result, &part);
                 }
                 let waiters = if self.kind == ALLREDUCE {
-                    self.asked
+                    self.waiters
                         .iter_mut()
                         .filter_map(VecDeque::pop_front)
                         .collect()
                 } else {
-                    let asked = self.asked.iter_mut().find_map(VecDeque::pop_front);
-                    asked.into_iter().collect()
+                    let waiter = self.waiters.iter_mut().find_map(VecDeque::pop_front);
+                    waiter.into_iter().collect()
                 };
                 ready.push((result, waiters));
             },

@@ -1,14 +1,14 @@
 //! Events: their types, when they fire and when they are destroyed.
 //!
-//! | type | fires | second satisfaction | goes |
+//! | type | fires | second satisfaction | destroyed |
 //! |---|---|---|---|
 //! | ONCE | when satisfied | stale GUID | when it fires |
-//! | IDEM | when satisfied | ignored | when destroyed |
-//! | STICKY | when satisfied | OCR_EINVAL | when destroyed |
+//! | IDEM | when satisfied | ignored | by ocrEventDestroy |
+//! | STICKY | when satisfied | OCR_EINVAL | by ocrEventDestroy |
 //! | LATCH | when increments equal decrements | counts | when it fires |
 //! | COUNTED | when satisfied | OCR_EINVAL | satisfied and `nbDeps` dependences served |
-//! | CHANNEL | n-th satisfaction meets n-th dependence | next generation | when destroyed |
-//! | COLLECTIVE | all contributors' n-th contribution is there | next generation | when destroyed |
+//! | CHANNEL | n-th satisfaction meets n-th dependence | next generation | by ocrEventDestroy |
+//! | COLLECTIVE | all contributors' n-th contribution is there | next generation | by ocrEventDestroy |
 //!
 //! A dependence added to an event that has fired (and still exists) is satisfied at once. Firing does not recurse:
 //! satisfactions are queued in the worker's outbox, so a chain of a million events needs no stack.

@@ -93,7 +93,7 @@ fn block(state: &mut State, context: &mut ucontext_t) {
     };
 }
 
-/// Handles a signal sent from elsewhere; one that cannot stay pending in the kernel is held.
+/// Handles a signal sent from elsewhere. A fault signal is held if the program blocks it or another signal is pending.
 fn arrived(state: &mut State, signal: Signal, context: &mut ucontext_t) {
     let blocked = state.mask & bit(signal.number) != 0;
     if (blocked || state.signals[ASYNCHRONOUS].is_some()) && FAULTS.contains(&signal.number) {

@@ -364,7 +364,7 @@ fn nothing_left(rt: &Runtime) -> bool {
         && rt.workers.iter().all(|worker| worker.deque.is_empty())
 }
 
-/// Pins the calling thread to the PUs of its node, where there is more than one.
+/// Pins the calling thread to the PUs of its node, if there are several nodes.
 pub fn pin(rt: &Runtime, node: u16) {
     if rt.machine.bindable_nodes().is_none() {
         return;
