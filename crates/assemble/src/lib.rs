@@ -371,8 +371,8 @@ impl<'a> Assembly<'a> {
                         src,
                         dst,
                         layer,
-                        events: totals.scale(space.lines, events),
-                        bytes: totals.scale(space.lines, bytes),
+                        events: totals.scale(space.line_share_ppm, events),
+                        bytes: totals.scale(space.line_share_ppm, bytes),
                     };
                     sums.add(row);
                     if !layer.is_directed() {

@@ -24,11 +24,12 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// Estimates an amount for all accesses from the amount sampled: by the share of lines if only `lines` millionths
-    /// of them were sampled, otherwise by the share of accesses.
-    pub(super) fn scale(&self, lines: u32, amount: u64) -> u64 {
-        if lines < MILLION {
-            return (amount as f64 * (f64::from(MILLION) / f64::from(lines))).round() as u64;
+    /// Estimates an amount for all accesses from the amount sampled: by `line_share_ppm` if lines were sampled, otherwise by the
+    /// share of accesses.
+    pub(super) fn scale(&self, line_share_ppm: u32, amount: u64) -> u64 {
+        if line_share_ppm < MILLION {
+            return (amount as f64 * (f64::from(MILLION) / f64::from(line_share_ppm))).round()
+                as u64;
         }
         self.by_accesses(amount)
     }
@@ -54,7 +55,7 @@ pub(super) struct Space {
     pub(super) totals: HashMap<u32, Totals>,
     pub(super) bursts: Option<Bursts>,
     /// Sampled share of the lines, in millionths.
-    pub(super) lines: u32,
+    pub(super) line_share_ppm: u32,
     pub(super) records: Vec<Record>,
     pub(super) pid: u32,
     pub(super) complete: bool,
@@ -77,8 +78,8 @@ pub(super) fn load(
                 frontend,
                 virtual_clock,
                 line_shift,
-                share,
-                lines,
+                time_share_ppm,
+                line_share_ppm,
                 program,
             },
             None,
@@ -99,8 +100,8 @@ pub(super) fn load(
                 threads: BTreeMap::new(),
                 names: HashMap::new(),
                 totals: HashMap::new(),
-                bursts: Bursts::of_clock(share, virtual_clock),
-                lines,
+                bursts: Bursts::of_clock(time_share_ppm, virtual_clock),
+                line_share_ppm,
                 records: Vec::new(),
                 complete: false,
             });

@@ -64,7 +64,7 @@ impl Assembly<'_> {
                 else {
                     continue;
                 };
-                share = f64::from(space.lines) / f64::from(MILLION);
+                share = f64::from(space.line_share_ppm) / f64::from(MILLION);
                 let layer = Layer::ALL.get(*layer as usize).copied();
                 if let (Some(layer), Some(src), Some(dst)) =
                     (layer, self.thread(space, *src), self.thread(space, *thread))
@@ -99,7 +99,7 @@ impl Assembly<'_> {
     }
 
     pub(super) fn describe_sampling(&mut self) {
-        let lines = self.spaces.iter().map(|space| space.lines).min();
+        let lines = self.spaces.iter().map(|space| space.line_share_ppm).min();
         let bursts = self.spaces.iter().any(|space| space.bursts.is_some());
         let lines = lines.filter(|&lines| lines < MILLION);
         if bursts || lines.is_some() {
@@ -146,10 +146,10 @@ pub(super) struct PageScales {
 impl PageScales {
     /// The estimates for one journal; `None` where all lines were recorded.
     pub(super) fn of(space: &Space) -> Option<Self> {
-        if space.lines >= MILLION {
+        if space.line_share_ppm >= MILLION {
             return None;
         }
-        let scale = f64::from(MILLION) / f64::from(space.lines);
+        let scale = f64::from(MILLION) / f64::from(space.line_share_ppm);
         let mut counted: BTreeMap<u32, BTreeMap<u64, u64>> = BTreeMap::new();
         for record in &space.records {
             if let Record::Pages { thread, cells, .. } = record {

@@ -63,8 +63,8 @@ impl Decoder<'_> {
                 frontend: self.text()?,
                 virtual_clock: self.number()? != 0,
                 line_shift: self.small().filter(|&shift| shift < 20)?,
-                share: self.share()?,
-                lines: self.share()?,
+                time_share_ppm: self.share()?,
+                line_share_ppm: self.share()?,
                 program: self.text()?,
             },
             2 => Record::ThreadStart {

@@ -39,8 +39,8 @@ impl Record {
                 frontend,
                 virtual_clock,
                 line_shift,
-                share,
-                lines,
+                time_share_ppm,
+                line_share_ppm,
                 program,
             } => {
                 to.numbers(&[1, *version, (*pid).into()]);
@@ -50,8 +50,8 @@ impl Record {
                 to.numbers(&[
                     (*virtual_clock).into(),
                     (*line_shift).into(),
-                    (*share).into(),
-                    (*lines).into(),
+                    (*time_share_ppm).into(),
+                    (*line_share_ppm).into(),
                 ]);
                 to.text(program);
             }

@@ -198,8 +198,8 @@ mod tests {
                 frontend: "qemu".into(),
                 virtual_clock: true,
                 line_shift: 6,
-                share: 50_000,
-                lines: 1_000_000,
+                time_share_ppm: 50_000,
+                line_share_ppm: 1_000_000,
                 program: "/bin/true".into(),
             },
             Record::Comm {

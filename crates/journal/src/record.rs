@@ -26,9 +26,9 @@ pub enum Record {
         /// log2 of the line size.
         line_shift: u32,
         /// Sampled share of the time, in millionths.
-        share: u32,
+        time_share_ppm: u32,
         /// Sampled share of the lines, in millionths.
-        lines: u32,
+        line_share_ppm: u32,
         /// The program's file.
         program: String,
     },

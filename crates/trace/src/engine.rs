@@ -352,8 +352,8 @@ impl Engine {
             frontend: engine.config.frontend.clone(),
             virtual_clock: engine.config.virtual_clock,
             line_shift: engine.config.line_shift,
-            share: engine.config.time_share_ppm,
-            lines: engine.config.line_share_ppm,
+            time_share_ppm: engine.config.time_share_ppm,
+            line_share_ppm: engine.config.line_share_ppm,
             program: program.to_owned(),
         });
         if let Some(error) = no_outlet {
@@ -445,7 +445,7 @@ impl Engine {
                 "recording stopped: no address space for the counters of thread {path}: {error}"
             )));
             self.stop();
-            PageCounters::spoiling(&self.clocks)
+            PageCounters::discarding(&self.clocks)
         });
         Box::new(ThreadTracer::new(
             self, counters, number, reader, path, clock,

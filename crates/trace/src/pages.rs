@@ -57,7 +57,7 @@ impl PageCounters {
     /// Counters for a thread that is not recorded: its counts overwrite words of `table`, which must have units of a
     /// page or smaller.
     #[must_use]
-    pub fn spoiling(table: &Shadow) -> Self {
+    pub fn discarding(table: &Shadow) -> Self {
         Self {
             table: None,
             words: table.fixed().expect("units of a page or smaller"),

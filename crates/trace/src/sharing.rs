@@ -8,7 +8,7 @@
 //! word ([`crate::line::FULL`]) and needs no mask. An event is classified by reads:
 //!
 //! * the read that makes the event overlaps the mask: true;
-//! * it does not: the event stays undecided, in one of the thread's [`PENDING`] slots. A later read in the same tenure
+//! * it does not: the event stays undecided, in one of the thread's [`UNDECIDED_SLOTS`] slots. A later read in the same tenure
 //!   that overlaps makes it true; the line's next event, or eviction by another line's event, makes it false.
 //!
 //! Lines that no two threads share cost nothing, and a thread without undecided events reads at full speed. The first
@@ -18,7 +18,7 @@
 use std::collections::HashMap;
 
 /// Slots for undecided events, by line.
-pub(crate) const PENDING: usize = 256;
+pub(crate) const UNDECIDED_SLOTS: usize = 256;
 /// Slots for lines that a thread counts.
 const LINES: usize = 1024;
 /// Most lines that a process keeps.
@@ -41,7 +41,7 @@ pub(crate) fn bytes(address: u64, size: u32, line_shift: u32) -> u64 {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Pending {
+struct Undecided {
     /// Line number + 1, 0 for none.
     line: u64,
     writer: u32,
@@ -70,9 +70,9 @@ pub(crate) struct False {
 
 /// One thread's undecided events and counts of lines.
 pub(crate) struct Sharing {
-    pending: Box<[Pending; PENDING]>,
+    undecided: Box<[Undecided; UNDECIDED_SLOTS]>,
     /// Number of undecided events.
-    waiting: usize,
+    undecided_count: usize,
     lines: Box<[Counted; LINES]>,
     spilled: Vec<(u64, u64, u64)>,
 }
@@ -80,8 +80,8 @@ pub(crate) struct Sharing {
 impl Sharing {
     pub fn new() -> Self {
         Self {
-            pending: Box::new([Pending::default(); PENDING]),
-            waiting: 0,
+            undecided: Box::new([Undecided::default(); UNDECIDED_SLOTS]),
+            undecided_count: 0,
             lines: Box::new([Counted::default(); LINES]),
             spilled: Vec::new(),
         }
@@ -97,17 +97,17 @@ impl Sharing {
         overlaps: Option<bool>,
     ) -> Option<False> {
         self.count(line, 1, 0);
-        let slot = &mut self.pending[place::<PENDING>(line)];
+        let slot = &mut self.undecided[place::<UNDECIDED_SLOTS>(line)];
         let clears = overlaps == Some(false) || slot.line == line + 1;
         let before = if clears {
             std::mem::take(slot)
         } else {
-            Pending::default()
+            Undecided::default()
         };
-        self.waiting -= usize::from(before.line != 0);
+        self.undecided_count -= usize::from(before.line != 0);
         if overlaps == Some(false) {
-            self.waiting += 1;
-            *slot = Pending {
+            self.undecided_count += 1;
+            *slot = Undecided {
                 line: line + 1,
                 writer,
                 size,
@@ -120,7 +120,7 @@ impl Sharing {
     #[inline(always)]
     pub fn count_true(&mut self, line: u64) -> bool {
         let slot = &mut self.lines[place::<LINES>(line)];
-        let plain = slot.line == line && self.pending[place::<PENDING>(line)].line == 0;
+        let plain = slot.line == line && self.undecided[place::<UNDECIDED_SLOTS>(line)].line == 0;
         if plain {
             slot.events += 1;
             slot.credit = slot.credit.saturating_add(1).min(64);
@@ -130,44 +130,47 @@ impl Sharing {
 
     /// Whether an event on `line` is undecided.
     #[inline(always)]
-    pub fn waits(&self, line: u64) -> bool {
-        self.pending[place::<PENDING>(line)].line == line + 1
+    pub fn is_undecided(&self, line: u64) -> bool {
+        self.undecided[place::<UNDECIDED_SLOTS>(line)].line == line + 1
     }
 
     /// Whether the slot `place` holds an undecided event.
-    pub fn waits_at(&self, place: usize) -> bool {
-        self.pending[place].line != 0
+    pub fn holds_undecided(&self, place: usize) -> bool {
+        self.undecided[place].line != 0
     }
 
     /// Whether any event is undecided, so that every read of a tracked line must be checked.
     #[inline(always)]
-    pub fn any_waits(&self) -> bool {
-        self.waiting > 0
+    pub fn any_undecided(&self) -> bool {
+        self.undecided_count > 0
     }
 
     /// Decides the event on `line` as true sharing.
     pub fn resolve_true_sharing(&mut self, line: u64) {
-        self.waiting -= 1;
-        self.pending[place::<PENDING>(line)] = Pending::default();
+        self.undecided_count -= 1;
+        self.undecided[place::<UNDECIDED_SLOTS>(line)] = Undecided::default();
     }
 
     /// Decides all undecided events as false sharing: no more reads will come.
     pub fn conclude(&mut self) -> Vec<False> {
-        let waiting = std::mem::replace(&mut *self.pending, [Pending::default(); PENDING]);
-        self.waiting = 0;
-        waiting
+        let slots = std::mem::replace(
+            &mut *self.undecided,
+            [Undecided::default(); UNDECIDED_SLOTS],
+        );
+        self.undecided_count = 0;
+        slots
             .into_iter()
-            .filter_map(|pending| self.found(pending))
+            .filter_map(|slot| self.found(slot))
             .collect()
     }
 
-    fn found(&mut self, pending: Pending) -> Option<False> {
-        let line = pending.line.checked_sub(1)?;
+    fn found(&mut self, slot: Undecided) -> Option<False> {
+        let line = slot.line.checked_sub(1)?;
         self.count(line, 0, 1);
         Some(False {
             line,
-            writer: pending.writer,
-            size: pending.size,
+            writer: slot.writer,
+            size: slot.size,
         })
     }
 
@@ -285,7 +288,7 @@ mod tests {
                 size: 8
             })
         );
-        assert!(sharing.waits(7) && !sharing.waits(8));
+        assert!(sharing.is_undecided(7) && !sharing.is_undecided(8));
         sharing.resolve_true_sharing(7);
         assert_eq!(sharing.event(7, 3, 2, Some(false)), None);
         assert_eq!(

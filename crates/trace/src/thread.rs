@@ -103,7 +103,7 @@ pub struct ThreadTracer {
     /// The sampled lines.
     watched: Watched,
     /// Accesses of a block may be counted together.
-    together: bool,
+    batchable: bool,
     /// Accesses are pending: a run, string words or prerecorded loads ([`ThreadTracer::flush_pending`]).
     pending: bool,
     lines: Shadow,
@@ -119,7 +119,7 @@ pub struct ThreadTracer {
     /// `fast_threshold` for sampled lines while nothing is pending.
     usual_threshold: u64,
     /// Slots of [`Sharing`] that hold an undecided event.
-    waiting: [bool; sharing::PENDING],
+    undecided: [bool; sharing::UNDECIDED_SLOTS],
     pub(crate) engine: &'static Engine,
     // Everything below is cold.
     number: u32,
@@ -203,14 +203,14 @@ impl ThreadTracer {
             bit,
             fast_threshold: u64::MAX,
             usual_threshold: u64::MAX,
-            waiting: [false; sharing::PENDING],
+            undecided: [false; sharing::UNDECIDED_SLOTS],
             // With lines of another size the word read is meaningless and `fast_threshold` forbids to use it.
             fast_lines: if odd { engine.clocks } else { engine.lines }
                 .fixed()
                 .expect("both have enough words"),
             partial,
             // With `consecutive` even a thread's reads of its own line change its state.
-            together: !odd && extra.is_none() && stream.is_none() && !engine.config.consecutive,
+            batchable: !odd && extra.is_none() && stream.is_none() && !engine.config.consecutive,
             pending: false,
             run: runs::Run::none(),
             strings: Default::default(),

@@ -74,7 +74,7 @@ impl ThreadTracer {
                 return false;
             }
         }
-        self.remaining > self.fast_threshold.saturating_add(block.accesses) && self.together
+        self.remaining > self.fast_threshold.saturating_add(block.accesses) && self.batchable
     }
 
     /// Counts a block `times` times whose groups stay in the lines of `at`, and returns true, if only counts and masks
@@ -167,7 +167,7 @@ impl ThreadTracer {
     /// Whether `accesses` may be added now: nothing is pending, and the quantum does not end.
     #[inline(always)]
     pub(super) fn has_room(&self, accesses: u64) -> bool {
-        self.together && !self.pending && self.remaining > accesses + 1
+        self.batchable && !self.pending && self.remaining > accesses + 1
     }
 
     /// Whether any of the lines at `addresses` is, or may be in another process, used for synchronisation.

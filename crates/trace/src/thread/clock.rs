@@ -210,7 +210,7 @@ impl ThreadTracer {
         let over = !self.engine.budget.keeps(Detail::Pages);
         if over && self.counters.counts() {
             self.flush_pages();
-            self.counters = PageCounters::spoiling(&self.engine.touched);
+            self.counters = PageCounters::discarding(&self.engine.touched);
         }
         if now >= self.span_start + self.span_length || crowded {
             self.flush_pages();

@@ -116,7 +116,7 @@ impl ThreadTracer {
     pub(super) fn reread(&mut self, word: u64, address: u64, size: u32) {
         let line = address >> self.lines.shift();
         if line::writer(word) != line::writer(self.owned)
-            && self.sharing.as_ref().is_some_and(|s| s.waits(line))
+            && self.sharing.as_ref().is_some_and(|s| s.is_undecided(line))
             && self.overlaps(word, address, size)
         {
             self.resolve_true_sharing(address);
@@ -128,7 +128,7 @@ impl ThreadTracer {
     pub(crate) fn resolve_true_sharing(&mut self, address: u64) {
         let line = address >> self.lines.shift();
         if let Some(sharing) = &mut self.sharing
-            && sharing.waits(line)
+            && sharing.is_undecided(line)
         {
             sharing.resolve_true_sharing(line);
             self.update_read_mask(line);
@@ -140,16 +140,20 @@ impl ThreadTracer {
     #[inline(always)]
     pub(super) fn rereads(&self, word: u64, address: u64) -> bool {
         word & self.bit != 0
-            && !self.waiting[sharing::place::<{ sharing::PENDING }>(address >> FAST_SHIFT)]
+            && !self.undecided
+                [sharing::place::<{ sharing::UNDECIDED_SLOTS }>(address >> FAST_SHIFT)]
     }
 
     /// Updates the test for fast reads: reads of tracked lines matter only while one of this thread's events is
     /// undecided.
     pub(super) fn update_read_mask(&mut self, line: u64) {
-        let waits = self.sharing.as_ref().is_some_and(|s| s.any_waits());
-        self.read_mask = self.bit | if waits { line::TRACKED } else { 0 };
-        let place = sharing::place::<{ sharing::PENDING }>(line);
-        self.waiting[place] = self.sharing.as_ref().is_some_and(|s| s.waits_at(place));
+        let is_undecided = self.sharing.as_ref().is_some_and(|s| s.any_undecided());
+        self.read_mask = self.bit | if is_undecided { line::TRACKED } else { 0 };
+        let place = sharing::place::<{ sharing::UNDECIDED_SLOTS }>(line);
+        self.undecided[place] = self
+            .sharing
+            .as_ref()
+            .is_some_and(|s| s.holds_undecided(place));
     }
 
     /// Applies a load from a line that this thread has not read since the last write.

@@ -160,7 +160,7 @@ impl ThreadTracer {
             self.flush_pending();
             let room = self.remaining.saturating_sub(2) / block.accesses;
             let mut times = iterations.min(room);
-            if times == 0 || !self.together {
+            if times == 0 || !self.batchable {
                 self.one_by_one(&block.sections[0], &at);
                 times = 1;
             } else if self.paused() {
