@@ -3,14 +3,17 @@
 # Targets of other areas that `make test` runs after the Rust tests.
 TEST_EXTRA ?=
 
-.PHONY: build test check test-rust
+.PHONY: build test check test-rust words
 build: packages ## build everything numaloc runs with (debug profile, as tests use it)
 	$(CARGO) build --locked --workspace
 
-check: packages ## formatting, lints, documentation
+check: packages words ## formatting, lints, documentation, words
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items --quiet
+
+words: ## words that comments, help texts and documentation do not use (CONTRIBUTING.md)
+	@make/words
 
 test-rust: build workloads
 	$(CARGO) test --locked --workspace --quiet

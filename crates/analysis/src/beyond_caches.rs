@@ -23,7 +23,8 @@
 //!
 //! Ours; the papers count accesses that reach DRAM by hardware counters (OPT section 5.1, CMLB III-A).
 //!
-//! Cost: O(page cells) and a selection per thread, and O(log pages) for each row of page use by slice; memory O(page cells).
+//! Cost: O(page cells) and a selection per thread, and O(log pages) for each row of page use by slice; memory O(page
+//! cells).
 
 use std::cmp::Reverse;
 
@@ -168,8 +169,9 @@ mod tests {
 
     #[test]
     fn hot_pages_stay_and_lines_written_by_others_do_not() {
-        // 64 lines a page. A third of the accesses are stores. Pages 0 and 1 are thread 0's alone; of page 2 thread 1 stores
-        // 1000, so thread 0 misses at most 64 + 1000 there, and thread 1, of whose 3000 thread 0 stores 2000, 2064.
+        // 64 lines a page. A third of the accesses are stores. Pages 0 and 1 are thread 0's alone; of page 2 thread 1
+        // stores 1000, so thread 0 misses at most 64 + 1000 there, and thread 1, of whose 3000 thread 0 stores 2000,
+        // 2064.
         let usage = usage_of(&[(9, vec![9000]), (9, vec![600]), (9, vec![6000, 3000])]);
         // Everything fits.
         let beyond = beyond_private_caches(&usage, &[], 2, 1 << 20, 64);
@@ -177,7 +179,8 @@ mod tests {
             totals(&beyond),
             [vec![(0, 64)], vec![(0, 64)], vec![(0, 1064), (1, 2064)]]
         );
-        // Thread 0's three pages do not fit into two, and none is used four times as often as the middle one. Thread 1's does.
+        // Thread 0's three pages do not fit into two, and none is used four times as often as the middle one. Thread
+        // 1's does.
         let beyond = beyond_private_caches(&usage, &[], 2, 8192, 64);
         assert_eq!(
             totals(&beyond),

@@ -57,7 +57,8 @@ mod tests {
         let bursts: Vec<(u64, u64)> = (0..10).map(|b| (b * 100, 5)).collect();
         let even: BTreeMap<u64, u64> = (0..10).map(|b| (b * 100, 7)).collect();
         assert!(relative(&bursts, &even, 0.05) < 1e-9);
-        // One burst of ten has all 10 events: mean 1, squares 81 + 9 = 90, var = 0.95 * 10/9 * 90 = 95, root 9.75 of 10.
+        // One burst of ten has all 10 events: mean 1, squares 81 + 9 = 90, var = 0.95 * 10/9 * 90 = 95, root 9.75 of
+        // 10.
         let single = BTreeMap::from([(300, 10)]);
         assert!((relative(&bursts, &single, 0.05) - 0.9747).abs() < 1e-4);
         assert_eq!(relative(&bursts[..1], &BTreeMap::from([(0, 7)]), 0.05), 1.0);

@@ -24,8 +24,8 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// Estimates an amount for all accesses from the amount sampled: by `line_share_ppm` if lines were sampled, otherwise by the
-    /// share of accesses.
+    /// Estimates an amount for all accesses from the amount sampled: by `line_share_ppm` if lines were sampled,
+    /// otherwise by the share of accesses.
     pub(super) fn scale(&self, line_share_ppm: u32, amount: u64) -> u64 {
         if line_share_ppm < MILLION {
             return (amount as f64 * (f64::from(MILLION) / f64::from(line_share_ppm))).round()

@@ -1,4 +1,4 @@
-//! Builds the guest's initial file system: an uncompressed cpio archive ("newc"), built anew for every run.
+//! Builds the guest's initial file system: an uncompressed cpio archive ("newc"), built for every run.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

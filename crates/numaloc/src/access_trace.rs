@@ -219,8 +219,8 @@ impl Modelled {
         sum
     }
 
-    /// Writes each thread's DRAM bytes and its loads that miss all caches into the profile. Writes nothing if more than a
-    /// hundredth of the accesses are missing from the trace, because they would count as zero.
+    /// Writes each thread's DRAM bytes and its loads that miss all caches into the profile. Writes nothing if more than
+    /// a hundredth of the accesses are missing from the trace, because they would count as zero.
     pub fn fill(&self, profile: &mut Profile, traces: &[AccessTrace]) {
         let all: u64 = profile.threads.iter().map(|t| t.accesses).sum();
         let traced = tally(traces).accesses;

@@ -49,7 +49,8 @@ fn mappings(found: &Characterisation, machine: &Topology) -> Vec<Candidate<NodeA
     if threads == 0 || threads > MOST_THREADS || found.events.stored_cells() == 0 {
         return Vec::new();
     }
-    // The same weights as in `numaloc plan`: bytes for messages, events for shared lines, and each thread's memory load.
+    // The same weights as in `numaloc plan`: bytes for messages, events for shared lines, and each thread's memory
+    // load.
     let matrix = found.weighed();
     let direction = if found.layer.is_directed() {
         Direction::Directed

@@ -24,7 +24,8 @@ fn shown(profile: &Path, options: &[&str]) -> (Value, Value) {
     (trace, json(numaloc(&["show", "--json"]).arg(profile)))
 }
 
-/// Two threads, one after the other: each reads 8 MiB of its own three times, and the second then what the first has written.
+/// Two threads, one after the other: each reads 8 MiB of its own three times, and the second then what the first has
+/// written.
 const STREAMS: &str = r#"
 #include <pthread.h>
 #define WORDS (8 << 17)
@@ -64,7 +65,7 @@ fn a_stream_is_fetched_once_or_every_time_as_the_last_level_cache_decides() {
             .arg(&program));
         let (trace, whole) = shown(&profile, &[]);
         assert_eq!(trace["complete"], true);
-        // The work of all records is all accesses.
+        // The work of all records adds up to all accesses.
         for (traced, thread) in trace["threads"]
             .as_array()
             .unwrap()
@@ -313,7 +314,7 @@ fn what_cannot_be_is_refused_in_one_line() {
     );
 }
 
-/// Works, works on when it is told to, then says so.
+/// Works until it gets input, works on, then prints a line.
 const LONG: &str = r#"
 #include <stdio.h>
 static volatile long data[4 << 17];
@@ -381,7 +382,7 @@ fn a_killed_recorder_leaves_the_program_alone_and_a_trace_to_salvage() {
     assert!(trace["trace"]["accesses"].as_u64() < whole["threads"][0]["accesses"].as_u64());
 }
 
-/// The private caches hold and miss what cachegrind's of the same sizes do.
+/// The private caches have the same misses as cachegrind's of the same sizes.
 #[test]
 fn misses_are_those_that_cachegrind_counts() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,7 +1,8 @@
-//! No circle of files inside a crate: what a file uses can be read before it, and never leads back to it.
+//! No dependency circles between the files of a crate: a file can be read after the files it uses.
 //!
-//! Reads the sources: paths that begin with `crate`, `super` or `self`, in code that is no test. A path leads to the deepest module
-//! with a file of its own. A module and the modules inside it are one room with its corners: paths between them do not count.
+//! Reads the sources: paths that begin with `crate`, `super` or `self`, in code outside tests. A path leads to the
+//! deepest module with a file of its own. Paths between a module and the modules
+//! inside it do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -174,7 +175,7 @@ fn target(path: &[String], from: &Module, modules: &BTreeSet<Module>) -> Option<
     deepest.into_iter().find(|module| modules.contains(module))
 }
 
-/// All that can be reached from `start`.
+/// All modules that can be reached from `start`.
 fn reach(start: &Module, uses: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<Module> {
     let (mut open, mut seen) = (vec![start], BTreeSet::new());
     while let Some(module) = open.pop() {

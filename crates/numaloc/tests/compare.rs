@@ -87,7 +87,7 @@ fn policies_are_recorded_planned_run_and_compared() {
     assert_eq!(one_node, missing["autonuma"].is_string(), "{missing}");
 }
 
-/// With one PU there is one seat to draw.
+/// With one PU there is only one mapping to draw.
 #[test]
 fn random_is_drawn_anew_in_each_round() {
     let folder = tempfile::tempdir().unwrap();

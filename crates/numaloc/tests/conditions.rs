@@ -1,4 +1,5 @@
-//! What shapes a recording apart from the program: the environment, how work reaches the threads, limits, streams, signals.
+//! Conditions that shape a recording apart from the program: environment, distribution of work, limits, streams,
+//! signals.
 
 mod support;
 
@@ -11,7 +12,8 @@ use numaloc_model::conditions::{Repeatability, WorkSharing};
 use serde_json::Value;
 use support::{compile, fails, numaloc, ok, workload};
 
-/// A loop with the schedule that its second argument to the compiler says, in which threads write and read each other's lines.
+/// A loop with the schedule that its second argument to the compiler says, in which threads write and read each other's
+/// lines.
 const LOOP: &str = "
 #include <stdio.h>
 static double a[1 << 12];
@@ -44,7 +46,7 @@ fn openmp(folder: &Path, name: &str, schedule: &str, instrumented: bool) -> Path
     program
 }
 
-/// Records with these variables set; the profile.
+/// Records with these variables set; returns the profile.
 fn recorded(output: &Path, program: &Path, variables: &[(&str, &str)], more: &[&str]) -> Profile {
     ok(numaloc(&["record", "--quiet", "--force", "-o"])
         .arg(output)
@@ -93,7 +95,7 @@ fn loops_whose_parts_go_to_whoever_is_free_are_noticed() {
     }
 }
 
-/// Two threads, with what the compiler is told to leave in the program.
+/// Two threads, built with the given compiler options.
 const MARKED: &str = r#"
 #include <pthread.h>
 MARK
@@ -228,7 +230,8 @@ fn several_recordings_say_whether_they_agree() {
     assert_eq!(found, Repeatability::Differs);
 }
 
-/// Runs a line in a shell that finds `numaloc`, with these variables; none of those that a test's own surroundings may have.
+/// Runs a line in a shell that finds `numaloc`, with these variables; none of those that a test's own surroundings may
+/// have.
 fn shell(folder: &Path, line: &str, variables: &[(&str, &str)]) -> Output {
     let own = Path::new(env!("CARGO_BIN_EXE_numaloc")).parent().unwrap();
     let path = std::env::var("PATH").unwrap();

@@ -1,4 +1,5 @@
-//! `use` points downward only: the crate table of ARCHITECTURE.md, checked. So is what the workspace promises of third-party crates.
+//! `use` points downward only: the crate table of ARCHITECTURE.md, checked. So is what the workspace promises of
+//! third-party crates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,8 +8,8 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Crate, and which of ours it may use, as the table says: a row begins with `crates/NAME` and ends with the names, with
-/// "nothing of ours" or with "all".
+/// Crate, and which of ours it may use, as the table says: a row begins with `crates/NAME` and ends with the names,
+/// with "nothing of ours" or with "all".
 fn table() -> BTreeMap<String, Option<BTreeSet<String>>> {
     let text = std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).unwrap();
     let (_, table) = text
@@ -141,8 +142,8 @@ fn every_dependency_may_be_distributed_with_us() {
     }
 }
 
-/// What the injected code may not be linked with: readers of debugging information and writers of profiles. Both belong to the
-/// recorder.
+/// What the injected code may not be linked with: readers of debugging information and writers of profiles. Both belong
+/// to the recorder.
 const NOT_INJECTED: [&str; 7] = [
     "addr2line",
     "cpp_demangle",

@@ -1,4 +1,4 @@
-//! Page counts against counts that owe nothing to numaloc: arithmetic on hand-written loops, and valgrind's lackey.
+//! Page counts against independent counts: arithmetic on hand-written loops, and valgrind's lackey.
 //!
 //! Needs qemu-x86_64, gcc, valgrind and the plugin (`cargo build --workspace` first).
 
@@ -100,8 +100,9 @@ fn compile(dir: &Path, name: &str, text: &str, flags: &[&str]) -> PathBuf {
     program
 }
 
-/// What lackey sees of a program's data accesses, in numaloc's unit: an access of more than 8 bytes counts once for each 8, and what a
-/// string instruction moves, of which lackey reports each iteration, once for each aligned word of 8.
+/// What lackey sees of a program's data accesses, in numaloc's unit: an access of more than 8 bytes counts once for
+/// each 8, and what a string instruction moves, of which lackey reports each iteration, once for each aligned word of
+/// 8.
 fn counted_by_lackey(program: &Path) -> Counts {
     let mut lackey = Command::new("valgrind")
         // Unoptimised: valgrind's optimiser drops loads whose value is not used.
@@ -151,7 +152,7 @@ fn counted_by_lackey(program: &Path) -> Counts {
     counts
 }
 
-/// Both tools show the program a processor of their own; it is to choose the same code under both.
+/// Both tools emulate their own processor; the program must choose the same code under both.
 const TUNABLES: &str = "glibc.cpu.hwcaps=-AVX,-AVX2,-AVX_Fast_Unaligned_Load,-AVX512F,-ERMS,-FSRM,-BMI2,-MOVBE,-RTM,-XSAVEC,-XSAVE:glibc.cpu.x86_rep_movsb_threshold=1000000000";
 
 fn counted_by_numaloc(program: &Path) -> Counts {
@@ -265,8 +266,8 @@ fn whole_programs_are_counted_to_a_percent() {
             "{what}: {x:?} and {y:?}"
         );
     }
-    // Page by page where more than 1 % of the accesses are: start-up code differs a little, because valgrind and QEMU show the
-    // program different processors.
+    // Page by page where more than 1 % of the accesses are: start-up code differs a little, because valgrind and QEMU
+    // show the program different processors.
     for (page, &(reads, writes)) in ours.iter().filter(|(_, c)| (c.0 + c.1) * 100 > total) {
         let other = theirs.get(page).copied().unwrap_or_default();
         assert!(
@@ -313,7 +314,7 @@ fn matrices_that_differ_in_amount_or_in_pattern_are_not_alike() {
     let ring = matrix(|i, j| if (i + 1) % 8 == j { 1000.0 } else { 0.0 });
     assert_alike(&ring, &ring, 0.99, 0.02, "itself");
     let others = [
-        // What a frontend does that counts everything twice, or one access in twenty not at all.
+        // The errors of a frontend that counts everything twice, or misses one access in twenty.
         (
             matrix(|i, j| if (i + 1) % 8 == j { 2000.0 } else { 0.0 }),
             "16000 events",

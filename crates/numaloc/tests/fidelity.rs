@@ -1,6 +1,8 @@
-//! The host's doings do not show: matrices and time are the program's, however many threads share a core with however much else.
+//! Recordings do not depend on the host: matrices and times are the program's, whatever the number of threads per core
+//! and the load of the machine.
 //!
-//! `make bench-fidelity` does this for every workload. Needs qemu-x86_64 and the plugin (`cargo build --workspace` first).
+//! `make bench-fidelity` does this for every workload. Needs qemu-x86_64 and the plugin (`cargo build --workspace`
+//! first).
 
 mod support;
 
@@ -62,7 +64,8 @@ fn load_and_pinning_do_not_show_in_a_matrix() {
             let total: f64 = expected.iter().flatten().sum();
             assert!(total > 10_000.0);
             let largest = expected.iter().flatten().copied().fold(0.0, f64::max);
-            // As make/fidelity: with many threads no cell has 1 % of the traffic, so all count together, and the large ones each.
+            // As make/fidelity: with many threads no cell has 1 % of the traffic, so all count together, and the large
+            // ones each.
             let mut apart = 0.0;
             for (i, row) in expected.iter().enumerate() {
                 for (j, &cell) in row.iter().enumerate() {
@@ -169,8 +172,8 @@ fn sixty_four_threads_on_a_loaded_host_have_the_time_of_two() {
     let mixed: Vec<usize> = (0..slices.len()).filter(mixed).collect();
     assert!(mixed.len() <= 1, "{mixed:?} of {slices:?}");
 
-    // Concurrency: communication is steady, so only the pattern parts it: what happens at the same time is of one pattern.
-    // The start, when the first thread creates the others, is a few hundred events.
+    // Concurrency: communication is steady, so only the pattern divides it: simultaneous communication is of one
+    // pattern. The start, when the first thread creates the others, is a few hundred events.
     let clusters = concurrency_groups(&many, Layer::WriteRead).clusters;
     let mut seen = [0, 0];
     for cluster in &clusters {
@@ -194,7 +197,8 @@ fn sixty_four_threads_on_a_loaded_host_have_the_time_of_two() {
     assert_eq!(seen, [1, 1], "{clusters:?}, border {border}");
 }
 
-/// A thread that is late does what `SHARE` says, then one that is early. Each works through 64 pages, one before, one after.
+/// A thread that is late does what `SHARE` says, then one that is early. Each works through 64 pages, one before, one
+/// after.
 const TURNS: &str = r#"
 #include <malloc.h>
 #include <pthread.h>
@@ -253,7 +257,7 @@ static __attribute__((noinline)) void share(int late)
 
 #[test]
 fn who_allocates_first_does_not_show_in_time() {
-    // The lock of the C library's only arena: a thread keeps no blocks of that size for itself.
+    // The lock of the C library's only arena: threads do not cache blocks of this size.
     let share = r#"
 static __attribute__((constructor)) void one_arena(void) { mallopt(M_ARENA_MAX, 1); }
 static void *volatile block;

@@ -1,5 +1,6 @@
-//! Who touches the memory of threads first: stacks, thread-local variables. Natively `pthread_create` stores the new thread's variables
-//! and descriptor at the end of its stack, and the thread itself everything below; both exact frontends must say so.
+//! First touch of the memory of threads: stacks and thread-local variables. Natively `pthread_create` stores the new
+//! thread's variables and descriptor at the end of its stack, and the thread itself everything below; both exact
+//! frontends must record this.
 
 mod support;
 
@@ -9,8 +10,8 @@ use numaloc_model::Profile;
 use numaloc_model::profile::ObjectKind;
 use support::{compile, numaloc, ok};
 
-/// Each of three threads uses an array on its stack, whose address it gives to no other, and 32 KiB of variables of its own; so does the
-/// first thread.
+/// Each of three threads uses an array on its stack, whose address it gives to no other, and 32 KiB of variables of its
+/// own; so does the first thread.
 const THREADS: &str = r#"
 #include <pthread.h>
 static __thread double own[4096];
@@ -53,8 +54,8 @@ fn recorded(program: &Path, frontend: &str) -> Profile {
     numaloc_formats::profile::read(&folder).unwrap()
 }
 
-/// Of each page of the stack of thread `path` with over 500 accesses, from the lowest on: its accesses by that thread, and who touched it
-/// first.
+/// Of each page of the stack of thread `path` with over 500 accesses, from the lowest on: its accesses by that thread,
+/// and who touched it first.
 fn stack(profile: &Profile, path: &str) -> Vec<(u64, String)> {
     let of = |thread: numaloc_model::ThreadIdx| profile.threads[thread.index()].path.as_str();
     let pages = profile.pages.pages().iter().filter(|page| {
@@ -89,8 +90,8 @@ fn stacks_are_touched_by_their_threads_and_variables_by_their_creator() {
                 .map(|page| page.0)
                 .collect();
             let creators: u64 = pages.iter().filter(|page| page.1 == "0").map(|p| p.0).sum();
-            // 40,000 accesses to an array of four pages, the uppermost of which may begin in the creator's last one; 5 times 4,096 loads
-            // and stores of the thread's variables, which are above.
+            // 40,000 accesses to an array of four pages, the uppermost of which may begin in the creator's last one; 5
+            // times 4,096 loads and stores of the thread's variables, which are above.
             let on_stack: u64 = own.iter().sum();
             assert!(
                 (30_000..41_000).contains(&on_stack),

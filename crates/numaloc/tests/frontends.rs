@@ -1,5 +1,6 @@
-//! Both exact frontends, one unit: page by page, the threads' shares of the accesses are the same whether a program was built by
-//! `numaloc cc` or watched unmodified, however much of its traffic goes through `memset` and `memcpy`.
+//! Both exact frontends count in the same unit: page by page, the threads' shares of the accesses are the same whether
+//! a program was built by `numaloc cc` or recorded unmodified, even if much of its traffic goes through `memset` and
+//! `memcpy`.
 
 mod support;
 
@@ -15,7 +16,7 @@ const PAGE: u64 = 4096;
 /// A variable of the program, or a mapping by its identity, and a page of it.
 type Place = (String, String, u64, u32, u64);
 
-/// Of a page: its accesses by thread, and who touched it first.
+/// Accesses to a page by thread, and the thread that touched it first.
 #[derive(Default, Debug)]
 struct Used {
     by: BTreeMap<String, u64>,
@@ -34,8 +35,8 @@ impl Used {
     }
 }
 
-/// The pages of the program's own data: not those of the libraries, and no stacks, on which the compilers of the two builds keep different
-/// things. Sections of the two builds differ, so variables stand for themselves.
+/// The pages of the program's own data: not those of the libraries, and no stacks, on which the compilers of the two
+/// builds keep different things. Sections of the two builds differ, so variables stand for themselves.
 fn pages(profile: &Profile, program: &Path) -> BTreeMap<Place, Used> {
     let program = format!("{}:", program.file_name().unwrap().to_str().unwrap());
     let path = |thread: numaloc_model::ThreadIdx| profile.threads[thread.index()].path.clone();
@@ -87,13 +88,13 @@ fn recorded(program: &Path, frontend: &str) -> Profile {
     numaloc_formats::profile::read(&folder).unwrap()
 }
 
-/// How far two recordings of a program are apart.
+/// Differences of two recordings of a program.
 struct Apart {
     /// The difference of a thread's share of a page's accesses: the largest, and the mean over accesses.
     worst: f64,
     mean: f64,
-    /// Of each: the share of accesses that are remote when each thread is on a node of its own and pages are where they are touched
-    /// first.
+    /// Of each: the share of accesses that are remote when each thread is on a node of its own and pages are where they
+    /// are touched first.
     remote: [f64; 2],
     /// The share of accesses to pages that both have.
     compared: f64,
@@ -125,7 +126,7 @@ fn compared(plain: &Path, instrumented: &Path) -> Apart {
         let off = threads.map(|thread| (used.share(thread) - other.share(thread)).abs());
         let off = off.fold(0.0, f64::max);
         sum += off * used.total() as f64;
-        // A page with few accesses may be further off: it weighs nothing.
+        // A page with few accesses may differ more: it hardly matters.
         if used.total() * 1000 >= all {
             worst = worst.max(off);
             if off > 0.01 {

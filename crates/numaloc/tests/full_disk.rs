@@ -1,4 +1,5 @@
-//! Every command that writes a file, on a real file system that fills up: status 1, one line of error, nothing half-written.
+//! Every command that writes a file, on a real file system that fills up: status 1, one line of error, nothing
+//! half-written.
 //!
 //! The file system is a tmpfs in a mount namespace of its own, which needs root or user namespaces.
 
@@ -95,7 +96,7 @@ fn a_full_disk_is_one_line_of_error_and_leaves_nothing() {
             assert!(said.contains("error: "), "{words:?}: {said}");
             assert!(said.contains("No space left"), "{words:?}: {said}");
             assert!(!said.contains("panicked"), "{words:?}: {said}");
-            // What was recorded is kept for --salvage, beside the output; where nothing could be, nothing is.
+            // The recording is kept for --salvage, next to the output, if any of it could be written.
             let kept = |file: &str| words[0] == "record" && left != "0" && file != *name;
             let whole = there.lines().all(|file| file == "filling" || kept(file));
             assert!(whole, "{words:?}: {there}");

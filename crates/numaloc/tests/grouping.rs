@@ -1,4 +1,5 @@
-//! The plugin tells accesses by the block: what it foretells is what QEMU reports, and counts are those of single accesses.
+//! The plugin reports accesses by block: the addresses that it predicts are those that QEMU reports, and counts are the
+//! same as with individual accesses.
 //!
 //! Needs qemu-x86_64, gcc and the plugin (`cargo build --workspace` first).
 
@@ -20,7 +21,7 @@ fn recorded(group: &str, threads: u32, command: &[&str]) -> Profile {
         "{plugin},folder={},plugin={plugin},program={program},group={group}",
         folder.path().display()
     );
-    // As far as QEMU lets it be, the same addresses in every run.
+    // The same addresses in every run, as far as QEMU allows it.
     let output = Command::new("setarch")
         .args(["-R", "qemu-x86_64", "-plugin", &option])
         .args(command)
@@ -116,8 +117,8 @@ fn a_thread_alone_counts_the_same_to_the_last_access() {
         };
         let (off, on) = (counts("off"), counts("on"));
         assert_eq!(off.0, on.0, "{command:?}");
-        // Newer versions map anew where something was unmapped, not at the same place in every run: it then shares pages with
-        // something else.
+        // Newer versions reuse unmapped addresses, which differ from run to run: a mapping then shares pages with
+        // another one.
         if off.2 != on.2 && !command[0].contains("workloads") {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Plans work because the recorder and the placer give the same names: one stream of events, fed to both sides.
+//! The recorder and the placer give the same names, which plans depend on: one stream of events is fed to both.
 
 use std::io;
 

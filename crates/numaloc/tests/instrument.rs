@@ -161,7 +161,8 @@ fn a_program_without_the_library_is_refused_by_name() {
     assert!(error.contains("numaloc cc"), "{error}");
 }
 
-/// Copies, fills and comparisons whose compilers' forms differ: calls, loops that become calls, structures, inline expansions.
+/// Copies, fills and comparisons whose compilers' forms differ: calls, loops that become calls, structures, inline
+/// expansions.
 const COPIES: &str = r#"
 #include <stdlib.h>
 #include <string.h>
@@ -226,7 +227,8 @@ fn copies_and_fills_are_seen_as_ranges_under_every_compiler() {
             of_a >= 63 && of_b >= 62 && of_a + of_b >= 127,
             "{compiler}: {large:?}"
         );
-        // `c`: a loop that becomes a call or stores of one or two words, a structure of 3,000 bytes once, a fill of 2,000 bytes.
+        // `c`: a loop that becomes a call or stores of one or two words, a structure of 3,000 bytes once, a fill of
+        // 2,000 bytes.
         let small = pages_of(8 * 4096);
         assert_eq!(small.len(), 8, "{compiler}");
         let filled = small[1].1;
@@ -431,8 +433,8 @@ fn layers_for_comparison_are_counted_in_instrumented_programs() {
     .args(["1024", "20"])
     .env("OMP_NUM_THREADS", "8"));
     let profile = numaloc_formats::profile::read(&folder).unwrap();
-    // Who accessed a line last depends on how the host interleaves the threads, so of `last_two` it is only asked that near
-    // threads have more than their share of the pairs, 16 of 28.
+    // Who accessed a line last depends on how the host interleaves the threads, so of `last_two` it is only asked that
+    // near threads have more than their share of the pairs, 16 of 28.
     for (layer, least) in [
         (numaloc_model::Layer::SharedLine, 0.8),
         (numaloc_model::Layer::LastTwo, 16.0 / 28.0),

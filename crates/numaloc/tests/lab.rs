@@ -130,15 +130,15 @@ fn ci_row_pinned_binds_threads_in_order_without_a_plan() {
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = json["rows"].as_array().unwrap();
     assert_eq!((rows.len(), &rows[0]["name"]), (1, &"pinned".into()));
-    // Every thread walks over memory of its own.
+    // Every thread walks over its own memory.
     let share = remote_share(&rows[0]["runs"][0]);
     assert!(share < 0.02, "{share}");
     let said = rows[0]["stderr"].as_str().unwrap();
     assert!(said.contains("threads: 4 of 4 where planned"), "{said}");
 }
 
-/// The whole way from the command line, judged by who accessed whose memory in the guest and not by what `run` says of itself: a plan
-/// whose pages or threads went nowhere would leave three quarters of the accesses remote.
+/// The whole workflow from the command line, judged by the accesses counted in the guest and not by the report of
+/// `run`: a plan that was not applied would leave three quarters of the accesses remote.
 #[test]
 #[ignore = "boots virtual machines: make test-ci-lab"]
 fn ci_a_joint_plan_makes_the_accesses_of_every_thread_local() {
@@ -172,7 +172,7 @@ fn ci_a_joint_plan_makes_the_accesses_of_every_thread_local() {
     assert_eq!(json["unknown_accesses"], 0, "{json}");
     let share = json["all_remote_share"].as_f64().unwrap();
     assert!(share < 0.05, "{share} remote: {json}\n{words}");
-    // Everybody works on a node of its own.
+    // Every thread works on its own node.
     let rows = json["all_accesses"].as_array().unwrap();
     for (node, row) in rows.iter().enumerate() {
         let own = row[node].as_u64().unwrap();
@@ -207,7 +207,8 @@ fn replays(program: &str, design: &str) -> Vec<Vec<u64>> {
     serde_json::from_value(json["all_accesses"].clone()).unwrap()
 }
 
-/// The program begins on the other node: a profile that does not bind its thread stays there, and near and far change sides.
+/// The program begins on the other node: a profile that does not bind its thread stays there, and near and far change
+/// sides.
 #[test]
 #[ignore = "boots virtual machines: make test-ci-lab"]
 fn ci_near_replays_of_tasks_are_local_and_far_ones_remote() {
@@ -237,7 +238,7 @@ fn ci_near_replays_of_tasks_are_local_and_far_ones_remote() {
         (REPLAYED..REPLAYED + REPLAYED / 5).contains(&far[0][1]),
         "far replays access their own node: {far:?}"
     );
-    // What is not replayed is as before.
+    // Tasks that are not replayed are as before.
     let rest = far[0][0].abs_diff(near[0][0] - REPLAYED);
     assert!(rest * 5 < REPLAYED, "{near:?} and {far:?}");
 }

@@ -1,4 +1,5 @@
-//! Loops that gcc announces at once (`numaloc cc`): what is recorded is what is recorded of each access by itself.
+//! Loops that are reported with one call (`numaloc cc` with gcc): the recording is the same as with one call per
+//! access.
 
 mod support;
 
@@ -177,7 +178,7 @@ int main(void)
 }
 "#;
 
-/// A program counts and does the same however its loops are announced.
+/// Results and counts do not depend on how loops are reported.
 fn agree(dir: &Path, source: &Path, compiler: &[&str]) {
     let (off, on) = (
         build(dir, source, compiler, "off"),
@@ -280,7 +281,7 @@ fn threads_communicate_as_before() {
     assert_alike(&events[0], &events[1], 0.999, 0.01, "loops off and on");
 }
 
-/// The loop would run for hours if its memory did not end; so would telling it.
+/// The loop would run for hours if its memory did not end; so would reporting it.
 #[test]
 fn a_loop_that_runs_out_of_its_memory_ends_the_program_there() {
     let dir = tempfile::tempdir().unwrap();

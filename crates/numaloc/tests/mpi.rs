@@ -150,8 +150,8 @@ fn a_host_file_becomes_a_cluster() {
     assert!(said.contains("SLURM_JOB_NODELIST"), "{said}");
 }
 
-/// What a profile of `hybrid` (workloads/mpi/hybrid.c) with 4 ranks of 3 threads must show. `copied`: the library's copies through
-/// shared memory are seen too.
+/// What a profile of `hybrid` (workloads/mpi/hybrid.c) with 4 ranks of 3 threads must show. `copied`: the library's
+/// copies through shared memory are seen too.
 fn check_hybrid(profile: &numaloc_model::Profile, copied: bool) {
     use numaloc_model::Layer;
     use numaloc_model::profile::Amount;
@@ -185,7 +185,8 @@ fn check_hybrid(profile: &numaloc_model::Profile, copied: bool) {
         assert_eq!(events.get(threads[0], next[0]), 20.0);
         assert_eq!(bytes.get(threads[0], next[0]), 20.0 * 4096.0 * 8.0);
         assert_eq!(events.get(threads[0], ranks[(rank + 2) % 4][0]), 0.0);
-        // Each thread reads the 512 lines of the one before, 20 times: a ring in one direction, to a few lines of the run-time library.
+        // Each thread reads the 512 lines of the one before, 20 times: a ring in one direction, to a few lines of the
+        // run-time library.
         let mut heard: Vec<Vec<f64>> = Vec::new();
         for &src in threads {
             heard.push(threads.iter().map(|&dst| lines.get(src, dst)).collect());
@@ -245,8 +246,9 @@ fn ranks_and_their_threads_are_one_profile_and_one_plan() {
     }
 }
 
-/// `hybrid` with 4 ranks of 3 threads and small caches: each thread writes 512 lines 20 times, which neither its second level (256
-/// lines) nor the last-level cache (1,024 lines for 12 threads with 512 lines each) holds from one time to the next.
+/// `hybrid` with 4 ranks of 3 threads and small caches: each thread writes 512 lines 20 times, which neither its second
+/// level (256 lines) nor the last-level cache (1,024 lines for 12 threads with 512 lines each) holds from one time to
+/// the next.
 #[test]
 fn ranks_bring_bytes_from_dram_by_the_cache_model() {
     let dir = tempfile::tempdir().unwrap();
@@ -427,8 +429,8 @@ fn messages_and_collectives_are_mapped_together_in_bytes() {
             let text = ok(plan.args(layer).current_dir(dir.path()));
             serde_json::from_str(&text).unwrap()
         };
-        // halo_module on 4 ranks: 3 neighbouring pairs exchange 40000 bytes each way, and an Allreduce of 8 bytes by recursive
-        // doubling has each rank send 8 bytes twice.
+        // halo_module on 4 ranks: 3 neighbouring pairs exchange 40000 bytes each way, and an Allreduce of 8 bytes by
+        // recursive doubling has each rank send 8 bytes twice.
         record("halo_module");
         for (layer, name, total) in [
             (&[][..], "sent", 240_064.0),
@@ -761,7 +763,7 @@ fn one_list_serves_hosts_that_differ_by_a_symmetry() {
     let full = [0, 1, 2, 3, 6, 7, 4, 5];
     assert!(ok(&mut ranks("hydra", full)).contains("-bind-to user:0,1,2,3"));
     assert!(ok(&mut ranks("slurm", full)).contains("map_cpu:0,1,2,3"));
-    // Neighbours on a node of the first host are on different nodes of the second: no symmetry makes these alike.
+    // Neighbours on a node of the first host are on different nodes of the second: no symmetry maps one to the other.
     for form in ["hydra", "slurm"] {
         let said = fails(&mut ranks(form, [0, 1, 2, 3, 4, 6, 5, 7]), 1);
         assert!(said.contains("n2") && said.contains("wrapper"), "{said}");
@@ -796,7 +798,7 @@ fn ranks_that_share_a_pu_see_that_they_should_yield() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     assert_eq!(yields(&[]), "yields=1\n".repeat(3));
-    // Who sets it knows better.
+    // The user's setting takes precedence.
     let never = [("OMPI_MCA_mpi_yield_when_idle", "0")];
     assert_eq!(yields(&never), "yields=0\n".repeat(3));
 }

@@ -1,4 +1,4 @@
-//! Damaged files, read by the real program: no panic, no hang, no memory beyond bounds, an honest exit status.
+//! Damaged files, read by the real program: no panic, no hang, no memory beyond bounds, a correct exit status.
 //!
 //! Every reader gets files that were good once. Damage is drawn from a seed, so that a run repeats:
 //! `NUMALOC_MUTATIONS=5000 NUMALOC_SEED=1 cargo test -p numaloc --test mutations` (`make mutate`). Each file is read by
@@ -80,7 +80,7 @@ fn damaged_files_end_in_one_line_of_error_or_in_a_result() {
     }
     println!("{count} mutations, seed {seed}: {} faults", faults.len());
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-    // Damage that nobody notices would prove nothing.
+    // Damage that is never detected would prove nothing.
     let refused: usize = tally.values().map(|[_, refused]| refused).sum();
     assert!(
         refused * 4 > count,

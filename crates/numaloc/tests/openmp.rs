@@ -1,6 +1,6 @@
-//! OpenMP's constructs in virtual time, whichever run-time library has them: GCC's libgomp, LLVM's libomp.
+//! OpenMP's constructs in virtual time, with GCC's libgomp and LLVM's libomp.
 //!
-//! Needs clang and libomp beside gcc, qemu-x86_64 and the plugin (`cargo build --workspace` first).
+//! Needs clang, libomp, gcc, qemu-x86_64 and the plugin (`cargo build --workspace` first).
 
 mod support;
 
@@ -59,8 +59,8 @@ fn tasks_run_after_their_creation_and_before_those_who_wait_for_them_go_on() {
         let ran = (0..5).any(|_| ok(&mut Command::new(&program)) == "1 1 1\n");
         assert!(ran, "{compiler}");
         let when = stretches(&recorded(&program, 2, &[]));
-        // Each stretch begins when that before it has ended, but for what is done in between; 6 and 7 at the same time. In unmodified
-        // programs the locks of the run-time library join too, in the order of the host.
+        // Each stretch begins when the previous one has ended, except for work in between; 6 and 7 at the same time.
+        // In unmodified programs the locks of the run-time library join too, in the order of the host.
         let between = if instrumented { 8 * PAGE } else { u64::MAX / 2 };
         let order = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (5, 7)];
         for (first, then) in order.into_iter().chain([(6, 8), (7, 8), (8, 9)]) {
@@ -94,7 +94,7 @@ fn iterations_and_detached_tasks_are_waited_for() {
             "{compiler}"
         );
         let when = stretches(&recorded(&program, 2, &[]));
-        // Each begins when the last of those that it waits for has ended, but for what is done in between.
+        // Each begins when the last of those that it waits for has ended, except for work in between.
         let begins = |then: usize, after: &[usize]| {
             let end = after.iter().map(|&first| when[first].end + PAGE).max();
             let due = end.unwrap()..end.unwrap() + 8 * PAGE;
@@ -107,7 +107,7 @@ fn iterations_and_detached_tasks_are_waited_for() {
         for iteration in 1..GRID {
             begins(iteration, &[iteration - 1]);
         }
-        // Two threads take turns with the rows.
+        // Two threads process the rows alternately.
         for (row, column) in (0..ROWS * ROWS).map(|cell| (cell / ROWS, cell % ROWS)) {
             let cell = GRID + row * ROWS + column;
             let above = (row > 0).then(|| cell - ROWS);
@@ -130,7 +130,7 @@ fn iterations_and_detached_tasks_are_waited_for() {
     }
 }
 
-/// What libomp has from LLVM 16 on, made of what it has now.
+/// An entry point that libomp has from LLVM 16 on, built from those of the installed version.
 const NEWER_LIBOMP: &str = r#"
 #include <dlfcn.h>
 typedef void micro(int *, int *, ...);
@@ -153,7 +153,8 @@ void __kmpc_fork_call_if(void *ident, int count, micro *function, int condition,
 }
 "#;
 
-/// Stretch 0 before a region, 1 in its second thread, 2 after a barrier of it, 3 after the region, 4 in one of one thread.
+/// Stretch 0 before a region, 1 in its second thread, 2 after a barrier of it, 3 after the region, 4 in one of one
+/// thread.
 const CONDITIONAL: &str = r#"
 #include <omp.h>
 enum { CELLS = 64 * 512 };
@@ -352,7 +353,7 @@ fn two_phases_have_the_time_of_two_threads_with_sixty_four_on_a_loaded_host() {
         let expected = std::iter::once("0".to_owned()).chain((1..64).map(|n| format!("0.{n}")));
         assert!(paths.eq(expected), "instrumented: {instrumented}");
 
-        // What the run-time library writes and reads is no communication.
+        // Accesses of the run-time library are not communication.
         let (few_slices, slices) = (by_slice(&two), by_slice(&many));
         let total = |slices: &[[f64; 3]]| -> f64 { slices.iter().map(|slice| slice[0]).sum() };
         let ratio = total(&slices) / total(&few_slices);

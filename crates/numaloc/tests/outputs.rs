@@ -1,5 +1,5 @@
-//! What commands do to the places they write to: nothing is replaced that is not theirs, no refusal comes late, and
-//! streams that cannot be written are noticed.
+//! How commands treat their outputs: nothing foreign is replaced, refusals come early, and unwritable streams are
+//! detected.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -271,7 +271,7 @@ fn a_standard_error_that_takes_nothing_changes_nothing_for_the_program() {
     let script = "numaloc record -o r.numaloc -- sh -c 'echo out; exit 7' 2>/dev/full; echo $?";
     assert_eq!(ok(shell(at, script)), "out\n7\n");
     ok(numaloc(at, &["show", "r.numaloc"]));
-    // An error that nobody can read is still an exit status.
+    // An error that cannot be printed still sets the exit status.
     let silent = shell(at, "numaloc show no-such 2>/dev/full");
     assert_eq!(silent.status.code(), Some(1));
 }

@@ -152,7 +152,7 @@ fn threads_may_be_mapped_by_shared_pages_or_left_alone() {
     assert_eq!(os["plan"]["threads"], 0);
     let written = numaloc_formats::plan::read(&dir.path().join("os.json")).unwrap();
     assert!(written.threads.is_empty());
-    // Left to the kernel on purpose: `run` does not count them as threads that nobody planned.
+    // Left to the kernel on purpose: `run` does not count them as threads that are not in the plan.
     let left = ["0.0", "0.1", "0.2", "0.3"];
     assert_eq!(written.provenance.left_out, left);
 }

@@ -160,7 +160,7 @@ fn show_and_plan_separate_binding_from_mapping_and_placement() {
         plan.contains("--threads packed --spread --pages first-touch"),
         "{plan}"
     );
-    // On four nodes everybody has a node: nothing to group, and nothing is uniform about a ring.
+    // On four nodes every thread has its own node: there is nothing to group, and a ring is not uniform.
     let mapping = verdict(&show("4"), "thread_mapping");
     let reason = mapping["reason"].as_str().unwrap();
     assert!(

@@ -204,8 +204,9 @@ fn a_set_user_id_program_keeps_its_rights() {
     open(folder.path(), 0o755);
     let plan = plan(folder.path(), &["0"]);
     open(&plan, 0o644);
-    // Copies, since `nobody` may not reach the originals. Made by a process of its own: what another test's thread starts
-    // meanwhile would hold a file of this process open, and the kernel executes no file that is open for writing.
+    // Copies, since `nobody` may not reach the originals. Made by a process of its own: what another test's thread
+    // starts meanwhile would hold a file of this process open, and the kernel executes no file that is open for
+    // writing.
     let own = folder.path().join("numaloc");
     let id = folder.path().join("id");
     for (from, to) in [(env!("CARGO_BIN_EXE_numaloc"), &own), ("/usr/bin/id", &id)] {

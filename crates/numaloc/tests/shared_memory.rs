@@ -1,5 +1,5 @@
-//! Memory shared by processes, however they come by it: communication between them counts as between threads, and its pages are
-//! one object.
+//! Memory shared by processes, for every way of sharing it: communication between them counts as between threads, and
+//! its pages are one object.
 //!
 //! Needs qemu-x86_64, gcc and the plugin (`cargo build --workspace` first).
 
@@ -12,9 +12,9 @@ use numaloc_model::profile::{Amount, ObjectKind};
 use numaloc_model::{Layer, Profile};
 use support::{numaloc, ok};
 
-/// Two processes, 16 pages both can map (1,024 lines) behind which lies what the argument says. The parent writes a word of
-/// each line, the child reads them twice and writes 100 lines, which the parent reads, five times over; pipes keep
-/// the order. The child maps the memory anew, elsewhere, where it can.
+/// Two processes, 16 pages both can map (1,024 lines) behind which lies what the argument says. The parent writes a
+/// word of each line, the child reads them twice and writes 100 lines, which the parent reads, five times over; pipes
+/// keep the order. The child maps the memory again, at another address, if it can.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>

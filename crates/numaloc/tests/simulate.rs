@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use support::{compile, fails, numaloc, ok};
 
-/// Four threads that each clear and then read their own megabyte eight times; the first thread clears the second half of it.
+/// Four threads that each clear and then read their own megabyte eight times; the first thread clears the second half
+/// of it.
 const PARTS: &str = r#"
 #include <pthread.h>
 #include <string.h>
@@ -190,7 +191,7 @@ fn what_cannot_be_simulated_is_refused_in_one_line() {
         2,
     );
     assert!(error.contains("unknown thread policy"), "{error}");
-    // A trace that ends in the middle is said to, and simulated as far as it goes.
+    // A trace that ends in the middle is reported, and simulated up to its end.
     let untraced = dir.path().join("untraced.numaloc");
     ok(numaloc(&["record", "--quiet", "-o"])
         .arg(&untraced)

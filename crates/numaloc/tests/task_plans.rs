@@ -1,4 +1,4 @@
-//! `numaloc tasks analyze` destroys no profile, and writes no plan that is worse than none unless told to.
+//! `numaloc tasks analyze` destroys no profile, and writes no plan that is worse than none without `--force`.
 
 use std::path::Path;
 use std::process::{Command, Output};

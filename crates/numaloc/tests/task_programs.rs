@@ -20,7 +20,7 @@ const BORDERS: u64 = STRANDS * (2 * 2 * 8 * SIDE / 2 * ITERATIONS + 8);
 /// The main task, the one that checks the result, and of each strand the first and two per iteration.
 const TASKS: u64 = 2 + STRANDS * (1 + 2 * ITERATIONS);
 
-/// stencil2d as a user compiles it. The library lies beside `numaloc`, where `tasks cc` looks for it.
+/// stencil2d as a user compiles it. The library is next to `numaloc`, where `tasks cc` searches for it.
 fn stencil(folder: &Path) -> PathBuf {
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "-q", "--offline", "-p", "numaloc-ocr"]);

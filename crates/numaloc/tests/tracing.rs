@@ -1,4 +1,5 @@
-//! What the engine tells beyond counts: false sharing, sampled matrices with their errors, letter-true reading, many threads.
+//! Results of the engine beyond counts: false sharing, sampled matrices with their errors, strict write-read, many
+//! threads.
 //!
 //! Needs qemu-x86_64, gcc and the plugin (`cargo build --workspace` first).
 
@@ -144,8 +145,8 @@ fn a_sampled_matrix_has_the_pattern_and_says_its_errors() {
     assert!((a - b).abs() < 0.01 * a, "{a} {b}");
 }
 
-/// Adds up a table, 2 MiB, and counts every word in one busy line: the first of an array that is watched at a share of 5 % (`w`), or that
-/// is not. Where the two lie is said by their addresses, by the rule of docs/tracing.md.
+/// Adds up a table, 2 MiB, and counts every word in one busy line: the first of an array that is watched at a share of
+/// 5 % (`w`), or that is not. Their addresses decide this, by the rule of docs/tracing.md.
 const BUSY: &str = r#"
 #include <stdint.h>
 static _Alignas(4096) volatile uint64_t table[1 << 18];
@@ -177,7 +178,8 @@ fn estimates_do_not_depend_on_whether_the_busiest_line_is_watched() {
             );
             let share = profile.meta.sampled;
             assert!(seen.contains(&share), "{case}: {share}");
-            // 2^20 words of the table, on 512 pages, each of 2,048 accesses; the busy line has twice as many as all of them.
+            // 2^20 words of the table, on 512 pages, each of 2,048 accesses; the busy line has twice as many as all of
+            // them.
             let each = f64::from(4 * 512);
             let thread = &profile.threads[0];
             let words = f64::from(1 << 20);

@@ -1,4 +1,4 @@
-//! A program built with `numaloc cc` does not notice that it is recorded: where its memory lies, and what its forks and signals do.
+//! Recording does not affect a program built with `numaloc cc`: the layout of its memory, its forks and its signals.
 
 mod support;
 
@@ -125,8 +125,8 @@ fn forks_amid_threads_and_signals_end_and_have_their_paths() {
     assert_eq!(paths.len(), 1 + ROUNDS * 6);
 }
 
-/// Forks while another thread has the loader list the files in memory, for which the loader holds a lock: in the children it is
-/// locked for ever.
+/// Forks while another thread has the loader list the files in memory, for which the loader holds a lock: in the
+/// children it is locked for ever.
 const LISTS: &str = r#"
 #define _GNU_SOURCE
 #include <link.h>

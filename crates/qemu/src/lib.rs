@@ -112,7 +112,8 @@ fn thread(vcpu: c_uint) -> Option<&'static mut GuestThread> {
     if known.is_null() {
         return Some(first_event(vcpu));
     }
-    // SAFETY: a slot holds a leaked box that only the thread on that vCPU uses; it is cleared by that thread when it ends.
+    // SAFETY: a slot holds a leaked box that only the thread on that vCPU uses; it is cleared by that thread when it
+    // ends.
     Some(unsafe { &mut *known })
 }
 

@@ -1,4 +1,4 @@
-//! Writes a made-up profile of any size, for trying and timing what reads profiles. Nothing was recorded.
+//! Writes a synthetic profile of any size, for testing and timing readers of profiles. Nothing was recorded.
 //!
 //! `generate-profile OUT.numaloc [THREADS SLICES PAGES ROWS]`: bursts of neighbour pairs, then distant
 //! pairs, over an array whose pages thread 0 touched first.

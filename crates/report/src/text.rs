@@ -1,5 +1,5 @@
-//! The terminal page of `numaloc show`, verdict first. Lines have 80 columns; commands are never cut, and lines that name
-//! memory use the width of the terminal.
+//! The terminal page of `numaloc show`, verdict first. Lines have 80 columns; commands are never cut, and lines that
+//! name memory use the width of the terminal.
 
 use numaloc_analysis::Characterisation;
 use numaloc_analysis::verdict::Likelihood;

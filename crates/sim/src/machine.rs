@@ -52,10 +52,11 @@ pub struct Parameters {
 pub struct Energy {
     /// Watts of a node, its idle cores, caches and memory included.
     pub static_w: f64,
-    /// Nanojoules of a line read from or written to DRAM: 64 bytes at some 39 pJ a bit (DDR3 and DDR4 devices with their
-    /// interface; Vogelsang, MICRO 2010, gives 30 to 60 pJ a bit).
+    /// Nanojoules of a line read from or written to DRAM: 64 bytes at some 39 pJ a bit (DDR3 and DDR4 devices with
+    /// their interface; Vogelsang, MICRO 2010, gives 30 to 60 pJ a bit).
     pub dram_line_nj: f64,
-    /// Picojoules of a byte on a link between sockets: some 10 pJ a bit (QPI; Mahajan and others, Hot Interconnects 2010).
+    /// Picojoules of a byte on a link between sockets: some 10 pJ a bit (QPI; Mahajan and others, Hot Interconnects
+    /// 2010).
     pub link_byte_pj: f64,
     /// Nanojoules of an access served by a last-level cache.
     pub llc_access_nj: f64,

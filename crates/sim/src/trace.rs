@@ -264,7 +264,8 @@ impl TraceBuilder {
         })
     }
 
-    /// Adds an event of `thread`; events come in the order of [`Event::time`], as `numaloc_formats::access_trace::Order` gives them.
+    /// Adds an event of `thread`; events come in the order of [`Event::time`], as
+    /// `numaloc_formats::access_trace::Order` gives them.
     ///
     /// # Panics
     /// If there is no such thread.

@@ -355,7 +355,8 @@ fn a_created_thread_starts_after_its_creation_and_waits_for_releases() {
     let mut two = machine(1, 2, 1);
     two.parameters.thread_start_us = 1.0;
     let outcome = run(&two, &program, &[0, 1], &Pages::FirstTouch);
-    // The first miss is outstanding while the thread is created; the second thread misses, releases, and the first misses again.
+    // The first miss is outstanding while the thread is created; the second thread misses, releases, and the first
+    // misses again.
     let released = 1000 * NS + MEMORY;
     assert_eq!(outcome.thread_ends, [released + MEMORY, released]);
 }

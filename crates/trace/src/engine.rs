@@ -574,8 +574,8 @@ impl Engine {
         }
     }
 
-    /// Writes the status and the shared lines of a process that is being killed; its journal gets no end record. All its
-    /// threads have ended.
+    /// Writes the status and the shared lines of a process that is being killed; its journal gets no end record. All
+    /// its threads have ended.
     pub fn break_off(&self) {
         self.write_status(self.accesses.load(Relaxed));
         let lines = self.shared_lines().first(sharing::LISTED);

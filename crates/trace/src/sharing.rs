@@ -8,8 +8,8 @@
 //! word ([`crate::line::FULL`]) and needs no mask. An event is classified by reads:
 //!
 //! * the read that makes the event overlaps the mask: true;
-//! * it does not: the event stays undecided, in one of the thread's [`UNDECIDED_SLOTS`] slots. A later read in the same tenure
-//!   that overlaps makes it true; the line's next event, or eviction by another line's event, makes it false.
+//! * it does not: the event stays undecided, in one of the thread's [`UNDECIDED_SLOTS`] slots. A later read in the same
+//!   tenure that overlaps makes it true; the line's next event, or eviction by another line's event, makes it false.
 //!
 //! Lines that no two threads share cost nothing, and a thread without undecided events reads at full speed. The first
 //! event on a line is not classified: it counts as true. Counts of lines are kept in a small table of each thread:

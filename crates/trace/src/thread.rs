@@ -337,8 +337,8 @@ impl ThreadTracer {
     /// Calls nothing, so the caller needs no frame. A signal handler that interrupts it may cost one count, nothing
     /// more.
     ///
-    /// With `ALIGNED`, `size` is a power of two and only an `address` that is a multiple of it is fast: that takes fewer
-    /// instructions to test.
+    /// With `ALIGNED`, `size` is a power of two and only an `address` that is a multiple of it is fast: that takes
+    /// fewer instructions to test.
     #[inline(always)]
     pub fn fast<const WRITE: bool, const ALIGNED: bool>(
         &mut self,

@@ -203,8 +203,8 @@ mod tests {
 
     #[test]
     fn a_block_stays_cached_while_it_is_worked_on() {
-        // Thread 0 uses two of four pages at a time, each pair in two slices. The whole run's four pages do not fit into two, and
-        // none is hotter than the others.
+        // Thread 0 uses two of four pages at a time, each pair in two slices. The whole run's four pages do not fit
+        // into two, and none is hotter than the others.
         let pages = vec![(9, vec![3000]); 4];
         let rows: Vec<PageSliceRow> = (0..4)
             .flat_map(|slice| (0..2).map(move |page| row(slice, slice / 2 * 2 + page, 0, 1500)))
@@ -233,14 +233,15 @@ mod tests {
             row(3, 0, 1, 300),
         ];
         let pages = [(9, vec![1260, 1200])];
-        // Thread 0: 64, then 64 again, then 100 but no more than the 60 there were. Thread 1: 64; then 64 of the 200 stores in slice
-        // 2 and 20.
+        // Thread 0: 64, then 64 again, then 100 but no more than the 60 there were. Thread 1: 64; then 64 of the 200
+        // stores in slice 2 and 20.
         assert_eq!(remaining(&pages, &rows), [[64 + 64 + 60, 64 + 64 + 20]]);
     }
 
     #[test]
     fn if_a_slice_has_too_many_pages_the_hot_ones_stay() {
-        // Three pages, room for two: the third is used four times as often as the middle one and stays for the next slice.
+        // Three pages, room for two: the third is used four times as often as the middle one and stays for the next
+        // slice.
         let pages = [(9, vec![200]), (9, vec![200]), (9, vec![1600])];
         let rows = [
             row(0, 0, 0, 100),

@@ -530,8 +530,8 @@ fn memory_served_by_one_node_is_spread_with_the_threads_that_touched_it() {
 
 #[test]
 fn a_thread_that_works_alone_is_not_moved() {
-    // Thread 0 fills 100 pages in each of four slices while the others wait, then they read them: three quarters of the accesses
-    // beyond private caches are its own.
+    // Thread 0 fills 100 pages in each of four slices while the others wait, then they read them: three quarters of the
+    // accesses beyond private caches are its own.
     let usage = usage_of(&alike(100, 0, &[6000, 660, 660, 660]));
     let mut profile = profile(4, &[], usage);
     let row = |slice, page, thread, accesses| PageSliceRow {

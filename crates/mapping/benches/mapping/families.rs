@@ -23,8 +23,8 @@ pub enum Family {
     Nested,
     /// Half stencil, quarter transpose, quarter butterfly: rows of a spectral or multigrid code.
     Mixture,
-    /// BT and SP of the NAS benchmarks: multi-partitioning on a square of processes. Faces of cells go to the neighbours in both
-    /// directions and along the diagonal, all closed.
+    /// BT and SP of the NAS benchmarks: multi-partitioning on a square of processes. Faces of cells go to the
+    /// neighbours in both directions and along the diagonal, all closed.
     NpbBt,
     /// LU: pencils on a rectangle, a wavefront from corner to corner and back: four neighbours,
     /// open borders.

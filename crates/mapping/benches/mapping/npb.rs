@@ -1,5 +1,5 @@
-//! Patterns of the NAS parallel benchmarks. Weights are faces of cells, segments of vectors or keys; messages of a few numbers
-//! (norms, dot products) are left out.
+//! Patterns of the NAS parallel benchmarks. Weights are faces of cells, segments of vectors or keys; messages of a few
+//! numbers (norms, dot products) are left out.
 
 use crate::families::{Family, neighbours2, sides2, sides3};
 

@@ -222,8 +222,8 @@ impl Args {
         Ok(profile)
     }
 
-    /// Runs every variant once per round until all rounds are done or the user interrupts; returns the number of complete
-    /// rounds.
+    /// Runs every variant once per round until all rounds are done or the user interrupts; returns the number of
+    /// complete rounds.
     fn rounds(
         &self,
         ui: &Ui,

@@ -205,8 +205,8 @@ impl Lab {
         let outcome = numaloc_lab::run(&self.machine, &self.kernel, &self.plugin, job, sinks)
             .map_err(error)?;
         let unknown = outcome.counts.unknown;
-        // A page may be unmapped between the access and the lookup of its node; more than a trace of such accesses is an
-        // error.
+        // A page may be unmapped between the access and the lookup of its node; more than a trace of such accesses is
+        // an error.
         if unknown > 100 + outcome.all_accesses.total() / 10_000 {
             return Err(error(LabError::Counts(format!(
                 "{unknown} accesses went to memory of no node ({} layout)",

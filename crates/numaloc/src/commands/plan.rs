@@ -133,8 +133,8 @@ struct Problem<'a> {
     /// Each thread's load on memory; `None` if no load was recorded.
     load: Option<&'a [f64]>,
     machine: &'a Topology,
-    /// Matrix for the policies: the threads of a rank have weights between them that exceed everything recorded, so that
-    /// policies keep them on one host if there is room.
+    /// Matrix for the policies: the threads of a rank have weights between them that exceed everything recorded, so
+    /// that policies keep them on one host if there is room.
     together: bool,
 }
 

@@ -81,7 +81,8 @@ pub fn threads_of_profile(given: &str) -> Result<Vec<ThreadPolicy>, CliError> {
     Ok(listed.into_iter().map(ThreadPolicy::Listed).collect())
 }
 
-/// The page policies that `given` names; `others` are names that the caller accepts in addition to those of the registry.
+/// The page policies that `given` names; `others` are names that the caller accepts in addition to those of the
+/// registry.
 pub fn pages(
     given: &str,
     others: &[&'static str],

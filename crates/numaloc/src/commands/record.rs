@@ -398,8 +398,8 @@ impl Args {
         Ok(assembled)
     }
 
-    /// Explains why there is no profile. The tracer inside the program is silent if its first write fails, so this checks
-    /// whether the disk is full.
+    /// Explains why there is no profile. The tracer inside the program is silent if its first write fails, so this
+    /// checks whether the disk is full.
     fn unassembled(&self, error: numaloc_assemble::AssembleError, folder: &Path) -> CliError {
         let full = match error {
             numaloc_assemble::AssembleError::Empty { .. } => no_room(folder),

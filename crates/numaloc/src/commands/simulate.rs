@@ -220,8 +220,8 @@ impl Args {
             .collect()
     }
 
-    /// Rejects machines with smaller private caches than the recorder's: accesses that hit the recorder's caches are not
-    /// in the trace.
+    /// Rejects machines with smaller private caches than the recorder's: accesses that hit the recorder's caches are
+    /// not in the trace.
     fn say_what_is_hidden(&self, filter: CacheSize, targets: &[Target], ui: &Ui) {
         for target in targets {
             let (ours, ways) = (target.machine.private_bytes, target.machine.private.ways);

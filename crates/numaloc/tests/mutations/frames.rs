@@ -1,4 +1,5 @@
-//! Damage to files of frames (magic, length, checksum, payload: journals and access traces) that gets past the checksums.
+//! Damage to files of frames (magic, length, checksum, payload: journals and access traces) that gets past the
+//! checksums.
 
 use crate::damage::{Random, bytes};
 

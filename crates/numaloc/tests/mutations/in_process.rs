@@ -1,8 +1,9 @@
-//! Every reader as a function called in this process, which reads many more files a second than a command started for each.
+//! Every reader as a function called in this process, which reads many more files a second than a command started for
+//! each.
 //!
-//! One process for each reader, with the address space that a reader may take and room for the harness. A panic is caught
-//! and reported with its place, each place once; a reader that takes too much processor time or memory ends the process,
-//! and the file that it was reading is the one that lies in the folder.
+//! One process for each reader, with the address space that a reader may take and room for the harness. A panic is
+//! caught and reported with its place, each place once; a reader that takes too much processor time or memory ends the
+//! process, and the file that it was reading is the one that lies in the folder.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

@@ -302,7 +302,8 @@ fn journal(work: &Path) -> PathBuf {
 
 const RUN: &str = "key,value\nversion,1\nmachine,numa:2 core:2 pu:1\nnodes,2\nmethod,evict\n";
 
-/// A small task profile that holds enough to plan by: four tasks create a block each, and four tasks in a row use it; all replayed.
+/// A small task profile that holds enough to plan by: four tasks create a block each, and four tasks in a row use it;
+/// all replayed.
 fn tasks(work: &Path) -> Reader {
     let good = work.join("tasks");
     std::fs::create_dir(&good).unwrap();

@@ -36,7 +36,8 @@ pub fn workload(name: &str) -> PathBuf {
     path
 }
 
-/// A C program with POSIX threads, built in `folder` from its text: by `numaloc cc` if `instrumented`, else by the bare compiler.
+/// A C program with POSIX threads, built in `folder` from its text: by `numaloc cc` if `instrumented`, else by the bare
+/// compiler.
 ///
 /// Its path has blanks, as anybody's may: names of its objects and variables must survive them.
 pub fn compile(folder: &Path, name: &str, text: &str, instrumented: bool) -> PathBuf {
@@ -148,8 +149,8 @@ pub fn correlation(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     covariance / (spread(&x, mx) * spread(&y, my))
 }
 
-/// Two matrices of the same program: one pattern (correlation of at least `least`) and, to `off` of it, one amount. A frontend that
-/// counts everything twice correlates perfectly.
+/// Two matrices of the same program: one pattern (correlation of at least `least`) and, to `off` of it, one amount. A
+/// frontend that counts everything twice correlates perfectly.
 pub fn assert_alike(a: &[Vec<f64>], b: &[Vec<f64>], least: f64, off: f64, what: &str) {
     let same = correlation(a, b);
     assert!(same >= least, "{what}: correlation is {same}");
@@ -165,7 +166,7 @@ pub fn skip(why: &str) {
     println!("SKIPPED: {why}");
 }
 
-/// Busy processes beside the test, two for each core; they end with it.
+/// Busy processes that run during the test, two for each core; they end with it.
 pub struct Load(Vec<Child>);
 
 impl Load {

@@ -72,7 +72,7 @@ fn functions_of(file: &str) -> Vec<(u64, String)> {
     if image.symbols().next().is_none()
         && let Some(name) = run_time_system(&image)
     {
-        // Its functions cannot be told apart: the program's first instruction stands for them.
+        // Its functions cannot be distinguished: the program's first instruction stands for them.
         return vec![(image.entry().wrapping_sub(first), name.to_owned())];
     }
     image

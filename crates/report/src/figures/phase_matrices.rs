@@ -1,4 +1,4 @@
-//! Who talks to whom in each phase of the pattern: the small matrices of OPT Fig. 5.
+//! Communication matrices of the phases of the pattern: the small matrices of OPT Fig. 5.
 
 use numaloc_analysis::Characterisation;
 use numaloc_model::profile::{Amount, Profile};

@@ -85,7 +85,8 @@ pub fn machine(nodes: usize, cores: usize, outstanding: usize) -> Machine {
     }
 }
 
-/// Threads `0`, `0.1`, ... that all start at once, each with its events; the order of recording is one event of each in turn.
+/// Threads `0`, `0.1`, ... that all start at once, each with its events; the order of recording is one event of each in
+/// turn.
 pub fn trace(threads: &[Vec<Action>]) -> Trace {
     let paths: Vec<String> = (0..threads.len()).map(|at| format!("r{at}")).collect();
     let mut builder =

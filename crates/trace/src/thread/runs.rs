@@ -360,8 +360,8 @@ impl ThreadTracer {
         times
     }
 
-    /// Applies the first access of a group at `at`, without counting it, to a line with this `word`; usually the group's
-    /// other accesses then change no state. Returns false if the accesses must be recorded one by one.
+    /// Applies the first access of a group at `at`, without counting it, to a line with this `word`; usually the
+    /// group's other accesses then change no state. Returns false if the accesses must be recorded one by one.
     #[inline(never)]
     fn take_line(&mut self, block: &Block, group: &Group, at: u64, word: u64) -> bool {
         // Not if this thread owns the line but has an undecided event on it, which an update of its own bytes must not

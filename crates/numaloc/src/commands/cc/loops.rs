@@ -1,7 +1,7 @@
 //! The gcc plugin that reports the accesses of a loop with one call (`shims/gcc/loops.cc`).
 //!
-//! A plugin works only with the compiler build whose headers it was compiled with. So it is built by that compiler on first
-//! use, tested on a loop, and kept in the user's cache folder under a hash of the compiler's description.
+//! A plugin works only with the compiler build whose headers it was compiled with. So it is built by that compiler on
+//! first use, tested on a loop, and kept in the user's cache folder under a hash of the compiler's description.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;

@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 const SWITCH: &str = "/proc/sys/kernel/numa_balancing";
 
-/// Control of the switch until dropped. A helper process restores the old value when our end of its pipe closes, so even
-/// SIGKILL of this process leaves the machine as it was.
+/// Control of the switch until dropped. A helper process restores the old value when our end of its pipe closes, so
+/// even SIGKILL of this process leaves the machine as it was.
 pub struct Balancing(Child);
 
 impl Balancing {

@@ -135,7 +135,8 @@ fn ignored(signal: i32) -> bool {
         .is_some_and(|mask| mask & 1 << (signal - 1) != 0)
 }
 
-/// Whether the terminal sends this signal: a key such as Ctrl-C signals the whole foreground group, including the program.
+/// Whether the terminal sends this signal: a key such as Ctrl-C signals the whole foreground group, including the
+/// program.
 fn from_terminal(origin: &Origin) -> bool {
     std::io::stdin().is_terminal()
         && matches!(origin.signal, SIGINT | SIGQUIT | SIGWINCH)

@@ -1,5 +1,5 @@
-//! Environment variables that shape a recording: read before the program starts and stored next to the journals, so that
-//! `--salvage` finds them too.
+//! Environment variables that shape a recording: read before the program starts and stored next to the journals, so
+//! that `--salvage` finds them too.
 
 use std::path::Path;
 

@@ -1,8 +1,9 @@
-//! Protects the recording from deletion by the program: some programs clean their working directory, where the recording
-//! lies under a name that begins with a dot.
+//! Protects the recording from deletion by the program: some programs clean their working directory, where the
+//! recording lies under a name that begins with a dot.
 //!
-//! Each file of the work folder is held open from the moment it appears, so that its contents survive deletion. A deleted
-//! folder is created again at once, for processes that start later. At the end, deleted files get their names back.
+//! Each file of the work folder is held open from the moment it appears, so that its contents survive deletion. A
+//! deleted folder is created again at once, for processes that start later. At the end, deleted files get their names
+//! back.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,7 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
-/// Maximum number of files held open: the usual limit of descriptors is 1024. Files of later processes are not protected.
+/// Maximum number of files held open: the usual limit of descriptors is 1024. Files of later processes are not
+/// protected.
 const MOST: usize = 512;
 
 type Held = Arc<Mutex<BTreeMap<OsString, File>>>;

@@ -11,17 +11,18 @@ use crate::error::CliError;
 const FILE_BYTES: u64 = 1 << 30;
 
 /// The same if only messages of MPI ranks are recorded. A rank writes 8 MiB before its slices get twice as long
-/// (`shims/mpi/rank_file.c`), so the limit is reached after 32 doublings: weeks, starting at 1 ms. The kernel kills a rank that exceeds a limit.
+/// (`shims/mpi/rank_file.c`), so the limit is reached after 32 doublings: weeks, starting at 1 ms. The kernel kills a
+/// rank that exceeds a limit.
 const RANK_FILE_BYTES: u64 = 256 << 20;
 
-/// Rejects limits that make a recording fail. `reserves`: the tracer runs in the program's address space and reserves most
-/// of it.
+/// Rejects limits that make a recording fail. `reserves`: the tracer runs in the program's address space and reserves
+/// most of it.
 pub fn check(reserves: bool) -> Result<(), CliError> {
     limits(reserves, FILE_BYTES)
 }
 
-/// [`check`] for the ranks of an MPI program; `memory`: whether their accesses are recorded too. Ranks on this host have our
-/// limits; those of other hosts are unknown.
+/// [`check`] for the ranks of an MPI program; `memory`: whether their accesses are recorded too. Ranks on this host
+/// have our limits; those of other hosts are unknown.
 pub fn check_ranks(memory: bool) -> Result<(), CliError> {
     limits(memory, if memory { FILE_BYTES } else { RANK_FILE_BYTES })
 }

@@ -57,8 +57,8 @@ impl Case {
     }
 }
 
-/// Positions of the profile's threads and pages under `plan`. Threads that are not in the plan run where their creators do,
-/// because affinity is inherited.
+/// Positions of the profile's threads and pages under `plan`. Threads that are not in the plan run where their creators
+/// do, because affinity is inherited.
 pub(super) fn of_plan(
     plan: &Plan,
     path: &Path,
