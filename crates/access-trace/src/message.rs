@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_says_which() {
+    fn an_error_names_the_other_version() {
         let mut bytes = bytes_of(&messages()[0]);
         bytes[1] = 9;
         assert_eq!(Message::decode(&bytes), Err(Unreadable::Version(9)));

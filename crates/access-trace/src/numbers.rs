@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_64_bit_number_is_refused() {
+    fn a_number_beyond_64_bits_is_refused() {
         assert_eq!(take(&mut &[0xff; 9][..]), None);
         assert_eq!(
             take(&mut &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2][..]),

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn even_bursts_are_sure_and_a_single_one_is_not() {
+    fn even_bursts_give_a_small_error_and_a_single_one_a_large_one() {
         let bursts: Vec<(u64, u64)> = (0..10).map(|b| (b * 100, 5)).collect();
         let even: BTreeMap<u64, u64> = (0..10).map(|b| (b * 100, 7)).collect();
         assert!(relative(&bursts, &even, 0.05) < 1e-9);
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_agree_are_sure() {
+    fn groups_that_agree_give_a_small_error() {
         assert!(of_groups(&[5; 16], 0.05) < 1e-9);
         // 4 groups, mean 2, squares 4 + 4: 0.95 * 4/3 * 8 = 10.13, root 3.18 of 8.
         assert!((of_groups(&[0, 2, 2, 4], 0.05) - 0.3979).abs() < 1e-4);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn longer_bursts_with_more_events_are_no_spread() {
+    fn longer_bursts_with_more_events_add_no_error() {
         let bursts = [(0, 10), (100, 10), (200, 20), (400, 40)];
         let seen = BTreeMap::from([(0, 3), (100, 3), (200, 6), (400, 12)]);
         assert!(relative(&bursts, &seen, 0.1) < 1e-9);

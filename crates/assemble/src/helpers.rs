@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn helpers_are_known_by_library_and_by_name() {
+    fn helpers_are_recognised_by_library_and_by_name() {
         let label = of_name("GC Thread#3").unwrap();
         assert_eq!(label, "runtime helper (GC Thread#3)");
         assert_eq!(of_name("worker-3"), None);

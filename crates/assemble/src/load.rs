@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_scaled_by_the_share_of_lines_and_else_of_accesses() {
+    fn amounts_are_scaled_by_the_share_of_lines_or_else_of_accesses() {
         let totals = Totals {
             accesses: 1_000,
             seen: 100,

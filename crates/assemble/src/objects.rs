@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heap_that_cannot_grow_goes_on_in_mappings() {
+    fn a_heap_that_cannot_grow_continues_in_mappings() {
         let rest = |sequence, address| match map(sequence, address, 0x10_0000, 0x22, 3) {
             Record::Map {
                 sequence,

@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn estimates_that_fit_stay() {
+    fn estimates_that_fit_are_unchanged() {
         assert_eq!(level(&[5, 3, 2], 20.0, 200), None);
         assert_eq!(level(&[], 20.0, 0), None);
     }

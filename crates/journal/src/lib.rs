@@ -150,7 +150,7 @@ pub fn out_of_the_way(file: OwnedFd) -> OwnedFd {
     if high < 0 {
         return file;
     }
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor with no other owner.
     unsafe { OwnedFd::from_raw_fd(high) }
 }
 
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_records_are_read_back() {
         let mut seen = Vec::new();
         assert!(replay(&written(&sample()), |record| seen.push(record)));
         assert_eq!(seen, sample());

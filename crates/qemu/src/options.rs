@@ -40,7 +40,7 @@ pub fn parse(arguments: &[String]) -> Result<(Config, String), String> {
         let number = || {
             value
                 .parse::<u64>()
-                .map_err(|_| format!("plugin argument {name}={value} is no number"))
+                .map_err(|_| format!("plugin argument {name}={value} is not a number"))
         };
         match name {
             "folder" => config.folder = value.into(),

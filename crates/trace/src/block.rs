@@ -530,7 +530,7 @@ impl Block {
             true => &self.inline_groups[..N],
             false => &self.sections[0].groups,
         };
-        groups.try_into().expect("as many groups as it has")
+        groups.try_into().expect("N is the number of groups")
     }
 
     /// Selects the code that counts the block.

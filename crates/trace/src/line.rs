@@ -2,7 +2,7 @@
 //!
 //! | bits | meaning |
 //! |---|---|
-//! | 0..20 | the last writer (thread number + 1), 0 when nobody has written, [`CROSS_PROCESS`] for a line of the cross-process table |
+//! | 0..20 | the last writer (thread number + 1), 0 before the first write, [`CROSS_PROCESS`] for a line of the cross-process table |
 //! | 20 | *sync*: an atomic instruction or a futex used the line; it carries clocks, every access takes the slow path |
 //! | 21 | *extended*: reader bits beyond the word are in use (see [`crate::readers`]) |
 //! | 22 | *tracked*: threads have communicated through the line; the bytes written are recorded ([`crate::sharing`]) |

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_kept_apart_by_page_and_kind() {
+    fn counts_are_separate_by_page_and_kind() {
         let mut counters = PageCounters::new().unwrap();
         assert_eq!(counters.add(7 << 12, READ), 0);
         assert_eq!(counters.add(7 << 12 | 0xfff, WRITE), 1);

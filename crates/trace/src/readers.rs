@@ -173,7 +173,7 @@ mod tests {
             slots.give(&readers);
         }
         assert_eq!(slots.give(&readers), (SIZE, true));
-        assert!(readers.mark(0x1000, SIZE + 3), "nobody has read it");
+        assert!(readers.mark(0x1000, SIZE + 3), "the group was cleared");
     }
 
     #[test]

@@ -331,14 +331,14 @@ impl ThreadTracer {
 
     /// Counts an ordinary access and returns true; false if the access needs the slow path. Ordinary is an access to a
     /// line that this thread may read or write without a change of state, on a page counted before, and not the last
-    /// of the quantum. Always false where lines or time are sampled. Not for run-time libraries, whose accesses carry
-    /// clocks.
+    /// of the quantum. Always false where lines are sampled, and between bursts. Not for run-time libraries, whose
+    /// accesses carry clocks.
     ///
     /// Calls nothing, so the caller needs no frame. A signal handler that interrupts it may cost one count, nothing
     /// more.
     ///
-    /// With `ALIGNED`, `size` is a power of two and only an `address` that is a multiple of it is fast: that takes
-    /// fewer instructions to test.
+    /// With `ALIGNED`, `size` is a power of two and only an `address` that is a multiple of it is fast: testing that
+    /// takes fewer instructions.
     #[inline(always)]
     pub fn fast<const WRITE: bool, const ALIGNED: bool>(
         &mut self,

@@ -401,7 +401,7 @@ fn with_sampled_lines_downward() {
 
 /// An update of a thread's own bytes decides no event on their line, with or without the block.
 #[test]
-fn own_bytes_resolve_no_pending_event() {
+fn own_bytes_decide_no_event() {
     let piece = |base, displacement, size, kind| Piece {
         form: Form {
             base: Some(base),

@@ -123,7 +123,7 @@ fn everything_else(
 }
 
 #[test]
-fn threads_at_once_lose_no_access() {
+fn concurrent_threads_lose_no_access() {
     let recorder = Recorder::new(Config::default());
     let engine = recorder.engine();
     at_once(engine, accesses);
@@ -142,7 +142,7 @@ fn threads_at_once_lose_no_access() {
 }
 
 #[test]
-fn threads_at_once_lock_forget_pages_and_record_every_layer() {
+fn concurrent_threads_lock_forget_pages_and_record_every_layer() {
     let recorder = Recorder::new(Config {
         layers: vec![Layer::WriteRead, Layer::SharedLine, Layer::LastTwo],
         ..Config::default()

@@ -151,7 +151,7 @@ fn false_sharing_between_processes_is_distinguished_and_lines_of_a_slice_are_joi
     let mut both = processes(|config| config.layers.push(Layer::SharedLine));
     both.access(0, false, 4096);
     both.access(1, false, 4096 + 64);
-    // Each process writes and reads its own word of a line, 100 times in turn.
+    // Each process writes and reads its own word of a line, alternately, 100 times.
     for _ in 0..100 {
         for who in 0..2 {
             both.access(who, false, 8192 + 8 * who as u64);

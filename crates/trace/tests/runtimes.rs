@@ -36,7 +36,7 @@ fn two(
 }
 
 #[test]
-fn their_accesses_are_counted_and_take_no_time() {
+fn accesses_of_run_time_code_are_counted_and_take_no_time() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, mut first, mut second) = two(folder.path(), 1_000_000);
     let before = first.time();
@@ -62,7 +62,7 @@ fn their_accesses_are_counted_and_take_no_time() {
 }
 
 #[test]
-fn who_reads_a_value_there_is_no_earlier_than_who_wrote_it_last() {
+fn a_reader_of_a_run_time_value_is_no_earlier_than_its_last_writer() {
     let _alone = VALUES.lock().unwrap_or_else(PoisonError::into_inner);
     follow_values(Values::All);
     // With the line sampled and not: clocks are also kept where lines are sampled.
@@ -79,7 +79,11 @@ fn who_reads_a_value_there_is_no_earlier_than_who_wrote_it_last() {
         assert_eq!(second.time(), 3);
         second.access::<true, true>(FLAG + 8, 8);
         second.access::<false, true>(FLAG + 8, 8);
-        assert_eq!(second.time(), 3, "it has written that itself since");
+        assert_eq!(
+            second.time(),
+            3,
+            "the second thread has written that word itself since"
+        );
         second.access::<false, true>(FLAG, 8);
         assert_eq!(second.time(), first.time());
         assert_eq!(first.time(), 5001);
@@ -87,7 +91,7 @@ fn who_reads_a_value_there_is_no_earlier_than_who_wrote_it_last() {
 }
 
 #[test]
-fn beside_locks_only_pointers_are_followed_where_only_guarded_values_are() {
+fn with_guarded_values_only_pointers_written_near_a_lock_carry_clocks() {
     let _alone = VALUES.lock().unwrap_or_else(PoisonError::into_inner);
     follow_values(Values::Guarded);
     let folder = tempfile::tempdir().unwrap();
@@ -122,7 +126,7 @@ fn a_clock_is_handed_over_before_that_of_others_is_taken() {
     second.synchronise::<false, true>(FLAG, 4);
     assert_eq!(second.time(), first.time());
     first.synchronise::<false, true>(FLAG, 4);
-    assert_eq!(second.time(), first.time(), "nothing later was there");
+    assert_eq!(second.time(), first.time(), "no later clock was left");
     // A thread that has recorded its store is not waited for.
     first.announce();
     first.store_recorded();

@@ -102,7 +102,7 @@ fn accept<S: Sink>(
                 )
             };
             if made >= 0 {
-                // SAFETY: a new descriptor that nobody else owns.
+                // SAFETY: a new descriptor with no other owner.
                 let connection = unsafe { OwnedFd::from_raw_fd(made) };
                 let sink = connected();
                 let ending = Arc::clone(ending);
@@ -141,7 +141,7 @@ fn take(connection: &OwnedFd, sink: &dyn Sink, ending: &AtomicBool, count: usize
         if !readable(connection, LOOK) {
             continue;
         }
-        // SAFETY: as many bytes as said.
+        // SAFETY: the length is the buffer's.
         let length = unsafe {
             libc::recv(
                 connection.as_raw_fd(),
@@ -175,6 +175,6 @@ fn readable(descriptor: &OwnedFd, wait: Duration) -> bool {
         events: libc::POLLIN,
         revents: 0,
     };
-    // SAFETY: one structure, as said.
+    // SAFETY: one structure, and the count says so.
     unsafe { libc::poll(&mut poll, 1, wait.as_millis() as libc::c_int) > 0 }
 }

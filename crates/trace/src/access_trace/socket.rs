@@ -34,7 +34,7 @@ pub(super) fn socket() -> std::io::Result<OwnedFd> {
     if made < 0 {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor with no other owner.
     let made = unsafe { OwnedFd::from_raw_fd(made) };
     hold(made.as_raw_fd(), BUFFER);
     Ok(made)
@@ -86,7 +86,7 @@ impl Socket {
             if descriptor < 0 || identity(descriptor) != Some(self.identity) {
                 return Err(std::io::ErrorKind::NotConnected.into());
             }
-            // SAFETY: as many bytes as said.
+            // SAFETY: the length is the slice's.
             let sent = unsafe {
                 libc::send(
                     descriptor,
@@ -115,7 +115,7 @@ impl Socket {
     pub fn close(&self) {
         let descriptor = self.descriptor.swap(-1, Relaxed);
         if descriptor >= 0 && identity(descriptor) == Some(self.identity) {
-            // SAFETY: our own descriptor, which nobody uses from now on.
+            // SAFETY: our own descriptor, which is not used from now on.
             unsafe { libc::close(descriptor) };
         }
     }

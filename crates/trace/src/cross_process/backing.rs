@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_itself_by_any_name_and_descriptor() {
+    fn a_file_has_one_identity_under_any_name_and_descriptor() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("a"), "a").unwrap();

@@ -11,7 +11,7 @@ use crate::memory::Detail;
 use crate::sharing::{self, Sharing};
 
 impl ThreadTracer {
-    /// Whether `word` is that of a line that this thread wrote last and nobody has read since.
+    /// Whether `word` is that of a line that this thread wrote last and no other thread has read since.
     #[inline(always)]
     pub(super) fn owns(&self, word: u64) -> bool {
         word & !line::BYTES == self.owned
