@@ -7,7 +7,6 @@ use numaloc_topology::Identity;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::controller::{ApplyOptions, Controller};
@@ -210,7 +209,7 @@ fn max_runs() -> usize {
 
 /// Why the program must run without a tracer, if it is set-user-id: traced, it would run without its privileges.
 fn set_user_id(command: &[OsString]) -> Option<String> {
-    let program = find(command.first()?)?;
+    let program = numaloc_launch::find(command.first()?).ok()?;
     let file = std::fs::metadata(&program).ok()?;
     let me = std::fs::metadata("/proc/self").ok()?.uid();
     let raises = file.mode() & 0o6000 != 0 && me != 0;
@@ -220,18 +219,6 @@ fn set_user_id(command: &[OsString]) -> Option<String> {
             program.display()
         )
     })
-}
-
-/// The file that executing `program` would run.
-fn find(program: &OsString) -> Option<PathBuf> {
-    let path = PathBuf::from(program);
-    if path.components().count() > 1 || program.is_empty() {
-        return path.is_file().then_some(path);
-    }
-    let search = std::env::var_os("PATH")?;
-    std::env::split_paths(&search)
-        .map(|folder| folder.join(&path))
-        .find(|candidate| candidate.is_file())
 }
 
 /// Whether a seccomp filter applies to this process.

@@ -256,10 +256,8 @@ fn start(mut command: Command) -> Result<Child, LabError> {
         why,
         package,
     };
-    let found = std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(QEMU).is_file()));
-    if !found {
-        return Err(missing(QEMU, "not found in PATH".into(), "qemu-system-x86"));
+    if let Err(why) = numaloc_launch::find(QEMU.as_ref()) {
+        return Err(missing(QEMU, why.to_string(), "qemu-system-x86"));
     }
     command
         .spawn()

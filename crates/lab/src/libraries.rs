@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use numaloc_launch::Interpreter;
 use object::LittleEndian;
 use object::elf::{EM_X86_64, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -34,11 +35,8 @@ pub(crate) enum Kind {
 pub(crate) fn examine(program: &Path) -> Result<Kind, LabError> {
     let bytes = numaloc_files::input::read_regular(program, MAX_PROGRAM_BYTES)
         .map_err(|error| LabError::file("read", program, error))?;
-    if let Some(line) = bytes.strip_prefix(b"#!") {
-        let end = line.iter().position(|&b| b == b'\n').unwrap_or(line.len());
-        let line = String::from_utf8_lossy(&line[..end]).into_owned();
-        let interpreter = line.split_whitespace().next().unwrap_or_default();
-        return Ok(Kind::Script(interpreter.into()));
+    if let Some(interpreter) = Interpreter::of(&bytes) {
+        return Ok(Kind::Script(interpreter.file.into()));
     }
     let Some(loader) = interpreter(&bytes).map_err(|why| LabError::file("use", program, why))?
     else {

@@ -76,7 +76,7 @@ impl MpiLibrary {
     pub fn of_command(argv: &[OsString], launcher: Launcher) -> Option<Self> {
         let programs = argv.iter().skip(usize::from(launcher != Launcher::None));
         programs
-            .filter_map(|word| executable(word))
+            .filter_map(|word| numaloc_launch::find(word).ok())
             .find_map(|path| Self::of_executable(&path))
             .or(match launcher {
                 Launcher::OpenMpi | Launcher::Prrte => Some(Self::OpenMpi),
@@ -84,17 +84,6 @@ impl MpiLibrary {
                 Launcher::Slurm | Launcher::None => None,
             })
     }
-}
-
-/// The file that a word of a command line would execute.
-fn executable(word: &OsStr) -> Option<PathBuf> {
-    let path = Path::new(word);
-    if path.components().count() > 1 || path.is_absolute() {
-        return path.is_file().then(|| path.to_owned());
-    }
-    std::env::split_paths(&std::env::var_os("PATH")?)
-        .map(|folder| folder.join(path))
-        .find(|path| path.is_file())
 }
 
 /// The environment that ranks need, in the order in which it must be set.

@@ -34,22 +34,6 @@ pub fn kind(head: &[u8]) -> Kind {
     }
 }
 
-/// Interpreter and optional argument of a script; parses its first line as Linux does.
-pub fn script(head: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
-    let head = &head[..head.len().min(HEAD - 1)];
-    let line = head.strip_prefix(b"#!")?;
-    let line = line.split(|&byte| byte == b'\n').next()?;
-    let line = line.trim_ascii();
-    let blank = |&byte: &u8| byte == b' ' || byte == b'\t';
-    let end = line.iter().position(blank).unwrap_or(line.len());
-    if end == 0 {
-        return None;
-    }
-    let rest = line[end..].trim_ascii();
-    let argument = (!rest.is_empty()).then(|| rest.to_vec());
-    Some((line[..end].to_vec(), argument))
-}
-
 fn bytes_at<const N: usize>(file: &[u8], at: usize) -> Option<[u8; N]> {
     file.get(at..at.checked_add(N)?)?.try_into().ok()
 }
@@ -169,17 +153,12 @@ pub fn headers(head: &[u8], table: &[u8]) -> Option<Headers> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, header_range, headers, kind, script};
+    use super::{Kind, header_range, headers, kind};
 
     #[test]
-    fn a_script_names_interpreter_and_one_argument() {
+    fn a_script_begins_with_its_mark() {
         let head = b"#! /bin/sh -e  -u \necho\n";
         assert_eq!(kind(head), Kind::Script);
-        let (interpreter, argument) = script(head).unwrap();
-        assert_eq!(interpreter, b"/bin/sh");
-        assert_eq!(argument.as_deref(), Some(&b"-e  -u"[..]));
-        assert_eq!(script(b"#!\n"), None);
-        assert_eq!(script(b"#!/bin/cat").unwrap().1, None);
     }
 
     #[test]

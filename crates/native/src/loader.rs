@@ -19,6 +19,7 @@ use crate::options::Options;
 use crate::stack::{self, aux};
 use crate::sys::{self, PAGE, page_down, page_up};
 use crate::syscalls::images_from;
+use numaloc_launch::Interpreter;
 
 static PROGRAM: OnceLock<Vec<u8>> = OnceLock::new();
 static OPTIONS: OnceLock<Options> = OnceLock::new();
@@ -193,12 +194,14 @@ fn interpreted(mut path: PathBuf, mut arguments: Vec<Vec<u8>>) -> Found {
                 return Err((format!("{}: not a program", path.display()), 126));
             }
         }
-        let Some((interpreter, argument)) = elf::script(&head[..len]) else {
+        let script = Interpreter::of(&head[..len]).filter(|script| !script.file.is_empty());
+        let Some(Interpreter { file, argument }) = script else {
             return Err((format!("{}: no interpreter", path.display()), 126));
         };
+        let interpreter = file.as_bytes().to_vec();
         let script = path.as_os_str().as_bytes().to_vec();
         let mut all = vec![interpreter.clone()];
-        all.extend(argument);
+        all.extend(argument.map(|text| text.as_bytes().to_vec()));
         all.push(script);
         all.extend(arguments.into_iter().skip(1));
         arguments = all;

@@ -36,7 +36,7 @@ mod translate;
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use options::Options;
 use stack::aux;
@@ -122,7 +122,11 @@ fn begin(
     }
     let path = match (&options.path, program.first()) {
         (Some(path), _) => PathBuf::from(OsStr::from_bytes(path)),
-        (None, Some(name)) => find(OsStr::from_bytes(name)),
+        (None, Some(name)) => {
+            let name = OsStr::from_bytes(name);
+            // A name that is not found fails when it is opened, with the error a shell would name.
+            numaloc_launch::find(name).unwrap_or_else(|_| name.into())
+        }
         (None, None) => return Err((options::USAGE.to_owned(), 2)),
     };
     tls::learn();
@@ -165,22 +169,4 @@ fn execute_again(arguments: &[&'static [u8]], environment: &[&'static [u8]]) -> 
     unsafe { libc::execve(c"/proc/self/exe".as_ptr(), argv.as_ptr(), envp.as_ptr()) };
     let error = std::io::Error::last_os_error();
     (format!("cannot execute itself: {error}"), 125)
-}
-
-/// Finds a program in PATH.
-fn find(name: &OsStr) -> PathBuf {
-    if name.as_bytes().contains(&b'/') {
-        return name.into();
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(name))
-        .find(|file| is_program(file))
-        .unwrap_or_else(|| name.into())
-}
-
-fn is_program(file: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    file.metadata()
-        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }

@@ -9,10 +9,10 @@ use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use crate::{GuestThread, engine, guest, options};
+use numaloc_launch::Interpreter;
+use numaloc_launch::script::{HEAD_BYTES, MAX_DEPTH};
 
-/// Deepest chain of interpreters, as in Linux.
-const DEPTH: usize = 5;
+use crate::{GuestThread, engine, guest, options};
 
 /// The path of the file that `execveat` runs; `None` if no path leads to it.
 pub fn path_at(folder: u64, path: OsString, flags: u64) -> Option<OsString> {
@@ -99,7 +99,7 @@ pub fn follow(thread: &mut GuestThread, path: OsString, arguments: u64, environm
 /// The ELF file to run and its arguments including `argv[0]`, with interpreters of scripts resolved; `None` if it
 /// cannot run here.
 fn resolve(mut path: OsString, mut arguments: Vec<OsString>) -> Option<(OsString, Vec<OsString>)> {
-    for _ in 0..DEPTH {
+    for _ in 0..MAX_DEPTH {
         let c_path = CString::new(path.as_bytes()).ok()?;
         // SAFETY: a C string; access only checks.
         if unsafe { libc::access(c_path.as_ptr(), libc::X_OK) } != 0 {
@@ -108,19 +108,13 @@ fn resolve(mut path: OsString, mut arguments: Vec<OsString>) -> Option<(OsString
         let mut head = Vec::new();
         std::fs::File::open(Path::new(&path))
             .ok()?
-            .take(256)
+            .take(HEAD_BYTES as u64)
             .read_to_end(&mut head)
             .ok()?;
-        if head.starts_with(b"#!") {
-            let line = head[2..].split(|&byte| byte == b'\n').next()?.trim_ascii();
-            let at = line.iter().position(|byte| b" \t".contains(byte));
-            let (interpreter, argument) = line.split_at(at.unwrap_or(line.len()));
-            let interpreter = OsStr::from_bytes(interpreter).to_owned();
-            let argument = argument.trim_ascii();
+        if let Some(script) = Interpreter::of(&head) {
+            let interpreter = script.file.to_owned();
             let mut with = vec![interpreter.clone()];
-            if !argument.is_empty() {
-                with.push(OsStr::from_bytes(argument).to_owned());
-            }
+            with.extend(script.argument.map(OsStr::to_owned));
             with.push(path);
             with.extend(arguments.into_iter().skip(1));
             (path, arguments) = (interpreter, with);

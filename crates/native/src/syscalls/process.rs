@@ -13,6 +13,7 @@ use crate::elf::{self, Kind};
 use crate::signals::{self, OURS, bit, host_action, set_host_mask};
 use crate::state::State;
 use crate::{guest, loader, sys};
+use numaloc_launch::Interpreter;
 
 const STRING: usize = 128 << 10;
 
@@ -51,10 +52,9 @@ fn examine(path: &Path) -> Result<How, i32> {
     match elf::kind(&head) {
         Kind::Program => Ok(How::Translated),
         Kind::Script => {
-            let (interpreter, _) = elf::script(&head).ok_or(libc::ENOEXEC)?;
-            Path::new(std::ffi::OsStr::from_bytes(&interpreter))
-                .metadata()
-                .map_err(errno)?;
+            let script = Interpreter::of(&head).filter(|script| !script.file.is_empty());
+            let interpreter = script.ok_or(libc::ENOEXEC)?.file;
+            Path::new(interpreter).metadata().map_err(errno)?;
             Ok(How::Translated)
         }
         Kind::OtherProgram => Ok(How::Native("not an x86-64 program")),

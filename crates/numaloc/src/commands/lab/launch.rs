@@ -40,18 +40,10 @@ fn own_executable() -> Result<PathBuf, CliError> {
 
 /// A program by path or, without a slash, by `PATH`.
 pub fn program(name: &str) -> Result<PathBuf, CliError> {
-    let found = if name.contains('/') {
-        Some(PathBuf::from(name)).filter(|path| path.is_file())
-    } else {
-        std::env::var_os("PATH").and_then(|path| {
-            std::env::split_paths(&path)
-                .map(|folder| folder.join(name))
-                .find(|path| path.is_file())
-        })
-    };
-    found
-        .and_then(|path| std::path::absolute(path).ok())
-        .ok_or_else(|| CliError::tool(format!("cannot find the program {name}")).status(127))
+    let cannot = |why: &dyn std::fmt::Display| CliError::tool(format!("cannot run {name}: {why}"));
+    let found = numaloc_launch::find(name.as_ref())
+        .map_err(|why| cannot(&why).status(if why.is_missing() { 127 } else { 126 }))?;
+    std::path::absolute(found).map_err(|why| cannot(&why).status(126))
 }
 
 /// The program's environment: our variables for OpenMP and library look-up, then those of `--env`.

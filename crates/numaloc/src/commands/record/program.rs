@@ -2,9 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use numaloc_launch::script::{HEAD_BYTES, MAX_DEPTH};
+use numaloc_launch::{FindError, Interpreter};
 
 use super::{CANNOT_RUN, NOT_FOUND};
 use crate::error::CliError;
@@ -20,9 +21,6 @@ pub struct Program {
     pub arguments: Vec<OsString>,
 }
 
-/// Maximum depth of scripts that interpret scripts, as in Linux.
-const DEPTH: usize = 5;
-
 /// Finds the program of a command line.
 ///
 /// # Errors
@@ -32,19 +30,18 @@ pub fn resolve(command: &[OsString]) -> Result<Program, CliError> {
     let mut file = find(&given)?;
     let name = file.file_name().unwrap_or(&given).to_owned();
     let mut arguments = command.to_vec();
-    for _ in 0..DEPTH {
+    for _ in 0..MAX_DEPTH {
         let head = head(&file)?;
-        if let Some(line) = head.strip_prefix(b"#!") {
-            let (interpreter, argument) = interpreter(line);
-            if interpreter.is_empty() {
+        if let Some(script) = Interpreter::of(&head) {
+            if script.file.is_empty() {
                 return Err(cannot_run(&file, "its #! line names no interpreter"));
             }
-            let mut with = vec![interpreter.clone()];
-            with.extend(argument);
+            let mut with = vec![script.file.to_owned()];
+            with.extend(script.argument.map(OsStr::to_owned));
             with.push(file.into_os_string());
             with.extend(arguments.into_iter().skip(1));
             arguments = with;
-            file = find(&interpreter)?;
+            file = find(script.file)?;
             continue;
         }
         check_elf(&file, &head)?;
@@ -60,74 +57,29 @@ pub fn resolve(command: &[OsString]) -> Result<Program, CliError> {
     ))
 }
 
-/// Resolves a name: a path if it has a slash, else the first executable on `PATH`.
+/// The file that a name runs.
 fn find(name: &OsStr) -> Result<PathBuf, CliError> {
-    if name.as_bytes().contains(&b'/') {
-        return check_file(Path::new(name));
-    }
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-    let mut refused = None;
-    for folder in std::env::split_paths(&path) {
-        let candidate = folder.join(name);
-        if name.is_empty() || !candidate.is_file() {
-            continue;
+    numaloc_launch::find(name).map_err(|why| {
+        let error = CliError::tool(format!("cannot record {}: {why}", why.program().display()));
+        let error = error.status(if why.is_missing() {
+            NOT_FOUND
+        } else {
+            CANNOT_RUN
+        });
+        match &why {
+            FindError::NotOnPath { .. } => error.hint("a program in this folder is ./NAME"),
+            FindError::NotExecutable { file } => error.hint(format!("chmod +x {}", file.display())),
+            _ => error,
         }
-        match check_file(&candidate) {
-            Ok(file) => return Ok(file),
-            Err(error) => refused = refused.or(Some(error)),
-        }
-    }
-    Err(refused.unwrap_or_else(|| {
-        CliError::tool(format!(
-            "cannot record {}: no such program on PATH",
-            name.display()
-        ))
-        .hint("a program in this folder is ./NAME")
-        .status(NOT_FOUND)
-    }))
-}
-
-fn check_file(file: &Path) -> Result<PathBuf, CliError> {
-    let data = std::fs::metadata(file).map_err(|error| {
-        let status = match error.kind() {
-            std::io::ErrorKind::NotFound => NOT_FOUND,
-            _ => CANNOT_RUN,
-        };
-        CliError::tool(format!("cannot record {}: {error}", file.display())).status(status)
-    })?;
-    if !data.is_file() {
-        return Err(cannot_run(file, "it is not a file"));
-    }
-    if data.permissions().mode() & 0o111 == 0 {
-        return Err(
-            cannot_run(file, "it is not executable").hint(format!("chmod +x {}", file.display()))
-        );
-    }
-    Ok(file.to_owned())
+    })
 }
 
 fn head(file: &Path) -> Result<Vec<u8>, CliError> {
     let mut head = Vec::new();
     std::fs::File::open(file)
-        .and_then(|open| open.take(256).read_to_end(&mut head))
+        .and_then(|open| open.take(HEAD_BYTES as u64).read_to_end(&mut head))
         .map_err(|error| cannot_run(file, &error.to_string()))?;
     Ok(head)
-}
-
-/// Interpreter and its one argument, from what follows `#!`.
-fn interpreter(line: &[u8]) -> (OsString, Option<OsString>) {
-    let line = line
-        .split(|&byte| byte == b'\n')
-        .next()
-        .unwrap_or_default()
-        .trim_ascii();
-    let at = line.iter().position(|byte| b" \t".contains(byte));
-    let (interpreter, argument) = line.split_at(at.unwrap_or(line.len()));
-    let argument = argument.trim_ascii();
-    (
-        OsString::from_vec(interpreter.to_vec()),
-        (!argument.is_empty()).then(|| OsString::from_vec(argument.to_vec())),
-    )
 }
 
 fn check_elf(file: &Path, head: &[u8]) -> Result<(), CliError> {
@@ -164,17 +116,9 @@ fn cannot_run(file: &Path, why: &str) -> CliError {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
-    #[test]
-    fn interpreter_lines_have_one_argument() {
-        let split = |line: &str| interpreter(line.as_bytes());
-        assert_eq!(split("/bin/sh\necho"), ("/bin/sh".into(), None));
-        assert_eq!(
-            split(" /usr/bin/env  python3 -u \n"),
-            ("/usr/bin/env".into(), Some("python3 -u".into()))
-        );
-    }
+    use super::*;
 
     #[test]
     fn programs_that_cannot_run_are_rejected() {

@@ -82,11 +82,7 @@ fn escape(value: &str) -> String {
 pub fn emulator() -> Result<PathBuf, CliError> {
     let found = match std::env::var_os(CHOSEN) {
         Some(file) => Some(PathBuf::from(file)),
-        None => {
-            let path = std::env::var_os("PATH").unwrap_or_default();
-            let mut places = std::env::split_paths(&path).map(|folder| folder.join(EMULATOR));
-            places.find(|candidate| candidate.is_file())
-        }
+        None => numaloc_launch::find(EMULATOR.as_ref()).ok(),
     };
     let found = found.ok_or_else(|| {
         CliError::tool(format!("cannot record: {EMULATOR} is not on PATH"))
