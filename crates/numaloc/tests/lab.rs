@@ -416,12 +416,12 @@ fn failures_have_their_status_and_one_line() {
         (
             vec!["lab", "--", "/no/such"],
             127,
-            "cannot find the program",
+            "cannot run /no/such: No such file",
         ),
         (
             vec!["lab", "--", text.to_str().unwrap()],
-            125,
-            "not a 64-bit x86 ELF",
+            126,
+            "it is not executable",
         ),
         (
             vec!["lab", "--cpus", "7", "--", "/bin/true"],
