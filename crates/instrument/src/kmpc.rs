@@ -88,7 +88,8 @@ macro_rules! forks {
                 first,
                 rest,
             };
-            // SAFETY: libomp's function of that name; `region` is called with the two numbers and the one argument given here.
+            // SAFETY: libomp's function of that name; `region` is called with the two numbers and the one
+            // argument given here.
             unsafe {
                 let real = std::mem::transmute::<usize, Fork>(found);
                 let ours = std::mem::transmute::<Fixed, Micro>(region);

@@ -499,7 +499,7 @@ impl ThreadTracer {
         };
     }
 
-    /// Turns sampling on (records the sampled lines) or off (only counts).
+    /// Turns sampling on (records accesses to sampled lines, or to all lines) or off (only counts accesses).
     fn set_sampling(&mut self, sampling: bool) {
         self.sample_threshold = match sampling {
             false => 0,
@@ -557,7 +557,7 @@ impl ThreadTracer {
         self.remaining
     }
 
-    /// Takes back the count of such a frontend: `remaining` accesses are left in the quantum.
+    /// Applies the count of such a frontend: `remaining` accesses are left in the quantum.
     #[inline(always)]
     pub fn skipped(&mut self, remaining: u64) {
         self.remaining = remaining;
@@ -573,8 +573,8 @@ impl ThreadTracer {
         }
     }
 
-    /// Counts an access that is not recorded. In code of a threading run-time library it carries clocks even so,
-    /// because threads wait for each other there.
+    /// Counts an access that is not recorded. In code of a threading run-time library it still passes clocks, because
+    /// threads wait for each other there.
     #[inline(always)]
     fn skip_slow<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         self.tick::<RUNTIME>();
@@ -611,8 +611,8 @@ impl ThreadTracer {
         }
     }
 
-    /// Records an access that ends a quantum, is the page's first in a span, crosses lines, or changes a
-    /// line's state.
+    /// Records an access that ends a quantum, is the page's first in a span, crosses lines, or changes
+    /// a line's state.
     ///
     /// `extern "C"`, which never unwinds, so that callers from C need no landing pad.
     #[inline(never)]
