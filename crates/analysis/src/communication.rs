@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn two_pairs_by_hand() {
         // Scaled to 100 every row is (100, 0, 0, 0) in some order: mean 25,
-        // variance ((100-25)² + 3·25²) / 4 = (5625 + 1875) / 4 = 1875. All rows alike: C_H = 1875.
+        // variance ((100-25)² + 3·25²) / 4 = (5625 + 1875) / 4 = 1875. All rows are equal: C_H = 1875.
         let m = two_pairs();
         assert_eq!(heterogeneity(&m, Layer::SharedLine), 1875.0);
         // 4 cells of 10 over 16 cells: C_A = 2.5. CommLoc is C_H / 10^4.

@@ -1,6 +1,6 @@
 //! Locks that stay safe across signal handlers and `fork`.
 //!
-//! A handler that interrupts the owner is told that the lock is held by its own thread, where a mutex would deadlock.
+//! A handler that interrupts the owner learns that the lock is held by its own thread, where a mutex would deadlock.
 //! A forked child resets locks whose owner does not exist there. Holding them during the fork is no alternative: the C
 //! library then takes locks of its own, and the handler may have interrupted their owner.
 

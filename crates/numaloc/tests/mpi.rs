@@ -187,15 +187,15 @@ fn check_hybrid(profile: &numaloc_model::Profile, copied: bool) {
         assert_eq!(events.get(threads[0], ranks[(rank + 2) % 4][0]), 0.0);
         // Each thread reads the 512 lines of the one before, 20 times: a ring in one direction, to a few lines of the
         // run-time library.
-        let mut heard: Vec<Vec<f64>> = Vec::new();
+        let mut received: Vec<Vec<f64>> = Vec::new();
         for &src in threads {
-            heard.push(threads.iter().map(|&dst| lines.get(src, dst)).collect());
+            received.push(threads.iter().map(|&dst| lines.get(src, dst)).collect());
         }
-        for (src, row) in heard.iter().enumerate() {
+        for (src, row) in received.iter().enumerate() {
             let much: Vec<usize> = (0..3).filter(|&dst| row[dst] > 5000.0).collect();
-            assert_eq!(much.len(), 1, "{rank} {src}: {heard:?}");
+            assert_eq!(much.len(), 1, "{rank} {src}: {received:?}");
             let most = row[much[0]];
-            assert!((10_240.0..10_240.0 * 1.05).contains(&most), "{heard:?}");
+            assert!((10_240.0..10_240.0 * 1.05).contains(&most), "{received:?}");
         }
         // The library copies each message through shared memory that both ranks have mapped: 512 lines of it, 20 times.
         let copies = lines.get(threads[0], next[0]);

@@ -19,7 +19,7 @@ fn recorded(folder: &Path, options: &[&str], command: &[&str]) -> Profile {
     numaloc_formats::profile::read(folder).unwrap()
 }
 
-/// Two threads take turns for 1,000 rounds: read a counter, add one, write the own counter.
+/// Two threads alternate for 1,000 rounds: each reads a counter, adds one and writes its own counter.
 /// `one_line`: both counters in one line; `padded`: a line each; `shared`: each reads what the other has written.
 const COUNTERS: &str = r#"
 #include <pthread.h>

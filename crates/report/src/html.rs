@@ -159,7 +159,7 @@ fn of<'a>(drawn: &'a [Figure], name: &str) -> Option<&'a Figure> {
 }
 
 fn communication(out: &mut String, report: &Report<'_>, drawn: &[Figure], views: &[View]) {
-    *out += "<section id=\"communication\">\n<h2 class=\"part\">Who talks to whom, and when</h2>\n";
+    *out += "<section id=\"communication\">\n<h2 class=\"part\">Which threads communicate, and when</h2>\n";
     let Some(still) = of(drawn, "matrix") else {
         *out += "<p class=\"card\">No communication was observed.</p></section>\n";
         return;

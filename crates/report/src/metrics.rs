@@ -250,7 +250,7 @@ fn communication(c: &Characterisation) -> Vec<Metric> {
             unit: Unit::Count("phases"),
             range: "1..",
             source: "",
-            meaning: "stretches in which the same threads talk",
+            meaning: "stretches with the same communicating pairs",
         },
         Metric {
             key: "remote_communication",

@@ -1,6 +1,6 @@
 //! Open MPI's and PRRTE's rankfile: `rank 3=host slot=5`, logical indexes.
 //!
-//! A plain number counts cores, unless the launcher is told that hardware threads are CPUs
+//! A plain number counts cores, unless the launcher's options say that hardware threads are CPUs
 //! (`--use-hwthread-cpus`, PRRTE `:hwtcpus`); [`options`] adds that option if and only if the machine has them.
 
 use crate::launcher::Launcher;

@@ -64,7 +64,7 @@ pub fn behaviour(c: &Characterisation, paint: Paint) -> String {
         }
     }
     let middle = x(slices as f64 / 2.0);
-    let label = "slice (full lines: phases of the heterogeneity; dashed: of who talks to whom)";
+    let label = "slice (full lines: phases of the heterogeneity; dashed: of the pattern)";
     drawing.label(middle, height - 6.0, label);
     drawing.finish("communication amount and heterogeneity of every slice")
 }

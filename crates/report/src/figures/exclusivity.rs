@@ -143,7 +143,7 @@ pub fn by_page_size(c: &Characterisation, paint: Paint) -> String {
         Anchor::Start,
         paint.muted,
         10.0,
-        "1/N: every node alike",
+        "1/N: all nodes equally",
     );
     drawing.label(axes.left + axes.width / 2.0, height - 10.0, "page size");
     legend(

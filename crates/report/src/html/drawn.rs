@@ -48,7 +48,7 @@ pub fn figures(report: &Report<'_>, paint: Paint) -> Vec<Figure> {
         if let Some(svg) = figures::phase_matrices(profile, c, paint) {
             all.push(Figure {
                 name: "phase-matrices",
-                title: "Who talks to whom in each phase".into(),
+                title: "Communication matrix of each phase".into(),
                 caption: "One matrix for each stretch between changes of the pattern, those with most communication."
                     .into(),
                 svg,
