@@ -170,7 +170,7 @@ int main(void)
 "#;
 
 #[test]
-fn threads_locks_barriers_and_joins_are_told() {
+fn threads_locks_barriers_and_joins_are_recorded() {
     let dir = tempfile::tempdir().unwrap();
     for instrumented in [false, true] {
         let program = compile(dir.path(), "locked", LOCKED, instrumented);

@@ -89,7 +89,7 @@ fn policies_are_recorded_planned_run_and_compared() {
 
 /// With one PU there is only one mapping to draw.
 #[test]
-fn random_is_drawn_anew_in_each_round() {
+fn random_draws_again_in_each_round() {
     let folder = tempfile::tempdir().unwrap();
     let seats = folder.path().join("seats");
     // The program writes where it may run. Under the first plan that is one PU, by chance.

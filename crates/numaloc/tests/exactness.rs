@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::{assert_alike, matrix, numaloc, ok, record, root, workload};
+use support::{assert_similar, matrix, numaloc, ok, record, root, workload};
 
 /// Reads and writes by page number.
 type Counts = BTreeMap<u64, (u64, u64)>;
@@ -301,18 +301,18 @@ fn both_exact_frontends_agree_on_every_pattern() {
             matrix(&folder)
         };
         let (native, emulated) = (matrix_of(&program), matrix_of(&workload(name)));
-        assert_alike(&native, &emulated, 0.99, 0.02, name);
+        assert_similar(&native, &emulated, 0.99, 0.02, name);
     }
 }
 
 #[test]
-fn matrices_that_differ_in_amount_or_in_pattern_are_not_alike() {
+fn matrices_that_differ_in_amount_or_pattern_are_not_similar() {
     let matrix = |cell: fn(usize, usize) -> f64| -> Vec<Vec<f64>> {
         let row = |i| (0..8).map(|j| cell(i, j)).collect();
         (0..8).map(row).collect()
     };
     let ring = matrix(|i, j| if (i + 1) % 8 == j { 1000.0 } else { 0.0 });
-    assert_alike(&ring, &ring, 0.99, 0.02, "itself");
+    assert_similar(&ring, &ring, 0.99, 0.02, "itself");
     let others = [
         // The errors of a frontend that counts everything twice, or misses one access in twenty.
         (
@@ -330,7 +330,8 @@ fn matrices_that_differ_in_amount_or_in_pattern_are_not_alike() {
         (matrix(|_, _| 0.0), "correlation"),
     ];
     for (other, why) in others {
-        let refused = std::panic::catch_unwind(|| assert_alike(&ring, &other, 0.99, 0.02, "other"));
+        let refused =
+            std::panic::catch_unwind(|| assert_similar(&ring, &other, 0.99, 0.02, "other"));
         let said = refused.expect_err(why);
         let said = said.downcast_ref::<String>().unwrap();
         assert!(said.contains(why), "{said}");

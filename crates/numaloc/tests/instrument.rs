@@ -5,7 +5,7 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::{assert_alike, matrix, numaloc, ok, record, root, share, workload};
+use support::{assert_similar, matrix, numaloc, ok, record, root, share, workload};
 
 fn build(dir: &Path, compiler: &str, source: &Path, flags: &[&str]) -> PathBuf {
     let program = dir.join(source.file_stem().unwrap());
@@ -32,7 +32,7 @@ fn both_exact_frontends_see_the_same_communication() {
     let (a, b) = (matrix(&native), matrix(&emulated));
     let near = share(&a, |i, j| (i + 1) % 16 == j || (j + 1) % 16 == i);
     assert!(near >= 0.95, "share of neighbours is {near}");
-    assert_alike(&a, &b, 0.99, 0.02, "the two frontends");
+    assert_similar(&a, &b, 0.99, 0.02, "the two frontends");
     let read = |folder: &Path| numaloc_formats::profile::read(folder).unwrap();
     let (native, emulated) = (read(&native), read(&emulated));
     assert_eq!(native.meta.frontend, "instrument");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use numaloc_model::Profile;
-use support::{assert_alike, matrix, numaloc, ok, record, root};
+use support::{assert_similar, matrix, numaloc, ok, record, root};
 
 /// Builds `source`, with or without calls for whole loops.
 fn build(dir: &Path, source: &Path, compiler: &[&str], loops: &str) -> PathBuf {
@@ -278,7 +278,7 @@ fn threads_communicate_as_before() {
             matrix(&folder)
         })
         .into();
-    assert_alike(&events[0], &events[1], 0.999, 0.01, "loops off and on");
+    assert_similar(&events[0], &events[1], 0.999, 0.01, "loops off and on");
 }
 
 /// The loop would run for hours if its memory did not end; so would reporting it.
@@ -357,6 +357,6 @@ fn a_library_of_its_own_tells_its_loops_to_the_program() {
     );
     let (said, profile) = recorded(dir.path(), &program, &[]);
     assert_eq!(said, "0\n");
-    let told = accesses(&profile)[0].1;
-    assert!((100_000..101_000).contains(&told), "{told}");
+    let recorded = accesses(&profile)[0].1;
+    assert!((100_000..101_000).contains(&recorded), "{recorded}");
 }

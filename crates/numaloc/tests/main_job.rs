@@ -3,7 +3,7 @@
 mod support;
 
 use serde_json::Value;
-use support::{assert_alike, fails, matrix, numaloc, ok, record, share, workload};
+use support::{assert_similar, fails, matrix, numaloc, ok, record, share, workload};
 
 fn path(name: &str) -> String {
     workload(name).to_str().expect("UTF-8").to_owned()
@@ -20,7 +20,7 @@ fn ring_communicates_with_its_neighbours_and_twice_the_same() {
     assert_eq!(ma.len(), 16);
     let near = share(&ma, |i, j| (i + 1) % 16 == j || (j + 1) % 16 == i);
     assert!(near >= 0.95, "share of neighbours is {near}");
-    assert_alike(&ma, &mb, 0.99, 0.02, "two recordings");
+    assert_similar(&ma, &mb, 0.99, 0.02, "two recordings");
     let paths = |folder: &std::path::Path| -> Vec<String> {
         let shown: Value =
             serde_json::from_str(&ok(numaloc(&["show", "--json"]).arg(folder))).unwrap();

@@ -690,7 +690,7 @@ fn ranks_with_traced_memory_that_are_cut_short_after_their_recorder_are_not_call
 }
 
 #[test]
-fn a_plan_of_another_machine_is_refused_alike_for_threads_and_ranks() {
+fn a_plan_of_another_machine_is_refused_for_threads_and_for_ranks() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("plan.json");
     let plan = numaloc_model::plan::Plan::by_hand("elsewhere", "0123456789abcdef");

@@ -277,7 +277,7 @@ const UNJOINED: [&str; 32] = [
 ];
 
 #[test]
-fn every_call_of_the_compilers_is_told_or_lets_nobody_wait() {
+fn every_call_of_the_compilers_is_recorded_or_makes_no_thread_wait() {
     let dir = tempfile::tempdir().unwrap();
     let names = |arguments: &[&str], file: &Path| -> Vec<String> {
         let listed = Command::new("nm").args(arguments).arg(file).output();

@@ -20,7 +20,7 @@ fn record(folder: &Path, options: &[&str], program: &[&str]) -> Output {
 }
 
 #[test]
-fn sampled_or_told_what_is_missing() {
+fn the_program_is_sampled_or_the_error_says_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let output = record(folder.path(), &[], &["touch", "ran"]);
     let message = String::from_utf8_lossy(&output.stderr);

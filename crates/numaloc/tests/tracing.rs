@@ -51,7 +51,7 @@ int main(int argc, char **argv)
 "#;
 
 #[test]
-fn false_sharing_is_told_from_true_and_names_the_object() {
+fn false_and_true_sharing_are_distinguished_and_the_object_is_named() {
     let dir = tempfile::tempdir().unwrap();
     for instrumented in [false, true] {
         let program = compile(dir.path(), "counters", COUNTERS, instrumented);
@@ -387,13 +387,13 @@ fn at_the_memory_bound_detail_goes_in_order_and_the_profile_says_so() {
     // An atomic in each page takes 8 KiB of clocks for each 4 KiB page: 128 MiB. Without them the rest fits.
     let profile = run("16M");
     assert!(!profile.meta.complete);
-    let told = |what: &str| profile.meta.notes.iter().any(|note| note.contains(what));
+    let noted = |what: &str| profile.meta.notes.iter().any(|note| note.contains(what));
     assert!(
-        told("--memory 16M allow") && told("true and false sharing are not distinguished"),
+        noted("--memory 16M allow") && noted("true and false sharing are not distinguished"),
         "{:?}",
         profile.meta.notes
     );
-    assert!(told("share 2^20 clocks"), "{:?}", profile.meta.notes);
+    assert!(noted("share 2^20 clocks"), "{:?}", profile.meta.notes);
     let found = profile.matrix(Layer::WriteRead, Amount::Events).unwrap();
     assert!(found.get(0, 1) >= 16384.0, "{}", found.get(0, 1));
 }

@@ -151,7 +151,7 @@ pub fn correlation(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
 
 /// Two matrices of the same program: one pattern (correlation of at least `least`) and, to `off` of it, one amount. A
 /// frontend that counts everything twice correlates perfectly.
-pub fn assert_alike(a: &[Vec<f64>], b: &[Vec<f64>], least: f64, off: f64, what: &str) {
+pub fn assert_similar(a: &[Vec<f64>], b: &[Vec<f64>], least: f64, off: f64, what: &str) {
     let same = correlation(a, b);
     assert!(same >= least, "{what}: correlation is {same}");
     let total = |matrix: &[Vec<f64>]| matrix.iter().flatten().sum::<f64>();
