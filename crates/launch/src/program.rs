@@ -64,8 +64,8 @@ impl FindError {
     }
 }
 
-/// The file that running `name` executes: `name` itself if it has a slash, else the first executable file of that name on
-/// `PATH`.
+/// The file that running `name` executes: `name` itself if it has a slash, else the first executable file of that name
+/// on `PATH`.
 ///
 /// # Errors
 /// [`FindError`]; where `PATH` has files of that name, but none that can be executed, the first one's.
