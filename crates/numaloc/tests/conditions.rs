@@ -447,7 +447,7 @@ int main(int argc, char **argv)
         let pid = std::fs::read_to_string(&pid_file).unwrap();
         ok(Command::new("kill").arg(&pid));
         assert_eq!(done.status.code(), Some(5), "{said}");
-        let named = said.lines().find(|line| line.contains("goes on"));
+        let named = said.lines().find(|line| line.contains("still runs"));
         let named = named.unwrap_or_else(|| panic!("{said}"));
         assert!(
             named.contains(&format!("process {pid} (")) && named.contains("hidden"),
