@@ -27,7 +27,7 @@ use crate::image::Files;
 use crate::launch::{Waiting, pass_signals_to, stop_passing_signals};
 use crate::scratch::{Break, Scratch};
 use crate::sys::{self, Resume, Wait};
-use crate::tracee::{Memory, Stopped};
+use crate::tracee::{Memory, SYSCALL, Stopped};
 use calls::Call;
 use live::{Filters, Live, without_thread};
 
@@ -51,6 +51,14 @@ struct Space {
     new_images: bool,
     /// The breakpoints are removed while a process that shares this memory (`vfork`) is not traced by us.
     breakpoints_removed: bool,
+}
+
+impl Space {
+    /// Whether a breakpoint at `at` was removed, and the `syscall` instruction it replaced is there again.
+    fn was_breakpoint(&self, at: u64) -> bool {
+        let mut now = [0; SYSCALL.len()];
+        self.removed.contains(&at) && self.memory.read(at, &mut now).is_ok() && now == SYSCALL
+    }
 }
 
 #[derive(Debug, Default)]

@@ -98,17 +98,9 @@ impl Supervisor {
             return self.go_on(tid, 0);
         }
         if !space.sites.contains_key(&at) {
-            let mut now = [0; SYSCALL.len()];
-            let is_restored = space.removed.contains(&at)
-                && space.memory.read(at, &mut now).is_ok()
-                && now == SYSCALL;
-            if !is_restored {
-                return self.go_on(tid, libc::SIGTRAP);
-            }
-            // It ran into the breakpoint before that was removed: it makes the call itself.
-            stopped.regs().rip = at;
-            stopped.finish()?;
-            return self.go_on(tid, 0);
+            // Not a breakpoint now. If it was one when the thread ran into it, the thread makes the call itself.
+            let signal = self.step_back(tid)?;
+            return self.go_on(tid, signal);
         }
         let gadget = space.gadget;
         let regs = *stopped.regs();

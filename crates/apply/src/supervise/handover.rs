@@ -137,13 +137,13 @@ impl Supervisor {
     }
 
     /// Moves a thread that hit one of our breakpoints back before it. Returns the signal to deliver.
-    fn step_back(&self, tid: i32) -> io::Result<i32> {
+    pub(super) fn step_back(&self, tid: i32) -> io::Result<i32> {
         let mut stopped = Stopped::new(tid)?;
         let at = stopped.regs().rip.wrapping_sub(1);
         let tgid = self.tracees.get(&tid).map_or(tid, |t| t.tgid);
         let ours = self.spaces.get(&tgid).is_some_and(|space| {
             space.sites.contains_key(&at)
-                || space.removed.contains(&at)
+                || space.was_breakpoint(at)
                 || space.entry.is_some_and(|(start, _)| start == at)
         });
         if !ours {
