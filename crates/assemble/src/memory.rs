@@ -138,9 +138,11 @@ impl Assembly<'_> {
         let mut usage = PageUsage::new(page_size);
         let mut page_slices = Vec::new();
         for (index, (head, counted)) in rows.into_iter().enumerate() {
-            let first = counted
-                .first
-                .filter(|_| !in_page_cache(head, &counted, &objects));
+            let stores = counted.threads.values().map(|&(_, writes)| writes).sum();
+            let is_cached = head
+                .object
+                .is_some_and(|object| objects[object.index()].is_page_cached(stores));
+            let first = counted.first.filter(|_| !is_cached);
             let threads = counted.threads.into_iter();
             usage.push(
                 PageHead {
@@ -264,15 +266,6 @@ impl Assembly<'_> {
         }
         pages
     }
-}
-
-/// Whether the kernel's page cache holds the page. Then it was placed when the file was read, perhaps long before the
-/// program ran, and not by first touch. A store makes a copy, which is placed like any page.
-fn in_page_cache(head: PageHead, counted: &Counted, objects: &[Object]) -> bool {
-    let of_file = head
-        .object
-        .is_some_and(|object| objects[object.index()].is_private_file());
-    of_file && counted.threads.values().all(|&(_, writes)| writes == 0)
 }
 
 /// The profile's tables of memory.

@@ -222,11 +222,13 @@ pub struct Object {
 }
 
 impl Object {
-    /// Whether its pages come from the kernel's page cache until they are written: a private mapping of a file, or the
-    /// constants and text of a program or library. Names in brackets denote memory without a file.
+    /// Whether one of its pages, to which `stores` stores went, is in the kernel's page cache: a page of a private
+    /// mapping of a file, or of the constants and text of a program or library, without any. Such a page is on the node
+    /// where the file was read, perhaps long before; neither first touch nor a plan places it. A store makes a copy,
+    /// which is placed like any page. Names in brackets denote memory without a file.
     #[must_use]
-    pub fn is_private_file(&self) -> bool {
-        self.kind == ObjectKind::Mapping && !self.name.starts_with('[')
+    pub fn is_page_cached(&self, stores: u64) -> bool {
+        self.kind == ObjectKind::Mapping && !self.name.starts_with('[') && stores == 0
     }
 }
 
@@ -410,20 +412,18 @@ impl Amount {
 }
 
 impl Profile {
-    /// Whether a page is in the kernel's page cache: one of a private file, or of a program's text and constants, to
-    /// which nothing was written. It is on the node where the file was read, perhaps long before; no first touch and
-    /// no plan places it.
+    /// Whether a page is in the kernel's page cache ([`Object::is_page_cached`]).
     #[must_use]
     pub fn is_in_page_cache(&self, page: &Page) -> bool {
-        let of_file = page
-            .object
-            .is_some_and(|object| self.object(object).is_private_file());
-        of_file
-            && self
-                .pages
+        let stores = || {
+            self.pages
                 .accesses(page)
                 .iter()
-                .all(|access| access.writes == 0)
+                .map(|access| access.writes)
+                .sum()
+        };
+        page.object
+            .is_some_and(|object| self.object(object).is_page_cached(stores()))
     }
 
     /// Accesses by slice and thread, in that order; empty if page usage per slice was not recorded.
