@@ -441,25 +441,35 @@ struct Received<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use numaloc_trace::{Config, Engine};
+    use numaloc_trace::{Config, Engine, ThreadTracer};
 
-    #[test]
-    fn a_process_that_left_no_journal_makes_the_profile_incomplete() {
+    /// A process with one thread that has made one access.
+    fn begun(folder: &Path) -> (&'static Engine, Box<ThreadTracer>) {
+        let config = Config {
+            folder: folder.to_owned(),
+            ..Config::default()
+        };
+        let engine: &'static Engine =
+            Box::leak(Box::new(Engine::start(config, "/bin/app").unwrap()));
+        let mut thread = engine.first_thread(1);
+        thread.access::<true, false>(0x1000, 8);
+        (engine, thread)
+    }
+
+    fn assembled(folder: &Path) -> Profile {
         let options = Options {
             command: vec!["app".to_owned()],
             page_size: 4096,
             slices: 10,
         };
+        assemble(folder, &options).unwrap()
+    }
+
+    #[test]
+    fn a_process_that_left_no_journal_makes_the_profile_incomplete() {
         for missing in [false, true] {
             let folder = tempfile::tempdir().unwrap();
-            let config = Config {
-                folder: folder.path().to_owned(),
-                ..Config::default()
-            };
-            let engine: &'static Engine =
-                Box::leak(Box::new(Engine::start(config, "/bin/app").unwrap()));
-            let mut thread = engine.first_thread(1);
-            thread.access::<true, false>(0x1000, 8);
+            let (engine, mut thread) = begun(folder.path());
             // This process has a journal; no process has the other id.
             engine.expect_process(if missing {
                 u32::MAX
@@ -468,7 +478,7 @@ mod tests {
             });
             thread.end(0);
             engine.finish();
-            let profile = assemble(folder.path(), &options).unwrap();
+            let profile = assembled(folder.path());
             assert_eq!(profile.meta.complete, !missing);
             assert_eq!(profile.meta.notes.len(), usize::from(missing));
         }
@@ -476,23 +486,11 @@ mod tests {
 
     #[test]
     fn a_journal_that_ends_before_its_process_makes_the_profile_incomplete() {
-        let options = Options {
-            command: vec!["app".to_owned()],
-            page_size: 4096,
-            slices: 10,
-        };
         let folder = tempfile::tempdir().unwrap();
-        let config = Config {
-            folder: folder.path().to_owned(),
-            ..Config::default()
-        };
-        let engine: &'static Engine =
-            Box::leak(Box::new(Engine::start(config, "/bin/app").unwrap()));
-        let mut thread = engine.first_thread(1);
-        thread.access::<true, false>(0x1000, 8);
+        let (engine, mut thread) = begun(folder.path());
         thread.end(0);
         // As after a kill: everything but the end record.
-        let cut = assemble(folder.path(), &options).unwrap();
+        let cut = assembled(folder.path());
         assert!(!cut.meta.complete);
         assert!(
             cut.meta.notes[0].contains("cut short"),
@@ -500,6 +498,6 @@ mod tests {
             cut.meta.notes
         );
         engine.finish();
-        assert!(assemble(folder.path(), &options).unwrap().meta.complete);
+        assert!(assembled(folder.path()).meta.complete);
     }
 }

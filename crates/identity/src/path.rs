@@ -200,17 +200,27 @@ impl Creator {
         Step::Process(u64::from(self.processes) + 1).from(&self.path)
     }
 
+    /// Counts a created thread whose path is known.
+    pub fn count_thread(&mut self) {
+        self.threads += 1;
+    }
+
+    /// Counts a created process whose path is known.
+    pub fn count_process(&mut self) {
+        self.processes += 1;
+    }
+
     /// Counts a created thread; returns its path.
     pub fn next_thread(&mut self) -> String {
         let path = self.upcoming_thread();
-        self.threads += 1;
+        self.count_thread();
         path
     }
 
     /// Counts a created process; returns its path.
     pub fn next_process(&mut self) -> String {
         let path = self.upcoming_process();
-        self.processes += 1;
+        self.count_process();
         path
     }
 }

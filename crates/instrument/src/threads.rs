@@ -136,7 +136,7 @@ pub unsafe extern "C" fn pthread_create(
     // SAFETY: guaranteed by the caller; `begin` takes the StartArguments.
     let status = unsafe { create(thread, attributes, begin, arguments.cast()) };
     if status == 0 {
-        current::with(|tracer| drop(tracer.creator.next_thread()));
+        current::with(|tracer| tracer.creator.count_thread());
     } else {
         PENDING_THREADS.fetch_sub(1, Ordering::Relaxed);
         // SAFETY: no thread was created, so the StartArguments are still ours.
@@ -199,7 +199,7 @@ fn child() -> Option<Box<(String, u64)>> {
 
 unsafe extern "C" fn after_fork_parent() {
     drop(child());
-    current::with(|tracer| drop(tracer.creator.next_process()));
+    current::with(|tracer| tracer.creator.count_process());
 }
 
 unsafe extern "C" fn after_fork_child() {

@@ -19,7 +19,7 @@ pub enum FindError {
         /// The name.
         name: OsString,
     },
-    /// The file cannot be looked at.
+    /// The file's metadata cannot be read.
     #[error("{source}")]
     Unreadable {
         /// The file.

@@ -305,7 +305,7 @@ fn created(vcpu: c_uint, thread: &mut GuestThread, number: i64, result: i64) {
             .tracer
             .thread_created(result as u32, start_routine(tls), clear_tid);
     } else {
-        thread.tracer.creator.next_process();
+        thread.tracer.creator.count_process();
         engine().expect_process(result as u32);
     }
 }

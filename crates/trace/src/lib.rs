@@ -25,7 +25,7 @@ pub mod watch;
 
 pub use engine::{Config, Engine, PendingThread};
 pub use numaloc_identity as identity;
-pub use numaloc_journal::{self as journal, Record};
+pub use numaloc_journal::Record;
 pub use numaloc_model::conditions::WorkSharing;
 pub use numaloc_model::{Layer, MapsLine};
 pub use thread::ThreadTracer;

@@ -695,7 +695,7 @@ impl ThreadTracer {
     }
 
     /// What this thread's next child needs to attach itself, for creators that hand it over themselves
-    /// ([`Engine::attach`]). Call `creator.next_thread()` once the child exists.
+    /// ([`Engine::attach`]). Call `creator.count_thread()` once the child exists.
     #[must_use]
     pub fn pending_thread(&mut self, routine: u64) -> PendingThread {
         self.record_creation();

@@ -72,7 +72,7 @@ fn misses_synchronisation_and_all_work_arrive() {
         one.access::<true, false>(DATA + at * 8, 8);
     }
     let pending_thread = one.pending_thread(0);
-    one.creator.next_thread();
+    one.creator.count_thread();
     let mut two = engine.attach(pending_thread, 2);
     one.access::<true, false>(DATA, 8);
     one.synchronise::<true, false>(FLAG, 4);

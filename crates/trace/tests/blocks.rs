@@ -223,7 +223,7 @@ fn recorded(
     let mut threads = vec![engine.first_thread(1)];
     for tid in 2..=THREADS as u32 {
         let pending_thread = threads[0].pending_thread(0);
-        threads[0].creator.next_thread();
+        threads[0].creator.count_thread();
         threads.push(engine.attach(pending_thread, tid));
     }
     let paced = |mut tracer: Box<ThreadTracer>| {

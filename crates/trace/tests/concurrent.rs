@@ -23,7 +23,7 @@ const DATA: u64 = 0x10_0000;
 
 fn child(engine: &'static Engine, parent: &mut ThreadTracer, tid: u32) -> Box<ThreadTracer> {
     let pending_thread = parent.pending_thread(0);
-    parent.creator.next_thread();
+    parent.creator.count_thread();
     engine.attach(pending_thread, tid)
 }
 

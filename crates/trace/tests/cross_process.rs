@@ -216,7 +216,7 @@ fn many_readers_count_once_each() {
     let mut readers: Vec<_> = (0..100)
         .map(|tid| {
             let pending_thread = both.threads[1].pending_thread(0);
-            both.threads[1].creator.next_thread();
+            both.threads[1].creator.count_thread();
             both.engines[1].attach(pending_thread, tid + 2)
         })
         .collect();

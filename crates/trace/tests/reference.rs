@@ -116,7 +116,7 @@ fn counted(recorder: &Recorder, count: usize, accesses: &[Access]) -> Events {
     let mut threads = vec![engine.first_thread(1)];
     for tid in 2..=count as u32 {
         let pending_thread = threads[0].pending_thread(0);
-        threads[0].creator.next_thread();
+        threads[0].creator.count_thread();
         threads.push(engine.attach(pending_thread, tid));
     }
     for access in accesses {

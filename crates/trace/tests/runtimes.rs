@@ -29,7 +29,7 @@ fn two(
     let mut first = engine.first_thread(1);
     first.access::<true, false>(0x7000_0000, 8);
     let pending_thread = first.pending_thread(0);
-    first.creator.next_thread();
+    first.creator.count_thread();
     let mut second = engine.attach(pending_thread, 2);
     second.access::<true, false>(0x7800_0000, 8);
     (engine, first, second)

@@ -21,7 +21,7 @@ fn started(folder: &std::path::Path) -> (&'static Engine, Box<ThreadTracer>) {
 
 fn child(engine: &'static Engine, parent: &mut ThreadTracer, tid: u32) -> Box<ThreadTracer> {
     let pending_thread = parent.pending_thread(0);
-    parent.creator.next_thread();
+    parent.creator.count_thread();
     engine.attach(pending_thread, tid)
 }
 
