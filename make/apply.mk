@@ -5,6 +5,11 @@ bench-apply: target/bench/cost ## what running under a plan costs: bare, numactl
 	@$(CARGO) build --locked -q --release -p numaloc -p numaloc-qemu
 	@python3 make/bench-apply target/release/numaloc $(REPEATS)
 
+.PHONY: bench-marks
+bench-marks: ## what counting marks costs a native run: ns a mark, and a program with a barrier each half millisecond
+	@$(CARGO) build --locked -q --release -p numaloc-agent
+	@make/bench-marks target/release/libnumaloc_marks.so $(REPEATS)
+
 target/bench/cost: crates/apply/benches/programs/cost.c
 	@mkdir -p $(@D)
 	$(CC) -O2 -g -Wall -Wextra -std=gnu11 -o $@ $<

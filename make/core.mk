@@ -18,6 +18,11 @@ words: ## words that comments, help texts and documentation do not use (CONTRIBU
 test-rust: build workloads
 	$(CARGO) test --locked --workspace --quiet
 
+.PHONY: deny
+deny: ## licences, duplicates and sources of third-party crates (cargo-deny, compiled once into target/tools: 5 minutes)
+	@[ -x target/tools/bin/cargo-deny ] || $(CARGO) install --locked --quiet cargo-deny --root target/tools
+	@PATH="$(CURDIR)/target/tools/bin:$$PATH" $(CARGO) deny --locked check bans licenses sources
+
 test: packages check test-rust ## everything that must hold: lints, unit, property and end-to-end tests
 	$(MAKE) --no-print-directory test-extra
 

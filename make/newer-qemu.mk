@@ -1,4 +1,4 @@
-# A QEMU that counts loops by itself, and the recorder's tests and figures under it.
+# A newer QEMU than the release's, and the recorder's tests and figures under it.
 
 .PHONY: newer-qemu
 newer-qemu: ## build a qemu-x86_64 that can load plugins from Debian's newest sources, into target/qemu (3 minutes)

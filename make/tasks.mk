@@ -5,7 +5,7 @@ OCR_PROFILE ?= release
 OCR_LIB := target/$(OCR_PROFILE)
 OCR_WORKLOADS := stencil2d seismic fibonacci smith-waterman cholesky reduction sparse overhead \
   multigrid conjugate-gradient molecular-dynamics irregular fourier wavefront queens
-OCR_CFLAGS := -O3 -Wall -Wextra -Icrates/tasks/include
+OCR_CFLAGS := -O3 -Wall -Wextra -Icrates/ocr/include
 
 .PHONY: ocr
 ocr: packages ## build libnumaloc_ocr (release) and the OCR workloads into target/ocr

@@ -17,6 +17,11 @@ sample-accuracy: workloads ## how well --sample 5% estimates the matrix of each 
 bench-access: ## what one access costs the engine, in CPU nanoseconds: same line, same page, random, changing hands, sampled
 	@$(CARGO) bench --locked -q -p numaloc-trace --bench access
 
+.PHONY: bench-instructions
+bench-instructions: ## instructions that one access costs the engine, counted by valgrind (release, 2 minutes)
+	@make/bench-instructions "$$($(CARGO) bench --locked -q -p numaloc-trace --bench access --no-run --message-format=json \
+		| sed -n 's/.*"executable":"\([^"]*access-[^"]*\)".*/\1/p')"
+
 .PHONY: bench-sample
 bench-sample: workloads ## what --sample saves: instrumented and emulated programs exactly and at 5 % (release, 3 minutes)
 	@$(CARGO) build --locked -q --release -p numaloc -p numaloc-instrument -p numaloc-qemu

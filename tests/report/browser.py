@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Opens a report in headless Chromium: no console message, figures drawn, nothing fetched.
+"""Opens a report in headless Chromium: no console message, figures drawn, nothing fetched; tables sort and search, figures and
+tables are saved.
 
 usage: browser.py REPORT.html [SCREENSHOT.png]
 """
 
+import html
+import json
 import re
 import struct
 import subprocess
@@ -14,6 +17,42 @@ from pathlib import Path
 
 WIDTH, HEIGHT = 1280, 1500
 
+# Uses the first tables and figures as a reader would, and leaves what came of it in the document.
+READER = """<script>(async () => {
+  const table = document.querySelector("table[data-name=memory-by-object]"), seen = {}, saved = [];
+  const tools = table.closest(".scroll").previousElementSibling;
+  const column = (at) => [...table.tBodies[0].rows].map((row) => Number(row.cells[at].dataset.v));
+  const make = URL.createObjectURL;
+  URL.createObjectURL = (blob) => { saved.push(blob); return make(blob); };
+  const button = (within, text) => [...within.querySelectorAll("button")].find((b) => b.textContent.startsWith(text));
+  table.tHead.querySelectorAll("button.sort")[2].click();
+  seen.down = column(2);
+  table.tHead.querySelectorAll("button.sort")[2].click();
+  seen.up = column(2);
+  button(tools, "CSV").click();
+  const search = document.querySelector("input[type=search]");
+  search.value = "no such row";
+  search.dispatchEvent(new Event("input"));
+  seen.found = document.querySelector(".found:not(:empty)").textContent;
+  const lanes = document.getElementById("lane-canvas"), key = (name) => lanes.dispatchEvent(new KeyboardEvent("keydown", { key: name }));
+  seen.lanes = [];
+  for (const kind of document.getElementById("lane-kind").options) {
+    document.getElementById("lane-kind").value = kind.value;
+    document.getElementById("lane-kind").dispatchEvent(new Event("change"));
+    for (const name of ["ArrowRight", "ArrowDown", "+", "+"]) key(name);
+    seen.lanes.push([kind.text, document.getElementById("lane-cell").textContent]);
+  }
+  const figure = document.querySelector("figure[id]");
+  button(figure, "SVG").click();
+  button(figure, "PNG").click();
+  for (let wait = 0; wait < 900 && saved.length < 3; wait++) await new Promise((done) => setTimeout(done, 20));
+  seen.saved = await Promise.all(saved.map(async (blob) => [blob.type, blob.size, (await blob.text()).slice(0, 60)]));
+  const left = document.createElement("pre");
+  left.id = "seen";
+  left.textContent = JSON.stringify(seen);
+  document.body.append(left);
+})();</script>"""
+
 
 def chromium(profile, *flags):
     """Runs Chromium on the page; returns (stdout, what the console and the network log said)."""
@@ -21,7 +60,7 @@ def chromium(profile, *flags):
         ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync",
          "--disable-extensions", "--hide-scrollbars", "--enable-logging=stderr", "--v=0",
-         f"--user-data-dir={profile}", f"--window-size={WIDTH},{HEIGHT}", "--virtual-time-budget=4000", *flags],
+         f"--user-data-dir={profile}", f"--window-size={WIDTH},{HEIGHT}", "--virtual-time-budget=20000", *flags],
         capture_output=True, text=True, timeout=100, check=False)
     console = [line for line in result.stderr.splitlines() if "CONSOLE" in line]
     return result.stdout, console
@@ -92,6 +131,22 @@ def main():
         # The answer comes first, with commands to copy; the script took over the tips.
         assert dom.index('class="verdicts"') < dom.index("Run next") < dom.index('id="heat"')
         assert "numaloc run --plan" in dom and dom.count("<title>") == 1, "tips of the figures are not at once"
+
+        # A reader sorts, searches and saves.
+        used = Path(folder, "used.html")
+        used.write_text(text.replace("</body>", READER + "</body>"), encoding="utf-8")
+        dom, console = chromium(folder + "/used", "--dump-dom", used.as_uri())
+        assert not console, "console messages:\n" + "\n".join(console)
+        seen = json.loads(html.unescape(re.search(r'<pre id="seen">(.*?)</pre>', dom, re.S).group(1)))
+        assert len(seen["down"]) > 1 and seen["down"] == sorted(seen["down"], reverse=True), seen["down"]
+        assert seen["up"] == sorted(seen["up"]), seen["up"]
+        assert seen["found"].startswith("0 of "), seen["found"]
+        assert len(seen["lanes"]) == 3 and all(re.search(r", slices? \d+.*: \S+ ?\w* \w+$", told) for _, told in seen["lanes"]), \
+            seen["lanes"]
+        kinds = [kind for kind, _, _ in seen["saved"]]
+        assert kinds == ["text/csv", "image/svg+xml", "image/png"], kinds
+        assert seen["saved"][0][2].startswith("object,accesses,pages"), seen["saved"][0]
+        assert seen["saved"][2][1] > 5000, "the picture of a figure is empty"
 
         shot = Path(sys.argv[2] if len(sys.argv) > 2 else folder + "/shot.png").resolve()
         _, console = chromium(folder + "/shot", f"--screenshot={shot}", page.as_uri())

@@ -68,12 +68,6 @@ impl Kind {
             Self::Clock => "clock",
         }
     }
-
-    /// Whether the value is a line number.
-    #[must_use]
-    pub fn has_line(self) -> bool {
-        matches!(self, Self::Read | Self::Write | Self::Own | Self::WriteBack)
-    }
 }
 
 /// One entry of a thread's trace.

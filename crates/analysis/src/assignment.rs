@@ -10,6 +10,7 @@
 //!
 //! Cost: O(T²) per pass, at most 30 passes; memory O(T² + T N).
 
+use numaloc_model::plan::block;
 use numaloc_model::{CommMatrix, LogicalNode, PageUsage, ThreadAccess};
 
 /// The node of every thread.
@@ -25,7 +26,7 @@ pub struct NodeAssignment {
 }
 
 impl NodeAssignment {
-    /// Neighbouring threads together, in blocks as equal as possible.
+    /// Neighbouring threads together, in blocks as equal as possible: the nodes of threads that are `pinned`.
     ///
     /// # Panics
     /// If `nodes` is 0.
@@ -36,7 +37,7 @@ impl NodeAssignment {
             nodes,
             homes: every(nodes),
             of_thread: (0..threads)
-                .map(|t| LogicalNode::from_index(t * nodes / threads))
+                .map(|t| LogicalNode::from_index(block(t, threads, nodes)))
                 .collect(),
         }
     }

@@ -142,17 +142,11 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
     let assignment = &setting.assignment;
     assert_eq!(
         assignment.of_thread.len(),
-        profile.threads.len(),
+        profile.threads().len(),
         "another profile's assignment"
     );
     let layer = setting.layer.unwrap_or_else(|| default_layer(profile));
-    // Communication and memory are independent of each other up to the verdict.
-    let (communication, memory) = std::thread::scope(|scope| {
-        let memory = scope.spawn(|| MemorySummary::of(profile, assignment));
-        let communication = CommunicationSummary::of(profile, layer);
-        (communication, memory.join())
-    });
-    let memory = memory.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let (communication, memory) = summaries(profile, layer, assignment)?;
     let CommunicationSummary {
         events,
         bytes,
@@ -161,7 +155,7 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         timeline,
         phases,
         pattern_phases,
-    } = communication?;
+    } = communication;
     let MemorySummary {
         pages,
         exclusivity,
@@ -170,15 +164,12 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         objects,
     } = memory;
     let sharing = sharing(profile);
-    let start = profile.slices.first().map_or(0, |slice| slice.start);
-    let end = profile.slices.last().map_or(0, |slice| slice.end);
-    let duration = end.saturating_sub(start);
     let beyond = beyond_private_caches(
-        &profile.pages,
-        &profile.page_slices,
-        profile.threads.len(),
+        profile.pages(),
+        profile.page_slices(),
+        profile.threads().len(),
         setting.private_cache_bytes,
-        profile.meta.line_size,
+        profile.meta().line_size,
     );
     let answer = verdicts(&Evidence {
         profile,
@@ -202,8 +193,8 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         exclusivity,
         migrations,
         load,
-        clock: profile.meta.clock,
-        duration,
+        clock: profile.meta().clock,
+        duration: duration(profile),
         cache_bytes: setting.cache_bytes,
         events,
         bytes,
@@ -221,6 +212,28 @@ pub fn characterise(profile: &Profile, setting: &Setting) -> Result<Characterisa
         outlooks: answer.outlooks,
         assignment: assignment.clone(),
     })
+}
+
+/// The figures of communication and those of memory, which are independent of each other up to the verdict.
+fn summaries(
+    profile: &Profile,
+    layer: Layer,
+    assignment: &NodeAssignment,
+) -> Result<(CommunicationSummary, MemorySummary), CommError> {
+    let (communication, memory) = std::thread::scope(|scope| {
+        let memory = scope.spawn(|| MemorySummary::of(profile, assignment));
+        let communication = CommunicationSummary::of(profile, layer);
+        (communication, memory.join())
+    });
+    let memory = memory.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    Ok((communication?, memory))
+}
+
+/// Time from the start of the first slice to the end of the last.
+fn duration(profile: &Profile) -> u64 {
+    let start = profile.slices().first().map_or(0, |slice| slice.start);
+    let end = profile.slices().last().map_or(0, |slice| slice.end);
+    end.saturating_sub(start)
 }
 
 impl Characterisation {
@@ -263,7 +276,7 @@ impl CommunicationSummary {
         let bytes = profile.matrix(layer, Amount::Bytes)?;
         let concurrency = concurrency_groups(profile, layer);
         let timeline = timeline(profile, layer);
-        let slices = profile.slices.len();
+        let slices = profile.slices().len();
         let messages = [Layer::Message, Layer::Collective];
         let (phases, pattern_phases) = if layer.is_message() {
             let found = pattern_phases(
@@ -294,7 +307,7 @@ impl CommunicationSummary {
                 layer,
                 &events,
                 &bytes,
-                &profile.threads,
+                profile.threads(),
                 &concurrency.groups,
             ),
             phases,
@@ -320,9 +333,9 @@ impl MemorySummary {
     fn of(profile: &Profile, assignment: &NodeAssignment) -> Self {
         Self {
             pages: PageMetrics::of(
-                &profile.pages,
+                profile.pages(),
                 assignment,
-                &first_touch(&profile.pages, assignment),
+                &first_touch(profile.pages(), assignment),
             ),
             exclusivity: exclusivity_by_size(profile, assignment),
             migrations: migrations(profile, assignment),
@@ -336,8 +349,8 @@ impl MemorySummary {
 /// own size comes first, then the larger ones of [`PAGE_SIZES`] that are multiples of it.
 #[must_use]
 pub fn exclusivity_by_size(profile: &Profile, assignment: &NodeAssignment) -> Vec<ExclusivityAt> {
-    let own = profile.pages.page_size();
-    if profile.pages.pages().is_empty() || own == 0 {
+    let own = profile.pages().page_size();
+    if profile.pages().pages().is_empty() || own == 0 {
         return Vec::new();
     }
     let larger = PAGE_SIZES
@@ -348,13 +361,13 @@ pub fn exclusivity_by_size(profile: &Profile, assignment: &NodeAssignment) -> Ve
         .filter_map(|page_size| {
             let merged;
             let usage = if page_size == own {
-                &profile.pages
+                profile.pages()
             } else {
-                merged = profile.pages.merged(page_size);
+                merged = profile.pages().merged(page_size);
                 &merged
             };
             let assigned = exclusivity(usage, assignment)?;
-            let affinity = page_affinity(usage, profile.threads.len());
+            let affinity = page_affinity(usage, profile.threads().len());
             let mut most = assigned;
             let mut least = assigned;
             for goal in [Goal::Together, Goal::Apart] {

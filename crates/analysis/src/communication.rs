@@ -62,7 +62,7 @@ impl CommunicationMetrics {
             layer,
             &events,
             &bytes,
-            &profile.threads,
+            profile.threads(),
             groups,
         ))
     }
@@ -269,17 +269,14 @@ mod tests {
     #[test]
     fn dram_and_ratio_need_observations() {
         let mut thread = Thread {
-            path: "0".into(),
-            label: None,
             pid: 1,
             tid: 1,
-            rank: None,
-            start: 0,
             end: 1,
             accesses: 10,
             read_bytes: 60,
             write_bytes: 40,
             dram_bytes: Some(25),
+            ..Thread::new("0")
         };
         assert_eq!(dram_ratio(std::slice::from_ref(&thread)), Some(0.25));
         assert_eq!(ratio(10.0, std::slice::from_ref(&thread)), Some(0.1));

@@ -14,12 +14,12 @@ use numaloc_model::{CommMatrix, Profile};
 #[must_use]
 pub fn matched_threads(a: &Profile, b: &Profile) -> Vec<(usize, usize)> {
     let in_b: HashMap<&str, usize> = b
-        .threads
+        .threads()
         .iter()
         .enumerate()
         .map(|(at, thread)| (thread.path.as_str(), at))
         .collect();
-    a.threads
+    a.threads()
         .iter()
         .enumerate()
         .filter_map(|(at, thread)| Some((at, *in_b.get(thread.path.as_str())?)))
@@ -77,8 +77,8 @@ mod tests {
     #[test]
     fn threads_are_matched_by_path() {
         let a = profile_of(3, 1, &[]);
-        let mut b = profile_of(3, 1, &[]);
-        b.threads.remove(1);
+        let b = profile_of(3, 1, &[]);
+        let b = b.changed(|tables| drop(tables.threads.remove(1))).unwrap();
         assert_eq!(matched_threads(&a, &b), [(0, 0), (2, 1)]);
     }
 

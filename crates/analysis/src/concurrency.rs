@@ -14,13 +14,17 @@
 //! The largest BIC over `1..=16` wins, the smaller `k` on a tie. Clusters show when there is communication, not between
 //! which threads: for that see [`crate::pattern_phases`](mod@crate::pattern_phases).
 
-use numaloc_model::profile::{Amount, CommRow, Profile};
+use std::ops::Range;
+
+use numaloc_model::profile::{Amount, CommRow, Profile, Slice};
 use numaloc_model::{ClusterIdx, GroupPair, Layer, SliceIdx, TaskGroup, ThreadIdx};
 
-use crate::bic::{bic, weighted_mean};
-use crate::kmeans;
+use crate::bic::weighted_mean;
 use crate::pattern_phases::{LEAST_CHANGE, PatternRule, pattern_phases};
 use crate::phases::PhaseRule;
+use timestamps::{SliceSums, Timestamps};
+
+mod timestamps;
 
 /// Largest number of clusters tried.
 pub const K_MAX: usize = 16;
@@ -111,95 +115,55 @@ pub fn group_loads(groups: &[TaskGroup]) -> Vec<GroupLoad> {
 /// communication has no cluster. Rows that name a slice or thread the profile does not have are left out.
 #[must_use]
 pub fn concurrency_groups(profile: &Profile, layer: Layer) -> Concurrency {
-    let (slices, threads) = (profile.slices.len(), profile.threads.len());
-    let mut events = vec![0u64; slices];
-    let mut bytes = vec![0u64; slices];
-    for row in profile
-        .communication
-        .iter()
-        .filter(|row| layer.holds(row.layer))
-    {
-        if let Some(sum) = events.get_mut(row.slice.index()) {
-            *sum += row.events;
-            bytes[row.slice.index()] += row.bytes;
-        }
-    }
-    let amount = if bytes.iter().any(|&b| b > 0) {
-        Amount::Bytes
-    } else {
-        Amount::Events
-    };
-    let weight_of = match Amount::of_layer(layer) {
-        Amount::Bytes if amount == Amount::Bytes => &bytes,
-        _ => &events,
-    };
-    // Distinct times: slices that share a middle (empty ones do) are one point.
-    let mut points: Vec<f64> = Vec::new();
-    let mut weights: Vec<f64> = Vec::new();
-    let mut slices_of: Vec<(u32, u32)> = Vec::new();
-    for (at, &count) in weight_of
-        .iter()
-        .enumerate()
-        .filter(|(_, count)| **count > 0)
-    {
-        let slice = profile.slices[at];
-        let middle = slice.start as f64 + (slice.end.saturating_sub(slice.start)) as f64 / 2.0;
-        if points.last().is_some_and(|&last| last >= middle) {
-            *weights.last_mut().expect("as many weights as points") += count as f64;
-            slices_of.last_mut().expect("as many as points").1 = at as u32;
-        } else {
-            points.push(middle);
-            weights.push(count as f64);
-            slices_of.push((at as u32, at as u32));
-        }
-    }
-    let quantum = profile
-        .slices
-        .iter()
-        .map(|slice| slice.end.saturating_sub(slice.start) as f64)
-        .sum::<f64>()
-        / slices.max(1) as f64;
-    let clusterings = kmeans::cluster(&points, &weights, K_MAX);
-    let bic: Vec<f64> = (1..=clusterings.costs.len())
-        .map(|k| bic(&points, &weights, &clusterings.starts(k), quantum))
-        .collect();
-    let mut k = 0;
-    for (at, value) in bic.iter().enumerate() {
-        if k == 0 || *value > bic[k - 1] {
-            k = at + 1;
-        }
-    }
-    let starts = if k == 0 {
-        Vec::new()
-    } else {
-        clusterings.starts(k)
-    };
-    let starts = cut_by_pattern(profile, layer, starts, &slices_of);
+    let sums = SliceSums::of(profile, layer);
+    let stamps = Timestamps::of(profile, sums.weights(layer));
+    let (bic, starts) = stamps.clusters(profile, K_MAX);
+    let starts = cut_by_pattern(profile, layer, starts, &stamps.slices);
     let clusters: Vec<Cluster> = starts
         .iter()
         .enumerate()
-        .map(|(c, &from)| {
-            let to = starts.get(c + 1).copied().unwrap_or(points.len());
-            let (first, last) = (slices_of[from].0 as usize, slices_of[to - 1].1 as usize);
-            let weight: f64 = weights[from..to].iter().sum();
-            Cluster {
-                first: SliceIdx::from_index(first),
-                last: SliceIdx::from_index(last),
-                start: profile.slices[first].start,
-                end: profile.slices[last].end,
-                mean: weighted_mean(&points[from..to], &weights[from..to], weight),
-                events: events[first..=last].iter().sum(),
-                bytes: bytes[first..=last].iter().sum(),
-            }
+        .map(|(at, &from)| {
+            let to = starts.get(at + 1).copied();
+            let range = from..to.unwrap_or(stamps.points.len());
+            cluster(&stamps, range, &sums, profile.slices())
         })
         .collect();
-    let groups = task_groups(&profile.communication, layer, amount, &clusters, threads);
+    let threads = profile.threads().len();
+    let groups = task_groups(
+        profile.communication(),
+        layer,
+        sums.amount,
+        &clusters,
+        threads,
+    );
     Concurrency {
         k: clusters.len(),
         clusters,
         groups,
         bic,
-        amount,
+        amount: sums.amount,
+    }
+}
+
+/// The cluster of the times `range`.
+fn cluster(
+    stamps: &Timestamps,
+    range: Range<usize>,
+    sums: &SliceSums,
+    slices: &[Slice],
+) -> Cluster {
+    let first = stamps.slices[range.start].0 as usize;
+    let last = stamps.slices[range.end - 1].1 as usize;
+    let weights = &stamps.weights[range.clone()];
+    let weight: f64 = weights.iter().sum();
+    Cluster {
+        first: SliceIdx::from_index(first),
+        last: SliceIdx::from_index(last),
+        start: slices[first].start,
+        end: slices[last].end,
+        mean: weighted_mean(&stamps.points[range], weights, weight),
+        events: sums.events[first..=last].iter().sum(),
+        bytes: sums.bytes[first..=last].iter().sum(),
     }
 }
 
@@ -215,7 +179,7 @@ fn cut_by_pattern(
     }
     let rule = PatternRule {
         layers: &[layer],
-        window: PhaseRule::for_slices(profile.slices.len()).window.max(2),
+        window: PhaseRule::for_slices(profile.slices().len()).window.max(2),
         by_chance: true,
     };
     // Between any two borders, of a cluster or of a phase, there is one pattern.
@@ -244,8 +208,8 @@ type Pattern = Vec<(u32, u32, f64, f64)>;
 
 /// Events by pair from one slice to another, both included.
 fn pattern(profile: &Profile, layer: Layer, first: u32, last: u32) -> Pattern {
-    let rows = &profile.communication;
-    let threads = profile.threads.len();
+    let rows = profile.communication();
+    let threads = profile.threads().len();
     let from = rows.partition_point(|row| row.slice.0 < first);
     let to = rows.partition_point(|row| row.slice.0 <= last);
     let mut sums = PairSums::new(threads);
@@ -461,8 +425,8 @@ mod tests {
     #[test]
     fn messages_are_weighted_by_bytes() {
         // A burst of a few large messages, a long silence, a burst of many empty ones among others.
-        let mut profile = two_bursts();
-        for row in &mut profile.communication {
+        let mut tables = two_bursts().into_builder();
+        for row in &mut tables.communication {
             let late = row.slice.0 >= 50;
             row.layer = if late {
                 Layer::Collective
@@ -471,6 +435,7 @@ mod tests {
             };
             (row.events, row.bytes) = if late { (1_000_000, 0) } else { (1, 4096) };
         }
+        let profile = tables.build().unwrap();
         let found = concurrency_groups(&profile, Layer::Sent);
         assert!(
             found.clusters.iter().all(|c| c.last.0 < 20),
@@ -483,9 +448,11 @@ mod tests {
             "the middle of slices 0..20, not {mean}"
         );
         // Only empty messages: their number is the amount.
-        for row in &mut profile.communication {
+        let mut tables = profile.into_builder();
+        for row in &mut tables.communication {
             row.bytes = 0;
         }
+        let profile = tables.build().unwrap();
         let found = concurrency_groups(&profile, Layer::Sent);
         assert_eq!(found.amount, Amount::Events);
         assert!(found.clusters.iter().any(|c| c.last.0 >= 70));
@@ -494,10 +461,11 @@ mod tests {
     #[test]
     fn event_counts_do_not_choose_k() {
         let small = two_bursts();
-        let mut large = small.clone();
+        let mut large = small.clone().into_builder();
         for row in &mut large.communication {
             row.events *= 1_000_000;
         }
+        let large = large.build().unwrap();
         let k = |p: &Profile| concurrency_groups(p, Layer::WriteRead).k;
         assert_eq!(k(&small), k(&large));
     }

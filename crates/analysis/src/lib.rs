@@ -22,6 +22,7 @@
 //! | [`objects`] | which memory it is, by name | |
 //! | [`dram`] | which accesses reach memory, by a model of the last-level caches | DeLoc eq. 7 |
 //! | [`sharing`] | which memory threads share lines of, and whether they share data | |
+//! | [`hybrid`] | a common unit for messages and shared memory, and which threads need a place | ours |
 //! | [`beyond_caches`] | which page accesses leave a core's private caches | ours |
 //! | [`outlook`] | what binding, mapping and placement would each do | ours |
 //! | [`verdict`] | what is likely to help | DeLoc III, OPT 4.3, data mapping II |
@@ -36,6 +37,7 @@ pub mod communication;
 pub mod compare;
 pub mod concurrency;
 pub mod dram;
+pub mod hybrid;
 pub mod kmeans;
 pub mod load;
 pub mod mapping_cost;

@@ -171,7 +171,7 @@ impl LoadVector {
     /// Computes the load vector of a run.
     #[must_use]
     pub fn of(profile: &Profile) -> Self {
-        let threads = &profile.threads;
+        let threads = profile.threads();
         let (source, totals) = totals(profile);
         let rows = profile.accesses_by_slice();
         let mut accesses = vec![0u64; threads.len()];
@@ -201,7 +201,7 @@ impl LoadVector {
             .map(|row| (row.slice.index(), row.thread.index(), row.accesses))
             .map(|(slice, thread, count)| (slice, thread, load(thread, count)))
             .collect();
-        let mut by_slice = vec![0.0; profile.slices.len()];
+        let mut by_slice = vec![0.0; profile.slices().len()];
         for &(slice, _, load) in &rows {
             if let Some(sum) = by_slice.get_mut(slice) {
                 *sum += load;
@@ -220,15 +220,15 @@ impl LoadVector {
 
 /// Each thread's load over the whole run, and its kind.
 fn totals(profile: &Profile) -> (LoadSource, Vec<f64>) {
-    let dram: Option<Vec<u64>> = profile.threads.iter().map(|t| t.dram_bytes).collect();
+    let dram: Option<Vec<u64>> = profile.threads().iter().map(|t| t.dram_bytes).collect();
     let dram = dram.filter(|dram| dram.iter().any(|&bytes| bytes > 0));
-    match (&profile.meta.dram_source, dram) {
+    match (&profile.meta().dram_source, dram) {
         (Some(source), Some(dram)) => {
             let source = LoadSource::Dram(source.clone());
             (source, dram.into_iter().map(|bytes| bytes as f64).collect())
         }
         _ => {
-            let accesses = profile.threads.iter().map(|t| t.accesses as f64);
+            let accesses = profile.threads().iter().map(|t| t.accesses as f64);
             (LoadSource::Accesses, accesses.collect())
         }
     }
@@ -272,9 +272,10 @@ pub fn memory_load(profile: &Profile, assignment: &NodeAssignment) -> MemoryLoad
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pages::tests::usage_of;
     use crate::timeline::tests::profile_of;
-    use numaloc_model::profile::PageSliceRow;
-    use numaloc_model::{SliceIdx, ThreadIdx};
+    use numaloc_model::profile::PageSlice;
+    use numaloc_model::{PageNumber, SliceIdx, ThreadIdx};
     use proptest::prelude::*;
 
     #[test]
@@ -319,17 +320,24 @@ mod tests {
         assert_eq!(access_load([], 2, &[0..1, 1..2]), [0.0, 0.0]);
     }
 
-    #[test]
-    fn load_of_a_run_by_hand() {
-        // Two slices, one access phase of weight 1: T0 has 30 + 20, T1 has 50, T2 and T3 nothing.
-        let mut profile = profile_of(4, 2, &[]);
-        let row = |slice, thread, accesses| PageSliceRow {
+    /// Two slices with accesses to one page: T0 has 30 and 20, T1 none and 50.
+    fn two_slices(threads: usize) -> Profile {
+        let row = |slice, thread, accesses| PageSlice {
             slice: SliceIdx(slice),
-            page: 0,
+            page: PageNumber(0),
             thread: ThreadIdx(thread),
             accesses,
         };
-        profile.page_slices = vec![row(0, 0, 30), row(1, 0, 20), row(1, 1, 50)];
+        let mut tables = profile_of(threads, 2, &[]).into_builder();
+        tables.usage(&usage_of(&[(0, vec![50, 50])]));
+        tables.page_slices = vec![row(0, 0, 30), row(1, 0, 20), row(1, 1, 50)];
+        tables.build().unwrap()
+    }
+
+    #[test]
+    fn load_of_a_run_by_hand() {
+        // Two slices, one access phase of weight 1: T0 has 30 + 20, T1 has 50, T2 and T3 nothing.
+        let profile = two_slices(4);
         let found = memory_load(&profile, &NodeAssignment::blocks(4, 2));
         assert_eq!(found.smoothed, Some(vec![30.0, 70.0]));
         assert_eq!(found.phases, vec![0..2]);
@@ -341,7 +349,9 @@ mod tests {
         );
         let spread = memory_load(&profile, &NodeAssignment::round_robin(4, 2));
         assert_eq!(spread.deviation, 0.0);
-        profile.page_slices.clear();
+        let profile = profile
+            .changed(|tables| tables.page_slices.clear())
+            .unwrap();
         let found = memory_load(&profile, &NodeAssignment::blocks(4, 2));
         assert_eq!((found.smoothed, found.by_thread), (None, vec![1000.0; 4]));
     }
@@ -350,31 +360,35 @@ mod tests {
     fn dram_accesses_are_the_load_if_known() {
         // T0 makes 50 accesses and T1 as many, but only T1's leave the caches: 6400 bytes from DRAM, T0 has 640. One
         // phase of weight 1: that is the vector. By slice: T0's 640 go 30 : 20, T1's all to slice 1.
-        let mut profile = profile_of(2, 2, &[]);
-        let row = |slice, thread, accesses| PageSliceRow {
-            slice: SliceIdx(slice),
-            page: 0,
-            thread: ThreadIdx(thread),
-            accesses,
-        };
-        profile.page_slices = vec![row(0, 0, 30), row(1, 0, 20), row(1, 1, 50)];
+        let profile = two_slices(2);
         assert_eq!(LoadVector::of(&profile).source, LoadSource::Accesses);
-        for (thread, bytes) in profile.threads.iter_mut().zip([640, 6400]) {
-            thread.dram_bytes = Some(bytes);
-        }
-        profile.meta.dram_source = Some("a test".to_owned());
+        let profile = profile.changed(|tables| {
+            for (thread, bytes) in tables.threads.iter_mut().zip([640, 6400]) {
+                thread.dram_bytes = Some(bytes);
+            }
+            tables.meta.dram_source = Some("a test".to_owned());
+        });
+        let profile = profile.unwrap();
         let found = LoadVector::of(&profile);
         assert_eq!(found.source, LoadSource::Dram("a test".to_owned()));
         assert_eq!(found.smoothed, Some(vec![384.0, 6656.0]));
         assert_eq!(found.by_thread, [640.0, 6400.0]);
         // A reader that kept only the sums gets the same result.
-        profile.access_slices = profile.accesses_by_slice();
-        profile.page_slices.clear();
+        let sums = profile.accesses_by_slice();
+        let profile = profile.changed(|tables| {
+            tables.access_slices = sums;
+            tables.page_slices.clear();
+        });
+        let profile = profile.unwrap();
         assert_eq!(LoadVector::of(&profile), found);
         // Without time the totals are the vector; if one thread's bytes are unknown, accesses are used.
-        profile.access_slices.clear();
+        let profile = profile
+            .changed(|tables| tables.access_slices.clear())
+            .unwrap();
         assert_eq!(LoadVector::of(&profile).by_thread, [640.0, 6400.0]);
-        profile.threads[0].dram_bytes = None;
+        let profile = profile
+            .changed(|tables| tables.threads[0].dram_bytes = None)
+            .unwrap();
         assert_eq!(LoadVector::of(&profile).source, LoadSource::Accesses);
     }
 

@@ -32,25 +32,25 @@ pub const COUNTS: usize = 11;
 /// Counts migrations; `None` when the profile has no page use by slice.
 #[must_use]
 pub fn migrations(profile: &Profile, assignment: &NodeAssignment) -> Option<Migrations> {
-    if profile.page_slices.is_empty() {
+    if profile.page_slices().is_empty() {
         return None;
     }
     let mut place: Vec<Option<LogicalNode>> = profile
-        .pages
+        .pages()
         .pages()
         .iter()
         .map(|page| Some(assignment.of_thread[page.first_touch?.index()]))
         .collect();
     let mut moved = vec![0u32; place.len()];
     let mut found = Migrations {
-        by_slice: vec![0; profile.slices.len()],
+        by_slice: vec![0; profile.slices().len()],
         pages: vec![0; COUNTS],
         total: 0,
         exclusivity: Vec::new(),
     };
-    let mut in_slice = vec![(0u64, 0u64); profile.slices.len()];
-    let mut order: Vec<usize> = (0..profile.page_slices.len()).collect();
-    let rows = &profile.page_slices;
+    let mut in_slice = vec![(0u64, 0u64); profile.slices().len()];
+    let mut order: Vec<usize> = (0..profile.page_slices().len()).collect();
+    let rows = profile.page_slices();
     order.sort_by_key(|&at| (rows[at].slice, rows[at].page));
     let mut by_node = vec![0u64; assignment.nodes];
     let mut at = 0;
@@ -96,8 +96,8 @@ mod tests {
     use super::*;
     use crate::pages::tests::usage_of;
     use crate::timeline::tests::profile_of;
-    use numaloc_model::profile::PageSliceRow;
-    use numaloc_model::{SliceIdx, ThreadIdx};
+    use numaloc_model::profile::PageSlice;
+    use numaloc_model::{PageNumber, SliceIdx, ThreadIdx};
     use proptest::prelude::*;
 
     #[test]
@@ -105,15 +105,15 @@ mod tests {
         // Thread 0 on node 0, thread 1 on node 1. Page 0 starts on node 0.
         // Slice 0: only thread 0: stays. Slice 1: thread 1 has 3 of 4: moves. Slice 2: 2 to 2: stays.
         // Slice 3: thread 0 only: moves back. Two migrations. Page 1 is used by its toucher only.
-        let mut profile = profile_of(2, 4, &[]);
-        profile.pages = usage_of(&[(0, vec![8, 5]), (1, vec![0, 9])]);
-        let row = |slice, page, thread, accesses| PageSliceRow {
+        let mut tables = profile_of(2, 4, &[]).into_builder();
+        tables.usage(&usage_of(&[(0, vec![8, 5]), (1, vec![0, 9])]));
+        let row = |slice, page, thread, accesses| PageSlice {
             slice: SliceIdx(slice),
-            page,
+            page: PageNumber(page),
             thread: ThreadIdx(thread),
             accesses,
         };
-        profile.page_slices = vec![
+        tables.page_slices = vec![
             row(0, 0, 0, 4),
             row(1, 0, 0, 1),
             row(1, 0, 1, 3),
@@ -122,6 +122,7 @@ mod tests {
             row(2, 0, 1, 2),
             row(3, 0, 0, 1),
         ];
+        let profile = tables.build().unwrap();
         let found = migrations(&profile, &NodeAssignment::blocks(2, 2)).unwrap();
         assert_eq!((found.total, &found.by_slice[..]), (2, &[0, 1, 0, 1][..]));
         assert_eq!(found.pages[..4], [1, 0, 1, 0]);
@@ -130,7 +131,9 @@ mod tests {
         for (found, expected) in found.exclusivity.iter().zip(expected) {
             assert!((found.unwrap() - expected).abs() < 1e-12);
         }
-        profile.page_slices.clear();
+        let profile = profile
+            .changed(|tables| tables.page_slices.clear())
+            .unwrap();
         assert_eq!(migrations(&profile, &NodeAssignment::blocks(2, 2)), None);
     }
 
@@ -139,11 +142,15 @@ mod tests {
         fn counts_add_up_and_nodes_have_no_order(
             rows in proptest::collection::vec((0u32..8, 0u32..4, 0u32..4, 1u64..20), 1..60),
         ) {
-            let mut profile = profile_of(4, 8, &[]);
-            profile.pages = usage_of(&[(0, vec![1; 4]), (1, vec![1; 4]), (2, vec![1; 4]), (3, vec![1; 4])]);
-            profile.page_slices = rows.iter().map(|&(slice, page, thread, accesses)| PageSliceRow {
-                slice: SliceIdx(slice), page, thread: ThreadIdx(thread), accesses,
+            let mut tables = profile_of(4, 8, &[]).into_builder();
+            tables.usage(&usage_of(&[(0, vec![1; 4]), (1, vec![1; 4]), (2, vec![1; 4]), (3, vec![1; 4])]));
+            tables.page_slices = rows.iter().map(|&(slice, page, thread, accesses)| PageSlice {
+                slice: SliceIdx(slice),
+                page: PageNumber(u64::from(page)),
+                thread: ThreadIdx(thread),
+                accesses,
             }).collect();
+            let profile = tables.build().unwrap();
             let blocks = NodeAssignment::blocks(4, 2);
             let found = migrations(&profile, &blocks).unwrap();
             prop_assert_eq!(found.by_slice.iter().sum::<u64>(), found.total);
@@ -159,8 +166,10 @@ mod tests {
             prop_assert_eq!(one.total, 0);
             prop_assert!(one.exclusivity.iter().flatten().all(|&e| e == 1.0));
             // Twice the accesses, the same moves.
-            for row in &mut profile.page_slices { row.accesses *= 2; }
-            prop_assert_eq!(migrations(&profile, &blocks).unwrap(), found);
+            let twice = profile.changed(|tables| {
+                for row in &mut tables.page_slices { row.accesses *= 2; }
+            });
+            prop_assert_eq!(migrations(&twice.unwrap(), &blocks).unwrap(), found);
         }
     }
 }

@@ -110,9 +110,9 @@ fn size_words(bytes: u64) -> String {
 
 /// The variable that holds at least half of a page.
 fn variable_of(profile: &Profile, page: &Page) -> Option<usize> {
-    let object = profile.objects.get(page.object?.index())?;
+    let object = profile.objects().get(page.object?.index())?;
     let variables = &object.variables;
-    let size = profile.pages.page_size();
+    let size = profile.pages().page_size();
     // Page 0 of an object holds its first byte, which need not be at the page's start.
     let before = object.base % size;
     let end = (page.object_page + 1)
@@ -135,16 +135,16 @@ fn variable_of(profile: &Profile, page: &Page) -> Option<usize> {
 /// Use of every object with accesses, the most used first (ties: lower index first).
 #[must_use]
 pub fn object_use(profile: &Profile, assignment: &NodeAssignment) -> Vec<ObjectUse> {
-    let unnamed = profile.objects.len();
+    let unnamed = profile.objects().len();
     let key = |object: Option<ObjectIdx>| object.map_or(unnamed, ObjectIdx::index).min(unnamed);
-    let pages = profile.pages.pages();
+    let pages = profile.pages().pages();
     let keys: Vec<(usize, Option<usize>)> = pages
         .iter()
         .map(|page| (key(page.object), variable_of(profile, page)))
         .collect();
     let mut order: Vec<usize> = (0..pages.len()).collect();
     order.sort_by_key(|&at| keys[at]);
-    let threads = profile.threads.len();
+    let threads = profile.threads().len();
     let mut touched = vec![0u64; threads];
     let mut used = vec![false; threads];
     let mut by_node = vec![0u64; assignment.nodes];
@@ -160,9 +160,9 @@ pub fn object_use(profile: &Profile, assignment: &NodeAssignment) -> Vec<ObjectU
             if keys[order[at]] != (object, variable) {
                 break;
             }
-            let page = &profile.pages.pages()[order[at]];
+            let page = &profile.pages().pages()[order[at]];
             at += 1;
-            let accesses = profile.pages.accesses(page);
+            let accesses = profile.pages().accesses(page);
             if accesses.is_empty() {
                 continue;
             }
@@ -173,7 +173,7 @@ pub fn object_use(profile: &Profile, assignment: &NodeAssignment) -> Vec<ObjectU
                 used[access.thread.index()] = true;
             }
             profile
-                .pages
+                .pages()
                 .by_node(page, |t| assignment.node(t.index()), &mut by_node);
             most += by_node.iter().copied().max().unwrap_or(0);
             if let Some(first) = page.first_touch {
@@ -219,8 +219,8 @@ mod tests {
 
     #[test]
     fn a_grid_touched_by_the_main_thread() {
-        let mut profile = profile_of(4, 1, &[]);
-        profile.objects = vec![Object {
+        let mut tables = profile_of(4, 1, &[]).into_builder();
+        tables.objects = vec![Object {
             kind: ObjectKind::Heap,
             name: "grid (stencil.c:41)".into(),
             size: 3 * 4096,
@@ -250,7 +250,8 @@ mod tests {
                     .collect(),
             );
         }
-        profile.pages = usage;
+        tables.usage(&usage);
+        let profile = tables.build().unwrap();
         let found = object_use(&profile, &NodeAssignment::blocks(4, 2));
         assert_eq!(found.len(), 2);
         let grid = &found[0];
@@ -284,14 +285,14 @@ mod tests {
 
     #[test]
     fn a_page_counts_for_the_variable_that_holds_half_of_it() {
-        let mut profile = profile_of(2, 1, &[]);
+        let mut tables = profile_of(2, 1, &[]).into_builder();
         let variable = |name: &str, offset, size, source: Option<&str>| Variable {
             name: name.into(),
             offset,
             size,
             source: source.map(str::to_owned),
         };
-        profile.objects = vec![Object {
+        tables.objects = vec![Object {
             kind: ObjectKind::Static,
             name: "app:.bss".into(),
             size: 12_000,
@@ -310,7 +311,8 @@ mod tests {
             let (head, accesses) = read_by_t1(page, 0x10_0800, 1 << page);
             usage.push(head, accesses);
         }
-        profile.pages = usage;
+        tables.usage(&usage);
+        let profile = tables.build().unwrap();
         let found = object_use(&profile, &NodeAssignment::blocks(2, 2));
         // Offsets by page: 0..2048 (1984 bytes of grid: less than half), 2048..6144 (grid), 6144..10240
         // (2048 of grid, then 2048 of tail: the first that holds half), 10240..12000 (nobody).
@@ -329,8 +331,8 @@ mod tests {
 
     #[test]
     fn a_block_is_named_by_its_allocation_site() {
-        let mut profile = profile_of(2, 1, &[]);
-        profile.objects = vec![Object {
+        let mut tables = profile_of(2, 1, &[]).into_builder();
+        tables.objects = vec![Object {
             kind: ObjectKind::Mapping,
             name: "[anon]".into(),
             size: 4 * 4096,
@@ -349,7 +351,8 @@ mod tests {
             let (head, accesses) = read_by_t1(page, 0x4000_0000, 10);
             usage.push(head, accesses);
         }
-        profile.pages = usage;
+        tables.usage(&usage);
+        let profile = tables.build().unwrap();
         let found = object_use(&profile, &NodeAssignment::blocks(2, 2));
         let rows: Vec<(String, u64)> = found.iter().map(|u| (u.label(&profile), u.pages)).collect();
         assert_eq!(
@@ -367,12 +370,12 @@ mod tests {
             pages in proptest::collection::vec((0u32..4, 0u32..4, proptest::collection::vec(0u64..40, 4)), 1..30),
             nodes in 1usize..4,
         ) {
-            let mut profile = profile_of(4, 1, &[]);
+            let mut tables = profile_of(4, 1, &[]).into_builder();
             let object = |order| Object {
                 kind: ObjectKind::Heap, name: "block".into(), size: 1 << 20, order,
                 thread: None, base: 0, variables: Vec::new(),
             };
-            profile.objects = (0..3).map(object).collect();
+            tables.objects = (0..3).map(object).collect();
             let mut usage = PageUsage::new(4096);
             for (at, (object, first, counts)) in pages.iter().enumerate() {
                 let head = PageHead {
@@ -388,7 +391,8 @@ mod tests {
                     thread: ThreadIdx(t as u32), reads: c, writes: 0,
                 }).collect());
             }
-            profile.pages = usage;
+            tables.usage(&usage);
+            let profile = tables.build().unwrap();
             let of = NodeAssignment::round_robin(4, nodes);
             let found = object_use(&profile, &of);
             let all: u64 = pages.iter().flat_map(|p| &p.2).sum();
@@ -404,7 +408,7 @@ mod tests {
             // Accesses by object, weighted, give the application's exclusivity.
             let whole: f64 = found.iter().map(|o| o.exclusivity * o.accesses() as f64).sum();
             if all > 0 {
-                let app = crate::pages::exclusivity(&profile.pages, &of).unwrap();
+                let app = crate::pages::exclusivity(profile.pages(), &of).unwrap();
                 prop_assert!((whole / all as f64 - app).abs() < 1e-9);
             }
         }

@@ -225,13 +225,17 @@ impl<'a> Scene<'a> {
 
 /// Number of threads with at least a hundredth of the busiest one's accesses: those that the kernel distributes.
 pub(crate) fn working_threads(profile: &Profile) -> usize {
-    let most = profile.threads.iter().map(|t| t.accesses).max();
+    let most = profile.threads().iter().map(|t| t.accesses).max();
     let most = most.unwrap_or(0);
     let works = |accesses: u64| accesses > 0 && accesses >= most / 100;
-    let working = profile.threads.iter().filter(|t| works(t.accesses)).count();
+    let working = profile
+        .threads()
+        .iter()
+        .filter(|t| works(t.accesses))
+        .count();
     // A bare matrix has no accesses: all of its threads count.
     if most == 0 {
-        profile.threads.len()
+        profile.threads().len()
     } else {
         working
     }
@@ -239,7 +243,7 @@ pub(crate) fn working_threads(profile: &Profile) -> usize {
 
 /// Share of each thread's accesses in slices where no other thread does a hundredth of its work.
 pub(crate) fn alone(profile: &Profile) -> Vec<f64> {
-    let mut shares = vec![(0u64, 0u64); profile.threads.len()];
+    let mut shares = vec![(0u64, 0u64); profile.threads().len()];
     let rows = profile.accesses_by_slice();
     for slice in rows.chunk_by(|a, b| a.slice == b.slice) {
         let most = slice.iter().map(|row| row.accesses).max().unwrap_or(0);

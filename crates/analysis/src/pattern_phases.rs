@@ -57,7 +57,7 @@ pub struct PatternRule<'a> {
 pub fn pattern_phases(profile: &Profile, rule: PatternRule<'_>) -> Vec<Range<usize>> {
     let window = rule.window;
     assert!(window > 0, "a window has a slice");
-    let slices = profile.slices.len();
+    let slices = profile.slices().len();
     if slices == 0 {
         return Vec::new();
     }
@@ -166,15 +166,15 @@ struct Traffic {
 impl Traffic {
     fn new(profile: &Profile, layers: &[Layer]) -> Self {
         let mut traffic = Self {
-            start: vec![0; profile.slices.len() + 1],
+            start: vec![0; profile.slices().len() + 1],
             cells: Vec::new(),
             distinct: 0,
         };
-        let mut numbers = Numbers::new(profile.threads.len(), layers);
+        let mut numbers = Numbers::new(profile.threads().len(), layers);
         let mut slice = 0;
-        for row in &profile.communication {
+        for row in profile.communication() {
             let counts = layers.contains(&row.layer) && row.events > 0;
-            if !counts || row.slice.index() >= profile.slices.len() {
+            if !counts || row.slice.index() >= profile.slices().len() {
                 continue;
             }
             while slice < row.slice.index() {
@@ -290,10 +290,11 @@ mod tests {
             })
             .collect();
         rows.sort_unstable();
-        let mut profile = profile_of(4, 60, &rows);
-        for row in &mut profile.communication {
+        let mut tables = profile_of(4, 60, &rows).into_builder();
+        for row in &mut tables.communication {
             row.layer = Layer::Message;
         }
+        let profile = tables.build().unwrap();
         let layers = &[Layer::Message, Layer::Collective];
         let (window, by_chance) = (5, false);
         let rule = PatternRule {
@@ -341,10 +342,11 @@ mod tests {
     #[test]
     fn a_layer_that_is_not_requested_does_not_count() {
         let rows: Vec<_> = (0..60u32).map(|slice| (slice, 0, 1, 10)).collect();
-        let mut profile = profile_of(4, 60, &rows);
-        for row in &mut profile.communication[30..] {
+        let mut tables = profile_of(4, 60, &rows).into_builder();
+        for row in &mut tables.communication[30..] {
             row.layer = Layer::SharedLine;
         }
+        let profile = tables.build().unwrap();
         let phases = |layers: &[Layer]| {
             let (window, by_chance) = (5, true);
             pattern_phases(

@@ -74,7 +74,7 @@ pub struct Sharing {
 #[must_use]
 pub fn sharing(profile: &Profile) -> Sharing {
     let mut sums: BTreeMap<(Option<ObjectIdx>, Vec<usize>), SharedMemory> = BTreeMap::new();
-    for line in &profile.shared_lines {
+    for line in profile.shared_lines() {
         let variables = variables_of(profile, line);
         let sum = sums
             .entry((line.object, variables.clone()))
@@ -92,13 +92,13 @@ pub fn sharing(profile: &Profile) -> Sharing {
     let mut memory: Vec<SharedMemory> = sums.into_values().collect();
     memory.sort_by_key(|m| std::cmp::Reverse((m.false_events, m.events)));
     let events = |layer| -> u64 {
-        let rows = profile.communication.iter();
+        let rows = profile.communication().iter();
         rows.filter(|row| row.layer == layer)
             .map(|row| row.events)
             .sum()
     };
     let all = events(Layer::WriteRead);
-    let observed = !profile.shared_lines.is_empty() && all > 0;
+    let observed = !profile.shared_lines().is_empty() && all > 0;
     Sharing {
         false_share: observed.then(|| events(Layer::FalseSharing) as f64 / all as f64),
         memory,
@@ -107,10 +107,10 @@ pub fn sharing(profile: &Profile) -> Sharing {
 
 /// The variables that lie in a line, by index.
 fn variables_of(profile: &Profile, line: &SharedLine) -> Vec<usize> {
-    let Some(object) = line.object.and_then(|at| profile.objects.get(at.index())) else {
+    let Some(object) = line.object.and_then(|at| profile.objects().get(at.index())) else {
         return Vec::new();
     };
-    let size = profile.meta.line_size.max(1);
+    let size = profile.meta().line_size.max(1);
     // The line that holds the object's first byte may start before it.
     let before = if line.object_offset == 0 {
         object.base % size
@@ -137,8 +137,8 @@ mod tests {
 
     #[test]
     fn lines_are_summed_by_their_variables() {
-        let mut profile = profile_of(2, 1, &[(0, 0, 1, 100)]);
-        profile.communication.push(CommRow {
+        let mut tables = profile_of(2, 1, &[(0, 0, 1, 100)]).into_builder();
+        tables.communication.push(CommRow {
             slice: SliceIdx(0),
             src: ThreadIdx(0),
             dst: ThreadIdx(1),
@@ -152,7 +152,7 @@ mod tests {
             size,
             source: Some(format!("app.c:{line}")),
         };
-        profile.objects = vec![Object {
+        tables.objects = vec![Object {
             kind: ObjectKind::Static,
             name: "app:.data".into(),
             size: 4096,
@@ -175,12 +175,13 @@ mod tests {
             false_events,
         };
         let first = Some(ObjectIdx(0));
-        profile.shared_lines = vec![
+        tables.shared_lines = vec![
             line(first, 0, 25, 25),
             line(first, 112, 30, 2),
             line(first, 176, 20, 3),
             line(None, 0, 10, 0),
         ];
+        let profile = tables.build().unwrap();
         let found = sharing(&profile);
         assert_eq!(found.false_share, Some(0.3));
         let rows: Vec<(String, u64, u64, u64)> = found
@@ -209,20 +210,21 @@ mod tests {
         fn events_add_up_and_shares_are_in_range(
             lines in proptest::collection::vec((0u32..3, 0u64..16, 1u64..100, 0u64..100), 1..30),
         ) {
-            let mut profile = profile_of(2, 1, &[(0, 0, 1, 3000)]);
+            let mut tables = profile_of(2, 1, &[(0, 0, 1, 3000)]).into_builder();
             let object = |order| Object {
                 kind: ObjectKind::Static, name: format!("part {order}"), size: 1024, order,
                 thread: None, base: 0x1000,
                 variables: vec![Variable { name: "v".into(), offset: 128, size: 256, source: None }],
             };
-            profile.objects = (0..2).map(object).collect();
-            profile.shared_lines = lines.iter().map(|&(object, at, events, false_)| SharedLine {
+            tables.objects = (0..2).map(object).collect();
+            tables.shared_lines = lines.iter().map(|&(object, at, events, false_)| SharedLine {
                 line: 0,
                 object: (object < 2).then_some(ObjectIdx(object)),
                 object_offset: at * 64,
                 events,
                 false_events: false_.min(events),
             }).collect();
+            let profile = tables.build().unwrap();
             let found = sharing(&profile);
             let sum = |value: fn(&SharedMemory) -> u64| found.memory.iter().map(value).sum::<u64>();
             prop_assert_eq!(sum(|m| m.lines), lines.len() as u64);
@@ -230,8 +232,8 @@ mod tests {
             prop_assert!(found.memory.iter().all(|m| (0.0..=1.0).contains(&m.false_share())));
             prop_assert!(found.memory.windows(2).all(|w| w[0].false_events >= w[1].false_events));
             // The order of the lines does not matter.
-            profile.shared_lines.reverse();
-            prop_assert_eq!(sharing(&profile), found);
+            let reversed = profile.changed(|tables| tables.shared_lines.reverse());
+            prop_assert_eq!(sharing(&reversed.unwrap()), found);
         }
     }
 }

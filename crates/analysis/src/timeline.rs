@@ -30,15 +30,15 @@ impl Timeline {
 /// Events, bytes and heterogeneity of every slice of a layer. Rows must be sorted by slice.
 #[must_use]
 pub fn timeline(profile: &Profile, layer: Layer) -> Timeline {
-    let threads = profile.threads.len();
+    let threads = profile.threads().len();
     let mut found = Timeline {
-        events: vec![0; profile.slices.len()],
-        bytes: vec![0; profile.slices.len()],
-        heterogeneity: vec![None; profile.slices.len()],
+        events: vec![0; profile.slices().len()],
+        bytes: vec![0; profile.slices().len()],
+        heterogeneity: vec![None; profile.slices().len()],
     };
     let mut pairs: Vec<(u32, u32, f64)> = Vec::new();
     let mut row_sum = vec![0.0; threads];
-    let rows = &profile.communication;
+    let rows = profile.communication();
     let mut at = 0;
     while at < rows.len() {
         let slice = rows[at].slice;
@@ -111,8 +111,8 @@ fn slice_heterogeneity(
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use numaloc_model::profile::{Amount, Clock, CommRow, Meta, Slice, Thread};
-    use numaloc_model::{PageUsage, SliceIdx, ThreadIdx};
+    use numaloc_model::profile::{Amount, Clock, CommRow, Meta, ProfileBuilder, Slice, Thread};
+    use numaloc_model::{SliceIdx, ThreadIdx};
 
     /// A profile of `threads` threads and `slices` slices of 10, with `(slice, src, dst, events)` rows.
     pub(crate) fn profile_of(
@@ -120,58 +120,42 @@ pub(crate) mod tests {
         slices: u64,
         rows: &[(u32, u32, u32, u64)],
     ) -> Profile {
-        Profile {
-            meta: Meta {
+        let mut tables = ProfileBuilder::new(
+            Meta {
                 command: vec!["test".into()],
-                frontend: "test".into(),
-                clock: Clock::Virtual,
-                line_size: 64,
-                complete: true,
-                notes: Vec::new(),
-                sampled: 1.0,
-                dram_source: None,
-                conditions: numaloc_model::conditions::Conditions::default(),
+                ..Meta::new("test", Clock::Virtual)
             },
-            threads: (0..threads)
-                .map(|at| Thread {
-                    path: format!("0.{at}"),
-                    label: None,
-                    pid: 1,
-                    tid: at as u32 + 1,
-                    rank: None,
-                    start: 0,
-                    end: slices * 10,
-                    accesses: 1000,
-                    read_bytes: 6000,
-                    write_bytes: 2000,
-                    dram_bytes: None,
-                })
-                .collect(),
-            slices: (0..slices)
-                .map(|at| Slice {
-                    start: at * 10,
-                    end: at * 10 + 10,
-                })
-                .collect(),
-            communication: rows
-                .iter()
-                .map(|&(slice, src, dst, events)| CommRow {
-                    slice: SliceIdx(slice),
-                    src: ThreadIdx(src),
-                    dst: ThreadIdx(dst),
-                    layer: Layer::WriteRead,
-                    events,
-                    bytes: events * 8,
-                })
-                .collect(),
-            pages: PageUsage::new(4096),
-            page_slices: Vec::new(),
-            access_slices: Vec::new(),
-            objects: Vec::new(),
-            cell_errors: Vec::new(),
-            shared_lines: Vec::new(),
-            slow_loads: None,
-        }
+            4096,
+        );
+        tables.threads = (0..threads)
+            .map(|at| Thread {
+                pid: 1,
+                tid: at as u32 + 1,
+                end: slices * 10,
+                accesses: 1000,
+                read_bytes: 6000,
+                write_bytes: 2000,
+                ..Thread::new(format!("0.{at}"))
+            })
+            .collect();
+        tables.slices = (0..slices)
+            .map(|at| Slice {
+                start: at * 10,
+                end: at * 10 + 10,
+            })
+            .collect();
+        tables.communication = rows
+            .iter()
+            .map(|&(slice, src, dst, events)| CommRow {
+                slice: SliceIdx(slice),
+                src: ThreadIdx(src),
+                dst: ThreadIdx(dst),
+                layer: Layer::WriteRead,
+                events,
+                bytes: events * 8,
+            })
+            .collect();
+        tables.build().unwrap()
     }
 
     #[test]

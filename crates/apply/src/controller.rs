@@ -1,9 +1,11 @@
 //! Decides what to do when a thread starts or memory appears: looks it up in the plan and calls an
 //! [`Actuator`]. Independent of ptrace; tests run it against an actuator that only records its calls.
 //!
-//! This file handles threads; [`memory`] maps memory to objects of the plan, [`pages`] places and checks their pages.
+//! This file handles threads; [`mod@moves`] later moves, [`memory`] maps memory to objects of the plan, [`pages`]
+//! places and checks their pages.
 
 mod memory;
+pub mod moves;
 mod pages;
 
 use numaloc_identity::{Creator, Orders, ThreadPath};
@@ -12,6 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 
 use crate::index::PlanIndex;
+use crate::moves::Moves;
 use crate::tally::{Tally, ThreadState};
 
 /// The operations that change or inspect the machine; tests substitute a recorder.
@@ -97,6 +100,7 @@ pub struct Controller {
     /// Number of planned objects that come from mappings, by the path of their process.
     mappings: HashMap<String, usize>,
     tally: Tally,
+    moves: Moves,
 }
 
 /// Whether an object is created by a call that maps memory.
@@ -132,7 +136,25 @@ impl Controller {
             processes: HashMap::new(),
             stack_sizes,
             announced: HashMap::new(),
+            moves: Moves::default(),
         }
+    }
+
+    /// The same with the later moves of the plan.
+    #[must_use]
+    pub fn with_moves(mut self, moves: Moves) -> Self {
+        self.moves = moves;
+        self
+    }
+
+    /// The later moves.
+    pub fn moves(&self) -> &Moves {
+        &self.moves
+    }
+
+    /// The later moves, to be carried out.
+    pub fn moves_mut(&mut self) -> &mut Moves {
+        &mut self.moves
     }
 
     /// What was done so far.
@@ -141,7 +163,10 @@ impl Controller {
     }
 
     /// Ends the run and returns everything that was done.
-    pub fn into_tally(self) -> Tally {
+    pub fn into_tally(mut self) -> Tally {
+        for note in self.moves.notes() {
+            self.tally.note(note);
+        }
         self.tally
     }
 

@@ -2,7 +2,7 @@
 //! instructions that make the intercepted system calls.
 
 use numaloc_identity::object::base_name;
-use numaloc_model::MapsLine;
+use numaloc_model::maps::{self, MapsLine};
 use object::elf::{self, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader};
 use object::read::{ReadCache, ReadRef};
@@ -36,7 +36,7 @@ pub struct Map {
 
 /// The mappings of a process.
 pub fn maps(tgid: i32) -> io::Result<Vec<Map>> {
-    let text = std::fs::read_to_string(format!("/proc/{tgid}/maps"))?;
+    let text = maps::text(std::fs::read(format!("/proc/{tgid}/maps"))?);
     Ok(text.lines().filter_map(parse_map).collect())
 }
 
@@ -300,7 +300,7 @@ mod tests {
             libc::SYS_mmap,
             libc::SYS_brk,
             libc::SYS_mremap,
-            libc::SYS_sched_getaffinity,
+            numaloc_sys::affinity::GET_CALL,
         ] {
             let sites = Files::default().sites(pid, libc, &[number as u32]);
             assert!(!sites.is_empty(), "no site for call {number}");

@@ -99,6 +99,37 @@ impl PlanIndex {
         self.threads.get(path).copied()
     }
 
+    /// Gives a thread of the plan another PU (kernel number), from now on.
+    pub fn move_thread(&mut self, path: &str, pu: u32) {
+        if let Some((_, planned)) = self.threads.get_mut(path) {
+            *planned = pu;
+        }
+    }
+
+    /// Gives the pages of `other`, whose objects have the same numbers, the nodes that they have there.
+    pub fn move_pages(&mut self, other: &Self) {
+        for (runs, moved) in self.runs.iter_mut().zip(&other.runs) {
+            for &new in moved {
+                let outside = |run: &Run| {
+                    let before = Run {
+                        end: run.end.min(new.first),
+                        ..*run
+                    };
+                    let behind = Run {
+                        first: run.first.max(new.end),
+                        ..*run
+                    };
+                    [before, behind]
+                };
+                let mut rest: Vec<Run> = runs.iter().flat_map(outside).collect();
+                rest.retain(|run| run.first < run.end);
+                rest.push(new);
+                rest.sort_by_key(|run| run.first);
+                *runs = rest;
+            }
+        }
+    }
+
     /// Whether the plan leaves a thread to the kernel on purpose.
     #[must_use]
     pub fn leaves_out(&self, path: &str) -> bool {

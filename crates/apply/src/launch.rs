@@ -6,7 +6,6 @@ use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicI32, Ordering};
 
 /// A forked process that executes the program when released.
 pub struct Waiting {
@@ -26,11 +25,21 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
 }
 
-/// Forks. The child waits for [`Waiting::release`], with the affinity it inherits.
+/// As [`fork_with`], with the environment of this process.
+pub fn fork(command: &[OsString]) -> io::Result<Waiting> {
+    fork_with(command, None)
+}
+
+/// Forks. The child waits for [`Waiting::release`], with the affinity it inherits; it executes the program with
+/// `environment`, or with that of this process.
 ///
 /// # Errors
 /// The kernel's error if no pipe or process can be created, `InvalidInput` for a NUL byte in an argument.
-pub fn fork(command: &[OsString]) -> io::Result<Waiting> {
+pub fn fork_with(command: &[OsString], environment: Option<&[CString]>) -> io::Result<Waiting> {
+    let environment: Option<Vec<*const c_char>> = environment.map(|entries| {
+        let entries = entries.iter().map(|entry| entry.as_ptr());
+        entries.chain([std::ptr::null()]).collect()
+    });
     let args: Vec<CString> = command
         .iter()
         .map(|arg| CString::new(arg.as_bytes()))
@@ -55,6 +64,9 @@ pub fn fork(command: &[OsString]) -> io::Result<Waiting> {
                 go_read.as_raw_fd(),
                 failure_write.as_raw_fd(),
                 argv.as_ptr(),
+                environment
+                    .as_ref()
+                    .map_or(std::ptr::null(), |e| e.as_ptr()),
             )
         }
     }
@@ -68,8 +80,14 @@ pub fn fork(command: &[OsString]) -> io::Result<Waiting> {
 /// Runs in the child until `execve`.
 ///
 /// # Safety
-/// `argv` points to a NULL-terminated array of C strings; only async-signal-safe calls here.
-unsafe fn child(go: c_int, failure: c_int, argv: *const *const c_char) -> ! {
+/// `argv` points to a NULL-terminated array of C strings, `environment` too or is null; only async-signal-safe calls
+/// here.
+unsafe fn child(
+    go: c_int,
+    failure: c_int,
+    argv: *const *const c_char,
+    environment: *const *const c_char,
+) -> ! {
     let mut word = 0_u8;
     // SAFETY: reads one byte into `word`.
     let got = unsafe { libc::read(go, (&raw mut word).cast(), 1) };
@@ -81,7 +99,10 @@ unsafe fn child(go: c_int, failure: c_int, argv: *const *const c_char) -> ! {
     // SAFETY: restores what Rust's runtime changed; the caller keeps `argv` valid.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        libc::execvp(*argv, argv);
+        match environment.is_null() {
+            true => libc::execvp(*argv, argv),
+            false => libc::execvpe(*argv, argv, environment),
+        };
     }
     let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
     // SAFETY: writes the bytes of `errno`; does not return.
@@ -102,7 +123,11 @@ pub fn may_trace() -> bool {
             libc::_exit(0);
         }
     }
-    pid > 0 && matches!(crate::sys::wait(pid), Ok((_, crate::sys::Wait::Exited(_))))
+    pid > 0
+        && matches!(
+            crate::ptrace::wait(pid),
+            Ok((_, crate::ptrace::Wait::Exited(_)))
+        )
 }
 
 impl Waiting {
@@ -129,53 +154,10 @@ impl Waiting {
     }
 }
 
-/// The program's process id for the signal handler; 0 if there is none.
-static PROGRAM: AtomicI32 = AtomicI32::new(0);
-
-extern "C" fn pass_on(signal: c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    let pid = PROGRAM.load(Ordering::Relaxed);
-    // SAFETY: the kernel hands a valid siginfo to a SA_SIGINFO handler; kill is async-signal-safe.
-    unsafe {
-        // A signal from the terminal (SI_KERNEL) reaches the program's process group directly.
-        if pid > 0 && (*info).si_code <= 0 {
-            libc::kill(pid, signal);
-        }
-    }
-}
-
-/// Forwards signals that other processes send to us to the program; signals from the terminal reach it
-/// directly. We end when it does.
-pub fn pass_signals_to(pid: i32) {
-    PROGRAM.store(pid, Ordering::Relaxed);
-    for signal in [
-        libc::SIGINT,
-        libc::SIGQUIT,
-        libc::SIGTERM,
-        libc::SIGHUP,
-        libc::SIGUSR1,
-        libc::SIGUSR2,
-        libc::SIGALRM,
-        libc::SIGWINCH,
-    ] {
-        // SAFETY: an all-zero sigaction is valid; the handler has the SA_SIGINFO signature.
-        unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = pass_on as extern "C" fn(_, _, _) as usize;
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-            libc::sigaction(signal, &raw const action, std::ptr::null_mut());
-        }
-    }
-}
-
-/// Ends forwarding after the program is gone. Signals are ignored from now on: we are about to end.
-pub fn stop_passing_signals() {
-    PROGRAM.store(0, Ordering::Relaxed);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::{Wait, wait};
+    use crate::ptrace::{Wait, wait};
 
     #[test]
     fn a_program_killed_before_it_is_released_ends_as_killed() {

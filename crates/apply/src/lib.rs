@@ -1,4 +1,4 @@
-//! Applies a plan: binds threads to PUs and places pages on NUMA nodes. The only crate that changes machine state.
+//! Applies a plan: binds threads to PUs and places pages on NUMA nodes.
 //!
 //! [`mod@run`] starts a program natively and follows it; [`export`] writes a plan in the notation of other
 //! launchers, which place threads but no pages.
@@ -7,24 +7,30 @@
 //! |---|---|
 //! | [`index`] | the plan, indexed by thread path and object identity (pure) |
 //! | [`controller`] | decides what to pin, bind, move and check, through an actuator (pure) |
+//! | [`moves`] | the later moves of a plan, and what became of them (pure) |
 //! | [`tally`] | counts what became of every planned thread and page (pure) |
+//! | `agent` | the library that counts marks in the program |
 //! | `image` | loaded ELF files, their sections and system-call instructions |
 //! | `launch`, `supervise`, `tracee` | start the program, follow it with ptrace, inject system calls into it |
 //! | `scratch` | code injected into the program's address space to avoid ptrace stops |
-//! | `sys` | system calls, each wrapped once |
+//! | [`permitted`] | whether this machine lets us follow programs and place pages |
+//! | `ptrace` | the system calls of a tracer, each wrapped once |
 #![deny(unsafe_code)]
 
+mod agent;
 pub mod controller;
 pub mod export;
 mod image;
 pub mod index;
 #[allow(missing_docs)]
 mod launch;
+pub mod moves;
+pub mod permitted;
+#[allow(missing_docs)]
+mod ptrace;
 mod run;
 mod scratch;
 mod supervise;
-#[allow(missing_docs)]
-mod sys;
 pub mod tally;
 mod tracee;
 

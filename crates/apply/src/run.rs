@@ -1,19 +1,23 @@
 //! `numaloc run`: runs a program under a plan, from start to outcome.
 
+use numaloc_launch::{Signals, status_of_signal};
 use numaloc_model::Plan;
 use numaloc_model::outcome::Outcome;
 use numaloc_model::plan::Flaw;
+use numaloc_sys::affinity;
 use numaloc_topology::Identity;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 
+use crate::agent;
 use crate::controller::{ApplyOptions, Controller};
 use crate::index::PlanIndex;
-use crate::launch::{Waiting, fork, may_trace, pass_signals_to, stop_passing_signals};
+use crate::launch::{Waiting, fork_with, may_trace};
+use crate::moves::Moves;
+use crate::ptrace::{self, Wait};
 use crate::supervise::{End, Supervisor};
-use crate::sys::{self, Wait};
 use crate::tally::Tally;
 
 /// Whether pages are placed.
@@ -149,12 +153,22 @@ pub fn run(
         PlanIndex::threads_only(plan)
     };
     let pages = pages && index.has_pages();
-    let allowed = sys::affinity(0).map_err(follow)?;
+    let allowed = affinity::get(0).map_err(follow)?;
     let apply_options = ApplyOptions {
         verify: options.verify,
         enforce: options.enforce,
     };
-    let mut controller = Controller::new(index, apply_options, allowed);
+    let moves = Moves::of(plan, pages);
+    let environment = match moves.any() {
+        true => Some(agent::environment(command)),
+        false => None,
+    };
+    let mut controller = Controller::new(index, apply_options, allowed).with_moves(moves);
+    if let Some(Err(why)) = &environment {
+        controller
+            .tally()
+            .note(format!("no later moves: {why}; the first mapping remains"));
+    }
     if !pages && !plan.pages.is_empty() {
         let why = match options.pages {
             PageMode::Never => "as asked",
@@ -165,13 +179,14 @@ pub fn run(
         ));
     }
     let started = Instant::now();
-    let waiting = fork(command).map_err(follow)?;
+    let environment = environment.and_then(Result::ok);
+    let waiting = fork_with(command, environment.as_deref()).map_err(follow)?;
     let untraced = match set_user_id(command) {
         Some(why) => Some(why),
         None if filtered() && !may_trace() => {
             Some("the seccomp filter in force kills processes that call ptrace".to_owned())
         }
-        None => sys::seize(waiting.pid)
+        None => ptrace::seize(waiting.pid)
             .err()
             .map(|error| no_trace(waiting.pid, &error)),
     };
@@ -194,7 +209,7 @@ pub fn run(
     }
     let status = match end {
         End::Exited(status) => status,
-        End::Killed(signal) => 128 + signal,
+        End::Killed(signal) => status_of_signal(signal).into(),
     };
     Ok(tally.outcome(plan, pages, started.elapsed().as_secs_f64(), status))
 }
@@ -260,7 +275,7 @@ fn run_untraced(
     let mut pus: Vec<u32> = plan.threads.iter().map(|thread| thread.os_pu.0).collect();
     pus.sort_unstable();
     pus.dedup();
-    let bound = !pus.is_empty() && sys::set_affinity(waiting.pid, &pus).is_ok();
+    let bound = !pus.is_empty() && affinity::set(waiting.pid, &pus).is_ok();
     let what = if bound {
         "it runs on the plan's PUs as a set, its threads and pages are not placed individually"
     } else {
@@ -269,18 +284,12 @@ fn run_untraced(
     controller
         .tally()
         .note(format!("cannot follow the program: {why}; {what}"));
-    pass_signals_to(waiting.pid);
+    let _forwarding = Signals::catch()?.forward_to(waiting.pid as u32);
     waiting.release()?;
     loop {
-        match sys::wait(waiting.pid)?.1 {
-            Wait::Exited(status) => {
-                stop_passing_signals();
-                return Ok((End::Exited(status), controller.into_tally()));
-            }
-            Wait::Killed(signal) => {
-                stop_passing_signals();
-                return Ok((End::Killed(signal), controller.into_tally()));
-            }
+        match ptrace::wait(waiting.pid)?.1 {
+            Wait::Exited(status) => return Ok((End::Exited(status), controller.into_tally())),
+            Wait::Killed(signal) => return Ok((End::Killed(signal), controller.into_tally())),
             _ => {}
         }
     }

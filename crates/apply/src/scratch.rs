@@ -5,14 +5,18 @@
 //! |---|---|
 //! | 0 | binding loop |
 //! | 128 | `brk` handler |
-//! | 4096 | table of ranges to bind, 32 bytes each: start, length, address of the node mask, bits in it |
+//! | 4096 | table of ranges to bind ([`inject::row`]) |
 //! | 12288 | node masks |
 //! | 16384 | the program break as the program sees it, and as the kernel has it (the only writable page) |
 //!
 //! Code and tables are written through `/proc/PID/mem`, so no page is ever both writable and executable.
 //! A forked child has its own copy; `execve` removes them.
 
+use numaloc_model::plan::OS_NODES;
+use numaloc_sys::inject::{self, PREFER_LOOP, PREFER_LOOP_TRAP, ROW_BYTES};
+use numaloc_sys::memory::{self, NodeMask};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 
 use crate::image::Map;
@@ -25,32 +29,9 @@ const TABLE: u64 = 4096;
 const MASKS: u64 = 12288;
 const DATA: u64 = 16384;
 /// The mask of any node must fit, or its ranges would never be bound.
-const _: () = assert!(numaloc_model::plan::OS_NODES as u64 / 8 <= DATA - MASKS);
+const _: () = assert!(OS_NODES == memory::NODES && OS_NODES as u64 / 8 <= DATA - MASKS);
 /// Ranges bound at once.
-const ROWS: usize = ((MASKS - TABLE) / 32) as usize;
-
-/// For each of the r12 rows at rbx: mbind(start, length, MPOL_PREFERRED, mask, bits, 0). Traps after the
-/// first failure (rax < 0) and after the last row (r12 = 0).
-const LOOP: [u8; 53] = [
-    0x48, 0x8b, 0x3b, // mov rdi, [rbx]
-    0x48, 0x8b, 0x73, 0x08, // mov rsi, [rbx+8]
-    0xba, 0x01, 0x00, 0x00, 0x00, // mov edx, MPOL_PREFERRED
-    0x4c, 0x8b, 0x53, 0x10, // mov r10, [rbx+16]
-    0x4c, 0x8b, 0x43, 0x18, // mov r8, [rbx+24]
-    0x45, 0x31, 0xc9, // xor r9d, r9d
-    0xb8, 0xed, 0x00, 0x00, 0x00, // mov eax, SYS_mbind
-    0x0f, 0x05, // syscall
-    0x48, 0x83, 0xc3, 0x20, // add rbx, 32
-    0x49, 0xff, 0xcc, // dec r12
-    0x48, 0x85, 0xc0, // test rax, rax
-    0x78, 0x05, // js trap
-    0x4d, 0x85, 0xe4, // test r12, r12
-    0x75, 0xd1, // jnz start
-    0xcc, // trap: int3
-    0x90, 0x90, 0x90, 0x90, 0x90,
-];
-/// Value of rip after the loop's `int3`, relative to its start.
-const LOOP_TRAP: u64 = 48;
+const ROWS: usize = (MASKS - TABLE) as usize / ROW_BYTES;
 
 /// The injected `brk` handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +95,7 @@ impl Scratch {
             stopped.call(gadget, libc::SYS_munmap, [base, BYTES, 0, 0, 0, 0])?;
             return Ok(None);
         }
-        memory.write(base, &LOOP)?;
+        memory.write(base, &PREFER_LOOP)?;
         Ok(Some(Self {
             base,
             brk_handler: None,
@@ -133,13 +114,17 @@ impl Scratch {
             let (rows, masks) = self.rows(&ranges[answers.len()..]);
             memory.write(self.base + TABLE, &rows)?;
             memory.write(self.base + MASKS, &masks)?;
-            let count = rows.len() / 32;
+            let count = rows.len() / ROW_BYTES;
             let mut done = 0;
             while done < count {
-                let row = self.base + TABLE + 32 * done as u64;
+                let row = self.base + TABLE + (ROW_BYTES * done) as u64;
                 let remaining = count - done;
-                let (answer, still) =
-                    stopped.run(self.base, self.base + LOOP_TRAP, row, remaining as u64)?;
+                let (answer, still) = stopped.run(
+                    self.base,
+                    self.base + PREFER_LOOP_TRAP,
+                    row,
+                    remaining as u64,
+                )?;
                 let ran = remaining - still as usize;
                 answers.extend(std::iter::repeat_n(0, ran - 1));
                 answers.push(answer);
@@ -152,24 +137,23 @@ impl Scratch {
     /// Encodes as many of `ranges` as fit: the table and the masks.
     fn rows(&self, ranges: &[(u64, u64, u32)]) -> (Vec<u8>, Vec<u8>) {
         let mut masks: Vec<u8> = Vec::new();
-        let mut known: HashMap<u32, u64> = HashMap::new();
+        let mut known: HashMap<u32, (NodeMask, u64)> = HashMap::new();
         let mut rows = Vec::new();
         for &(start, end, node) in ranges.iter().take(ROWS) {
-            let words = node as usize / 64 + 1;
-            let at = match known.get(&node) {
-                Some(&at) => at,
-                None if masks.len() + 8 * words > (DATA - MASKS) as usize => break,
-                None => {
+            let (mask, at) = match known.entry(node) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    let mask = NodeMask::of(node);
+                    let bytes = mask.bytes();
+                    if masks.len() + bytes.len() > (DATA - MASKS) as usize {
+                        break;
+                    }
                     let at = self.base + MASKS + masks.len() as u64;
-                    masks.extend(std::iter::repeat_n(0, 8 * (words - 1)));
-                    masks.extend((1_u64 << (node % 64)).to_le_bytes());
-                    known.insert(node, at);
-                    at
+                    masks.extend(bytes);
+                    entry.insert((mask, at))
                 }
             };
-            for word in [start, end - start, at, 64 * words as u64 + 1] {
-                rows.extend(word.to_le_bytes());
-            }
+            rows.extend(inject::row(start, end - start, mask, *at));
         }
         (rows, masks)
     }

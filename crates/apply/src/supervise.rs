@@ -18,18 +18,21 @@ mod calls;
 mod handover;
 mod live;
 mod loading;
+mod marks;
 
+use numaloc_launch::Signals;
 use std::collections::{HashMap, HashSet};
 use std::io;
 
 use crate::controller::Controller;
 use crate::image::Files;
-use crate::launch::{Waiting, pass_signals_to, stop_passing_signals};
+use crate::launch::Waiting;
+use crate::ptrace::{self, Resume, Wait};
 use crate::scratch::{Break, Scratch};
-use crate::sys::{self, Resume, Wait};
 use crate::tracee::{Memory, SYSCALL, Stopped};
 use calls::Call;
 use live::{Filters, Live, without_thread};
+use marks::Marks;
 
 /// What is known of the address space of a process, and what was changed in it.
 #[derive(Debug)]
@@ -98,10 +101,12 @@ pub struct Supervisor {
     announced: HashMap<i32, (i32, bool)>,
     /// Processes that share their creator's memory until they call `execve` (`vfork`), and their creators.
     borrowers: HashMap<i32, i32>,
+    /// The agent in the program, if the plan has later moves.
+    marks: Option<Marks>,
 }
 
 impl Supervisor {
-    /// A supervisor for a child that waits to execute the program and is already [seized](sys::seize).
+    /// A supervisor for a child that waits to execute the program and is already [seized](ptrace::seize).
     pub fn new(controller: Controller, pages: bool, verify: bool, waiting: &Waiting) -> Self {
         Self {
             controller,
@@ -116,6 +121,7 @@ impl Supervisor {
             early: HashSet::new(),
             announced: HashMap::new(),
             borrowers: HashMap::new(),
+            marks: None,
         }
     }
 
@@ -130,10 +136,10 @@ impl Supervisor {
                 ..Tracee::default()
             },
         );
-        pass_signals_to(self.main);
+        let forwarding = Signals::catch()?.forward_to(self.main as u32);
         waiting.release()?;
         while !self.tracees.is_empty() || self.end.is_none() {
-            let (tid, wait) = match sys::wait(-1) {
+            let (tid, wait) = match ptrace::wait(-1) {
                 Ok(got) => got,
                 Err(error) if error.raw_os_error() == Some(libc::ECHILD) => break,
                 Err(error) => return Err(error),
@@ -142,17 +148,17 @@ impl Supervisor {
                 Ok(()) => {}
                 // Killed meanwhile: its end is reported next.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
-                    let _ = sys::resume(tid, Resume::Cont, 0);
+                    let _ = ptrace::resume(tid, Resume::Cont, 0);
                 }
                 Err(error) => {
                     self.controller
                         .tally()
                         .note(format!("thread id {tid} could not be followed: {error}"));
-                    let _ = sys::resume(tid, Resume::Cont, 0);
+                    let _ = ptrace::resume(tid, Resume::Cont, 0);
                 }
             }
         }
-        stop_passing_signals();
+        drop(forwarding);
         let end = self.end.unwrap_or(End::Exited(125));
         Ok((end, self.controller))
     }
@@ -174,7 +180,7 @@ impl Supervisor {
             Wait::Event(libc::PTRACE_EVENT_EXEC, _) => self.at_exec(tid),
             Wait::Event(libc::PTRACE_EVENT_EXIT, _) => {
                 self.controller.ending(tid, &mut without_thread());
-                sys::resume(tid, Resume::Cont, 0)
+                ptrace::resume(tid, Resume::Cont, 0)
             }
             Wait::Event(
                 event @ (libc::PTRACE_EVENT_CLONE
@@ -217,7 +223,7 @@ impl Supervisor {
                 ..Tracee::default()
             },
         );
-        sys::resume(tid, Resume::Cont, 0)
+        ptrace::resume(tid, Resume::Cont, 0)
     }
 
     /// Resumes a thread in the mode its process is in: with or without stops at every call.
@@ -231,13 +237,13 @@ impl Supervisor {
         } else {
             Resume::Cont
         };
-        sys::resume(tid, how, signal)
+        ptrace::resume(tid, how, signal)
     }
 
     fn at_stop(&mut self, tid: i32, signal: i32) -> io::Result<()> {
         let stopping = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
         if stopping.contains(&signal) && self.tracees.get(&tid).is_some_and(|t| t.started) {
-            return sys::resume(tid, Resume::Listen, 0);
+            return ptrace::resume(tid, Resume::Listen, 0);
         }
         if let Some((creator, same)) = self.announced.remove(&tid) {
             return self.attach(tid, creator, same);
@@ -250,9 +256,9 @@ impl Supervisor {
     }
 
     fn at_creation(&mut self, creator: i32, borrows: bool) -> io::Result<()> {
-        let tid = sys::event_message(creator)?;
+        let tid = ptrace::event_message(creator)?;
         let tgid = self.tracees.get(&creator).map_or(creator, |t| t.tgid);
-        let same = sys::is_thread_of(tgid, tid);
+        let same = ptrace::is_thread_of(tgid, tid);
         self.controller.announced(creator, tid, same);
         if borrows {
             self.borrowers.insert(tid, tgid);
@@ -283,6 +289,11 @@ impl Supervisor {
                 new_images: false,
                 breakpoints_removed: false,
             };
+            if let Some(marks) = self.marks.as_ref()
+                && !self.borrowers.contains_key(&tid)
+            {
+                let _ = marks.disarm(&space.memory);
+            }
             self.spaces.insert(tid, space);
         }
         self.tracees.insert(
@@ -314,9 +325,13 @@ impl Supervisor {
     }
 
     fn at_exec(&mut self, tid: i32) -> io::Result<()> {
-        let former = sys::event_message(tid)?;
+        let former = ptrace::event_message(tid)?;
         self.controller.executed(tid, former);
         self.borrowers.remove(&tid);
+        if tid == self.main {
+            // The agent is not in the new image.
+            self.marks = None;
+        }
         self.tracees
             .retain(|&other, t| t.tgid != tid || other == tid);
         self.tracees.insert(
@@ -329,7 +344,7 @@ impl Supervisor {
             },
         );
         self.spaces.remove(&tid);
-        sys::resume(tid, Resume::Syscall, 0)
+        ptrace::resume(tid, Resume::Syscall, 0)
     }
 }
 
@@ -342,11 +357,11 @@ mod tests {
     use crate::controller::{ApplyOptions, Controller};
     use crate::index::PlanIndex;
     use crate::launch::fork;
-    use crate::sys;
+    use crate::ptrace;
 
     #[test]
     fn the_first_thread_is_bound_before_it_executes_the_program() {
-        let allowed = sys::affinity(0).unwrap();
+        let allowed = numaloc_sys::affinity::get(0).unwrap();
         let last = *allowed.last().unwrap();
         let plan = Plan {
             threads: vec![ThreadPlan {
@@ -362,10 +377,10 @@ mod tests {
             allowed,
         );
         let waiting = fork(&["true".into()]).unwrap();
-        sys::seize(waiting.pid).unwrap();
+        ptrace::seize(waiting.pid).unwrap();
         let mut supervisor = Supervisor::new(controller, false, false, &waiting);
         supervisor.bind_first_thread();
-        assert_eq!(sys::affinity(waiting.pid).unwrap(), [last]);
+        assert_eq!(numaloc_sys::affinity::get(waiting.pid).unwrap(), [last]);
         // The child has not called `execve` yet.
         let image = |of: &str| std::fs::read_link(format!("/proc/{of}/exe")).unwrap();
         assert_eq!(image(&waiting.pid.to_string()), image("self"));

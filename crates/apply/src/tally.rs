@@ -5,7 +5,7 @@ use numaloc_model::outcome::{Applied, Outcome};
 use std::collections::BTreeMap;
 
 use crate::index::PlanIndex;
-use crate::sys::errno_name;
+use crate::ptrace::errno_name;
 
 /// State of a planned thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -188,12 +188,6 @@ impl Tally {
         } else {
             Applied::default()
         };
-        if !plan.schedule.is_empty() {
-            notes.push(format!(
-                "the plan's {} later moves are not carried out: run applies only its initial placement",
-                plan.schedule.len()
-            ));
-        }
         Outcome {
             threads,
             pages,

@@ -1,10 +1,12 @@
 //! A stopped thread of the program: its memory, and system calls injected into it.
 
+use numaloc_sys::inject;
+use numaloc_sys::memory::NodeMask;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use crate::sys::{self, Regs, Resume, Wait};
+use crate::ptrace::{self, Regs, Resume, Wait};
 
 /// Bytes of the `syscall` instruction.
 pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
@@ -49,7 +51,7 @@ impl Stopped {
     pub fn new(tid: i32) -> io::Result<Self> {
         Ok(Self {
             tid,
-            saved: sys::registers(tid)?,
+            saved: ptrace::registers(tid)?,
             late: Vec::new(),
         })
     }
@@ -73,7 +75,7 @@ impl Stopped {
         // -1: not inside a system call, nothing to restart.
         regs.orig_rax = u64::MAX;
         [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9] = args;
-        sys::set_registers(self.tid, &regs)?;
+        ptrace::set_registers(self.tid, &regs)?;
         let now = self.until(Resume::Step, |now| now.rip != gadget)?;
         Ok(now.rax as i64)
     }
@@ -85,7 +87,7 @@ impl Stopped {
         regs.rip = start;
         regs.orig_rax = u64::MAX;
         (regs.rbx, regs.r12) = (rbx, r12);
-        sys::set_registers(self.tid, &regs)?;
+        ptrace::set_registers(self.tid, &regs)?;
         let now = self.until(Resume::Cont, |now| now.rip == trap)?;
         Ok((now.rax as i64, now.r12))
     }
@@ -93,8 +95,8 @@ impl Stopped {
     /// Resumes the thread until `arrived` holds for its registers, and returns them.
     fn until(&mut self, how: Resume, arrived: impl Fn(&Regs) -> bool) -> io::Result<Regs> {
         loop {
-            sys::resume(self.tid, how, 0)?;
-            let wait = sys::wait(self.tid)?.1;
+            ptrace::resume(self.tid, how, 0)?;
+            let wait = ptrace::wait(self.tid)?.1;
             match wait {
                 // Killed meanwhile: the caller gets ESRCH, as from any request on a dead thread.
                 Wait::Event(libc::PTRACE_EVENT_EXIT, _) | Wait::Exited(_) | Wait::Killed(_) => {
@@ -106,7 +108,7 @@ impl Stopped {
                 Wait::Event(libc::PTRACE_EVENT_STOP, signal) => self.late.push(signal),
                 Wait::Signal(signal) if signal != libc::SIGTRAP => self.late.push(signal),
                 Wait::Signal(_) | Wait::Event(..) | Wait::Syscall => {
-                    let now = sys::registers(self.tid)?;
+                    let now = ptrace::registers(self.tid)?;
                     if arrived(&now) {
                         return Ok(now);
                     }
@@ -122,26 +124,22 @@ impl Stopped {
         gadget: u64,
         range: (u64, u64, u32),
     ) -> io::Result<i64> {
-        const MPOL_PREFERRED: u64 = 1;
         let (start, end, node) = range;
         // The node mask is written below the red zone, where only signal handlers write.
-        let words = node as usize / 64 + 1;
-        let mut mask = vec![0_u64; words];
-        mask[words - 1] = 1 << (node % 64);
-        let address = (self.saved.rsp - 256 - 8 * words as u64) & !15;
-        let bytes: Vec<u8> = mask.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mask = NodeMask::of(node);
+        let bytes = mask.bytes();
+        let address = (self.saved.rsp - 256 - bytes.len() as u64) & !15;
         memory.write(address, &bytes)?;
-        let bits = 64 * words as u64 + 1;
-        let args = [start, end - start, MPOL_PREFERRED, address, bits, 0];
-        self.call(gadget, libc::SYS_mbind, args)
+        let call = inject::prefer(start, end - start, &mask, address);
+        self.call(gadget, call.number, call.arguments)
     }
 
     /// Restores the registers and sends deferred signals, so that the thread continues undisturbed.
     pub fn finish(self) -> io::Result<()> {
-        sys::set_registers(self.tid, &self.saved)?;
+        ptrace::set_registers(self.tid, &self.saved)?;
         for signal in self.late {
             // The order of pending signals is undefined anyway; the sender's data is lost.
-            let _ = sys::kill_thread(self.tid, signal);
+            let _ = ptrace::kill_thread(self.tid, signal);
         }
         Ok(())
     }

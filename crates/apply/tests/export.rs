@@ -2,7 +2,7 @@
 
 mod support;
 
-use numaloc_apply::export::{TARGETS, export, target};
+use numaloc_apply::export::{ExportError, TARGETS, export, target};
 use numaloc_model::plan::{PagePlan, Plan, ThreadPlan};
 use numaloc_model::profile::ObjectKind;
 use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
@@ -174,5 +174,10 @@ fn what_a_target_cannot_express_is_reported_as_lost() {
     }
     plan.threads.clear();
     let error = export(&plan, TARGETS[0]).unwrap_err();
-    assert!(error.contains("no thread of its first process"));
+    assert_eq!(
+        error,
+        ExportError::NoThread {
+            target: TARGETS[0].name()
+        }
+    );
 }

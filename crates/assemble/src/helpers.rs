@@ -1,11 +1,10 @@
 //! Recognises threads that serve a run-time system, not the program, by the library of their start routine or by the
 //! name they set.
 //!
-//! Their label begins with [`LABEL`], so that plans and tables can leave them out. Names are the kernel's, of at most
-//! 15 bytes.
+//! Their role is [`ThreadRole::Helper`], so that plans and tables can leave them out. Names are the kernel's, of at
+//! most 15 bytes.
 
-/// Prefix of the label of such a thread.
-pub const LABEL: &str = "runtime helper";
+use numaloc_model::ThreadRole;
 
 /// Libraries whose threads serve a run-time system: progress threads of MPI, PMIx and their transports.
 const LIBRARIES: [&str; 9] = [
@@ -54,18 +53,18 @@ const NAMES: [&str; 29] = [
     "V8 DefaultWorke",
 ];
 
-/// The label of a thread whose start routine is in `library`, if such threads serve a run-time system.
+/// The role of a thread whose start routine is in `library`, if such threads serve a run-time system.
 #[must_use]
-pub fn of_library(library: &str) -> Option<String> {
+pub fn of_library(library: &str) -> Option<ThreadRole> {
     let serves = LIBRARIES.iter().any(|known| library.starts_with(known));
-    serves.then(|| format!("{LABEL} ({library})"))
+    serves.then(|| ThreadRole::helper(library))
 }
 
-/// The label of a thread named `name`, if such threads serve a run-time system.
+/// The role of a thread named `name`, if such threads serve a run-time system.
 #[must_use]
-pub fn of_name(name: &str) -> Option<String> {
+pub fn of_name(name: &str) -> Option<ThreadRole> {
     let serves = NAMES.iter().any(|known| name.starts_with(known));
-    serves.then(|| format!("{LABEL} ({name})"))
+    serves.then(|| ThreadRole::helper(name))
 }
 
 #[cfg(test)]
@@ -74,8 +73,8 @@ mod tests {
 
     #[test]
     fn helpers_are_recognised_by_library_and_by_name() {
-        let label = of_name("GC Thread#3").unwrap();
-        assert_eq!(label, "runtime helper (GC Thread#3)");
+        let role = of_name("GC Thread#3").unwrap();
+        assert_eq!(role, ThreadRole::helper("GC Thread#3"));
         assert_eq!(of_name("worker-3"), None);
         assert!(of_library("libopen-pal.so.40.30.2").is_some());
         assert_eq!(of_library("libc.so.6"), None);

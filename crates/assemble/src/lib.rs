@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `load` | reads the journals of one process image |
 //! | `sampling`, `errors` | estimates from samples, and their errors |
+//! | `marks` | places in the program that threads passed |
 //! | `memory` | pages, shared lines, and the objects that contain them |
 //! | [`objects`] | names memory |
 //! | [`sites`], [`code`] | call sites of heap blocks, by function and line |
@@ -15,6 +16,7 @@ mod elf;
 mod errors;
 pub mod helpers;
 mod load;
+mod marks;
 mod memory;
 pub mod objects;
 mod sampling;
@@ -27,15 +29,14 @@ use std::path::{Path, PathBuf};
 use numaloc_identity::ThreadPath;
 use numaloc_identity::object::base_name;
 use numaloc_model::ids::{SliceIdx, ThreadIdx};
-use numaloc_model::profile::{Clock, CommRow, CommSums, Meta, Slice, Thread};
-use numaloc_model::{Layer, Profile};
+use numaloc_model::profile::{Clock, CommRow, CommSums, Meta, ProfileBuilder, Slice, Thread};
+use numaloc_model::{Layer, Profile, ProfileError, ThreadRole};
 
 use crate::code::Lines;
 use crate::objects::Memory;
 use elf::Elf;
 use load::{Space, Totals, load};
-use memory::Contents;
-use numaloc_journal::{CROSS_PROCESS_NUMBER, Record, SPACE_SHIFT, VERSION};
+use numaloc_journal::{CROSS_PROCESS_NUMBER, Record, VERSION};
 
 /// Why journals cannot be turned into a profile.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +64,14 @@ pub enum AssembleError {
         /// Its version.
         found: u64,
     },
+    /// The journals contradict each other, or hold counts that no run reaches.
+    #[error("the journals in {path} make no profile: {source}")]
+    Contradiction {
+        /// Folder.
+        path: PathBuf,
+        /// What is wrong with the profile's tables.
+        source: ProfileError,
+    },
 }
 
 /// What the recorder knows in addition to the journals.
@@ -87,7 +96,8 @@ pub fn assemble(folder: &Path, options: &Options) -> Result<Profile, AssembleErr
 /// One image of a process: its id, and the number of images before.
 pub type ProcessImage = (u32, u32);
 
-/// Like [`assemble`]; also returns the process images in the order in which [`SPACE_SHIFT`] counts them.
+/// Like [`assemble`]; also returns the process images in the order in which
+/// [`image`](numaloc_model::profile::image) counts them.
 ///
 /// # Errors
 /// As [`assemble`].
@@ -112,14 +122,7 @@ pub fn assemble_images(
     let mut spaces = Vec::new();
     let mut meta = Meta {
         command: options.command.clone(),
-        frontend: String::new(),
-        clock: Clock::Virtual,
-        line_size: 64,
-        complete: true,
-        notes: Vec::new(),
-        sampled: 1.0,
-        dram_source: None,
-        conditions: numaloc_model::conditions::Conditions::default(),
+        ..Meta::new("", Clock::Virtual)
     };
     for file in files {
         let bytes = std::fs::read(&file).map_err(read_error(&file))?;
@@ -144,14 +147,16 @@ pub fn assemble_images(
         .iter()
         .map(|space| (space.pid, space.image))
         .collect();
-    let profile = Assembly::new(meta, options, spaces).profile();
+    let tables = Assembly::new(meta, options, spaces).tables();
     // A program killed during set-up leaves a journal without threads, which is no profile.
-    if profile.threads.is_empty() {
+    if tables.threads.is_empty() {
         return Err(AssembleError::Empty {
             path: folder.to_owned(),
         });
     }
-    Ok((profile, images))
+    let path = folder.to_owned();
+    let contradiction = |source| AssembleError::Contradiction { path, source };
+    Ok((tables.build().map_err(contradiction)?, images))
 }
 
 /// Merges the decoded journals.
@@ -222,7 +227,7 @@ impl<'a> Assembly<'a> {
             .copied()
     }
 
-    fn profile(mut self) -> Profile {
+    fn tables(mut self) -> ProfileBuilder {
         let threads = self.threads();
         let end = threads.iter().map(|thread| thread.end).max().unwrap_or(0);
         let (slices, length) = self.slices(end);
@@ -241,30 +246,18 @@ impl<'a> Assembly<'a> {
                 memory
             })
             .collect();
-        let communication = self.communication(&memories, slice_of);
-        let Contents {
-            objects,
-            pages,
-            page_slices,
-            shared_lines,
-        } = self.memory(&memories, slice_of);
-        let cell_errors = self.cell_errors(&threads);
+        let mut tables = ProfileBuilder::new(self.meta.clone(), self.options.page_size);
+        tables.communication = self.communication(&memories, slice_of);
+        self.memory(&memories, slice_of, &mut tables);
+        tables.cell_errors = self.cell_errors(&threads);
+        tables.marks = self.marks();
         self.describe_sampling();
         self.meta.notes.sort();
         self.meta.notes.dedup();
-        Profile {
-            meta: self.meta,
-            threads,
-            slices,
-            communication,
-            pages,
-            page_slices,
-            access_slices: Vec::new(),
-            objects,
-            cell_errors,
-            shared_lines,
-            slow_loads: None,
-        }
+        tables.meta = self.meta;
+        tables.threads = threads;
+        tables.slices = slices;
+        tables
     }
 
     fn threads(&self) -> Vec<Thread> {
@@ -277,23 +270,19 @@ impl<'a> Assembly<'a> {
                 });
                 let routine = (*routine != 0).then(|| self.routine(space, *routine));
                 let name = space.names.get(number);
-                let label = name
+                let role = name
                     .and_then(|name| helpers::of_name(name))
                     .or(routine.flatten())
-                    .or_else(|| name.cloned());
+                    .or_else(|| name.cloned().map(ThreadRole::Application))
+                    .unwrap_or_default();
                 // The first thread of a process has a part in each image.
                 let thread = threads[self.index[path].index()].get_or_insert(Thread {
-                    path: path.clone(),
-                    label,
+                    role,
                     pid: space.pid,
                     tid: *tid,
-                    rank: None,
                     start: *start,
                     end: *start,
-                    accesses: 0,
-                    read_bytes: 0,
-                    write_bytes: 0,
-                    dram_bytes: None,
+                    ..Thread::new(path)
                 });
                 thread.start = thread.start.min(*start);
                 thread.end = thread.end.max(totals.time);
@@ -305,27 +294,15 @@ impl<'a> Assembly<'a> {
         threads.into_iter().flatten().collect()
     }
 
-    /// The start routine's symbol, or its file.
-    fn routine(&self, space: &Space, address: u64) -> Option<String> {
-        let (file, start) = space.records.iter().find_map(|record| match record {
-            Record::Image { file, start, end } if (*start..*end).contains(&address) => {
-                Some((file, *start))
-            }
-            Record::Map {
-                file,
-                address: at,
-                length,
-                offset,
-                ..
-            } if !file.is_empty() && (*at..at + length).contains(&address) => {
-                Some((file, at - offset))
-            }
-            _ => None,
-        })?;
+    /// The role by the start routine: its library, its symbol, or its file.
+    fn routine(&self, space: &Space, address: u64) -> Option<ThreadRole> {
+        let (file, start) = file_at(space, address)?;
         let name = base_name(file);
-        helpers::of_library(name)
-            .or_else(|| self.elf.symbol(file, address - start))
-            .or_else(|| Some(name.to_owned()))
+        let named = || {
+            let symbol = self.elf.symbol(file, address - start);
+            ThreadRole::Application(symbol.unwrap_or_else(|| name.to_owned()))
+        };
+        Some(helpers::of_library(name).unwrap_or_else(named))
     }
 
     fn slices(&self, end: u64) -> (Vec<Slice>, u64) {
@@ -344,13 +321,7 @@ impl<'a> Assembly<'a> {
         while end / length >= self.options.slices {
             length *= 2;
         }
-        let slices = (0..end.div_ceil(length).max(1))
-            .map(|at| Slice {
-                start: at * length,
-                end: ((at + 1) * length).min(end.max(1)),
-            })
-            .collect();
-        (slices, length)
+        (Slice::even(length, end).collect(), length)
     }
 
     fn communication(
@@ -427,6 +398,25 @@ impl<'a> Assembly<'a> {
     }
 }
 
+/// The file mapped at `address`, and the address of its first byte.
+fn file_at(space: &Space, address: u64) -> Option<(&str, u64)> {
+    space.records.iter().find_map(|record| match record {
+        Record::Image { file, start, end } if (*start..*end).contains(&address) => {
+            Some((&**file, *start))
+        }
+        Record::Map {
+            file,
+            address: at,
+            length,
+            offset,
+            ..
+        } if !file.is_empty() && (*at..at + length).contains(&address) => {
+            Some((&**file, at - offset))
+        }
+        _ => None,
+    })
+}
+
 /// A [`Record::Comm`].
 struct Received<'a> {
     /// The reader's number in the journal.
@@ -479,8 +469,8 @@ mod tests {
             thread.end(0);
             engine.finish();
             let profile = assembled(folder.path());
-            assert_eq!(profile.meta.complete, !missing);
-            assert_eq!(profile.meta.notes.len(), usize::from(missing));
+            assert_eq!(profile.meta().complete, !missing);
+            assert_eq!(profile.meta().notes.len(), usize::from(missing));
         }
     }
 
@@ -491,13 +481,13 @@ mod tests {
         thread.end(0);
         // As after a kill: everything but the end record.
         let cut = assembled(folder.path());
-        assert!(!cut.meta.complete);
+        assert!(!cut.meta().complete);
         assert!(
-            cut.meta.notes[0].contains("cut short"),
+            cut.meta().notes[0].contains("cut short"),
             "{:?}",
-            cut.meta.notes
+            cut.meta().notes
         );
         engine.finish();
-        assert!(assembled(folder.path()).meta.complete);
+        assert!(assembled(folder.path()).meta().complete);
     }
 }

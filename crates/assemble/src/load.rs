@@ -61,64 +61,58 @@ pub(super) struct Space {
     pub(super) complete: bool,
 }
 
-pub(super) fn load(
-    file: &Path,
-    bytes: &[u8],
-    meta: &mut Meta,
-) -> Result<Option<Space>, AssembleError> {
-    let mut space: Option<Space> = None;
-    let mut version = None;
-    let clean = journal::replay(bytes, |record| match (record, &mut space) {
-        (
-            Record::Process {
-                version: found,
-                pid,
-                path,
-                image,
-                frontend,
-                virtual_clock,
-                line_shift,
-                time_share_ppm,
-                line_share_ppm,
-                program,
-            },
-            None,
-        ) => {
-            version = Some(found);
-            meta.frontend = frontend;
-            meta.line_size = 1 << line_shift;
-            meta.clock = if virtual_clock {
-                Clock::Virtual
-            } else {
-                Clock::Wall
-            };
-            space = Some(Space {
-                first: path,
-                image,
-                program,
-                pid,
-                threads: BTreeMap::new(),
-                names: HashMap::new(),
-                totals: HashMap::new(),
-                bursts: Bursts::of_clock(time_share_ppm, virtual_clock),
-                line_share_ppm,
-                records: Vec::new(),
-                complete: false,
-            });
-        }
-        (
+impl Space {
+    /// A space of a journal that begins with this record; `None` if it is of another kind.
+    fn begin(record: Record, meta: &mut Meta) -> Option<Self> {
+        let Record::Process {
+            version: _,
+            pid,
+            path,
+            image,
+            frontend,
+            virtual_clock,
+            line_shift,
+            time_share_ppm,
+            line_share_ppm,
+            program,
+        } = record
+        else {
+            return None;
+        };
+        meta.frontend = frontend;
+        meta.line_size = 1 << line_shift;
+        meta.clock = if virtual_clock {
+            Clock::Virtual
+        } else {
+            Clock::Wall
+        };
+        Some(Self {
+            first: path,
+            image,
+            program,
+            pid,
+            threads: BTreeMap::new(),
+            names: HashMap::new(),
+            totals: HashMap::new(),
+            bursts: Bursts::of_clock(time_share_ppm, virtual_clock),
+            line_share_ppm,
+            records: Vec::new(),
+            complete: false,
+        })
+    }
+
+    /// Adds a record that follows; those about the whole run change `meta`.
+    fn add(&mut self, record: Record, meta: &mut Meta) {
+        match record {
             Record::ThreadStart {
                 thread,
                 path,
                 tid,
                 time,
                 routine,
-            },
-            Some(space),
-        ) => {
-            space.threads.insert(thread, (path, tid, time, routine));
-        }
-        (
+            } => {
+                self.threads.insert(thread, (path, tid, time, routine));
+            }
             Record::ThreadTotals {
                 thread,
                 time,
@@ -126,40 +120,54 @@ pub(super) fn load(
                 seen,
                 read_bytes,
                 write_bytes,
-            },
-            Some(space),
-        ) => {
-            space.totals.insert(
-                thread,
-                Totals {
+            } => {
+                let totals = Totals {
                     time,
                     accesses,
                     seen,
                     read_bytes,
                     write_bytes,
-                },
-            );
-        }
-        (Record::ThreadName { thread, name }, Some(space)) => {
-            space.names.entry(thread).or_insert(name);
-        }
-        (Record::Note(text), Some(_)) => meta.notes.push(text),
-        (Record::Sharing(symbol), Some(_)) => {
-            if let Some(kind) = WorkSharing::of_symbol(&symbol) {
-                meta.conditions.sharing.push((kind, symbol));
+                };
+                self.totals.insert(thread, totals);
+            }
+            Record::ThreadName { thread, name } => {
+                self.names.entry(thread).or_insert(name);
+            }
+            Record::Note(text) => meta.notes.push(text),
+            Record::Sharing(symbol) => {
+                if let Some(kind) = WorkSharing::of_symbol(&symbol) {
+                    meta.conditions.sharing.push((kind, symbol));
+                }
+            }
+            Record::Reduced(text) => {
+                meta.notes.push(text);
+                meta.complete = false;
+            }
+            Record::End => self.complete = true,
+            record => {
+                // A record after the end: an execve that failed.
+                self.complete = false;
+                self.records.push(record);
             }
         }
-        (Record::Reduced(text), Some(_)) => {
-            meta.notes.push(text);
-            meta.complete = false;
+    }
+}
+
+pub(super) fn load(
+    file: &Path,
+    bytes: &[u8],
+    meta: &mut Meta,
+) -> Result<Option<Space>, AssembleError> {
+    let mut space: Option<Space> = None;
+    let mut version = None;
+    let clean = journal::replay(bytes, |record| match &mut space {
+        None => {
+            if let Record::Process { version: found, .. } = &record {
+                version = Some(*found);
+            }
+            space = Space::begin(record, meta);
         }
-        (Record::End, Some(space)) => space.complete = true,
-        (record, Some(space)) => {
-            // A record after the end: an execve that failed.
-            space.complete = false;
-            space.records.push(record);
-        }
-        (_, None) => {}
+        Some(space) => space.add(record, meta),
     });
     match version {
         Some(found) if found != VERSION => Err(AssembleError::Version {

@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use numaloc_model::ids::{ObjectIdx, PageNumber, SliceIdx, ThreadIdx};
 use numaloc_model::pages::PageHead;
-use numaloc_model::profile::{CommRow, CommSums, Object, PageSliceRow, SharedLine};
-use numaloc_model::{Layer, PageUsage, ThreadAccess};
+use numaloc_model::profile::{
+    CommRow, CommSums, Object, PageSlice, ProfileBuilder, SharedLine, image,
+};
+use numaloc_model::{Layer, ThreadAccess};
 
+use crate::Assembly;
 use crate::load::Space;
-use crate::objects::Memory;
+use crate::objects::{Found, Memory};
 use crate::sampling::PageScales;
-use crate::{Assembly, SPACE_SHIFT};
 use numaloc_journal::Record;
 
 impl Assembly<'_> {
@@ -68,46 +70,23 @@ impl Assembly<'_> {
         }
     }
 
+    /// Adds objects, pages and shared lines to `tables`.
     pub(super) fn memory(
         &self,
         memories: &[Memory],
         slice_of: impl Fn(u64) -> SliceIdx,
-    ) -> Contents {
+        tables: &mut ProfileBuilder,
+    ) {
         let page_size = self.options.page_size;
         let factor = page_size >> 12;
-        let mut objects = Vec::new();
         let mut shared_lines = Vec::new();
         let mut rows: Vec<(PageHead, Counted)> = Vec::new();
         // An object mapped by several processes is one object, named by the first of them, with one row for each page.
-        let mut cross_process_objects: HashMap<(u32, u64, u64), ObjectIdx> = HashMap::new();
+        let mut cross_process_objects = CrossProcessObjects::new();
         let mut cross_process_pages: HashMap<(u32, u64), usize> = HashMap::new();
         for (at, (space, memory)) in self.spaces.iter().zip(memories).enumerate() {
-            let offset = ((at as u64) << SPACE_SHIFT) / factor;
-            let mut indexes = Vec::with_capacity(memory.objects.len());
-            for found in &memory.objects {
-                let cross_process = found.backing.map(|(b, from)| (b, from, found.key.size));
-                let known = cross_process
-                    .and_then(|cross_process| cross_process_objects.get(&cross_process).copied());
-                indexes.push(known.unwrap_or_else(|| {
-                    objects.push(Object {
-                        kind: found.key.kind,
-                        name: found.key.name.clone(),
-                        size: found.key.size,
-                        order: found.key.order,
-                        thread: found
-                            .key
-                            .creator
-                            .as_ref()
-                            .and_then(|path| self.index.get(path).copied()),
-                        base: found.base,
-                        variables: found.variables.clone(),
-                    });
-                    let index = ObjectIdx::from_index(objects.len() - 1);
-                    cross_process
-                        .map(|cross_process| cross_process_objects.insert(cross_process, index));
-                    index
-                }));
-            }
+            let offset = image::first_page(at as u64, page_size);
+            let indexes = self.add_objects(memory, &mut cross_process_objects, tables);
             shared_lines.extend(self.lines_of(space, at as u64, memory, &indexes));
             for (page, counted) in self.pages(space, factor, &slice_of) {
                 let start = page * page_size;
@@ -135,49 +114,41 @@ impl Assembly<'_> {
                 rows.push((head, counted));
             }
         }
-        let mut usage = PageUsage::new(page_size);
-        let mut page_slices = Vec::new();
-        for (index, (head, counted)) in rows.into_iter().enumerate() {
-            let stores = counted.threads.values().map(|&(_, writes)| writes).sum();
-            let is_cached = head
-                .object
-                .is_some_and(|object| objects[object.index()].is_page_cached(stores));
-            let first = counted.first.filter(|_| !is_cached);
-            let threads = counted.threads.into_iter();
-            usage.push(
-                PageHead {
-                    first_touch: first.map(|first| first.1),
-                    first_touch_time: first.map_or(0, |first| first.0),
-                    ..head
-                },
-                threads
-                    .map(|(thread, (reads, writes))| ThreadAccess {
-                        thread,
-                        reads,
-                        writes,
-                    })
-                    .collect(),
-            );
-            let slices = counted.slices.into_iter();
-            page_slices.extend(slices.map(|((slice, thread), accesses)| PageSliceRow {
-                slice,
-                page: index as u32,
-                thread,
-                accesses,
-            }));
+        for (head, counted) in rows {
+            counted.add_to(tables, head);
         }
-        page_slices.sort_by_key(|row| (row.slice, row.page, row.thread));
         join_lines(&mut shared_lines, cross_process_objects.values());
-        shared_lines.sort_by_key(|line| {
-            let most = std::cmp::Reverse((line.false_events, line.events));
-            (most, line.line)
-        });
-        Contents {
-            objects,
-            pages: usage,
-            page_slices,
-            shared_lines,
-        }
+        tables.shared_lines = shared_lines;
+    }
+
+    /// Adds the objects of a process image that no earlier one maps. Returns the indexes of all its objects.
+    fn add_objects(
+        &self,
+        memory: &Memory,
+        cross_process: &mut CrossProcessObjects,
+        tables: &mut ProfileBuilder,
+    ) -> Vec<ObjectIdx> {
+        let mut index_of = |found: &Found| {
+            let part = found.backing.map(|(b, from)| (b, from, found.key.size));
+            if let Some(&known) = part.and_then(|part| cross_process.get(&part)) {
+                return known;
+            }
+            let creator = found.key.creator.as_ref();
+            let index = tables.object(Object {
+                kind: found.key.kind,
+                name: found.key.name.clone(),
+                size: found.key.size,
+                order: found.key.order,
+                thread: creator.and_then(|path| self.index.get(path).copied()),
+                base: found.base,
+                variables: found.variables.clone(),
+            });
+            if let Some(part) = part {
+                cross_process.insert(part, index);
+            }
+            index
+        };
+        memory.objects.iter().map(&mut index_of).collect()
     }
 
     /// The lines through which threads of the `at`-th process image communicated, with their objects.
@@ -189,7 +160,7 @@ impl Assembly<'_> {
         indexes: &[ObjectIdx],
     ) -> Vec<SharedLine> {
         let size = self.meta.line_size;
-        let offset = ((at << SPACE_SHIFT) << 12) / size;
+        let offset = image::first_line(at, size);
         let lines = space.records.iter().filter_map(|record| match record {
             Record::SharedLines(lines) => Some(lines),
             _ => None,
@@ -268,13 +239,8 @@ impl Assembly<'_> {
     }
 }
 
-/// The profile's tables of memory.
-pub(super) struct Contents {
-    pub(super) objects: Vec<Object>,
-    pub(super) pages: PageUsage,
-    pub(super) page_slices: Vec<PageSliceRow>,
-    pub(super) shared_lines: Vec<SharedLine>,
-}
+/// Objects that several processes may map: by backing, offset in it and size.
+type CrossProcessObjects = HashMap<(u32, u64, u64), ObjectIdx>;
 
 /// A line of the recording.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -317,6 +283,37 @@ struct Counted {
 }
 
 impl Counted {
+    /// Adds the page and its use by slice to `tables`. Pages of the page cache have no first toucher.
+    fn add_to(self, tables: &mut ProfileBuilder, head: PageHead) {
+        let stores = self.threads.values().map(|&(_, writes)| writes).sum();
+        let is_cached = head
+            .object
+            .is_some_and(|object| tables.objects[object.index()].is_page_cached(stores));
+        let first = self.first.filter(|_| !is_cached);
+        let threads = self.threads.into_iter();
+        tables.page(
+            PageHead {
+                first_touch: first.map(|first| first.1),
+                first_touch_time: first.map_or(0, |first| first.0),
+                ..head
+            },
+            threads.map(|(thread, (reads, writes))| ThreadAccess {
+                thread,
+                reads,
+                writes,
+            }),
+        );
+        let slices = self.slices.into_iter();
+        tables
+            .page_slices
+            .extend(slices.map(|((slice, thread), accesses)| PageSlice {
+                slice,
+                page: head.number,
+                thread,
+                accesses,
+            }));
+    }
+
     /// Adds another process's accesses to the page.
     fn add(&mut self, other: Self) {
         for (thread, (reads, writes)) in other.threads {

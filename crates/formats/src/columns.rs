@@ -13,6 +13,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
+use std::borrow::Cow;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -31,8 +32,8 @@ pub(crate) enum Source<'a> {
     MaybeU64(Box<dyn Fn(usize) -> Option<u64> + 'a>),
     F64(Box<dyn Fn(usize) -> f64 + 'a>),
     Bool(Box<dyn Fn(usize) -> bool + 'a>),
-    Text(Box<dyn Fn(usize) -> &'a str + 'a>),
-    MaybeText(Box<dyn Fn(usize) -> Option<&'a str> + 'a>),
+    Text(Box<dyn Fn(usize) -> Cow<'a, str> + 'a>),
+    MaybeText(Box<dyn Fn(usize) -> Option<Cow<'a, str>> + 'a>),
 }
 
 impl Source<'_> {
@@ -102,12 +103,14 @@ fn write_chunk(
         Source::Bool(get) => put::<BoolType>(group, rows.map(|row| Some(get(row))), false),
         Source::Text(get) => put::<ByteArrayType>(
             group,
-            rows.map(|row| Some(ByteArray::from(get(row)))),
+            rows.map(|row| Some(ByteArray::from(&*get(row)))),
             false,
         ),
-        Source::MaybeText(get) => {
-            put::<ByteArrayType>(group, rows.map(|row| get(row).map(ByteArray::from)), true)
-        }
+        Source::MaybeText(get) => put::<ByteArrayType>(
+            group,
+            rows.map(|row| get(row).map(|text| ByteArray::from(&*text))),
+            true,
+        ),
     }
 }
 
@@ -144,6 +147,12 @@ impl<'p> Table<'p> {
             .map_err(|error| FormatError::io("read", path, error))?;
         let reader = guarded(path, "footer", || SerializedFileReader::new(file))?;
         Ok(Self { path, reader })
+    }
+
+    /// Number of rows that the file states.
+    pub(crate) fn rows(&self) -> u64 {
+        let stated = self.reader.metadata().file_metadata().num_rows();
+        u64::try_from(stated).unwrap_or(0)
     }
 
     /// A column of unsigned integers of at most 32 bits.

@@ -5,6 +5,7 @@
 //! together. Fields are not quoted; a comma in a name is replaced by a blank.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -31,12 +32,12 @@ const MAX_PAGES: usize = 1 << 26;
 #[must_use]
 pub fn to_csv(profile: &Profile) -> String {
     let mut out = FIXED.join(",");
-    for thread in 0..profile.threads.len() {
+    for thread in 0..profile.threads().len() {
         out += &format!(",T{thread}");
     }
     out.push('\n');
-    let mut counts = vec![0u64; profile.threads.len()];
-    for page in profile.pages.pages() {
+    let mut counts = vec![0u64; profile.threads().len()];
+    for page in profile.pages().pages() {
         let object = page.object.map(|at| profile.object(at));
         let name = object.map_or_else(String::new, |o| o.name.replace([',', '\n', '\r'], " "));
         let thread = |t: Option<ThreadIdx>| t.map_or_else(String::new, |t| t.0.to_string());
@@ -47,7 +48,7 @@ pub fn to_csv(profile: &Profile) -> String {
             thread(page.first_touch)
         );
         counts.fill(0);
-        for access in profile.pages.accesses(page) {
+        for access in profile.pages().accesses(page) {
             counts[access.thread.index()] = access.total();
         }
         for count in &counts {
@@ -77,120 +78,168 @@ struct Row {
     counts: Vec<(u32, u64)>,
 }
 
-/// Reads a file in numalize's format.
-///
-/// # Errors
-/// [`FormatError`] with the line, what was found and what was expected.
-pub fn read(path: &Path, page_size: u64) -> Result<PageTable, FormatError> {
-    let io = |error| FormatError::io("read", path, error);
-    let file = std::fs::File::open(path).map_err(io)?;
-    let mut input = BufReader::new(file);
-    let fail = |line: usize, found: String, expected: &str| {
-        FormatError::corrupt(path, format!("line {line}"), found, expected.to_owned())
-    };
-    let mut line = String::new();
-    let mut next = |line: &mut String| -> Result<bool, FormatError> {
-        line.clear();
-        let read = input
-            .by_ref()
-            .take(MAX_LINE_BYTES)
-            .read_line(line)
-            .map_err(io)?;
+/// A file that is read line by line.
+struct Lines<'p> {
+    path: &'p Path,
+    input: BufReader<File>,
+    /// Number of the current line, from 1.
+    number: usize,
+    line: String,
+}
+
+impl<'p> Lines<'p> {
+    fn open(path: &'p Path) -> Result<Self, FormatError> {
+        let file = File::open(path).map_err(|error| FormatError::io("read", path, error))?;
+        Ok(Self {
+            path,
+            input: BufReader::new(file),
+            number: 0,
+            line: String::new(),
+        })
+    }
+
+    /// Reads the next line; false at the end.
+    fn next(&mut self) -> Result<bool, FormatError> {
+        self.line.clear();
+        let mut limited = self.input.by_ref().take(MAX_LINE_BYTES);
+        let read = limited.read_line(&mut self.line);
+        let read = read.map_err(|error| FormatError::io("read", self.path, error))?;
         if read as u64 == MAX_LINE_BYTES {
-            return Err(fail(0, "an endless line".into(), "lines of at most 2 MiB"));
+            let (found, expected) = ("an endless line", "lines of at most 2 MiB");
+            return Err(self.fault_at(0, found, expected));
         }
+        self.number += usize::from(read > 0);
         Ok(read > 0)
-    };
-    if !next(&mut line)? {
-        return Err(fail(1, "an empty file".into(), "numalize's page header"));
     }
-    let header_line = line.clone();
-    let header: Vec<&str> = header_line.trim_end().split(',').collect();
-    let fixed_matches = header.len() >= FIXED.len() && header[..FIXED.len()] == FIXED;
-    let threads = header.len().saturating_sub(FIXED.len());
-    if !fixed_matches || threads == 0 {
-        let found = line.trim_end().chars().take(60).collect();
-        return Err(fail(
-            1,
-            found,
-            "page.address,alloc.thread,...,structure.name,T0,...",
-        ));
+
+    fn fault_at(
+        &self,
+        line: usize,
+        found: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> FormatError {
+        FormatError::corrupt(self.path, format!("line {line}"), found, expected)
     }
-    let mut names: Vec<String> = Vec::new();
-    let mut numbers: HashMap<String, usize> = HashMap::new();
-    let mut total = 0u64;
-    let mut rows: Vec<Row> = Vec::new();
-    let mut number = 1;
-    while next(&mut line)? {
-        number += 1;
-        let text = line.trim_end();
-        if text.is_empty() {
-            continue;
-        }
-        let fields: Vec<&str> = text.split(',').collect();
-        if fields.len() != header.len() {
-            let found = format!("{} fields", fields.len());
-            return Err(fail(number, found, &format!("{} fields", header.len())));
-        }
-        let whole = |field: &str| {
-            field
-                .trim()
-                .parse::<u64>()
-                .map_err(|_| fail(number, format!("{field:?}"), "a whole number"))
-        };
-        let page = whole(fields[0])?;
-        if page > u64::MAX / page_size.max(1) {
-            let expected = format!("a page number, at most {}", u64::MAX / page_size.max(1));
-            return Err(fail(number, format!("{page}"), &expected));
+
+    /// The error of the current line.
+    fn fault(&self, found: impl Into<String>, expected: impl Into<String>) -> FormatError {
+        self.fault_at(self.number.max(1), found, expected)
+    }
+
+    /// A field of the current line that is a whole number.
+    fn whole(&self, field: &str) -> Result<u64, FormatError> {
+        let number = field.trim().parse();
+        number.map_err(|_| self.fault(format!("{field:?}"), "a whole number"))
+    }
+}
+
+/// The rows of a file while it is read.
+struct Rows {
+    threads: usize,
+    page_size: u64,
+    /// Names of structures in the order of their first row.
+    names: Vec<String>,
+    numbers: HashMap<String, usize>,
+    /// Accesses so far.
+    total: u64,
+    rows: Vec<Row>,
+}
+
+impl Rows {
+    /// Adds the current line, whose fields are those of the header.
+    fn add(&mut self, fields: &[&str], lines: &Lines<'_>) -> Result<(), FormatError> {
+        let number = lines.whole(fields[0])?;
+        let most = u64::MAX / self.page_size.max(1);
+        if number > most {
+            let expected = format!("a page number, at most {most}");
+            return Err(lines.fault(format!("{number}"), expected));
         }
         let first_touch = match fields[3].trim() {
             "" | "-1" => None,
-            field => Some(whole(field)?)
-                .filter(|&t| t < threads as u64)
+            field => Some(lines.whole(field)?)
+                .filter(|&t| t < self.threads as u64)
                 .map(|t| t as u32),
         };
         let name = fields[5].trim();
         let name = (!name.is_empty()).then(|| {
-            *numbers.entry(name.to_owned()).or_insert_with(|| {
-                names.push(name.to_owned());
-                names.len() - 1
+            *self.numbers.entry(name.to_owned()).or_insert_with(|| {
+                self.names.push(name.to_owned());
+                self.names.len() - 1
             })
         });
         let mut counts = Vec::new();
         for (thread, field) in fields[FIXED.len()..].iter().enumerate() {
-            let count = whole(field)?;
-            total = total
+            let count = lines.whole(field)?;
+            self.total = self
+                .total
                 .checked_add(count)
-                .filter(|&total| total <= crate::profile::MAX_COUNTED)
+                .filter(|&total| total <= numaloc_model::profile::MAX_COUNTED)
                 .ok_or_else(|| {
-                    fail(
-                        number,
-                        format!("{field:?}"),
-                        "accesses whose sum is at most 2^60",
-                    )
+                    let expected = "accesses whose sum is at most 2^60";
+                    lines.fault(format!("{field:?}"), expected)
                 })?;
             if count > 0 {
                 counts.push((thread as u32, count));
             }
         }
-        rows.push(Row {
-            number: page,
+        self.rows.push(Row {
+            number,
             first_touch,
             name,
             counts,
         });
-        if rows.len() > MAX_PAGES {
-            return Err(fail(
-                number,
-                "too many pages".into(),
-                "at most 67,108,864 pages",
-            ));
+        if self.rows.len() > MAX_PAGES {
+            return Err(lines.fault("too many pages", "at most 67,108,864 pages"));
         }
+        Ok(())
     }
+}
+
+/// Reads a file in numalize's format.
+///
+/// # Errors
+/// [`FormatError`] with the line, what was found and what was expected.
+pub fn read(path: &Path, page_size: u64) -> Result<PageTable, FormatError> {
+    let mut lines = Lines::open(path)?;
+    if !lines.next()? {
+        return Err(lines.fault("an empty file", "numalize's page header"));
+    }
+    let header = lines.line.trim_end().split(',');
+    let columns = header.clone().count();
+    let fixed_matches = header.take(FIXED.len()).eq(FIXED);
+    let threads = columns.saturating_sub(FIXED.len());
+    if !fixed_matches || threads == 0 {
+        let found: String = lines.line.trim_end().chars().take(60).collect();
+        let expected = "page.address,alloc.thread,...,structure.name,T0,...";
+        return Err(lines.fault(found, expected));
+    }
+    let mut rows = Rows {
+        threads,
+        page_size,
+        names: Vec::new(),
+        numbers: HashMap::new(),
+        total: 0,
+        rows: Vec::new(),
+    };
+    while lines.next()? {
+        let text = lines.line.trim_end();
+        if text.is_empty() {
+            continue;
+        }
+        let fields: Vec<&str> = text.split(',').collect();
+        if fields.len() != columns {
+            let found = format!("{} fields", fields.len());
+            return Err(lines.fault(found, format!("{columns} fields")));
+        }
+        rows.add(&fields, &lines)?;
+    }
+    let Rows {
+        names, mut rows, ..
+    } = rows;
     rows.sort_by_key(|row| row.number);
     if let Some(twice) = rows.windows(2).find(|w| w[0].number == w[1].number) {
         let found = format!("page {} twice", twice[0].number);
-        return Err(fail(number, found, "every page once"));
+        return Err(lines.fault(found, "every page once"));
     }
     Ok(build(threads, page_size, &names, rows))
 }

@@ -8,10 +8,10 @@ use std::io::Read;
 use std::path::Path;
 
 use numaloc_model::plan::{
-    ObjectKey, PagePlan, PhasePlan, Plan, Predicted, Provenance, ThreadPlan,
+    ObjectKey, PagePlan, PhasePlan, Plan, Predicted, PredictedMove, Provenance, ThreadPlan, Trigger,
 };
 use numaloc_model::profile::ObjectKind;
-use numaloc_model::{LogicalNode, LogicalPu, OsNode, OsPu};
+use numaloc_model::{LogicalNode, LogicalPu, MarkKind, MarkPlace, OsNode, OsPu};
 use serde::{Deserialize, Serialize};
 
 use crate::error::FormatError;
@@ -100,10 +100,25 @@ struct PagesFile {
 #[derive(Serialize, Deserialize)]
 struct PhaseFile {
     at: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mark: Option<MarkFile>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gain_s: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cost_s: Option<f64>,
     #[serde(default)]
     threads: Vec<ThreadFile>,
     #[serde(default)]
     pages: Vec<PagesFile>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct MarkFile {
+    kind: String,
+    name: String,
+    occurrence: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    every: Option<u64>,
 }
 
 /// The plan as JSON text, one line per thread and page range, ending in a newline.
@@ -243,6 +258,14 @@ fn file_of(plan: &Plan) -> PlanFile {
             .iter()
             .map(|phase| PhaseFile {
                 at: phase.at,
+                mark: phase.trigger.as_ref().map(|trigger| MarkFile {
+                    kind: trigger.place.kind.name().to_owned(),
+                    name: trigger.place.name.clone(),
+                    occurrence: trigger.occurrence,
+                    every: trigger.every,
+                }),
+                gain_s: phase.predicted.map(|predicted| predicted.gain_s),
+                cost_s: phase.predicted.map(|predicted| predicted.cost_s),
                 threads: phase.threads.iter().map(thread_file).collect(),
                 pages: phase.pages.iter().map(pages_file).collect(),
             })
@@ -268,6 +291,46 @@ fn pages_file(pages: &PagePlan) -> PagesFile {
     }
 }
 
+fn pages_plan(rows: Vec<PagesFile>) -> Vec<PagePlan> {
+    let plan = |row: PagesFile| PagePlan {
+        object: row.object,
+        first_page: row.first_page,
+        pages: row.pages,
+        node: LogicalNode(row.node),
+        os_node: OsNode(row.os_node),
+    };
+    rows.into_iter().map(plan).collect()
+}
+
+fn threads_plan(rows: Vec<ThreadFile>) -> Vec<ThreadPlan> {
+    let plan = |row: ThreadFile| ThreadPlan {
+        path: row.path,
+        pu: LogicalPu(row.pu),
+        os_pu: OsPu(row.os_pu),
+    };
+    rows.into_iter().map(plan).collect()
+}
+
+/// The trigger of move `at` of the schedule.
+fn trigger(mark: MarkFile, at: usize, path: &Path) -> Result<Trigger, FormatError> {
+    let kind = MarkKind::from_name(&mark.kind).ok_or_else(|| {
+        FormatError::corrupt(
+            path,
+            format!("schedule[{at}].mark.kind"),
+            format!("{:?}", mark.kind),
+            "region, barrier, thread or user",
+        )
+    })?;
+    Ok(Trigger {
+        place: MarkPlace {
+            kind,
+            name: mark.name,
+        },
+        occurrence: mark.occurrence,
+        every: mark.every,
+    })
+}
+
 fn plan_of(file: PlanFile, path: &Path) -> Result<Plan, FormatError> {
     let objects: Vec<ObjectKey> = file
         .objects
@@ -291,35 +354,23 @@ fn plan_of(file: PlanFile, path: &Path) -> Result<Plan, FormatError> {
             })
         })
         .collect::<Result<_, FormatError>>()?;
-    let pages_plan = |rows: Vec<PagesFile>| {
-        rows.into_iter()
-            .map(|row| PagePlan {
-                object: row.object,
-                first_page: row.first_page,
-                pages: row.pages,
-                node: LogicalNode(row.node),
-                os_node: OsNode(row.os_node),
-            })
-            .collect::<Vec<_>>()
-    };
-    let threads_plan = |rows: Vec<ThreadFile>| {
-        rows.into_iter()
-            .map(|row| ThreadPlan {
-                path: row.path,
-                pu: LogicalPu(row.pu),
-                os_pu: OsPu(row.os_pu),
-            })
-            .collect::<Vec<_>>()
-    };
     let schedule = file
         .schedule
         .into_iter()
-        .map(|phase| PhasePlan {
-            at: phase.at,
-            threads: threads_plan(phase.threads),
-            pages: pages_plan(phase.pages),
+        .enumerate()
+        .map(|(at, phase)| {
+            Ok(PhasePlan {
+                at: phase.at,
+                trigger: phase.mark.map(|mark| trigger(mark, at, path)).transpose()?,
+                predicted: phase
+                    .gain_s
+                    .zip(phase.cost_s)
+                    .map(|(gain_s, cost_s)| PredictedMove { gain_s, cost_s }),
+                threads: threads_plan(phase.threads),
+                pages: pages_plan(phase.pages),
+            })
         })
-        .collect();
+        .collect::<Result<_, FormatError>>()?;
     let plan = Plan {
         machine: file.machine.name,
         fingerprint: file.machine.fingerprint,
@@ -399,6 +450,18 @@ mod tests {
             }],
             schedule: vec![PhasePlan {
                 at: 0.5,
+                trigger: Some(Trigger {
+                    place: MarkPlace {
+                        kind: MarkKind::Barrier,
+                        name: "GOMP_barrier".into(),
+                    },
+                    occurrence: 100,
+                    every: Some(20),
+                }),
+                predicted: Some(PredictedMove {
+                    gain_s: 0.25,
+                    cost_s: 0.0625,
+                }),
                 threads: vec![],
                 pages: vec![],
             }],

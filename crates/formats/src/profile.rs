@@ -1,34 +1,40 @@
 //! Reads and writes profiles: folders of Parquet tables and `meta.json`. Format: `docs/formats/profile.md`.
 //!
 //! Increase [`VERSION`] when a column changes its meaning or is no longer written. New columns and tables
-//! need no new version, because readers ignore unknown ones.
+//! need no new version, because readers ignore unknown ones. `profile/tables.rs` declares the tables.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use numaloc_files::{FolderKind, FolderOutput};
-use numaloc_model::profile::{CommRow, Object, ObjectKind, PageSliceRow, Slice, Thread};
-use numaloc_model::{Layer, ObjectIdx, Profile, SliceIdx, ThreadIdx};
+use numaloc_model::pages::{PageHead, PageUsage, ThreadAccess};
+use numaloc_model::profile::{
+    AccessSliceRow, Object, PageSlice, ProfileBuilder, ProfileError, SlowLoad, Table as Part,
+};
+use numaloc_model::{ObjectIdx, Profile};
 
 use self::checksums::Sums;
-use crate::columns::{self, Source, Table};
+use self::schema::{Rows, file_of};
+use self::tables::{
+    CELL_ERRORS, COMMUNICATION, MARKS, OBJECTS, ORDER, PAGE_SLICES, PAGES, PageRow, SHARED_LINES,
+    SLICES, SLOW_LOADS, SliceRow, THREADS, VARIABLES, VariableRow,
+};
 use crate::error::FormatError;
 pub(crate) use meta::known_variables;
+pub use schema::{ColumnInfo, TableInfo, Unit};
+pub use tables::infos as tables;
 
 mod checksums;
-mod detail;
 mod meta;
-mod pages;
+mod schema;
+mod tables;
 pub mod traces;
-mod variables;
 
 /// Format version written to `meta.json`.
 pub const VERSION: u64 = 1;
 /// Value of the format field of `meta.json`.
 const FORMAT: &str = "numaloc-profile";
 const KIND: &str = "numaloc profile";
-/// Largest sum of a column of counts: a thousand processors that count a billion per second each reach it in 13 days.
-pub(crate) const MAX_COUNTED: u64 = 1 << 60;
 
 /// Selects the large tables to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,19 +44,6 @@ pub struct Parts {
     pub page_slices: bool,
 }
 
-/// The tables, in the order in which they are written.
-const TABLES: [&str; 10] = [
-    "threads.parquet",
-    "slices.parquet",
-    "communication.parquet",
-    "objects.parquet",
-    "variables.parquet",
-    "pages.parquet",
-    "page_slices.parquet",
-    "cell_errors.parquet",
-    "shared_lines.parquet",
-    "slow_loads.parquet",
-];
 const META: &str = "meta.json";
 
 /// Profile folders as an output kind.
@@ -63,7 +56,9 @@ const OUTPUT: FolderKind = FolderKind {
 /// Whether numaloc writes a file of this name into a profile folder.
 fn owns(name: &Path) -> bool {
     name == Path::new(META)
-        || TABLES.iter().any(|table| name == Path::new(table))
+        || ORDER
+            .into_iter()
+            .any(|table| name == Path::new(&file_of(table)))
         || traces::owns(name)
 }
 
@@ -93,18 +88,9 @@ pub fn write_to(
     output: &FolderOutput,
 ) -> Result<(), FormatError> {
     output.fill(|to| {
-        write_threads(profile, &to.join("threads.parquet"))?;
-        write_slices(profile, &to.join("slices.parquet"))?;
-        write_communication(profile, &to.join("communication.parquet"))?;
-        write_objects(profile, &to.join("objects.parquet"))?;
-        variables::write(profile, &to.join("variables.parquet"))?;
-        pages::write(profile, &to.join("pages.parquet"))?;
-        pages::write_slices(profile, &to.join("page_slices.parquet"))?;
-        detail::write_errors(profile, &to.join("cell_errors.parquet"))?;
-        detail::write_lines(profile, &to.join("shared_lines.parquet"))?;
-        detail::write_slow(profile, &to.join("slow_loads.parquet"))?;
+        write_tables(profile, to)?;
         let traces = traces::put_into(to, traces)?;
-        let names = TABLES.iter().map(|&table| table.to_owned()).chain(traces);
+        let names = ORDER.into_iter().map(file_of).chain(traces);
         let sums = names
             .map(|name| Ok((name.clone(), checksums::of(&to.join(&name))?)))
             .collect::<Result<Sums, FormatError>>()?;
@@ -128,51 +114,56 @@ pub fn read(folder: &Path) -> Result<Profile, FormatError> {
 pub fn read_parts(folder: &Path, parts: Parts) -> Result<Profile, FormatError> {
     check_folder(folder)?;
     let meta = meta::read(&folder.join(META))?;
-    let file = |name: &str| {
-        checksums::verify(folder, name, meta.sums.as_ref()).map(|()| folder.join(name))
+    let file = |table: Part| {
+        let name = file_of(table);
+        checksums::verify(folder, &name, meta.sums.as_ref()).map(|()| folder.join(name))
     };
-    let threads = read_threads(&file("threads.parquet")?)?;
-    let slices = read_slices(&file("slices.parquet")?)?;
-    let mut objects = read_objects(&file("objects.parquet")?, threads.len())?;
-    variables::read(&file("variables.parquet")?, &mut objects)?;
+    let mut tables = ProfileBuilder::new(meta.meta, meta.page_size);
+    tables.threads = THREADS.read(&file(Part::Threads)?)?;
+    let slices = SLICES.read(&file(Part::Slices)?)?;
+    tables.slices = slices.into_iter().map(|row| row.slice).collect();
+    tables.objects = OBJECTS.read(&file(Part::Objects)?)?;
+    for row in VARIABLES.read(&file(Part::Variables)?)? {
+        tables.variable(row.object, row.variable);
+    }
     // The large tables are read in parallel: communication and pages.
     let (pages, communication) = std::thread::scope(|scope| {
-        let communication = scope.spawn(|| {
-            read_communication(&file("communication.parquet")?, threads.len(), slices.len())
-        });
-        let pages = file("pages.parquet")
-            .and_then(|path| pages::read(&path, meta.page_size, threads.len(), objects.len()));
+        let communication = scope.spawn(|| COMMUNICATION.read(&file(Part::Communication)?));
+        let pages = file(Part::Pages).and_then(|path| read_pages(&path, &mut tables));
         (pages, communication.join())
     });
-    let pages = pages?;
-    let communication = communication.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-    let table = file("page_slices.parquet")?;
-    let (mut page_slices, mut access_slices) = (Vec::new(), Vec::new());
+    pages?;
+    tables.communication =
+        communication.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    let table = file(Part::PageSlices)?;
     if parts.page_slices {
-        page_slices = pages::read_slices(&table, &pages, threads.len(), slices.len())?;
+        tables.page_slices = PAGE_SLICES.read(&table)?;
     } else {
-        access_slices = pages::read_slice_sums(&table, threads.len(), slices.len())?;
+        tables.access_slices = read_slice_sums(&table)?;
     }
-    let cell_errors = detail::read_errors(&file("cell_errors.parquet")?, threads.len())?;
-    let shared_lines = detail::read_lines(&file("shared_lines.parquet")?, objects.len())?;
-    let table = file("slow_loads.parquet")?;
-    let slow_loads = meta
-        .slow_loads_source
-        .map(|source| detail::read_slow(&table, source, &pages, threads.len()))
-        .transpose()?;
-    Ok(Profile {
-        meta: meta.meta,
-        threads,
-        slices,
-        communication,
-        pages,
-        page_slices,
-        access_slices,
-        objects,
-        cell_errors,
-        shared_lines,
-        slow_loads,
-    })
+    tables.cell_errors = CELL_ERRORS.read(&file(Part::CellErrors)?)?;
+    tables.shared_lines = SHARED_LINES.read(&file(Part::SharedLines)?)?;
+    tables.marks = MARKS.read(&file(Part::Marks)?)?;
+    let table = file(Part::SlowLoads)?;
+    tables.slow_loads = match meta.slow_loads_source {
+        None => None,
+        // A profile that names their source has the table.
+        Some(source) => {
+            let rows = SLOW_LOADS.read_columns(&table, |_| true)?;
+            Some((source, rows.collect()))
+        }
+    };
+    tables.build().map_err(|error| inconsistent(folder, error))
+}
+
+/// The error of a table whose rows contradict the rules of a profile. Rows are added in the order of their file.
+fn inconsistent(folder: &Path, error: ProfileError) -> FormatError {
+    let file = match error.table {
+        Part::Meta => META.to_owned(),
+        table => file_of(table),
+    };
+    let place = error.place();
+    FormatError::corrupt(&folder.join(file), place, error.found, error.expected)
 }
 
 fn check_folder(folder: &Path) -> Result<(), FormatError> {
@@ -191,324 +182,88 @@ fn check_folder(folder: &Path) -> Result<(), FormatError> {
     Ok(())
 }
 
-fn write_threads(profile: &Profile, path: &Path) -> Result<(), FormatError> {
-    let t = &profile.threads;
-    columns::write(
-        path,
-        t.len(),
-        &[
-            ("thread", Source::U32(Box::new(|i| i as u32))),
-            ("path", Source::Text(Box::new(|i| &t[i].path))),
-            (
-                "label",
-                Source::MaybeText(Box::new(|i| t[i].label.as_deref())),
-            ),
-            ("pid", Source::U32(Box::new(|i| t[i].pid))),
-            ("tid", Source::U32(Box::new(|i| t[i].tid))),
-            (
-                "rank",
-                Source::MaybeU64(Box::new(|i| t[i].rank.map(u64::from))),
-            ),
-            ("start", Source::U64(Box::new(|i| t[i].start))),
-            ("end", Source::U64(Box::new(|i| t[i].end))),
-            ("accesses", Source::U64(Box::new(|i| t[i].accesses))),
-            ("read_bytes", Source::U64(Box::new(|i| t[i].read_bytes))),
-            ("write_bytes", Source::U64(Box::new(|i| t[i].write_bytes))),
-            (
-                "dram_bytes",
-                Source::MaybeU64(Box::new(|i| t[i].dram_bytes)),
-            ),
-        ],
-    )
+fn write_tables(profile: &Profile, to: &Path) -> Result<(), FormatError> {
+    THREADS.write(&Rows::All(profile.threads()), to)?;
+    let slice = |row: usize| SliceRow {
+        slice: profile.slices()[row],
+        clock: profile.meta().clock,
+    };
+    SLICES.write(&Rows::Made(profile.slices().len(), &slice), to)?;
+    COMMUNICATION.write(&Rows::All(profile.communication()), to)?;
+    OBJECTS.write(&Rows::All(profile.objects()), to)?;
+    VARIABLES.write(&Rows::All(&variable_rows(profile.objects())), to)?;
+    write_pages(profile.pages(), to)?;
+    let number = |page: u32| profile.pages().pages()[page as usize].number;
+    let rows = profile.page_slices();
+    let page_slice = |row: usize| PageSlice {
+        slice: rows[row].slice,
+        page: number(rows[row].page),
+        thread: rows[row].thread,
+        accesses: rows[row].accesses,
+    };
+    PAGE_SLICES.write(&Rows::Made(rows.len(), &page_slice), to)?;
+    CELL_ERRORS.write(&Rows::All(profile.cell_errors()), to)?;
+    SHARED_LINES.write(&Rows::All(profile.shared_lines()), to)?;
+    MARKS.write(&Rows::All(profile.marks()), to)?;
+    let rows = profile.slow_loads().map_or(&[][..], |slow| &slow.rows);
+    let slow_load = |row: usize| SlowLoad {
+        page: number(rows[row].page),
+        thread: rows[row].thread,
+        loads: rows[row].loads,
+    };
+    SLOW_LOADS.write(&Rows::Made(rows.len(), &slow_load), to)
 }
 
-fn read_threads(path: &Path) -> Result<Vec<Thread>, FormatError> {
-    let table = Table::open(path)?;
-    let index = table.u32("thread")?;
-    let paths = table.text("path", "UTF-8 text", |text| Some(text.to_owned()))?;
-    let labels = table.maybe_text("label")?;
-    let (pids, tids) = (table.u32("pid")?, table.u32("tid")?);
-    let ranks = table.maybe_u64("rank")?;
-    let (starts, ends) = (table.u64("start")?, table.u64("end")?);
-    let accesses = table.u64("accesses")?;
-    let (reads, writes) = (table.u64("read_bytes")?, table.u64("write_bytes")?);
-    let dram = table.maybe_u64("dram_bytes")?;
-    let rows = check_same_rows(
-        path,
-        &[
-            index.len(),
-            paths.len(),
-            labels.len(),
-            pids.len(),
-            tids.len(),
-            ranks.len(),
-            starts.len(),
-            ends.len(),
-            accesses.len(),
-            reads.len(),
-            writes.len(),
-            dram.len(),
-        ],
-    )?;
-    check_dense(path, "thread", &index)?;
-    let traffic = [
-        ("accesses", &accesses),
-        ("read_bytes", &reads),
-        ("write_bytes", &writes),
-    ];
-    for (column, counts) in traffic {
-        check_counts(path, column, counts.iter().copied())?;
-    }
-    check_counts(path, "dram_bytes", dram.iter().flatten().copied())?;
-    Ok((0..rows)
-        .map(|i| Thread {
-            path: paths[i].clone(),
-            label: labels[i].clone(),
-            pid: pids[i],
-            tid: tids[i],
-            rank: ranks[i].and_then(|rank| u32::try_from(rank).ok()),
-            start: starts[i],
-            end: ends[i],
-            accesses: accesses[i],
-            read_bytes: reads[i],
-            write_bytes: writes[i],
-            dram_bytes: dram[i],
+fn variable_rows(objects: &[Object]) -> Vec<VariableRow> {
+    let rows = objects.iter().enumerate().flat_map(|(at, object)| {
+        object.variables.iter().map(move |variable| VariableRow {
+            object: ObjectIdx(at as u32),
+            variable: variable.clone(),
         })
-        .collect())
-}
-
-fn write_slices(profile: &Profile, path: &Path) -> Result<(), FormatError> {
-    let s = &profile.slices;
-    let clock = profile.meta.clock.name();
-    columns::write(
-        path,
-        s.len(),
-        &[
-            ("slice", Source::U32(Box::new(|i| i as u32))),
-            ("start", Source::U64(Box::new(|i| s[i].start))),
-            ("end", Source::U64(Box::new(|i| s[i].end))),
-            ("clock", Source::Text(Box::new(move |_| clock))),
-        ],
-    )
-}
-
-fn read_slices(path: &Path) -> Result<Vec<Slice>, FormatError> {
-    let table = Table::open(path)?;
-    let index = table.u32("slice")?;
-    let (starts, ends) = (table.u64("start")?, table.u64("end")?);
-    let rows = check_same_rows(path, &[index.len(), starts.len(), ends.len()])?;
-    check_dense(path, "slice", &index)?;
-    for row in 0..rows {
-        if ends[row] < starts[row] || (row > 0 && starts[row] < starts[row - 1]) {
-            return Err(FormatError::corrupt(
-                path,
-                format!("row {row}"),
-                format!("slice from {} to {}", starts[row], ends[row]),
-                "slices in time order that end after they start",
-            ));
-        }
-    }
-    Ok(starts
-        .into_iter()
-        .zip(ends)
-        .map(|(start, end)| Slice { start, end })
-        .collect())
-}
-
-fn write_communication(profile: &Profile, path: &Path) -> Result<(), FormatError> {
-    let c = &profile.communication;
-    columns::write(
-        path,
-        c.len(),
-        &[
-            ("slice", Source::U32(Box::new(|i| c[i].slice.0))),
-            ("src", Source::U32(Box::new(|i| c[i].src.0))),
-            ("dst", Source::U32(Box::new(|i| c[i].dst.0))),
-            ("layer", Source::Text(Box::new(|i| c[i].layer.name()))),
-            ("events", Source::U64(Box::new(|i| c[i].events))),
-            ("bytes", Source::U64(Box::new(|i| c[i].bytes))),
-        ],
-    )
-}
-
-fn read_communication(
-    path: &Path,
-    threads: usize,
-    slices: usize,
-) -> Result<Vec<CommRow>, FormatError> {
-    let table = Table::open(path)?;
-    let slice = table.u32("slice")?;
-    let (src, dst) = (table.u32("src")?, table.u32("dst")?);
-    let layer = table.text("layer", "a communication layer", Layer::from_name)?;
-    let (events, bytes) = (table.u64("events")?, table.u64("bytes")?);
-    let rows = check_same_rows(
-        path,
-        &[
-            slice.len(),
-            src.len(),
-            dst.len(),
-            layer.len(),
-            events.len(),
-            bytes.len(),
-        ],
-    )?;
-    check_range(path, "src", &src, threads)?;
-    check_range(path, "dst", &dst, threads)?;
-    check_range(path, "slice", &slice, slices)?;
-    check_counts(path, "events", events.iter().copied())?;
-    check_counts(path, "bytes", bytes.iter().copied())?;
-    Ok((0..rows)
-        .map(|i| CommRow {
-            slice: SliceIdx(slice[i]),
-            src: ThreadIdx(src[i]),
-            dst: ThreadIdx(dst[i]),
-            layer: layer[i],
-            events: events[i],
-            bytes: bytes[i],
-        })
-        .collect())
-}
-
-fn write_objects(profile: &Profile, path: &Path) -> Result<(), FormatError> {
-    let o = &profile.objects;
-    columns::write(
-        path,
-        o.len(),
-        &[
-            ("object", Source::U32(Box::new(|i| i as u32))),
-            ("kind", Source::Text(Box::new(|i| o[i].kind.name()))),
-            ("name", Source::Text(Box::new(|i| &o[i].name))),
-            ("size", Source::U64(Box::new(|i| o[i].size))),
-            ("order", Source::U32(Box::new(|i| o[i].order))),
-            (
-                "thread",
-                Source::MaybeU64(Box::new(|i| o[i].thread.map(|t| u64::from(t.0)))),
-            ),
-            ("base", Source::U64(Box::new(|i| o[i].base))),
-        ],
-    )
-}
-
-fn read_objects(path: &Path, threads: usize) -> Result<Vec<Object>, FormatError> {
-    let table = Table::open(path)?;
-    let index = table.u32("object")?;
-    let kind = table.text("kind", "an object kind", ObjectKind::from_name)?;
-    let name = table.text("name", "UTF-8 text", |text| Some(text.to_owned()))?;
-    let (size, order) = (table.u64("size")?, table.u32("order")?);
-    let thread = table.maybe_u64("thread")?;
-    let base = table.u64("base")?;
-    let rows = check_same_rows(
-        path,
-        &[
-            index.len(),
-            kind.len(),
-            name.len(),
-            size.len(),
-            order.len(),
-            thread.len(),
-            base.len(),
-        ],
-    )?;
-    check_dense(path, "object", &index)?;
-    let owners: Vec<u32> = thread
-        .iter()
-        .flatten()
-        .map(|&t| u32::try_from(t).unwrap_or(u32::MAX))
-        .collect();
-    check_range(path, "thread", &owners, threads)?;
-    Ok((0..rows)
-        .map(|i| Object {
-            kind: kind[i],
-            name: name[i].clone(),
-            size: size[i],
-            order: order[i],
-            thread: thread[i].map(|t| ThreadIdx(t as u32)),
-            base: base[i],
-            variables: Vec::new(),
-        })
-        .collect())
-}
-
-/// Checks that all columns have the same length and returns it.
-fn check_same_rows(path: &Path, lengths: &[usize]) -> Result<usize, FormatError> {
-    match lengths.iter().find(|&&length| length != lengths[0]) {
-        None => Ok(lengths[0]),
-        Some(other) => Err(FormatError::corrupt(
-            path,
-            "columns",
-            format!("{} and {other} rows", lengths[0]),
-            "columns of one length",
-        )),
-    }
-}
-
-/// Checks that ids count from 0 without gaps.
-fn check_dense(path: &Path, column: &str, ids: &[u32]) -> Result<(), FormatError> {
-    match ids
-        .iter()
-        .enumerate()
-        .find(|&(row, &id)| id as usize != row)
-    {
-        None => Ok(()),
-        Some((row, id)) => Err(FormatError::corrupt(
-            path,
-            format!("row {row}, column {column}"),
-            id.to_string(),
-            row.to_string(),
-        )),
-    }
-}
-
-/// Checks that counts cannot overflow a sum: no run gets near [`MAX_COUNTED`].
-fn check_counts(
-    path: &Path,
-    column: &str,
-    mut counts: impl Iterator<Item = u64>,
-) -> Result<(), FormatError> {
-    let sum = counts.try_fold(0u64, |sum, count| {
-        sum.checked_add(count).filter(|&sum| sum <= MAX_COUNTED)
     });
-    match sum {
-        Some(_) => Ok(()),
-        None => Err(FormatError::corrupt(
-            path,
-            format!("column {column}"),
-            "values whose sum is above 2^60",
-            "counts of one run",
-        )),
-    }
+    rows.collect()
 }
 
-/// Checks that ids are below `limit`.
-fn check_range(path: &Path, column: &str, ids: &[u32], limit: usize) -> Result<(), FormatError> {
-    match ids
-        .iter()
-        .enumerate()
-        .find(|&(_, &id)| id as usize >= limit)
-    {
-        None => Ok(()),
-        Some((row, id)) => Err(FormatError::corrupt(
-            path,
-            format!("row {row}, column {column}"),
-            id.to_string(),
-            format!("a number below {limit}"),
-        )),
+/// Writes one row per page and thread; the rows of a page are adjacent.
+fn write_pages(usage: &PageUsage, to: &Path) -> Result<(), FormatError> {
+    let mut rows: Vec<(u32, ThreadAccess)> = Vec::new();
+    for (at, page) in usage.pages().iter().enumerate() {
+        let accesses = usage.accesses(page).iter();
+        rows.extend(accesses.map(|access| (at as u32, *access)));
     }
+    let row = |row: usize| {
+        let (page, access) = rows[row];
+        let head = usage.pages()[page as usize].head();
+        PageRow {
+            head,
+            access,
+            is_first: head.first_touch == Some(access.thread),
+        }
+    };
+    PAGES.write(&Rows::Made(rows.len(), &row), to)
 }
 
-/// Makes a row of `page_slices` from its ids; also used by the pages module.
-fn page_slice(slice: u32, page: u32, thread: u32, accesses: u64) -> PageSliceRow {
-    PageSliceRow {
-        slice: SliceIdx(slice),
-        page,
-        thread: ThreadIdx(thread),
-        accesses,
+/// Adds the pages at `path` to `tables`.
+fn read_pages(path: &Path, tables: &mut ProfileBuilder) -> Result<(), FormatError> {
+    for row in PAGES.read_columns(path, |_| true)? {
+        let head = PageHead {
+            first_touch: row.is_first.then_some(row.access.thread),
+            ..row.head
+        };
+        tables.page(head, [row.access]);
     }
+    Ok(())
 }
 
-/// Makes an object id; also used by the pages module.
-fn object_id(id: u64) -> ObjectIdx {
-    ObjectIdx(id as u32)
+/// Reads the table `page_slices` without its pages.
+fn read_slice_sums(path: &Path) -> Result<Vec<AccessSliceRow>, FormatError> {
+    let rows = PAGE_SLICES.read_columns(path, |column| column != "page")?;
+    let row = |row: PageSlice| AccessSliceRow {
+        slice: row.slice,
+        thread: row.thread,
+        accesses: row.accesses,
+    };
+    Ok(rows.map(row).collect())
 }
 
 #[cfg(test)]

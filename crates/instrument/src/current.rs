@@ -1,32 +1,13 @@
 //! The calling thread's tracer, and the recording it belongs to.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use numaloc_trace::{Config, Engine, ThreadTracer};
+use numaloc_trace::{Engine, ThreadTracer};
 
 use crate::lock::Lock;
 use crate::slot;
-
-/// Folder of the journals; set by `numaloc record`, absent in a plain run.
-pub const JOURNAL: &str = "NUMALOC_JOURNAL";
-/// `virtual` or `wall`.
-pub const CLOCK: &str = "NUMALOC_CLOCK";
-/// Shortest slice, in accesses or nanoseconds.
-pub const SLICE: &str = "NUMALOC_SLICE";
-/// Most slices of the profile.
-pub const SLICES: &str = "NUMALOC_SLICES";
-/// Options passed to the engine unread.
-pub const ENGINE_OPTIONS: &str = "NUMALOC_ENGINE";
-/// Start of the recording, from which wall times count, in nanoseconds since 1970.
-pub const SINCE: &str = "NUMALOC_SINCE";
-/// Name of the variable in which an MPI launcher passes the rank.
-pub const RANK_VARIABLE: &str = "NUMALOC_RANK_VARIABLE";
-/// log2 of the line size.
-pub const LINE_SHIFT: &str = "NUMALOC_LINE_SHIFT";
 
 static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(null_mut());
 /// Kernel ids of the threads that have a tracer, which must write their counts at exit.
@@ -118,6 +99,11 @@ fn register() {
     ALIVE.with(|alive| alive.push(tid()));
 }
 
+/// Whether the process is recorded, or the calling thread is the recorder's.
+pub(crate) fn has_begun() -> bool {
+    engine().is_some() || KNOWN.get()
+}
+
 /// The kernel's id of the calling thread.
 pub(crate) fn tid() -> i32 {
     // SAFETY: gettid has no arguments and cannot fail.
@@ -195,60 +181,6 @@ pub(crate) fn end_process() {
     }
 }
 
-/// The rank of this process, if a launcher has set the variable named by [`RANK_VARIABLE`].
-fn rank() -> Option<u64> {
-    setting(&std::env::var(RANK_VARIABLE).ok()?)
-}
-
-fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
-/// Starts the recording requested by the environment, once.
-pub(crate) fn start() {
-    if engine().is_some() || KNOWN.get() {
-        return;
-    }
-    let Some(folder) = std::env::var_os(JOURNAL) else {
-        return;
-    };
-    let standard = Config::default();
-    let mut config = Config {
-        folder: PathBuf::from(folder),
-        frontend: "instrument".to_owned(),
-        path: rank().map_or(standard.path.clone(), |rank| format!("r{rank}")),
-        origin_ns: setting(SINCE).map_or(standard.origin_ns, numaloc_trace::engine::origin_since),
-        line_shift: setting(LINE_SHIFT).map_or(standard.line_shift, |shift| shift as u32),
-        virtual_clock: std::env::var(CLOCK).map_or(standard.virtual_clock, |clock| clock != "wall"),
-        layers: std::env::var("NUMALOC_LAYERS")
-            .ok()
-            .and_then(|names| {
-                names
-                    .split('+')
-                    .map(numaloc_trace::Layer::from_name)
-                    .collect()
-            })
-            .unwrap_or(standard.layers.clone()),
-        slice: setting(SLICE)
-            .filter(|&slice| slice > 0)
-            .unwrap_or(standard.slice),
-        slices: setting(SLICES)
-            .filter(|&slices| slices > 0)
-            .unwrap_or(standard.slices),
-        ..standard
-    };
-    if let Ok(options) = std::env::var(ENGINE_OPTIONS) {
-        let _ = config.decode(&options);
-    }
-    let program = std::env::current_exe().unwrap_or_default();
-    // A program that cannot be recorded still runs.
-    if let Ok(engine) = Engine::start(config, &program.to_string_lossy()) {
-        adopt_engine(engine);
-        crate::memory::describe_process();
-        crate::sites::begin();
-    }
-}
-
 /// Makes `engine` this process's recording, and the calling thread its first thread.
 pub(crate) fn adopt_engine(engine: Engine) {
     expect();
@@ -257,22 +189,20 @@ pub(crate) fn adopt_engine(engine: Engine) {
     install(engine.first_thread(tid() as u32));
 }
 
+/// Forgets the calling thread's tracer in a forked child, whose parent it belongs to: it is leaked on purpose. Nothing
+/// is counted from here on.
+pub(crate) fn forget_tracer() {
+    slot::forget();
+    expect();
+}
+
 /// Forgets the parent's threads and recording in a forked child.
 ///
 /// # Safety
-/// The process has one thread.
-pub(crate) unsafe fn forget_parent() {
-    // Nothing below must be counted. The tracer is leaked on purpose: it belongs to the parent's journal.
-    slot::forget();
-    expect();
+/// The process has one thread, whose tracer is forgotten.
+pub(crate) unsafe fn forget_recording() {
     // SAFETY: as the caller guarantees.
-    unsafe {
-        crate::heap::renew();
-        ALIVE.reset(Vec::new);
-        crate::tasks::DETACHED.renew(BTreeMap::new);
-        crate::sites::forget();
-        crate::memory::forget_files();
-    }
+    unsafe { ALIVE.reset(Vec::new) };
     PENDING_THREADS.store(0, Ordering::Relaxed);
     ENGINE.store(null::<Engine>().cast_mut(), Ordering::Release);
 }

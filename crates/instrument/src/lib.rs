@@ -2,21 +2,23 @@
 //!
 //! `numaloc cc -- gcc ...` compiles with `-fsanitize=thread`, so that the compiler inserts a call before every load,
 //! store and atomic of the program, and links this library in place of the sanitizer's own. Each call goes directly to
-//! the tracing engine (`numaloc-trace`). Without a recording (`NUMALOC_JOURNAL` not set) every call returns at once.
+//! the tracing engine (`numaloc-trace`). Without a recording (`NUMALOC_SETTINGS` not set) every call returns at once.
 //!
 //! | module | implements or replaces |
 //! |---|---|
-//! | [`access`] | `__tsan_read8` and similar: plain, unaligned, volatile, ranges, vptr |
-//! | [`loops`] | the calls that our plugin for gcc inserts before and after loops |
-//! | [`annotations`] | annotations of programs for a sanitizer |
-//! | [`copies`] | `memcpy` and similar: recorded as the ranges they read and write |
-//! | [`atomics`] | `__tsan_atomic32_fetch_add` and similar: executed, and marked as synchronisation |
-//! | [`threads`] | `pthread_create`, `fork`, `_exit`: which thread accesses belong to |
-//! | [`sync`] | mutexes, condition variables, barriers, semaphores: the virtual clock |
-//! | [`gomp`], [`gomp_tasks`], [`doacross`] | libgomp's entry points: the same for OpenMP, by [`team`] and [`tasks`] |
-//! | [`kmpc`], [`kmpc_tasks`] | libomp's entry points |
-//! | [`sharing`] | loops and sections whose parts are handed out at run time: records that there are some |
-//! | [`memory`] | `malloc` and `mmap`: which object a page belongs to |
+//! | [`tsan::access`] | `__tsan_read8` and similar: plain, unaligned, volatile, ranges, vptr |
+//! | [`tsan::loops`] | the calls that our plugin for gcc inserts before and after loops |
+//! | [`tsan::annotations`] | annotations of programs for a sanitizer |
+//! | [`tsan::atomics`] | `__tsan_atomic32_fetch_add` and similar: executed, and marked as synchronisation |
+//! | [`libc::copies`] | `memcpy` and similar: recorded as the ranges they read and write |
+//! | [`libc::threads`] | `pthread_create`, `fork`, `_exit`: which thread accesses belong to |
+//! | [`libc::sync`] | mutexes, condition variables, barriers, semaphores: the virtual clock |
+//! | [`libc::memory`], [`libc::objects`] | `malloc` and `mmap`: which object a page belongs to |
+//! | [`openmp::gomp`], [`openmp::gomp_tasks`], [`openmp::doacross`] | libgomp's entry points, by [`openmp::team`] and [`openmp::tasks`] |
+//! | [`openmp::kmpc`], [`openmp::kmpc_tasks`] | libomp's entry points |
+//! | [`openmp::sharing`] | loops and sections whose parts are handed out at run time: records that there are some |
+//! | [`marks`] | `numaloc_mark`: records it, regions, barriers and the creation of threads as places that a run passes |
+//! | [`process`], [`current`] | the recording of the process, and the calling thread's tracer |
 //! | [`sites`] | allocation sites: the call stacks of allocations |
 //! | [`heap`], [`lock`] | this library's own memory, separate from the program's, and locks for what its threads share |
 //!
@@ -28,27 +30,15 @@
 //! handler that interrupts another one, or by the engine's own allocations, finds no tracer and is not counted; it
 //! never uses a half-updated tracer.
 
-pub mod access;
-pub mod annotations;
-pub mod atomics;
-pub mod copies;
+mod clocks;
 pub mod current;
-pub mod doacross;
-pub mod gomp;
-pub mod gomp_tasks;
 mod heap;
-pub mod kmpc;
-pub mod kmpc_tasks;
+pub mod libc;
 mod lock;
-pub mod loops;
-pub mod memory;
+pub mod marks;
+pub mod openmp;
+pub mod process;
 mod real;
-pub mod sharing;
 pub mod sites;
 mod slot;
-pub mod sync;
-pub mod tasks;
-pub mod team;
-pub mod threads;
-mod variadic;
-mod wide;
+pub mod tsan;

@@ -15,9 +15,11 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `record` | the records of a journal |
-//! | `encode` | records to bytes |
-//! | `decode` | bytes to records |
+//! | `record` | the table of records |
+//! | `table` | the macro that makes enum, bytes, visitor and layout from that table |
+//! | `field` | the ways in which fields are written |
+//! | `encode`, `decode` | numbers and strings to bytes and back |
+//! | [`settings`] | what the recorder sets, encoded and decoded |
 //! | [`bursts`] | the schedule of sampling in time, computed by both sides |
 //!
 //! This module writes and reads frames.
@@ -25,7 +27,10 @@
 pub mod bursts;
 mod decode;
 mod encode;
+mod field;
 mod record;
+pub mod settings;
+mod table;
 
 use std::fs::File;
 use std::io::Write;
@@ -36,11 +41,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use decode::Decoder;
-pub use record::{CROSS_PROCESS_NUMBER, Record, VERSION};
+pub use encode::Visitor;
+pub use record::{CROSS_PROCESS_NUMBER, LAYOUT, Record, VERSION};
+pub use table::{FieldLayout, RecordLayout};
 
 /// Pages of the k-th process image after the first are numbered from `k << SPACE_SHIFT` (in 4 KiB pages): processes
 /// use the same addresses for different memory.
-pub const SPACE_SHIFT: u32 = 40;
+pub const SPACE_SHIFT: u32 = numaloc_model::profile::image::PAGE_SHIFT;
 /// Number of parts of a sample of lines, from which its error is estimated: counts in [`Record::Groups`].
 pub const GROUPS: usize = 16;
 /// Magic at the beginning of a frame.
@@ -174,7 +181,7 @@ pub fn replay(mut bytes: &[u8], mut visit: impl FnMut(Record)) -> bool {
         };
         let mut decoder = Decoder(payload);
         while !decoder.0.is_empty() {
-            match decoder.record() {
+            match Record::decode(&mut decoder) {
                 Some(record) => visit(record),
                 None => return false,
             }

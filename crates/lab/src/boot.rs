@@ -5,10 +5,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use numaloc_launch::Stop;
 
 use crate::counts::Counts;
 use crate::error::LabError;
@@ -97,21 +98,16 @@ fn boot(
         .map_err(|error| LabError::file("create a folder in", &std::env::temp_dir(), error))?;
     let at = |name: &str| folder.path().join(name);
     image::build(&at("initrd"), kernel, machine, job)?;
-    let signals = Signals::watch()?;
+    let stop =
+        Stop::new().map_err(|error| LabError::Machine(format!("no signal handler: {error}")))?;
     let ports = Ports::listen(folder.path())?;
     let command = qemu_command(machine, kernel, plugin, job, folder.path());
     let mut qemu = Qemu(start(command)?);
     let transcript = Arc::new(Mutex::new(Transcript::default()));
     let unwritten = Arc::new(OnceLock::new());
-    let pumps = ports.connect(&mut qemu.0, &signals, sinks, &transcript, &unwritten);
+    let pumps = ports.connect(&mut qemu.0, &stop, sinks, &transcript, &unwritten);
     let ended = pumps.and_then(|pumps| {
-        let ended = wait(
-            &mut qemu.0,
-            &signals,
-            &transcript,
-            &at("counts"),
-            job.timeout,
-        );
+        let ended = wait(&mut qemu.0, &stop, &transcript, &at("counts"), job.timeout);
         if ended.is_ok() {
             // QEMU has closed its ends; data in transit still arrives.
             for pump in pumps {
@@ -264,42 +260,10 @@ fn start(mut command: Command) -> Result<Child, LabError> {
         .map_err(|error| missing("setpriv", error.to_string(), "util-linux"))
 }
 
-/// The signal that asked us to end, if one arrived.
-struct Signals {
-    caught: Arc<AtomicUsize>,
-    ids: Vec<signal_hook::SigId>,
-}
-
-impl Signals {
-    fn watch() -> Result<Self, LabError> {
-        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-        let caught = Arc::new(AtomicUsize::new(0));
-        let mut ids = Vec::new();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            let id =
-                signal_hook::flag::register_usize(signal, Arc::clone(&caught), signal as usize)
-                    .map_err(|error| LabError::Machine(format!("no signal handler: {error}")))?;
-            ids.push(id);
-        }
-        Ok(Self { caught, ids })
-    }
-
-    fn check(&self) -> Result<(), LabError> {
-        match self.caught.load(Ordering::SeqCst) {
-            0 => Ok(()),
-            signal => Err(LabError::Interrupted {
-                signal: signal as i32,
-            }),
-        }
-    }
-}
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        for &id in &self.ids {
-            signal_hook::low_level::unregister(id);
-        }
-    }
+/// An error if a signal asked this process to end.
+fn check(stop: &Stop) -> Result<(), LabError> {
+    stop.signal()
+        .map_or(Ok(()), |signal| Err(LabError::Interrupted { signal }))
 }
 
 const PORTS: [&str; 3] = ["control", "out", "err"];
@@ -322,7 +286,7 @@ impl Ports {
     fn connect(
         self,
         qemu: &mut Child,
-        signals: &Signals,
+        stop: &Stop,
         sinks: &[Sink; 2],
         transcript: &Arc<Mutex<Transcript>>,
         unwritten: &Arc<OnceLock<io::Error>>,
@@ -337,7 +301,7 @@ impl Ports {
                     streams.push(stream);
                     break;
                 }
-                signals.check()?;
+                check(stop)?;
                 if let Ok(Some(status)) = qemu.try_wait() {
                     return Err(LabError::Guest {
                         why: format!("QEMU did not start ({status})"),
@@ -408,7 +372,7 @@ fn pump(
 /// Waits for QEMU to end, within the time limits.
 fn wait(
     qemu: &mut Child,
-    signals: &Signals,
+    stop: &Stop,
     transcript: &Mutex<Transcript>,
     counts: &Path,
     timeout: Duration,
@@ -416,7 +380,7 @@ fn wait(
     let booted = Instant::now();
     let mut running: Option<Instant> = None;
     loop {
-        signals.check()?;
+        check(stop)?;
         if let Ok(Some(_)) = qemu.try_wait() {
             return Ok(());
         }

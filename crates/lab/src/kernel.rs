@@ -62,6 +62,15 @@ impl Kernel {
         Self::open(&fetch(&cache)?)
     }
 
+    /// The newest kernel of a [cache folder](cache_folder), if it has one. Downloads nothing.
+    ///
+    /// # Errors
+    /// As of [`Kernel::open`].
+    #[must_use]
+    pub fn kept(cache: &Path) -> Option<Result<Self, LabError>> {
+        Self::newest(cache).map(|folder| Self::open(&folder))
+    }
+
     fn newest(cache: &Path) -> Option<PathBuf> {
         let mut found: Vec<PathBuf> = fs::read_dir(cache)
             .ok()?

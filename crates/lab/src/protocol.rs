@@ -17,7 +17,7 @@ impl Ended {
     pub fn status(self) -> u8 {
         match self {
             Self::Exited(status) => status,
-            Self::Killed(signal) => 128_u8.wrapping_add(signal),
+            Self::Killed(signal) => numaloc_launch::status_of_signal(signal.into()),
         }
     }
 }

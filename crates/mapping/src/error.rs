@@ -1,5 +1,7 @@
 //! Errors of mapping policies.
 
+use numaloc_model::LogicalPu;
+
 /// Why there is no mapping.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -48,6 +50,40 @@ pub enum MapError {
         /// Its limit.
         limit: usize,
         /// Tasks of the matrix.
+        tasks: usize,
+    },
+}
+
+/// Why a mapping does not fit its problem.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MappingFlaw {
+    /// It has another number of tasks.
+    #[error("{pus} PUs for {tasks} tasks")]
+    Length {
+        /// PUs given.
+        pus: usize,
+        /// Tasks of the problem.
+        tasks: usize,
+    },
+    /// A task is on a PU that the machine does not have.
+    #[error("task {task} is on {pu} of a machine of {pus} PUs")]
+    Outside {
+        /// The task.
+        task: usize,
+        /// Its PU.
+        pu: LogicalPu,
+        /// PUs of the machine.
+        pus: usize,
+    },
+    /// A PU has more tasks than an even distribution gives it.
+    #[error("{pu} has more than {limit} of {tasks} tasks")]
+    Crowded {
+        /// The PU.
+        pu: LogicalPu,
+        /// Most tasks that a PU may have.
+        limit: usize,
+        /// Tasks of the problem.
         tasks: usize,
     },
 }

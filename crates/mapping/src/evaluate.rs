@@ -3,6 +3,7 @@
 use numaloc_model::Mapping;
 use numaloc_topology::ObjectKind;
 
+use crate::error::MappingFlaw;
 use crate::input::MapInput;
 use crate::lower_bound::lower_bound;
 
@@ -161,21 +162,26 @@ pub fn evaluate(input: &MapInput, mapping: &Mapping) -> Evaluation {
 /// Checks that a mapping gives every task one existing PU and no PU more than ceil(tasks / PUs).
 ///
 /// # Errors
-/// A message that names the violation.
-pub fn check_mapping(input: &MapInput, mapping: &Mapping) -> Result<(), String> {
+/// [`MappingFlaw`] names the violation.
+pub fn check_mapping(input: &MapInput, mapping: &Mapping) -> Result<(), MappingFlaw> {
     let (tasks, pus) = (input.tasks(), input.topology().pus().len());
     if mapping.pu.len() != tasks {
-        return Err(format!("{} PUs for {tasks} tasks", mapping.pu.len()));
+        let pus = mapping.pu.len();
+        return Err(MappingFlaw::Length { pus, tasks });
     }
     let limit = tasks.div_ceil(pus);
     let mut used = vec![0; pus];
     for (task, pu) in mapping.pu.iter().enumerate() {
         match used.get_mut(pu.index()) {
-            None => return Err(format!("task {task} is on {pu} of a machine of {pus} PUs")),
+            None => return Err(MappingFlaw::Outside { task, pu: *pu, pus }),
             Some(used) => *used += 1,
         }
         if used[pu.index()] > limit {
-            return Err(format!("{pu} has more than {limit} of {tasks} tasks"));
+            return Err(MappingFlaw::Crowded {
+                pu: *pu,
+                limit,
+                tasks,
+            });
         }
     }
     Ok(())
@@ -217,8 +223,9 @@ mod tests {
             check_mapping(&input, &Mapping { pu })
         };
         assert!(says(&[0, 3, 1]).is_ok());
-        assert!(says(&[0, 3]).unwrap_err().contains("2 PUs for 3 tasks"));
-        assert!(says(&[0, 3, 4]).unwrap_err().contains("machine of 4"));
-        assert!(says(&[0, 3, 3]).unwrap_err().contains("more than 1"));
+        let why = |pu: &[u32]| says(pu).unwrap_err().to_string();
+        assert_eq!(why(&[0, 3]), "2 PUs for 3 tasks");
+        assert_eq!(why(&[0, 3, 4]), "task 2 is on L#4 of a machine of 4 PUs");
+        assert_eq!(why(&[0, 3, 3]), "L#3 has more than 1 of 3 tasks");
     }
 }

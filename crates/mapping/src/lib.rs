@@ -27,7 +27,7 @@ mod slots;
 mod tasks;
 
 pub use distance::Distances;
-pub use error::MapError;
+pub use error::{MapError, MappingFlaw};
 pub use evaluate::{Evaluation, between_hosts, check_mapping, cost, evaluate, node_loads, remote};
 pub use input::{Expired, MapInput};
 pub use lower_bound::lower_bound;

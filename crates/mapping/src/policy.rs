@@ -36,8 +36,11 @@ pub trait MappingPolicy: Send + Sync {
     /// Name on the command line, in plans and in reports.
     fn name(&self) -> &'static str;
 
-    /// One-line summary for the user: what it does, and its origin.
+    /// One-line summary for the user: what it does.
     fn summary(&self) -> &'static str;
+
+    /// Paper or system it comes from, and the place there, for the user.
+    fn source(&self) -> &'static str;
 
     /// The algorithm. Callers use [`map`], which checks input and output.
     ///

@@ -157,6 +157,53 @@ fn sizes_fit() -> bool {
     sizes.iter().all(|&s| s as usize <= size_of::<Opaque>()) && number == size_of::<i64>()
 }
 
+/// Gives an initialised context a random state of its own; one thread, no binding.
+fn set_up(context: &mut Guard, seed: i64) -> Result<(), &'static str> {
+    // SAFETY: the context is initialised.
+    unsafe {
+        if SCOTCH_contextOptionSetNum(context.at(), OPTION_DETERMINISTIC, 1) != 0 {
+            return Err("SCOTCH_contextOptionSetNum");
+        }
+        if SCOTCH_contextRandomClone(context.at()) != 0 {
+            return Err("SCOTCH_contextRandomClone");
+        }
+        SCOTCH_contextRandomSeed(context.at(), seed);
+        if SCOTCH_contextThreadSpawn(context.at(), 1, null()) != 0 {
+            return Err("SCOTCH_contextThreadSpawn");
+        }
+    }
+    Ok(())
+}
+
+/// Makes an initialised graph refer to the arrays of `graph`, which must outlive it. Their lengths fit (see [`map`]).
+fn build(plain: &mut Guard, graph: &Graph) -> Result<(), &'static str> {
+    // SAFETY: the arrays have the lengths stated, and the caller keeps them; null for end, load and label is Scotch's
+    // way to say "compact, all 1, none".
+    let failed = unsafe {
+        SCOTCH_graphBuild(
+            plain.at(),
+            0,
+            graph.start.len() as i64 - 1,
+            graph.start.as_ptr(),
+            null(),
+            null(),
+            null(),
+            graph.to.len() as i64,
+            graph.to.as_ptr(),
+            if graph.weight.is_empty() {
+                null_mut()
+            } else {
+                graph.weight.as_ptr()
+            },
+        )
+    };
+    if failed == 0 {
+        Ok(())
+    } else {
+        Err("SCOTCH_graphBuild")
+    }
+}
+
 /// Maps a graph onto a target; returns each vertex's position among the target's leaves.
 ///
 /// # Errors
@@ -191,20 +238,7 @@ pub(crate) fn map(
     };
 
     let mut context = init("SCOTCH_contextInit", SCOTCH_contextInit, SCOTCH_contextExit)?;
-    // SAFETY: the context is initialised and lives until the end of this function. The clone gives it
-    // a random state of its own; one thread, no binding.
-    unsafe {
-        if SCOTCH_contextOptionSetNum(context.at(), OPTION_DETERMINISTIC, 1) != 0 {
-            return Err("SCOTCH_contextOptionSetNum");
-        }
-        if SCOTCH_contextRandomClone(context.at()) != 0 {
-            return Err("SCOTCH_contextRandomClone");
-        }
-        SCOTCH_contextRandomSeed(context.at(), seed);
-        if SCOTCH_contextThreadSpawn(context.at(), 1, null()) != 0 {
-            return Err("SCOTCH_contextThreadSpawn");
-        }
-    }
+    set_up(&mut context, seed)?;
 
     let mut whole = init("SCOTCH_archInit", SCOTCH_archInit, SCOTCH_archExit)?;
     // SAFETY: both arrays have `levels` values (asserted above); Scotch copies them.
@@ -233,29 +267,7 @@ pub(crate) fn map(
     }
 
     let mut plain = init("SCOTCH_graphInit", SCOTCH_graphInit, SCOTCH_graphExit)?;
-    // SAFETY: the arrays have the lengths stated (asserted above) and outlive the graph, which refers
-    // to them; null for end, load and label is Scotch's way to say "compact, all 1, none".
-    let failed = unsafe {
-        SCOTCH_graphBuild(
-            plain.at(),
-            0,
-            vertices as i64,
-            graph.start.as_ptr(),
-            null(),
-            null(),
-            null(),
-            graph.to.len() as i64,
-            graph.to.as_ptr(),
-            if graph.weight.is_empty() {
-                null_mut()
-            } else {
-                graph.weight.as_ptr()
-            },
-        )
-    };
-    if failed != 0 {
-        return Err("SCOTCH_graphBuild");
-    }
+    build(&mut plain, graph)?;
     let mut bound = init("SCOTCH_graphInit", SCOTCH_graphInit, SCOTCH_graphExit)?;
     // SAFETY: context and graph are initialised and outlive the bound graph.
     if unsafe { SCOTCH_contextBindGraph(context.at(), plain.at(), bound.at()) } != 0 {

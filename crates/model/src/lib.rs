@@ -8,10 +8,10 @@
 //! | [`ids`] | distinct types for threads, PUs, nodes, pages and other indexes |
 //! | [`comm`] | the communication matrix (threads x threads, sparse rows) |
 //! | [`groups`] | which pairs communicate at the same time (DeLoc) |
+//! | [`marks`] | points in the program that every run passes |
 //! | [`pages`] | how often each thread accessed each page |
 //! | [`conditions`] | what influenced a recorded run: its environment, and how work was distributed |
 //! | [`profile`] | a recorded run: threads, slices, communication, pages, objects |
-//! | [`hybrid`] | a common unit for the messages and the shared memory of ranks with threads |
 //! | [`plan`] | mapping, placement, and the plan that carries both to another run |
 //! | [`trace`] | the events of a thread in an access trace |
 //! | [`maps`] | a line of `/proc/PID/maps` |
@@ -23,9 +23,9 @@
 pub mod comm;
 pub mod conditions;
 pub mod groups;
-pub mod hybrid;
 pub mod ids;
 pub mod maps;
+pub mod marks;
 pub mod number;
 pub mod outcome;
 pub mod pages;
@@ -39,6 +39,7 @@ pub use ids::{
     ClusterIdx, LogicalNode, LogicalPu, ObjectIdx, OsNode, OsPu, PageNumber, SliceIdx, ThreadIdx,
 };
 pub use maps::MapsLine;
+pub use marks::{MarkKind, MarkPlace, MarkRow};
 pub use pages::{PageUsage, ThreadAccess};
 pub use plan::{Mapping, Placement, Plan};
-pub use profile::Profile;
+pub use profile::{Profile, ProfileBuilder, ProfileError, ThreadRole};

@@ -1,4 +1,12 @@
-//! The parser for lines of `/proc/PID/maps` (proc(5)).
+//! The parser for `/proc/PID/maps` (proc(5)).
+
+/// The file's text, for [`MapsLine::parse`] line by line. In a path that is not UTF-8, the bytes in question become
+/// U+FFFD: such a path does not hide the other mappings.
+#[must_use]
+pub fn text(file: Vec<u8>) -> String {
+    String::from_utf8(file)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
 
 /// One mapping of a process, as the kernel lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +81,17 @@ mod tests {
         assert_eq!((found.offset, found.inode), (0x1000, 42));
         assert_eq!(found.device, 8 << 32 | 1);
         assert!(found.is_executable() && !found.is_writable() && !found.is_shared());
+    }
+
+    #[test]
+    fn a_path_that_is_not_utf8_does_not_hide_the_other_mappings() {
+        let file = b"10-20 rw-p 0 08:01 42 /a\xff\n20-30 rw-p 0 00:00 0 [heap]\n";
+        let text = text(file.to_vec());
+        let names: Vec<_> = text
+            .lines()
+            .filter_map(|line| MapsLine::parse(line).map(|found| found.name))
+            .collect();
+        assert_eq!(names, ["/a\u{fffd}", "[heap]"]);
     }
 
     #[test]

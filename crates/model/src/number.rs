@@ -76,6 +76,25 @@ pub fn page_size(bytes: u64) -> String {
     }
 }
 
+/// An amount with its noun, which takes an `s` in the plural: `1 thread`, `8 threads`.
+#[must_use]
+pub fn plural(amount: usize, noun: &str) -> String {
+    format!("{amount} {noun}{}", if amount == 1 { "" } else { "s" })
+}
+
+/// A time in the largest unit in which it is whole: `10000000` ns as `10 ms`.
+#[must_use]
+pub fn duration(ns: u64) -> String {
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "µs")];
+    let whole = units
+        .iter()
+        .find(|(unit, _)| ns > 0 && ns.is_multiple_of(*unit));
+    match whole {
+        Some((unit, name)) => format!("{} {name}", ns / unit),
+        None => format!("{ns} ns"),
+    }
+}
+
 /// A share (0..=1) as `12.3 %`.
 #[must_use]
 pub fn percent(share: f64) -> String {
@@ -166,6 +185,14 @@ mod tests {
         assert_eq!(page_size(2 << 20), "2 MiB");
         assert_eq!(percent(0.123), "12.3 %");
         assert_eq!(percent(0.0001), "<0.1 %");
+        assert_eq!(
+            (plural(1, "thread"), plural(0, "thread")),
+            ("1 thread".into(), "0 threads".into())
+        );
+        assert_eq!(duration(10_000_000), "10 ms");
+        assert_eq!(duration(1_500_000), "1500 µs");
+        assert_eq!((duration(7), duration(0)), ("7 ns".into(), "0 ns".into()));
+        assert_eq!(duration(2_000_000_000), "2 s");
         assert_eq!(
             (plain(1875.0), plain(0.01234)),
             ("1875".into(), "1.23e-2".into())

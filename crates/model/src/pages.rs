@@ -37,6 +37,20 @@ pub struct Page {
     cells: std::ops::Range<u32>,
 }
 
+impl Page {
+    /// Its fields without its accesses.
+    #[must_use]
+    pub fn head(&self) -> PageHead {
+        PageHead {
+            number: self.number,
+            object: self.object,
+            object_page: self.object_page,
+            first_touch: self.first_touch,
+            first_touch_time: self.first_touch_time,
+        }
+    }
+}
+
 /// Access counts by page and thread, sparse: a page stores only the threads that accessed it.
 ///
 /// Pages are in ascending page number, the threads of a page in ascending thread number.
@@ -60,6 +74,16 @@ pub struct PageHead {
     pub first_touch: Option<ThreadIdx>,
     /// Time of the first touch, in the profile's clock.
     pub first_touch_time: u64,
+}
+
+impl PageHead {
+    /// Takes over another part's first touch, unless this one has a first touch.
+    pub(crate) fn add_touch(&mut self, part: &Self) {
+        if self.first_touch.is_none() && part.first_touch.is_some() {
+            self.first_touch = part.first_touch;
+            self.first_touch_time = part.first_touch_time;
+        }
+    }
 }
 
 impl PageUsage {
@@ -122,6 +146,13 @@ impl PageUsage {
     #[must_use]
     pub fn accesses(&self, page: &Page) -> &[ThreadAccess] {
         &self.cells[page.cells.start as usize..page.cells.end as usize]
+    }
+
+    /// The index of the page with that number in [`Self::pages`].
+    #[must_use]
+    pub fn index_of(&self, number: PageNumber) -> Option<u32> {
+        let at = self.pages.binary_search_by_key(&number, |page| page.number);
+        u32::try_from(at.ok()?).ok()
     }
 
     /// All accesses to all pages.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::ids::{LogicalNode, LogicalPu, OsNode, OsPu};
+use crate::marks::MarkPlace;
 use crate::profile::ObjectKind;
 
 /// Threads to PUs: `pu[t]` is where thread `t` runs (logical index).
@@ -10,6 +11,22 @@ use crate::profile::ObjectKind;
 pub struct Mapping {
     /// By thread.
     pub pu: Vec<LogicalPu>,
+}
+
+impl Mapping {
+    /// `threads` threads bound in the order of their creation, in even blocks over `pus` PUs: see [`block`].
+    #[must_use]
+    pub fn blocks(threads: usize, pus: usize) -> Self {
+        let pu = (0..threads).map(|thread| LogicalPu::from_index(block(thread, threads, pus)));
+        Self { pu: pu.collect() }
+    }
+}
+
+/// The place (PU or node, from 0) of a thread that is `pinned`: of `threads` threads in order, each of `places` places
+/// takes one block of neighbours, and blocks differ by one thread at most.
+#[must_use]
+pub fn block(thread: usize, threads: usize, places: usize) -> usize {
+    thread * places / threads.max(1)
 }
 
 /// Pages to NUMA nodes: `node[p]` for the p-th page of a [`crate::PageUsage`].
@@ -65,10 +82,47 @@ pub struct PagePlan {
 pub struct PhasePlan {
     /// Time of the change, as a share (0..1) of the recorded run's clock.
     pub at: f64,
+    /// The pass of a mark at which a native run makes the change; `None` if no mark is near.
+    pub trigger: Option<Trigger>,
+    /// What the change is predicted to gain and to cost, if it was predicted.
+    pub predicted: Option<PredictedMove>,
     /// Threads to move.
     pub threads: Vec<ThreadPlan>,
     /// Pages to move.
     pub pages: Vec<PagePlan>,
+}
+
+/// The pass of a mark at which a change is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trigger {
+    /// The place.
+    pub place: MarkPlace,
+    /// The how-many-eth pass by any thread of the program's first process, from 1.
+    pub occurrence: u64,
+    /// The change is made again at each further pass of this number; `None`: once.
+    pub every: Option<u64>,
+}
+
+impl Trigger {
+    /// The first pass after `passed` ones at which the change is made; `None` after the last.
+    #[must_use]
+    pub fn after(&self, passed: u64) -> Option<u64> {
+        if passed < self.occurrence {
+            return Some(self.occurrence);
+        }
+        let every = self.every?.max(1);
+        let done = (passed - self.occurrence) / every + 1;
+        every.checked_mul(done)?.checked_add(self.occurrence)
+    }
+}
+
+/// The prediction for a later change.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PredictedMove {
+    /// Time gained until the next phase, in seconds.
+    pub gain_s: f64,
+    /// Time that the moves take, in seconds.
+    pub cost_s: f64,
 }
 
 /// The amounts a policy worked with, and its predictions.
@@ -247,6 +301,23 @@ impl Plan {
                 return flaw(format!("{place}.at"), phase.at, expected);
             }
             last = phase.at;
+            if let Some(trigger) = &phase.trigger {
+                for (name, value) in [
+                    ("occurrence", trigger.occurrence),
+                    ("every", trigger.every.unwrap_or(1)),
+                ] {
+                    if value == 0 {
+                        return flaw(format!("{place}.mark.{name}"), value, "a number from 1");
+                    }
+                }
+            }
+            if let Some(PredictedMove { gain_s, cost_s }) = phase.predicted {
+                for (name, value) in [("gain_s", gain_s), ("cost_s", cost_s)] {
+                    if !(value.is_finite() && value >= 0.0) {
+                        return flaw(format!("{place}.{name}"), value, "a number from 0");
+                    }
+                }
+            }
             check_threads(&format!("{place}."), &phase.threads)?;
             self.check_pages(&format!("{place}."), &phase.pages)?;
         }
@@ -299,4 +370,60 @@ fn check_threads(prefix: &str, threads: &[ThreadPlan]) -> Result<(), Flaw> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::marks::MarkKind;
+
+    #[test]
+    fn pinned_threads_are_in_order_and_in_even_blocks() {
+        let pus = |threads| -> Vec<u32> {
+            let mapping = Mapping::blocks(threads, 8);
+            mapping.pu.iter().map(|pu| pu.0).collect()
+        };
+        assert_eq!(pus(8), [0, 1, 2, 3, 4, 5, 6, 7]);
+        // Fewer threads than PUs are spread over all of them; more share them.
+        assert_eq!(pus(4), [0, 2, 4, 6]);
+        assert_eq!(pus(1), [0]);
+        assert_eq!(pus(16), [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]);
+        assert_eq!(pus(0), [0; 0]);
+    }
+
+    #[test]
+    fn blocks_of_pus_lie_in_blocks_of_equal_nodes() {
+        for (threads, nodes, per_node) in (1..20).flat_map(|t| [(t, 4, 2), (t, 2, 3), (t, 3, 4)]) {
+            for (thread, pu) in Mapping::blocks(threads, nodes * per_node)
+                .pu
+                .iter()
+                .enumerate()
+            {
+                assert_eq!(pu.index() / per_node, block(thread, threads, nodes));
+            }
+        }
+    }
+
+    #[test]
+    fn a_trigger_comes_once_or_periodically() {
+        let once = Trigger {
+            place: MarkPlace {
+                kind: MarkKind::Region,
+                name: "solve._omp_fn.0".to_owned(),
+            },
+            occurrence: 10,
+            every: None,
+        };
+        assert_eq!(
+            [0, 9, 10, 11].map(|n| once.after(n)),
+            [Some(10), Some(10), None, None]
+        );
+        let periodic = Trigger {
+            every: Some(2),
+            ..once
+        };
+        let after = [0, 10, 11, 12, 13].map(|n| periodic.after(n));
+        assert_eq!(after, [10, 12, 12, 14, 14].map(Some));
+        assert_eq!(periodic.after(u64::MAX), None);
+    }
 }

@@ -5,19 +5,26 @@
 //! message tracer does not distinguish the threads of a rank. Both tracers record wall time since the start of the
 //! recording. Slices have the larger of the two slice lengths, which are the same base length times powers of two.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use numaloc_identity::ThreadPath;
-use numaloc_model::profile::{CommRow, CommSums, Profile, Slice};
-use numaloc_model::{SliceIdx, ThreadIdx};
+use numaloc_model::ThreadIdx;
+use numaloc_model::profile::{CommRow, Profile, ProfileError, Slice};
 
 /// Adds the messages of the ranks to the profile of their threads.
-#[must_use]
-pub fn join(messages: Profile, mut memory: Profile) -> Profile {
-    for thread in &mut memory.threads {
+///
+/// # Errors
+/// [`ProfileError`] if amounts exceed what a profile holds.
+pub fn join(messages: Profile, memory: Profile) -> Result<Profile, ProfileError> {
+    let length = length(messages.slices()).max(length(memory.slices()));
+    let (mut messages, mut tables) = (messages.into_builder(), memory.into_builder());
+    let last = messages.slices.last().map_or(0, |slice| slice.end);
+    tables.merge_slices(length, last);
+    messages.merge_slices(length, 0);
+    for thread in &mut tables.threads {
         thread.rank = ThreadPath::new(&thread.path).rank();
     }
-    let of_path: HashMap<String, ThreadIdx> = memory
+    let thread_of: HashMap<String, ThreadIdx> = tables
         .threads
         .iter()
         .enumerate()
@@ -25,84 +32,40 @@ pub fn join(messages: Profile, mut memory: Profile) -> Profile {
         .collect();
     // Maps ranks to threads; a rank without a traced thread becomes a thread of its own, at the end.
     let mut untraced = Vec::new();
-    let thread_of: Vec<ThreadIdx> = messages
-        .threads
-        .iter()
-        .map(|rank| match of_path.get(&rank.path) {
+    let mut of_rank = Vec::with_capacity(messages.threads.len());
+    for rank in messages.threads {
+        of_rank.push(match thread_of.get(&rank.path) {
             Some(&thread) => {
-                let known = &mut memory.threads[thread.index()];
+                let known = &mut tables.threads[thread.index()];
                 known.start = known.start.min(rank.start);
                 known.end = known.end.max(rank.end);
                 thread
             }
             None => {
                 untraced.push(rank.path.clone());
-                memory.threads.push(rank.clone());
-                ThreadIdx::from_index(memory.threads.len() - 1)
+                tables.thread(rank)
             }
-        })
-        .collect();
-
-    let length = length(&messages.slices).max(length(&memory.slices));
-    let all = || messages.slices.iter().chain(&memory.slices);
-    let end = all().map(|slice| slice.end).max().unwrap_or(0).max(1);
-    let places = |slices: &[Slice]| -> Vec<SliceIdx> {
-        let place = |slice: &Slice| SliceIdx((slice.start / length) as u32);
-        slices.iter().map(place).collect()
-    };
-    let (of_messages, of_memory) = (places(&messages.slices), places(&memory.slices));
-    let slices = (0..end.div_ceil(length))
-        .map(|k| Slice {
-            start: k * length,
-            end: ((k + 1) * length).min(end),
-        })
-        .collect();
-
-    let mut sums = CommSums::default();
-    for row in &memory.communication {
-        sums.add(CommRow {
-            slice: of_memory[row.slice.index()],
-            ..*row
         });
     }
-    for row in &messages.communication {
-        sums.add(CommRow {
-            slice: of_messages[row.slice.index()],
-            src: thread_of[row.src.index()],
-            dst: thread_of[row.dst.index()],
-            ..*row
-        });
-    }
-    memory.communication = sums.into_rows().collect();
-    let mut counts: BTreeMap<_, u64> = BTreeMap::new();
-    for row in &memory.page_slices {
-        let slice = of_memory[row.slice.index()];
-        *counts.entry((slice, row.page, row.thread)).or_default() += row.accesses;
-    }
-    memory.page_slices = counts
-        .into_iter()
-        .map(
-            |((slice, page, thread), accesses)| numaloc_model::profile::PageSliceRow {
-                slice,
-                page,
-                thread,
-                accesses,
-            },
-        )
-        .collect();
-    memory.slices = slices;
+    let rows = messages.communication.iter().map(|row| CommRow {
+        src: of_rank[row.src.index()],
+        dst: of_rank[row.dst.index()],
+        ..*row
+    });
+    tables.communication.extend(rows);
+    let meta = &mut tables.meta;
     // The launcher's command line: after a recorder was killed, only the ranks' folder still contains it.
-    memory.meta.command = messages.meta.command;
-    memory.meta.frontend = format!("mpi+{}", memory.meta.frontend);
-    memory.meta.complete &= messages.meta.complete && untraced.is_empty();
-    memory.meta.notes.extend(messages.meta.notes);
+    meta.command = messages.meta.command;
+    meta.frontend = format!("mpi+{}", meta.frontend);
+    meta.complete &= messages.meta.complete && untraced.is_empty();
+    meta.notes.extend(messages.meta.notes);
     if let Some(first) = untraced.first() {
-        memory.meta.notes.push(format!(
+        meta.notes.push(format!(
             "no memory access was traced of {} ranks, {first} first",
             untraced.len()
         ));
     }
-    memory
+    tables.build()
 }
 
 /// Length of a slice; all but the last are equally long.
@@ -115,23 +78,17 @@ fn length(slices: &[Slice]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use numaloc_model::Layer;
-    use numaloc_model::pages::PageUsage;
-    use numaloc_model::profile::{Clock, Meta, Thread};
+    use numaloc_model::profile::{Clock, Meta, ProfileBuilder, Thread};
+    use numaloc_model::{Layer, SliceIdx};
 
     fn thread(path: &str, rank: Option<u32>) -> Thread {
         Thread {
-            path: path.to_owned(),
-            label: None,
             pid: 1,
             tid: 1,
             rank,
             start: 3,
             end: 90,
-            accesses: 0,
-            read_bytes: 0,
-            write_bytes: 0,
-            dram_bytes: None,
+            ..Thread::new(path)
         }
     }
 
@@ -142,34 +99,18 @@ mod tests {
         end: u64,
         communication: Vec<CommRow>,
     ) -> Profile {
-        Profile {
-            meta: Meta {
+        let mut tables = ProfileBuilder::new(
+            Meta {
                 command: vec!["mpirun".to_owned()],
-                frontend: frontend.to_owned(),
-                clock: Clock::Wall,
-                line_size: 64,
-                complete: true,
                 notes: vec![format!("a note of {frontend}")],
-                sampled: 1.0,
-                dram_source: None,
-                conditions: numaloc_model::conditions::Conditions::default(),
+                ..Meta::new(frontend, Clock::Wall)
             },
-            threads,
-            slices: (0..end.div_ceil(slice))
-                .map(|k| Slice {
-                    start: k * slice,
-                    end: ((k + 1) * slice).min(end),
-                })
-                .collect(),
-            communication,
-            pages: PageUsage::new(4096),
-            page_slices: Vec::new(),
-            access_slices: Vec::new(),
-            objects: Vec::new(),
-            cell_errors: Vec::new(),
-            shared_lines: Vec::new(),
-            slow_loads: None,
-        }
+            4096,
+        );
+        tables.threads = threads;
+        tables.slices = Slice::even(slice, end).collect();
+        tables.communication = communication;
+        tables.build().unwrap()
     }
 
     fn row(slice: u32, src: u32, dst: u32, layer: Layer, events: u64) -> CommRow {
@@ -201,9 +142,9 @@ mod tests {
         ];
         let memory = profile("qemu", traced, 20, 60, memory);
 
-        let joined = join(messages, memory);
+        let joined = join(messages, memory).unwrap();
         let threads: Vec<_> = joined
-            .threads
+            .threads()
             .iter()
             .map(|t| (t.path.as_str(), t.rank))
             .collect();
@@ -215,7 +156,7 @@ mod tests {
         ];
         assert_eq!(threads, expected);
         let cells: Vec<_> = joined
-            .communication
+            .communication()
             .iter()
             .map(|r| (r.slice.0, r.layer, r.src.0, r.dst.0, r.events, r.bytes))
             .collect();
@@ -228,12 +169,12 @@ mod tests {
                 (3, Layer::Collective, 3, 0, 3, 24),
             ]
         );
-        assert_eq!(joined.slices.last(), Some(&Slice { start: 60, end: 65 }));
+        assert_eq!(joined.slices().last(), Some(&Slice { start: 60, end: 65 }));
         assert_eq!(
-            (joined.meta.frontend.as_str(), joined.meta.complete),
+            (joined.meta().frontend.as_str(), joined.meta().complete),
             ("mpi+qemu", false)
         );
-        assert_eq!(joined.meta.notes.len(), 3, "{:?}", joined.meta.notes);
+        assert_eq!(joined.meta().notes.len(), 3, "{:?}", joined.meta().notes);
     }
 
     #[test]
@@ -244,13 +185,14 @@ mod tests {
         {
             let mut messages = profile("mpi", ranks(), 10, 10, Vec::new());
             let mut memory = profile("instrument", ranks(), 10, 10, Vec::new());
-            messages.meta.complete = messages_end;
-            memory.meta.complete = memory_ends;
+            messages.set_complete(messages_end);
+            memory.set_complete(memory_ends);
             // As read by `record --salvage`, which is given no program.
+            let mut memory = memory.into_builder();
             memory.meta.command.clear();
-            let joined = join(messages, memory);
-            assert_eq!(joined.meta.complete, messages_end && memory_ends);
-            assert_eq!(joined.meta.command, ["mpirun"]);
+            let joined = join(messages, memory.build().unwrap()).unwrap();
+            assert_eq!(joined.meta().complete, messages_end && memory_ends);
+            assert_eq!(joined.meta().command, ["mpirun"]);
         }
     }
 }

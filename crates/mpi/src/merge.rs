@@ -15,15 +15,17 @@
 //! not bounded, and the paper's own next step (II-C) sums events per time stamp anyway.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use numaloc_identity::ThreadPath;
 use numaloc_model::comm::Layer;
-use numaloc_model::pages::PageUsage;
-use numaloc_model::profile::{Clock, CommRow, CommSums, Meta, Profile, Slice, Thread};
+use numaloc_model::profile::{
+    Clock, CommRow, CommSums, Meta, Profile, ProfileBuilder, ProfileError, Slice, Thread,
+    ThreadRole,
+};
 use numaloc_model::{SliceIdx, ThreadIdx};
 
-use crate::rank_file::{Block, Header, Kind, RankFile, RankFileError, Source, Tail};
+use crate::rank_file::{Block, Entry, Header, Kind, RankFile, RankFileError, Source, Tail};
 
 /// Limits of the merged profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +55,9 @@ pub enum MergeError {
     /// A file that is not a rank file.
     #[error(transparent)]
     File(#[from] RankFileError),
+    /// The files hold amounts that no run reaches.
+    #[error("the rank files make no profile: {0}")]
+    Profile(#[from] ProfileError),
     /// No rank wrote a file.
     #[error("no rank wrote a message file: no process of the program started MPI under the tracer")]
     NoRanks,
@@ -126,22 +131,98 @@ pub fn merge(
     command: &[String],
     options: Options,
 ) -> Result<Merged, MergeError> {
-    let mut notes = Vec::new();
-    let mut complete = true;
-    let mut seen = Vec::new();
-    let mut longest = 1;
-    let mut unusable = None;
-    for path in files {
-        let mut file = match RankFile::open(path) {
-            Ok(file) => file,
-            // A rank was killed while it began its file; the messages of the others are still used.
-            Err(error) => {
-                complete = false;
-                notes.push(format!("a rank's file is left out: {error}"));
-                unusable = unusable.or(Some(error));
-                continue;
-            }
+    let mut survey = Survey::of(files)?;
+    if let (true, Some(error)) = (survey.seen.is_empty(), survey.unusable) {
+        return Err(error.into());
+    }
+    let seen = main_world(survey.seen, &mut survey.notes)?;
+    let size = world_size(&seen)?;
+    let end = seen.iter().map(|s| s.last_ns).max().unwrap_or(0).max(1);
+    let mut slice_ns = survey.longest_ns;
+    while end.div_ceil(slice_ns) > options.slices.max(1) as u64 {
+        slice_ns *= 2;
+    }
+    let mut world = World::new(size, slice_ns, end, options);
+    for file in &seen {
+        world.add(file)?;
+    }
+    let mut notes = survey.notes;
+    let mut complete = survey.complete;
+    notes.extend(world.omissions());
+    if let Some(note) = missing(&world.sites) {
+        complete = false;
+        notes.push(note);
+    }
+    let pmpi = seen.iter().any(|s| s.header.source == Source::Pmpi);
+    notes.push(format!(
+        "{size} MPI ranks, observed through {}{}",
+        if pmpi {
+            "the MPI profiling interface"
+        } else {
+            "Open MPI's monitoring layer"
+        },
+        if options.memory {
+            ""
+        } else {
+            "; memory accesses were not traced"
+        }
+    ));
+    let mut tables = ProfileBuilder::new(
+        Meta {
+            command: command.to_vec(),
+            complete,
+            notes,
+            ..Meta::new("mpi", Clock::Wall)
+        },
+        4096,
+    );
+    tables.threads = world.threads;
+    tables.slices = Slice::even(world.slice_ns, end).collect();
+    tables.communication = world.sums.into_rows().collect();
+    let profile = tables.build()?;
+    Ok(Merged {
+        profile,
+        sites: world.sites,
+    })
+}
+
+/// The first pass over the files: which are usable, and their times.
+struct Survey {
+    seen: Vec<Seen>,
+    /// Length of the longest slice of a file, at least 1.
+    longest_ns: u64,
+    /// The error of the first file that is not a rank file.
+    unusable: Option<RankFileError>,
+    notes: Vec<String>,
+    /// Whether every file is complete.
+    complete: bool,
+}
+
+impl Survey {
+    fn of(files: &[PathBuf]) -> Result<Self, MergeError> {
+        let mut survey = Self {
+            seen: Vec::new(),
+            longest_ns: 1,
+            unusable: None,
+            notes: Vec::new(),
+            complete: true,
         };
+        for path in files {
+            match RankFile::open(path) {
+                Ok(file) => survey.add(path, file)?,
+                // A rank was killed while it began its file; the messages of the others are still used.
+                Err(error) => {
+                    survey.complete = false;
+                    let note = format!("a rank's file is left out: {error}");
+                    survey.notes.push(note);
+                    survey.unusable = survey.unusable.or(Some(error));
+                }
+            }
+        }
+        Ok(survey)
+    }
+
+    fn add(&mut self, path: &Path, mut file: RankFile) -> Result<(), MergeError> {
         let (mut first_ns, mut last_ns, mut lost) = (u64::MAX, 0, 0);
         while let Some(block) = file.next_block()? {
             match block {
@@ -150,7 +231,7 @@ pub fn merge(
                 } => {
                     first_ns = first_ns.min(start_ns);
                     last_ns = last_ns.max(end_ns);
-                    longest = longest.max(end_ns - start_ns);
+                    self.longest_ns = self.longest_ns.max(end_ns - start_ns);
                 }
                 Block::End { at_ns, dropped, .. } => {
                     first_ns = first_ns.min(at_ns);
@@ -168,62 +249,82 @@ pub fn merge(
             }
             _ => None,
         };
-        complete &= problem.is_none();
-        notes.extend(problem);
-        seen.push(Seen {
-            path: path.clone(),
+        self.complete &= problem.is_none();
+        self.notes.extend(problem);
+        self.seen.push(Seen {
+            path: path.to_owned(),
             header: file.header().clone(),
             first_ns,
             last_ns,
         });
+        Ok(())
     }
-    if let (true, Some(error)) = (seen.is_empty(), unusable) {
-        return Err(error.into());
-    }
-    let seen = main_world(seen, &mut notes)?;
+}
 
-    let size = seen
-        .iter()
-        .map(|s| {
-            s.header
-                .world_size
-                .unwrap_or(s.header.rank.saturating_add(1))
-        })
-        .max();
-    let size = size.ok_or(MergeError::NoRanks)?;
+/// Number of ranks of the world of these files.
+fn world_size(seen: &[Seen]) -> Result<u32, MergeError> {
+    let sizes = seen.iter().map(|s| {
+        let known = s.header.world_size;
+        known.unwrap_or(s.header.rank.saturating_add(1))
+    });
+    let size = sizes.max().ok_or(MergeError::NoRanks)?;
     let of_files = u32::try_from(seen.len() * RANKS_PER_FILE).unwrap_or(MAX_RANKS);
     let most = of_files.clamp(ALWAYS_ACCEPTED_RANKS, MAX_RANKS);
-    for s in &seen {
-        if size > most || s.header.rank >= size {
-            return Err(MergeError::TooManyRanks {
-                path: s.path.clone(),
-                rank: s.header.rank,
-                size,
-                files: seen.len(),
-                most,
-            });
+    match seen.iter().find(|s| size > most || s.header.rank >= size) {
+        None => Ok(size),
+        Some(s) => Err(MergeError::TooManyRanks {
+            path: s.path.clone(),
+            rank: s.header.rank,
+            size,
+            files: seen.len(),
+            most,
+        }),
+    }
+}
+
+/// The second pass: ranks, and their messages by slice.
+struct World {
+    size: u32,
+    threads: Vec<Thread>,
+    sites: Vec<Option<RankSite>>,
+    sums: CommSums,
+    /// Length of a slice of `sums`.
+    slice_ns: u64,
+    /// End of the run.
+    end: u64,
+    /// Largest number of rows.
+    rows: usize,
+    /// Whether messages inside collectives are modelled.
+    modelled: bool,
+    /// Number and bytes of messages of ranks to themselves.
+    to_self: (u64, u64),
+}
+
+impl World {
+    fn new(size: u32, slice_ns: u64, end: u64, options: Options) -> Self {
+        Self {
+            size,
+            threads: (0..size).map(thread).collect(),
+            sites: vec![None; size as usize],
+            sums: CommSums::default(),
+            slice_ns,
+            end,
+            rows: options.rows,
+            modelled: false,
+            to_self: (0, 0),
         }
     }
-    let end = seen.iter().map(|s| s.last_ns).max().unwrap_or(0).max(1);
-    let mut slice_ns = longest;
-    while end.div_ceil(slice_ns) > options.slices.max(1) as u64 {
-        slice_ns *= 2;
-    }
 
-    let mut threads: Vec<Thread> = (0..size).map(thread).collect();
-    let mut sites = vec![None; size as usize];
-    let mut sums = CommSums::default();
-    let mut modelled = false;
-    let mut to_self = (0u64, 0u64);
-    for s in &seen {
+    /// Adds a rank's file.
+    fn add(&mut self, s: &Seen) -> Result<(), MergeError> {
         let rank = s.header.rank;
-        let this = &mut threads[rank as usize];
+        let this = &mut self.threads[rank as usize];
         if this.pid == 0 {
             (this.pid, this.tid) = (s.header.pid, s.header.pid);
             this.start = s.first_ns.min(s.last_ns);
         }
         this.end = this.end.max(s.last_ns);
-        sites[rank as usize] = Some(RankSite {
+        self.sites[rank as usize] = Some(RankSite {
             host: s.header.host.clone(),
             affinity: s.header.affinity.clone(),
         });
@@ -236,130 +337,94 @@ pub fn merge(
                 continue;
             };
             for entry in entries {
-                if entry.peer >= size {
-                    let path = s.path.clone();
+                if entry.peer >= self.size {
                     return Err(MergeError::Peer {
-                        path,
+                        path: s.path.clone(),
                         rank,
                         peer: entry.peer,
-                        size,
+                        size: self.size,
                     });
                 }
-                let (layer, src, dst) = match entry.kind {
-                    Kind::PointToPoint | Kind::Persistent | Kind::Put => {
-                        (Layer::Message, rank, entry.peer)
-                    }
-                    Kind::Get => (Layer::Message, entry.peer, rank),
-                    Kind::Collective | Kind::Started | Kind::Modelled => {
-                        (Layer::Collective, rank, entry.peer)
-                    }
-                    Kind::Operation => continue,
-                };
-                modelled |= entry.kind == Kind::Modelled;
-                // A rank's messages to itself move no data between places.
-                if src == dst {
-                    to_self.0 = to_self.0.saturating_add(entry.events);
-                    to_self.1 = to_self.1.saturating_add(entry.bytes);
-                    continue;
-                }
-                sums.add(CommRow {
-                    slice: SliceIdx((start_ns / slice_ns) as u32),
-                    src: ThreadIdx(src),
-                    dst: ThreadIdx(dst),
-                    layer,
-                    events: entry.events,
-                    bytes: entry.bytes,
-                });
+                self.add_entry(rank, start_ns, &entry);
             }
-            while sums.len() > options.rows && end > slice_ns {
-                sums = halve(sums);
-                slice_ns *= 2;
+            while self.sums.len() > self.rows && self.end > self.slice_ns {
+                self.sums = std::mem::take(&mut self.sums).halved();
+                self.slice_ns *= 2;
             }
         }
+        Ok(())
     }
 
-    if modelled {
-        notes.push(
-            "collective messages are modelled: decomposed by the standard algorithm for their size, \
-             because this MPI library does not tell which messages it sends"
-                .to_owned(),
-        );
-    }
-    if to_self.0 > 0 {
-        notes.push(format!(
-            "{} messages of ranks to themselves, {} bytes together, are left out: they move no data between places",
-            to_self.0, to_self.1
-        ));
-    }
-    let missing: Vec<u32> = (0..size).filter(|&r| sites[r as usize].is_none()).collect();
-    if let Some(first) = missing.first() {
-        complete = false;
-        let mut hosts: Vec<&str> = sites
-            .iter()
-            .flatten()
-            .map(|site| site.host.as_str())
-            .collect();
-        hosts.sort_unstable();
-        hosts.dedup();
-        let more = hosts.len().saturating_sub(8);
-        hosts.truncate(8);
-        let more = if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
+    fn add_entry(&mut self, rank: u32, start_ns: u64, entry: &Entry) {
+        let (layer, src, dst) = match entry.kind {
+            Kind::PointToPoint | Kind::Persistent | Kind::Put => (Layer::Message, rank, entry.peer),
+            Kind::Get => (Layer::Message, entry.peer, rank),
+            Kind::Collective | Kind::Started | Kind::Modelled => {
+                (Layer::Collective, rank, entry.peer)
+            }
+            Kind::Operation => return,
         };
-        notes.push(format!(
-            "{} of {size} ranks wrote no file, rank {first} first; files came from {}{more}: do all hosts see the folder of \
-             the output?",
-            missing.len(),
-            hosts.join(", ")
-        ));
-    }
-    let pmpi = seen.iter().any(|s| s.header.source == Source::Pmpi);
-    notes.push(format!(
-        "{size} MPI ranks, observed through {}{}",
-        if pmpi {
-            "the MPI profiling interface"
-        } else {
-            "Open MPI's monitoring layer"
-        },
-        if options.memory {
-            ""
-        } else {
-            "; memory accesses were not traced"
+        self.modelled |= entry.kind == Kind::Modelled;
+        // A rank's messages to itself move no data between places.
+        if src == dst {
+            self.to_self.0 = self.to_self.0.saturating_add(entry.events);
+            self.to_self.1 = self.to_self.1.saturating_add(entry.bytes);
+            return;
         }
-    ));
-    let slices = (0..end.div_ceil(slice_ns))
-        .map(|k| Slice {
-            start: k * slice_ns,
-            end: (k + 1).saturating_mul(slice_ns).min(end),
-        })
+        self.sums.add(CommRow {
+            slice: SliceIdx((start_ns / self.slice_ns) as u32),
+            src: ThreadIdx(src),
+            dst: ThreadIdx(dst),
+            layer,
+            events: entry.events,
+            bytes: entry.bytes,
+        });
+    }
+
+    /// Notes about messages that are modelled or left out.
+    fn omissions(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.modelled {
+            notes.push(
+                "collective messages are modelled: decomposed by the standard algorithm for their size, \
+                 because this MPI library does not tell which messages it sends"
+                    .to_owned(),
+            );
+        }
+        let (messages, bytes) = self.to_self;
+        if messages > 0 {
+            notes.push(format!(
+                "{messages} messages of ranks to themselves, {bytes} bytes together, are left out: they move no data between places"
+            ));
+        }
+        notes
+    }
+}
+
+/// The note about ranks without a file, if there are any.
+fn missing(sites: &[Option<RankSite>]) -> Option<String> {
+    let missing = sites.iter().filter(|site| site.is_none()).count();
+    let first = sites.iter().position(Option::is_none)?;
+    let mut hosts: Vec<&str> = sites
+        .iter()
+        .flatten()
+        .map(|site| site.host.as_str())
         .collect();
-    let communication = sums.into_rows().collect();
-    let profile = Profile {
-        meta: Meta {
-            command: command.to_vec(),
-            frontend: "mpi".to_owned(),
-            clock: Clock::Wall,
-            line_size: 64,
-            complete,
-            notes,
-            sampled: 1.0,
-            dram_source: None,
-            conditions: numaloc_model::conditions::Conditions::default(),
-        },
-        threads,
-        slices,
-        communication,
-        pages: PageUsage::new(4096),
-        page_slices: Vec::new(),
-        access_slices: Vec::new(),
-        objects: Vec::new(),
-        cell_errors: Vec::new(),
-        shared_lines: Vec::new(),
-        slow_loads: None,
+    hosts.sort_unstable();
+    hosts.dedup();
+    let more = hosts.len().saturating_sub(8);
+    hosts.truncate(8);
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
     };
-    Ok(Merged { profile, sites })
+    Some(format!(
+        "{missing} of {} ranks wrote no file, rank {first} first; files came from {}{more}: do all hosts see the folder of \
+         the output?",
+        sites.len(),
+        hosts.join(", ")
+    ))
 }
 
 /// The files of the largest world. Other worlds (spawned, singletons, other launches) are recorded in the notes.
@@ -404,28 +469,8 @@ fn main_world(seen: Vec<Seen>, notes: &mut Vec<String>) -> Result<Vec<Seen>, Mer
 
 fn thread(rank: u32) -> Thread {
     Thread {
-        path: ThreadPath::of_rank(rank),
-        label: Some("MPI rank".to_owned()),
-        pid: 0,
-        tid: 0,
+        role: ThreadRole::Rank,
         rank: Some(rank),
-        start: 0,
-        end: 0,
-        accesses: 0,
-        read_bytes: 0,
-        write_bytes: 0,
-        dram_bytes: None,
+        ..Thread::new(ThreadPath::of_rank(rank))
     }
-}
-
-/// Merges slices in neighbouring pairs.
-fn halve(sums: CommSums) -> CommSums {
-    let mut halved = CommSums::default();
-    for row in sums.into_rows() {
-        halved.add(CommRow {
-            slice: SliceIdx(row.slice.0 / 2),
-            ..row
-        });
-    }
-    halved
 }

@@ -22,6 +22,16 @@ pub struct DumpLine {
     pub bytes: u64,
 }
 
+/// A line of a dump that cannot be parsed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: found {found:?}, expected rank, peer, \"N bytes\" and \"M msgs sent\"")]
+pub struct DumpError {
+    /// Its number, from 1.
+    pub line: usize,
+    /// Its text.
+    pub found: String,
+}
+
 /// The per-pair lines of one rank's `NAME.RANK.prof`.
 ///
 /// Lines are `LETTER<tab>rank<tab>peer<tab>N bytes<tab>M msgs sent[<tab>histogram]`; `E` external
@@ -29,8 +39,8 @@ pub struct DumpLine {
 /// estimate per collective call. Summaries per communicator (`D`, `O2A`, `A2O`, `A2A`) are skipped.
 ///
 /// # Errors
-/// A message with the line's number and text.
-pub fn parse(text: &str) -> Result<Vec<DumpLine>, String> {
+/// [`DumpError`] with the line's number and text.
+pub fn parse(text: &str) -> Result<Vec<DumpLine>, DumpError> {
     let mut lines = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let fields: Vec<&str> = line.split('\t').collect();
@@ -53,11 +63,9 @@ pub fn parse(text: &str) -> Result<Vec<DumpLine>, String> {
                 events: number(4, " msgs sent")?,
             })
         })();
-        lines.push(parsed.ok_or_else(|| {
-            format!(
-                "line {}: found {line:?}, expected rank, peer, \"N bytes\" and \"M msgs sent\"",
-                at + 1
-            )
+        lines.push(parsed.ok_or_else(|| DumpError {
+            line: at + 1,
+            found: line.to_owned(),
         })?);
     }
     Ok(lines)

@@ -180,6 +180,78 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
+/// The error for a header with something else than `expected`.
+fn refused(path: &Path, found: String, expected: &str) -> RankFileError {
+    RankFileError::Header {
+        path: path.to_owned(),
+        found,
+        expected: expected.to_owned(),
+    }
+}
+
+/// Checks magic and version; returns the header's length in bytes, and those of its parts of variable length.
+fn lengths(path: &Path, fixed: &[u8]) -> Result<(usize, [usize; 3]), RankFileError> {
+    if &fixed[..8] != MAGIC {
+        let found = String::from_utf8_lossy(&fixed[..8])
+            .escape_debug()
+            .to_string();
+        let found = format!("it begins with \"{found}\"");
+        return Err(refused(path, found, "\"NLMPIRNK\""));
+    }
+    let version = u32_at(fixed, 8);
+    if version != VERSION {
+        let found = format!("format version {version}");
+        return Err(refused(path, found, "version 1"));
+    }
+    let whole = u32_at(fixed, 12) as usize;
+    let parts = [48, 52, 56].map(|at| u32_at(fixed, at) as usize);
+    let sum: usize = parts
+        .iter()
+        .fold(FIXED_HEADER + 4, |sum, part| sum.saturating_add(*part));
+    if whole > MAX_HEADER || sum != whole {
+        let found = format!("a header of {whole} bytes with parts of {sum}");
+        return Err(refused(path, found, "both the same, at most 65536"));
+    }
+    Ok((whole, parts))
+}
+
+/// The header from its fixed part and from its `strings`: job, host and affinity mask of `parts` bytes.
+fn header(
+    path: &Path,
+    fixed: &[u8],
+    strings: &[u8],
+    parts: [usize; 3],
+) -> Result<Header, RankFileError> {
+    let source = match u32_at(fixed, 28) {
+        1 => Source::OpenMpiMonitoring,
+        2 => Source::Pmpi,
+        other => return Err(refused(path, format!("source {other}"), "1 or 2")),
+    };
+    let (job, others) = strings.split_at(parts[0]);
+    let (host, mask) = others.split_at(parts[1]);
+    let bits = mask.iter().enumerate().flat_map(|(byte, bits)| {
+        (0..8)
+            .filter(move |bit| bits >> bit & 1 == 1)
+            .map(move |bit| byte as u32 * 8 + bit)
+    });
+    let (rank, size) = (u32_at(fixed, 16), u32_at(fixed, 20));
+    if size > 0 && rank >= size {
+        let found = format!("rank {rank} of {size}");
+        return Err(refused(path, found, "a rank below the size"));
+    }
+    Ok(Header {
+        rank,
+        world_size: (size > 0).then_some(size),
+        pid: u32_at(fixed, 24),
+        source,
+        zero_ns: u64_at(fixed, 32),
+        slice_ns: u64_at(fixed, 40),
+        job: String::from_utf8_lossy(job).into_owned(),
+        host: String::from_utf8_lossy(host).into_owned(),
+        affinity: bits.collect(),
+    })
+}
+
 impl RankFile {
     /// Opens a file and reads its header.
     ///
@@ -190,11 +262,7 @@ impl RankFile {
             path: path.to_owned(),
             source,
         };
-        let refuse = |found: String, expected: &str| RankFileError::Header {
-            path: path.to_owned(),
-            found,
-            expected: expected.to_owned(),
-        };
+        let refuse = |found: String, expected: &str| refused(path, found, expected);
         let file = File::open(path).map_err(io)?;
         let length = file.metadata().map_err(io)?.len();
         let mut input = BufReader::new(file);
@@ -202,30 +270,7 @@ impl RankFile {
         read_fully(&mut input, &mut fixed)
             .map_err(io)?
             .ok_or_else(|| refuse(format!("{length} bytes"), "a header of at least 68"))?;
-        if &fixed[..8] != MAGIC {
-            let found = String::from_utf8_lossy(&fixed[..8])
-                .escape_debug()
-                .to_string();
-            return Err(refuse(
-                format!("it begins with \"{found}\""),
-                "\"NLMPIRNK\"",
-            ));
-        }
-        let version = u32_at(&fixed, 8);
-        if version != VERSION {
-            return Err(refuse(format!("format version {version}"), "version 1"));
-        }
-        let whole = u32_at(&fixed, 12) as usize;
-        let parts = [48, 52, 56].map(|at| u32_at(&fixed, at) as usize);
-        let sum: usize = parts
-            .iter()
-            .fold(FIXED_HEADER + 4, |sum, part| sum.saturating_add(*part));
-        if whole > MAX_HEADER || sum != whole {
-            return Err(refuse(
-                format!("a header of {whole} bytes with parts of {sum}"),
-                "both the same, at most 65536",
-            ));
-        }
+        let (whole, parts) = lengths(path, &fixed)?;
         let mut rest = vec![0; whole - FIXED_HEADER];
         read_fully(&mut input, &mut rest)
             .map_err(io)?
@@ -240,36 +285,7 @@ impl RankFile {
                 "an intact one",
             ));
         }
-        let source = match u32_at(&fixed, 28) {
-            1 => Source::OpenMpiMonitoring,
-            2 => Source::Pmpi,
-            other => return Err(refuse(format!("source {other}"), "1 or 2")),
-        };
-        let (job, others) = rest[..strings].split_at(parts[0]);
-        let (host, mask) = others.split_at(parts[1]);
-        let bits = mask.iter().enumerate().flat_map(|(byte, bits)| {
-            (0..8)
-                .filter(move |bit| bits >> bit & 1 == 1)
-                .map(move |bit| byte as u32 * 8 + bit)
-        });
-        let size = u32_at(&fixed, 20);
-        let header = Header {
-            rank: u32_at(&fixed, 16),
-            world_size: (size > 0).then_some(size),
-            pid: u32_at(&fixed, 24),
-            source,
-            zero_ns: u64_at(&fixed, 32),
-            slice_ns: u64_at(&fixed, 40),
-            job: String::from_utf8_lossy(job).into_owned(),
-            host: String::from_utf8_lossy(host).into_owned(),
-            affinity: bits.collect(),
-        };
-        if size > 0 && header.rank >= size {
-            return Err(refuse(
-                format!("rank {} of {size}", header.rank),
-                "a rank below the size",
-            ));
-        }
+        let header = header(path, &fixed, &rest[..strings], parts)?;
         Ok(Self {
             path: path.to_owned(),
             input,

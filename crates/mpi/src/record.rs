@@ -2,11 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use numaloc_launch::exit_status;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::launcher::Launcher;
@@ -185,9 +185,9 @@ pub fn salvage(folder: &Path, options: Options) -> Result<Merged, MergeError> {
     let mut merged = merge(&files, &shown(&argv), options)?;
     let running = surviving_ranks(&files, Duration::ZERO);
     if !running.is_empty() {
-        merged.profile.meta.complete = false;
+        merged.profile.set_complete(false);
         let note = format!("{} ranks were still running", running.len());
-        merged.profile.meta.notes.push(note);
+        merged.profile.add_notes([note]);
     }
     Ok(merged)
 }
@@ -267,14 +267,13 @@ pub(crate) fn run_to_the_end(
         .env_remove("PMIX_RANK")
         .env_remove("OMPI_COMM_WORLD_RANK");
     let status = run(command)?;
-    Ok(status
-        .code()
-        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
+    Ok(exit_status(status).into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::ExitStatusExt;
 
     #[test]
     fn a_rank_that_ignores_the_request_to_end_is_killed_and_other_processes_are_no_ranks() {

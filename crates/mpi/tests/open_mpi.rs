@@ -384,11 +384,11 @@ fn programs_that_open_mpis_own_monitoring_crashes_run_and_are_counted() {
         assert!(run.output.status.success(), "{layer}: {:?}", run.output);
         assert_eq!(run.files.len(), 2 + 2 * 2, "{layer}");
         let merged = merge(&run.files, &["spawn".to_owned()], Options::default()).expect("merges");
-        assert!(merged.profile.meta.complete, "{layer}");
-        let notes = merged.profile.meta.notes.join("\n");
+        assert!(merged.profile.meta().complete, "{layer}");
+        let notes = merged.profile.meta().notes.join("\n");
         assert!(notes.contains("4 processes of 2 other worlds"), "{notes}");
         assert!(notes.contains("MPI_Comm_spawn"), "{notes}");
-        let sent = merged.profile.communication.iter();
+        let sent = merged.profile.communication().iter();
         let sent = sent.filter(|row| row.layer == Layer::Message);
         let sent: BTreeMap<_, _> = sent
             .map(|row| ((row.src.0, row.dst.0), (row.events, row.bytes)))

@@ -50,14 +50,19 @@ fn pairs_make_a_profile_with_two_halves() {
     let (status, profile) = recorded(&argv, Options::default());
     let profile = profile.expect("merges");
     assert_eq!(status, 0);
-    assert!(profile.meta.complete, "{:?}", profile.meta.notes);
+    assert!(profile.meta().complete, "{:?}", profile.meta().notes);
     let ranks: Vec<_> = profile
-        .threads
+        .threads()
         .iter()
         .map(|t| (t.path.as_str(), t.rank))
         .collect();
     assert_eq!(ranks[7], ("r7", Some(7)));
-    assert!(profile.threads.iter().all(|t| t.pid > 0 && t.end > t.start));
+    assert!(
+        profile
+            .threads()
+            .iter()
+            .all(|t| t.pid > 0 && t.end > t.start)
+    );
 
     // 40 messages of 100 doubles = 32000 bytes to r^1 and to 7-r; the program sends nothing else.
     let bytes = profile.matrix(Layer::Message, Amount::Bytes).unwrap();
@@ -73,14 +78,14 @@ fn pairs_make_a_profile_with_two_halves() {
     assert_eq!(profile.layers(), [Layer::Message]);
 
     // There is a pause of 300 ms between the halves: no slice has both partners of rank 0 (1 and 7).
-    let slices = profile.slices.len() as u32;
+    let slices = profile.slices().len() as u32;
     for s in 0..slices {
         let m = profile
             .matrix_of_slices(Layer::Message, Amount::Bytes, s..s + 1)
             .unwrap();
         assert!(m.get(0, 1) == 0.0 || m.get(0, 7) == 0.0, "slice {s}");
     }
-    let windows = profile.slices.windows(2);
+    let windows = profile.slices().windows(2);
     assert!(
         windows
             .into_iter()
@@ -119,7 +124,7 @@ fn limits_coarsen_time_and_keep_sums() {
         },
     );
     let profile = profile.expect("merges");
-    assert!(profile.slices.len() <= 4);
+    assert!(profile.slices().len() <= 4);
     let bytes = profile.matrix(Layer::Message, Amount::Bytes).unwrap();
     assert_eq!(bytes.total(), 16.0 * 400_000.0);
 }
@@ -153,7 +158,7 @@ fn the_library_of_a_program_is_read_from_its_file() {
 /// The notes of a profile of these rank files.
 fn notes(files: &[std::path::PathBuf]) -> String {
     let merged = numaloc_mpi::merge(files, &["it".to_owned()], Options::default());
-    merged.expect("merges").profile.meta.notes.join("\n")
+    merged.expect("merges").profile.meta().notes.join("\n")
 }
 
 #[test]

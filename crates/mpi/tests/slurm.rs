@@ -271,7 +271,7 @@ fn ranks_that_srun_starts_run_under_the_emulator() {
     let recorded = recorded.expect("srun runs");
     assert_eq!(recorded.status, 0, "{}", slurm.logs());
     let merged = recorded.merged.expect("both ranks wrote their messages");
-    assert_eq!(merged.profile.threads.len(), 2);
+    assert_eq!(merged.profile.threads().len(), 2);
     // Path of the first thread, in the first record of each journal.
     let mut ranks: Vec<bool> = Vec::new();
     for entry in std::fs::read_dir(&journals).expect("journals") {

@@ -3,115 +3,22 @@
 //! One cache for all threads. Its lock is held to translate, link, look up and drop, never while the program runs. The
 //! cache has two halves: when one is full, everything is unlinked and translation starts again in the other, whose old
 //! fragments no thread executes any more ([`crate::invalidate`] waits for that).
-#![allow(unsafe_code)]
 
-use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
-
-use crate::layout::{self, AREA, CODE, MISS, TABLE, TABLE_BYTES, TABLE_ENTRIES};
+use crate::address_map::{self, AddressMap};
+use crate::emit::Buffer;
+use crate::fragment::{Branch, Exit, Fragment, Landing, Point};
+use crate::landings::Landings;
+use crate::layout::{
+    self, AREA, CODE, JUMPS, MISSED_JUMP, MISSED_RETURN, RETURNS, TABLES, TABLES_BYTES,
+};
 use crate::lock::Lock;
-use crate::regions::Regions;
+use crate::patch::{retarget, write, write64};
 use crate::state::exit;
-use crate::{crossing, sys, translate};
+use crate::translate::{self, Place, Source};
+use crate::{crossing, sys};
 
 /// The engine: one for the process.
 pub static ENGINE: Lock<Engine> = Lock::new(Engine::new());
-
-/// Hashes an address by one multiplication; addresses are not chosen by an attacker.
-#[derive(Default)]
-pub struct AddressHasher(u64);
-
-impl Hasher for AddressHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 ^= self.0 >> 32;
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(u64::from(value));
-    }
-}
-
-type Hashed = BuildHasherDefault<AddressHasher>;
-
-/// A position in a fragment where the program's state is known: the next instruction is the program's at `pc`, or
-/// implements it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Point {
-    /// Offset from the fragment's first byte.
-    pub offset: u16,
-    /// The program's address, relative to that of the fragment.
-    pub delta: i32,
-    /// A register whose value is temporarily in a slot of the thread's state: register, slot.
-    pub borrowed: Option<(u8, u8)>,
-}
-
-/// Translated code of the program's block at one address.
-pub struct Fragment {
-    /// The program's address.
-    pub pc: u64,
-    /// Entry for indirect branches: compares the target first.
-    pub prefix: u64,
-    /// Entry for direct branches.
-    pub body: u64,
-    /// Address of the displacement of the prefix's jump to the next candidate.
-    pub next_candidate: u64,
-    /// In ascending order.
-    pub points: Vec<Point>,
-    /// Pages of the program that it was translated from.
-    pub pages: Vec<u64>,
-    /// Exits linked to this fragment.
-    links: Vec<u32>,
-    installed: bool,
-}
-
-/// A direct branch out of a fragment.
-pub struct Exit {
-    /// Target address in the program.
-    pub target: u64,
-    /// Address of the jump's displacement.
-    pub patch: u64,
-    /// The code that returns to the engine.
-    pub stub: u64,
-}
-
-/// Result of [`translate`]; addresses are final.
-pub struct Translation {
-    /// The fragment.
-    pub fragment: Fragment,
-    /// Its exits.
-    pub exits: Vec<Exit>,
-    /// Its code, for the address it was translated for.
-    pub code: Vec<u8>,
-    /// The code of its exits, for their address.
-    pub stubs: Vec<u8>,
-}
-
-impl Fragment {
-    /// A fragment without links to it.
-    pub fn new(pc: u64, prefix: u64) -> Self {
-        Self {
-            pc,
-            prefix,
-            body: prefix,
-            next_candidate: 0,
-            points: Vec::new(),
-            pages: Vec::new(),
-            links: Vec::new(),
-            installed: false,
-        }
-    }
-}
 
 /// One half of the cache.
 #[derive(Default)]
@@ -136,22 +43,19 @@ pub enum Missing {
 
 /// Translated code and the state of the translation.
 pub struct Engine {
-    /// Executable regions of the program.
-    pub regions: Regions,
-    /// Pages that the program may write to, but that are read-only at present because code was translated from them.
-    pub protected: HashSet<u64, Hashed>,
+    /// The program's executable memory.
+    pub source: Source,
     halves: [Half; 2],
     current: usize,
     /// Number of flushes of the cache.
     pub generation: u64,
-    fragments: HashMap<u64, u32, Hashed>,
-    by_page: HashMap<u64, Vec<u32>, Hashed>,
-    chains: HashMap<u64, Vec<u32>, Hashed>,
+    fragments: AddressMap<u32>,
+    by_page: AddressMap<Vec<u32>>,
+    jumps: Landings,
+    returns: Landings,
     /// Largest used size of an area in bytes.
     pub limit: u64,
 }
-
-const HASHED: Hashed = BuildHasherDefault::new();
 
 impl Engine {
     const fn new() -> Self {
@@ -162,14 +66,14 @@ impl Engine {
             exits: Vec::new(),
         };
         Self {
-            regions: Regions::new(),
-            protected: HashSet::with_hasher(HASHED),
+            source: Source::new(),
             halves: [EMPTY; 2],
             current: 0,
             generation: 0,
-            fragments: HashMap::with_hasher(HASHED),
-            by_page: HashMap::with_hasher(HASHED),
-            chains: HashMap::with_hasher(HASHED),
+            fragments: address_map::map(),
+            by_page: address_map::map(),
+            jumps: Landings::new(JUMPS, MISSED_JUMP),
+            returns: Landings::new(RETURNS, MISSED_RETURN),
             limit: AREA,
         }
     }
@@ -180,16 +84,19 @@ impl Engine {
     /// The kernel's error, if the addresses are in use.
     pub fn map(&mut self) -> Result<(), i32> {
         let data = libc::PROT_READ | libc::PROT_WRITE;
-        sys::map(TABLE, TABLE_BYTES, data, libc::MAP_FIXED_NOREPLACE)?;
+        sys::map(TABLES, TABLES_BYTES, data, libc::MAP_FIXED_NOREPLACE)?;
         let code = data | libc::PROT_EXEC;
         let len = CODE.end - CODE.start;
         sys::map(CODE.start, len, code, libc::MAP_FIXED_NOREPLACE)?;
         let places = crossing::places();
         write64(layout::VECTOR_EXIT, places.exit);
-        write64(layout::VECTOR_MISS, places.miss);
-        let mut miss = crate::emit::Buffer::new(MISS);
-        miss.jump_by(layout::VECTOR_MISS);
-        write(MISS, miss.bytes());
+        write64(layout::VECTOR_JUMP, places.missed_jump);
+        write64(layout::VECTOR_RETURN, places.missed_return);
+        write64(layout::VECTOR_RECORD, places.record);
+        for branch in [Branch::Jump, Branch::Return] {
+            let (at, code) = translate::missed(branch);
+            write(at, &code);
+        }
         self.begin(0);
         Ok(())
     }
@@ -203,21 +110,55 @@ impl Engine {
             stubs,
             ..Half::default()
         };
-        for entry in 0..TABLE_ENTRIES {
-            write64(TABLE + 8 * entry, MISS);
-        }
+        self.jumps.clear();
+        self.returns.clear();
     }
 
-    /// Code for `pc`, translated now if necessary. `indirect`: also enter it in the table for indirect branches.
+    /// Code for `pc`, translated now if necessary. `arrival`: the kind of indirect branch that goes there, which later
+    /// finds it by itself.
     ///
     /// # Errors
     /// [`Missing::Full`] until [`Self::flush`].
-    pub fn code_for(&mut self, pc: u64, indirect: bool) -> Result<u64, Missing> {
-        let number = self.fragment_for(pc)?;
-        if indirect {
-            self.install(number);
+    pub fn code_for(&mut self, pc: u64, arrival: Option<Branch>) -> Result<u64, Missing> {
+        if let Some(branch) = arrival
+            && let Some(landing) = self.landings(branch).find(pc)
+        {
+            return Ok(landing.body);
         }
-        Ok(self.halves[self.current].fragments[number as usize].body)
+        let number = self.fragment_for(pc, arrival)?;
+        let body = self.halves[self.current].fragments[number as usize].body;
+        if let Some(branch) = arrival
+            && self.landings(branch).find(pc).is_none()
+        {
+            self.add_landing(number, branch);
+        }
+        Ok(body)
+    }
+
+    fn landings(&mut self, branch: Branch) -> &mut Landings {
+        match branch {
+            Branch::Jump => &mut self.jumps,
+            Branch::Return => &mut self.returns,
+        }
+    }
+
+    /// Adds a landing for a fragment that was made without it.
+    fn add_landing(&mut self, number: u32, branch: Branch) {
+        let half = &mut self.halves[self.current];
+        let fragment = &half.fragments[number as usize];
+        let mut code = Buffer::new(half.code);
+        let landing = translate::landing(&mut code, branch, fragment.pc, fragment.rcx_is_dead);
+        code.jump(None, fragment.body);
+        write(half.code, code.bytes());
+        half.code += code.bytes().len() as u64;
+        self.own(number, landing);
+    }
+
+    /// Installs a landing that is dropped with a fragment.
+    fn own(&mut self, number: u32, landing: Landing) {
+        let place = self.landings(landing.branch).add(landing);
+        let fragment = &mut self.halves[self.current].fragments[number as usize];
+        fragment.landings.push((landing.branch, place));
     }
 
     /// Whether the next translation might not fit.
@@ -227,7 +168,7 @@ impl Engine {
         half.code + ROOM > code + self.limit || half.stubs + ROOM > stubs + self.limit
     }
 
-    fn fragment_for(&mut self, pc: u64) -> Result<u32, Missing> {
+    fn fragment_for(&mut self, pc: u64, landing: Option<Branch>) -> Result<u32, Missing> {
         if let Some(&number) = self.fragments.get(&pc) {
             return Ok(number);
         }
@@ -239,37 +180,35 @@ impl Engine {
         let (at, stubs_at) = (half.code, half.stubs);
         let current = self.current as u64;
         let exit_code = |n: usize| exit::LINK + (first_exit + n as u64) * 2 + current;
-        let made = translate::translate(self, pc, at, stubs_at, &exit_code);
+        let place = Place {
+            code: at,
+            stubs: stubs_at,
+        };
+        let made = translate::translate(&mut self.source, pc, place, landing, &exit_code);
         write(at, &made.code);
         write(stubs_at, &made.stubs);
         let half = &mut self.halves[self.current];
         half.code += made.code.len() as u64;
         half.stubs += made.stubs.len() as u64;
-        half.exits.extend(made.exits);
         let number = half.fragments.len() as u32;
+        half.exits.extend(made.exits);
         for &page in &made.fragment.pages {
             self.by_page.entry(page).or_default().push(number);
         }
         half.fragments.push(made.fragment);
         self.fragments.insert(pc, number);
-        Ok(number)
-    }
-
-    /// Makes a fragment the first candidate of its table entry for indirect branches.
-    fn install(&mut self, number: u32) {
-        let fragment = &mut self.halves[self.current].fragments[number as usize];
-        if fragment.installed {
-            return;
+        for n in first_exit..half.exits.len() as u64 {
+            let exit = &half.exits[n as usize];
+            if let Some(&target) = self.fragments.get(&exit.target) {
+                let target = &mut half.fragments[target as usize];
+                target.links.push(n as u32);
+                retarget(exit.patch, target.body);
+            }
         }
-        fragment.installed = true;
-        let entry = fragment.pc % TABLE_ENTRIES;
-        let chain = self.chains.entry(entry).or_default();
-        chain.push(number);
-        let slot = TABLE + 8 * entry;
-        // SAFETY: an entry of the table.
-        let before = unsafe { (slot as *const u64).read() };
-        patch(fragment.next_candidate, before);
-        write64(slot, fragment.prefix);
+        if let Some(landing) = made.landing {
+            self.own(number, landing);
+        }
+        Ok(number)
     }
 
     /// Target of an exit's direct branch; links it if the target is translated.
@@ -278,17 +217,17 @@ impl Engine {
         let exit = &self.halves[half].exits[number as usize];
         let (target, displacement) = (exit.target, exit.patch);
         if half == self.current
-            && let Ok(fragment) = self.fragment_for(target)
+            && let Ok(fragment) = self.fragment_for(target, None)
         {
             let fragment = &mut self.halves[half].fragments[fragment as usize];
             fragment.links.push(number as u32);
-            patch(displacement, fragment.body);
+            retarget(displacement, fragment.body);
         }
         target
     }
 
-    /// The program's address, and a borrowed register, at the point of a fragment at an address in the cache.
-    pub fn point(&self, at: u64) -> Option<(u64, Option<(u8, u8)>)> {
+    /// The program's address, and the point of a fragment, at an address in the cache.
+    pub fn point(&self, at: u64) -> Option<(u64, Point)> {
         self.halves.iter().enumerate().find_map(|(number, half)| {
             let (begin, _) = layout::half(number as u64);
             if !(begin..half.code).contains(&at) {
@@ -296,15 +235,15 @@ impl Engine {
             }
             let next = half
                 .fragments
-                .partition_point(|fragment| fragment.prefix <= at);
+                .partition_point(|fragment| fragment.start <= at);
             let fragment = &half.fragments[next.checked_sub(1)?];
-            let offset = u16::try_from(at - fragment.prefix).ok()?;
+            let offset = u16::try_from(at - fragment.start).ok()?;
             let found = fragment
                 .points
                 .binary_search_by_key(&offset, |point| point.offset);
             let point = fragment.points[found.ok()?];
             let pc = fragment.pc.wrapping_add_signed(i64::from(point.delta));
-            Some((pc, point.borrowed))
+            Some((pc, point))
         })
     }
 
@@ -324,21 +263,13 @@ impl Engine {
         let pc = fragment.pc;
         for link in std::mem::take(&mut fragment.links) {
             let exit = &half.exits[link as usize];
-            patch(exit.patch, exit.stub);
+            retarget(exit.patch, exit.stub);
         }
         if self.fragments.get(&pc) == Some(&number) {
             self.fragments.remove(&pc);
         }
-        if !fragment.installed {
-            return;
-        }
-        // The whole chain is removed; the other fragments are installed again on their next miss.
-        let entry = pc % TABLE_ENTRIES;
-        write64(TABLE + 8 * entry, MISS);
-        for member in self.chains.remove(&entry).unwrap_or_default() {
-            let member = &mut half.fragments[member as usize];
-            member.installed = false;
-            patch(member.next_candidate, MISS);
+        for (branch, place) in std::mem::take(&mut fragment.landings) {
+            self.landings(branch).remove(place);
         }
     }
 
@@ -358,37 +289,11 @@ impl Engine {
     pub fn flush(&mut self) {
         let half = &mut self.halves[self.current];
         for exit in &half.exits {
-            patch(exit.patch, exit.stub);
-        }
-        for fragment in &half.fragments {
-            if fragment.installed {
-                patch(fragment.next_candidate, MISS);
-            }
+            retarget(exit.patch, exit.stub);
         }
         self.fragments.clear();
         self.by_page.clear();
-        self.chains.clear();
         self.generation += 1;
         self.begin(1 - self.current);
-    }
-}
-
-fn write64(at: u64, value: u64) {
-    // SAFETY: callers name words of the tables.
-    unsafe { (at as *mut u64).write_volatile(value) };
-}
-
-fn write(at: u64, code: &[u8]) {
-    // SAFETY: callers name room of the cache that no thread executes.
-    unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), at as *mut u8, code.len()) };
-}
-
-/// Changes the target of a jump while others may execute it: its displacement lies within a cache line.
-fn patch(displacement: u64, to: u64) {
-    let distance = to.wrapping_sub(displacement + 4) as i32;
-    // SAFETY: the displacement of a jump in the cache; one store, wherever it lies in its line.
-    unsafe {
-        std::arch::asm!("mov dword ptr [{}], {:e}", in(reg) displacement, in(reg) distance,
-            options(nostack, preserves_flags));
     }
 }

@@ -7,7 +7,7 @@
 use std::arch::global_asm;
 use std::mem::offset_of;
 
-use crate::state::{State, exit};
+use crate::state::{Start, State, exit};
 
 // The assembly uses some fields at fixed offsets; the others are Rust's.
 #[expect(improper_ctypes, reason = "states are passed on, not looked into")]
@@ -18,21 +18,30 @@ unsafe extern "C" {
     static native_enter_end: u8;
     static native_leave: u8;
     static native_exit: u8;
-    static native_miss: u8;
+    static native_missed_jump: u8;
+    static native_missed_return: u8;
     static native_call_begin: u8;
     static native_call_instruction: u8;
     static native_call_interrupted: u8;
     static native_copy_instruction: u8;
     static native_copy_fault: u8;
     static native_restorer: u8;
+    static native_record: u8;
+    static native_record_returning: u8;
+    static native_record_end: u8;
     /// Makes a system call of the program: number and six arguments. Returns [`INTERRUPTED`] if a signal was pending
     /// before the call.
     pub fn native_call(arguments: *const [u64; 7]) -> i64;
     /// Copies bytes; returns the number of bytes not copied because of a fault.
     pub fn native_copy(to: *mut u8, from: *const u8, len: usize) -> usize;
-    /// `clone` or `clone3`, by number and six arguments. The child continues in [`crate::threads`] with `child`; if
-    /// that is null, it returns here, as after a fork.
-    pub fn native_clone(number: i64, arguments: *const [u64; 6], child: *mut State) -> i64;
+    /// `clone` or `clone3`, by number and six arguments. The child continues in `start` with `child`; if that is null,
+    /// it returns here, as after a fork.
+    pub fn native_clone(
+        number: i64,
+        arguments: *const [u64; 6],
+        child: *mut State,
+        start: Start,
+    ) -> i64;
     /// Ends the thread after marking its stack as unused.
     pub fn native_end(free: *const std::sync::atomic::AtomicU32, status: u64) -> !;
 }
@@ -48,10 +57,14 @@ pub struct Places {
     pub leave: u64,
     /// Target of direct exits.
     pub exit: u64,
-    /// Target of indirect branches to unknown addresses.
-    pub miss: u64,
+    /// Target of indirect jumps and calls to unknown addresses.
+    pub missed_jump: u64,
+    /// Target of returns to unknown addresses.
+    pub missed_return: u64,
     /// The system call has not been made yet.
     pub calling: std::ops::RangeInclusive<u64>,
+    /// The instruction after the system call.
+    pub called: u64,
     /// Where an interrupted system call is abandoned.
     pub interrupted: u64,
     /// The copying instruction.
@@ -60,6 +73,10 @@ pub struct Places {
     pub copy_fault: u64,
     /// Return address of our signal handlers.
     pub restorer: u64,
+    /// Target of the code that records an access.
+    pub record: u64,
+    /// After recording: from the check for signals to the cache. It can begin again anywhere.
+    pub returning: std::ops::Range<u64>,
 }
 
 /// Returns the [`Places`].
@@ -69,8 +86,12 @@ pub fn places() -> Places {
         entering: at(&raw const native_enter_begin)..at(&raw const native_enter_end),
         leave: at(&raw const native_leave),
         exit: at(&raw const native_exit),
-        miss: at(&raw const native_miss),
+        missed_jump: at(&raw const native_missed_jump),
+        missed_return: at(&raw const native_missed_return),
         calling: at(&raw const native_call_begin)..=at(&raw const native_call_instruction),
+        called: at(&raw const native_call_interrupted) - 1,
+        record: at(&raw const native_record),
+        returning: at(&raw const native_record_returning)..at(&raw const native_record_end),
         interrupted: at(&raw const native_call_interrupted),
         copy: at(&raw const native_copy_instruction),
         copy_fault: at(&raw const native_copy_fault),
@@ -81,8 +102,9 @@ pub fn places() -> Places {
 global_asm!(
     r#"
     .text
-    .globl native_enter, native_enter_begin, native_enter_end, native_leave, native_exit, native_miss
+    .globl native_enter, native_enter_begin, native_enter_end, native_leave, native_exit, native_missed_jump, native_missed_return
     .globl native_call, native_call_begin, native_call_instruction, native_call_interrupted
+    .globl native_record, native_record_returning, native_record_end
     .globl native_copy, native_copy_instruction, native_copy_fault, native_restorer, native_clone, native_end
 native_enter:
     push rbx
@@ -127,11 +149,14 @@ native_leave:
     mov qword ptr gs:[{exit}], {signal}
     jmp 2f
 
-native_miss:
+native_missed_return:
+    mov qword ptr gs:[{exit}], {missed_return}
+    jmp 4f
+native_missed_jump:
+    mov qword ptr gs:[{exit}], {missed_jump}
+4:
     mov gs:[{pc}], rcx
     mov rcx, gs:[{slots}]
-    mov rdx, gs:[{slots}+8]
-    mov qword ptr gs:[{exit}], {miss}
 native_exit:
     mov gs:[0], rax
     mov gs:[8], rcx
@@ -174,6 +199,73 @@ native_exit:
     pop rbx
     ret
 
+native_record:
+    mov gs:[0], rax
+    mov gs:[8], rcx
+    mov gs:[16], rdx
+    mov gs:[24], rbx
+    mov gs:[32], rsp
+    mov gs:[40], rbp
+    mov gs:[48], rsi
+    mov gs:[56], rdi
+    mov gs:[64], r8
+    mov gs:[72], r9
+    mov gs:[80], r10
+    mov gs:[88], r11
+    mov gs:[96], r12
+    mov gs:[104], r13
+    mov gs:[112], r14
+    mov gs:[120], r15
+    mov rsp, gs:[{engine_rsp}]
+    pushfq
+    pop qword ptr gs:[{rflags}]
+    mov eax, gs:[{xmask}]
+    xor edx, edx
+    xsaveopt64 gs:[{xstate}]
+    rdfsbase rax
+    mov gs:[{guest_fs}], rax
+    mov rax, gs:[{engine_fs}]
+    wrfsbase rax
+    push 0x202
+    popfq
+    push 0x1f80
+    ldmxcsr [rsp]
+    mov rdi, gs:[{this}]
+    call {record}
+native_record_returning:
+    cmp qword ptr gs:[{pending}], 0
+    je 6f
+    mov byte ptr gs:[{stepping}], {to_point}
+    or qword ptr gs:[{rflags}], 0x100
+6:
+    mov rsp, gs:[{engine_rsp}]
+    mov eax, gs:[{xmask}]
+    xor edx, edx
+    xrstor64 gs:[{xstate}]
+    mov rax, gs:[{guest_fs}]
+    wrfsbase rax
+    mov rax, gs:[0]
+    mov rcx, gs:[8]
+    mov rdx, gs:[16]
+    mov rbx, gs:[24]
+    mov rbp, gs:[40]
+    mov rsi, gs:[48]
+    mov rdi, gs:[56]
+    mov r8, gs:[64]
+    mov r9, gs:[72]
+    mov r10, gs:[80]
+    mov r11, gs:[88]
+    mov r12, gs:[96]
+    mov r13, gs:[104]
+    mov r14, gs:[112]
+    mov r15, gs:[120]
+    push qword ptr gs:[{rflags}]
+    popfq
+    mov rsp, gs:[32]
+    jmp qword ptr gs:[{resume}]
+native_record_end:
+    ud2
+
 native_call:
     mov rax, [rdi]
     mov rsi, [rdi+16]
@@ -206,7 +298,9 @@ native_restorer:
 
 native_clone:
     push r12
+    push r13
     mov r12, rdx
+    mov r13, rcx
     mov rax, rdi
     mov rdi, [rsi]
     mov rdx, [rsi+16]
@@ -222,9 +316,10 @@ native_clone:
     xor ebp, ebp
     and rsp, -16
     mov rdi, r12
-    call {start}
+    call r13
     ud2
 3:
+    pop r13
     pop r12
     ret
 
@@ -246,9 +341,14 @@ native_end:
     exit = const offset_of!(State, exit),
     pc = const offset_of!(State, pc),
     slots = const offset_of!(State, slots),
+    this = const offset_of!(State, this),
+    stepping = const offset_of!(State, stepping),
+    to_point = const crate::state::Stepping::ToPoint as u8,
+    resume = const offset_of!(State, resume),
+    record = sym crate::record::native_record_access,
     signal = const exit::SIGNAL,
-    miss = const exit::MISS,
+    missed_jump = const exit::MISSED_JUMP,
+    missed_return = const exit::MISSED_RETURN,
     interrupted = const INTERRUPTED,
-    start = sym crate::threads::native_thread_start,
 );
 const _: () = assert!(offset_of!(State, regs) == 0);

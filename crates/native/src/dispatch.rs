@@ -4,14 +4,32 @@ use std::sync::atomic::Ordering::{Release, SeqCst};
 
 use crate::cache::ENGINE;
 use crate::crossing::native_enter;
+use crate::fragment::Branch;
+use crate::record::{self, ending};
 use crate::signals::{self, deliver, host_mask, set_host_mask};
 use crate::state::{FAULT, Signal, State, exit};
-use crate::{guest, invalidate, sys, syscalls};
+use crate::{blocks, guest, invalidate, sys, syscalls};
+
+/// Entry point of each thread, on the engine's stack with the engine's fs.
+///
+/// # Safety
+/// Called once for each block, in its thread, with signals blocked.
+pub unsafe extern "C" fn start(state: *mut State) -> ! {
+    // SAFETY: as the caller promises.
+    unsafe {
+        blocks::enter_block(state);
+        record::attach(&mut *state);
+        run(&mut *state)
+    }
+}
 
 /// Runs a thread of the program until it ends.
-pub fn run(state: &mut State) -> ! {
-    let mut indirect = false;
+fn run(state: &mut State) -> ! {
+    let mut arrival = None;
     loop {
+        if ending::requested() {
+            ending::park(state);
+        }
         if state.pending != 0 || deliver::held(state) {
             signals::block_all(state);
             deliver::deliver(state);
@@ -20,34 +38,35 @@ pub fn run(state: &mut State) -> ! {
             state.all_blocked = false;
             set_host_mask(host_mask(state.mask));
         }
-        let Some(code) = enter_code(state, indirect) else {
+        let Some(code) = enter_code(state, arrival) else {
             invalidate::flush(state);
             continue;
         };
         // SAFETY: code that was made for the program's address, with the thread's own state.
         unsafe { native_enter(state, code) };
-        indirect = handle_exit(state);
+        arrival = handle_exit(state);
     }
 }
 
 /// Code for the program's current address; the thread counts as inside the cache from then on.
-fn enter_code(state: &State, indirect: bool) -> Option<u64> {
+fn enter_code(state: &State, arrival: Option<Branch>) -> Option<u64> {
     let mut engine = ENGINE.lock();
-    let code = engine.code_for(state.pc, indirect);
+    let code = engine.code_for(state.pc, arrival);
     if code.is_ok() {
         state.inside.store(engine.generation + 1, SeqCst);
     }
     code.ok()
 }
 
-/// Handles the reason for which the program left the cache. Returns whether it was an indirect branch.
-fn handle_exit(state: &mut State) -> bool {
+/// Handles the reason for which the program left the cache. Returns the kind of indirect branch, if it was one.
+fn handle_exit(state: &mut State) -> Option<Branch> {
     if state.exit >= exit::LINK {
         state.pc = ENGINE.lock().resolve(state.exit);
     }
     state.inside.store(0, Release);
     match state.exit {
-        exit::MISS => return true,
+        exit::MISSED_JUMP => return Some(Branch::Jump),
+        exit::MISSED_RETURN => return Some(Branch::Return),
         exit::SYSCALL => syscalls::system_call(state),
         exit::BREAKPOINT => fault(state, libc::SIGTRAP, 0x80, [3, 0], 0),
         exit::NO_CODE => no_code(state),
@@ -60,7 +79,7 @@ fn handle_exit(state: &mut State) -> bool {
         }
         _ => {}
     }
-    false
+    None
 }
 
 /// Raises a fault for the program, as the processor would.
@@ -84,7 +103,7 @@ fn no_code(state: &mut State) {
     const MAPPING: i32 = 1;
     const ACCESS: i32 = 2;
     const FETCH: u64 = 0x14;
-    let executable = ENGINE.lock().regions.find(state.pc).is_some();
+    let executable = ENGINE.lock().source.regions.find(state.pc).is_some();
     if executable {
         const OPERAND: i32 = 2;
         fault(state, libc::SIGILL, OPERAND, [6, 0], state.pc);

@@ -2,6 +2,47 @@
 
 use crate::state;
 
+/// Condition of a jump: below.
+pub const BELOW: u8 = 2;
+/// Condition of a jump: equal.
+pub const EQUAL: u8 = 4;
+/// Condition of a jump: not equal.
+pub const NOT_EQUAL: u8 = 5;
+/// Condition of a jump: below or equal.
+pub const NOT_ABOVE: u8 = 6;
+
+/// Instructions with a register and a field or another register.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+pub enum Field {
+    /// Adds the field to the register.
+    Add = 0x03,
+    /// Exclusive or of the register with the field.
+    Xor = 0x33,
+    /// Compares the register with the field.
+    Compare = 0x3b,
+    /// Compares the field with the register.
+    Against = 0x39,
+    /// Tests the bits of both.
+    Test = 0x85,
+    /// Stores the register.
+    Store = 0x89,
+    /// Loads the register.
+    Load = 0x8b,
+}
+
+/// Instructions with a register and a number.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+pub enum Number {
+    /// Adds.
+    Add = 0,
+    /// Bitwise and.
+    And = 4,
+    /// Compares.
+    Compare = 7,
+}
+
 /// Machine code for the address `base`.
 pub struct Buffer {
     base: u64,
@@ -27,6 +68,11 @@ impl Buffer {
         self.bytes.len()
     }
 
+    /// Address of the byte at an offset.
+    pub fn address_of(&self, offset: usize) -> u64 {
+        self.base + offset as u64
+    }
+
     /// All the code.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -47,27 +93,150 @@ impl Buffer {
         self.bytes[offset..offset + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Fills with no-operations until the address `distance` bytes later is a multiple of `to`.
-    pub fn align(&mut self, to: u64, distance: u64) {
-        while !(self.pc() + distance).is_multiple_of(to) {
+    /// Fills with no-operations until the address is a multiple of `to`.
+    pub fn align(&mut self, to: u64) {
+        while !self.pc().is_multiple_of(to) {
             self.put(&[0x90]);
         }
     }
 
-    fn slot(&mut self, opcode: u8, register: usize, slot: usize) {
+    /// An instruction with a 64-bit register and a field of the thread's state.
+    pub fn with_field(&mut self, operation: Field, register: usize, field: i32) {
         let rex = 0x48 | (register as u8 >> 3) << 2;
-        self.put(&[0x65, rex, opcode, (register as u8 & 7) << 3 | 4, 0x25]);
-        self.put32(state::SLOTS + 8 * slot as i32);
+        let register = (register as u8 & 7) << 3;
+        self.put(&[0x65, rex, operation as u8, register | 4, 0x25]);
+        self.put32(field);
     }
 
     /// Stores a register in a slot of the thread's state.
     pub fn save(&mut self, register: usize, slot: usize) {
-        self.slot(0x89, register, slot);
+        self.with_field(Field::Store, register, state::SLOTS + 8 * slot as i32);
     }
 
     /// Loads a register from a slot of the thread's state.
     pub fn restore(&mut self, register: usize, slot: usize) {
-        self.slot(0x8b, register, slot);
+        self.with_field(Field::Load, register, state::SLOTS + 8 * slot as i32);
+    }
+
+    /// Adds to a 64-bit field of the thread's state.
+    pub fn add_to_field(&mut self, field: i32, amount: i32) {
+        self.put(&[0x65, 0x48, 0x81, 0x04, 0x25]);
+        self.put32(field);
+        self.put32(amount);
+    }
+
+    /// Subtracts from a 64-bit field of the thread's state.
+    pub fn subtract_from_field(&mut self, field: i32, amount: i32) {
+        self.put(&[0x65, 0x48, 0x81, 0x2c, 0x25]);
+        self.put32(field);
+        self.put32(amount);
+    }
+
+    /// Compares a 64-bit field of the thread's state with 0.
+    pub fn is_zero_field(&mut self, field: i32) {
+        self.put(&[0x65, 0x48, 0x83, 0x3c, 0x25]);
+        self.put32(field);
+        self.put(&[0]);
+    }
+
+    /// Completes a jump whose displacement is at an offset.
+    pub fn lead(&mut self, displacement: usize, to: u64) {
+        let distance = to.wrapping_sub(self.address_of(displacement) + 4) as i32;
+        self.patch(displacement, &distance.to_le_bytes());
+    }
+
+    /// An instruction with a 64-bit register and a number.
+    pub fn with_number(&mut self, operation: Number, register: usize, number: i32) {
+        let (high, low) = (register as u8 >> 3, register as u8 & 7);
+        let operation = (operation as u8) << 3;
+        if let Ok(byte) = i8::try_from(number) {
+            self.put(&[0x48 | high, 0x83, 0xc0 | operation | low, byte as u8]);
+        } else {
+            self.put(&[0x48 | high, 0x81, 0xc0 | operation | low]);
+            self.put32(number);
+        }
+    }
+
+    /// Shifts a 64-bit register left, or right.
+    pub fn shift(&mut self, register: usize, left: bool, by: u8) {
+        let (high, low) = (register as u8 >> 3, register as u8 & 7);
+        let operation = if left { 0xe0 } else { 0xe8 };
+        self.put(&[0x48 | high, 0xc1, operation | low, by]);
+    }
+
+    /// An instruction with two 64-bit registers; the first may be changed.
+    pub fn with_register(&mut self, operation: Field, register: usize, other: usize) {
+        let rex = 0x48 | (register as u8 >> 3) << 2 | other as u8 >> 3;
+        let registers = (register as u8 & 7) << 3 | other as u8 & 7;
+        self.put(&[rex, operation as u8, 0xc0 | registers]);
+    }
+
+    /// Tests the low bits of a register.
+    pub fn test_low(&mut self, register: usize, bits: i32) {
+        let (high, low) = (register as u8 >> 3, register as u8 & 7);
+        self.put(&[0x40 | high, 0xf7, 0xc0 | low]);
+        self.put32(bits);
+    }
+
+    /// Loads a register with the word of a table at a low address, whose index it holds.
+    pub fn look_up(&mut self, register: usize, table: u64) {
+        let (high, low) = (register as u8 >> 3, register as u8 & 7);
+        let rex = 0x48 | high << 2 | high << 1;
+        self.put(&[rex, 0x8b, low << 3 | 4, 0xc0 | low << 3 | 5]);
+        self.put32(table as i32);
+    }
+
+    /// Compares a word in memory, whose address is in a register other than rsp, rbp, r12 and r13, with 0.
+    pub fn is_zero_at(&mut self, register: usize) {
+        let (high, low) = (register as u8 >> 3, register as u8 & 7);
+        self.put(&[0x48 | high, 0x83, 0x38 | low, 0]);
+    }
+
+    /// Adds to a word in memory at a register as in [`Buffer::is_zero_at`]; `high`: to its upper half.
+    pub fn add_at(&mut self, register: usize, amount: i32, high_half: bool) {
+        let (high, low) = (register as u8 >> 3, register as u8 & 7);
+        if high_half {
+            self.put(&[0x40 | high, 0x81, 0x40 | low, 4]);
+        } else {
+            self.put(&[0x48 | high, 0x81, low]);
+        }
+        self.put32(amount);
+    }
+
+    /// Emits a conditional jump, which is not changed later.
+    pub fn jump_if(&mut self, condition: u8, to: u64) {
+        self.put(&[0x0f, 0x80 | condition]);
+        let at = self.pc() + 4;
+        self.put32(to.wrapping_sub(at) as i32);
+    }
+
+    /// Emits a jump, which is not changed later.
+    pub fn jump_to(&mut self, to: u64) {
+        self.put(&[0xe9]);
+        let at = self.pc() + 4;
+        self.put32(to.wrapping_sub(at) as i32);
+    }
+
+    /// Emits a short conditional jump forward, to be completed by [`Buffer::land`].
+    pub fn skip_if(&mut self, condition: u8) -> usize {
+        self.put(&[0x70 | condition, 0]);
+        self.offset()
+    }
+
+    /// Completes a short jump: it leads here.
+    pub fn land(&mut self, from: usize) {
+        let distance = (self.offset() - from) as u8;
+        self.patch(from - 1, &[distance]);
+    }
+
+    /// Saves the flags in rax.
+    pub fn flags_to_rax(&mut self) {
+        self.put(&[0x9f, 0x0f, 0x90, 0xc0]); // lahf; seto al
+    }
+
+    /// Restores the flags from rax.
+    pub fn flags_from_rax(&mut self) {
+        self.put(&[0x04, 0x7f, 0x9e]); // add al, 127; sahf
     }
 
     /// Stores a number in a field of the thread's state.

@@ -9,13 +9,13 @@ use std::sync::atomic::Ordering::Acquire;
 
 use crate::cache::{ENGINE, Engine};
 use crate::state::State;
-use crate::{sys, threads};
+use crate::{blocks, sys};
 
 /// Drops code from `start..end`, because its mapping is about to change.
 pub fn dropped(engine: &mut Engine, start: u64, end: u64) {
     for page in engine.pages_with_code(start, end) {
         engine.drop_page(page);
-        engine.protected.remove(&page);
+        engine.source.protected.remove(&page);
     }
 }
 
@@ -23,9 +23,10 @@ pub fn dropped(engine: &mut Engine, start: u64, end: u64) {
 pub fn written(address: u64) -> bool {
     let mut engine = ENGINE.lock();
     let page = sys::page_down(address);
-    if !engine.protected.contains(&page) {
+    if !engine.source.protected.contains(&page) {
         // Another thread may have handled it already.
         return engine
+            .source
             .regions
             .find(address)
             .is_some_and(|region| region.writable)
@@ -49,7 +50,7 @@ fn is_writable(page: u64) -> bool {
 
 fn release(engine: &mut Engine, page: u64) {
     engine.drop_page(page);
-    engine.protected.remove(&page);
+    engine.source.protected.remove(&page);
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as u64;
     // SAFETY: the program asked for a writable page.
     unsafe { sys::call(libc::SYS_mprotect, [page, sys::PAGE, prot, 0, 0, 0]) };
@@ -59,7 +60,7 @@ fn release(engine: &mut Engine, page: u64) {
 /// if there was none.
 pub fn release_all() -> bool {
     let mut engine = ENGINE.lock();
-    let pages: Vec<u64> = engine.protected.iter().copied().collect();
+    let pages: Vec<u64> = engine.source.protected.iter().copied().collect();
     for &page in &pages {
         release(&mut engine, page);
     }
@@ -74,7 +75,7 @@ pub fn flush(state: &State) {
             return;
         }
         let now = engine.generation + 1;
-        let elsewhere = threads::all().into_iter().any(|other| {
+        let elsewhere = blocks::all().into_iter().any(|other| {
             // SAFETY: blocks of threads are never unmapped.
             let inside = unsafe { (*other).inside.load(Acquire) };
             !std::ptr::eq(other, state) && inside != 0 && inside != now

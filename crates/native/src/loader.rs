@@ -29,11 +29,11 @@ pub fn program() -> &'static [u8] {
     PROGRAM.get().map_or(&[], Vec::as_slice)
 }
 
-/// The engine's command line for a program executed by this one.
-pub fn command(path: &CString, arguments: Vec<CString>) -> Vec<CString> {
+/// The engine's command line for a program executed by this one, recorded with these settings.
+pub fn command(path: &CString, arguments: Vec<CString>, record: Option<CString>) -> Vec<CString> {
     let mut command = vec![c"numaloc-native".to_owned()];
     if let Some(options) = OPTIONS.get() {
-        command.extend(options.to_arguments());
+        command.extend(options.to_arguments(record));
     }
     command.extend([c"--path".to_owned(), path.clone(), c"--".to_owned()]);
     command.extend(arguments);
@@ -145,7 +145,7 @@ pub fn load(
     if image.executable_stack {
         let bottom = page_down(stack.sp.saturating_sub(8 << 20));
         let end = page_down(given.top + (1 << 20));
-        ENGINE.lock().regions.insert(bottom, end, true);
+        ENGINE.lock().source.regions.insert(bottom, end, true);
     }
     show(&path, stack.arguments);
     Ok(Start {
@@ -169,7 +169,7 @@ fn allow_vdso(auxiliary: &[(u64, u64)]) {
         return;
     };
     let end = at.wrapping_add(end - start);
-    ENGINE.lock().regions.insert(at, end, false);
+    ENGINE.lock().source.regions.insert(at, end, false);
 }
 
 /// A file and its arguments, or an error message and exit status.
@@ -336,7 +336,7 @@ fn place(file: &File, segment: &Segment, base: u64) -> bool {
     }
     if executable {
         let writable = prot & libc::PROT_WRITE != 0;
-        ENGINE.lock().regions.insert(start, pages, writable);
+        ENGINE.lock().source.regions.insert(start, pages, writable);
     }
     true
 }

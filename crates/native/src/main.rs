@@ -1,10 +1,12 @@
-//! Runs an unmodified x86-64 program from a code cache: the translator of the native recorder.
+//! Runs an unmodified x86-64 program from a code cache and records its accesses: the native frontend.
 //!
 //! `numaloc-native PROGRAM ARGUMENTS` becomes the program's process. It maps the program ([`loader`]), copies its code
 //! block by block into a cache ([`cache`], [`translate`]) and runs it there ([`dispatch`], [`crossing`]). Registers,
 //! stack and memory are the program's own, including return addresses on the stack, so unwinding and debugging
 //! information remain valid. System calls go through [`syscalls`], signals through [`signals`]; threads are the
-//! kernel's with additional state ([`state`], [`threads`]), and programs that it executes run in the same way.
+//! kernel's with additional state ([`state`], [`blocks`], [`threads`]), and programs that it executes run in the same
+//! way. With `--record`, translated code reports the program's accesses to the tracing engine ([`record`]).
+//!
 //! The engine shares nothing with the program's C library: memory ([`heap`]), locks ([`lock`]) and thread-local storage
 //! ([`tls`]) are its own. See `docs/native.md` for its limitations.
 
@@ -12,18 +14,24 @@
 #![cfg_attr(test, allow(dead_code))]
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod address_map;
+mod blocks;
 mod cache;
 mod crossing;
 mod dispatch;
 mod elf;
 mod emit;
+mod fragment;
 mod guest;
 mod heap;
 mod invalidate;
+mod landings;
 mod layout;
 mod loader;
 mod lock;
 mod options;
+mod patch;
+mod record;
 mod regions;
 mod signals;
 mod stack;
@@ -149,10 +157,14 @@ fn begin(
         auxiliary,
         top,
     };
+    let settings = options.record.clone();
     let start = loader::load(options, &path, program, &given)?;
+    if let Some(settings) = settings {
+        record::start(&settings, loader::program(), start.pc).map_err(|why| (why, 125))?;
+    }
     let mask = threads::initial_mask();
     let process = signals::begin();
-    threads::first(process, start.pc, start.sp, mask)
+    threads::first(process, dispatch::start, start.pc, start.sp, mask)
 }
 
 /// Executes this program again, without the variables that its dynamic linker applied to itself. Returns an error.

@@ -7,13 +7,14 @@ use std::ffi::CString;
 pub struct Options {
     /// The file to execute, if it differs from the program's name.
     pub path: Option<Vec<u8>>,
+    /// Settings of a recording, encoded; `None` to record nothing.
+    pub record: Option<Vec<u8>>,
     /// Limit of translated code in half of the cache in KiB, if below its size.
     pub cache_kib: Option<u64>,
 }
 
 /// Usage message for invalid arguments.
-pub const USAGE: &str =
-    "usage: numaloc-native [--cache KIB] [--path FILE] [--] PROGRAM [ARGUMENT...]";
+pub const USAGE: &str = "usage: numaloc-native [--cache KIB] [--record SETTINGS] [--path FILE] [--] PROGRAM [ARGUMENT...]";
 
 impl Options {
     /// Splits the engine's arguments from the program's.
@@ -34,6 +35,7 @@ impl Options {
                     return Self::with_program(options, rest);
                 }
                 b"--path" => options.path = Some(rest.next().ok_or(USAGE)?.clone()),
+                b"--record" => options.record = Some(rest.next().ok_or(USAGE)?.clone()),
                 b"--cache" => {
                     let kib = rest.next().and_then(|kib| std::str::from_utf8(kib).ok());
                     let kib = kib.and_then(|kib| kib.parse().ok());
@@ -55,13 +57,17 @@ impl Options {
         Ok((self, program))
     }
 
-    /// The arguments for engines of programs executed by this one.
-    pub fn to_arguments(&self) -> Vec<CString> {
-        let Some(kib) = self.cache_kib else {
-            return Vec::new();
-        };
-        let kib = CString::new(kib.to_string()).unwrap_or_default();
-        vec![c"--cache".to_owned(), kib]
+    /// The arguments for engines of programs executed by this one; `record`: their settings.
+    pub fn to_arguments(&self, record: Option<CString>) -> Vec<CString> {
+        let mut arguments = Vec::new();
+        if let Some(kib) = self.cache_kib {
+            let kib = CString::new(kib.to_string()).unwrap_or_default();
+            arguments.extend([c"--cache".to_owned(), kib]);
+        }
+        if let Some(settings) = record {
+            arguments.extend([c"--record".to_owned(), settings]);
+        }
+        arguments
     }
 }
 
@@ -82,6 +88,18 @@ mod tests {
         let (options, program) = parse(&["--path", "/bin/sh", "--", "-sh"]).unwrap();
         assert_eq!(options.path.as_deref(), Some(&b"/bin/sh"[..]));
         assert_eq!(program, [b"-sh".to_vec()]);
+    }
+
+    #[test]
+    fn executed_programs_get_settings_of_their_own() {
+        let (options, program) =
+            parse(&["--cache", "256", "--record", "folder=a", "sort"]).unwrap();
+        assert_eq!(options.record.as_deref(), Some(&b"folder=a"[..]));
+        assert_eq!(program, [b"sort".to_vec()]);
+        let arguments = options.to_arguments(Some(c"folder=b".to_owned()));
+        let expected = [c"--cache", c"256", c"--record", c"folder=b"];
+        assert!(arguments.iter().map(|argument| &**argument).eq(expected));
+        assert_eq!(options.to_arguments(None).len(), 2);
     }
 
     #[test]

@@ -2,10 +2,13 @@
 //!
 //! The code cache and the assembly of [`crate::crossing`] access the first fields at fixed offsets from gs.
 
-use std::mem::offset_of;
+use std::mem::{MaybeUninit, offset_of};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::signals::Process;
+use numaloc_follow::calls::Traced;
+use numaloc_trace::thread::layout as fast;
+
+use crate::signals::action::Process;
 
 /// Extended state that programs use and we save: x87, SSE, AVX, AVX-512.
 pub const XSTATE: u64 = 0xe7;
@@ -37,8 +40,10 @@ pub const R11: usize = 11;
 pub mod exit {
     /// A signal, or an entry that was abandoned: `pc` and the registers are the program's.
     pub const SIGNAL: u64 = 0;
-    /// An indirect branch to `pc`, which is not in the table.
-    pub const MISS: u64 = 1;
+    /// An indirect jump or call to `pc`, which has no landing.
+    pub const MISSED_JUMP: u64 = 1;
+    /// A return to `pc`, which has no landing.
+    pub const MISSED_RETURN: u64 = 6;
     /// A system call; `pc` is after it.
     pub const SYSCALL: u64 = 2;
     /// `int3`; `pc` is after it.
@@ -70,6 +75,7 @@ pub struct Signal {
 
 /// Why a thread is single-stepped in the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
 pub enum Stepping {
     /// Not single-stepped.
     No,
@@ -78,6 +84,9 @@ pub enum Stepping {
     /// Over an instruction that writes to translated code.
     OverWrite,
 }
+
+/// Entry point of each thread, on the engine's stack with the engine's fs.
+pub type Start = unsafe extern "C" fn(*mut State) -> !;
 
 /// A thread of the program.
 #[repr(C)]
@@ -101,12 +110,19 @@ pub struct State {
     /// Address of this state.
     pub this: u64,
     /// Registers that translated code borrowed.
-    pub slots: [u64; 4],
+    pub slots: [u64; 8],
+    /// Address of the access to record.
+    pub address: u64,
+    /// The access to record: see [`crate::record::access::Descriptor`].
+    pub access: u64,
+    /// Address of the instruction that makes it, if the access is [`crate::record::access::Kind::Complex`].
+    pub instruction: u64,
+    /// Address in the cache at which to continue after recording.
+    pub resume: u64,
     /// Mask of the occupied entries of [`State::signals`].
     pub pending: u64,
     /// The part of [`XSTATE`] that the processor supports.
     pub xmask: u64,
-    unused: [u64; 2],
     /// Extended state while the thread is outside the cache.
     pub xstate: Xstate,
     /// Pending signals: a fault of the program, and a signal from elsewhere.
@@ -123,6 +139,8 @@ pub struct State {
     pub altstack: (u64, u64, i32),
     /// Signal handlers, shared with the other threads of the process.
     pub process: &'static Process,
+    /// What runs the thread and those that it creates.
+    pub start: Start,
     /// Generation of the code that the thread may execute, plus one; 0 in the engine.
     pub inside: AtomicU64,
     /// 1 if the block of this state may be reused.
@@ -131,7 +149,19 @@ pub struct State {
     pub vforked: bool,
     /// Bounds of the block: see [`crate::threads`].
     pub block: (u64, u64),
+    /// The kernel's id of the thread, while its accesses are recorded.
+    pub tid: u32,
+    /// Whether accesses are recorded: [`State::seat`] is initialised.
+    pub recording: bool,
+    /// 1 if the thread waits for the process's end.
+    pub parked: AtomicU32,
+    /// The thread's tracer.
+    pub seat: Seat,
 }
+
+/// Storage for a tracer; zero while there is none, so that inline code records nothing.
+#[repr(C, align(64))]
+pub struct Seat(pub MaybeUninit<Traced>);
 
 macro_rules! offsets {
     ($($(#[$doc:meta])* $name:ident = $field:ident;)*) => {
@@ -146,7 +176,34 @@ offsets! {
     EXIT = exit;
     /// Offset from gs.
     SLOTS = slots;
+    /// Offset from gs.
+    ADDRESS = address;
+    /// Offset from gs.
+    ACCESS = access;
+    /// Offset from gs.
+    INSTRUCTION = instruction;
+    /// Offset from gs.
+    RESUME = resume;
+    /// Offset from gs.
+    SEAT = seat;
 }
+
+/// Offset from gs: accesses remaining in the thread's quantum.
+pub const REMAINING: i32 = SEAT + fast::REMAINING;
+/// Offset from gs: the number of remaining accesses above which accesses may be counted by inline code.
+pub const THRESHOLD: i32 = SEAT + fast::THRESHOLD;
+/// Offset from gs: the word of a line that the thread has just written.
+pub const OWNED: i32 = SEAT + fast::OWNED;
+/// Offset from gs: the bits in which a line's word must equal [`OWNED`] for a read.
+pub const READ_MASK: i32 = SEAT + fast::READ_MASK;
+/// Offset from gs: address of the thread's page counters.
+pub const PAGES: i32 = SEAT + fast::PAGES;
+/// Offset from gs: 0 between bursts, when accesses are only counted down.
+pub const SAMPLE_THRESHOLD: i32 = SEAT + fast::SAMPLE_THRESHOLD;
+/// Offset from gs: bytes loaded.
+pub const READ_BYTES: i32 = SEAT + fast::READ_BYTES;
+/// Offset from gs: bytes stored.
+pub const WRITE_BYTES: i32 = SEAT + fast::WRITE_BYTES;
 
 const _: () = assert!(offset_of!(State, xstate).is_multiple_of(64));
 
@@ -154,6 +211,8 @@ const _: () = assert!(offset_of!(State, xstate).is_multiple_of(64));
 pub const FAULT: usize = 0;
 /// Bit of [`State::pending`] for a signal from elsewhere.
 pub const ASYNCHRONOUS: usize = 1;
+/// Bit of [`State::pending`] for the process's end.
+pub const ENDING: usize = 2;
 
 /// The calling thread's state.
 ///

@@ -1,104 +1,19 @@
-//! Threads and processes of the program: each thread has a block of memory with its state, the engine's stack and
-//! thread-local storage.
+//! Threads and processes of the program.
 #![allow(unsafe_code)]
 
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
+use crate::blocks::{BLOCKS, fresh, stack};
 use crate::cache::ENGINE;
 use crate::crossing::{INTERRUPTED, native_clone, native_end};
-use crate::lock::Lock;
-use crate::signals::{self, Process, host_mask, set_host_mask};
-use crate::state::{R8, R10, RAX, RCX, RDI, RDX, RSI, RSP, State, XSTATE};
-use crate::{dispatch, guest, heap, sys, tls};
-
-/// Bytes of the engine's stack.
-const STACK: usize = 256 << 10;
-/// Bytes of the stack of our signal handler.
-const SIGNAL_STACK: usize = 64 << 10;
-const GUARD: usize = sys::PAGE as usize;
-
-/// All blocks allocated so far.
-static BLOCKS: Lock<Vec<usize>> = Lock::new(Vec::new());
-
-/// The states of all threads, some of which may have ended.
-pub fn all() -> Vec<*const State> {
-    let blocks = BLOCKS.lock();
-    blocks
-        .iter()
-        .map(|&state| state as *const State)
-        .filter(|&state| {
-            // SAFETY: blocks are never unmapped.
-            unsafe { (*state).free.load(Acquire) == 0 }
-        })
-        .collect()
-}
-
-/// A block for a new thread; null if memory is exhausted.
-fn block() -> *mut State {
-    let mut blocks = BLOCKS.lock();
-    for &state in blocks.iter() {
-        let state = state as *mut State;
-        // SAFETY: blocks are never unmapped.
-        let free = unsafe { &(*state).free };
-        if free.compare_exchange(1, 0, Acquire, Relaxed).is_ok() {
-            return state;
-        }
-    }
-    let state_len = size_of::<State>().next_multiple_of(64);
-    let len = GUARD + STACK + GUARD + SIGNAL_STACK + state_len + tls::size();
-    let base = heap::map(len.next_multiple_of(GUARD)) as u64;
-    if base == 0 {
-        return std::ptr::null_mut();
-    }
-    for guard in [base, base + (GUARD + STACK) as u64] {
-        // SAFETY: pages of the new mapping.
-        unsafe { sys::call(libc::SYS_mprotect, [guard, GUARD as u64, 0, 0, 0, 0]) };
-    }
-    let state = (base + (GUARD + STACK + GUARD + SIGNAL_STACK) as u64) as *mut State;
-    blocks.push(state as usize);
-    state
-}
-
-/// The engine's stack of a block: bottom and size.
-fn stack(state: *const State) -> (u64, u64) {
-    let bottom = state as u64 - (SIGNAL_STACK + GUARD + STACK) as u64;
-    (bottom, STACK as u64)
-}
-
-/// Prepares a block for a thread of `process`.
-fn fresh(process: &'static Process) -> *mut State {
-    let state = block();
-    if state.is_null() {
-        return state;
-    }
-    let state_len = size_of::<State>().next_multiple_of(64);
-    let storage = state as u64 + state_len as u64;
-    // SAFETY: the block is ours; its state consists of numbers except for the reference, which is set at once.
-    unsafe {
-        (storage as *mut u8).write_bytes(0, tls::size());
-        state.cast::<u8>().write_bytes(0, size_of::<State>());
-        (&raw mut (*state).process).write(process);
-        (&raw mut (*state).signals).write([None; 2]);
-        (&raw mut (*state).held).write([None; 2]);
-        (&raw mut (*state).stepping).write(crate::state::Stepping::No);
-        (&raw mut (*state).inside).write(AtomicU64::new(0));
-        (*state).this = state as u64;
-        (*state).engine_fs = tls::build(storage);
-        (*state).xmask = XSTATE & std::arch::x86_64::_xgetbv(0);
-        (*state).rflags = 0x202;
-        (*state).all_blocked = true;
-        // Initial control words of x87 and SSE.
-        let xstate = &mut (*state).xstate.0;
-        xstate[0..2].copy_from_slice(&0x37f_u16.to_le_bytes());
-        xstate[24..28].copy_from_slice(&0x1f80_u32.to_le_bytes());
-    }
-    state
-}
+use crate::signals::action::Process;
+use crate::signals::{self, host_mask, set_host_mask};
+use crate::state::{R8, R10, RAX, RCX, RDI, RDX, RSI, RSP, Start, State};
+use crate::{guest, heap, record, sys, tls};
 
 /// Runs the program in the calling thread, the first, on its own stack.
-pub fn first(process: &'static Process, pc: u64, sp: u64, mask: u64) -> ! {
-    let state = fresh(process);
+pub fn first(process: &'static Process, start: Start, pc: u64, sp: u64, mask: u64) -> ! {
+    let state = fresh(process, start);
     if state.is_null() {
         sys::give_up("no memory for the first thread");
     }
@@ -110,23 +25,8 @@ pub fn first(process: &'static Process, pc: u64, sp: u64, mask: u64) -> ! {
         tls::set_fs((*state).engine_fs);
         let (bottom, len) = stack(state);
         std::arch::asm!("mov rsp, {top}", "xor ebp, ebp", "call {start}", "ud2",
-            top = in(reg) bottom + len, start = sym native_thread_start, in("rdi") state,
+            top = in(reg) bottom + len, start = in(reg) start, in("rdi") state,
             options(noreturn));
-    }
-}
-
-/// Entry point of each thread, on the engine's stack with the engine's fs.
-///
-/// # Safety
-/// Called once for each block, in its thread, with signals blocked.
-pub unsafe extern "C" fn native_thread_start(state: *mut State) -> ! {
-    let stack: [u64; 3] = [state as u64 - SIGNAL_STACK as u64, 0, SIGNAL_STACK as u64];
-    // SAFETY: gs is reserved for us; the signal stack is part of the block.
-    unsafe {
-        std::arch::asm!("wrgsbase {}", in(reg) state, options(nostack, preserves_flags));
-        let stack = &raw const stack as u64;
-        sys::call(libc::SYS_sigaltstack, [stack, 0, 0, 0, 0, 0]);
-        dispatch::run(&mut *state)
     }
 }
 
@@ -190,6 +90,11 @@ pub fn clone(state: &mut State, number: i64) -> i64 {
     }
     let flags = request.words[FLAGS];
     let has = |flag: i32| flags & flag as u64 != 0;
+    if record::is_on() && has(libc::CLONE_VFORK) {
+        // The child gets memory and a recording of its own.
+        request.words[FLAGS] &= !((libc::CLONE_VM | libc::CLONE_VFORK) as u64);
+        return fork(state, number, &mut request);
+    }
     if !has(libc::CLONE_VM) {
         return fork(state, number, &mut request);
     }
@@ -198,7 +103,7 @@ pub fn clone(state: &mut State, number: i64) -> i64 {
     } else {
         Process::new(*state.process.actions.lock())
     };
-    let child = fresh(process);
+    let child = fresh(process, state.start);
     if child.is_null() {
         return -i64::from(libc::EAGAIN);
     }
@@ -228,7 +133,7 @@ pub fn clone(state: &mut State, number: i64) -> i64 {
     request.words[STACK_BASE] = bottom;
     request.words[STACK_LEN] = len;
     request.words[TLS] = fs;
-    let result = call(number, &request, child);
+    let result = call(number, &request, child, state.start);
     if result < 0 || has(libc::CLONE_VFORK) {
         // A child of vfork has ended, or executes another program.
         // SAFETY: as above; its process is its own, and no thread has it any more.
@@ -243,7 +148,7 @@ pub fn clone(state: &mut State, number: i64) -> i64 {
 }
 
 /// Makes the same call that the program made, because `clone3` may be missing where `clone` works.
-fn call(number: i64, request: &Request, child: *mut State) -> i64 {
+fn call(number: i64, request: &Request, child: *mut State, start: Start) -> i64 {
     let words = &request.words;
     let (number, arguments) = if number == libc::SYS_clone3 {
         (number, [words.as_ptr() as u64, request.len, 0, 0, 0, 0])
@@ -257,7 +162,7 @@ fn call(number: i64, request: &Request, child: *mut State) -> i64 {
         (libc::SYS_clone, [flags, top, parent, child, words[TLS], 0])
     };
     // SAFETY: the child has a stack and a state of its own, or a memory of its own.
-    unsafe { native_clone(number, &arguments, child) }
+    unsafe { native_clone(number, &arguments, child, start) }
 }
 
 fn fork(state: &mut State, number: i64, request: &mut Request) -> i64 {
@@ -276,7 +181,7 @@ fn fork(state: &mut State, number: i64, request: &mut Request) -> i64 {
     let actions = state.process.actions.lock();
     let blocks = BLOCKS.lock();
     let heap = heap::hold();
-    let result = call(number, request, std::ptr::null_mut());
+    let result = call(number, request, std::ptr::null_mut(), state.start);
     drop(heap);
     if result == 0 {
         for &other in blocks.iter() {

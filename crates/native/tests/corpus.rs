@@ -93,8 +93,18 @@ fn same_with(options: &[&str], program: &Path, arguments: &[&str]) {
     assert_eq!(got.stderr, expected.stderr, "{both}");
 }
 
+/// The same output and status as natively, when nothing is recorded and when all accesses are.
 fn same(program: &Path, arguments: &[&str]) {
     same_with(&[], program, arguments);
+    let journals = tempfile::tempdir().expect("a folder");
+    let settings = format!("folder={}", journals.path().display());
+    same_with(&["--record", &settings], program, arguments);
+    let files = std::fs::read_dir(journals.path()).expect("the folder");
+    let sizes = files.flatten().filter(|file| {
+        let name = file.file_name();
+        name.to_string_lossy().ends_with(".journal") && file.metadata().is_ok_and(|m| m.len() > 0)
+    });
+    assert!(sizes.count() > 0, "nothing was recorded");
 }
 
 fn same_shell(script: &str) {

@@ -3,21 +3,38 @@
 use numaloc_analysis::dram::{DramModel, DramUse, LastLevel, Requests};
 use numaloc_formats::access_trace::{AccessTrace, CacheSize, Order, Tally};
 use numaloc_formats::profile::traces::files;
-use numaloc_model::profile::{SlowLoadRow, SlowLoads, Thread};
+use numaloc_model::profile::{SlowLoad, Thread};
 use numaloc_model::trace::Action;
-use numaloc_model::{Profile, ThreadIdx};
+use numaloc_model::{PageNumber, Profile, ProfileError, ThreadIdx};
 use serde_json::{Value, json};
 
-use crate::commands::byte_size;
+use crate::commands::{NotASize, byte_size};
 use crate::error::CliError;
 
+/// A text that describes no cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CacheSizeError {
+    /// Not a size and a number.
+    #[error("expected size and ways, such as 32K/8")]
+    Form,
+    /// The size is none.
+    #[error(transparent)]
+    Size(#[from] NotASize),
+    /// No valid number of ways.
+    #[error("expected 1 to 1024 ways")]
+    Ways,
+    /// No valid number of caches.
+    #[error("expected 1 to 1024 caches, such as 32M/16x4")]
+    Count,
+}
+
 /// `32K/8` as size and ways, for clap.
-pub fn cache_size(given: &str) -> Result<CacheSize, String> {
-    let expected = || "expected size and ways, such as 32K/8".to_owned();
-    let (bytes, ways) = given.split_once('/').ok_or_else(expected)?;
-    let (bytes, ways) = (byte_size(bytes)?, ways.parse().map_err(|_| expected())?);
+pub fn cache_size(given: &str) -> Result<CacheSize, CacheSizeError> {
+    let (bytes, ways) = given.split_once('/').ok_or(CacheSizeError::Form)?;
+    let bytes = byte_size(bytes)?;
+    let ways = ways.parse().map_err(|_| CacheSizeError::Form)?;
     if !(1..=1024).contains(&ways) {
-        return Err("expected 1 to 1024 ways".to_owned());
+        return Err(CacheSizeError::Ways);
     }
     Ok(CacheSize { bytes, ways })
 }
@@ -30,7 +47,7 @@ pub struct LlcSize {
 }
 
 /// `32M/16` or `32M/16x4`, for clap.
-pub fn llc_size(given: &str) -> Result<LlcSize, String> {
+pub fn llc_size(given: &str) -> Result<LlcSize, CacheSizeError> {
     let (size, count) = given.split_once('x').unwrap_or((given, "1"));
     let count = count
         .parse()
@@ -38,7 +55,7 @@ pub fn llc_size(given: &str) -> Result<LlcSize, String> {
         .filter(|count| (1..=1024).contains(count));
     Ok(LlcSize {
         size: cache_size(size)?,
-        count: count.ok_or("expected 1 to 1024 caches, such as 32M/16x4")?,
+        count: count.ok_or(CacheSizeError::Count)?,
     })
 }
 
@@ -221,37 +238,46 @@ impl Modelled {
 
     /// Writes each thread's DRAM bytes and its loads that miss all caches into the profile. Writes nothing if more than
     /// a hundredth of the accesses are missing from the trace, because they would count as zero.
-    pub fn fill(&self, profile: &mut Profile, traces: &[AccessTrace]) {
-        let all: u64 = profile.threads.iter().map(|t| t.accesses).sum();
+    ///
+    /// # Errors
+    /// [`ProfileError`] if the amounts exceed what a profile holds.
+    pub fn fill(
+        &self,
+        mut profile: Profile,
+        traces: &[AccessTrace],
+    ) -> Result<Profile, ProfileError> {
+        let all: u64 = profile.threads().iter().map(|t| t.accesses).sum();
         let traced = tally(traces).accesses;
         if traced < all - all / 100 {
             let share = 100.0 * traced as f64 / all as f64;
-            profile.meta.notes.push(format!(
+            profile.add_notes([format!(
                 "no DRAM bytes: the access trace holds {share:.1} % of the accesses"
-            ));
-            return;
+            )]);
+            return Ok(profile);
         }
-        for (thread, requests) in profile.threads.iter_mut().zip(&self.found.threads) {
-            thread.dram_bytes = Some(self.dram_bytes(requests));
-        }
-        profile.meta.dram_source = Some(self.source.clone());
-        let pages = profile.pages.pages();
         let rows = self.found.missed_loads.iter();
         // The profile may lack pages if memory was short during recording.
         let rows = rows.filter_map(|&(number, thread, loads)| {
-            let at = pages.binary_search_by_key(&number, |page| page.number.0);
-            let page = u32::try_from(at.ok()?).ok()?;
-            Some(SlowLoadRow {
+            let page = PageNumber(number);
+            profile.pages().index_of(page)?;
+            Some(SlowLoad {
                 page,
                 thread,
                 loads,
             })
         });
+        let rows = rows.collect();
         let source = format!(
             "loads that miss all caches of their thread, by {}",
             self.source
         );
-        profile.slow_loads = Some(SlowLoads::sums(source, rows));
+        let mut tables = profile.into_builder();
+        for (thread, requests) in tables.threads.iter_mut().zip(&self.found.threads) {
+            thread.dram_bytes = Some(self.dram_bytes(requests));
+        }
+        tables.meta.dram_source = Some(self.source.clone());
+        tables.slow_loads = Some((source, rows));
+        tables.build()
     }
 
     /// For scripts.

@@ -93,6 +93,12 @@ impl From<numaloc_formats::FormatError> for CliError {
     }
 }
 
+impl From<numaloc_model::ProfileError> for CliError {
+    fn from(error: numaloc_model::ProfileError) -> Self {
+        Self::tool(error)
+    }
+}
+
 impl From<numaloc_files::OutputError> for CliError {
     fn from(error: numaloc_files::OutputError) -> Self {
         let hint = error.hint();

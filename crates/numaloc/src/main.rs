@@ -3,29 +3,35 @@
 #![forbid(unsafe_code)]
 
 mod access_trace;
-mod candidates;
 mod commands;
 mod error;
+mod generate;
 mod setting;
 mod ui;
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 
 use crate::commands::Command;
+use crate::generate::GENERATE;
 use crate::ui::Ui;
+
+/// Version, and the git commit of a release build.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("NUMALOC_BUILD"));
 
 /// Make parallel programs run where their data is.
 ///
 /// numaloc profiles an unmodified parallel program, explains how its threads communicate and use
-/// memory pages, decides where threads and pages should live on a NUMA machine, puts them there, and
-/// measures what that was worth.
+/// memory pages, decides where to place threads and pages on a NUMA machine, puts them there, and
+/// measures the gain.
 #[derive(Parser)]
-#[command(version, max_term_width = 100, after_help = EXAMPLES)]
+#[command(version = VERSION, max_term_width = 100, after_help = EXAMPLES)]
 struct Cli {
-    /// One JSON object on stdout instead of text (field names carry their units)
-    #[arg(long, global = true)]
-    json: bool,
-    /// No progress and no remarks on stderr, only errors
+    /// Print one JSON object on stdout instead of text, or with =FILE write it to a file, which is replaced (names of
+    /// fields contain their units)
+    #[arg(long, global = true, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    json: Option<Option<std::path::PathBuf>>,
+    /// Print only errors on stderr: no progress and no remarks
     #[arg(long, short, global = true)]
     quiet: bool,
     #[command(subcommand)]
@@ -47,12 +53,13 @@ program's own status and use 125, 126 and 127 for their own failures as env does
 const READ_XML: &str = "read-hwloc-xml";
 
 fn main() -> std::process::ExitCode {
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|word| word == READ_XML)
-    {
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    if words.first().is_some_and(|word| word == READ_XML) {
         let served = numaloc_topology::serve_xml(std::io::stdin(), std::io::stdout());
         return served.map_or(1.into(), |()| 0.into());
+    }
+    if words.first().is_some_and(|word| word == GENERATE) {
+        return generated(&words[1..]);
     }
     numaloc_topology::isolate_xml(|| {
         let mut command = std::process::Command::new("/proc/self/exe");
@@ -61,10 +68,24 @@ fn main() -> std::process::ExitCode {
     });
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
+        // `-V` prints the first line alone.
+        Err(answer)
+            if answer.kind() == ErrorKind::DisplayVersion
+                && words.iter().any(|word| word == "--version") =>
+        {
+            return printed(&format!("numaloc {VERSION}\n{}", commands::frontends()));
+        }
         Err(answer) => return help_or_usage(&answer),
     };
-    let ui = Ui::new(cli.json, cli.quiet);
     let own_failure = cli.command.own_failure();
+    let json = cli.json.as_ref().map(Option::as_deref);
+    let ui = match Ui::new(json, cli.quiet) {
+        Ok(ui) => ui,
+        Err(error) => {
+            ui::stderr(&error.text());
+            return std::process::ExitCode::from(own_failure);
+        }
+    };
     let status = match (cli.command.run(&ui), ui.failure()) {
         (Ok(status), None) => status,
         (Ok(status), Some(error)) => {
@@ -78,6 +99,30 @@ fn main() -> std::process::ExitCode {
         }
     };
     std::process::ExitCode::from(status)
+}
+
+/// Writes to standard output.
+fn printed(text: &str) -> std::process::ExitCode {
+    match numaloc_files::stdout::write(text.as_bytes()) {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(failed) => {
+            let error = error::CliError::tool(format!("cannot write standard output: {failed}"));
+            ui::stderr(&error.text());
+            std::process::ExitCode::from(error.status)
+        }
+    }
+}
+
+/// Writes man pages or completions.
+fn generated(words: &[std::ffi::OsString]) -> std::process::ExitCode {
+    match generate::run(Cli::command(), words, &mut std::io::stdout()) {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(why) => {
+            let error = error::CliError::tool(format!("cannot generate: {why}"));
+            ui::stderr(&error.text());
+            std::process::ExitCode::from(error.status)
+        }
+    }
 }
 
 /// Prints clap's answer if there is no command to run: help, the version or a usage error.

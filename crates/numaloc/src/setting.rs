@@ -7,10 +7,10 @@ use numaloc_analysis::beyond_caches::PRIVATE_CACHE;
 use numaloc_analysis::{Characterisation, NodeAssignment, Setting, characterise};
 use numaloc_formats::profile::{self, Parts};
 use numaloc_model::{Layer, Profile};
+use numaloc_plan::candidates;
 use numaloc_report::next::{self, Step};
 use numaloc_topology::{ObjectKind, Topology, resolve};
 
-use crate::candidates;
 use crate::error::{CliError, did_you_mean};
 
 /// Number of nodes assumed if this machine has only one: the papers' machines have 2 to 8, most have 4.
@@ -72,30 +72,11 @@ impl SettingArgs {
     /// Reads a profile. Control characters in its text are replaced, so that they cannot move a terminal's cursor.
     pub fn read(path: &Path, page_slices: bool) -> Result<Profile, CliError> {
         let mut profile = profile::read_parts(path, Parts { page_slices })?;
-        let texts = profile
-            .meta
-            .command
-            .iter_mut()
-            .chain(&mut profile.meta.notes)
-            .chain(std::iter::once(&mut profile.meta.frontend))
-            .chain(
-                profile
-                    .threads
-                    .iter_mut()
-                    .flat_map(|t| std::iter::once(&mut t.path).chain(t.label.as_mut())),
-            )
-            .chain(profile.objects.iter_mut().flat_map(|object| {
-                let parts = object
-                    .variables
-                    .iter_mut()
-                    .flat_map(|v| std::iter::once(&mut v.name).chain(v.source.as_mut()));
-                std::iter::once(&mut object.name).chain(parts)
-            }));
-        for text in texts {
+        profile.for_each_text(|text| {
             if text.contains(char::is_control) {
                 *text = text.replace(char::is_control, "\u{fffd}");
             }
-        }
+        });
         Ok(profile)
     }
 
@@ -127,7 +108,7 @@ impl SettingArgs {
     /// Resolves all options for a profile.
     pub fn resolve(&self, profile: &Profile) -> Result<Resolved, CliError> {
         let layer = self.layer(profile)?;
-        let threads = profile.threads.len();
+        let threads = profile.threads().len();
         if let Some(nodes) = self.nodes {
             return Ok(blocks(layer, threads, nodes as usize, ""));
         }
@@ -177,17 +158,23 @@ impl SettingArgs {
     ) -> Result<(Characterisation, Resolved), CliError> {
         let resolved = self.resolve(profile)?;
         let mut found = characterise(profile, &resolved.setting).map_err(CliError::tool)?;
-        let made_up;
+        let assumed;
         let machine = match &resolved.machine {
             Some(machine) => machine,
             None => {
-                made_up = candidates::made_up(found.assignment.nodes, profile.threads.len())?;
-                &made_up
+                assumed = equal_nodes(found.assignment.nodes, profile.threads().len())?;
+                &assumed
             }
         };
         found.judge(profile, &candidates::ask(profile, &found, machine));
         Ok((found, resolved))
     }
+}
+
+/// A machine of equal nodes with a PU for each of `threads`.
+pub fn equal_nodes(nodes: usize, threads: usize) -> Result<Topology, CliError> {
+    let cores = threads.div_ceil(nodes.max(1)).max(1);
+    Ok(resolve(&format!("numa:{nodes} core:{cores} pu:1"))?)
 }
 
 /// Size of the smallest second-level cache, or the assumed size.

@@ -16,8 +16,10 @@ pub struct Ui {
     pub json: bool,
     /// No progress, no remarks.
     pub quiet: bool,
-    /// Why a result could not be written to standard output.
-    unwritten: OnceLock<std::io::Error>,
+    /// File that gets the JSON object, while standard output gets text.
+    json_file: Option<FileOutput>,
+    /// Why a result could not be written.
+    unwritten: OnceLock<String>,
 }
 
 /// Writes to standard error and ignores failures: there is nowhere left to report them, and a program that we run must
@@ -28,12 +30,21 @@ pub fn stderr(text: &str) {
 
 impl Ui {
     /// Resolves the global flags against the terminal.
-    pub fn new(json: bool, quiet: bool) -> Self {
-        Self {
-            json,
+    ///
+    /// `json`: no `--json`, `--json`, or `--json=FILE`.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn new(json: Option<Option<&Path>>, quiet: bool) -> Result<Self, CliError> {
+        let file = json.flatten().map(|path| FileOutput::check(path, true));
+        let file = file.transpose()?;
+        let stdout = file.as_ref().is_some_and(FileOutput::is_stdout);
+        Ok(Self {
+            json: stdout || json == Some(None),
+            json_file: file.filter(|_| !stdout),
             quiet,
             unwritten: OnceLock::new(),
-        }
+        })
     }
 
     /// Whether progress may be drawn: stderr is a terminal and nobody asked for silence.
@@ -60,17 +71,28 @@ impl Ui {
         }
     }
 
-    /// The command's result: `text` for people, `json` for scripts.
+    /// The command's result: `text` for people, `json` for scripts. Without text, standard output is left alone.
     pub fn result(&self, text: impl FnOnce() -> String, json: impl FnOnce() -> Value) {
-        let shown = if self.json {
+        let json = || {
             let mut value = json();
             without_negative_zero(&mut value);
             value.to_string() + "\n"
+        };
+        let shown = if self.json {
+            json()
         } else {
+            if let Some(file) = &self.json_file
+                && let Err(error) = file.write(json().as_bytes())
+            {
+                let _ = self.unwritten.set(error.to_string());
+            }
             text()
         };
-        if let Err(error) = numaloc_files::stdout::write(&plain(&shown)) {
-            let _ = self.unwritten.set(error);
+        if !shown.is_empty()
+            && let Err(error) = numaloc_files::stdout::write(&plain(&shown))
+        {
+            let message = format!("cannot write standard output: {error}");
+            let _ = self.unwritten.set(message);
         }
     }
 
@@ -101,11 +123,9 @@ impl Ui {
         Ok(output)
     }
 
-    /// The failure to write a result to standard output, if there was one. The command itself has done its work.
+    /// The failure to write a result, if there was one. The command itself has done its work.
     pub fn failure(&self) -> Option<CliError> {
-        self.unwritten
-            .get()
-            .map(|error| CliError::tool(format!("cannot write standard output: {error}")))
+        self.unwritten.get().map(CliError::tool)
     }
 }
 

@@ -98,7 +98,7 @@ fn a_stream_is_fetched_once_or_every_time_as_the_last_level_cache_decides() {
         assert!(whole["metrics"]["dram_ratio"].as_f64().unwrap() > 0.3);
         // Loads that missed all caches stand in the profile page by page, and `marathe` places pages by them.
         let read = numaloc_formats::profile::read(&profile).unwrap();
-        let slow = read.slow_loads.as_ref().unwrap();
+        let slow = read.slow_loads().unwrap();
         assert!(
             slow.source.starts_with("loads that miss all caches"),
             "{}",

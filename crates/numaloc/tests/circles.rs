@@ -11,58 +11,7 @@ use std::path::{Path, PathBuf};
 type Module = Vec<String>;
 
 /// Circles that are still there: crate, and the files of one. A circle that loses a file must lose it here too.
-const KNOWN: &[(&str, &[&str])] = &[
-    ("instrument", &["access", "copies", "threads"]),
-    (
-        "instrument",
-        &[
-            "current", "doacross", "kmpc", "memory", "sharing", "sites", "sync", "tasks", "team",
-        ],
-    ),
-    (
-        "native",
-        &[
-            "cache",
-            "crossing",
-            "dispatch",
-            "emit",
-            "guest",
-            "invalidate",
-            "signals",
-            "signals::deliver",
-            "signals::frame",
-            "state",
-            "syscalls",
-            "threads",
-            "translate",
-        ],
-    ),
-    (
-        "tasks",
-        &[
-            "block",
-            "collective",
-            "config",
-            "crash",
-            "edt",
-            "event",
-            "label",
-            "legacy",
-            "memory",
-            "names",
-            "plan",
-            "record",
-            "replay",
-            "runtime",
-            "scheduler",
-            "scope",
-            "stats",
-            "stuck",
-            "worker",
-        ],
-    ),
-    ("trace", &["engine", "extra", "thread"]),
-];
+const KNOWN: &[(&str, &[&str])] = &[];
 
 /// The Rust files below `folder`.
 fn sources(folder: &Path) -> Vec<PathBuf> {

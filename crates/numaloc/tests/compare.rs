@@ -122,6 +122,11 @@ fn what_cannot_be_compared_is_refused() {
     );
     assert!(error.contains("nonesuch"), "{error}");
     let error = fails(
+        numaloc(&["compare", "--pages", "locality,all"]).args(["--", "true"]),
+        2,
+    );
+    assert!(error.contains("cannot compare `all` policies"), "{error}");
+    let error = fails(
         numaloc(&["--quiet", "compare", "--pages", "interleave", "--runs", "2"])
             .args(["--", "sh", "-c", "exit 3"]),
         1,

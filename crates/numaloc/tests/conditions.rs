@@ -71,8 +71,11 @@ fn loops_whose_parts_go_to_whoever_is_free_are_noticed() {
             let name = format!("{schedule}-{instrumented}").replace(',', "-");
             let program = openmp(folder.path(), &name, schedule, instrumented);
             let profile = recorded(&output, &program, variables, &[]);
-            let conditions = profile.meta.conditions;
-            (conditions.repeatability(profile.threads.len()), conditions)
+            let conditions = profile.meta().conditions.clone();
+            (
+                conditions.repeatability(profile.threads().len()),
+                conditions,
+            )
         };
         let (found, conditions) = known("dynamic,16", &[threads]);
         assert_eq!(found, Repeatability::Dynamic, "{conditions:?}");
@@ -148,7 +151,10 @@ fn run_time_systems_without_symbols_are_noticed() {
             compiler.arg(&virtual_machine);
         }
         ok(&mut compiler);
-        let conditions = recorded(&output, &program, &[], &[]).meta.conditions;
+        let conditions = recorded(&output, &program, &[], &[])
+            .meta()
+            .conditions
+            .clone();
         let found: Vec<_> = conditions
             .sharing
             .iter()
@@ -208,10 +214,13 @@ fn several_recordings_say_whether_they_agree() {
         &[("OMP_NUM_THREADS", "4")],
         &["--repeat", "2"],
     );
-    let repeats = profile.meta.conditions.repeats.unwrap();
+    let repeats = profile.meta().conditions.repeats.unwrap();
     assert_eq!((repeats.runs, repeats.same_threads), (2, true));
     assert!(repeats.correlation.unwrap() > 0.9, "{repeats:?}");
-    let found = profile.meta.conditions.repeatability(profile.threads.len());
+    let found = profile
+        .meta()
+        .conditions
+        .repeatability(profile.threads().len());
     assert_eq!(found, Repeatability::Measured);
 
     let shifts = compile(folder.path(), "shifts", SHIFTS, false);
@@ -226,7 +235,10 @@ fn several_recordings_say_whether_they_agree() {
     assert!(done.status.success(), "{said}");
     assert!(said.contains("not repeatable"), "{said}");
     let profile = numaloc_formats::profile::read(&output).unwrap();
-    let found = profile.meta.conditions.repeatability(profile.threads.len());
+    let found = profile
+        .meta()
+        .conditions
+        .repeatability(profile.threads().len());
     assert_eq!(found, Repeatability::Differs);
 }
 
@@ -259,7 +271,7 @@ fn the_environment_comes_back_in_the_lines_to_paste() {
     let done = shell(here, "numaloc record -o app.numaloc -- ./app", &set);
     assert!(done.status.success(), "{}", words(&done));
     let profile = numaloc_formats::profile::read(&here.join("app.numaloc")).unwrap();
-    let kept = &profile.meta.conditions.environment;
+    let kept = &profile.meta().conditions.environment;
     let expected = set.map(|(name, value)| (name.to_owned(), value.to_owned()));
     assert_eq!(kept, &expected);
 
@@ -367,7 +379,7 @@ fn closed_standard_streams_change_nothing() {
                 .unwrap();
             assert_eq!(done.status.code(), Some(3), "{streams}: {}", words(&done));
             let profile = numaloc_formats::profile::read(&folder.path().join("p.numaloc")).unwrap();
-            assert!(profile.meta.complete, "{streams}");
+            assert!(profile.meta().complete, "{streams}");
             let out = if closed & 2 == 0 { "out\n" } else { "" };
             assert_eq!(String::from_utf8_lossy(&done.stdout), out, "{streams}");
         }
@@ -402,7 +414,7 @@ fn alarms_and_terminations_reach_the_program_and_the_profile_is_written() {
         ok(Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]));
         assert_eq!(child.wait().unwrap().code(), Some(9), "{signal}");
         let profile = numaloc_formats::profile::read(&folder.path().join(&output)).unwrap();
-        assert!(profile.meta.complete, "{signal}");
+        assert!(profile.meta().complete, "{signal}");
     }
 }
 
@@ -486,11 +498,11 @@ int main(void)
         );
         let profile = numaloc_formats::profile::read(&folder.path().join("p.numaloc")).unwrap();
         assert!(
-            profile.threads.iter().any(|thread| thread.path == "0"),
+            profile.threads().iter().any(|thread| thread.path == "0"),
             "{said}"
         );
         assert!(
-            profile.threads.iter().map(|t| t.accesses).sum::<u64>() > 100_000,
+            profile.threads().iter().map(|t| t.accesses).sum::<u64>() > 100_000,
             "{said}"
         );
         let left: Vec<_> = std::fs::read_dir(folder.path())

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use numaloc_plan::registry::{Kind, Place, entries};
+
 fn help(args: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_numaloc"))
         .args(args)
@@ -58,7 +60,7 @@ fn pages_say_what_replaces_an_output_and_what_goes_to_standard_output() {
     with_output.extend([
         vec!["lab", "topology"],
         vec!["tasks", "profile"],
-        vec!["tasks", "analyze"],
+        vec!["tasks", "analyse"],
         vec!["tasks", "run"],
     ]);
     let mut replace = 0;
@@ -111,4 +113,50 @@ fn every_link_of_the_documentation_leads_somewhere() {
         }
     }
     assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn help_of_commands_with_policies_has_a_line_for_each() {
+    for (command, place) in [
+        ("map", Place::Matrix),
+        ("plan", Place::Profile),
+        ("simulate", Place::Simulation),
+    ] {
+        let help = help(&[command]);
+        for kind in [Kind::Threads, Kind::Pages] {
+            for entry in entries(kind, place) {
+                let start = format!("{:<12} {} ({}", entry.name, entry.summary, entry.source);
+                let mut lines = help.lines().map(str::trim_start);
+                assert!(
+                    lines.any(|line| line.starts_with(&start) && line.ends_with(')')),
+                    "{command}: {start}"
+                );
+            }
+        }
+    }
+}
+
+/// The names in the first column of the first table of a page.
+fn first_column(page: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs")
+        .join(page);
+    let text = std::fs::read_to_string(path).expect("a page");
+    let lines = text.lines().skip_while(|line| !line.starts_with("| `"));
+    lines
+        .take_while(|line| line.starts_with("| `"))
+        .map(|line| line.split('`').nth(1).expect("a name").to_owned())
+        .collect()
+}
+
+#[test]
+fn pages_on_policies_list_those_there_are() {
+    let listed = |kind, place| -> Vec<String> {
+        let entries = entries(kind, place).into_iter();
+        entries.map(|entry| entry.name.to_owned()).collect()
+    };
+    let threads = listed(Kind::Threads, Place::Matrix);
+    assert_eq!(first_column("policies-threads.md"), threads);
+    let pages = listed(Kind::Pages, Place::Profile);
+    assert_eq!(first_column("policies-pages.md"), pages);
 }

@@ -89,8 +89,8 @@ fn load_and_pinning_do_not_show_in_a_matrix() {
 
 /// When all threads had begun, and when the last one ended.
 fn parallel_part(profile: &Profile) -> (f64, f64) {
-    let start = profile.threads.iter().map(|thread| thread.start).max();
-    let end = profile.threads.iter().map(|thread| thread.end).max();
+    let start = profile.threads().iter().map(|thread| thread.start).max();
+    let end = profile.threads().iter().map(|thread| thread.end).max();
     (start.unwrap() as f64, end.unwrap() as f64)
 }
 
@@ -107,7 +107,7 @@ fn tenths(profile: &Profile) -> Vec<f64> {
                 wanted <= 0.0
             });
             let at = at.unwrap();
-            let (slice, events) = (profile.slices[at], slices[at][0]);
+            let (slice, events) = (profile.slices()[at], slices[at][0]);
             let within = (slice.end - slice.start) as f64 * (wanted + events) / events;
             (slice.start as f64 + within - start) / (end - start)
         })
@@ -127,10 +127,10 @@ fn sixty_four_threads_on_a_loaded_host_have_the_time_of_two() {
     let busy = Load::start();
     let many = read(64, "many.numaloc");
     drop(busy);
-    assert_eq!((two.threads.len(), many.threads.len()), (2, 64));
+    assert_eq!((two.threads().len(), many.threads().len()), (2, 64));
 
     // Barriers: every thread ends when the others do, and the run is as long as that of two.
-    let ends: Vec<u64> = many.threads.iter().map(|thread| thread.end).collect();
+    let ends: Vec<u64> = many.threads().iter().map(|thread| thread.end).collect();
     let length = |profile| {
         let (start, end) = parallel_part(profile);
         end - start

@@ -57,16 +57,16 @@ fn recorded(program: &Path, frontend: &str) -> Profile {
 /// Of each page of the stack of thread `path` with over 500 accesses, from the lowest on: its accesses by that thread,
 /// and who touched it first.
 fn stack(profile: &Profile, path: &str) -> Vec<(u64, String)> {
-    let of = |thread: numaloc_model::ThreadIdx| profile.threads[thread.index()].path.as_str();
-    let pages = profile.pages.pages().iter().filter(|page| {
+    let of = |thread: numaloc_model::ThreadIdx| profile.threads()[thread.index()].path.as_str();
+    let pages = profile.pages().pages().iter().filter(|page| {
         page.object.is_some_and(|object| {
-            let object = &profile.objects[object.index()];
+            let object = &profile.objects()[object.index()];
             object.kind == ObjectKind::Stack && object.thread.map(of) == Some(path)
         })
     });
     pages
         .map(|page| {
-            let own = profile.pages.accesses(page).iter();
+            let own = profile.pages().accesses(page).iter();
             let own = own.filter(|access| of(access.thread) == path);
             let sum: u64 = own.map(|access| access.total()).sum();
             (sum, of(page.first_touch.expect("somebody")).to_owned())
@@ -104,10 +104,14 @@ fn stacks_are_touched_by_their_threads_and_variables_by_their_creator() {
             sums.push((on_stack + creators) as f64);
         }
         // What the first thread does to its stack and its variables is in objects, too.
-        let nowhere = profile.pages.pages().iter().filter(|p| p.object.is_none());
-        let lost = nowhere.flat_map(|page| profile.pages.accesses(page));
+        let nowhere = profile
+            .pages()
+            .pages()
+            .iter()
+            .filter(|p| p.object.is_none());
+        let lost = nowhere.flat_map(|page| profile.pages().accesses(page));
         let lost: u64 = lost.map(|access| access.total()).sum();
-        assert!(lost * 100 < profile.pages.total(), "{frontend}: {lost}");
+        assert!(lost * 100 < profile.pages().total(), "{frontend}: {lost}");
         let first: u64 = stack(&profile, "0").iter().map(|page| page.0).sum();
         // Its array may begin or end on a page with few of the 40,000.
         assert!(first >= 38_000, "{frontend}: {first}");
@@ -173,11 +177,11 @@ fn pages_of_the_page_cache_are_placed_by_stores_alone() {
         ok(record.arg(&folder).arg("--").arg(&program).arg(&file));
         let profile = numaloc_formats::profile::read(&folder).unwrap();
         let mapped = |page: &&numaloc_model::pages::Page| {
-            let object = page.object.map(|object| &profile.objects[object.index()]);
+            let object = page.object.map(|object| &profile.objects()[object.index()]);
             object.is_some_and(|object| object.name == "four.dat")
         };
-        let pages = profile.pages.pages().iter().filter(mapped);
-        let of = |thread: numaloc_model::ThreadIdx| profile.threads[thread.index()].path.as_str();
+        let pages = profile.pages().pages().iter().filter(mapped);
+        let of = |thread: numaloc_model::ThreadIdx| profile.threads()[thread.index()].path.as_str();
         let first: Vec<_> = pages.map(|page| page.first_touch.map(of)).collect();
         assert_eq!(first, [None, Some("0.1"), None, None], "{frontend}");
     }

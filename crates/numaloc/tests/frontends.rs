@@ -39,11 +39,11 @@ impl Used {
 /// builds keep different things. Sections of the two builds differ, so variables stand for themselves.
 fn pages(profile: &Profile, program: &Path) -> BTreeMap<Place, Used> {
     let program = format!("{}:", program.file_name().unwrap().to_str().unwrap());
-    let path = |thread: numaloc_model::ThreadIdx| profile.threads[thread.index()].path.clone();
+    let path = |thread: numaloc_model::ThreadIdx| profile.threads()[thread.index()].path.clone();
     let mut found = BTreeMap::new();
-    for page in profile.pages.pages() {
+    for page in profile.pages().pages() {
         let Some(object) = page.object else { continue };
-        let object = &profile.objects[object.index()];
+        let object = &profile.objects()[object.index()];
         let creator = object.thread.map_or_else(String::new, path);
         let place = if object.name.starts_with(&program) {
             let start = page.number.0 * PAGE;
@@ -66,7 +66,7 @@ fn pages(profile: &Profile, program: &Path) -> BTreeMap<Place, Used> {
         } else {
             continue;
         };
-        let accesses = profile.pages.accesses(page).iter();
+        let accesses = profile.pages().accesses(page).iter();
         let used = Used {
             by: accesses.map(|a| (path(a.thread), a.total())).collect(),
             first: page.first_touch.map(path),

@@ -76,14 +76,14 @@ fn what_blocks_foretell_is_what_qemu_reports() {
     for command in programs() {
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
         let profile = recorded("check", 2, &command);
-        let notes = &profile.meta.notes;
+        let notes = &profile.meta().notes;
         let (right, rest) = notes
             .iter()
             .find_map(|note| note.split_once(" accesses as predicted, "))
             .unwrap_or_else(|| panic!("{command:?}: {notes:?}"));
         let right: u64 = right.parse().unwrap();
         assert_eq!(rest, "0 not", "{command:?}: {right} right");
-        let all: u64 = profile.threads.iter().map(|thread| thread.accesses).sum();
+        let all: u64 = profile.threads().iter().map(|thread| thread.accesses).sum();
         assert!(right > all / 50, "{command:?}: {right} of {all}");
     }
 }
@@ -96,23 +96,23 @@ fn a_thread_alone_counts_the_same_to_the_last_access() {
             let profile = recorded(group, 1, &command);
             // By object: newer versions of QEMU do not have the same addresses in every run.
             let mut pages: Vec<_> = profile
-                .pages
+                .pages()
                 .pages()
                 .iter()
                 .map(|page| {
-                    let object = page.object.map(|object| &profile.objects[object.index()]);
+                    let object = page.object.map(|object| &profile.objects()[object.index()]);
                     let name = object.map(|object| (object.name.clone(), object.size));
-                    let accesses = profile.pages.accesses(page).to_vec();
+                    let accesses = profile.pages().accesses(page).to_vec();
                     (name, page.object_page, format!("{accesses:?}"))
                 })
                 .collect();
             pages.sort();
             let threads: Vec<_> = profile
-                .threads
+                .threads()
                 .iter()
                 .map(|t| (t.path.clone(), t.accesses, t.read_bytes, t.write_bytes))
                 .collect();
-            let bases: Vec<_> = profile.objects.iter().map(|object| object.base).collect();
+            let bases: Vec<_> = profile.objects().iter().map(|object| object.base).collect();
             (threads, pages, bases)
         };
         let (off, on) = (counts("off"), counts("on"));

@@ -35,10 +35,10 @@ fn both_exact_frontends_see_the_same_communication() {
     assert_similar(&a, &b, 0.99, 0.02, "the two frontends");
     let read = |folder: &Path| numaloc_formats::profile::read(folder).unwrap();
     let (native, emulated) = (read(&native), read(&emulated));
-    assert_eq!(native.meta.frontend, "instrument");
+    assert_eq!(native.meta().frontend, "instrument");
     let paths = |profile: &numaloc_model::Profile| -> Vec<String> {
         profile
-            .threads
+            .threads()
             .iter()
             .map(|thread| thread.path.clone())
             .collect()
@@ -100,11 +100,11 @@ int main() {
         assert_eq!(String::from_utf8_lossy(&output.stdout), "1500000 7\n");
     }
     let profile = numaloc_formats::profile::read(&folder).unwrap();
-    assert_eq!(profile.threads.len(), 7);
-    assert!(profile.meta.complete);
+    assert_eq!(profile.threads().len(), 7);
+    assert!(profile.meta().complete);
     // Each worker stores and loads its 50,000 elements at least once.
     assert!(
-        profile.threads[1..]
+        profile.threads()[1..]
             .iter()
             .all(|thread| thread.accesses >= 100_000)
     );
@@ -138,7 +138,7 @@ fn fortran_arrays_in_openmp_regions_are_seen() {
     assert_eq!(ok(&mut command).trim(), "40000.0");
     let profile = numaloc_formats::profile::read(&folder).unwrap();
     // 5 x 2 loops over 40,000 elements, 3 and 2 accesses each: a million, shared by 4 threads.
-    let accesses: u64 = profile.threads.iter().map(|thread| thread.accesses).sum();
+    let accesses: u64 = profile.threads().iter().map(|thread| thread.accesses).sum();
     assert!((1_000_000..1_500_000).contains(&accesses), "{accesses}");
 }
 
@@ -196,20 +196,23 @@ fn copies_and_fills_are_seen_as_ranges_under_every_compiler() {
         let profile = numaloc_formats::profile::read(&folder).unwrap();
         // Reads and writes of the pages of a block, word by word: 512 for a page.
         let pages_of = |size: u64| {
-            let found = profile.objects.iter().flat_map(|object| &object.variables);
+            let found = profile
+                .objects()
+                .iter()
+                .flat_map(|object| &object.variables);
             let mut blocks: Vec<_> = found.filter(|block| block.size == size).collect();
             blocks.dedup();
             assert!(!blocks.is_empty(), "{compiler}: a block of {size} bytes");
-            let pages = profile.pages.pages().iter();
+            let pages = profile.pages().pages().iter();
             let counts = pages.filter_map(|page| {
-                let object = &profile.objects[page.object?.index()];
+                let object = &profile.objects()[page.object?.index()];
                 let at = page.object_page * 4096;
                 let inside = object
                     .variables
                     .iter()
                     .find(|block| block.offset <= at && at + 4096 <= block.offset + block.size)?;
                 (inside.size == size).then(|| {
-                    let all = profile.pages.accesses(page).iter();
+                    let all = profile.pages().accesses(page).iter();
                     all.fold((0, 0), |sum, a| (sum.0 + a.reads, sum.1 + a.writes))
                 })
             });

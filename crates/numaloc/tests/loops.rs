@@ -38,21 +38,21 @@ fn recorded(dir: &Path, program: &Path, options: &[&str]) -> (String, Profile) {
 
 /// Reads and writes of each page of the blocks that the program allocates, which are larger than a page.
 fn pages(profile: &Profile) -> Vec<(u64, u64)> {
-    let pages = profile.pages.pages().iter();
+    let pages = profile.pages().pages().iter();
     let counts = pages.filter_map(|page| {
-        let object = &profile.objects[page.object?.index()];
+        let object = &profile.objects()[page.object?.index()];
         let at = page.object_page * 4096;
         object.variables.iter().find(|block| {
             block.size > 4096 && block.offset <= at && at < block.offset + block.size
         })?;
-        let all = profile.pages.accesses(page).iter();
+        let all = profile.pages().accesses(page).iter();
         Some(all.fold((0, 0), |sum, a| (sum.0 + a.reads, sum.1 + a.writes)))
     });
     counts.collect()
 }
 
 fn accesses(profile: &Profile) -> Vec<(String, u64)> {
-    let threads = profile.threads.iter();
+    let threads = profile.threads().iter();
     threads
         .map(|thread| (thread.path.clone(), thread.accesses))
         .collect()
@@ -311,9 +311,9 @@ int main(int argc, char **argv)
         assert_eq!(command.status().unwrap().code(), Some(status));
         let profile = numaloc_formats::profile::read(&folder).unwrap();
         // 512 cells on each of 32 pages; a program that crashes may take the last accesses with it.
-        let pages = profile.pages.pages().iter();
+        let pages = profile.pages().pages().iter();
         let full = pages.filter(|page| {
-            let all = profile.pages.accesses(page).iter();
+            let all = profile.pages().accesses(page).iter();
             (500..=512).contains(&all.map(|one| one.writes).sum::<u64>())
         });
         assert_eq!(full.count(), 32, "{cells}");

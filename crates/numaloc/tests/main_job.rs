@@ -117,7 +117,7 @@ fn two_phases_show_in_order_and_deloc_spreads_the_pairs_of_a_phase() {
     let profile = numaloc_formats::profile::read(&a).unwrap();
     // Centre of gravity in time of the events of each pattern: the neighbours come first.
     let (mut first, mut second) = ((0.0, 0.0), (0.0, 0.0));
-    for row in &profile.communication {
+    for row in profile.communication() {
         let (i, j) = (row.src.index(), row.dst.index());
         let pattern = match (i ^ 1 == j, i % 8 == j % 8) {
             (true, false) => &mut first,
@@ -127,7 +127,7 @@ fn two_phases_show_in_order_and_deloc_spreads_the_pairs_of_a_phase() {
         pattern.0 += f64::from(row.slice.0) * row.events as f64;
         pattern.1 += row.events as f64;
     }
-    let slices = profile.slices.len() as f64;
+    let slices = profile.slices().len() as f64;
     let (early, late) = (first.0 / first.1 / slices, second.0 / second.1 / slices);
     assert!(
         early < 0.45 && late > 0.55,

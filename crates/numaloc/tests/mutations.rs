@@ -397,7 +397,7 @@ fn a_world_far_beyond_its_files_is_refused() {
         std::fs::write(&file, rank_file::of_world(ranks)).unwrap();
         let files = [file.clone()];
         numaloc_mpi::merge::merge(&files, &[], numaloc_mpi::Options::default())
-            .map(|merged| merged.profile.threads.len())
+            .map(|merged| merged.profile.threads().len())
             .map_err(|error| error.to_string())
     };
     assert_eq!(merged(4), Ok(4));

@@ -37,7 +37,7 @@ fn recorded(program: &Path, threads: u32, arguments: &[&str]) -> Profile {
         .args(arguments)
         .env("OMP_NUM_THREADS", threads.to_string()));
     let profile = numaloc_formats::profile::read(&folder).unwrap();
-    assert!(profile.meta.complete, "{:?}", profile.meta.notes);
+    assert!(profile.meta().complete, "{:?}", profile.meta().notes);
     profile
 }
 
@@ -349,7 +349,7 @@ fn two_phases_have_the_time_of_two_threads_with_sixty_four_on_a_loaded_host() {
         let load = Load::start();
         let many = recorded(&program, 64, &arguments);
         drop(load);
-        let paths = many.threads.iter().map(|thread| thread.path.clone());
+        let paths = many.threads().iter().map(|thread| thread.path.clone());
         let expected = std::iter::once("0".to_owned()).chain((1..64).map(|n| format!("0.{n}")));
         assert!(paths.eq(expected), "instrumented: {instrumented}");
 
@@ -367,11 +367,11 @@ fn two_phases_have_the_time_of_two_threads_with_sixty_four_on_a_loaded_host() {
 
         // As long as two threads take, but for a slice at each end.
         let length = |profile: &Profile, at: &Range<usize>| {
-            (profile.slices[at.end - 1].end - profile.slices[at.start].start) as f64
+            (profile.slices()[at.end - 1].end - profile.slices()[at.start].start) as f64
         };
         let (few, at) = (busy(&few_slices), busy(&slices));
         let (short, long) = (length(&two, &few), length(&many, &at));
-        let slice = (many.slices[0].end - many.slices[0].start) as f64;
+        let slice = (many.slices()[0].end - many.slices()[0].start) as f64;
         assert!(
             (long - short).abs() <= 2.0 * slice,
             "instrumented: {instrumented}, {short} and {long}"

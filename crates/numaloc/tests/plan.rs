@@ -4,7 +4,7 @@ use std::path::Path;
 
 use assert_cmd::Command;
 use numaloc_model::pages::PageHead;
-use numaloc_model::profile::{Clock, CommRow, Meta, PageSliceRow, Profile, Slice, Thread};
+use numaloc_model::profile::{Clock, CommRow, Meta, PageSlice, ProfileBuilder, Slice, Thread};
 use numaloc_model::{Layer, ObjectIdx, PageNumber, PageUsage, SliceIdx, ThreadAccess, ThreadIdx};
 use serde_json::Value;
 
@@ -14,17 +14,13 @@ const DRAM: [u64; 4] = [100, 200, 300, 600];
 /// Four threads in a ring. Threads 0 and 2 use one page, 1 and 3 another, each in two slices.
 fn profile(folder: &Path) {
     let thread = |at: u32| Thread {
-        path: format!("0.{at}"),
-        label: None,
         pid: 1,
         tid: at + 1,
-        rank: None,
-        start: 0,
         end: 20,
         accesses: 1000,
         read_bytes: 8000,
-        write_bytes: 0,
         dram_bytes: Some(DRAM[at as usize]),
+        ..Thread::new(format!("0.{at}"))
     };
     let comm = |src: u32| CommRow {
         slice: SliceIdx(0),
@@ -51,40 +47,28 @@ fn profile(folder: &Path) {
         pages.push(head, vec![access(page), access(page + 2)]);
     }
     let rows = (0..2u32).flat_map(|slice| (0..4u32).map(move |thread| (slice, thread)));
-    let mut page_slices: Vec<PageSliceRow> = rows
-        .map(|(slice, thread)| PageSliceRow {
-            slice: SliceIdx(slice),
-            page: thread % 2,
-            thread: ThreadIdx(thread),
-            accesses: 500,
-        })
-        .collect();
-    page_slices.sort_by_key(|row| (row.slice, row.page, row.thread));
-    let profile = Profile {
-        meta: Meta {
-            conditions: numaloc_model::conditions::Conditions::default(),
+    let page_slices = rows.map(|(slice, thread)| PageSlice {
+        slice: SliceIdx(slice),
+        page: PageNumber(u64::from(thread % 2)),
+        thread: ThreadIdx(thread),
+        accesses: 500,
+    });
+    let mut tables = ProfileBuilder::new(
+        Meta {
             command: vec!["./made".into()],
-            frontend: "test".into(),
-            clock: Clock::Virtual,
-            line_size: 64,
-            complete: true,
-            notes: Vec::new(),
-            sampled: 1.0,
             dram_source: Some("a test".into()),
+            ..Meta::new("test", Clock::Virtual)
         },
-        threads: (0..4).map(thread).collect(),
-        slices: [(0, 10), (10, 20)]
-            .map(|(start, end)| Slice { start, end })
-            .into(),
-        communication: (0..4).map(comm).collect(),
-        pages,
-        page_slices,
-        access_slices: Vec::new(),
-        objects: Vec::new(),
-        cell_errors: Vec::new(),
-        shared_lines: Vec::new(),
-        slow_loads: None,
-    };
+        pages.page_size(),
+    );
+    tables.usage(&pages);
+    tables.threads = (0..4).map(thread).collect();
+    tables.slices = [(0, 10), (10, 20)]
+        .map(|(start, end)| Slice { start, end })
+        .into();
+    tables.communication = (0..4).map(comm).collect();
+    tables.page_slices = page_slices.collect();
+    let profile = tables.build().unwrap();
     numaloc_formats::profile::write(&profile, &folder.join("p.numaloc"), false).unwrap();
 }
 
@@ -201,7 +185,8 @@ fn joint_weighs_messages_by_the_lines_they_move() {
     let dir = tempfile::tempdir().unwrap();
     profile(dir.path());
     let path = dir.path().join("p.numaloc");
-    let mut profile = numaloc_formats::profile::read(&path).unwrap();
+    let profile = numaloc_formats::profile::read(&path).unwrap();
+    let mut tables = profile.into_builder();
     // Threads 0 and 1, 2 and 3 exchange few large messages; 0 and 2, 1 and 3 many empty ones.
     let row = |(src, dst, layer, events, bytes)| CommRow {
         slice: SliceIdx(0),
@@ -211,7 +196,7 @@ fn joint_weighs_messages_by_the_lines_they_move() {
         events,
         bytes,
     };
-    profile.communication = [
+    tables.communication = [
         (0, 1, Layer::Message, 2, 1 << 26),
         (0, 2, Layer::Collective, 500_000, 0),
         (1, 3, Layer::Collective, 500_000, 0),
@@ -219,6 +204,7 @@ fn joint_weighs_messages_by_the_lines_they_move() {
     ]
     .map(row)
     .into();
+    let profile = tables.build().unwrap();
     let messages = dir.path().join("messages.numaloc");
     numaloc_formats::profile::write(&profile, &messages, false).unwrap();
     let plan = dir.path().join("plan.json");

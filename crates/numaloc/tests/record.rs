@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use numaloc_model::profile::{Amount, ObjectKind};
-use numaloc_model::{Layer, Profile};
+use numaloc_model::{Layer, Profile, ThreadRole};
 
 /// A folder of our own for this test run, with compiled programs.
 fn folder() -> &'static Path {
@@ -116,9 +116,9 @@ fn ring_communicates_with_neighbours_the_same_in_every_run() {
     let program = compile("ring", None, &["-fopenmp"]);
     let first = profile_of(&program, "ring-1.numaloc", &["512", "40"]);
     let second = profile_of(&program, "ring-2.numaloc", &["512", "40"]);
-    assert_eq!(first.threads.len(), 16);
+    assert_eq!(first.threads().len(), 16);
     let paths = |profile: &Profile| -> Vec<String> {
-        profile.threads.iter().map(|t| t.path.clone()).collect()
+        profile.threads().iter().map(|t| t.path.clone()).collect()
     };
     assert_eq!(paths(&first), paths(&second));
     assert_eq!(paths(&first)[..3], ["0", "0.1", "0.2"]);
@@ -131,9 +131,9 @@ fn ring_communicates_with_neighbours_the_same_in_every_run() {
     let pair = a[3][4];
     assert!((pair - 64.0 * 40.0).abs() <= 40.0, "{pair}");
     // Every page of the buffers was touched first by its owner, and belongs to an object.
-    let owned = first.pages.pages().iter().filter(|p| p.object.is_some());
-    assert!(owned.count() as f64 >= 0.98 * first.pages.pages().len() as f64);
-    assert!(first.meta.complete);
+    let owned = first.pages().pages().iter().filter(|p| p.object.is_some());
+    assert!(owned.count() as f64 >= 0.98 * first.pages().pages().len() as f64);
+    assert!(first.meta().complete);
 }
 
 #[test]
@@ -167,9 +167,9 @@ fn distant_pairs_and_embarrassingly_parallel() {
 
     let program = compile("ep", None, &["-fopenmp"]);
     let profile = profile_of(&program, "ep.numaloc", &[]);
-    let bytes: u64 = profile.communication.iter().map(|row| row.bytes).sum();
+    let bytes: u64 = profile.communication().iter().map(|row| row.bytes).sum();
     let memory: u64 = profile
-        .threads
+        .threads()
         .iter()
         .map(|thread| thread.read_bytes + thread.write_bytes)
         .sum();
@@ -181,7 +181,7 @@ fn phases_come_in_the_right_order() {
     let program = compile("two_phase", None, &["-fopenmp"]);
     let profile = profile_of(&program, "phases.numaloc", &["512", "80"]);
     // Events on the pairs of the first and of the second phase, slice by slice.
-    let slices: Vec<(f64, f64)> = (0..profile.slices.len() as u32)
+    let slices: Vec<(f64, f64)> = (0..profile.slices().len() as u32)
         .map(|slice| {
             let cells = profile
                 .matrix_of_slices(Layer::WriteRead, Amount::Events, slice..slice + 1)
@@ -244,14 +244,14 @@ fn objects_have_the_identity_of_docs_identity() {
     );
     let profile = profile_of(&program, "objects.numaloc", &[]);
     let found = |kind: ObjectKind, name: &str, creator: &str, size: u64| {
-        let at = profile.objects.iter().position(|object| {
+        let at = profile.objects().iter().position(|object| {
             object.kind == kind
                 && object.name == name
                 && object.size == size
-                && object.thread.map(|t| &*profile.threads[t.index()].path) == Some(creator)
+                && object.thread.map(|t| &*profile.threads()[t.index()].path) == Some(creator)
         });
-        let at = at.unwrap_or_else(|| panic!("no {name} of {creator}: {:?}", profile.objects));
-        let pages = profile.pages.pages().iter();
+        let at = at.unwrap_or_else(|| panic!("no {name} of {creator}: {:?}", profile.objects()));
+        let pages = profile.pages().pages().iter();
         pages
             .filter(|page| page.object.is_some_and(|object| object.index() == at))
             .map(|page| (page.object_page, page.first_touch.unwrap().0))
@@ -261,7 +261,7 @@ fn objects_have_the_identity_of_docs_identity() {
     assert_eq!(found(ObjectKind::Mapping, "[anon]", "0.2", 5 * 4096), own);
     assert_eq!(found(ObjectKind::Shared, "[anon]", "0", 2 * 4096), [(1, 0)]);
     let bss = profile
-        .objects
+        .objects()
         .iter()
         .find(|o| o.name == "objects:.bss")
         .unwrap();
@@ -270,13 +270,13 @@ fn objects_have_the_identity_of_docs_identity() {
     assert!(found(ObjectKind::Heap, "[heap]", "0", 0).len() >= 10);
     assert!(!found(ObjectKind::Mapping, "[arena]", "0.1", 64 << 20).is_empty());
     for path in ["0.1", "0.2"] {
-        let stack = profile.objects.iter().find(|object| {
+        let stack = profile.objects().iter().find(|object| {
             object.kind == ObjectKind::Stack
-                && object.thread.map(|t| &*profile.threads[t.index()].path) == Some(path)
+                && object.thread.map(|t| &*profile.threads()[t.index()].path) == Some(path)
         });
         assert_eq!(stack.unwrap().name, "[stack]");
     }
-    assert_eq!(profile.threads[1].label.as_deref(), Some("work"));
+    assert_eq!(profile.threads()[1].role.label().as_deref(), Some("work"));
 }
 
 #[test]
@@ -301,9 +301,9 @@ fn the_heap_has_one_identity_where_the_break_cannot_grow() {
         "the heap is in one piece: {native}"
     );
     let profile = profile_of(&program, "heap.numaloc", &[]);
-    let heap = profile.objects.iter().position(|o| o.name == "[heap]");
+    let heap = profile.objects().iter().position(|o| o.name == "[heap]");
     let mut pages: Vec<u64> = profile
-        .pages
+        .pages()
         .pages()
         .iter()
         .filter(|page| page.object.map(|o| o.index()) == heap)
@@ -341,15 +341,15 @@ fn input_output_status_and_children_pass_through() {
     assert_eq!(done.stderr, b"err\n");
     // The shell is 0, cat ran as a process it made.
     let profile = read("sh.numaloc");
-    let paths: Vec<&str> = profile.threads.iter().map(|t| &*t.path).collect();
+    let paths: Vec<&str> = profile.threads().iter().map(|t| &*t.path).collect();
     assert_eq!(paths, ["0", "0/1"]);
     assert!(
         profile
-            .objects
+            .objects()
             .iter()
             .any(|object| object.name.starts_with("cat:"))
     );
-    assert!(profile.meta.complete, "{:?}", profile.meta.notes);
+    assert!(profile.meta().complete, "{:?}", profile.meta().notes);
 }
 
 #[test]
@@ -377,13 +377,13 @@ fn processes_made_in_every_way_are_recorded() {
         &[],
     );
     let profile = profile_of(&program, "processes.numaloc", &[]);
-    assert!(profile.meta.complete, "{:?}", profile.meta.notes);
-    let paths: Vec<&str> = profile.threads.iter().map(|t| &*t.path).collect();
+    assert!(profile.meta().complete, "{:?}", profile.meta().notes);
+    let paths: Vec<&str> = profile.threads().iter().map(|t| &*t.path).collect();
     assert_eq!(paths, ["0", "0/1", "0/2", "0/3", "0/4", "0/5"]);
     let of = |path: &str, name: &str| {
-        profile.objects.iter().any(|object| {
+        profile.objects().iter().any(|object| {
             object.name.starts_with(name)
-                && object.thread.map(|t| &*profile.threads[t.index()].path) == Some(path)
+                && object.thread.map(|t| &*profile.threads()[t.index()].path) == Some(path)
         })
     };
     for path in ["0/2", "0/3", "0/4"] {
@@ -432,10 +432,14 @@ fn helpers_of_a_run_time_system_are_labelled_and_can_be_left_out() {
         (instrumented, "named-i.numaloc"),
     ] {
         let profile = profile_of(&program, output, &[]);
-        let labels: Vec<_> = profile.threads.iter().map(|t| t.label.as_deref()).collect();
+        let threads = profile.threads()[1..].iter();
+        let roles: Vec<_> = threads.map(|thread| thread.role.clone()).collect();
         assert_eq!(
-            labels[1..],
-            [Some("work"), Some("runtime helper (GC Thread#0)")]
+            roles,
+            [
+                ThreadRole::Application("work".to_owned()),
+                ThreadRole::helper("GC Thread#0")
+            ]
         );
         assert!(matrix(&profile)[1][2] >= 64.0);
         let shown = numaloc(&["show", "--exclude-helpers", "--matrix", "csv", output]).output();
@@ -483,10 +487,10 @@ fn clone3_is_followed_where_the_emulator_has_it_and_refused_as_it_refuses_it() {
         &[],
     );
     let profile = profile_of(&program, "clone3.numaloc", &[]);
-    assert!(profile.meta.complete, "{:?}", profile.meta.notes);
-    let paths: Vec<&str> = profile.threads.iter().map(|t| &*t.path).collect();
+    assert!(profile.meta().complete, "{:?}", profile.meta().notes);
+    let paths: Vec<&str> = profile.threads().iter().map(|t| &*t.path).collect();
     assert_eq!(paths, ["0", "0/1"]);
-    assert!(profile.threads[1].write_bytes >= 8192);
+    assert!(profile.threads()[1].write_bytes >= 8192);
 }
 
 #[test]
@@ -510,11 +514,11 @@ fn a_crash_and_ctrl_c_leave_a_profile_that_says_so() {
     let done = record("crash.numaloc", &["--quiet"], &[program.to_str().unwrap()]);
     assert_eq!(done.status.code(), Some(128 + 6));
     let profile = read("crash.numaloc");
-    assert!(!profile.meta.complete);
+    assert!(!profile.meta().complete);
     assert!(
-        profile.threads[0].accesses > 2_000_000,
+        profile.threads()[0].accesses > 2_000_000,
         "{:?}",
-        profile.threads
+        profile.threads()
     );
 
     let program = compile(
@@ -549,8 +553,8 @@ fn a_crash_and_ctrl_c_leave_a_profile_that_says_so() {
     let status = recorder.wait_with_output().unwrap().status;
     assert_eq!(status.code(), Some(128 + 2));
     let profile = read("endless.numaloc");
-    assert!(!profile.meta.complete);
-    assert!(profile.threads[0].accesses > 1_000_000);
+    assert!(!profile.meta().complete);
+    assert!(profile.threads()[0].accesses > 1_000_000);
 }
 
 #[test]

@@ -54,9 +54,9 @@ fn first_touches_are_recorded_on_any_machine_and_the_status_passes_through() {
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(output.stdout, b"done\n");
     let profile = numaloc_formats::profile::read(&folder.path().join("t.numaloc")).unwrap();
-    assert_eq!(profile.threads.len(), 2);
+    assert_eq!(profile.threads().len(), 2);
     let by_second = profile
-        .pages
+        .pages()
         .pages()
         .iter()
         .filter(|page| page.first_touch.is_some_and(|thread| thread.0 == 1))
@@ -71,5 +71,5 @@ fn a_killed_program_leaves_a_profile_that_says_so() {
     let output = record(folder.path(), &["--event", "page-faults"], &command);
     assert_eq!(output.status.code(), Some(137));
     let profile = numaloc_formats::profile::read(&folder.path().join("t.numaloc")).unwrap();
-    assert!(!profile.meta.complete);
+    assert!(!profile.meta().complete);
 }

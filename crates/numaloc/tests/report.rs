@@ -5,8 +5,8 @@ use std::process::Output;
 
 use assert_cmd::Command;
 use numaloc_model::pages::{PageHead, ThreadAccess};
-use numaloc_model::profile::{Clock, CommRow, Meta, Profile, Slice, Thread};
-use numaloc_model::{Layer, PageNumber, PageUsage, SliceIdx, ThreadIdx};
+use numaloc_model::profile::{Clock, CommRow, Meta, ProfileBuilder, Slice, Thread};
+use numaloc_model::{Layer, PageNumber, SliceIdx, ThreadIdx};
 
 /// Four threads in a ring, each a hundred events to the next, over ten slices.
 fn ring(folder: &Path) -> std::path::PathBuf {
@@ -21,48 +21,33 @@ fn ring(folder: &Path) -> std::path::PathBuf {
             bytes: 80,
         })
     });
-    let profile = Profile {
-        meta: Meta {
+    let mut tables = ProfileBuilder::new(
+        Meta {
             command: vec!["./ring".into(), "<script>alert(1)</script>\u{1b}[2J".into()],
-            frontend: "test".into(),
-            clock: Clock::Virtual,
-            line_size: 64,
-            complete: true,
             notes: vec!["made by a test".into()],
-            sampled: 1.0,
-            dram_source: None,
-            conditions: numaloc_model::conditions::Conditions::default(),
+            ..Meta::new("test", Clock::Virtual)
         },
-        threads: (0..4)
-            .map(|at| Thread {
-                path: format!("0.{at}"),
-                label: None,
-                pid: 1,
-                tid: at + 1,
-                rank: None,
-                start: 0,
-                end: 100,
-                accesses: 1000,
-                read_bytes: 4000,
-                write_bytes: 4000,
-                dram_bytes: None,
-            })
-            .collect(),
-        slices: (0..10)
-            .map(|at| Slice {
-                start: at * 10,
-                end: at * 10 + 10,
-            })
-            .collect(),
-        communication: rows.collect(),
-        pages: PageUsage::new(4096),
-        page_slices: Vec::new(),
-        access_slices: Vec::new(),
-        objects: Vec::new(),
-        cell_errors: Vec::new(),
-        shared_lines: Vec::new(),
-        slow_loads: None,
-    };
+        4096,
+    );
+    tables.threads = (0..4)
+        .map(|at| Thread {
+            pid: 1,
+            tid: at + 1,
+            end: 100,
+            accesses: 1000,
+            read_bytes: 4000,
+            write_bytes: 4000,
+            ..Thread::new(format!("0.{at}"))
+        })
+        .collect();
+    tables.slices = (0..10)
+        .map(|at| Slice {
+            start: at * 10,
+            end: at * 10 + 10,
+        })
+        .collect();
+    tables.communication = rows.collect();
+    let profile = tables.build().unwrap();
     numaloc_formats::profile::write(&profile, &path, false).unwrap();
     path
 }
@@ -209,15 +194,20 @@ fn where_threads_change_their_work_reports_say_so_and_propose_no_thread_plan() {
     };
     let says = "a thread plan will not hold";
     // Partners two threads apart: their order is not the best mapping, a thread plan is proposed.
-    let mut profile = numaloc_formats::profile::read(&path).unwrap();
-    for row in &mut profile.communication {
+    let mut tables = numaloc_formats::profile::read(&path)
+        .unwrap()
+        .into_builder();
+    for row in &mut tables.communication {
         row.dst = ThreadIdx((row.src.0 + 2) % 4);
     }
+    let profile = tables.build().unwrap();
     numaloc_formats::profile::write(&profile, &path, true).unwrap();
     assert!(next().contains("--pages locality"), "{}", next());
     assert!(!report(&["--md"]).contains(says));
     let loops = numaloc_model::conditions::WorkSharing::DynamicLoop;
-    profile.meta.conditions.sharing = vec![(loops, "<GOMP_loop_dynamic_start>".to_owned())];
+    let sharing = vec![(loops, "<GOMP_loop_dynamic_start>".to_owned())];
+    let changed = profile.changed(|tables| tables.meta.conditions.sharing = sharing);
+    let profile = changed.unwrap();
     numaloc_formats::profile::write(&profile, &path, true).unwrap();
     // No pages were recorded: threads over all nodes.
     assert!(
@@ -235,6 +225,7 @@ fn where_threads_change_their_work_reports_say_so_and_propose_no_thread_plan() {
     assert!(page.contains(says) && page.contains("schedule(static)"));
     assert!(!page.contains("<GOMP_loop"));
     // With pages, these go to all nodes too.
+    let mut tables = profile.into_builder();
     for at in 0..8 {
         let head = PageHead {
             number: PageNumber(at),
@@ -244,15 +235,16 @@ fn where_threads_change_their_work_reports_say_so_and_propose_no_thread_plan() {
             first_touch_time: 0,
         };
         let thread = ThreadIdx(at as u32 % 4);
-        profile.pages.push(
+        tables.page(
             head,
-            vec![ThreadAccess {
+            [ThreadAccess {
                 thread,
                 reads: 500,
                 writes: 0,
             }],
         );
     }
+    let profile = tables.build().unwrap();
     numaloc_formats::profile::write(&profile, &path, true).unwrap();
     assert!(
         next().contains(" packed") && next().contains("--pages interleave"),

@@ -190,6 +190,37 @@ fn under_another_tracer_the_program_runs_untouched() {
 }
 
 #[test]
+fn a_signal_sent_to_run_reaches_the_program_traced_or_not() {
+    use rustix::process::{Pid, Signal, kill_process};
+    use std::io::{BufRead, BufReader, Read};
+    let folder = tempfile::tempdir().unwrap();
+    let refuses = compile(folder.path(), "crates/numaloc/tests/run/refuses.c");
+    let plan = plan(folder.path(), &["0"]);
+    // At most ten minutes: a signal that is lost must not leave the program behind.
+    let program =
+        "trap 'echo caught; exit 9' USR1; echo ready; for i in $(seq 12000); do sleep 0.05; done";
+    for before in [&["env"][..], &[&refuses, "ptrace"]] {
+        let mut run = Command::new(before[0])
+            .args(&before[1..])
+            .args([env!("CARGO_BIN_EXE_numaloc"), "--quiet", "run", "--plan"])
+            .arg(&plan)
+            .args(["--", "sh", "-c", program])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(run.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n", "{before:?}");
+        kill_process(Pid::from_raw(run.id() as i32).unwrap(), Signal::USR1).unwrap();
+        let mut rest = String::new();
+        output.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "caught\n", "{before:?}");
+        assert_eq!(run.wait().unwrap().code(), Some(9), "{before:?}");
+    }
+}
+
+#[test]
 fn a_set_user_id_program_keeps_its_rights() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     if !status.lines().any(|l| l.starts_with("Uid:\t0\t0")) {

@@ -115,12 +115,12 @@ fn recorded(dir: &Path, program: &str, how: &str) -> Profile {
 
 fn check(profile: &Profile, how: &str) {
     assert!(
-        profile.meta.complete && profile.meta.notes.is_empty(),
+        profile.meta().complete && profile.meta().notes.is_empty(),
         "{how}: {:?}",
-        profile.meta.notes
+        profile.meta().notes
     );
     let paths: Vec<_> = profile
-        .threads
+        .threads()
         .iter()
         .map(|thread| thread.path.as_str())
         .collect();
@@ -133,7 +133,7 @@ fn check(profile: &Profile, how: &str) {
     assert_eq!(apart.to_dense().iter().sum::<f64>(), 0.0, "{how}");
 
     let buffers: Vec<_> = profile
-        .objects
+        .objects()
         .iter()
         .enumerate()
         .filter(|(_, object)| object.kind == ObjectKind::Shared && object.size == 1 << 16)
@@ -141,7 +141,7 @@ fn check(profile: &Profile, how: &str) {
     assert_eq!(buffers.len(), 1, "{how}: {buffers:?}");
     let (index, buffer) = buffers[0];
     assert_eq!(buffer.thread.map(|thread| thread.index()), Some(0), "{how}");
-    let pages = profile.pages.pages().iter();
+    let pages = profile.pages().pages().iter();
     let pages: Vec<_> = pages
         .filter(|page| page.object.is_some_and(|object| object.index() == index))
         .collect();
@@ -150,7 +150,7 @@ fn check(profile: &Profile, how: &str) {
     for page in pages {
         // 64 lines a page; the first 100 lines come back.
         let back = 100u64.saturating_sub(page.object_page * 64).min(64);
-        let accesses = profile.pages.accesses(page).iter();
+        let accesses = profile.pages().accesses(page).iter();
         let accesses: Vec<_> = accesses
             .map(|a| (a.thread.index(), a.reads, a.writes))
             .collect();

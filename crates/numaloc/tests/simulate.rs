@@ -243,3 +243,121 @@ fn threads_and_pages_that_the_system_moves_have_rows() {
     let error = fails(numaloc(&unknown).arg(&profile), 2);
     assert!(error.contains("autonuma"), "{error}");
 }
+
+/// What differs by more than the presets of the model may change is reported as slower, what does not as no difference.
+#[test]
+fn a_comparison_reports_differences_only_beyond_the_uncertainty_of_the_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let (profile, machine) = recorded(dir.path());
+    let simulate = |more: &[&str]| {
+        ok(numaloc(&["simulate", "--threads", "scatter", "--machine"])
+            .args([&machine, &profile])
+            .args([
+                "--pages",
+                "locality,first-touch,interleave",
+                "--sensitivity",
+            ])
+            .args(more))
+    };
+    let found: Value = serde_json::from_str(&simulate(&["--json"])).unwrap();
+    let compared = &found["sensitivity"][0];
+    assert_eq!(compared["best"]["pages"], "locality", "{compared}");
+    for row in compared["rows"].as_array().unwrap() {
+        let number = |name: &str| row[name].as_f64().unwrap();
+        assert!(number("uncertainty") > 0.0, "{row}");
+        let differs = number("times_best") - 1.0 > number("uncertainty");
+        assert_eq!(row["is_different"], differs, "{row}");
+    }
+    let text = simulate(&[]);
+    assert!(
+        text.contains("presets at both ends of their ranges"),
+        "{text}"
+    );
+}
+
+#[test]
+fn finished_simulations_are_taken_from_the_file_that_keeps_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let (profile, machine) = recorded(dir.path());
+    let kept = dir.path().join("kept.sims");
+    let simulate = |pages: &str| {
+        ok(
+            numaloc(&["simulate", "--json", "--pages", pages, "--machine"])
+                .args([&machine, &profile])
+                .args(["--threads", "scatter", "--resume"])
+                .arg(&kept),
+        )
+    };
+    let first = simulate("first-touch");
+    let stored =
+        || -> Value { serde_json::from_str(&std::fs::read_to_string(&kept).unwrap()).unwrap() };
+    let mut content = stored();
+    assert_eq!(content["results"].as_object().unwrap().len(), 1);
+    assert_eq!(
+        simulate("first-touch"),
+        first,
+        "the same bytes from the file"
+    );
+    // A result in the file is not computed again, others are.
+    let results = content["results"].as_object_mut().unwrap();
+    results.values_mut().next().unwrap()["time"] = 1_000_000.into();
+    std::fs::write(&kept, content.to_string()).unwrap();
+    let both: Value = serde_json::from_str(&simulate("first-touch,interleave")).unwrap();
+    assert_eq!(row(&both, "first-touch")["time_ns"], 1000.0);
+    assert!(row(&both, "interleave")["time_ns"].as_f64().unwrap() > 1e5);
+    assert_eq!(stored()["results"].as_object().unwrap().len(), 2);
+    // Other files are neither read nor replaced.
+    for other in ["{}", "not JSON", ""] {
+        std::fs::write(&kept, other).unwrap();
+        let error = fails(
+            numaloc(&["simulate", "--machine"])
+                .args([&machine, &profile])
+                .arg("--resume")
+                .arg(&kept),
+            1,
+        );
+        assert!(error.contains("cannot continue from"), "{error}");
+        assert_eq!(std::fs::read_to_string(&kept).unwrap(), other);
+    }
+}
+
+/// The figures depend on this machine; that they are there, and that the file is accepted, does not.
+#[test]
+fn a_measured_machine_can_be_simulated() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("mine.toml");
+    let calibrate = || {
+        let mut command = numaloc(&["machines", "calibrate", "--json", "--seconds", "0.001"]);
+        command.args(["--memory", "1M", "-o"]).arg(&file);
+        command
+    };
+    let first = calibrate().output().unwrap();
+    let error = String::from_utf8(first.stderr).unwrap();
+    if error.contains("its parts differ") {
+        // A machine that no machine file can describe.
+        return;
+    }
+    assert!(first.status.success(), "{error}");
+    let found: Value = serde_json::from_slice(&first.stdout).unwrap();
+    for figure in ["latency_ns", "bandwidth_bytes_per_s"] {
+        assert!(found[figure][0][0].as_f64().unwrap() > 0.0, "{found}");
+    }
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(
+        text.contains("name = \"mine\"") && text.contains("measured by numaloc"),
+        "{text}"
+    );
+    // An existing file is replaced on request only.
+    let refused = calibrate().output().unwrap();
+    assert!(!refused.status.success());
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    let again = calibrate().arg("--force").output().unwrap();
+    assert!(again.status.success());
+    let (profile, _) = recorded(dir.path());
+    let found = ok(
+        numaloc(&["simulate", "--json", "--pages", "first-touch", "--machine"])
+            .args([&file, &profile]),
+    );
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert!(row(&found, "first-touch")["time_ns"].as_f64().unwrap() > 0.0);
+}

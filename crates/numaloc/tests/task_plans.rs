@@ -1,12 +1,12 @@
-//! `numaloc tasks analyze` destroys no profile, and writes no plan that is worse than none without `--force`.
+//! `numaloc tasks analyse` destroys no profile, and writes no plan that is worse than none without `--force`.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
-use numaloc_task_plan::{Access, Block, Profile, Task, read_profile, write_profile};
+use numaloc_task_plan::{Access, Block, Task, TaskProfile, read_profile, write_profile};
 
 /// A chain of tasks that use all of eight blocks that the main task's children created.
-fn chain() -> Profile {
+fn chain() -> TaskProfile {
     let task = |creator, position, template: &str, slots| Task {
         creator,
         position,
@@ -15,12 +15,12 @@ fn chain() -> Profile {
         seconds: 1e-4,
         ..Task::default()
     };
-    let mut profile = Profile {
+    let mut profile = TaskProfile {
         machine: "by hand".to_owned(),
         nodes: 4,
         method: "none".to_owned(),
         tasks: vec![task(None, 0, "mainEdt", 1)],
-        ..Profile::default()
+        ..TaskProfile::default()
     };
     for part in 0..8 {
         profile.tasks.push(task(Some(0), part, "init", 0));
@@ -50,11 +50,11 @@ fn chain() -> Profile {
     profile
 }
 
-fn analyze(profile: &Path, plan: &Path, more: &[&str]) -> Output {
+fn analyse(profile: &Path, plan: &Path, more: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_numaloc"))
         .args([
             "tasks",
-            "analyze",
+            "analyse",
             "--machine",
             "skylake-4s",
             "--data",
@@ -73,7 +73,7 @@ fn a_plan_never_overwrites_a_profile() {
     let folder = tempfile::tempdir().unwrap();
     let profile = chain();
     write_profile(folder.path(), &profile).unwrap();
-    let output = analyze(folder.path(), folder.path(), &["--force"]);
+    let output = analyse(folder.path(), folder.path(), &["--force"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("holds a profile"), "{said}");
@@ -85,7 +85,7 @@ fn a_plan_that_is_slower_than_none_is_refused_and_can_be_forced() {
     let folder = tempfile::tempdir().unwrap();
     let (profile, plan) = (folder.path().join("profile"), folder.path().join("plan"));
     write_profile(&profile, &chain()).unwrap();
-    let output = analyze(&profile, &plan, &[]);
+    let output = analyse(&profile, &plan, &[]);
     let said = String::from_utf8_lossy(&output.stderr);
     let printed = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -97,9 +97,27 @@ fn a_plan_that_is_slower_than_none_is_refused_and_can_be_forced() {
         assert!(printed.contains(row), "{printed}");
     }
     assert!(!plan.exists());
-    let output = analyze(&profile, &plan, &["--force"]);
+    let output = analyse(&profile, &plan, &["--force"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("slower than no plan"), "{said}");
     assert!(plan.join("plan.csv").exists());
+}
+
+#[test]
+fn analyze_is_still_accepted_as_a_spelling_of_analyse() {
+    let folder = tempfile::tempdir().unwrap();
+    write_profile(folder.path(), &chain()).unwrap();
+    let [analyse, analyze] = ["analyse", "analyze"].map(|command| {
+        Command::new(env!("CARGO_BIN_EXE_numaloc"))
+            .args(["tasks", command, "--machine", "skylake-4s"])
+            .arg(folder.path())
+            .arg("-o")
+            .arg(folder.path().join("plan"))
+            .output()
+            .expect("it runs")
+    });
+    assert!(!analyse.stdout.is_empty());
+    assert_eq!(analyse.stdout, analyze.stdout);
+    assert_eq!(analyse.status, analyze.status);
 }

@@ -51,7 +51,7 @@ fn planned(folder: &Path, program: &Path) -> PathBuf {
         printed.contains("norm 8.000000 expected 8.000000"),
         "{printed}"
     );
-    ok(numaloc(&["tasks", "analyze", "--machine", MACHINE])
+    ok(numaloc(&["tasks", "analyse", "--machine", MACHINE])
         .arg(&profile)
         .arg("-o")
         .arg(&plan));

@@ -65,7 +65,7 @@ fn false_and_true_sharing_are_distinguished_and_the_object_is_named() {
             let disjoint: f64 = events(Layer::FalseSharing).to_dense().iter().sum();
             assert!(disjoint <= all);
             let lines: Vec<_> = profile
-                .shared_lines
+                .shared_lines()
                 .iter()
                 .filter(|line| line.events > 1500)
                 .filter_map(|line| Some((profile.object(line.object?), line)))
@@ -109,13 +109,13 @@ fn a_sampled_matrix_has_the_pattern_and_says_its_errors() {
     assert!(same >= 0.98, "correlation is {same}");
     // A twentieth of the lines; with how many of the accesses depends on where the stacks lie.
     assert!(
-        (0.02..0.9).contains(&profile.meta.sampled),
+        (0.02..0.9).contains(&profile.meta().sampled),
         "{}",
-        profile.meta.sampled
+        profile.meta().sampled
     );
     assert!(
         profile
-            .meta
+            .meta()
             .notes
             .iter()
             .any(|note| note.starts_with("sampled by lines: 5.00 %"))
@@ -124,7 +124,7 @@ fn a_sampled_matrix_has_the_pattern_and_says_its_errors() {
     let written = profile.matrix(Layer::WriteRead, Amount::Events).unwrap();
     for (i, row) in full.iter().enumerate() {
         for (j, truth) in row.iter().enumerate() {
-            let found = profile.cell_errors.iter().find(|error| {
+            let found = profile.cell_errors().iter().find(|error| {
                 error.layer == Layer::WriteRead && (error.src.index(), error.dst.index()) == (i, j)
             });
             assert_eq!(found.is_some(), written.get(i, j) > 0.0, "({i}, {j})");
@@ -139,7 +139,8 @@ fn a_sampled_matrix_has_the_pattern_and_says_its_errors() {
         }
     }
     // Numbers of accesses stay exact.
-    let accesses = |profile: &Profile| -> u64 { profile.threads.iter().map(|t| t.accesses).sum() };
+    let accesses =
+        |profile: &Profile| -> u64 { profile.threads().iter().map(|t| t.accesses).sum() };
     let all = numaloc_formats::profile::read(&exact).unwrap();
     let (a, b) = (accesses(&all) as f64, accesses(&profile) as f64);
     assert!((a - b).abs() < 0.01 * a, "{a} {b}");
@@ -176,16 +177,16 @@ fn estimates_do_not_depend_on_whether_the_busiest_line_is_watched() {
                 &["--sample", "5%"],
                 &[program.to_str().unwrap(), case],
             );
-            let share = profile.meta.sampled;
+            let share = profile.meta().sampled;
             assert!(seen.contains(&share), "{case}: {share}");
             // 2^20 words of the table, on 512 pages, each of 2,048 accesses; the busy line has twice as many as all of
             // them.
             let each = f64::from(4 * 512);
-            let thread = &profile.threads[0];
+            let thread = &profile.threads()[0];
             let words = f64::from(1 << 20);
-            let pages = profile.pages.pages();
+            let pages = profile.pages().pages();
             let amount = |page: &Page| {
-                let of = profile.pages.accesses(page);
+                let of = profile.pages().accesses(page);
                 of.iter().map(|a| a.reads + a.writes).sum::<u64>() as f64
             };
             let all: f64 = pages.iter().map(amount).sum();
@@ -222,15 +223,15 @@ fn bursts_look_at_their_share() {
         &[pairs.to_str().unwrap(), "2048", "60"],
     );
     assert!(
-        (0.04..0.06).contains(&profile.meta.sampled),
+        (0.04..0.06).contains(&profile.meta().sampled),
         "{}",
-        profile.meta.sampled
+        profile.meta().sampled
     );
     let found = profile.matrix(Layer::WriteRead, Amount::Events).unwrap();
     let partner: f64 = (0..8).map(|i| found.get(i, i ^ 1)).sum();
     let all: f64 = found.to_dense().iter().sum();
     assert!(partner > 0.9 * all, "{partner} of {all}");
-    assert!(!profile.cell_errors.is_empty());
+    assert!(!profile.cell_errors().is_empty());
 }
 
 /// One thread: fills a table, and adds it up again and again, now and then into an atomic sum.
@@ -260,9 +261,9 @@ fn sampling_an_instrumented_program_still_counts_every_access() {
         let folder = dir.path().join("t.numaloc");
         let profile = recorded(&folder, options, &[program.to_str().unwrap()]);
         (
-            profile.threads[0].accesses,
-            profile.pages.total(),
-            profile.meta.sampled,
+            profile.threads()[0].accesses,
+            profile.pages().total(),
+            profile.meta().sampled,
         )
     };
     let (accesses, on_pages, all) = recorded(&[]);
@@ -380,20 +381,20 @@ fn at_the_memory_bound_detail_goes_in_order_and_the_profile_says_so() {
     };
     let profile = run("256M");
     assert!(
-        profile.meta.complete && profile.meta.notes.is_empty(),
+        profile.meta().complete && profile.meta().notes.is_empty(),
         "{:?}",
-        profile.meta.notes
+        profile.meta().notes
     );
     // An atomic in each page takes 8 KiB of clocks for each 4 KiB page: 128 MiB. Without them the rest fits.
     let profile = run("16M");
-    assert!(!profile.meta.complete);
-    let noted = |what: &str| profile.meta.notes.iter().any(|note| note.contains(what));
+    assert!(!profile.meta().complete);
+    let noted = |what: &str| profile.meta().notes.iter().any(|note| note.contains(what));
     assert!(
         noted("--memory 16M allow") && noted("true and false sharing are not distinguished"),
         "{:?}",
-        profile.meta.notes
+        profile.meta().notes
     );
-    assert!(noted("share 2^20 clocks"), "{:?}", profile.meta.notes);
+    assert!(noted("share 2^20 clocks"), "{:?}", profile.meta().notes);
     let found = profile.matrix(Layer::WriteRead, Amount::Events).unwrap();
     assert!(found.get(0, 1) >= 16384.0, "{}", found.get(0, 1));
 }
@@ -430,7 +431,7 @@ fn short_threads_by_the_thousand_keep_their_names() {
             &[],
             &[program.to_str().unwrap(), &threads.to_string()],
         );
-        assert_eq!(profile.threads.len(), threads + 1);
+        assert_eq!(profile.threads().len(), threads + 1);
         let found = profile.matrix(Layer::WriteRead, Amount::Events).unwrap();
         for thread in 2..=threads {
             assert!(found.get(thread - 1, thread) >= 1.0, "{thread}");

@@ -119,7 +119,7 @@ fn forks_amid_threads_and_signals_end_and_have_their_paths() {
         .arg(ROUNDS.to_string()));
     assert_eq!(said, "done\n");
     let profile = numaloc_formats::profile::read(&folder).unwrap();
-    let paths: Vec<&str> = profile.threads.iter().map(|t| t.path.as_str()).collect();
+    let paths: Vec<&str> = profile.threads().iter().map(|t| t.path.as_str()).collect();
     assert_eq!(paths.iter().find(|path| path.contains("unknown")), None);
     // The first thread, and for each round four, a child's first and the one it makes.
     assert_eq!(paths.len(), 1 + ROUNDS * 6);

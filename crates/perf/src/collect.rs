@@ -1,4 +1,5 @@
-//! Builds a [`Profile`] from events in time order. Pure: no files, no clock; import and live sampling feed it.
+//! Collects events in time order; [`Collector::finish`] makes a profile of them. Pure: no files, no clock; import and
+//! live sampling feed it.
 //!
 //! Every sample stands for `period` accesses and is counted as that number. Memory grows with the distinct
 //! (page, thread), (slice, page, thread) and (slice, pair) that were sampled, so at most with the number of
@@ -6,33 +7,22 @@
 
 use std::collections::HashMap;
 
-use numaloc_identity::Step;
-use numaloc_model::pages::PageHead;
-use numaloc_model::profile::{
-    Clock, CommRow, Meta, PageSliceRow, Slice, SlowLoadRow, SlowLoads, Thread,
-};
-use numaloc_model::{Layer, PageNumber, PageUsage, Profile, SliceIdx, ThreadAccess, ThreadIdx};
+use numaloc_model::Layer;
+use numaloc_model::profile::image;
 
 use crate::board::{Access, Board, Relation};
 use crate::data_src::{Level, Operation};
-use crate::error::PerfError;
-use crate::lineage::{self, Lineage, NodeIdx};
+use crate::lineage::{Lineage, NodeIdx};
 use crate::record::{Event, Sample};
 
-/// Pages of the k-th process image after the first have `k << SPACE_SHIFT` (in pages of 4 KiB) added to
-/// their number, because processes use the same addresses for different memory. The exact frontends use the same rule.
-const SPACE_SHIFT: u32 = 40;
+mod finish;
+
 /// User addresses are below this on every 64-bit machine with such a PMU.
 const KERNEL: u64 = 1 << 63;
-/// Assumed size of an access in bytes: samples do not contain it.
-const ACCESS_BYTES: u64 = 8;
 
 /// Minimum latency of a long load, in core cycles: more than a hit in any cache of the same package takes, less than
 /// memory does. A power of two, because the threshold registers of counters that select loads by latency need one.
 const LONG_CYCLES: u64 = 128;
-
-/// Number of process names listed in a message.
-const NAMES: usize = 12;
 
 /// What to count, and at what granularity.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,6 +127,21 @@ pub struct Collector {
     in_kernel: u64,
     lost: u64,
     throttled: u64,
+}
+
+/// The access of a sample, attributed to a thread.
+#[derive(Clone, Copy)]
+struct Attributed {
+    thread: u32,
+    /// Address-space number of its process image.
+    space: u64,
+    /// Time since the program's start.
+    time: u64,
+    slice: u32,
+    /// Number of accesses that the sample stands for.
+    period: u64,
+    operation: Operation,
+    level: Option<Level>,
 }
 
 /// What the caller knows in addition to the events.
@@ -286,20 +291,34 @@ impl Collector {
         let slice = self.slice(time);
         let image = self.lineage.nodes()[thread].image;
         let spaces = self.spaces.len() as u64;
-        let space = *self.spaces.entry(image).or_insert(spaces) << SPACE_SHIFT;
-        let space_in_pages = space / (self.options.page_size / 4096).max(1);
-        let id = u32::try_from(thread).unwrap_or(u32::MAX);
+        let access = Attributed {
+            thread: u32::try_from(thread).unwrap_or(u32::MAX),
+            space: *self.spaces.entry(image).or_insert(spaces),
+            time,
+            slice,
+            period,
+            operation,
+            level,
+        };
+        self.count_page(&sample, &access, faults);
+        self.count_line(&sample, &access);
+    }
 
-        let page = (sample.address / self.options.page_size).wrapping_add(space_in_pages);
+    /// Counts an access for its page. `faults`: the sample is of a page fault.
+    fn count_page(&mut self, sample: &Sample, access: &Attributed, faults: bool) {
+        let Attributed { thread, period, .. } = *access;
+        let first_page = image::first_page(access.space, self.options.page_size);
+        let page = (sample.address / self.options.page_size).wrapping_add(first_page);
         let seen = self.pages.entry(page).or_default();
-        let count = seen.by_thread.entry(id).or_default();
-        match operation {
+        let count = seen.by_thread.entry(thread).or_default();
+        match access.operation {
             Operation::Store => count.writes = count.writes.saturating_add(period),
             Operation::Load | Operation::Unknown => {
                 count.reads = count.reads.saturating_add(period);
             }
         }
-        if operation == Operation::Load {
+        if access.operation == Operation::Load {
+            let level = access.level;
             self.timed_loads += u64::from(sample.latency > 0);
             self.levelled_loads += u64::from(level.is_some());
             if sample.latency >= LONG_CYCLES {
@@ -310,20 +329,31 @@ impl Collector {
             }
         }
         if faults {
-            seen.first_fault.get_or_insert((time, id));
+            seen.first_fault.get_or_insert((access.time, thread));
         }
-        add(&mut self.page_slices, (slice, page, id), period);
+        add(&mut self.page_slices, (access.slice, page, thread), period);
+    }
 
+    /// Counts the communication that an access to its line shows.
+    fn count_line(&mut self, sample: &Sample, access: &Attributed) {
+        let Attributed {
+            thread,
+            slice,
+            period,
+            operation,
+            ..
+        } = *access;
         // The physical line is the same in all processes that share it.
         let line = if sample.physical != 0 {
             (sample.physical / self.options.line_size) | 1 << 63
         } else {
-            (sample.address / self.options.line_size).wrapping_add(space << 6)
+            let first_line = image::first_line(access.space, 64);
+            (sample.address / self.options.line_size).wrapping_add(first_line)
         };
         self.board.touch(
             Access {
                 line,
-                thread: id,
+                thread,
                 time: sample.time,
                 slice,
                 load: operation == Operation::Load,
@@ -333,7 +363,7 @@ impl Collector {
         );
         for relation in std::mem::take(&mut self.relations) {
             let mut both = |layer, events| {
-                for (src, dst) in [(relation.other, id), (id, relation.other)] {
+                for (src, dst) in [(relation.other, thread), (thread, relation.other)] {
                     add(&mut self.communication, (slice, layer, src, dst), events);
                 }
             };
@@ -344,7 +374,7 @@ impl Collector {
                 both(Layer::SharedLine, 1);
             }
             if relation.write_read {
-                let key = (slice, Layer::WriteRead, relation.other, id);
+                let key = (slice, Layer::WriteRead, relation.other, thread);
                 add(&mut self.communication, key, period);
             }
         }
@@ -368,287 +398,6 @@ impl Collector {
         if level.is_some_and(Level::is_memory) {
             count.dram = count.dram.saturating_add(period);
         }
-    }
-
-    /// The profile of all events.
-    ///
-    /// # Errors
-    /// [`PerfError::NoProcess`] if the selected process does not occur, [`PerfError::NoAddresses`] if no sample of the
-    /// program has a data address.
-    pub fn finish(self, origin: Origin) -> Result<Profile, PerfError> {
-        if let Some(process) = self.lineage.missing() {
-            let mut found: Vec<String> = Vec::new();
-            for name in self.lineage.nodes().iter().map(|node| &node.name) {
-                if found.len() < NAMES && !name.is_empty() && !found.contains(name) {
-                    found.push(name.clone());
-                }
-            }
-            return Err(PerfError::NoProcess {
-                process: process.to_owned(),
-                source_name: origin.name,
-                found,
-            });
-        }
-        if self.samples == 0 {
-            return Err(PerfError::NoAddresses {
-                source_name: origin.name,
-                samples: self.no_address + self.in_kernel,
-            });
-        }
-        let (threads, index) = self.threads();
-        let notes = self.notes(origin.notes);
-        let mut pages = PageUsage::new(self.options.page_size);
-        let mut numbers: Vec<&u64> = self.pages.keys().collect();
-        numbers.sort_unstable();
-        let position: HashMap<u64, u32> = numbers
-            .iter()
-            .enumerate()
-            .map(|(at, &&number)| (number, at as u32))
-            .collect();
-        for &number in numbers {
-            let seen = &self.pages[&number];
-            pages.push(
-                PageHead {
-                    number: PageNumber(number),
-                    object: None,
-                    object_page: 0,
-                    first_touch: seen.first_fault.map(|(_, thread)| index[&thread]),
-                    first_touch_time: seen.first_fault.map_or(0, |(time, _)| time),
-                },
-                seen.by_thread
-                    .iter()
-                    .map(|(thread, count)| ThreadAccess {
-                        thread: index[thread],
-                        reads: count.reads,
-                        writes: count.writes,
-                    })
-                    .collect(),
-            );
-        }
-        let slow_loads = self.slow_loads(&position, &index);
-        let mut page_slices: Vec<PageSliceRow> = self
-            .page_slices
-            .iter()
-            .map(|(&(slice, page, thread), &accesses)| PageSliceRow {
-                slice: SliceIdx(slice),
-                page: position[&page],
-                thread: index[&thread],
-                accesses,
-            })
-            .collect();
-        page_slices.sort_unstable_by_key(|row| (row.slice, row.page, row.thread));
-        let mut communication: Vec<CommRow> = self
-            .communication
-            .iter()
-            .map(|(&(slice, layer, src, dst), &events)| CommRow {
-                slice: SliceIdx(slice),
-                src: index[&src],
-                dst: index[&dst],
-                layer,
-                events,
-                bytes: events.saturating_mul(self.options.line_size),
-            })
-            .collect();
-        communication.sort_unstable_by_key(|row| (row.slice, row.layer, row.src, row.dst));
-        let slices = (0..=self.last / self.slice_ns)
-            .take(self.options.max_slices.max(1) as usize)
-            .map(|slice| Slice {
-                start: slice * self.slice_ns,
-                end: (slice + 1).saturating_mul(self.slice_ns),
-            })
-            .collect();
-        Ok(Profile {
-            meta: Meta {
-                command: origin.command,
-                frontend: "perf".to_owned(),
-                clock: Clock::Wall,
-                line_size: self.options.line_size,
-                complete: origin.complete,
-                notes,
-                sampled: (self.samples as f64 / self.accesses as f64).min(1.0),
-                conditions: numaloc_model::conditions::Conditions::default(),
-                dram_source: (!self.latency.is_empty())
-                    .then(|| "hardware samples of loads".to_owned()),
-            },
-            threads,
-            slices,
-            communication,
-            pages,
-            page_slices,
-            access_slices: Vec::new(),
-            objects: Vec::new(),
-            cell_errors: Vec::new(),
-            shared_lines: Vec::new(),
-            slow_loads,
-        })
-    }
-
-    /// The long loads: by their latencies if samples have them, else by what served them.
-    fn slow_loads(
-        &self,
-        position: &HashMap<u64, u32>,
-        index: &HashMap<u32, ThreadIdx>,
-    ) -> Option<SlowLoads> {
-        let (source, of): (_, fn(&PageCount) -> u64) = if self.timed_loads > 0 {
-            let source = format!("hardware samples of loads of at least {LONG_CYCLES} core cycles");
-            (source, |count| count.long)
-        } else if self.levelled_loads > 0 {
-            let source = "hardware samples of loads served by memory or another package's cache, \
-                          for no sample has a latency";
-            (source.to_owned(), |count| count.far)
-        } else {
-            return None;
-        };
-        let rows = self.pages.iter().flat_map(|(page, seen)| {
-            let threads = seen
-                .by_thread
-                .iter()
-                .filter(move |(_, count)| of(count) > 0);
-            threads.map(move |(thread, count)| SlowLoadRow {
-                page: position[page],
-                thread: index[thread],
-                loads: of(count),
-            })
-        });
-        Some(SlowLoads::sums(source, rows))
-    }
-
-    /// The threads of every sampled process by path, and the thread index of each node.
-    fn threads(&self) -> (Vec<Thread>, HashMap<u32, ThreadIdx>) {
-        let nodes = self.lineage.nodes();
-        let sampled: std::collections::HashSet<u32> =
-            self.threads.keys().map(|&node| nodes[node].image).collect();
-        let chosen: Vec<NodeIdx> = (0..nodes.len())
-            .filter(|&at| nodes[at].wanted && sampled.contains(&nodes[at].image))
-            .collect();
-        // Tops are numbered in the order of their first events.
-        let mut tops: Vec<NodeIdx> = chosen.iter().map(|&at| self.lineage.top(at)).collect();
-        tops.sort_unstable();
-        tops.dedup();
-        let number: HashMap<NodeIdx, u32> = tops
-            .iter()
-            .enumerate()
-            .map(|(number, &top)| (top, number as u32))
-            .collect();
-        let mut by_path: Vec<(u32, Vec<Step>, NodeIdx)> = chosen
-            .into_iter()
-            .map(|at| (number[&self.lineage.top(at)], self.lineage.steps(at), at))
-            .collect();
-        by_path.sort();
-        let has_levels = !self.latency.is_empty();
-        let origin = self.origin.unwrap_or(0);
-        let mut index = HashMap::new();
-        let threads = by_path
-            .iter()
-            .enumerate()
-            .map(|(row, (top, steps, at))| {
-                index.insert(*at as u32, ThreadIdx::from_index(row));
-                let (node, count) = (
-                    &nodes[*at],
-                    self.threads.get(at).copied().unwrap_or_default(),
-                );
-                Thread {
-                    path: lineage::text(*top, steps),
-                    label: Some(node.name.clone()).filter(|name| !name.is_empty()),
-                    pid: node.pid,
-                    tid: node.tid,
-                    rank: None,
-                    start: node.start.saturating_sub(origin),
-                    end: node.end.saturating_sub(origin),
-                    accesses: count.accesses,
-                    read_bytes: count.loads.saturating_mul(ACCESS_BYTES),
-                    write_bytes: count.stores.saturating_mul(ACCESS_BYTES),
-                    dram_bytes: has_levels
-                        .then(|| count.dram.saturating_mul(self.options.line_size)),
-                }
-            })
-            .collect();
-        (threads, index)
-    }
-
-    fn notes(&self, mut notes: Vec<String>) -> Vec<String> {
-        for source in &self.sources {
-            let unit = if source.faults {
-                "page faults, not accesses: mostly the first touch of a page in each process"
-            } else {
-                "memory accesses"
-            };
-            let period = match source.period {
-                Some(period) => format!("one sample every {period}"),
-                None => "sampling period as recorded in each sample".to_owned(),
-            };
-            notes.push(format!("event {}: {unit}; {period}", source.name));
-        }
-        notes.push(format!(
-            "{} samples stand for {} events; counts are scaled by the sampling period",
-            self.samples, self.accesses
-        ));
-        notes.push(format!(
-            "samples do not carry the size of an access: {ACCESS_BYTES} bytes are counted for one, a line of {} bytes \
-             for one served by memory and for a communication event",
-            self.options.line_size
-        ));
-        notes.push(format!(
-            "sampled_line, write_read: two samples of a line at most {} ns apart",
-            self.options.window_ns
-        ));
-        if self.slice_ns != self.options.slice_ns {
-            notes.push(format!(
-                "slices were merged to {} ns to keep them at most {}",
-                self.slice_ns, self.options.max_slices
-            ));
-        }
-        let levels: Vec<String> = Level::ALL
-            .into_iter()
-            .filter_map(|level| self.latency.get(&level).map(|count| (level, count)))
-            .map(|(level, count)| {
-                if count.timed == 0 {
-                    return format!("{} ({} samples)", level.name(), count.samples);
-                }
-                let mean = count.cycles as f64 / count.timed as f64;
-                format!("{} {mean:.0} ({} samples)", level.name(), count.samples)
-            })
-            .collect();
-        if !levels.is_empty() {
-            notes.push(format!(
-                "mean latency in core cycles by what served the access: {}",
-                levels.join(", ")
-            ));
-        }
-        for (count, text) in [
-            (
-                self.unknown_operation,
-                "samples do not distinguish loads from stores: counted as reads, no communication with them in sampled_line and write_read",
-            ),
-            (self.no_address, "samples without a data address left out"),
-            (
-                self.in_kernel,
-                "samples of kernel addresses left out: not the program's memory",
-            ),
-            (
-                self.lost,
-                "records were lost because the kernel's buffer was full: counts are too low",
-            ),
-            (
-                self.throttled,
-                "times the kernel throttled sampling: counts are too low",
-            ),
-            (
-                self.board.dropped_lines(),
-                "lines were dropped early from the table of recent lines: communication is too low",
-            ),
-        ] {
-            if count > 0 {
-                notes.push(format!("{count} {text}"));
-            }
-        }
-        if self.spaces.len() > 1 {
-            notes.push(format!(
-                "{} process images: pages of the k-th have k << {SPACE_SHIFT} added to their number",
-                self.spaces.len()
-            ));
-        }
-        notes
     }
 }
 

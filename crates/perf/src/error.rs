@@ -44,6 +44,9 @@ pub enum PerfError {
         /// What the user can do.
         hint: &'static str,
     },
+    /// The samples hold amounts that no run reaches.
+    #[error("the samples make no profile: {0}")]
+    Profile(#[from] numaloc_model::ProfileError),
     /// No sample has a data address.
     #[error("no sample with a data address in {source_name} ({samples} samples without)")]
     NoAddresses {

@@ -11,7 +11,7 @@ use std::path::Path;
 use linux_perf_data::linux_perf_event_reader::{
     PerfEventType, SamplingPolicy, SoftwareCounterType,
 };
-use linux_perf_data::{Endianness, PerfFileReader, PerfFileRecord};
+use linux_perf_data::{AttributeDescription, Endianness, PerfFileReader, PerfFileRecord};
 use numaloc_model::Profile;
 
 use crate::collect::{Collector, Options, Origin, Source};
@@ -47,32 +47,7 @@ pub fn import(path: &Path, options: &Options) -> Result<Profile, PerfError> {
         mut record_iter,
     } = PerfFileReader::parse_file(reader).map_err(refuse)?;
     let big_endian = perf_file.endian() == Endianness::BigEndian;
-    let mut layouts = Vec::new();
-    let mut sources = Vec::new();
-    for (index, event) in perf_file.event_attributes().iter().enumerate() {
-        let attr = &event.attr;
-        layouts.push(Layout {
-            sample_type: attr.sample_format.bits(),
-            read_format: header.attrs[index].read_format,
-            branch_type: header.attrs[index].branch_type,
-            regs_user: attr.sample_regs_user,
-            regs_intr: attr.sample_regs_intr,
-            sample_id_all: header.attrs[index].sample_id_all,
-            big_endian,
-        });
-        sources.push(Source {
-            name: match header.event_names.get(index) {
-                Some(name) => name.clone(),
-                None => kind_name(&attr.type_),
-            },
-            period: match attr.sampling_policy {
-                SamplingPolicy::Period(period) => Some(period.get()),
-                _ => None,
-            },
-            faults: is_page_fault(&attr.type_),
-        });
-    }
-
+    let (layouts, sources) = events(perf_file.event_attributes(), &header, big_endian);
     let mut collector = Collector::new(options.clone(), sources);
     let mut damaged = 0_u64;
     let mut process = None;
@@ -115,6 +90,39 @@ pub fn import(path: &Path, options: &Options) -> Result<Profile, PerfError> {
         notes,
         name: path.display().to_string(),
     })
+}
+
+/// The layout of each event's records, and what it samples.
+fn events(
+    attributes: &[AttributeDescription],
+    header: &Header,
+    big_endian: bool,
+) -> (Vec<Layout>, Vec<Source>) {
+    let event = |(index, event): (usize, &AttributeDescription)| {
+        let attr = &event.attr;
+        let layout = Layout {
+            sample_type: attr.sample_format.bits(),
+            read_format: header.attrs[index].read_format,
+            branch_type: header.attrs[index].branch_type,
+            regs_user: attr.sample_regs_user,
+            regs_intr: attr.sample_regs_intr,
+            sample_id_all: header.attrs[index].sample_id_all,
+            big_endian,
+        };
+        let source = Source {
+            name: match header.event_names.get(index) {
+                Some(name) => name.clone(),
+                None => kind_name(&attr.type_),
+            },
+            period: match attr.sampling_policy {
+                SamplingPolicy::Period(period) => Some(period.get()),
+                _ => None,
+            },
+            faults: is_page_fault(&attr.type_),
+        };
+        (layout, source)
+    };
+    attributes.iter().enumerate().map(event).unzip()
 }
 
 /// The program's part of perf's own command line: what follows `--`, or starts with the first

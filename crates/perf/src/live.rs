@@ -137,6 +137,17 @@ impl Session {
     }
 }
 
+/// Whether the kernel lets this user sample a program of its own. Tried with page faults, which every machine has.
+///
+/// # Errors
+/// The kernel's: `EACCES` or `EPERM` if `perf_event_paranoid` or a sandbox forbids it.
+pub fn permitted() -> io::Result<()> {
+    let attr = Attr::sampling(&MemoryEvent::page_faults(), 1, SAMPLE_TYPE, false);
+    let cpus = fs::read_to_string("/sys/devices/system/cpu/online")?;
+    let cpu = cpu_list(&cpus).first().copied().unwrap_or_default();
+    sys::open(&attr, std::process::id(), cpu, None).map(drop)
+}
+
 /// A process that waits before its `execve` until it is released.
 struct Held {
     pid: u32,

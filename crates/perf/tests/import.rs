@@ -26,12 +26,12 @@ fn cells(profile: &Profile, layer: Layer) -> Vec<(usize, usize, f64)> {
 #[test]
 fn samples_become_communication_pages_and_memory_traffic() {
     let profile = imported(&four_threads(), &Options::default()).unwrap();
-    let paths: Vec<&str> = profile.threads.iter().map(|t| t.path.as_str()).collect();
+    let paths: Vec<&str> = profile.threads().iter().map(|t| t.path.as_str()).collect();
     assert_eq!(paths, ["0", "0.1", "0.2", "0.3"]);
-    assert_eq!(profile.meta.command, ["./app", "--size", "10"]);
-    assert_eq!(profile.meta.frontend, "perf");
-    assert!(profile.meta.complete);
-    assert_eq!(profile.meta.sampled, 0.001);
+    assert_eq!(profile.meta().command, ["./app", "--size", "10"]);
+    assert_eq!(profile.meta().frontend, "perf");
+    assert!(profile.meta().complete);
+    assert_eq!(profile.meta().sampled, 0.001);
 
     // Thread 1 stores, 2 loads 1 us later, ten times. In each further round (1 ms later, inside the
     // window of 10 ms) 1 stores again after 2's load: 10 + 9 events of period 1000, in both directions.
@@ -51,19 +51,19 @@ fn samples_become_communication_pages_and_memory_traffic() {
     );
 
     // Each thread: one sample of shared memory and one of its own page a round.
-    for (at, thread) in profile.threads.iter().enumerate() {
+    for (at, thread) in profile.threads().iter().enumerate() {
         assert_eq!(thread.accesses, 20_000);
         // Own page from remote memory; thread 2's shared loads from local memory too; a line of 64 bytes each.
         let memory = if at == 2 { 20_000 } else { 10_000 };
         assert_eq!(thread.dram_bytes, Some(memory * 64));
     }
-    assert_eq!(profile.threads[1].write_bytes, 10_000 * 8);
-    assert_eq!(profile.pages.pages().len(), 6);
-    assert_eq!(profile.pages.total(), 80_000);
-    let per_slice: u64 = profile.page_slices.iter().map(|row| row.accesses).sum();
+    assert_eq!(profile.threads()[1].write_bytes, 10_000 * 8);
+    assert_eq!(profile.pages().pages().len(), 6);
+    assert_eq!(profile.pages().total(), 80_000);
+    let per_slice: u64 = profile.page_slices().iter().map(|row| row.accesses).sum();
     assert_eq!(per_slice, 80_000);
-    assert_eq!(profile.slices.len(), 2);
-    let notes = profile.meta.notes.join("\n");
+    assert_eq!(profile.slices().len(), 2);
+    let notes = profile.meta().notes.join("\n");
     assert!(
         notes.contains("remote memory 500 (40 samples)")
             && notes.contains("local memory 300 (10 samples)"),
@@ -74,9 +74,10 @@ fn samples_become_communication_pages_and_memory_traffic() {
 
 /// Page number, thread and number of long loads.
 fn slow(profile: &Profile) -> Vec<(u64, u32, u64)> {
-    let rows = profile.slow_loads.iter().flat_map(|slow| &slow.rows);
+    let rows = profile.slow_loads().into_iter();
+    let rows = rows.flat_map(|slow| &slow.rows);
     rows.map(|row| {
-        let page = &profile.pages.pages()[row.page as usize];
+        let page = &profile.pages().pages()[row.page as usize];
         (page.number.0, row.thread.0, row.loads)
     })
     .collect()
@@ -96,11 +97,11 @@ fn long_loads_are_found_by_latency_else_by_what_served_them() {
     };
     let timed = recording([128, 127, 500]);
     assert_eq!(slow(&timed), [(1, 0, 1000)]);
-    let source = &timed.slow_loads.as_ref().unwrap().source;
+    let source = &timed.slow_loads().unwrap().source;
     assert!(source.contains("at least 128 core cycles"), "{source}");
     let untimed = recording([0, 0, 0]);
     assert_eq!(slow(&untimed), [(1, 1, 1000)]);
-    let source = &untimed.slow_loads.as_ref().unwrap().source;
+    let source = &untimed.slow_loads().unwrap().source;
     assert!(source.contains("no sample has a latency"), "{source}");
 }
 
@@ -130,7 +131,7 @@ fn byte_order_does_not_matter() {
         imported(&big, &Options::default()).unwrap(),
         imported(&little, &Options::default()).unwrap()
     );
-    assert!(profile.threads.len() == 4);
+    assert!(profile.threads().len() == 4);
 }
 
 #[test]
@@ -180,10 +181,10 @@ fn slices_are_merged_to_stay_few() {
     };
     let profile = imported(&file, &options).unwrap();
     // 100 slices of 10 ms become 7 of 160 ms.
-    assert_eq!(profile.slices.len(), 7);
-    assert_eq!(profile.slices[0].end, 160_000_000);
+    assert_eq!(profile.slices().len(), 7);
+    assert_eq!(profile.slices()[0].end, 160_000_000);
     let of_first: u64 = profile
-        .page_slices
+        .page_slices()
         .iter()
         .filter(|row| row.slice == SliceIdx(0))
         .map(|row| row.accesses)
@@ -200,16 +201,16 @@ fn one_process_of_many_can_be_chosen() {
     file.sample((50, 50), 10, 0x1000, LOAD | L1, 0);
     file.sample((100, 101), 11, 0x1000, LOAD | L1, 0);
     let all = imported(&file, &Options::default()).unwrap();
-    assert_eq!(all.threads.len(), 3);
+    assert_eq!(all.threads().len(), 3);
     // Same address, two processes: two pages.
-    assert_eq!(all.pages.pages().len(), 2);
+    assert_eq!(all.pages().pages().len(), 2);
     for process in ["app", "100"] {
         let options = Options {
             process: Some(process.to_owned()),
             ..Options::default()
         };
         let one = imported(&file, &options).unwrap();
-        let paths: Vec<&str> = one.threads.iter().map(|t| t.path.as_str()).collect();
+        let paths: Vec<&str> = one.threads().iter().map(|t| t.path.as_str()).collect();
         assert_eq!(paths, ["0", "0.1"], "{process}");
     }
 }
@@ -233,11 +234,11 @@ fn lost_records_are_reported() {
     file.lost(17);
     let profile = imported(&file, &Options::default()).unwrap();
     let reported = profile
-        .meta
+        .meta()
         .notes
         .iter()
         .any(|note| note.starts_with("17 records were lost"));
-    assert!(reported, "{:?}", profile.meta.notes);
+    assert!(reported, "{:?}", profile.meta().notes);
 }
 
 #[test]
@@ -253,7 +254,7 @@ fn a_file_cut_anywhere_is_refused_or_marked_never_a_panic() {
                 partial += 1;
                 // Only the features after the records may be missing from a profile marked complete.
                 let records_end = whole.len() - 1000;
-                assert!(!profile.meta.complete || length > records_end, "{length}");
+                assert!(!profile.meta().complete || length > records_end, "{length}");
             }
             Err(error) => {
                 refused += 1;
@@ -276,9 +277,9 @@ fn a_killed_perf_leaves_a_file_that_is_still_read() {
     let path = folder.path().join("perf.data");
     std::fs::write(&path, bytes).unwrap();
     let profile = import(&path, &Options::default()).unwrap();
-    assert!(!profile.meta.complete);
-    assert_eq!(profile.threads.len(), 4);
-    assert_eq!(profile.pages.total(), 80_000);
+    assert!(!profile.meta().complete);
+    assert_eq!(profile.threads().len(), 4);
+    assert_eq!(profile.pages().total(), 80_000);
 }
 
 #[test]
@@ -370,19 +371,19 @@ fn a_file_of_perf_record_itself() {
         .expect("perf is installed (make packages)");
     assert!(status.success());
     let profile = import(&path, &Options::default()).unwrap();
-    let paths: Vec<&str> = profile.threads.iter().map(|t| t.path.as_str()).collect();
+    let paths: Vec<&str> = profile.threads().iter().map(|t| t.path.as_str()).collect();
     assert_eq!(paths, ["0", "0.1", "0.2"]);
-    assert_eq!(profile.meta.command[..2], ["/usr/bin/python3", "-c"]);
+    assert_eq!(profile.meta().command[..2], ["/usr/bin/python3", "-c"]);
     // Each thread faulted in its own megabyte, at least 256 pages, and touched them first.
-    for thread in &profile.threads[1..] {
+    for thread in &profile.threads()[1..] {
         assert!(thread.accesses >= 256, "{thread:?}");
     }
     assert!(
         profile
-            .pages
+            .pages()
             .pages()
             .iter()
             .all(|page| page.first_touch.is_some())
     );
-    assert_eq!(profile.meta.sampled, 1.0);
+    assert_eq!(profile.meta().sampled, 1.0);
 }

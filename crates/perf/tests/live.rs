@@ -39,21 +39,21 @@ fn threads_and_processes_are_followed_from_the_first_instruction() {
     let (status, profile) = start(command).unwrap().finish(origin()).unwrap();
     assert_eq!(status.code(), Some(7));
     let profile = profile.unwrap();
-    let paths: Vec<&str> = profile.threads.iter().map(|t| t.path.as_str()).collect();
+    let paths: Vec<&str> = profile.threads().iter().map(|t| t.path.as_str()).collect();
     assert_eq!(
         paths,
         ["0", "0.1", "0.2", "0/1"],
         "{:?}",
-        profile.meta.notes
+        profile.meta().notes
     );
-    for thread in &profile.threads[1..] {
+    for thread in &profile.threads()[1..] {
         assert!(thread.accesses >= 256, "{thread:?}");
     }
-    assert_eq!(profile.meta.sampled, 1.0);
-    assert!(profile.slices[0].end > 0);
+    assert_eq!(profile.meta().sampled, 1.0);
+    assert!(profile.slices()[0].end > 0);
     // Times count from the program's start, not from boot.
     let passed = begun.elapsed().as_nanos();
-    assert!(u128::from(profile.threads[0].end) <= passed);
+    assert!(u128::from(profile.threads()[0].end) <= passed);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn more_records_than_the_ring_holds_arrive_in_order() {
     assert!(status.success());
     let profile = profile.unwrap();
     let lost: u64 = profile
-        .meta
+        .meta()
         .notes
         .iter()
         .filter_map(|note| note.split_once(" records were lost")?.0.parse::<u64>().ok())
@@ -73,10 +73,10 @@ fn more_records_than_the_ring_holds_arrive_in_order() {
     // On a busy machine the kernel may drop some records, which is then reported.
     let huge_pages = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
         .is_ok_and(|text| text.contains("[always]"));
-    assert!(huge_pages || profile.threads[0].accesses + lost >= 16_384);
+    assert!(huge_pages || profile.threads()[0].accesses + lost >= 16_384);
     assert!(
         profile
-            .pages
+            .pages()
             .pages()
             .iter()
             .all(|page| page.first_touch.is_some())

@@ -38,9 +38,13 @@ pub fn assemble(
     provenance: Provenance,
     predicted: Predicted,
 ) -> Assembled {
-    assert_eq!(mapping.pu.len(), profile.threads.len(), "one PU per thread");
+    assert_eq!(
+        mapping.pu.len(),
+        profile.threads().len(),
+        "one PU per thread"
+    );
     let threads = profile
-        .threads
+        .threads()
         .iter()
         .zip(&mapping.pu)
         .map(|(thread, &pu)| ThreadPlan {
@@ -53,7 +57,7 @@ pub fn assemble(
 
     let mut by_object: BTreeMap<ObjectIdx, Vec<(u64, LogicalNode)>> = BTreeMap::new();
     let mut nameless_pages = 0;
-    for (page, node) in profile.pages.pages().iter().zip(&placement.node) {
+    for (page, node) in profile.pages().pages().iter().zip(&placement.node) {
         match (page.object, node) {
             _ if profile.is_in_page_cache(page) => {}
             (Some(object), &Some(node)) => {
@@ -69,17 +73,8 @@ pub fn assemble(
     let (mut objects, mut pages) = (Vec::new(), Vec::new());
     for (object, mut placed) in by_object {
         placed.sort_unstable();
-        let object = profile.object(object);
         let index = objects.len() as u32;
-        objects.push(ObjectKey {
-            kind: object.kind,
-            name: object.name.clone(),
-            creator: object
-                .thread
-                .map(|t| profile.threads[t.index()].path.clone()),
-            size: object.size,
-            order: object.order,
-        });
+        objects.push(object_key(profile, object));
         for range in placed.chunk_by(|a, b| a.1 == b.1) {
             let (first, node) = range[0];
             pages.push(PagePlan {
@@ -101,13 +96,31 @@ pub fn assemble(
                 accesses,
                 ..predicted
             },
-            page_size: profile.pages.page_size(),
+            page_size: profile.pages().page_size(),
             threads,
             objects,
             pages,
             schedule: Vec::new(),
         },
         nameless_pages,
+    }
+}
+
+/// The identity of an object of `profile`, equal in other runs.
+///
+/// # Panics
+/// If the profile has no such object.
+#[must_use]
+pub fn object_key(profile: &Profile, object: ObjectIdx) -> ObjectKey {
+    let object = profile.object(object);
+    ObjectKey {
+        kind: object.kind,
+        name: object.name.clone(),
+        creator: object
+            .thread
+            .map(|t| profile.threads()[t.index()].path.clone()),
+        size: object.size,
+        order: object.order,
     }
 }
 
@@ -129,8 +142,8 @@ pub fn remote_accesses(
     let home = |thread: numaloc_model::ThreadIdx| topology.node_of(mapping.pu[thread.index()]);
     let with_memory = topology.nodes().len().max(1) as u64;
     let (mut remote, mut all, mut cached) = (0, 0, 0);
-    for (page, node) in profile.pages.pages().iter().zip(&placement.node) {
-        let accesses = profile.pages.accesses(page);
+    for (page, node) in profile.pages().pages().iter().zip(&placement.node) {
+        let accesses = profile.pages().accesses(page);
         if profile.is_in_page_cache(page) {
             cached += accesses.iter().map(ThreadAccess::total).sum::<u64>();
             continue;
@@ -158,24 +171,17 @@ pub fn remote_accesses(
 mod tests {
     use super::*;
     use numaloc_model::pages::{PageHead, PageUsage, ThreadAccess};
-    use numaloc_model::profile::{Clock, Meta, Object, ObjectKind, Thread};
+    use numaloc_model::profile::{Clock, Meta, Object, ObjectKind, ProfileBuilder, Thread};
     use numaloc_model::{LogicalPu, PageNumber, ThreadIdx};
 
     /// Two threads; object 0 has pages 0, 1 (thread 0), 3 (thread 1) of a run at address 100 pages; page 900 belongs to
     /// no object. Thread 0 touched all first.
     fn profile() -> Profile {
         let thread = |n: u32| Thread {
-            path: ["0", "0.1"][n as usize].to_owned(),
-            label: None,
             pid: 1,
             tid: 1 + n,
-            rank: None,
-            start: 0,
             end: 1,
-            accesses: 0,
-            read_bytes: 0,
-            write_bytes: 0,
-            dram_bytes: None,
+            ..Thread::new(["0", "0.1"][n as usize])
         };
         let mut pages = PageUsage::new(4096);
         for (number, object_page, thread, count) in [
@@ -199,37 +205,25 @@ mod tests {
                 }],
             );
         }
-        Profile {
-            meta: Meta {
+        let mut tables = ProfileBuilder::new(
+            Meta {
                 command: vec!["app".into()],
-                frontend: "qemu".into(),
-                clock: Clock::Virtual,
-                line_size: 64,
-                complete: true,
-                notes: vec![],
-                sampled: 1.0,
-                dram_source: None,
-                conditions: numaloc_model::conditions::Conditions::default(),
+                ..Meta::new("qemu", Clock::Virtual)
             },
-            threads: vec![thread(0), thread(1)],
-            slices: vec![],
-            communication: vec![],
-            pages,
-            page_slices: vec![],
-            access_slices: vec![],
-            objects: vec![Object {
-                kind: ObjectKind::Mapping,
-                name: "[anon]".into(),
-                size: 16384,
-                order: 0,
-                thread: Some(ThreadIdx(0)),
-                base: 100 * 4096,
-                variables: Vec::new(),
-            }],
-            cell_errors: Vec::new(),
-            shared_lines: Vec::new(),
-            slow_loads: None,
-        }
+            pages.page_size(),
+        );
+        tables.usage(&pages);
+        tables.threads = vec![thread(0), thread(1)];
+        tables.objects = vec![Object {
+            kind: ObjectKind::Mapping,
+            name: "[anon]".into(),
+            size: 16384,
+            order: 0,
+            thread: Some(ThreadIdx(0)),
+            base: 100 * 4096,
+            variables: Vec::new(),
+        }];
+        tables.build().unwrap()
     }
 
     #[test]
@@ -276,9 +270,9 @@ mod tests {
 
     #[test]
     fn only_pages_written_in_a_mapped_file_are_planned() {
-        let mut profile = profile();
-        profile.objects[0].name = "libc.so.6".into();
-        let page = |at: usize| &profile.pages.pages()[at];
+        let renamed = profile().changed(|tables| tables.objects[0].name = "libc.so.6".into());
+        let profile = renamed.unwrap();
+        let page = |at: usize| &profile.pages().pages()[at];
         assert!(profile.is_in_page_cache(page(0)));
         // On either of two nodes with equal probability, whatever node is planned; page 900 stays with thread 0, so 2
         // accesses are remote.
@@ -291,7 +285,7 @@ mod tests {
         };
         let sum = |at: usize| {
             profile
-                .pages
+                .pages()
                 .accesses(page(at))
                 .iter()
                 .map(ThreadAccess::total)
@@ -312,9 +306,11 @@ mod tests {
             reads: 0,
             writes: 1,
         };
-        let mut pages = PageUsage::new(4096);
-        pages.push(written, vec![write]);
-        profile.pages = pages;
-        assert!(!profile.is_in_page_cache(&profile.pages.pages()[0]));
+        let profile = profile
+            .changed(|tables| tables.page(written, [write]))
+            .unwrap();
+        let page = &profile.pages().pages()[3];
+        assert_eq!(page.number, written.number);
+        assert!(!profile.is_in_page_cache(page));
     }
 }

@@ -32,9 +32,9 @@ mod random;
 mod test_support;
 mod view;
 
-pub use assemble::{Assembled, assemble, remote_accesses};
+pub use assemble::{Assembled, assemble, object_key, remote_accesses};
 pub use capacity::Spill;
 pub use input::PlaceInput;
 pub use place::{PlaceError, Placed, place};
-pub use policies::{POLICIES, PlacementPolicy, policy};
+pub use policies::{BASELINE, POLICIES, PlacementPolicy, policy};
 pub use view::View;

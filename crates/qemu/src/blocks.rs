@@ -23,48 +23,17 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use iced_x86::{
-    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, Register,
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Register,
 };
+use numaloc_follow::affine::Registers;
+use numaloc_follow::memory as guest;
+use numaloc_follow::usage::{self, Use, synchronises};
+use numaloc_journal::settings::Grouping;
 use numaloc_trace::block::{Block, Kind, Piece, REGISTERS, Shape, Strides};
 
-use crate::affine::Registers;
 use crate::api::{self, Insn, MemInfo, TranslationBlock};
-use crate::code::{self, Use};
-use crate::{WORD, guest, known_thread, paces, thread};
-
-/// How accesses are grouped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[repr(u8)]
-pub enum Grouping {
-    /// Access by access.
-    Off,
-    /// By block, after validation.
-    #[default]
-    On,
-    /// By block, with a call for each iteration of a loop even if QEMU could count it.
-    Called,
-    /// Access by access, with validation of all blocks.
-    Check,
-}
-
-impl Grouping {
-    const ALL: [(Self, &str); 4] = [
-        (Self::Off, "off"),
-        (Self::On, "on"),
-        (Self::Called, "called"),
-        (Self::Check, "check"),
-    ];
-
-    /// The name used in the plugin's arguments.
-    pub fn name(self) -> &'static str {
-        Self::ALL[self as usize].1
-    }
-
-    /// The grouping with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().find(|known| known.1 == name).map(|k| k.0)
-    }
-}
+use crate::mnemonics::always_accesses;
+use crate::{WORD, known_thread, paces, thread};
 
 /// State: each access is reported by itself.
 const SINGLE: u8 = 0;
@@ -108,7 +77,6 @@ pub fn start(grouping: Grouping) {
     } else {
         VALIDATING
     };
-    paces::start(grouping == Grouping::On);
     CHECK.store(grouping == Grouping::Check, Relaxed);
     STATE.store(state, Relaxed);
 }
@@ -163,18 +131,18 @@ impl Translation {
             last = Decoder::with_ip(64, &bytes[..size], address, DecoderOptions::NONE).decode();
             address += size as u64;
             let info = factory.info(&last);
-            let usage = code::memory_use(&last, info);
-            let kind = usage.kind();
+            let usage = usage::memory_use(&last, info);
+            let kind = kind_of(usage);
             let place = kind
                 .filter(|&kind| {
                     recordable == Recordable::All
                         || recordable == Recordable::Loads && kind == Kind::Read
                 })
                 .filter(|_| always_accesses(last.mnemonic()))
-                .and_then(|_| registers.address(code::accesses(info).next()?));
+                .and_then(|_| registers.address(usage::accesses(info).next()?));
             let first = found.pieces.len();
             if let (Some(kind), Some((form, displacement))) = (kind, place) {
-                let (size, part) = usage.size();
+                let (size, part) = size_of_use(usage);
                 for at in (0..size).step_by(usize::from(part.max(1))) {
                     if part > 0 {
                         found.pieces.push(Piece {
@@ -243,11 +211,7 @@ impl Translation {
                 .blocks
                 .entry(key)
                 .or_insert_with_key(|(pieces, strides)| {
-                    let mut counted = Block::new(pieces, strides.as_ref());
-                    if counted.shape().repeats {
-                        counted.counter = paces::counter();
-                    }
-                    Box::leak(Box::new(counted))
+                    Box::leak(Box::new(Block::new(pieces, strides.as_ref())))
                 });
         if state == GROUPED && !counted.pays() {
             self.no_block(known, block);
@@ -336,34 +300,26 @@ pub struct Validation {
     addresses: Vec<u64>,
 }
 
-impl Use {
-    /// The kind of a plain access, `None` for others.
-    fn kind(self) -> Option<Kind> {
-        match self {
-            Use::Load(_) | Use::WideLoad(_) => Some(Kind::Read),
-            Use::Store(_) | Use::WideStore(_) => Some(Kind::Write),
-            Use::Update(_) => Some(Kind::Update),
-            Use::None | Use::String | Use::Atomic | Use::Other => None,
-        }
+/// The kind of a plain access, `None` for others.
+fn kind_of(usage: Use) -> Option<Kind> {
+    match usage {
+        Use::Load(_) | Use::WideLoad(_) => Some(Kind::Read),
+        Use::Store(_) | Use::WideStore(_) => Some(Kind::Write),
+        Use::Update(_) => Some(Kind::Update),
+        Use::None | Use::String | Use::Atomic | Use::Other => None,
     }
+}
 
-    /// Size of a plain access in bytes, and the size in which it is reported (0 if not known yet).
-    fn size(self) -> (u8, u8) {
-        match self {
-            Use::Load(size) | Use::Store(size) | Use::Update(size) => (size, size),
-            Use::WideLoad(size) | Use::WideStore(size) => {
-                let part = wide(self).map_or(0, |wide| WIDE[wide].load(Relaxed));
-                (
-                    size,
-                    if part > 0 && size % part == 0 {
-                        part
-                    } else {
-                        0
-                    },
-                )
-            }
-            Use::None | Use::String | Use::Atomic | Use::Other => (0, 0),
+/// Size of a plain access in bytes, and the size in which it is reported (0 if not known yet).
+fn size_of_use(usage: Use) -> (u8, u8) {
+    match usage {
+        Use::Load(size) | Use::Store(size) | Use::Update(size) => (size, size),
+        Use::WideLoad(size) | Use::WideStore(size) => {
+            let part = wide(usage).map_or(0, |wide| WIDE[wide].load(Relaxed));
+            let divides = part > 0 && size % part == 0;
+            (size, if divides { part } else { 0 })
         }
+        Use::None | Use::String | Use::Atomic | Use::Other => (0, 0),
     }
 }
 
@@ -379,185 +335,6 @@ pub fn wide(usage: Use) -> Option<usize> {
 /// Notes that an access of kind `wide` was reported in parts of `size` bytes.
 pub fn learn(wide: usize, size: u8) {
     WIDE[wide].store(size, Relaxed);
-}
-
-/// Whether an instruction orders memory accesses without making one.
-fn synchronises(instruction: &Instruction) -> bool {
-    use Mnemonic::{Cpuid, Lfence, Mfence, Pause, Sfence, Syscall};
-    matches!(
-        instruction.mnemonic(),
-        Mfence | Lfence | Sfence | Pause | Cpuid | Syscall
-    ) || instruction.is_invalid()
-}
-
-/// Whether instructions access all of their operand, once, whatever it holds.
-fn always_accesses(mnemonic: Mnemonic) -> bool {
-    #[allow(clippy::enum_glob_use)]
-    use Mnemonic::*;
-    matches!(
-        mnemonic,
-        Mov | Movzx
-            | Movsx
-            | Movsxd
-            | Add
-            | Sub
-            | And
-            | Or
-            | Xor
-            | Cmp
-            | Test
-            | Inc
-            | Dec
-            | Neg
-            | Not
-            | Adc
-            | Sbb
-            | Imul
-            | Mul
-            | Div
-            | Idiv
-            | Shl
-            | Shr
-            | Sar
-            | Push
-            | Pop
-            | Call
-            | Ret
-            | Leave
-            | Jmp
-            | Movd
-            | Movq
-            | Movss
-            | Movsd
-            | Movaps
-            | Movapd
-            | Movups
-            | Movupd
-            | Movdqa
-            | Movdqu
-            | Movntps
-            | Movntpd
-            | Movntdq
-            | Movnti
-            | Movlps
-            | Movhps
-            | Movlpd
-            | Movhpd
-            | Addss
-            | Addsd
-            | Addps
-            | Addpd
-            | Subss
-            | Subsd
-            | Subps
-            | Subpd
-            | Mulss
-            | Mulsd
-            | Mulps
-            | Mulpd
-            | Divss
-            | Divsd
-            | Divps
-            | Divpd
-            | Minsd
-            | Maxsd
-            | Minss
-            | Maxss
-            | Minpd
-            | Maxpd
-            | Minps
-            | Maxps
-            | Sqrtss
-            | Sqrtsd
-            | Sqrtpd
-            | Sqrtps
-            | Ucomisd
-            | Ucomiss
-            | Comisd
-            | Comiss
-            | Cvtsi2sd
-            | Cvtsi2ss
-            | Cvttsd2si
-            | Cvttss2si
-            | Cvtsd2ss
-            | Cvtss2sd
-            | Andps
-            | Andpd
-            | Andnps
-            | Andnpd
-            | Orps
-            | Orpd
-            | Xorps
-            | Xorpd
-            | Paddb
-            | Paddw
-            | Paddd
-            | Paddq
-            | Psubb
-            | Psubw
-            | Psubd
-            | Psubq
-            | Pand
-            | Pandn
-            | Por
-            | Pxor
-            | Pcmpeqb
-            | Pcmpeqd
-            | Pcmpgtd
-            | Pminub
-            | Pmuludq
-            | Pshufd
-            | Unpcklpd
-            | Unpckhpd
-            | Shufpd
-            | Shufps
-            | Vmovd
-            | Vmovq
-            | Vmovss
-            | Vmovsd
-            | Vmovaps
-            | Vmovapd
-            | Vmovups
-            | Vmovupd
-            | Vmovdqa
-            | Vmovdqu
-            | Vmovntps
-            | Vmovntpd
-            | Vmovntdq
-            | Vaddss
-            | Vaddsd
-            | Vaddps
-            | Vaddpd
-            | Vsubss
-            | Vsubsd
-            | Vsubps
-            | Vsubpd
-            | Vmulss
-            | Vmulsd
-            | Vmulps
-            | Vmulpd
-            | Vdivss
-            | Vdivsd
-            | Vdivps
-            | Vdivpd
-            | Vfmadd132sd
-            | Vfmadd213sd
-            | Vfmadd231sd
-            | Vfmadd132pd
-            | Vfmadd213pd
-            | Vfmadd231pd
-            | Vpand
-            | Vpandn
-            | Vpor
-            | Vpxor
-            | Vpcmpeqb
-            | Vpcmpeqd
-            | Vpminub
-            | Vpaddd
-            | Vpaddq
-            | Vpsubd
-            | Vpsubq
-    )
 }
 
 /// Called at the beginning of a counted block. Callbacks have two arguments; the third is QEMU's frame pointer.

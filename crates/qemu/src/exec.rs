@@ -11,23 +11,9 @@ use std::path::Path;
 
 use numaloc_launch::Interpreter;
 use numaloc_launch::script::{HEAD_BYTES, MAX_DEPTH};
+use numaloc_trace::Config;
 
-use crate::{GuestThread, engine, guest, options};
-
-/// The path of the file that `execveat` runs; `None` if no path leads to it.
-pub fn path_at(folder: u64, path: OsString, flags: u64) -> Option<OsString> {
-    let at_folder = folder as i32 != libc::AT_FDCWD && !path.as_bytes().starts_with(b"/");
-    match (path.is_empty(), at_folder) {
-        (true, true) if flags & libc::AT_EMPTY_PATH as u64 != 0 => {
-            // Not the file itself if it was deleted or never had a name (`memfd_create`); resolving the path then
-            // fails.
-            Some(guest::file_of(folder).into())
-        }
-        (true, _) => None,
-        (false, true) => Some(Path::new(&guest::file_of(folder)).join(path).into()),
-        (false, false) => Some(path),
-    }
-}
+use crate::{GuestThread, engine, guest};
 
 /// Replaces this process with a QEMU for the program at `path`, or returns. `arguments` and `environment` are guest
 /// addresses.
@@ -37,7 +23,7 @@ pub fn follow(thread: &mut GuestThread, path: OsString, arguments: u64, environm
         return;
     };
     let path = if path == "/proc/self/exe" {
-        options::get().program.into()
+        engine().config().program.clone().into()
     } else {
         path
     };
@@ -47,23 +33,19 @@ pub fn follow(thread: &mut GuestThread, path: OsString, arguments: u64, environm
     let Ok(emulator) = std::fs::read_link("/proc/self/exe") else {
         return;
     };
-    let mut passed_on = options::get();
-    passed_on.program = std::fs::canonicalize(&program)
-        .unwrap_or_else(|_| program.clone().into())
-        .to_string_lossy()
-        .into_owned();
-    passed_on.config = engine().config().clone();
-    let config = &mut passed_on.config;
-    config.image += 1;
-    config.clock = thread.tracer.time();
-    config.created = (
-        thread.tracer.creator.threads(),
-        thread.tracer.creator.processes(),
-    );
+    let before = engine().config();
+    let config = Config {
+        program: std::fs::canonicalize(&program).unwrap_or_else(|_| program.clone().into()),
+        image: before.image + 1,
+        clock: thread.tracer.time(),
+        created_threads: thread.tracer.creator.threads(),
+        created_processes: thread.tracer.creator.processes(),
+        ..before.clone()
+    };
     let mut command: Vec<OsString> = vec![
         emulator.clone().into(),
         "-plugin".into(),
-        options::encode(&passed_on).into(),
+        config.plugin_option(),
         "-0".into(),
         arguments.first().cloned().unwrap_or_default(),
         program,

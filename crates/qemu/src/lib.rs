@@ -1,34 +1,39 @@
 //! A TCG plugin that records every load, store and system call of an unmodified program under qemu-user.
 //!
-//! [`code`] classifies instructions at translation (atomic ones, those of run-time libraries and of the allocator).
-//! [`blocks`] finds accesses that can be recorded with one call per block, with addresses from [`affine`].
-//! [`syscalls`] follows threads, processes and mappings, [`exec`] follows `execve`. `numaloc-trace` does the counting.
+//! `numaloc-follow` classifies instructions at translation (atomic ones, those of run-time libraries and of the
+//! allocator) and follows threads, processes and mappings. [`blocks`] finds accesses that can be recorded with one call
+//! per block, with addresses from [`numaloc_follow::affine`]. [`marks`] records the places that every run passes.
+//! [`exec`] follows `execve`. `numaloc-trace` does the counting.
 //!
 //! The plugin runs in the program's process. It leaves the program's files, signals and results alone, and stops
 //! recording rather than disturb it.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
-mod affine;
 mod api;
 mod blocks;
-mod code;
 mod exec;
-mod guest;
-mod options;
+mod marks;
+mod mnemonics;
 mod paces;
-mod scoreboard;
 mod syscalls;
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, OsStr, OsString, c_char, c_int, c_uint, c_void};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 
+use std::ops::{Deref, DerefMut};
+
+use numaloc_follow::calls::Traced;
+use numaloc_follow::owners::Owner;
+use numaloc_follow::usage::Use;
+use numaloc_follow::{images, memory as guest, owners, sharing};
 use numaloc_journal::Record;
-use numaloc_trace::{Engine, ThreadTracer};
+use numaloc_journal::settings::Grouping;
+use numaloc_trace::{Config, Engine, ThreadTracer};
 
 use crate::api::{Info, Insn, MemInfo, PluginId, TranslationBlock};
-use crate::blocks::{Grouping, Translation};
-use crate::code::{Owner, Use};
+use crate::blocks::Translation;
 use crate::paces::VcpuPace;
 
 /// The API version requested; QEMU looks it up by name.
@@ -44,8 +49,8 @@ pub static qemu_plugin_version: AtomicI32 = AtomicI32::new(1);
 static CHOOSE_VERSION: extern "C" fn() = choose_version;
 
 extern "C" fn choose_version() {
-    // A function introduced with a version shows which one is running. Version 2 (QEMU 9.0) introduced scoreboards and
-    // raised the lowest accepted version to 2.
+    // A function introduced with a version shows which one is running. Version 2 (QEMU 9.0) raised
+    // the lowest accepted version to 2 and introduced scoreboards.
     // SAFETY: dlsym with a constant name.
     let scoreboards = unsafe {
         libc::dlsym(
@@ -58,22 +63,29 @@ extern "C" fn choose_version() {
     }
 }
 
-/// A guest thread: its tracer, and the state of its present system call.
+/// A guest thread, and the state of its present block and atomic instruction.
 pub(crate) struct GuestThread {
-    tracer: ThreadTracer,
-    arguments: [u64; 6],
+    traced: Traced,
     /// Address of the atomic instruction of which only the load was reported so far.
     atomic_load: u64,
-    /// The word last changed by an atomic instruction of the allocator, usually a lock.
-    allocator_word: u64,
     /// Predictions for the current block, during validation.
     validation: blocks::Validation,
-    /// Its last `brk` call failed to grow the heap.
-    break_refused: bool,
-    /// Its present system call maps memory in place of a failed `brk`.
-    extends_heap: bool,
-    /// End of the stack for which its last system call, `clone3`, was refused; 0 otherwise.
-    refused_stack: u64,
+    /// Entry point of a parallel region whose function the thread has not entered yet.
+    region: Option<&'static str>,
+}
+
+impl Deref for GuestThread {
+    type Target = Traced;
+
+    fn deref(&self) -> &Traced {
+        &self.traced
+    }
+}
+
+impl DerefMut for GuestThread {
+    fn deref_mut(&mut self) -> &mut Traced {
+        &mut self.traced
+    }
 }
 
 /// Most bytes that count as one access.
@@ -88,7 +100,7 @@ static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(std::ptr::null_mut());
 static VERSION: AtomicI32 = AtomicI32::new(1);
 /// See [`api::info_is_plain`].
 static PLAIN: AtomicBool = AtomicBool::new(false);
-/// See [`options::Options::floor`].
+/// See [`Config::floor`].
 static FLOOR: AtomicBool = AtomicBool::new(false);
 static BEGUN: AtomicBool = AtomicBool::new(false);
 /// Number of threads on vCPUs.
@@ -141,14 +153,10 @@ fn first_event(vcpu: c_uint) -> &'static mut GuestThread {
 /// Puts a thread on a vCPU.
 pub(crate) fn adopt(vcpu: c_uint, tracer: ThreadTracer) -> &'static mut GuestThread {
     let thread = Box::leak(Box::new(GuestThread {
-        tracer,
-        arguments: [0; 6],
+        traced: Traced::new(tracer),
         atomic_load: 0,
-        allocator_word: 0,
         validation: blocks::Validation::default(),
-        break_refused: false,
-        extends_heap: false,
-        refused_stack: 0,
+        region: None,
     }));
     if let Some(slot) = THREADS.get(vcpu as usize) {
         thread.tracer.set_pace(Box::new(VcpuPace::new(vcpu)));
@@ -176,7 +184,6 @@ pub(crate) fn forget_threads() {
         slot.store(std::ptr::null_mut(), Ordering::Relaxed);
     }
     LIVE.store(0, Ordering::Relaxed);
-    paces::forget();
 }
 
 unsafe extern "C" fn on_access<const RUNTIME: bool>(
@@ -347,10 +354,10 @@ unsafe extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
     // SAFETY: as above; a block has at least one instruction.
     let start = unsafe { api::qemu_plugin_insn_vaddr(instruction(0)) };
     if !BEGUN.swap(true, Ordering::Relaxed) {
-        begin(start);
+        images::record(engine(), start);
     }
-    let owner = code::owner(start);
-    if let Some(function) = code::reached(start) {
+    let owner = owners::owner(start);
+    if let Some(function) = sharing::reached(start) {
         engine().write(&Record::Sharing(function));
     }
     let runtime = owner == Owner::Runtime;
@@ -361,6 +368,7 @@ unsafe extern "C" fn on_translation(_: PluginId, block: *mut TranslationBlock) {
         (insn, bytes, size)
     });
     let translation = Translation::new(start, code);
+    marks::register(block, start, &translation);
     let registration = translation.register(block, runtime);
     for one in &translation.instructions {
         // QEMU runs many vector instructions as helper calls and sets the callback up around each. Skipping those
@@ -441,30 +449,6 @@ fn callback(usage: Use, owner: Owner) -> (api::MemCallback, c_int, *mut c_void) 
     (callback, api::READ_AND_WRITE, std::ptr::null_mut())
 }
 
-/// Records what QEMU has mapped for the guest, just before its first instruction at `entry`.
-fn begin(entry: u64) {
-    let mappings = guest::mappings();
-    let program = options::get().program.clone();
-    let mut images: Vec<(String, u64, u64)> = Vec::new();
-    for mapped in mappings {
-        match images.last_mut() {
-            Some((file, _, end)) if *file == mapped.file && mapped.start - *end < 1 << 30 => {
-                *end = mapped.end;
-            }
-            _ if mapped.file.starts_with('/') => {
-                images.push((mapped.file, mapped.start, mapped.end));
-            }
-            _ => {}
-        }
-    }
-    // The loader is mapped twice, for QEMU and for the guest: the guest's contains the entry.
-    for (file, start, end) in images {
-        if file == program || (start..end).contains(&entry) {
-            engine().write(&Record::Image { file, start, end });
-        }
-    }
-}
-
 unsafe extern "C" fn on_exit(_: PluginId, _: *mut c_void) {
     // QEMU has stopped all vCPUs and removed our callbacks. Newer versions also come here when a signal kills the
     // program.
@@ -473,10 +457,10 @@ unsafe extern "C" fn on_exit(_: PluginId, _: *mut c_void) {
         let thread = slot.swap(std::ptr::null_mut(), Ordering::Relaxed);
         if !thread.is_null() {
             // SAFETY: from `adopt`; its own thread no longer runs callbacks.
-            unsafe { (*thread).tracer.end(0) };
+            unsafe { (*thread).traced.tracer.end(0) };
         }
     }
-    if options::get().group == Grouping::Check {
+    if engine().config().group == Grouping::Check {
         let (right, wrong) = blocks::validated();
         let found = format!("{right} accesses as predicted, {wrong} not");
         engine().write(&Record::Note(found));
@@ -502,11 +486,12 @@ pub unsafe extern "C" fn qemu_plugin_install(
     // SAFETY: the caller is QEMU (function contract).
     let info = unsafe { &*info };
     VERSION.store(info.version_current, Ordering::Relaxed);
-    let mut given = Vec::new();
+    let mut given = OsString::new();
     for index in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: `count` valid C strings (function contract).
         let argument = unsafe { CStr::from_ptr(*arguments.add(index)) };
-        given.push(argument.to_string_lossy().into_owned());
+        given.push(OsStr::from_bytes(argument.to_bytes()));
+        given.push(",");
     }
     // SAFETY: a C string of QEMU's own.
     let target = unsafe { CStr::from_ptr(info.target_name) }.to_string_lossy();
@@ -516,23 +501,29 @@ pub unsafe extern "C" fn qemu_plugin_install(
         );
         return 1;
     }
-    let started = options::parse(&given).and_then(|(config, program)| {
-        Engine::start(config, &program).map_err(|error| format!("cannot start recording: {error}"))
-    });
-    match started {
+    let mut config = Config {
+        frontend: "qemu".to_owned(),
+        ..Config::default()
+    };
+    if let Err(error) = config.decode(&given) {
+        eprintln!("numaloc: {error}");
+        return 1;
+    }
+    let program = config.program.to_string_lossy().into_owned();
+    match Engine::start(config, &program) {
         Ok(engine) => set_engine(engine),
         Err(error) => {
-            eprintln!("numaloc: {error}");
+            eprintln!("numaloc: cannot start recording: {error}");
             return 1;
         }
     }
     PLAIN.store(api::info_is_plain(), Ordering::Relaxed);
-    let options = options::get();
-    FLOOR.store(options.floor, Ordering::Relaxed);
-    blocks::start(if options.floor {
+    let config = engine().config();
+    FLOOR.store(config.floor, Ordering::Relaxed);
+    blocks::start(if config.floor {
         Grouping::Off
     } else {
-        options.group
+        config.group
     });
     // SAFETY: registration with our own id, of functions of this library.
     unsafe {

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use numaloc_model::pages::PageHead;
 use numaloc_model::profile::{
-    Clock, CommRow, Meta, Object, ObjectKind, PageSliceRow, Profile, Slice, Thread,
+    Clock, CommRow, Meta, Object, ObjectKind, PageSlice, Profile, ProfileBuilder, Slice, Thread,
 };
 use numaloc_model::{Layer, ObjectIdx, PageNumber, PageUsage, SliceIdx, ThreadAccess, ThreadIdx};
 
@@ -43,6 +43,9 @@ impl Random {
         ((z ^ (z >> 31)) % bound.max(1) as u64) as usize
     }
 }
+
+/// Number of the first page.
+const FIRST_PAGE: u64 = 0x7f00_0000;
 
 fn generate(threads: usize, slices: usize, pages: usize, rows: usize) -> Profile {
     let mut random = Random(1);
@@ -105,15 +108,15 @@ fn generate(threads: usize, slices: usize, pages: usize, rows: usize) -> Profile
             });
         }
         for access in &accesses {
-            page_slices.push(PageSliceRow {
+            page_slices.push(PageSlice {
                 slice: SliceIdx::from_index(page % slices),
-                page: page as u32,
+                page: PageNumber(FIRST_PAGE + page as u64),
                 thread: access.thread,
                 accesses: access.reads + access.writes,
             });
         }
         let head = PageHead {
-            number: PageNumber(0x7f00_0000 + page as u64),
+            number: PageNumber(FIRST_PAGE + page as u64),
             object: Some(ObjectIdx(u32::from(!grid))),
             object_page: if grid { page } else { page - pages * 3 / 4 } as u64,
             first_touch: Some(ThreadIdx::from_index(first)),
@@ -121,7 +124,6 @@ fn generate(threads: usize, slices: usize, pages: usize, rows: usize) -> Profile
         };
         usage.push(head, accesses);
     }
-    page_slices.sort_by_key(|row| (row.slice, row.page, row.thread));
     page_slices.dedup_by_key(|row| (row.slice, row.page, row.thread));
     let object = |name: &str, pages: usize, base: u64| Object {
         kind: ObjectKind::Heap,
@@ -132,57 +134,45 @@ fn generate(threads: usize, slices: usize, pages: usize, rows: usize) -> Profile
         base,
         variables: Vec::new(),
     };
-    Profile {
-        meta: Meta {
+    let mut tables = ProfileBuilder::new(
+        Meta {
             command: vec!["made-up".into(), threads.to_string()],
-            frontend: "generated".into(),
-            clock: Clock::Virtual,
-            line_size: 64,
-            complete: true,
             notes: vec!["made up by generate-profile, not recorded".into()],
-            sampled: 1.0,
-            dram_source: None,
-            conditions: numaloc_model::conditions::Conditions::default(),
+            ..Meta::new("generated", Clock::Virtual)
         },
-        threads: (0..threads)
-            .map(|at| Thread {
-                path: if at == 0 {
-                    "0".into()
-                } else {
-                    format!("0.{at}")
-                },
-                label: None,
-                pid: 100,
-                tid: 100 + at as u32,
-                rank: None,
-                start: 0,
-                end: slices as u64 * 1000,
-                accesses: 1_000_000,
-                read_bytes: 6_000_000,
-                write_bytes: 2_000_000,
-                dram_bytes: None,
+        usage.page_size(),
+    );
+    tables.usage(&usage);
+    tables.threads = (0..threads)
+        .map(|at| Thread {
+            pid: 100,
+            tid: 100 + at as u32,
+            end: slices as u64 * 1000,
+            accesses: 1_000_000,
+            read_bytes: 6_000_000,
+            write_bytes: 2_000_000,
+            ..Thread::new(if at == 0 {
+                "0".into()
+            } else {
+                format!("0.{at}")
             })
-            .collect(),
-        slices: (0..slices as u64)
-            .map(|at| Slice {
-                start: at * 1000,
-                end: at * 1000 + 1000,
-            })
-            .collect(),
-        communication,
-        pages: usage,
-        page_slices,
-        access_slices: Vec::new(),
-        objects: vec![
-            object("grid (stencil.c:41)", pages * 3 / 4, 0x7f00_0000 * 4096),
-            object(
-                "edges (stencil.c:57)",
-                pages / 4,
-                (0x7f00_0000 + pages as u64 * 3 / 4) * 4096,
-            ),
-        ],
-        cell_errors: Vec::new(),
-        shared_lines: Vec::new(),
-        slow_loads: None,
-    }
+        })
+        .collect();
+    tables.slices = (0..slices as u64)
+        .map(|at| Slice {
+            start: at * 1000,
+            end: at * 1000 + 1000,
+        })
+        .collect();
+    tables.communication = communication;
+    tables.page_slices = page_slices;
+    tables.objects = vec![
+        object("grid (stencil.c:41)", pages * 3 / 4, 0x7f00_0000 * 4096),
+        object(
+            "edges (stencil.c:57)",
+            pages / 4,
+            (0x7f00_0000 + pages as u64 * 3 / 4) * 4096,
+        ),
+    ];
+    tables.build().unwrap()
 }

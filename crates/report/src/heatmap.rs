@@ -15,14 +15,12 @@ const ASCII: [&str; 6] = [" ", ".", ":", "+", "#", "@"];
 const BLOCKS: [&str; 6] = ["·", "░", "▒", "▓", "█", "█"];
 /// Shades of the 256-colour table, from dark blue to bright yellow.
 const COLOURS: [u8; 6] = [238, 24, 31, 72, 178, 226];
-/// Maximum width of the map, in characters.
-const WIDTH: usize = 72;
 
 /// Draws a matrix: rows are the source (writer), columns the destination (reader), by the square root
-/// of their amount.
+/// of their amount. The map has at most `room` columns, and some for numbers.
 #[must_use]
-pub fn draw(matrix: &CommMatrix, style: Style) -> String {
-    draw_within(matrix, style, WIDTH)
+pub fn draw(matrix: &CommMatrix, room: usize, style: Style) -> String {
+    draw_within(matrix, style, room)
 }
 
 /// Two matrices of the same size next to each other, in 80 columns.
@@ -126,7 +124,7 @@ mod tests {
             colour: false,
         };
         assert_eq!(
-            draw(&ring(4), ascii),
+            draw(&ring(4), 72, ascii),
             "    0\n  0   @@\n  1     @@\n  2       @@\n  3 @@\n"
         );
     }
@@ -137,6 +135,7 @@ mod tests {
             for unicode in [false, true] {
                 let drawn = draw(
                     &ring(threads),
+                    72,
                     Style {
                         unicode,
                         colour: false,
@@ -153,6 +152,7 @@ mod tests {
         assert!(
             draw(
                 &CommMatrix::empty(0),
+                72,
                 Style {
                     unicode: true,
                     colour: true

@@ -1,8 +1,8 @@
 //! The report: one self-contained HTML file that needs no network.
 //!
-//! Figures and tables are drawn as SVG and HTML when the file is written; the script only adds the
-//! interactive matrix. The page's `Content-Security-Policy` forbids every connection. All text
-//! from a profile goes through [`escape`]; the data block cannot close its element.
+//! Figures and tables are drawn as SVG and HTML when the file is written; the scripts add the interactive matrix and
+//! timeline, sort and search tables and save what is shown. The page's `Content-Security-Policy` forbids every
+//! connection. All text from a profile goes through [`escape`]; the data block cannot close its element.
 
 use std::fmt::Write;
 
@@ -22,12 +22,20 @@ mod answer;
 mod data;
 mod drawn;
 mod encode;
+mod lanes;
 mod tables;
 
 pub use drawn::figures;
 
 const CSS: &str = include_str!("html/page.css");
-const SCRIPT: &str = include_str!("html/page.js");
+/// What the page does: the interactive matrix, the timeline, tables, saving of figures.
+const SCRIPTS: &str = concat!(
+    include_str!("html/common.js"),
+    include_str!("html/page.js"),
+    include_str!("html/lanes.js"),
+    include_str!("html/tables.js"),
+    include_str!("html/figures.js")
+);
 /// The contents of a report.
 pub struct Report<'a> {
     /// The recorded run.
@@ -82,7 +90,7 @@ pub fn page(report: &Report<'_>) -> String {
     let data = data::of(report, &views).to_string().replace('<', "\\u003c");
     let _ = write!(
         out,
-        "<script type=\"application/json\" id=\"data\">{data}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
+        "<script type=\"application/json\" id=\"data\">{data}</script>\n<script>{SCRIPTS}</script>\n</body>\n</html>\n"
     );
     out
 }
@@ -98,21 +106,21 @@ fn shades() -> String {
 
 fn head(out: &mut String, report: &Report<'_>) {
     let p = report.profile;
-    let accesses: u64 = p.threads.iter().map(|t| t.accesses).sum();
+    let accesses: u64 = p.threads().iter().map(|t| t.accesses).sum();
     let facts = [
-        (number::count(p.threads.len() as f64), "threads"),
+        (number::count(p.threads().len() as f64), "threads"),
         (number::count(accesses as f64), "accesses"),
         (
             number::bytes(report.found.pages.memory_bytes() as f64),
             "memory",
         ),
-        (number::count(p.slices.len() as f64), "time slices"),
+        (number::count(p.slices().len() as f64), "time slices"),
     ];
     let facts: String = facts
         .iter()
         .map(|(value, word)| format!("<li><b>{}</b> {word}</li>", escape(value)))
         .collect();
-    let short = if p.meta.complete {
+    let short = if p.meta().complete {
         ""
     } else {
         "<p class=\"alarm\">This profile was cut short: the run was interrupted or a limit was hit.</p>"
@@ -139,7 +147,7 @@ fn head(out: &mut String, report: &Report<'_>) {
          <button id=\"theme\" type=\"button\" class=\"quiet\">light / dark</button></div>\n\
          <h1>{}</h1>\n<p class=\"command\"><code>{}</code></p>\n<ul class=\"facts\">{facts}</ul>{short}\n</header>\n",
         escape(report.title),
-        escape(&p.meta.command.join(" "))
+        escape(&p.meta().command.join(" "))
     );
 }
 
@@ -190,6 +198,7 @@ fn communication(out: &mut String, report: &Report<'_>, drawn: &[Figure], views:
         figure(out, timeline, "wide");
         data::chips(out, report, views);
     }
+    lanes::card(out, report);
     for name in ["behaviour", "phase-matrices", "load"] {
         if let Some(drawn) = of(drawn, name) {
             figure(out, drawn, "wide");
@@ -279,7 +288,7 @@ fn compared(out: &mut String, report: &Report<'_>, drawn: &[Figure]) {
 }
 
 fn about(out: &mut String, report: &Report<'_>) {
-    let meta = &report.profile.meta;
+    let meta = report.profile.meta();
     let mut notes: Vec<String> = vec![
         format!("recorded with {}", meta.frontend),
         format!(
@@ -290,7 +299,7 @@ fn about(out: &mut String, report: &Report<'_>) {
         format!("cache lines of {} bytes", meta.line_size),
         format!(
             "pages of {}",
-            number::page_size(report.profile.pages.page_size())
+            number::page_size(report.profile.pages().page_size())
         ),
     ];
     if meta.sampled < 1.0 {

@@ -23,6 +23,7 @@
 pub mod figures;
 pub mod heatmap;
 pub mod html;
+pub mod json;
 pub mod markdown;
 pub mod metrics;
 pub mod next;

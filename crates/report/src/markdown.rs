@@ -22,25 +22,47 @@ pub fn page(
     let mut out = format!(
         "# {}\n\n`{}`\n\n",
         cell(title),
-        cell(&profile.meta.command.join(" "))
+        cell(&profile.meta().command.join(" "))
     );
     out += &format!(
-        "{} threads, {} slices ({} clock), recorded with {}{}. Pages: {}.\n\n",
-        profile.threads.len(),
-        number::count(profile.slices.len() as f64),
-        profile.meta.clock.name(),
-        cell(&profile.meta.frontend),
-        if profile.meta.complete {
+        "{}, {} ({} clock), recorded with {}{}. Pages: {}.\n\n",
+        number::plural(profile.threads().len(), "thread"),
+        number::plural(profile.slices().len(), "slice"),
+        profile.meta().clock.name(),
+        cell(&profile.meta().frontend),
+        if profile.meta().complete {
             ""
         } else {
             ", **cut short**"
         },
         cell(assumed)
     );
-    if let Some(source) = &profile.meta.dram_source {
+    if let Some(source) = &profile.meta().dram_source {
         out += &format!("DRAM bytes from: {}.\n\n", cell(source));
     }
-    out += "| measure | verdict | why |\n|---|---|---|\n";
+    out += &verdicts(c);
+    if let Some(sentence) = repeatability::sentence(profile) {
+        out += &format!("\n{}.\n", cell(&sentence));
+    }
+    if let Some(advice) = repeatability::advice(profile) {
+        out += &format!("\nTry: {}.\n", cell(&advice));
+    }
+    if !next.is_empty() {
+        out += "\n```\n";
+        for step in next {
+            out += &step.command.replace(['\n', '\r'], " ");
+            out.push('\n');
+        }
+        out += "```\n";
+    }
+    out += &measured(c);
+    out += &planned(plans);
+    out
+}
+
+/// The verdicts and, for a machine of several nodes, the figures that they compare.
+fn verdicts(c: &Characterisation) -> String {
+    let mut out = "| measure | verdict | why |\n|---|---|---|\n".to_owned();
     for v in &c.verdicts {
         out += &format!(
             "| {} | **{}** | {} |\n",
@@ -64,20 +86,12 @@ pub fn page(
             );
         }
     }
-    if let Some(sentence) = repeatability::sentence(profile) {
-        out += &format!("\n{}.\n", cell(&sentence));
-    }
-    if let Some(advice) = repeatability::advice(profile) {
-        out += &format!("\nTry: {}.\n", cell(&advice));
-    }
-    if !next.is_empty() {
-        out += "\n```\n";
-        for step in next {
-            out += &step.command.replace(['\n', '\r'], " ");
-            out.push('\n');
-        }
-        out += "```\n";
-    }
+    out
+}
+
+/// The metrics, a table for each section.
+fn measured(c: &Characterisation) -> String {
+    let mut out = String::new();
     for section in metrics::sections(c) {
         out += &format!(
             "\n| {} | value | meaning | source |\n|---|---|---|---|\n",
@@ -94,19 +108,27 @@ pub fn page(
             );
         }
     }
-    if !plans.is_empty() {
-        out += "\n| plan | policies | remote communication | local page accesses |\n|---|---|---|---|\n";
-        for plan in plans {
-            out += &format!(
-                "| {} | {} | {} | {} |\n",
-                cell(&plan.name),
-                cell(&plan.policies),
-                number::percent(plan.remote_share),
-                plan.pages
-                    .local_share
-                    .map_or_else(|| "-".to_owned(), number::percent)
-            );
-        }
+    out
+}
+
+/// The plans; empty without any.
+fn planned(plans: &[PlanView]) -> String {
+    if plans.is_empty() {
+        return String::new();
+    }
+    let mut out =
+        "\n| plan | policies | remote communication | local page accesses |\n|---|---|---|---|\n"
+            .to_owned();
+    for plan in plans {
+        out += &format!(
+            "| {} | {} | {} | {} |\n",
+            cell(&plan.name),
+            cell(&plan.policies),
+            number::percent(plan.remote_share),
+            plan.pages
+                .local_share
+                .map_or_else(|| "-".to_owned(), number::percent)
+        );
     }
     out
 }

@@ -1,11 +1,91 @@
-//! Every metric of a characterisation, with what a reader needs to use it. `show`, `report`, `diff` and
-//! the JSON outputs print this one list; `docs/metrics.md` explains each entry under its key.
+//! Every metric of a characterisation, with what a reader needs to use it. `show`, `report`, `diff` and the JSON
+//! outputs print this one list, comparisons of runs draw it, and `docs/metrics.md` explains each entry under its key.
 
-use numaloc_analysis::mapping_cost::{imbalance, remote_communication};
-use numaloc_analysis::{Characterisation, LoadSource};
-use numaloc_model::profile::Clock;
+use numaloc_analysis::Characterisation;
 
 use crate::number;
+
+mod declared;
+
+pub use declared::SECTIONS;
+
+/// A property of a metric.
+#[derive(Clone, Copy, Debug)]
+pub enum Of<T> {
+    /// The same for every run.
+    Every(T),
+    /// Depends on what a run recorded.
+    Run(fn(&Characterisation) -> T),
+}
+
+impl<T: Copy> Of<T> {
+    /// The property for a run.
+    fn of(&self, c: &Characterisation) -> T {
+        match self {
+            Self::Every(value) => *value,
+            Self::Run(value) => value(c),
+        }
+    }
+}
+
+/// A chart with a bar for each run.
+#[derive(Clone, Copy, Debug)]
+pub struct Chart {
+    /// Name of its file, without extension.
+    pub name: &'static str,
+    /// Heading.
+    pub title: &'static str,
+    /// How to read it.
+    pub caption: &'static str,
+    /// How its values are written.
+    pub show: fn(f64) -> String,
+}
+
+/// The declaration of a metric; the fields that [`Metric`] has too are explained there.
+#[derive(Clone, Copy, Debug)]
+pub struct Declared {
+    /// Stable name in JSON and in the documentation.
+    pub key: &'static str,
+    /// Name for people.
+    pub name: &'static str,
+    /// The symbol in the paper.
+    pub symbol: &'static str,
+    /// Its value in a run; `None` where not observed.
+    pub value: fn(&Characterisation) -> Option<f64>,
+    /// Its unit.
+    pub unit: Of<Unit>,
+    /// What values it can take.
+    pub range: &'static str,
+    /// Paper and equation.
+    pub source: &'static str,
+    /// What it means.
+    pub meaning: Of<&'static str>,
+    /// The chart that compares it between runs, if it is drawn by itself.
+    pub chart: Option<Chart>,
+}
+
+impl Declared {
+    /// The metric of a run.
+    fn of(&self, c: &Characterisation) -> Metric {
+        Metric {
+            key: self.key,
+            name: self.name,
+            symbol: self.symbol,
+            value: (self.value)(c),
+            unit: self.unit.of(c),
+            range: self.range,
+            source: self.source,
+            meaning: self.meaning.of(c),
+        }
+    }
+}
+
+/// The declaration of a metric.
+#[must_use]
+pub fn declared(key: &str) -> Option<&'static Declared> {
+    let mut all = SECTIONS.iter().flat_map(|(_, metrics)| *metrics);
+    all.find(|metric| metric.key == key)
+}
 
 /// What a value counts, and how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,397 +168,111 @@ pub struct Section {
 /// All metrics, by section.
 #[must_use]
 pub fn sections(c: &Characterisation) -> Vec<Section> {
-    vec![
-        Section {
-            title: "Communication",
-            metrics: communication(c),
-        },
-        Section {
-            title: "Pages",
-            metrics: pages(c),
-        },
-        Section {
-            title: "Load of the nodes",
-            metrics: load(c),
-        },
-    ]
+    SECTIONS
+        .iter()
+        .map(|&(title, metrics)| Section {
+            title,
+            metrics: metrics.iter().map(|metric| metric.of(c)).collect(),
+        })
+        .collect()
 }
 
-/// Clock ticks in the interval that rates refer to: one second or a million accesses.
-fn per_tick(clock: Clock) -> f64 {
-    match clock {
-        Clock::Wall => 1e9,
-        Clock::Virtual => 1e6,
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// A row of a table of `docs/metrics.md`: key, symbol, unit and range, source, picture.
+    struct Row {
+        cells: Vec<String>,
     }
-}
 
-fn communication(c: &Characterisation) -> Vec<Metric> {
-    let m = &c.communication;
-    vec![
-        Metric {
-            key: "communication_events",
-            name: "events",
-            symbol: "",
-            value: Some(m.events),
-            unit: Unit::Count("events"),
-            range: "0..",
-            source: "",
-            meaning: "times a thread needed another's data",
-        },
-        Metric {
-            key: "communication_load_bytes",
-            name: "load",
-            symbol: "Lcomm",
-            value: Some(m.load_bytes),
-            unit: Unit::Bytes,
-            range: "0..",
-            source: "DeLoc eq. 4",
-            meaning: "bytes that threads exchanged",
-        },
-        Metric {
-            key: "communication_ratio",
-            name: "ratio to memory",
-            symbol: "CommR",
-            value: m.ratio,
-            unit: Unit::Share,
-            range: "0..1",
-            source: "DeLoc eq. 5",
-            meaning: "of all accessed bytes were communication",
-        },
-        Metric {
-            key: "communication_concurrency",
-            name: "concurrency",
-            symbol: "CommC",
-            value: m.concurrency,
-            unit: Unit::Share,
-            range: "0..1",
-            source: "DeLoc eq. 6",
-            meaning: "of the threads communicate at the same time",
-        },
-        Metric {
-            key: "false_sharing",
-            name: "false sharing",
-            symbol: "",
-            value: c.sharing.false_share,
-            unit: Unit::Share,
-            range: "0..1",
-            source: "",
-            meaning: "of the events share a line but no data",
-        },
-        Metric {
-            key: "dram_ratio",
-            name: "DRAM ratio",
-            symbol: "DramR",
-            value: m.dram_ratio,
-            unit: Unit::Share,
-            range: "0..",
-            source: "DeLoc eq. 7",
-            meaning: "of the accessed bytes came from DRAM",
-        },
-        Metric {
-            key: "communication_locality",
-            name: "locality",
-            symbol: "CommLoc",
-            value: Some(m.locality),
-            unit: Unit::Plain,
-            range: "0..0.25",
-            source: "DeLoc eq. 9",
-            meaning: "how strongly threads prefer some partners",
-        },
-        Metric {
-            key: "communication_heterogeneity",
-            name: "heterogeneity",
-            symbol: "C_H",
-            value: Some(m.heterogeneity),
-            unit: Unit::Plain,
-            range: "0..2500",
-            source: "OPT eq. 2",
-            meaning: "the higher, the more thread mapping can do",
-        },
-        Metric {
-            key: "communication_amount",
-            name: "amount",
-            symbol: "C_A",
-            value: Some(m.amount),
-            unit: Unit::Count("events per cell"),
-            range: "0..",
-            source: "OPT eq. 3",
-            meaning: "mean events per cell of the matrix",
-        },
-        Metric {
-            key: "clusters",
-            name: "clusters in time",
-            symbol: "k",
-            value: Some(c.concurrency.k as f64),
-            unit: Unit::Count("clusters"),
-            range: "0..",
-            source: "DeLoc eq. 1",
-            meaning: "stretches of concurrent communication",
-        },
-        Metric {
-            key: "phases",
-            name: "phases",
-            symbol: "",
-            value: Some(c.phases.len() as f64),
-            unit: Unit::Count("phases"),
-            range: "1..",
-            source: "OPT eq. 4",
-            meaning: "stretches of similar heterogeneity",
-        },
-        Metric {
-            key: "phase_rate",
-            name: "phase rate",
-            symbol: "",
-            value: (c.duration > 0 && c.timeline.events.len() > 1)
-                .then(|| c.phases.len() as f64 / c.duration as f64 * per_tick(c.clock)),
-            unit: Unit::PerTime(match c.clock {
-                Clock::Wall => "phases per second",
-                Clock::Virtual => "phases per million accesses",
-            }),
-            range: "0..",
-            source: "OPT fig. 4",
-            meaning: match c.clock {
-                Clock::Wall => "phases per second of the run",
-                Clock::Virtual => "phases per 10^6 accesses of the clock",
-            },
-        },
-        Metric {
-            key: "pattern_phases",
-            name: "pattern phases",
-            symbol: "",
-            value: Some(c.pattern_phases.len() as f64),
-            unit: Unit::Count("phases"),
-            range: "1..",
-            source: "",
-            meaning: "stretches with the same communicating pairs",
-        },
-        Metric {
-            key: "remote_communication",
-            name: "between nodes",
-            symbol: "RemoteComm",
-            value: Some(remote_communication(c.weighed(), c.layer, &c.assignment)),
-            unit: Unit::Count(if c.layer.is_message() {
-                "bytes"
-            } else {
-                "events"
-            }),
-            range: "0..",
-            source: "CMLB eq. 4, 5",
-            meaning: if c.layer.is_message() {
-                "bytes between nodes, threads in blocks"
-            } else {
-                "events between nodes, threads in blocks"
-            },
-        },
-    ]
-}
+    impl Row {
+        fn cell(&self, at: usize) -> &str {
+            self.cells.get(at).map_or("", |cell| cell)
+        }
+    }
 
-fn pages(c: &Characterisation) -> Vec<Metric> {
-    let p = &c.pages;
-    let at = |size: u64| c.exclusivity.iter().find(|e| e.page_size == size);
-    let own = c.exclusivity.first();
-    vec![
-        Metric {
-            key: "pages",
-            name: "pages used",
-            symbol: "P",
-            value: Some(p.pages as f64),
-            unit: Unit::Count("pages"),
-            range: "0..",
-            source: "",
-            meaning: "pages with at least one access",
-        },
-        Metric {
-            key: "memory_bytes",
-            name: "memory used",
-            symbol: "",
-            value: Some(p.memory_bytes() as f64),
-            unit: Unit::Bytes,
-            range: "0..",
-            source: "OPT eq. 7",
-            meaning: "if it fits the caches, nothing to gain",
-        },
-        Metric {
-            key: "memory_to_caches",
-            name: "memory / caches",
-            symbol: "",
-            value: c
-                .cache_bytes
-                .map(|caches| p.memory_bytes() as f64 / caches as f64),
-            unit: Unit::Plain,
-            range: "0..",
-            source: "OPT eq. 7",
-            meaning: "at most 1: placement cannot gain",
-        },
-        Metric {
-            key: "page_exclusivity",
-            name: "page exclusivity",
-            symbol: "E_page",
-            value: p.mean_page_exclusivity,
-            unit: Unit::Share,
-            range: "1/N..1",
-            source: "OPT eq. 5",
-            meaning: "mean over pages: accesses of the main node",
-        },
-        Metric {
-            key: "application_exclusivity",
-            name: "exclusivity",
-            symbol: "E_app",
-            value: p.exclusivity,
-            unit: Unit::Share,
-            range: "1/N..1",
-            source: "data mapping eq. 2",
-            meaning: "local if every page is on its best node",
-        },
-        Metric {
-            key: "application_exclusivity_most",
-            name: "  best assignment",
-            symbol: "",
-            value: own.map(|e| e.most),
-            unit: Unit::Share,
-            range: "1/N..1",
-            source: "OPT fig. 6",
-            meaning: "with the best thread assignment found",
-        },
-        Metric {
-            key: "application_exclusivity_least",
-            name: "  worst assignment",
-            symbol: "",
-            value: own.map(|e| e.least),
-            unit: Unit::Share,
-            range: "1/N..1",
-            source: "OPT fig. 7",
-            meaning: "with the worst thread assignment found",
-        },
-        Metric {
-            key: "application_exclusivity_inherent",
-            name: "  a node per thread",
-            symbol: "",
-            value: own.map(|e| e.inherent),
-            unit: Unit::Share,
-            range: "1/T..1",
-            source: "data mapping fig. 1",
-            meaning: "if every thread had a node of its own",
-        },
-        Metric {
-            key: "application_exclusivity_2_mib",
-            name: "  with 2 MiB pages",
-            symbol: "",
-            value: at(2 << 20).map(|e| e.assigned),
-            unit: Unit::Share,
-            range: "1/N..1",
-            source: "OPT fig. 6",
-            meaning: "if pages were 2 MiB",
-        },
-        Metric {
-            key: "application_exclusivity_64_mib",
-            name: "  with 64 MiB pages",
-            symbol: "",
-            value: at(64 << 20).map(|e| e.assigned),
-            unit: Unit::Share,
-            range: "1/N..1",
-            source: "OPT fig. 6",
-            meaning: "if pages were 64 MiB",
-        },
-        Metric {
-            key: "first_touch_local_share",
-            name: "local, first touch",
-            symbol: "",
-            value: p.local_share,
-            unit: Unit::Share,
-            range: "0..1",
-            source: "",
-            meaning: "of the accesses are local under first touch",
-        },
-        Metric {
-            key: "first_touch_page_accuracy",
-            name: "accuracy, pages",
-            symbol: "Acc_page",
-            value: p.page_accuracy,
-            unit: Unit::Share,
-            range: "0..1",
-            source: "OPT eq. 8",
-            meaning: "of the pages lie on their main user's node",
-        },
-        Metric {
-            key: "first_touch_access_accuracy",
-            name: "accuracy, accesses",
-            symbol: "Acc_app",
-            value: p.access_accuracy,
-            unit: Unit::Share,
-            range: "0..1",
-            source: "OPT eq. 9",
-            meaning: "of the accesses are to such pages",
-        },
-        Metric {
-            key: "first_touch_page_balance",
-            name: "balance, pages",
-            symbol: "B_pages",
-            value: p.page_balance,
-            unit: Unit::Share,
-            range: "0..1",
-            source: "data mapping eq. 3",
-            meaning: "how evenly pages lie on the nodes",
-        },
-        Metric {
-            key: "first_touch_access_balance",
-            name: "balance, accesses",
-            symbol: "B_acc",
-            value: p.access_balance,
-            unit: Unit::Share,
-            range: "0..1",
-            source: "data mapping eq. 5",
-            meaning: "how evenly the nodes' memories are used",
-        },
-        Metric {
-            key: "page_migrations",
-            name: "migrations",
-            symbol: "",
-            value: c.migrations.as_ref().map(|m| m.total as f64),
-            unit: Unit::Count("migrations"),
-            range: "0..",
-            source: "data mapping II-C",
-            meaning: "to keep pages with their slice's main user",
-        },
-    ]
-}
+    /// The rows of the tables of metrics under a heading of the page.
+    fn documented(page: &str, title: &str) -> Vec<Row> {
+        let heading = format!("\n## {title}\n");
+        let (_, text) = page.split_once(&heading).expect("a section of the page");
+        let text = text
+            .split_once("\n## ")
+            .map_or(text, |(section, _)| section);
+        let lines = text.lines().skip_while(|line| !line.starts_with("| key |"));
+        lines
+            .take_while(|line| line.starts_with('|'))
+            .filter(|line| line.starts_with("| `"))
+            .map(|line| Row {
+                cells: line
+                    .split('|')
+                    .skip(1)
+                    .map(|cell| cell.trim().to_owned())
+                    .collect(),
+            })
+            .collect()
+    }
 
-fn load(c: &Characterisation) -> Vec<Metric> {
-    let load = &c.load;
-    let by_slice = load.smoothed.is_some();
-    vec![
-        Metric {
-            key: "access_phases",
-            name: "access phases",
-            symbol: "",
-            value: by_slice.then_some(load.phases.len() as f64),
-            unit: Unit::Count("phases"),
-            range: "1..",
-            source: "CMLB alg. 1",
-            meaning: "stretches between lows of memory traffic",
-        },
-        Metric {
-            key: "load_deviation",
-            name: "load deviation",
-            symbol: "Load_std",
-            value: Some(load.deviation),
-            unit: match load.source {
-                LoadSource::Dram(_) => Unit::Bytes,
-                LoadSource::Accesses => Unit::Count("accesses"),
-            },
-            range: "0..",
-            source: "CMLB eq. 6",
-            meaning: "of the nodes' loads, threads in blocks",
-        },
-        Metric {
-            key: "load_imbalance",
-            name: "busiest node",
-            symbol: "",
-            value: Some(imbalance(&load.by_node)),
-            unit: Unit::Plain,
-            range: "1..N",
-            source: "",
-            meaning: "times the mean load, threads in blocks",
-        },
-    ]
+    /// Unit and range as the documentation has them; only the range where the unit depends on the run.
+    fn unit_and_range(metric: &Declared) -> String {
+        match metric.unit {
+            Of::Run(_) | Of::Every(Unit::Share | Unit::Plain) => metric.range.to_owned(),
+            Of::Every(unit) => format!("{}, {}", unit.name(), metric.range),
+        }
+    }
+
+    #[test]
+    fn the_documentation_has_the_metrics_as_they_are_declared() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+        let page = std::fs::read_to_string(path).expect("a page");
+        for (title, metrics) in SECTIONS {
+            let rows = documented(&page, title);
+            let keys: Vec<String> = metrics.iter().map(|m| format!("`{}`", m.key)).collect();
+            let found: Vec<&str> = rows.iter().map(|row| row.cell(0)).collect();
+            assert_eq!(found, keys, "{title}: the page, the declarations");
+            for (row, metric) in rows.iter().zip(*metrics) {
+                let key = metric.key;
+                assert_eq!(row.cell(1), metric.symbol, "{key}: symbol");
+                let (found, expected) = (row.cell(3), unit_and_range(metric));
+                match metric.unit {
+                    Of::Every(_) => assert_eq!(found, expected, "{key}: unit, range"),
+                    Of::Run(_) => assert!(found.ends_with(&expected), "{key}: {found}"),
+                }
+                // The page may name more equations than a line of 80 columns has room for.
+                let source: Vec<&str> = row.cell(4).split([' ', ',']).collect();
+                for word in metric
+                    .source
+                    .split([' ', ','])
+                    .filter(|word| !word.is_empty())
+                {
+                    assert!(source.contains(&word), "{key}: {source:?} lacks {word:?}");
+                }
+                if let Some(chart) = metric.chart {
+                    let picture = format!("(images/metrics/{}.svg)", chart.name);
+                    assert!(row.cell(6).contains(&picture), "{key}: no {picture}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_and_charts_are_declared_once_and_meanings_fit_a_line() {
+        let all: Vec<&Declared> = SECTIONS.iter().flat_map(|(_, metrics)| *metrics).collect();
+        for (at, metric) in all.iter().enumerate() {
+            for before in &all[..at] {
+                assert_ne!(before.key, metric.key);
+                let charts = [before, metric].map(|m| m.chart.map(|chart| chart.name));
+                assert!(charts[0].is_none() || charts[0] != charts[1], "{charts:?}");
+            }
+            if let Of::Every(meaning) = metric.meaning {
+                assert!(meaning.chars().count() <= 44, "{}", metric.key);
+            }
+            assert_eq!(
+                declared(metric.key).map(|found| found.name),
+                Some(metric.name)
+            );
+        }
+    }
 }

@@ -38,9 +38,9 @@ pub fn steps(
         found.recommended.as_ref()
     };
     let holds = profile
-        .meta
+        .meta()
         .conditions
-        .repeatability(profile.threads.len())
+        .repeatability(profile.threads().len())
         .holds();
     let has_pages = c.pages.pages > 0;
     let policies = policies(
@@ -54,19 +54,19 @@ pub fn steps(
     };
     let profile_word = quoted(path);
     let program: Vec<String> = profile
-        .meta
+        .meta()
         .command
         .iter()
         .map(|word| quoted(word))
         .collect();
     // An imported matrix has no program.
-    let known = profile.meta.frontend != "import" && !program.is_empty();
+    let known = profile.meta().frontend != "import" && !program.is_empty();
     let program = if known {
         program.join(" ")
     } else {
         PROGRAM.to_owned()
     };
-    let conditions = &profile.meta.conditions;
+    let conditions = &profile.meta().conditions;
     let run = Command {
         program: &program,
         environment: &environment(conditions),
@@ -85,36 +85,51 @@ pub fn steps(
         return run.steps(&quoted(first), &all.join(" ")).into();
     }
     let Some(policies) = policies else {
-        // Without page use there is nothing to decide jointly.
-        let tried = match (holds, has_pages) {
-            (false, true) => "packed --pages interleave",
-            (false, false) => "packed",
-            (true, true) => "numaloc,joint",
-            (true, false) => "numaloc,deloc",
-        };
-        let open = c
-            .verdicts
-            .iter()
-            .any(|v| v.likelihood == Likelihood::CannotTell);
-        let why = if open {
-            "measure what the verdict leaves open"
-        } else {
-            "no plan is likely to help; this measures whether one does"
-        };
-        return vec![Step {
-            command: format!(
-                "{}numaloc compare --profile {profile_word} --threads {tried} --runs 10 -- {program}",
-                run.environment
-            ),
-            why,
-        }];
+        return vec![measured(c, holds, &profile_word, &run)];
     };
     let plan = format!(
         "{}.json",
         path.trim_end_matches('/').trim_end_matches(".numaloc")
     );
     let plan = quoted(&plan);
-    let decide = match (holds, assumed) {
+    let mut steps = vec![Step {
+        command: format!("numaloc plan {profile_word}{on} {policies} -o {plan}"),
+        why: purpose(holds, assumed),
+    }];
+    steps.extend(run.steps(&plan, &format!("--plan {plan}")));
+    steps
+}
+
+/// The step where no plan is likely to help: measure with policies that might. `holds`: whether the work of each thread
+/// is the same in every run.
+fn measured(c: &Characterisation, holds: bool, profile_word: &str, run: &Command<'_>) -> Step {
+    // Without page use there is nothing to decide jointly.
+    let tried = match (holds, c.pages.pages > 0) {
+        (false, true) => "packed --pages interleave",
+        (false, false) => "packed",
+        (true, true) => "numaloc,joint",
+        (true, false) => "numaloc,deloc",
+    };
+    let open = c
+        .verdicts
+        .iter()
+        .any(|v| v.likelihood == Likelihood::CannotTell);
+    let (environment, program) = (run.environment, run.program);
+    Step {
+        command: format!(
+            "{environment}numaloc compare --profile {profile_word} --threads {tried} --runs 10 -- {program}"
+        ),
+        why: if open {
+            "measure what the verdict leaves open"
+        } else {
+            "no plan is likely to help; this measures whether one does"
+        },
+    }
+}
+
+/// What a plan is for; `holds` as in [`measured`], `assumed`: the reader chooses the machine.
+fn purpose(holds: bool, assumed: bool) -> &'static str {
+    match (holds, assumed) {
         (true, true) => "decide where threads and pages go; MACHINE: see `numaloc machines`",
         (true, false) => "decide where threads and pages go",
         (false, true) => {
@@ -123,13 +138,7 @@ pub fn steps(
         (false, false) => {
             "a plan that does not depend on which work each thread gets, as this differs from run to run"
         }
-    };
-    let mut steps = vec![Step {
-        command: format!("numaloc plan {profile_word}{on} {policies} -o {plan}"),
-        why: decide,
-    }];
-    steps.extend(run.steps(&plan, &format!("--plan {plan}")));
-    steps
+    }
 }
 
 /// Options of `numaloc plan` for what is likely to help; `None` when nothing is.

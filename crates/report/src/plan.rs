@@ -47,13 +47,13 @@ pub fn view(
         .map(|thread| (thread.path.as_str(), thread.pu))
         .collect();
     let pus: Vec<Option<LogicalPu>> = profile
-        .threads
+        .threads()
         .iter()
         .map(|thread| by_path.get(thread.path.as_str()).copied())
         .map(|pu| pu.filter(|pu| pu.index() < machine.pus().len()))
         .collect();
     let (nodes, homes) = (machine.nodes().len(), machine.nodes_with_pus());
-    let fallback = NodeAssignment::blocks(profile.threads.len(), homes.len());
+    let fallback = NodeAssignment::blocks(profile.threads().len(), homes.len());
     let assignment = NodeAssignment {
         nodes,
         of_thread: pus
@@ -76,7 +76,7 @@ pub fn view(
             plan.provenance.thread_policy, plan.provenance.page_policy
         ),
         missing_threads: pus.iter().filter(|pu| pu.is_none()).count(),
-        pages: PageMetrics::of(&profile.pages, &assignment, &placement),
+        pages: PageMetrics::of(profile.pages(), &assignment, &placement),
         remote_share: remote_share(c.weighed(), c.layer, &assignment),
         imbalance: imbalance(&assignment.of_homes(&loads)),
         load_deviation: load_deviation(&node_loads(&c.load.by_thread, &assignment)),
@@ -94,7 +94,7 @@ fn placement(plan: &Plan, profile: &Profile, nodes: usize) -> Placement {
         .map(|(at, key)| (key, at as u32))
         .collect();
     let in_plan: Vec<Option<u32>> = profile
-        .objects
+        .objects()
         .iter()
         .map(|object| {
             let key = ObjectKey {
@@ -102,7 +102,7 @@ fn placement(plan: &Plan, profile: &Profile, nodes: usize) -> Placement {
                 name: object.name.clone(),
                 creator: object
                     .thread
-                    .and_then(|t| profile.threads.get(t.index()))
+                    .and_then(|t| profile.threads().get(t.index()))
                     .map(|t| t.path.clone()),
                 size: object.size,
                 order: object.order,
@@ -112,8 +112,8 @@ fn placement(plan: &Plan, profile: &Profile, nodes: usize) -> Placement {
         .collect();
     let mut ranges: Vec<_> = plan.pages.iter().collect();
     ranges.sort_by_key(|range| (range.object, range.first_page));
-    let size = profile.pages.page_size();
-    let node = profile.pages.pages().iter().map(|page| {
+    let size = profile.pages().page_size();
+    let node = profile.pages().pages().iter().map(|page| {
         let object = in_plan[page.object?.index()]?;
         // Plans count in their own page size.
         let at = page.object_page * size / plan.page_size.max(1);

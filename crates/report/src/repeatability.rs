@@ -7,8 +7,8 @@ use numaloc_model::number;
 /// One sentence for the reader; `None` if the profile shows nothing.
 #[must_use]
 pub fn sentence(profile: &Profile) -> Option<String> {
-    let conditions = &profile.meta.conditions;
-    let found = conditions.repeatability(profile.threads.len());
+    let conditions = &profile.meta().conditions;
+    let found = conditions.repeatability(profile.threads().len());
     let measured = conditions.repeats.map(|repeats| {
         let correlation = repeats.correlation.map_or_else(
             || "cannot be correlated".to_owned(),
@@ -54,8 +54,8 @@ pub fn sentence(profile: &Profile) -> Option<String> {
 /// What to do if a thread plan will not hold.
 #[must_use]
 pub fn advice(profile: &Profile) -> Option<String> {
-    let conditions = &profile.meta.conditions;
-    if conditions.repeatability(profile.threads.len()).holds() {
+    let conditions = &profile.meta().conditions;
+    if conditions.repeatability(profile.threads().len()).holds() {
         return None;
     }
     let has = |wanted: WorkSharing| conditions.open().any(|(kind, _)| *kind == wanted);
@@ -75,7 +75,7 @@ pub fn advice(profile: &Profile) -> Option<String> {
 fn ways(profile: &Profile) -> String {
     let mut shown: Vec<String> = Vec::new();
     let mut last = None;
-    for (kind, by) in profile.meta.conditions.open() {
+    for (kind, by) in profile.meta().conditions.open() {
         if last != Some(*kind) {
             shown.push(format!("{}: {by}", kind.words()));
         }

@@ -67,34 +67,42 @@ const SIZES: [(u64, &str); 3] = [(4 << 10, "4 KiB"), (2 << 20, "2 MiB"), (64 << 
 #[must_use]
 pub fn figures(runs: &[Run], paint: Paint) -> Vec<Figure> {
     let names: Vec<String> = runs.iter().map(|run| run.name.clone()).collect();
-    let chart =
-        |name, title: &str, caption: &str, stacked, show, series: Vec<(&str, Vec<Option<f64>>)>| {
-            Figure {
-                name,
-                title: title.to_owned(),
-                caption: caption.to_owned(),
-                svg: bars(
-                    &Bars {
-                        label: title,
-                        runs: &names,
-                        series,
-                        stacked,
-                        show,
-                    },
-                    paint,
-                ),
-            }
-        };
-    let metric = |key: &str| runs.iter().map(|run| run.metric(key)).collect::<Vec<_>>();
-    let one = |name, title: &str, caption: &str, show, key: &str| {
-        chart(
+    let chart = |name,
+                 title: &str,
+                 caption: &str,
+                 stacked,
+                 show: fn(f64) -> String,
+                 series: Vec<(&str, Vec<Option<f64>>)>| {
+        Figure {
             name,
-            title,
-            caption,
-            false,
-            show,
-            vec![(title, metric(key))],
-        )
+            title: title.to_owned(),
+            caption: caption.to_owned(),
+            svg: bars(
+                &Bars {
+                    label: title,
+                    runs: &names,
+                    series,
+                    stacked,
+                    show,
+                },
+                paint,
+            ),
+        }
+    };
+    let metric = |key: &str| runs.iter().map(|run| run.metric(key)).collect::<Vec<_>>();
+    let one = |key: &str| {
+        let drawn = metrics::declared(key).and_then(|metric| metric.chart);
+        drawn.map(|drawn| {
+            let series = vec![(drawn.title, metric(key))];
+            chart(
+                drawn.name,
+                drawn.title,
+                drawn.caption,
+                false,
+                drawn.show,
+                series,
+            )
+        })
     };
     let by_size = |value: fn(&ExclusivityAt) -> f64| {
         SIZES
@@ -113,80 +121,32 @@ pub fn figures(runs: &[Run], paint: Paint) -> Vec<Figure> {
             .collect::<Vec<_>>()
     };
     let moved = |moves| runs.iter().map(|run| run.moved(moves)).collect::<Vec<_>>();
-    vec![
-        one(
-            "runs-load",
-            "Communication load",
-            "Bytes exchanged (DeLoc eq. 4).",
-            number::bytes,
-            "communication_load_bytes",
-        ),
-        one(
-            "runs-concurrency",
-            "Communication concurrency",
-            "Threads that communicate at the same time (DeLoc eq. 6).",
-            number::percent,
-            "communication_concurrency",
-        ),
-        one(
-            "runs-ratio",
-            "Communication-to-memory ratio",
-            "Share of the accessed bytes (DeLoc eq. 5).",
-            number::percent,
-            "communication_ratio",
-        ),
-        one(
-            "runs-dram-ratio",
-            "DRAM-to-memory ratio",
-            "Share of the accessed bytes from DRAM (DeLoc eq. 7).",
-            number::percent,
-            "dram_ratio",
-        ),
-        one(
-            "runs-locality",
-            "Communication locality",
-            "How strongly threads prefer some partners (DeLoc eq. 9).",
-            number::plain,
-            "communication_locality",
-        ),
-        one(
-            "runs-heterogeneity",
-            "Heterogeneity",
-            "What grouping threads can win (OPT eq. 2).",
-            number::plain,
-            "communication_heterogeneity",
-        ),
-        one(
-            "runs-amount",
-            "Amount",
-            "Events per cell of the matrix (OPT eq. 3).",
-            number::count,
-            "communication_amount",
-        ),
-        one(
-            "runs-phases",
-            "Phases",
-            "Changes of the pattern by time: the fewer, the better one mapping fits (OPT Fig. 4).",
-            number::plain,
-            "phase_rate",
-        ),
-        chart(
+    [
+        one("communication_load_bytes"),
+        one("communication_concurrency"),
+        one("communication_ratio"),
+        one("dram_ratio"),
+        one("communication_locality"),
+        one("communication_heterogeneity"),
+        one("communication_amount"),
+        one("phase_rate"),
+        Some(chart(
             "runs-exclusivity",
             "Exclusivity with the best assignment found",
             "For three page sizes (OPT Fig. 6).",
             false,
             number::percent,
             by_size(|e| e.most),
-        ),
-        chart(
+        )),
+        Some(chart(
             "runs-exclusivity-difference",
             "Best minus worst assignment",
             "What thread mapping does to exclusivity (OPT Fig. 7).",
             false,
             number::percent,
             by_size(|e| e.most - e.least),
-        ),
-        chart(
+        )),
+        Some(chart(
             "runs-inherent",
             "Exclusivity by nodes and page size",
             "With the nodes of this report, and with a node for every thread (data mapping Fig. 1).",
@@ -198,8 +158,8 @@ pub fn figures(runs: &[Run], paint: Paint) -> Vec<Figure> {
                 ("4 KiB, node per thread", at(4 << 10, |e| e.inherent)),
                 ("2 MiB, same", at(2 << 20, |e| e.inherent)),
             ],
-        ),
-        chart(
+        )),
+        Some(chart(
             "runs-accuracy",
             "Accuracy of first touch",
             "Pages on their main user's node, and accesses to them (OPT Fig. 8).",
@@ -209,8 +169,8 @@ pub fn figures(runs: &[Run], paint: Paint) -> Vec<Figure> {
                 ("pages", metric("first_touch_page_accuracy")),
                 ("accesses", metric("first_touch_access_accuracy")),
             ],
-        ),
-        chart(
+        )),
+        Some(chart(
             "runs-balance",
             "Balance under first touch",
             "Pages on the nodes, and accesses that the nodes answer (data mapping Fig. 2).",
@@ -220,50 +180,14 @@ pub fn figures(runs: &[Run], paint: Paint) -> Vec<Figure> {
                 ("pages", metric("first_touch_page_balance")),
                 ("accesses", metric("first_touch_access_balance")),
             ],
-        ),
-        one(
-            "runs-memory",
-            "Memory used",
-            "Pages with accesses (OPT eq. 7).",
-            number::bytes,
-            "memory_bytes",
-        ),
-        one(
-            "runs-local",
-            "Local under first touch",
-            "Share of the accesses.",
-            number::percent,
-            "first_touch_local_share",
-        ),
-        one(
-            "runs-false-sharing",
-            "False sharing",
-            "Events that share a line but no data.",
-            number::percent,
-            "false_sharing",
-        ),
-        one(
-            "runs-remote",
-            "Communication between nodes",
-            "RemoteComm, threads in blocks (CMLB eq. 4, 5).",
-            number::count,
-            "remote_communication",
-        ),
-        one(
-            "runs-deviation",
-            "Load deviation",
-            "Load_std of the nodes, threads in blocks (CMLB eq. 6).",
-            number::count,
-            "load_deviation",
-        ),
-        one(
-            "runs-imbalance",
-            "Busiest node",
-            "Times the mean load of the nodes.",
-            number::plain,
-            "load_imbalance",
-        ),
-        chart(
+        )),
+        one("memory_bytes"),
+        one("first_touch_local_share"),
+        one("false_sharing"),
+        one("remote_communication"),
+        one("load_deviation"),
+        one("load_imbalance"),
+        Some(chart(
             "runs-migrations",
             "Pages by number of migrations",
             "To keep every page on its main user's node, slice by slice (OPT Fig. 9, data mapping Fig. 4).",
@@ -275,8 +199,11 @@ pub fn figures(runs: &[Run], paint: Paint) -> Vec<Figure> {
                 ("2", moved(2)),
                 ("3 or more", moved(3)),
             ],
-        ),
+        )),
     ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 #[cfg(test)]

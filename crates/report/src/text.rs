@@ -1,5 +1,5 @@
-//! The terminal page of `numaloc show`, verdict first. Lines have 80 columns; commands are never cut, and lines that
-//! name memory use the width of the terminal.
+//! The terminal page of `numaloc show`, verdict first. Lines have 80 columns, or those of a narrower terminal; commands
+//! are never cut, and lines that name memory use the whole width.
 
 use numaloc_analysis::Characterisation;
 use numaloc_analysis::verdict::Likelihood;
@@ -12,6 +12,8 @@ use crate::number;
 use crate::repeatability;
 
 const WIDTH: usize = 80;
+/// Terminals narrower than this get lines of this length.
+const NARROWEST: usize = 40;
 /// Number of threads and objects listed before the rest is summed up.
 const LISTED_OBJECTS: usize = 6;
 /// Minimum width of a memory name, in characters.
@@ -28,6 +30,13 @@ pub struct Detail {
     pub columns: usize,
 }
 
+impl Detail {
+    /// Columns for all other lines.
+    fn width(self) -> usize {
+        self.columns.clamp(NARROWEST, WIDTH)
+    }
+}
+
 /// The whole page.
 #[must_use]
 pub fn page(
@@ -38,8 +47,9 @@ pub fn page(
     detail: Detail,
     style: Style,
 ) -> String {
-    let mut out = head(profile);
-    out += &heading("Verdict", style);
+    let width = detail.width();
+    let mut out = head(profile, width);
+    out += &heading("Verdict", width, style);
     for verdict in &c.verdicts {
         let words = verdict.likelihood.words();
         let colour = match verdict.likelihood {
@@ -53,23 +63,24 @@ pub fn page(
             paint(words, colour, style)
         );
         if let Some(action) = &verdict.action {
-            out += &paint(&wrapped(action, 4), "1", style);
+            out += &paint(&wrapped_to(action, 4, width), "1", style);
         }
-        out += &wrapped(&capital(&verdict.reason), 4);
+        out += &wrapped_to(&capital(&verdict.reason), 4, width);
     }
-    out += &ways(c, style);
-    out += &next_steps(next, style);
+    out += &ways(c, width, style);
+    out += &next_steps(next, width, style);
     out += &heading(
         &format!(
             "Communication: {} (rows produce, columns consume)",
             c.layer.name()
         ),
+        width,
         style,
     );
     if c.events.stored_cells() == 0 {
         out += "  none observed\n";
     } else {
-        out += &heatmap::draw(c.weighed(), style);
+        out += &heatmap::draw(c.weighed(), width - 8, style);
     }
     for section in metrics::sections(c) {
         let title = if section.title == "Pages" {
@@ -77,17 +88,18 @@ pub fn page(
         } else {
             section.title.to_owned()
         };
-        out += &heading(&title, style);
+        out += &heading(&title, width, style);
         for metric in &section.metrics {
             if metric.value.is_none() && metric.key == "page_migrations" {
                 continue;
             }
-            out += &clipped(&format!(
+            let line = format!(
                 "  {:<19} {:>12}  {}",
                 metric.name,
                 metric.shown(),
                 metric.meaning
-            ));
+            );
+            out += &clipped(&line, width);
         }
     }
     out += &objects(profile, c, detail, style);
@@ -96,16 +108,16 @@ pub fn page(
     out
 }
 
-fn head(profile: &Profile) -> String {
-    let meta = &profile.meta;
-    let accesses: u64 = profile.threads.iter().map(|t| t.accesses).sum();
-    let mut out = clipped(&meta.command.join(" "));
-    out += &wrapped(
+fn head(profile: &Profile, width: usize) -> String {
+    let meta = profile.meta();
+    let accesses: u64 = profile.threads().iter().map(|t| t.accesses).sum();
+    let mut out = clipped(&meta.command.join(" "), width);
+    out += &wrapped_to(
         &format!(
-            "{} threads, {} accesses, {} slices ({} clock), recorded with {}, {}{}",
-            profile.threads.len(),
+            "{}, {} accesses, {} ({} clock), recorded with {}, {}{}",
+            number::plural(profile.threads().len(), "thread"),
             number::count(accesses as f64),
-            number::count(profile.slices.len() as f64),
+            number::plural(profile.slices().len(), "slice"),
             meta.clock.name(),
             meta.frontend,
             if meta.complete {
@@ -123,9 +135,10 @@ fn head(profile: &Profile) -> String {
             }
         ),
         0,
+        width,
     );
     if let Some(source) = &meta.dram_source {
-        out += &wrapped(&format!("DRAM bytes from: {source}"), 0);
+        out += &wrapped_to(&format!("DRAM bytes from: {source}"), 0, width);
     }
     if !meta.conditions.environment.is_empty() {
         let shown: Vec<String> = meta
@@ -134,28 +147,44 @@ fn head(profile: &Profile) -> String {
             .iter()
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
-        out += &wrapped(&format!("environment: {}", shown.join(" ")), 0);
+        out += &wrapped_to(&format!("environment: {}", shown.join(" ")), 0, width);
     }
     if let Some(sentence) = repeatability::sentence(profile) {
-        out += &wrapped(&sentence, 0);
+        out += &wrapped_to(&sentence, 0, width);
     }
     if let Some(advice) = repeatability::advice(profile) {
-        out += &wrapped(&format!("try: {advice}"), 0);
+        out += &wrapped_to(&format!("try: {advice}"), 0, width);
     }
     for note in &meta.notes {
-        out += &wrapped(&format!("note: {note}"), 0);
+        out += &wrapped_to(&format!("note: {note}"), 0, width);
     }
     out
 }
 
 /// What each step gives: binding, mapping, placement.
-fn ways(c: &Characterisation, style: Style) -> String {
+fn ways(c: &Characterisation, width: usize, style: Style) -> String {
     if c.assignment.homes.len() < 2 {
         return String::new();
     }
     let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number::percent);
     let plain = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| number::fixed(v, 2));
-    let mut out = heading("What each step gives, computed", style);
+    let mut out = heading("What each step gives, computed", width, style);
+    if width < WIDTH {
+        for outlook in &c.outlooks {
+            let busiest = outlook.busiest.map_or_else(String::new, |busiest| {
+                format!(", busiest node {} x mean", number::fixed(busiest, 2))
+            });
+            let figures = format!(
+                "communication between nodes {}, local accesses {}, access balance {}{busiest}",
+                number::percent(outlook.remote),
+                share(outlook.local),
+                plain(outlook.balance),
+            );
+            out += &format!("  {}\n", outlook.way.words());
+            out += &wrapped_to(&figures, 4, width);
+        }
+        return out + &ways_note(c, width);
+    }
     out += &format!(
         "  {:<30} {:>13} {:>9} {:>9} {:>13}\n",
         "", "communication", "local", "access", "busiest node"
@@ -176,7 +205,12 @@ fn ways(c: &Characterisation, style: Style) -> String {
                 .map_or_else(|| "-".to_owned(), |b| number::fixed(b, 2) + " x mean")
         );
     }
-    out += &wrapped(
+    out + &ways_note(c, width)
+}
+
+/// What the figures of [`ways`] assume.
+fn ways_note(c: &Characterisation, width: usize) -> String {
+    wrapped_to(
         &format!(
             "threads not bound: if the kernel moves them between nodes, at worst 1 of {} accesses is local; accesses are those \
              beyond private caches of {} KiB",
@@ -184,22 +218,22 @@ fn ways(c: &Characterisation, style: Style) -> String {
             c.private_cache_bytes >> 10
         ),
         2,
-    );
-    out
+        width,
+    )
 }
 
 /// Commands are never cut, because readers copy them.
-fn next_steps(next: &[Step], style: Style) -> String {
+fn next_steps(next: &[Step], width: usize, style: Style) -> String {
     if next.is_empty() {
         return String::new();
     }
-    let mut out = heading("Run next", style);
+    let mut out = heading("Run next", width, style);
     for step in next {
-        out += &broken(&step.command);
+        out += &broken(&step.command, width);
     }
     if next.iter().any(|step| step.command.contains(MACHINE)) {
         let text = "MACHINE: what it will run on, a described machine (`numaloc machines`) or an hwloc file";
-        out += &wrapped(text, 2);
+        out += &wrapped_to(text, 2, width);
     }
     out
 }
@@ -219,12 +253,12 @@ fn words(command: &str) -> Vec<String> {
     words
 }
 
-/// A command broken into lines of at most 80 columns where its words allow, with the shell's continuation mark.
-fn broken(command: &str) -> String {
+/// A command broken into lines of at most `width` columns where its words allow, with the shell's continuation mark.
+fn broken(command: &str, width: usize) -> String {
     let mut out = String::new();
     let mut line = "  ".to_owned();
     for word in words(command) {
-        if line.chars().count() + 1 + word.chars().count() > WIDTH - 2 && !line.trim().is_empty() {
+        if line.chars().count() + 1 + word.chars().count() > width - 2 && !line.trim().is_empty() {
             out += &format!("{line} \\\n");
             line = "     ".to_owned();
         }
@@ -240,8 +274,9 @@ fn objects(profile: &Profile, c: &Characterisation, detail: Detail, style: Style
     if c.objects.is_empty() {
         return String::new();
     }
-    let mut out = heading("Memory by object", style);
-    out += "  accesses    pages  threads  local  best  object (first touched by)\n";
+    let mut out = heading("Memory by object", detail.width(), style);
+    let title = "  accesses    pages  threads  local  best  object (first touched by)";
+    out += &clipped(title, detail.width());
     for use_ in c.objects.iter().take(LISTED_OBJECTS) {
         let kind = use_.object(profile).map_or("", |object| object.kind.name());
         let name = format!("{kind} {}", use_.label(profile)).trim().to_owned();
@@ -250,8 +285,8 @@ fn objects(profile: &Profile, c: &Characterisation, detail: Detail, style: Style
             format!(" ({thread} {share})")
         });
         let room = detail.columns.saturating_sub(43 + toucher.chars().count());
-        out += &format!(
-            "  {:>8} {:>8} {:>8} {:>5}% {:>4}%  {}{toucher}\n",
+        let line = format!(
+            "  {:>8} {:>8} {:>8} {:>5}% {:>4}%  {}{toucher}",
             number::count(use_.accesses() as f64),
             number::count(use_.pages as f64),
             use_.threads,
@@ -259,6 +294,7 @@ fn objects(profile: &Profile, c: &Characterisation, detail: Detail, style: Style
             number::fixed(use_.exclusivity * 100.0, 0),
             cut_name(&name, room),
         );
+        out += &fitted(line, detail);
     }
     if c.objects.len() > LISTED_OBJECTS {
         out += &format!("  and {} more\n", c.objects.len() - LISTED_OBJECTS);
@@ -270,16 +306,17 @@ fn sharing(profile: &Profile, c: &Characterisation, detail: Detail, style: Style
     if c.sharing.memory.is_empty() {
         return String::new();
     }
-    let mut out = heading("Cache lines shared, by memory", style);
+    let mut out = heading("Cache lines shared, by memory", detail.width(), style);
     out += "    events    false    lines  where\n";
     for memory in c.sharing.memory.iter().take(LISTED_OBJECTS) {
-        out += &format!(
-            "  {:>8} {:>7}% {:>8}  {}\n",
+        let line = format!(
+            "  {:>8} {:>7}% {:>8}  {}",
             number::count(memory.events as f64),
             number::fixed(memory.false_share() * 100.0, 0),
             memory.lines,
             cut_name(&memory.label(profile), detail.columns.saturating_sub(30)),
         );
+        out += &fitted(line, detail);
     }
     if c.sharing.memory.len() > LISTED_OBJECTS {
         out += &format!("  and {} more\n", c.sharing.memory.len() - LISTED_OBJECTS);
@@ -288,32 +325,33 @@ fn sharing(profile: &Profile, c: &Characterisation, detail: Detail, style: Style
 }
 
 fn threads(profile: &Profile, detail: Detail, style: Style) -> String {
-    let mut out = heading("Threads", style);
-    out += "  thread  path          accesses       read    written  label\n";
-    for (at, thread) in profile.threads.iter().enumerate().take(detail.threads) {
-        out += clipped(&format!(
+    let mut out = heading("Threads", detail.width(), style);
+    let title = "  thread  path          accesses       read    written  label";
+    out += &clipped(title, detail.width());
+    for (at, thread) in profile.threads().iter().enumerate().take(detail.threads) {
+        let line = format!(
             "  {:>6}  {:<12} {:>9} {:>10} {:>10}  {}",
             at,
             middle_cut(&thread.path, 12),
             number::count(thread.accesses as f64),
             number::bytes(thread.read_bytes as f64),
             number::bytes(thread.write_bytes as f64),
-            thread.label.as_deref().unwrap_or("")
-        ))
-        .trim_end();
+            thread.role.label().unwrap_or_default()
+        );
+        out += clipped(&line, detail.width()).trim_end();
         out.push('\n');
     }
-    if profile.threads.len() > detail.threads {
+    if profile.threads().len() > detail.threads {
         out += &format!(
             "  and {} more (--threads lists all)\n",
-            profile.threads.len() - detail.threads
+            profile.threads().len() - detail.threads
         );
     }
     out
 }
 
-fn heading(title: &str, style: Style) -> String {
-    let title: String = title.chars().take(WIDTH).collect();
+fn heading(title: &str, width: usize, style: Style) -> String {
+    let title: String = title.chars().take(width).collect();
     format!("\n{}\n", paint(&title, "1", style))
 }
 
@@ -325,13 +363,22 @@ fn paint(text: &str, code: &str, style: Style) -> String {
     }
 }
 
-/// One line of at most 80 columns.
-fn clipped(line: &str) -> String {
-    if line.chars().count() <= WIDTH {
+/// One line of at most `width` columns.
+fn clipped(line: &str, width: usize) -> String {
+    if line.chars().count() <= width {
         return format!("{line}\n");
     }
-    let kept: String = line.chars().take(WIDTH - 3).collect();
+    let kept: String = line.chars().take(width - 3).collect();
     format!("{kept}...\n")
+}
+
+/// A line that names memory: whole, unless the terminal has fewer columns than other lines need.
+fn fitted(line: String, detail: Detail) -> String {
+    if detail.columns < WIDTH {
+        clipped(&line, detail.width())
+    } else {
+        line + "\n"
+    }
 }
 
 /// A memory name in `room` characters, at least 24. The cut is before the source location at the end:
@@ -373,7 +420,12 @@ fn capital(text: &str) -> String {
 /// Words in lines of at most 80 columns, indented; a word that is longer is cut in the middle.
 #[must_use]
 pub fn wrapped(text: &str, indent: usize) -> String {
-    let room = WIDTH - indent;
+    wrapped_to(text, indent, WIDTH)
+}
+
+/// [`wrapped`] to `width` columns.
+fn wrapped_to(text: &str, indent: usize, width: usize) -> String {
+    let room = width - indent;
     let mut out = String::new();
     let mut line = String::new();
     for word in text.split_whitespace() {
@@ -426,11 +478,11 @@ mod tests {
                 .lines()
                 .all(|line| line.chars().count() <= 80)
         );
-        assert_eq!(clipped(&"y".repeat(100)).trim_end().len(), 80);
+        assert_eq!(clipped(&"y".repeat(100), 80).trim_end().len(), 80);
         assert_eq!(middle_cut("abcdefghij", 7), "ab...ij");
         let command = format!("run {} 'a b' c", "word ".repeat(16).trim());
         assert_eq!(
-            broken(&command),
+            broken(&command, 80),
             format!(
                 "  run {} \\\n     word word 'a b' c\n",
                 "word ".repeat(14).trim()

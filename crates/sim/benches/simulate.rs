@@ -2,13 +2,17 @@
 //!
 //! A synthetic program of 64 threads that stream through private memory, read shared lines at random, write some of
 //! them, and meet at a barrier at intervals; on machines with four nodes, under several placements. Prints M records
-//! per second for each simulation alone, then for all of them at once on every PU, and the peak memory.
+//! per second of CPU time for each simulation alone, then for all of them at once on every PU, and the peak memory. CPU
+//! time, because other programs may run on this machine. Each row has a digest of all predicted figures: versions of
+//! the simulator with the same model have the same.
 
 use std::time::Instant;
 
 use numaloc_model::trace::{Action, Event};
 use numaloc_model::{LogicalNode, LogicalPu, ThreadIdx};
-use numaloc_sim::{Machine, Pages, Parameters, Setup, Threads, Trace, TraceBuilder, simulate};
+use numaloc_sim::{
+    Machine, Outcome, Pages, Parameters, Setup, Threads, Trace, TraceBuilder, simulate,
+};
 
 const THREADS: u64 = 64;
 /// Records of each thread between two barriers.
@@ -49,6 +53,24 @@ fn made_up(records: u64) -> Trace {
         }
     }
     builder.finish().expect("it fits")
+}
+
+/// CPU time of the calling thread, in seconds.
+fn cpu_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let ns = text
+        .split_whitespace()
+        .next()
+        .and_then(|ns| ns.parse::<f64>().ok());
+    ns.unwrap_or(f64::NAN) / 1e9
+}
+
+/// FNV-1a of the outcome's debug representation.
+fn digest(outcome: &Outcome) -> u64 {
+    let bytes = format!("{outcome:?}").into_bytes();
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |digest, &byte| {
+        (digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 fn peak_mib() -> u64 {
@@ -107,18 +129,21 @@ fn main() {
         };
         simulate(case.0, &trace, &setup, case.0.private_bytes).expect("it fits")
     };
-    println!("machine      pages         simulated ms    M records/s (median, spread)");
+    println!(
+        "machine      pages         simulated ms    M records per CPU second (median, spread)  figures"
+    );
     for case in cases.iter().step_by(2) {
         let mut rates: Vec<f64> = Vec::new();
-        let mut time = 0;
+        let (mut time, mut figures) = (0, 0);
         for _ in 0..repeats {
-            let start = Instant::now();
-            time = run(case).time;
-            rates.push(records / 1e6 / start.elapsed().as_secs_f64());
+            let start = cpu_seconds();
+            let outcome = run(case);
+            rates.push(records / 1e6 / (cpu_seconds() - start));
+            (time, figures) = (outcome.time, digest(&outcome));
         }
         rates.sort_by(f64::total_cmp);
         println!(
-            "{:<12} {:<12} {:>13.3} {:>8.1} ({:.1} to {:.1})",
+            "{:<12} {:<12} {:>13.3} {:>8.1} ({:.1} to {:.1})  {figures:016x}",
             case.0.name,
             case.2,
             time as f64 / 1e9,
@@ -130,22 +155,25 @@ fn main() {
     let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let next = std::sync::atomic::AtomicUsize::new(0);
     let start = Instant::now();
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                while let Some(case) =
-                    cases.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
-                {
-                    run(case);
-                }
-            });
+    let work = || {
+        let start = cpu_seconds();
+        while let Some(case) = cases.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+            run(case);
         }
+        cpu_seconds() - start
+    };
+    let on_cpus: f64 = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().expect("a simulation does not panic"))
+            .sum()
     });
     let seconds = start.elapsed().as_secs_f64();
     println!(
-        "all {} at once on {workers} PUs: {seconds:.1} s, {:.1} M records/s a PU, peak {} MiB",
+        "all {} at once on {workers} PUs: {seconds:.1} s, {on_cpus:.1} s of CPU time, {:.1} M records/s of CPU time, peak {} MiB",
         cases.len(),
-        records / 1e6 * cases.len() as f64 / seconds / workers as f64,
+        records / 1e6 * cases.len() as f64 / on_cpus,
         peak_mib()
     );
 }

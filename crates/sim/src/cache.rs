@@ -1,4 +1,6 @@
-//! A set-associative cache of line numbers with true LRU.
+//! A set-associative cache of line numbers, with true LRU or RRIP.
+
+use crate::prefetch::prefetch;
 
 /// Size of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,58 +23,113 @@ impl Shape {
     }
 }
 
+/// Which line of a full set is evicted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replacement {
+    /// The least recently used one.
+    #[default]
+    Lru,
+    /// Static re-reference interval prediction with 2 bits and hit priority (SRRIP-HP; Jaleel and others, ISCA 2010): a
+    /// new line is expected back late, one that was hit soon; the first one expected latest is evicted. Lines that are
+    /// used once do not displace those used again.
+    Rrip,
+}
+
 const EMPTY: u32 = u32::MAX;
 /// The line differs from memory.
 const DIRTY: u32 = 1 << 31;
 /// Largest line number that fits next to the mark.
 pub(crate) const MOST_LINES: u64 = (1 << 31) - 1;
 
-/// Tags of each set, the most recent first.
+/// Re-reference prediction values: of a new line, and of the line to evict.
+const LONG: u8 = 2;
+const DISTANT: u8 = 3;
+
+/// Tags of each set: with LRU, the most recent first.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
     tags: Vec<u32>,
+    /// With RRIP, the prediction value of each tag; empty with LRU.
+    predictions: Vec<u8>,
     ways: usize,
-    sets: u64,
+    sets: u32,
+    /// 2^64 / sets, rounded up, for a remainder by two multiplications.
+    inverse: u64,
 }
 
 impl Cache {
-    pub(crate) fn new(shape: Shape) -> Self {
-        let sets = (shape.lines / shape.ways).max(1);
+    pub(crate) fn new(shape: Shape, replacement: Replacement) -> Self {
+        let sets = (shape.lines / shape.ways).clamp(1, MOST_LINES);
+        let tags = (sets * shape.ways) as usize;
         Self {
-            tags: vec![EMPTY; (sets * shape.ways) as usize],
+            tags: vec![EMPTY; tags],
+            predictions: match replacement {
+                Replacement::Lru => Vec::new(),
+                Replacement::Rrip => vec![DISTANT; tags],
+            },
             ways: shape.ways as usize,
-            sets,
+            sets: sets as u32,
+            inverse: (u64::MAX / sets).wrapping_add(1),
         }
+    }
+
+    /// Position of the line's set among the tags.
+    #[inline(always)]
+    fn start(&self, line: u32) -> usize {
+        // Lemire, Kaser and Kurz 2019: the fraction of line / sets, times sets, is the remainder. With one set, the
+        // inverse is 0, and so is the remainder.
+        let fraction = self.inverse.wrapping_mul(u64::from(line));
+        let set = (u128::from(fraction) * u128::from(self.sets)) >> 64;
+        set as usize * self.ways
     }
 
     #[inline(always)]
     fn set(&mut self, line: u32) -> &mut [u32] {
-        // A power of two is common, and a division is slow.
-        let set = if self.sets.is_power_of_two() {
-            u64::from(line) & (self.sets - 1)
-        } else {
-            u64::from(line) % self.sets
-        };
-        let start = set as usize * self.ways;
+        let start = self.start(line);
         &mut self.tags[start..start + self.ways]
     }
 
-    /// Whether the line is cached; it becomes the most recent.
+    /// Asks the host for the line's set.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, line: u32) {
+        let start = self.start(line);
+        prefetch(&self.tags, start);
+        prefetch(&self.tags, start + self.ways - 1);
+    }
+
+    /// The line that the next one in the set of `line` evicts, with LRU; none if the set is not full.
+    #[inline(always)]
+    pub(crate) fn last(&self, line: u32) -> Option<u32> {
+        let last = self.tags[self.start(line) + self.ways - 1];
+        (last != EMPTY).then_some(last & !DIRTY)
+    }
+
+    /// Whether the line is cached; records its use.
     #[inline]
     pub(crate) fn touch(&mut self, line: u32) -> bool {
-        let set = self.set(line);
+        let start = self.start(line);
+        let set = &mut self.tags[start..start + self.ways];
         let Some(at) = find(set, line) else {
             return false;
         };
-        move_to_front(set, at);
+        match self.predictions.get_mut(start + at) {
+            Some(prediction) => *prediction = 0,
+            None => move_to_front(set, at),
+        }
         true
     }
 
-    /// Makes the line the most recent, written or not; returns the evicted line, and whether it differs from memory.
+    /// Caches the line, written or not, and records its use; returns the evicted line, and whether it differs from
+    /// memory.
     #[inline]
     pub(crate) fn put(&mut self, line: u32, dirty: bool) -> Option<(u32, bool)> {
         let mark = if dirty { DIRTY } else { 0 };
-        let set = self.set(line);
+        let start = self.start(line);
+        let set = &mut self.tags[start..start + self.ways];
+        if !self.predictions.is_empty() {
+            let predictions = &mut self.predictions[start..start + self.ways];
+            return put_by_prediction(set, predictions, line, mark);
+        }
         if let Some(at) = find(set, line) {
             move_to_front(set, at);
             set[0] |= mark;
@@ -82,7 +139,7 @@ impl Cache {
         let evicted = set[last];
         set.copy_within(..last, 1);
         set[0] = line | mark;
-        (evicted != EMPTY).then_some((evicted & !DIRTY, evicted & DIRTY != 0))
+        unpack(evicted)
     }
 
     /// Whether the line is cached and differs from memory.
@@ -100,15 +157,51 @@ impl Cache {
 
     /// Removes the line; returns whether it was cached and differed from memory.
     pub(crate) fn remove(&mut self, line: u32) -> bool {
+        let is_lru = self.predictions.is_empty();
         let set = self.set(line);
         let Some(at) = find(set, line) else {
             return false;
         };
         let dirty = set[at] & DIRTY != 0;
         set[at] = EMPTY;
-        set[at..].rotate_left(1);
+        if is_lru {
+            set[at..].rotate_left(1);
+        }
         dirty
     }
+}
+
+/// [`Cache::put`] with RRIP.
+fn put_by_prediction(
+    set: &mut [u32],
+    predictions: &mut [u8],
+    line: u32,
+    mark: u32,
+) -> Option<(u32, bool)> {
+    if let Some(at) = find(set, line) {
+        predictions[at] = 0;
+        set[at] |= mark;
+        return None;
+    }
+    let at = match set.iter().position(|&tag| tag == EMPTY) {
+        Some(empty) => empty,
+        None => {
+            let latest = predictions.iter().copied().max().unwrap_or(DISTANT);
+            for prediction in &mut *predictions {
+                *prediction += DISTANT - latest;
+            }
+            let first = predictions.iter().position(|&value| value == DISTANT);
+            first.unwrap_or(0)
+        }
+    };
+    predictions[at] = LONG;
+    unpack(std::mem::replace(&mut set[at], line | mark))
+}
+
+/// A tag's line, and whether it differs from memory.
+#[inline(always)]
+fn unpack(tag: u32) -> Option<(u32, bool)> {
+    (tag != EMPTY).then_some((tag & !DIRTY, tag & DIRTY != 0))
 }
 
 /// Position of the line in its set.
@@ -131,7 +224,7 @@ mod tests {
 
     #[test]
     fn the_least_recent_line_of_a_set_is_evicted() {
-        let mut cache = Cache::new(Shape { lines: 4, ways: 2 });
+        let mut cache = Cache::new(Shape { lines: 4, ways: 2 }, Replacement::Lru);
         assert_eq!(cache.put(0, true), None);
         assert_eq!(cache.put(2, false), None);
         assert!(cache.touch(0));
@@ -142,13 +235,57 @@ mod tests {
         assert!(!cache.touch(4));
     }
 
+    /// Two lines in use and a scan of others, in one set of four.
+    #[test]
+    fn a_scan_evicts_lines_in_use_with_lru_but_not_with_rrip() {
+        let hits = |replacement| {
+            let mut cache = Cache::new(Shape { lines: 4, ways: 4 }, replacement);
+            let mut hits = 0;
+            for round in 0..100 {
+                for used in [0, 1] {
+                    if cache.touch(used) {
+                        hits += 1;
+                    } else {
+                        cache.put(used, false);
+                        cache.touch(used);
+                    }
+                }
+                for scanned in 0..4 {
+                    cache.put(2 + round * 4 + scanned, false);
+                }
+            }
+            hits
+        };
+        assert_eq!(hits(Replacement::Lru), 0);
+        assert!(hits(Replacement::Rrip) > 150, "{}", hits(Replacement::Rrip));
+    }
+
+    #[test]
+    fn remainders_are_exact() {
+        for sets in [1u64, 2, 3, 7, 40_960, 47_616, 65_521, 2_147_483_646] {
+            let shape = Shape {
+                lines: sets,
+                ways: 1,
+            };
+            let mut cache = Cache::new(Shape { lines: 1, ways: 1 }, Replacement::Lru);
+            (cache.sets, cache.inverse) = (sets as u32, (u64::MAX / shape.lines).wrapping_add(1));
+            for line in (0..1000).chain((0..1000).map(|at| (1u32 << 31) - 2 - at * 1_999_993)) {
+                assert_eq!(
+                    cache.start(line) as u64,
+                    u64::from(line) % sets,
+                    "{line} {sets}"
+                );
+            }
+        }
+    }
+
     proptest! {
         /// Compares with a list for each set that shares no code with the cache.
         #[test]
         fn it_holds_what_a_list_of_recent_lines_holds(
             steps in proptest::collection::vec((0u32..40, any::<bool>(), 0u8..4), 1..400),
         ) {
-            let mut cache = Cache::new(Shape { lines: 12, ways: 4 });
+            let mut cache = Cache::new(Shape { lines: 12, ways: 4 }, Replacement::Lru);
             let mut lists: Vec<Vec<(u32, bool)>> = vec![Vec::new(); 3];
             for (line, dirty, step) in steps {
                 let list = &mut lists[line as usize % 3];
@@ -172,6 +309,48 @@ mod tests {
                         let expected = if list.len() > 4 { list.pop() } else { None };
                         prop_assert_eq!(evicted, expected);
                         prop_assert_eq!(cache.is_dirty(line), was || dirty);
+                    }
+                }
+            }
+        }
+
+        /// Compares RRIP with a list of lines and predictions for each set that ages by single steps.
+        #[test]
+        fn rrip_evicts_what_ageing_by_single_steps_evicts(
+            steps in proptest::collection::vec((0u32..30, any::<bool>(), 0u8..4), 1..400),
+        ) {
+            let mut cache = Cache::new(Shape { lines: 12, ways: 4 }, Replacement::Rrip);
+            // Line, written, prediction.
+            let mut lists: Vec<[Option<(u32, bool, u8)>; 4]> = vec![[None; 4]; 3];
+            for (line, dirty, step) in steps {
+                let list = &mut lists[line as usize % 3];
+                let at = list.iter().position(|way| way.is_some_and(|(there, ..)| there == line));
+                match (step, at) {
+                    (0, at) => {
+                        prop_assert_eq!(cache.touch(line), at.is_some());
+                        if let Some(way) = at.and_then(|at| list[at].as_mut()) {
+                            way.2 = 0;
+                        }
+                    }
+                    (1, at) => {
+                        let was = at.and_then(|at| list[at].take()).is_some_and(|way| way.1);
+                        prop_assert_eq!(cache.remove(line), was);
+                    }
+                    (_, Some(at)) => {
+                        prop_assert_eq!(cache.put(line, dirty), None);
+                        let was = list[at].is_some_and(|way| way.1);
+                        list[at] = Some((line, was || dirty, 0));
+                    }
+                    (_, None) => {
+                        let at = list.iter().position(Option::is_none).unwrap_or_else(|| loop {
+                            if let Some(at) = list.iter().position(|way| way.is_some_and(|way| way.2 == 3)) {
+                                break at;
+                            }
+                            list.iter_mut().flatten().for_each(|way| way.2 += 1);
+                        });
+                        let expected = list[at].map(|way| (way.0, way.1));
+                        list[at] = Some((line, dirty, 2));
+                        prop_assert_eq!(cache.put(line, dirty), expected);
                     }
                 }
             }

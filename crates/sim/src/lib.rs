@@ -13,7 +13,8 @@
 //! | page policy | [`pages`] | which node a page is on, and when it moves |
 //! | thread policy | [`schedule`] | threads pinned to PUs, or placed by the operating system |
 //! | cores | `window` | misses that overlap: a window of accesses, a number of outstanding lines, recognised streams |
-//! | caches | `cache`, `memory` | set-associative LRU, a directory with one owner or several sharers for each line (MESI) |
+//! | write-backs | `write_backs` | a buffer of written lines for each core; a full one delays the core |
+//! | caches | `cache`, `directory`, `memory` | set-associative LRU, a directory with one owner or several sharers for each line (MESI) |
 //! | controllers, links | `server` | one request at a time, first come first served; late-stamped requests use gaps |
 //! | time | `run` | a clock for each PU; the PU with the earliest clock runs, at most a quantum ahead of the others |
 //!
@@ -23,19 +24,23 @@
 //! socket. Hits in private caches are not in the trace, so a thread's work between misses advances its clock by a
 //! constant time per access ([`Parameters::cycles_per_access`]).
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod cache;
+mod clocks;
+mod directory;
 pub mod machine;
 mod memory;
 pub mod outcome;
 pub mod pages;
+mod prefetch;
 mod run;
 pub mod schedule;
 mod server;
 mod timeline;
 pub mod trace;
 mod window;
+mod write_backs;
 
 pub use machine::{Machine, MachineError, Parameters};
 pub use outcome::Outcome;
@@ -44,6 +49,9 @@ pub use run::{Setup, SetupError, simulate};
 pub use schedule::Threads;
 pub use server::Server;
 pub use trace::{Trace, TraceBuilder, TraceError};
+
+/// Changes whenever the same input may give another outcome, so that stored outcomes are not taken for current ones.
+pub const MODEL_VERSION: u32 = 3;
 
 /// Picoseconds in a nanosecond.
 pub const NS: u64 = 1000;

@@ -8,24 +8,15 @@
 //! latency after the controller's queue; another node's memory adds a request and a data message along the route. A
 //! line that another core has written comes from that core: inside a last-level cache for its latency plus one private
 //! latency; from another one through the line's home, to which the line is written back. A write waits until all other
-//! copies are invalid.
+//! copies are invalid. Lines written back to memory take an entry of the core's write-back buffer.
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Replacement};
+use crate::directory::Directory;
 use crate::machine::{LinkModel, Machine};
 use crate::outcome::{GroupFigures, LinkFigures, NodeFigures};
 use crate::pages::{Fault, PageTable};
 use crate::server::Server;
-
-/// A directory entry.
-#[derive(Clone, Copy, Default)]
-struct Entry {
-    /// Cores that may have the line, a bit for each (for several on machines with more than 64).
-    sharers: u64,
-    /// Last-level caches that may have the line.
-    groups: u32,
-    /// The core that has the line written, plus one; 0 for none.
-    owner: u32,
-}
+use crate::write_backs::WriteBacks;
 
 /// A message on a link.
 #[derive(Clone, Copy)]
@@ -49,12 +40,16 @@ pub(crate) struct Memory<'a> {
     machine: &'a Machine,
     pub(crate) pages: PageTable,
     page_shift: u32,
-    directory: Vec<Entry>,
+    directory: Directory,
     /// Largest private cache of each core; `None` if the trace's own filter models it.
     private: Option<Vec<Cache>>,
     llcs: Vec<Cache>,
     controllers: Vec<Server>,
     link_servers: Vec<Server>,
+    /// By core.
+    write_backs: Vec<WriteBacks>,
+    /// When all write-backs of the current access had entries in the buffer; see [`Memory::resume`].
+    buffered_at: u64,
     /// By [`Message`].
     message_bytes: [u64; 2],
     /// Picoseconds that each [`Message`] occupies a link.
@@ -70,7 +65,6 @@ pub(crate) struct Memory<'a> {
     pub(crate) invalidations: u64,
     pub(crate) transfers_within: u64,
     pub(crate) transfers_between: u64,
-    sharer_shift: u32,
 }
 
 impl<'a> Memory<'a> {
@@ -90,25 +84,22 @@ impl<'a> Memory<'a> {
         let times = |link: &LinkModel| {
             message_bytes.map(|bytes| (bytes as f64 * link.ps_per_byte).round() as u64)
         };
-        let node_of_group = |group: usize| {
-            let core = machine
-                .core_group
-                .iter()
-                .position(|&of| of as usize == group);
-            core.map_or(0, |core| machine.core_node[core])
-        };
-        let sharer_shift = cores.div_ceil(64).next_power_of_two().trailing_zeros();
         Self {
             pages,
             page_shift,
-            directory: vec![Entry::default(); lines],
-            private: with_private.then(|| vec![Cache::new(machine.private); cores]),
-            llcs: vec![Cache::new(machine.llc); machine.groups],
+            directory: Directory::new(lines, cores),
+            private: with_private
+                .then(|| vec![Cache::new(machine.private, Replacement::Lru); cores]),
+            llcs: vec![Cache::new(machine.llc, parameters.llc_replacement); machine.groups],
             controllers: vec![Server::default(); machine.nodes],
             link_servers: vec![Server::default(); machine.links.len()],
+            write_backs: vec![WriteBacks::new(parameters.write_backs); cores],
+            buffered_at: 0,
             message_bytes,
             message_times: machine.links.iter().map(times).collect(),
-            group_node: (0..machine.groups).map(node_of_group).collect(),
+            group_node: (0..machine.groups)
+                .map(|group| machine.node_of_group(group))
+                .collect(),
             nodes: vec![NodeFigures::default(); machine.nodes],
             groups: vec![GroupFigures::default(); machine.groups],
             links: machine.links.iter().map(LinkFigures::of).collect(),
@@ -117,15 +108,27 @@ impl<'a> Memory<'a> {
             invalidations: 0,
             transfers_within: 0,
             transfers_between: 0,
-            sharer_shift,
             machine,
         }
     }
 
-    /// The bit of a core among a line's sharers.
+    /// Asks the host for what a core's request for a line will use.
     #[inline(always)]
-    fn bit(&self, core: u32) -> u64 {
-        1 << (core >> self.sharer_shift)
+    pub(crate) fn prefetch(&self, core: u32, line: u32) {
+        self.directory.prefetch(line);
+        if let Some(caches) = &self.private {
+            caches[core as usize].prefetch(line);
+        }
+        self.llcs[self.machine.core_group[core as usize] as usize].prefetch(line);
+    }
+
+    /// Asks the host for what the eviction of another line will use, once [`Memory::prefetch`] has had its effect.
+    #[inline(always)]
+    pub(crate) fn prefetch_evicted(&self, core: u32, line: u32) {
+        let group = self.machine.core_group[core as usize];
+        if let Some(evicted) = self.llcs[group as usize].last(line) {
+            self.directory.prefetch(evicted);
+        }
     }
 
     #[inline(always)]
@@ -213,12 +216,22 @@ impl<'a> Memory<'a> {
         self.send_line(ready, home, node)
     }
 
-    /// Writes a line back from `node` to the memory of `home`; no core waits for it.
-    fn write_dram(&mut self, now: u64, node: usize, home: usize) {
+    /// Writes a line back from `node` to the memory of `home`, because of an access of `core`; the core waits for a
+    /// free entry of its write-back buffer, not for the end.
+    fn write_dram(&mut self, core: u32, now: u64, node: usize, home: usize) {
         self.lines_by_node_pair[node * self.machine.nodes + home] += 1;
         self.nodes[home].lines_written += 1;
-        let arrives = self.send_line(now, node, home);
-        self.occupy(arrives, home, 1);
+        let entry_free = self.write_backs[core as usize].admit();
+        self.buffered_at = self.buffered_at.max(entry_free);
+        let arrives = self.send_line(now.max(entry_free), node, home);
+        let start = self.occupy(arrives, home, 1);
+        self.write_backs[core as usize].sent(start + self.machine.service[home]);
+    }
+
+    /// When the core of the last access continues: at `now`, or when its write-backs had entries in the buffer.
+    #[inline(always)]
+    pub(crate) fn resume(&mut self, now: u64) -> u64 {
+        now.max(std::mem::take(&mut self.buffered_at))
     }
 
     /// Occupies a controller with lines; returns when service starts.
@@ -241,8 +254,7 @@ impl<'a> Memory<'a> {
             return Answer::Private(now + self.machine.private_latency);
         }
         let done = self.fetch(core, line, now);
-        let bit = self.bit(core);
-        self.directory[line as usize].sharers |= bit;
+        self.directory.add_sharer(line, core);
         self.fill_private(core, line, false, now);
         Answer::At(done)
     }
@@ -300,22 +312,23 @@ impl<'a> Memory<'a> {
 
     /// Moves a written line from private caches to the core's last-level cache.
     fn leave_private(&mut self, core: u32, line: u32, now: u64) {
-        let entry = &mut self.directory[line as usize];
+        let owner = self.directory.entry(line).owner;
         // Another core has taken ownership meanwhile.
-        if entry.owner != 0 && entry.owner != core + 1 {
+        if owner != 0 && owner != core + 1 {
             return;
         }
-        entry.owner = 0;
+        self.directory.disown(line);
         let group = self.machine.core_group[core as usize];
-        self.fill_llc(group, line, true, now);
+        self.fill_llc(core, group, line, true, now);
     }
 
-    fn fill_llc(&mut self, group: u32, line: u32, dirty: bool, now: u64) {
-        self.directory[line as usize].groups |= 1 << group;
+    /// Puts a line into a last-level cache, because of an access of `core`.
+    fn fill_llc(&mut self, core: u32, group: u32, line: u32, dirty: bool, now: u64) {
+        self.directory.add_group(line, group);
         let Some((evicted, was_dirty)) = self.llcs[group as usize].put(line, dirty) else {
             return;
         };
-        self.directory[evicted as usize].groups &= !(1 << group);
+        self.directory.remove_group(evicted, group);
         let mut was_dirty = was_dirty;
         if self.machine.parameters.inclusive {
             was_dirty |= self.drop_below(group, evicted);
@@ -323,7 +336,7 @@ impl<'a> Memory<'a> {
         if was_dirty {
             let node = self.node_of_group(group);
             let home = self.pages.home((evicted >> self.page_shift) as usize, node);
-            self.write_dram(now, node as usize, home);
+            self.write_dram(core, now, node as usize, home);
         }
     }
 
@@ -331,15 +344,15 @@ impl<'a> Memory<'a> {
     fn drop_below(&mut self, group: u32, line: u32) -> bool {
         let mut was_dirty = false;
         for core in 0..self.machine.core_group.len() as u32 {
-            let entry = self.directory[line as usize];
+            let entry = self.directory.entry(line);
             if self.machine.core_group[core as usize] != group
-                || entry.sharers & self.bit(core) == 0
+                || entry.sharers & self.directory.bit(core) == 0
             {
                 continue;
             }
             was_dirty |= entry.owner == core + 1;
             if entry.owner == core + 1 {
-                self.directory[line as usize].owner = 0;
+                self.directory.disown(line);
             }
             if let Some(caches) = &mut self.private {
                 caches[core as usize].remove(line);
@@ -357,21 +370,21 @@ impl<'a> Memory<'a> {
         let group = self.machine.core_group[core as usize];
         let node = self.machine.core_node[core as usize] as usize;
         let home = self.home(line, core);
-        let entry = self.directory[line as usize];
+        let entry = self.directory.entry(line);
         let figures = &mut self.groups[group as usize];
         if entry.owner != 0 && entry.owner != core + 1 {
             let owner = entry.owner - 1;
-            self.directory[line as usize].owner = 0;
+            self.directory.disown(line);
             let owner_group = self.machine.core_group[owner as usize];
             if owner_group == group {
                 self.transfers_within += 1;
                 figures.hits += 1;
-                self.fill_llc(group, line, true, now);
+                self.fill_llc(core, group, line, true, now);
                 return now + self.machine.llc_latency + self.machine.private_latency;
             }
             figures.misses += 1;
             let from = self.machine.core_node[owner as usize] as usize;
-            return self.transfer(now, (group, node), home, (owner_group, from), line);
+            return self.transfer(now, core, home, (owner_group, from), line);
         }
         if self.llcs[group as usize].touch(line) {
             figures.hits += 1;
@@ -384,11 +397,11 @@ impl<'a> Memory<'a> {
             others &= others - 1;
             if self.llcs[other as usize].is_dirty(line) {
                 let from = self.node_of_group(other) as usize;
-                return self.transfer(now, (group, node), home, (other, from), line);
+                return self.transfer(now, core, home, (other, from), line);
             }
         }
         let done = self.read_dram(now, node, home);
-        self.fill_llc(group, line, false, now);
+        self.fill_llc(core, group, line, false, now);
         done
     }
 
@@ -397,33 +410,30 @@ impl<'a> Memory<'a> {
     fn transfer(
         &mut self,
         now: u64,
-        (group, node): (u32, usize),
+        core: u32,
         home: usize,
         (other, from): (u32, usize),
         line: u32,
     ) -> u64 {
+        let group = self.machine.core_group[core as usize];
+        let node = self.machine.core_node[core as usize] as usize;
         self.transfers_between += 1;
         let asked = self.send_request(now + self.machine.llc_latency, node, home);
         let forwarded = self.send_request(asked, home, from) + self.machine.llc_latency;
         let done = self.send_line(forwarded, from, node);
-        self.write_dram(forwarded, from, home);
+        self.write_dram(core, forwarded, from, home);
         self.llcs[other as usize].clean(line);
-        self.fill_llc(other, line, false, now);
-        self.fill_llc(group, line, false, now);
+        self.fill_llc(core, other, line, false, now);
+        self.fill_llc(core, group, line, false, now);
         done
     }
 
     /// Invalidates all copies except that of `core`; returns when all have been acknowledged.
     fn invalidate(&mut self, core: u32, line: u32, now: u64) -> u64 {
         let group = self.machine.core_group[core as usize];
-        let (bit, entry) = (self.bit(core), self.directory[line as usize]);
-        let is_alone = entry.owner == core + 1;
-        self.directory[line as usize] = Entry {
-            sharers: bit,
-            groups: entry.groups & (1 << group),
-            owner: core + 1,
-        };
-        if is_alone {
+        let (bit, entry) = (self.directory.bit(core), self.directory.entry(line));
+        self.directory.own(line, core, entry.groups & (1 << group));
+        if entry.owner == core + 1 {
             return now;
         }
         let (sharers, groups) = (entry.sharers & !bit, entry.groups & !(1 << group));
@@ -433,17 +443,24 @@ impl<'a> Memory<'a> {
         let node = self.machine.core_node[core as usize] as usize;
         let mut asked_groups = groups;
         let mut done = now;
-        for other in 0..self.machine.core_group.len() as u32 {
-            if sharers & self.bit(other) == 0 || other == core {
-                continue;
-            }
-            self.invalidations += 1;
-            if let Some(caches) = &mut self.private {
-                caches[other as usize].remove(line);
-            }
-            match self.machine.core_group[other as usize] {
-                same if same == group => done = done.max(now + self.machine.llc_latency),
-                another => asked_groups |= 1 << another,
+        let cores = self.machine.core_group.len() as u32;
+        let sharer_shift = self.directory.sharer_shift();
+        let mut bits = sharers;
+        while bits != 0 {
+            let first = bits.trailing_zeros() << sharer_shift;
+            bits &= bits - 1;
+            for other in first..(first + (1 << sharer_shift)).min(cores) {
+                if other == core {
+                    continue;
+                }
+                self.invalidations += 1;
+                if let Some(caches) = &mut self.private {
+                    caches[other as usize].remove(line);
+                }
+                match self.machine.core_group[other as usize] {
+                    same if same == group => done = done.max(now + self.machine.llc_latency),
+                    another => asked_groups |= 1 << another,
+                }
             }
         }
         while asked_groups != 0 {

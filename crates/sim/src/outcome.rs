@@ -1,10 +1,12 @@
 //! The result of a simulation. Times in picoseconds, energy in joules.
 
+use serde::{Deserialize, Serialize};
+
 use crate::machine::{LinkModel, Machine};
 pub use crate::timeline::Timeline;
 
 /// A node's memory controller.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeFigures {
     /// Pages on the node at the end.
     pub pages: u64,
@@ -39,7 +41,7 @@ impl NodeFigures {
 }
 
 /// A last-level cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupFigures {
     /// Requests served there, or by another core below it.
     pub hits: u64,
@@ -48,7 +50,7 @@ pub struct GroupFigures {
 }
 
 /// A directed link.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkFigures {
     /// Logical node it leaves.
     pub from: usize,
@@ -78,7 +80,7 @@ impl LinkFigures {
 }
 
 /// The predicted figures of a program on a machine, with a placement of threads and pages.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// From the start to the end of the last thread.
     pub time: u64,
@@ -145,9 +147,19 @@ impl Outcome {
         self.groups.iter().map(|group| group.misses).sum()
     }
 
-    /// Estimated energy in joules, with the constants of the machine's [`Energy`](crate::machine::Energy).
+    /// Misses of the last-level caches of each node's cores, by logical node.
     #[must_use]
-    pub fn energy(&self, machine: &Machine) -> f64 {
+    pub fn llc_misses_by_node(&self, machine: &Machine) -> Vec<u64> {
+        let mut misses = vec![0; machine.nodes];
+        for (group, figures) in self.groups.iter().enumerate() {
+            misses[machine.node_of_group(group) as usize] += figures.misses;
+        }
+        misses
+    }
+
+    /// Estimated energy, with the constants of the machine's [`Energy`](crate::machine::Energy).
+    #[must_use]
+    pub fn energy(&self, machine: &Machine) -> EnergyParts {
         let constants = &machine.parameters.energy;
         let lines: u64 = self.nodes.iter().map(NodeFigures::lines).sum();
         let requests: u64 = self
@@ -155,9 +167,39 @@ impl Outcome {
             .iter()
             .map(|group| group.hits + group.misses)
             .sum();
-        constants.static_w * self.nodes.len() as f64 * self.time as f64 * 1e-12
-            + constants.dram_line_nj * 1e-9 * lines as f64
-            + constants.llc_access_nj * 1e-9 * requests as f64
-            + constants.link_byte_pj * 1e-12 * self.link_bytes() as f64
+        let watts = (0..self.nodes.len()).map(|node| {
+            if machine.core_node.contains(&(node as u32)) {
+                constants.static_w
+            } else {
+                constants.memory_node_w
+            }
+        });
+        EnergyParts {
+            static_j: watts.sum::<f64>() * self.time as f64 * 1e-12,
+            dram_j: constants.dram_line_nj * 1e-9 * lines as f64,
+            llc_j: constants.llc_access_nj * 1e-9 * requests as f64,
+            links_j: constants.link_byte_pj * 1e-12 * self.link_bytes() as f64,
+        }
+    }
+}
+
+/// Estimated energy in joules.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EnergyParts {
+    /// Of the nodes over the run, whatever they do.
+    pub static_j: f64,
+    /// Of lines read from and written to DRAM.
+    pub dram_j: f64,
+    /// Of requests to last-level caches.
+    pub llc_j: f64,
+    /// Of bytes on links.
+    pub links_j: f64,
+}
+
+impl EnergyParts {
+    /// Sum of the parts.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.static_j + self.dram_j + self.llc_j + self.links_j
     }
 }

@@ -5,15 +5,14 @@
 //! when the last of the releases it needs has happened; all its misses are complete by then. Equal clocks go to the
 //! lowest PU, so a simulation is deterministic.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use numaloc_model::LogicalPu;
 
+use crate::clocks::Clocks;
 use crate::machine::Machine;
 use crate::memory::{Answer, Memory};
 use crate::outcome::Outcome;
 use crate::pages::{PageTable, Pages};
+use crate::prefetch::prefetch;
 use crate::schedule::{Pu, Scheduler, Threads};
 use crate::trace::{Packed, Step, Trace};
 use crate::window::Window;
@@ -155,7 +154,7 @@ struct Run<'a> {
     next: Vec<u32>,
     ends: Vec<u64>,
     words: Vec<Word>,
-    heap: BinaryHeap<Reverse<(u64, u32)>>,
+    clocks: Clocks,
     switches: u64,
     thread_moves: u64,
     quantum: u64,
@@ -165,6 +164,12 @@ struct Run<'a> {
     /// Picoseconds per access: alone on a core, and with another busy PU.
     access: [f64; 2],
 }
+
+/// Numbers of events by which the host's memory is asked ahead: for events, for the tables of their lines, and for
+/// those of the lines that they evict.
+const EVENTS_AHEAD: usize = 64;
+const LINES_AHEAD: usize = 16;
+const EVICTIONS_AHEAD: usize = 8;
 
 /// Limit of clocks, far below 2^64, so that additions do not overflow.
 const END_OF_TIME: u64 = 1 << 62;
@@ -228,7 +233,7 @@ impl<'a> Run<'a> {
             next: vec![0; trace.threads()],
             ends: vec![0; trace.threads()],
             words: vec![Word::default(); trace.words],
-            heap: BinaryHeap::new(),
+            clocks: Clocks::new(machine.pus.len()),
             switches: 0,
             thread_moves: 0,
             quantum: ((parameters.quantum_ns * 1e3).round() as u64).max(1),
@@ -248,8 +253,7 @@ impl<'a> Run<'a> {
                 self.make_ready(thread as u32, 0, true);
             }
         }
-        while let Some(Reverse((_, pu))) = self.heap.pop() {
-            let pu = pu as usize;
+        while let Some(pu) = self.clocks.pop() {
             self.pus[pu].queued = false;
             self.advance(pu);
         }
@@ -295,7 +299,7 @@ impl<'a> Run<'a> {
             (None, None) => return,
         };
         state.queued = true;
-        self.heap.push(Reverse((clock, pu as u32)));
+        self.clocks.queue(pu, clock);
     }
 
     /// Continues a PU that is not ahead of any other, and queues it again.
@@ -363,8 +367,8 @@ impl<'a> Run<'a> {
     /// The clock at which a PU stops: a quantum after the earliest clock of the others, or the end of its thread's time
     /// slice if others wait for the PU.
     fn limit(&self, pu: usize) -> u64 {
-        let ahead = |Reverse((clock, _)): &Reverse<(u64, u32)>| clock.saturating_add(self.quantum);
-        let limit = self.heap.peek().map_or(u64::MAX, ahead);
+        let ahead = |clock: u64| clock.saturating_add(self.quantum);
+        let limit = self.clocks.first().map_or(u64::MAX, ahead);
         match self.pus[pu].ready.front() {
             None => limit,
             // A thread that becomes ready later leaves the PU to the running thread until then.
@@ -389,6 +393,7 @@ impl<'a> Run<'a> {
                 break Stop::Quantum;
             }
             at += 1;
+            self.prefetch(core as u32, events, at);
             let work = event.work();
             now = later(now, work, access);
             self.accesses[core] += work;
@@ -398,6 +403,7 @@ impl<'a> Run<'a> {
                         now = self.fault(core, thread, event.value(), now);
                     }
                     now = self.ask(core, event, now);
+                    now = self.memory.resume(now);
                 }
                 Step::Work => {
                     let work = u64::from(event.value());
@@ -429,6 +435,22 @@ impl<'a> Run<'a> {
         self.next[thread as usize] = at as u32;
         self.pus[pu].clock = now;
         stop
+    }
+
+    /// Asks the host for what the events from `at` on will use.
+    #[inline(always)]
+    fn prefetch(&self, core: u32, events: &[Packed], at: usize) {
+        prefetch(events, at + EVENTS_AHEAD);
+        if let Some(event) = events.get(at + LINES_AHEAD)
+            && event.step().has_line()
+        {
+            self.memory.prefetch(core, event.value());
+        }
+        if let Some(event) = events.get(at + EVICTIONS_AHEAD)
+            && event.step().has_line()
+        {
+            self.memory.prefetch_evicted(core, event.value());
+        }
     }
 
     /// Performs a release of `word` at `now`, and continues the threads that waited for it.

@@ -65,11 +65,13 @@ impl Server {
     /// charged with all their delays, and the sum of all waits is that of a server with requests in order.
     #[inline]
     fn book_late(&mut self, arrival: u64, service: u64) -> Option<u64> {
-        // Late requests are only slightly late: the gap is one of the last.
-        let mut at = self.gaps.len();
-        while at > 0 && self.gaps[at - 1].1 > arrival {
-            at -= 1;
-        }
+        // Late requests are only slightly late: the gap is one of the last. (Faster than a binary search.)
+        let (older, newer) = self.gaps.as_slices();
+        let is_before = |(_, to): &(u64, u64)| *to <= arrival;
+        let mut at = match newer.iter().rposition(is_before) {
+            Some(at) => older.len() + at + 1,
+            None => older.iter().rposition(is_before).map_or(0, |at| at + 1),
+        };
         let (from, to) = *self.gaps.get(at)?;
         let start = from.max(arrival);
         let mut wait = start - arrival;

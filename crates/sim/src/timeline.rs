@@ -1,10 +1,12 @@
 //! A quantity over the time of a run, in at most 256 intervals of equal width.
 
+use serde::{Deserialize, Serialize};
+
 /// Largest number of intervals; in longer runs, neighbours are joined and the width doubles.
 const INTERVALS: usize = 256;
 
 /// Sums by interval.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeline {
     /// Picoseconds per interval: a power of two.
     pub width: u64,

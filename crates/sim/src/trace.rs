@@ -32,6 +32,14 @@ pub(crate) enum Step {
     Work,
 }
 
+impl Step {
+    /// Whether the event's value is a line.
+    #[inline(always)]
+    pub(crate) fn has_line(self) -> bool {
+        matches!(self, Self::Read | Self::Write | Self::Own | Self::WriteBack)
+    }
+}
+
 const STEPS: [Step; 8] = [
     Step::Read,
     Step::Write,
@@ -158,6 +166,78 @@ impl Trace {
     #[must_use]
     pub fn accesses(&self) -> u64 {
         self.threads.iter().map(|thread| thread.accesses).sum()
+    }
+
+    /// The trace on pages of `page_bytes`, at least as large as its own: for machines with other pages than the
+    /// recording machine.
+    ///
+    /// # Errors
+    /// [`TraceError`] if pages are smaller or not a power of two of lines, or if the lines of all pages cannot be
+    /// numbered.
+    pub fn on_pages_of(mut self, page_bytes: u64) -> Result<Self, TraceError> {
+        let lines = page_bytes / self.line_bytes;
+        if !lines.is_power_of_two()
+            || lines * self.line_bytes != page_bytes
+            || page_bytes < self.page_bytes()
+        {
+            return Err(TraceError::Pages {
+                page_bytes,
+                line_bytes: self.line_bytes,
+            });
+        }
+        let page_shift = lines.trailing_zeros();
+        let (old, larger) = (self.page_shift, page_shift - self.page_shift);
+        let mut pages: Vec<u64> = self.pages.iter().map(|page| page >> larger).collect();
+        pages.dedup();
+        if (pages.len() as u64) << page_shift > MOST_LINES {
+            return Err(TraceError::TooManyLines {
+                line_bytes: self.line_bytes,
+            });
+        }
+        // The first line of each old page.
+        let mut at = 0;
+        let first: Vec<u32> = self
+            .pages
+            .iter()
+            .map(|&page| {
+                at += usize::from(pages[at] != page >> larger);
+                let within = page & ((1 << larger) - 1);
+                (at as u32) << page_shift | (within as u32) << old
+            })
+            .collect();
+        for event in self
+            .threads
+            .iter_mut()
+            .flat_map(|thread| &mut thread.events)
+        {
+            if event.step().has_line() {
+                let line = event.value();
+                let line = first[(line >> old) as usize] | line & ((1 << old) - 1);
+                *event = Packed::new(event.step(), event.work(), line);
+            }
+        }
+        (self.pages, self.page_shift) = (pages, page_shift);
+        Ok(self)
+    }
+
+    /// Digest of all events, for recognising the trace; not resistant to forgery.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        let mut digest = Multiply::default();
+        for &(word, releases) in &self.acquires {
+            digest.write_u64(u64::from(word) << 32 | u64::from(releases));
+        }
+        for &page in &self.pages {
+            digest.write_u64(page);
+        }
+        for thread in &self.threads {
+            digest.write_u64(thread.events.len() as u64);
+            for event in &thread.events {
+                digest.write_u64(event.0);
+            }
+        }
+        digest.write_u64(self.line_bytes << self.page_shift);
+        digest.finish()
     }
 
     /// Size of a table indexed by line number.
@@ -373,10 +453,7 @@ impl TraceBuilder {
         let within = (1u32 << self.page_shift) - 1;
         for thread in &mut self.threads {
             for event in &mut thread.events {
-                if matches!(
-                    event.step(),
-                    Step::Read | Step::Write | Step::Own | Step::WriteBack
-                ) {
+                if event.step().has_line() {
                     let line = event.value();
                     let page = rank[(line >> self.page_shift) as usize];
                     *event = Packed::new(
@@ -460,6 +537,34 @@ mod tests {
         builder.push(ThreadIdx(0), &event(u64::MAX, Action::Read(1)));
         builder.push(ThreadIdx(0), &event(u64::MAX, Action::End));
         assert_eq!(builder.finish().unwrap_err(), TraceError::TooLong);
+    }
+
+    #[test]
+    fn lines_keep_their_addresses_on_larger_pages() {
+        let mut builder = TraceBuilder::new(["0"], 64, 4096).unwrap();
+        let lines = [64 * 8 + 5, 64 * 11, 64 * 12 + 63, 64 * 100];
+        for line in lines {
+            builder.push(ThreadIdx(0), &event(1, Action::Read(line)));
+        }
+        builder.push(ThreadIdx(0), &event(1, Action::Acquire(3)));
+        let small = builder.finish().unwrap();
+        assert_eq!(small.pages(), [8, 11, 12, 100]);
+        let large = small.clone().on_pages_of(16 << 10).unwrap();
+        assert_eq!(
+            (large.pages(), large.page_bytes()),
+            (&[2, 3, 25][..], 16 << 10)
+        );
+        let events = &large.threads[0].events;
+        for (event, line) in events.iter().zip(lines) {
+            let page = large.pages()[(event.value() >> 8) as usize];
+            assert_eq!(page << 8 | u64::from(event.value()) & 255, line);
+        }
+        assert_eq!(events[4], small.threads[0].events[4]);
+        assert_eq!(
+            small.clone().on_pages_of(4096).unwrap().pages(),
+            small.pages()
+        );
+        assert!(small.clone().on_pages_of(2048).is_err() && small.on_pages_of(12 << 10).is_err());
     }
 
     #[test]

@@ -11,13 +11,55 @@ const STREAMS: usize = 16;
 /// Number of lines after which a stream is recognised.
 const CONFIRMED: u8 = 2;
 /// Largest distance between consecutive lines of a stream.
-const FARTHEST: i64 = 2;
+const FARTHEST: i32 = 2;
 
-#[derive(Clone, Copy, Debug)]
-struct Stream {
-    last: u32,
-    step: i64,
-    seen: u8,
+/// The streams of a core, the most recent first.
+#[derive(Clone, Debug)]
+struct Streams {
+    /// Last line of each.
+    last: [u32; STREAMS],
+    /// Distance of its last two lines, and the number of lines seen since its first, up to [`CONFIRMED`].
+    steps: [(i8, u8); STREAMS],
+}
+
+/// Last line of a stream that is not there: far from every line, of which there are fewer than 2^31.
+const NO_LINE: u32 = u32::MAX - 64;
+
+impl Streams {
+    /// Whether `line` continues a recognised stream; records it in either case.
+    #[inline]
+    fn is_continued(&mut self, line: u32) -> bool {
+        let distance = |last: u32| line.wrapping_sub(last) as i32;
+        let mut near = 0u32;
+        for (at, &last) in self.last.iter().enumerate() {
+            let is_near = distance(last).wrapping_add(FARTHEST) as u32 <= 2 * FARTHEST as u32;
+            near |= u32::from(is_near && line != last) << at;
+        }
+        while near != 0 {
+            let at = near.trailing_zeros() as usize;
+            near &= near - 1;
+            let (step, seen) = self.steps[at];
+            let distance = distance(self.last[at]) as i8;
+            if seen == 0 || step == distance {
+                let seen = (seen + 1).min(CONFIRMED);
+                self.put_first(at, line, (distance, seen));
+                return seen == CONFIRMED;
+            }
+        }
+        self.put_first(STREAMS - 1, line, (0, 0));
+        false
+    }
+
+    /// Moves the streams before `at` back by one, over the one there, and puts one in front.
+    #[inline]
+    fn put_first(&mut self, at: usize, last: u32, step: (i8, u8)) {
+        if at > 0 {
+            self.last.copy_within(..at, 1);
+            self.steps.copy_within(..at, 1);
+        }
+        self.last[0] = last;
+        self.steps[0] = step;
+    }
 }
 
 /// Outstanding lines of a core.
@@ -30,8 +72,7 @@ pub(crate) struct Window {
     streamed: VecDeque<u64>,
     most_streamed: usize,
     stores: VecDeque<u64>,
-    /// The most recent first.
-    streams: Vec<Stream>,
+    streams: Streams,
 }
 
 impl Window {
@@ -43,42 +84,17 @@ impl Window {
             streamed: VecDeque::new(),
             most_streamed: prefetched,
             stores: VecDeque::new(),
-            streams: Vec::with_capacity(STREAMS),
+            streams: Streams {
+                last: [NO_LINE; STREAMS],
+                steps: [(0, 0); STREAMS],
+            },
         }
     }
 
     /// Whether `line` continues a stream; records it in either case.
     #[inline]
     pub(crate) fn is_streamed(&mut self, line: u32) -> bool {
-        if self.most_streamed == 0 {
-            return false;
-        }
-        let near = |stream: &Stream| {
-            let step = i64::from(line) - i64::from(stream.last);
-            step != 0 && step.abs() <= FARTHEST && (stream.seen == 0 || step == stream.step)
-        };
-        match self.streams.iter().position(near) {
-            Some(at) => {
-                self.streams[..=at].rotate_right(1);
-                let stream = &mut self.streams[0];
-                stream.step = i64::from(line) - i64::from(stream.last);
-                stream.last = line;
-                stream.seen = (stream.seen + 1).min(CONFIRMED);
-                stream.seen == CONFIRMED
-            }
-            None => {
-                if self.streams.len() == STREAMS {
-                    self.streams.pop();
-                }
-                let stream = Stream {
-                    last: line,
-                    step: 0,
-                    seen: 0,
-                };
-                self.streams.insert(0, stream);
-                false
-            }
-        }
+        self.most_streamed != 0 && self.streams.is_continued(line)
     }
 
     /// Time at which a load at `now`, the core's access number `at`, can be sent.

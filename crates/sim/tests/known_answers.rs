@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use numaloc_model::trace::{Action, Event};
 use numaloc_model::{LogicalNode, ThreadIdx};
+use numaloc_sim::machine::Replacement;
 use numaloc_sim::{Machine, Pages, Setup, Threads, Trace, TraceBuilder, simulate};
 
 /// Time of a pointer chase for each access, once the caches are warm.
@@ -396,4 +397,132 @@ fn setups_that_do_not_fit_are_refused() {
     assert!(fails(&[7], &Pages::FirstTouch).contains("1 PUs"));
     assert!(fails(&[0], &Pages::Node(LogicalNode(3))).contains("1 nodes"));
     assert!(fails(&[0], &Pages::Placed(vec![None; 5])).contains("5 pages, expected 1"));
+}
+
+/// A core's working set that is used again and again, and a scan four times as large as the cache.
+#[test]
+fn with_rrip_a_scan_leaves_lines_in_use_in_the_shared_cache() {
+    let hot = LLC_LINES / 4;
+    let mut accesses = Vec::new();
+    for round in 0..8 {
+        accesses.extend(chase(0, hot, 2));
+        accesses.extend(chase(LLC_LINES * (8 + 4 * round), LLC_LINES, 1));
+    }
+    let misses = |replacement| {
+        let mut one = machine(1, 1, 4);
+        one.parameters.llc_replacement = replacement;
+        let program = trace(std::slice::from_ref(&accesses));
+        run(&one, &program, &[0], &Pages::FirstTouch).llc_misses()
+    };
+    let (lru, rrip) = (misses(Replacement::Lru), misses(Replacement::Rrip));
+    assert_eq!(lru, 8 * (hot + LLC_LINES), "each scan evicts all");
+    assert_eq!(rrip, hot + 8 * LLC_LINES, "only the first use misses");
+}
+
+/// A second node without cores, three times as slow and with a quarter of the bandwidth.
+#[test]
+fn memory_without_cores_is_reached_over_its_link_at_its_own_speed() {
+    let with_expander = |outstanding| {
+        let mut machine = machine(2, 4, outstanding);
+        machine.pus.truncate(4);
+        machine.core_node.truncate(4);
+        machine.core_group.truncate(4);
+        machine.groups = 1;
+        machine.memory_latency[1] = 3 * MEMORY;
+        machine.service[1] = 4 * SERVICE;
+        machine.parameters.window_accesses = 1 << 20;
+        machine
+    };
+    let one = with_expander(1);
+    let of = |node| chase_latency(&one, LLC_LINES * 4, &Pages::Node(LogicalNode(node)));
+    assert_eq!(of(0), MEMORY as f64);
+    assert_eq!(of(1), (3 * MEMORY + 2 * HOP + REQUEST + DATA) as f64);
+    let many = with_expander(20);
+    let (found, _) = bandwidth(&many, &[0, 1, 2, 3], &Pages::Node(LogicalNode(1)));
+    let expected = LINE as f64 / (4 * SERVICE) as f64 * 1e12;
+    assert!((found / expected - 1.0).abs() < 0.01, "{found:.4e}");
+    // Half of the lines each: both controllers work at once.
+    let lines = LLC_LINES * 2;
+    let program = trace(
+        &(0..4)
+            .map(|at| chase(at * lines, lines, 1))
+            .collect::<Vec<_>>(),
+    );
+    let spread = run(&many, &program, &[0, 1, 2, 3], &Pages::Interleave);
+    assert_eq!(spread.remote_percent(), Some(50.0));
+    assert_eq!(spread.llc_misses_by_node(&many), [4 * lines, 0]);
+    let energy = spread.energy(&many);
+    let constants = &many.parameters.energy;
+    let watts = constants.static_w + constants.memory_node_w;
+    assert!((energy.static_j - watts * spread.time as f64 * 1e-12).abs() < 1e-12);
+}
+
+/// Writes of `lines` lines each by `cores` cores of one node, at the controller's bandwidth for reads and write-backs.
+#[test]
+fn a_stream_of_stores_takes_the_controllers_bandwidth_twice_and_waits_no_longer_than_what_is_outstanding()
+ {
+    let (cores, outstanding) = (4, 10);
+    let mut one = machine(1, cores, outstanding);
+    one.parameters.window_accesses = 1 << 20;
+    let lines = LLC_LINES * 4;
+    let of_thread = |at: usize| (0..lines).map(move |line| Action::Write(at as u64 * lines + line));
+    let program = trace(
+        &(0..cores)
+            .map(|at| of_thread(at).collect())
+            .collect::<Vec<_>>(),
+    );
+    let outcome = run(&one, &program, &[0, 1, 2, 3], &Pages::FirstTouch);
+    let all = lines * cores as u64;
+    let controller = &outcome.nodes[0];
+    assert_eq!(controller.lines_read, all);
+    // What the caches hold at the end is not written back.
+    let held = LLC_LINES + cores as u64 * PRIVATE_LINES;
+    assert!((all - held..=all - LLC_LINES).contains(&controller.lines_written));
+    let busy = SERVICE * controller.lines();
+    let ratio = outcome.time as f64 / busy as f64;
+    assert!((ratio - 1.0).abs() < 0.01, "{ratio}");
+    let most = (cores * (outstanding + one.parameters.write_backs)) as u64 * SERVICE;
+    let wait = controller.mean_wait();
+    assert!(
+        wait > SERVICE as f64 && wait <= most as f64,
+        "{wait} ps, at most {most}"
+    );
+}
+
+/// Records of write-backs alone, as a phase that flushes its caches has them: no load or store limits their number.
+#[test]
+fn write_backs_alone_wait_for_the_buffer_and_take_the_controllers_bandwidth() {
+    for (cores, entries) in [(1, 1), (1, 16), (4, 16)] {
+        let mut one = machine(1, cores, 10);
+        one.parameters.write_backs = entries;
+        let lines = LLC_LINES * 4;
+        let of_thread =
+            |at: usize| (0..lines).map(move |line| Action::WriteBack(at as u64 * lines + line));
+        let program = trace(
+            &(0..cores)
+                .map(|at| of_thread(at).collect())
+                .collect::<Vec<_>>(),
+        );
+        let threads: Vec<_> = pus(&(0..cores as u32).collect::<Vec<_>>());
+        let setup = Setup {
+            threads: Threads::Pinned(&threads),
+            pages: &Pages::FirstTouch,
+        };
+        // The recorder's private caches are those of the machine.
+        let outcome = simulate(&one, &program, &setup, one.private_bytes).unwrap();
+        let written = lines * cores as u64 - LLC_LINES;
+        assert_eq!(outcome.nodes[0].lines_written, written);
+        let ratio = outcome.time as f64 / (written * SERVICE) as f64;
+        assert!(
+            (ratio - 1.0).abs() < 0.01,
+            "{cores} cores, {entries} entries: {ratio}"
+        );
+        let most = (cores * entries) as u64 * SERVICE;
+        // Clocks differ by up to a quantum, so a single wait may be longer.
+        let wait = outcome.mean_wait();
+        assert!(
+            wait <= most as f64,
+            "{cores} cores, {entries} entries: {wait} ps"
+        );
+    }
 }

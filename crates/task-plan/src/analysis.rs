@@ -6,9 +6,9 @@ use crate::affinity::Affinity;
 use crate::classes::ClassId;
 use crate::compare::{Placement, ScheduleSimulation, SimulatedRun};
 use crate::data::Data;
-use crate::place::{Nodes, Placed, block_pattern, kinds_of_lasting_blocks, place};
-use crate::plan::{Plan, PlanBlock, PlanChild, PlanClass};
-use crate::profile::Profile;
+use crate::place::{Nodes, Placed, block_pattern, joint, place};
+use crate::plan::{PlanBlock, PlanChild, PlanClass, TaskPlan};
+use crate::profile::TaskProfile;
 use crate::recursion::by_depth_where_bounded;
 use crate::remote::{Traffic, traffic};
 
@@ -131,7 +131,7 @@ pub enum AnalyseError {
 #[derive(Debug)]
 pub struct Analysis {
     /// The plan.
-    pub plan: Plan,
+    pub plan: TaskPlan,
     /// Affinities the plan is based on.
     pub affinity: Affinity,
     /// Tasks in the profile.
@@ -169,7 +169,7 @@ pub struct Analysis {
 /// # Errors
 /// [`AnalyseError`] if there is nothing to plan.
 pub fn analyse(
-    profile: &Profile,
+    profile: &TaskProfile,
     machine: &Topology,
     options: Options,
 ) -> Result<Analysis, AnalyseError> {
@@ -181,149 +181,225 @@ pub fn analyse(
     let ids = machine.nodes_with_pus();
     let distance = |a: u16, b: u16| machine.node_distance(ids[usize::from(a)], ids[usize::from(b)]);
     let excess = |a: u16, b: u16| (distance(a, b) / distance(a, a).max(1.0) - 1.0).max(0.0);
-    let nodes = Nodes {
-        count: ids.len(),
-        excess: &excess,
+    let study = Study {
+        profile,
+        data: &data,
+        affinity: &affinity,
+        is_refused: &is_refused,
+        nodes: Nodes {
+            count: ids.len(),
+            excess: &excess,
+        },
+        simulation: ScheduleSimulation::new(&data, machine),
+        hints_count: profile.nodes == ids.len(),
     };
+    let no_plan = study.without_plan();
+    let best = study.best(options, &no_plan);
+    let best = best.ok_or(AnalyseError::NothingToPlace)?;
+    let placed = &best.placed;
     let refused = refusals(&data, &is_refused);
-    let simulation = ScheduleSimulation::new(&data, machine);
-    let hints_count = profile.nodes == nodes.count;
-    let hinted = |task: usize| profile.tasks[task].hint.filter(|_| hints_count);
-    let block_hinted = |block: usize| profile.blocks[block].hint.filter(|_| hints_count);
-    let run = |placement: &Placement| Scales {
-        as_profiled: simulation.run(placement, 1),
-        larger: simulation.run(placement, LARGER),
-    };
-    let no_plan = run(&Placement {
-        task: &|_| None,
-        block: &|_| None,
-        steal_anywhere: true,
-    });
-    let any_hint = (0..profile.tasks.len()).any(|task| hinted(task).is_some())
-        || (0..profile.blocks.len()).any(|block| block_hinted(block).is_some());
-    // The better stealing mode of the two, as in `tasks run` without a plan and in the paper's rows.
-    let with_hints = any_hint.then(|| {
-        [true, false]
-            .map(|steal_anywhere| {
-                run(&Placement {
-                    task: &hinted,
-                    block: &block_hinted,
+    let placed_tasks = study.check(placed, &refused)?;
+    let (hints_compared, hints_agreeing) = study.agreement(placed);
+    let hint_traffic =
+        (study.hints_count && hints_compared > 0).then(|| study.hint_traffic(&distance));
+    let simulated_with_hints = study.with_hints();
+    Ok(Analysis {
+        traffic: traffic(&data, &affinity, &distance, &placed.tasks, &placed.blocks),
+        plan: TaskPlan {
+            steal_anywhere: best.steal_anywhere,
+            ..plan_of(&data, machine, ids.len(), &placed.tasks, &placed.blocks)
+        },
+        distribution: best.distribution,
+        simulated: best.simulated,
+        simulated_without_plan: no_plan,
+        simulated_with_hints,
+        class_tasks: data.class_data.iter().map(|class| class.tasks).collect(),
+        block_classes: data.block_classes.len(),
+        tasks: profile.tasks.len() as u64,
+        placed_tasks,
+        refused,
+        hint_traffic,
+        hints_compared,
+        hints_agreeing,
+        load: best.placed.load,
+        affinity,
+    })
+}
+
+/// What all candidates for a plan are made from.
+struct Study<'a> {
+    profile: &'a TaskProfile,
+    data: &'a Data<'a>,
+    affinity: &'a Affinity,
+    /// By class of tasks.
+    is_refused: &'a [bool],
+    nodes: Nodes<'a>,
+    simulation: ScheduleSimulation<'a>,
+    /// Whether hints are for as many nodes as the machine has.
+    hints_count: bool,
+}
+
+/// A candidate for the plan.
+struct Candidate {
+    simulated: Scales,
+    distribution: Distribution,
+    steal_anywhere: bool,
+    placed: Placed,
+}
+
+impl Study<'_> {
+    fn run(&self, placement: &Placement) -> Scales {
+        Scales {
+            as_profiled: self.simulation.run(placement, 1),
+            larger: self.simulation.run(placement, LARGER),
+        }
+    }
+
+    /// The node that the program asked for, by task number.
+    fn hinted(&self, task: usize) -> Option<u16> {
+        self.profile.tasks[task].hint.filter(|_| self.hints_count)
+    }
+
+    /// The node that the program asked for, by block number.
+    fn block_hinted(&self, block: usize) -> Option<u16> {
+        self.profile.blocks[block].hint.filter(|_| self.hints_count)
+    }
+
+    fn without_plan(&self) -> Scales {
+        self.run(&Placement {
+            task: &|_| None,
+            block: &|_| None,
+            steal_anywhere: true,
+        })
+    }
+
+    /// The program's hints with the better stealing mode of the two, as in `tasks run` without a plan and in the
+    /// paper's rows. `None`: the program has none for this number of nodes.
+    fn with_hints(&self) -> Option<Scales> {
+        let any = (0..self.profile.tasks.len()).any(|task| self.hinted(task).is_some())
+            || (0..self.profile.blocks.len()).any(|block| self.block_hinted(block).is_some());
+        let [anywhere, inside] = any.then(|| {
+            [true, false].map(|steal_anywhere| {
+                self.run(&Placement {
+                    task: &|task| self.hinted(task),
+                    block: &|block| self.block_hinted(block),
                     steal_anywhere,
                 })
             })
-            .into_iter()
-            .reduce(|a, b| {
-                if b.larger.seconds < a.larger.seconds {
-                    b
-                } else {
-                    a
-                }
-            })
-            .unwrap_or_default()
-    });
-    let distributions: &[Distribution] = match options.distribution {
-        Distribution::Best => &[Distribution::Block, Distribution::Joint],
-        Distribution::Block => &[Distribution::Block],
-        Distribution::Joint => &[Distribution::Joint],
-    };
-    let mut best: Option<(Scales, Distribution, bool, Placed)> = None;
-    for &distribution in distributions {
-        let fixed = match distribution {
-            Distribution::Joint => joint(&data, &affinity, nodes.count),
-            _ => block_pattern(&data, nodes.count),
+        })?;
+        Some(if inside.larger.seconds < anywhere.larger.seconds {
+            inside
+        } else {
+            anywhere
+        })
+    }
+
+    /// The fastest candidate. Of equal or nearly equal ones, the first is used.
+    fn best(&self, options: Options, no_plan: &Scales) -> Option<Candidate> {
+        let distributions: &[Distribution] = match options.distribution {
+            Distribution::Best => &[Distribution::Block, Distribution::Joint],
+            Distribution::Block => &[Distribution::Block],
+            Distribution::Joint => &[Distribution::Joint],
         };
-        for slack in [options.slack, LARGE_SLACK, f64::INFINITY] {
-            let placed = place(
-                &data,
-                &affinity,
-                &nodes,
-                &is_refused,
-                fixed.clone(),
-                slack.max(options.slack),
-            );
-            for steal_anywhere in [false, true] {
-                let tried = run(&Placement {
-                    task: &|task| placed.tasks[data.class_of[task].index()].or(hinted(task)),
-                    block: &|block| {
-                        placed.blocks[data.block_class_of[block]].or(block_hinted(block))
-                    },
-                    steal_anywhere,
-                });
-                // Of equal or nearly equal candidates, the first is used.
-                let better = best.as_ref().is_none_or(|best| {
-                    let (now, before) = (tried.larger.seconds, best.0.larger.seconds);
-                    now < CLEARLY_FASTER * before
-                        || (before > no_plan.larger.seconds && now < before)
-                });
-                if better {
-                    best = Some((tried, distribution, steal_anywhere, placed.clone()));
+        let mut best: Option<Candidate> = None;
+        for &distribution in distributions {
+            let fixed = match distribution {
+                Distribution::Joint => joint(self.data, self.affinity, self.nodes.count),
+                _ => block_pattern(self.data, self.nodes.count),
+            };
+            for slack in [options.slack, LARGE_SLACK, f64::INFINITY] {
+                let placed = place(
+                    self.data,
+                    self.affinity,
+                    &self.nodes,
+                    self.is_refused,
+                    fixed.clone(),
+                    slack.max(options.slack),
+                );
+                for steal_anywhere in [false, true] {
+                    let simulated = self.simulate(&placed, steal_anywhere);
+                    let better = best.as_ref().is_none_or(|best| {
+                        let (now, before) =
+                            (simulated.larger.seconds, best.simulated.larger.seconds);
+                        now < CLEARLY_FASTER * before
+                            || (before > no_plan.larger.seconds && now < before)
+                    });
+                    if better {
+                        best = Some(Candidate {
+                            simulated,
+                            distribution,
+                            steal_anywhere,
+                            placed: placed.clone(),
+                        });
+                    }
                 }
             }
         }
+        best
     }
-    let Some((with_plan, distribution, steal_anywhere, placed)) = best else {
-        return Err(AnalyseError::NothingToPlace);
-    };
-    let all = profile.tasks.len() as u64;
-    let in_classes = |which: &dyn Fn(usize) -> bool| -> u64 {
-        let counts = data.class_data.iter().enumerate();
+
+    /// What is placed goes where it is placed, the rest where the program's hints say.
+    fn simulate(&self, placed: &Placed, steal_anywhere: bool) -> Scales {
+        let data = self.data;
+        self.run(&Placement {
+            task: &|task| placed.tasks[data.class_of[task].index()].or(self.hinted(task)),
+            block: &|block| placed.blocks[data.block_class_of[block]].or(self.block_hinted(block)),
+            steal_anywhere,
+        })
+    }
+
+    /// Tasks in classes.
+    fn tasks_in(&self, which: impl Fn(usize) -> bool) -> u64 {
+        let counts = self.data.class_data.iter().enumerate();
         counts
             .filter(|&(class, _)| which(class))
             .map(|(_, data)| data.tasks)
             .sum()
-    };
-    let placed_tasks = in_classes(&|class| placed.tasks[class].is_some());
-    let refused_tasks = in_classes(&|class| is_refused[class]);
-    if let Some(worst) = refused.iter().max_by_key(|refusal| refusal.tasks)
-        && refused_tasks * 2 > all
-    {
-        return Err(AnalyseError::Recursion {
-            path: worst.path.clone(),
-            tasks: refused_tasks,
-            all,
-        });
     }
-    if placed_tasks == 0 {
-        return Err(AnalyseError::NothingToPlace);
-    }
-    let (mut compared, mut agreeing) = (0, 0);
-    for (task, class) in profile.tasks.iter().zip(&data.class_of) {
-        if let (true, Some(hint), Some(node)) =
-            (hints_count, task.hint, placed.tasks[class.index()])
+
+    /// Number of tasks that are placed.
+    ///
+    /// # Errors
+    /// The program is a recursion, or nothing is placed.
+    fn check(&self, placed: &Placed, refused: &[Refusal]) -> Result<u64, AnalyseError> {
+        let all = self.profile.tasks.len() as u64;
+        let tasks = self.tasks_in(|class| self.is_refused[class]);
+        if let Some(worst) = refused.iter().max_by_key(|refusal| refusal.tasks)
+            && tasks * 2 > all
         {
-            compared += 1;
-            agreeing += u64::from(hint == node);
+            let path = worst.path.clone();
+            return Err(AnalyseError::Recursion { path, tasks, all });
+        }
+        match self.tasks_in(|class| placed.tasks[class].is_some()) {
+            0 => Err(AnalyseError::NothingToPlace),
+            tasks => Ok(tasks),
         }
     }
-    let hint_traffic = (hints_count && compared > 0).then(|| {
-        let mut tasks = vec![None; data.class_data.len()];
-        for (task, class) in profile.tasks.iter().zip(&data.class_of) {
+
+    /// Placed tasks with a hint, and how many of them are placed where the hint says.
+    fn agreement(&self, placed: &Placed) -> (u64, u64) {
+        let (mut compared, mut agreeing) = (0, 0);
+        for (task, class) in self.profile.tasks.iter().zip(&self.data.class_of) {
+            if let (true, Some(hint), Some(node)) =
+                (self.hints_count, task.hint, placed.tasks[class.index()])
+            {
+                compared += 1;
+                agreeing += u64::from(hint == node);
+            }
+        }
+        (compared, agreeing)
+    }
+
+    /// Traffic with the program's hints.
+    fn hint_traffic(&self, distance: &dyn Fn(u16, u16) -> f64) -> Traffic {
+        let mut tasks = vec![None; self.data.class_data.len()];
+        for (task, class) in self.profile.tasks.iter().zip(&self.data.class_of) {
             tasks[class.index()] = task.hint;
         }
-        let blocks: Vec<_> = data.block_classes.iter().map(|block| block.hint).collect();
-        traffic(&data, &affinity, &distance, &tasks, &blocks)
-    });
-    Ok(Analysis {
-        traffic: traffic(&data, &affinity, &distance, &placed.tasks, &placed.blocks),
-        plan: Plan {
-            steal_anywhere,
-            ..plan_of(&data, machine, nodes.count, &placed.tasks, &placed.blocks)
-        },
-        distribution,
-        simulated: with_plan,
-        simulated_without_plan: no_plan,
-        simulated_with_hints: with_hints,
-        class_tasks: data.class_data.iter().map(|class| class.tasks).collect(),
-        block_classes: data.block_classes.len(),
-        affinity,
-        tasks: all,
-        placed_tasks,
-        refused,
-        hint_traffic,
-        hints_compared: compared,
-        hints_agreeing: agreeing,
-        load: placed.load,
-    })
+        let blocks = self.data.block_classes.iter();
+        let blocks: Vec<_> = blocks.map(|block| block.hint).collect();
+        traffic(self.data, self.affinity, distance, &tasks, &blocks)
+    }
 }
 
 fn plan_of(
@@ -332,8 +408,8 @@ fn plan_of(
     nodes: usize,
     tasks: &[Option<u16>],
     blocks: &[Option<u16>],
-) -> Plan {
-    let mut plan = Plan {
+) -> TaskPlan {
+    let mut plan = TaskPlan {
         machine: machine.name().to_owned(),
         nodes,
         steal_anywhere: false,
@@ -379,71 +455,4 @@ fn refusals(data: &Data, is_refused: &[bool]) -> Vec<Refusal> {
             tasks: data.class_data[class].tasks,
         })
         .collect()
-}
-
-/// Places blocks by affinities: blocks used by the same tasks are merged, strongest connection first, as long as a
-/// group stays within a node's share of the bytes; the groups then fill the nodes, largest first.
-fn joint(data: &Data, affinity: &Affinity, nodes: usize) -> Vec<Option<u16>> {
-    let mut ties: std::collections::BTreeMap<(usize, usize), f64> = Default::default();
-    let lasting: Vec<usize> = kinds_of_lasting_blocks(data)
-        .into_iter()
-        .flatten()
-        .collect();
-    let is_lasting = |block: usize| lasting.contains(&block);
-    let in_loop = data.in_loop();
-    for (class, used) in data.class_data.iter().enumerate() {
-        if in_loop.as_ref().is_some_and(|in_loop| !in_loop[class]) {
-            continue;
-        }
-        let mine: Vec<(usize, f64)> = used
-            .uses
-            .iter()
-            .filter(|((_, block), _)| is_lasting(*block))
-            .map(|(&(slot, block), &count)| {
-                let b = affinity.weight(class, slot).unwrap_or(0.0);
-                (block, b * count as f64)
-            })
-            .collect();
-        for (at, &(a, wa)) in mine.iter().enumerate() {
-            for &(b, wb) in &mine[at + 1..] {
-                if a != b {
-                    *ties.entry((a.min(b), a.max(b))).or_default() += wa.min(wb);
-                }
-            }
-        }
-    }
-    let bytes = |block: usize| data.block_classes[block].bytes as f64;
-    let total: f64 = lasting.iter().map(|&block| bytes(block)).sum();
-    let share = total / nodes as f64 * 1.05;
-    let mut group: Vec<usize> = (0..data.block_classes.len()).collect();
-    let mut weight: Vec<f64> = (0..group.len()).map(bytes).collect();
-    let mut order: Vec<_> = ties.into_iter().collect();
-    order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    for ((a, b), _) in order {
-        let (a, b) = (group[a], group[b]);
-        if a != b && weight[a] + weight[b] <= share {
-            weight[a] += weight[b];
-            for member in &mut group {
-                if *member == b {
-                    *member = a;
-                }
-            }
-        }
-    }
-    let mut groups: Vec<usize> = lasting.iter().map(|&block| group[block]).collect();
-    groups.sort_unstable();
-    groups.dedup();
-    groups.sort_by(|&a, &b| weight[b].total_cmp(&weight[a]).then(a.cmp(&b)));
-    let mut filled = vec![0.0; nodes];
-    let mut blocks = vec![None; data.block_classes.len()];
-    for part in groups {
-        let node = (0..nodes)
-            .min_by(|&a, &b| f64::total_cmp(&filled[a], &filled[b]).then(a.cmp(&b)))
-            .unwrap_or(0);
-        filled[node] += weight[part];
-        for &block in lasting.iter().filter(|&&block| group[block] == part) {
-            blocks[block] = Some(node as u16);
-        }
-    }
-    blocks
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use crate::classes::{ClassId, Classes};
 use crate::model::SECONDS_PER_TASK;
 use crate::noise::{median, rounded};
-use crate::profile::Profile;
+use crate::profile::TaskProfile;
 
 /// A class of data blocks.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub struct ClassData {
 
 /// A profile by classes.
 pub struct Data<'a> {
-    pub profile: &'a Profile,
+    pub profile: &'a TaskProfile,
     pub classes: Classes,
     pub class_of: Vec<ClassId>,
     pub class_data: Vec<ClassData>,
@@ -54,104 +54,12 @@ pub struct Data<'a> {
 impl<'a> Data<'a> {
     /// Groups a profile into classes, by depth in recursions through these templates. Classes of tasks and of blocks
     /// are numbered in the order of their paths, so that the result does not depend on the order of creation.
-    pub fn new(profile: &'a Profile, recursions: &BTreeSet<String>) -> Self {
-        let root = profile.tasks.first();
-        let mut classes = Classes::by_depth(
-            root.map_or("", |task| &task.template),
-            root.map_or(0, |task| task.slots),
-            recursions,
-        );
-        let mut class_of: Vec<ClassId> = Vec::with_capacity(profile.tasks.len());
-        for task in &profile.tasks {
-            class_of.push(match task.creator {
-                None => ClassId::ROOT,
-                Some(creator) => classes.child(
-                    class_of[creator as usize],
-                    task.position,
-                    &task.template,
-                    task.slots,
-                ),
-            });
-        }
-        let (classes, numbers) = classes.ordered();
-        for class in &mut class_of {
-            *class = numbers[class.index()];
-        }
-        let mut block_classes: Vec<BlockClass> = Vec::new();
-        let mut known: HashMap<(Option<ClassId>, u32), usize> = HashMap::new();
-        let mut block_class_of = Vec::with_capacity(profile.blocks.len());
-        let mut total_bytes: Vec<u64> = Vec::new();
-        for block in &profile.blocks {
-            let creator = block.creator.map(|creator| class_of[creator as usize]);
-            let class = *known.entry((creator, block.position)).or_insert_with(|| {
-                block_classes.push(BlockClass {
-                    creator,
-                    position: block.position,
-                    count: 0,
-                    bytes: 0,
-                    hint: block.hint,
-                });
-                total_bytes.push(0);
-                block_classes.len() - 1
-            });
-            block_classes[class].count += 1;
-            total_bytes[class] = total_bytes[class].saturating_add(block.bytes);
-            block_class_of.push(class);
-        }
-        for (class, total) in block_classes.iter_mut().zip(&total_bytes) {
-            class.bytes = total / class.count;
-        }
-        let mut order: Vec<usize> = (0..block_classes.len()).collect();
-        order.sort_by_key(|&at| (block_classes[at].creator, block_classes[at].position));
-        let mut number = vec![0; order.len()];
-        for (at, &class) in order.iter().enumerate() {
-            number[class] = at;
-        }
-        let block_classes: Vec<BlockClass> =
-            order.iter().map(|&at| block_classes[at].clone()).collect();
-        for class in &mut block_class_of {
-            *class = number[*class];
-        }
+    pub fn new(profile: &'a TaskProfile, recursions: &BTreeSet<String>) -> Self {
+        let (classes, class_of) = task_classes(profile, recursions);
+        let (block_classes, block_class_of) = block_classes(profile, &class_of);
         let mut class_data = vec![ClassData::default(); classes.len()];
-        let mut bytes_of_task = vec![0_u64; profile.tasks.len()];
-        let mut slot_counts: HashMap<(ClassId, u32), u64> = HashMap::new();
-        for access in &profile.accesses {
-            let class = class_of[access.task as usize];
-            let bytes = profile.blocks[access.block as usize].bytes;
-            bytes_of_task[access.task as usize] += bytes;
-            let data = &mut class_data[class.index()];
-            *data
-                .uses
-                .entry((access.slot, block_class_of[access.block as usize]))
-                .or_default() += 1;
-            *data.slot_bytes.entry(access.slot).or_default() += bytes as f64;
-            *slot_counts.entry((class, access.slot)).or_default() += 1;
-        }
-        for ((class, slot), count) in slot_counts {
-            if let Some(bytes) = class_data[class.index()].slot_bytes.get_mut(&slot) {
-                *bytes /= count as f64;
-            }
-        }
-        let mut alike: HashMap<(&str, u32, u64), Vec<f64>> = HashMap::new();
-        let key = |at: usize| {
-            let task = &profile.tasks[at];
-            (task.template.as_str(), task.slots, bytes_of_task[at])
-        };
-        for (at, task) in profile.tasks.iter().enumerate() {
-            alike.entry(key(at)).or_default().push(task.seconds);
-        }
-        for times in alike.values_mut() {
-            times.sort_by(f64::total_cmp);
-        }
-        for (at, class) in class_of.iter().enumerate() {
-            let data = &mut class_data[class.index()];
-            let times = &alike[&key(at)];
-            data.typical_seconds += times[times.len() / 2];
-            data.tasks += 1;
-        }
-        for data in &mut class_data {
-            data.typical_seconds /= data.tasks.max(1) as f64;
-        }
+        let bytes_of_task = add_uses(profile, &class_of, &block_class_of, &mut class_data);
+        add_times(profile, &class_of, &bytes_of_task, &mut class_data);
         steady(&classes, &mut class_data);
         Self {
             profile,
@@ -161,6 +69,131 @@ impl<'a> Data<'a> {
             block_classes,
             block_class_of,
         }
+    }
+}
+
+/// The classes of tasks, and the class of each task.
+fn task_classes(profile: &TaskProfile, recursions: &BTreeSet<String>) -> (Classes, Vec<ClassId>) {
+    let root = profile.tasks.first();
+    let mut classes = Classes::by_depth(
+        root.map_or("", |task| &task.template),
+        root.map_or(0, |task| task.slots),
+        recursions,
+    );
+    let mut class_of: Vec<ClassId> = Vec::with_capacity(profile.tasks.len());
+    for task in &profile.tasks {
+        class_of.push(match task.creator {
+            None => ClassId::ROOT,
+            Some(creator) => classes.child(
+                class_of[creator as usize],
+                task.position,
+                &task.template,
+                task.slots,
+            ),
+        });
+    }
+    let (classes, numbers) = classes.ordered();
+    for class in &mut class_of {
+        *class = numbers[class.index()];
+    }
+    (classes, class_of)
+}
+
+/// The classes of data blocks, and the class of each block.
+fn block_classes(profile: &TaskProfile, class_of: &[ClassId]) -> (Vec<BlockClass>, Vec<usize>) {
+    let mut block_classes: Vec<BlockClass> = Vec::new();
+    let mut known: HashMap<(Option<ClassId>, u32), usize> = HashMap::new();
+    let mut block_class_of = Vec::with_capacity(profile.blocks.len());
+    let mut total_bytes: Vec<u64> = Vec::new();
+    for block in &profile.blocks {
+        let creator = block.creator.map(|creator| class_of[creator as usize]);
+        let class = *known.entry((creator, block.position)).or_insert_with(|| {
+            block_classes.push(BlockClass {
+                creator,
+                position: block.position,
+                count: 0,
+                bytes: 0,
+                hint: block.hint,
+            });
+            total_bytes.push(0);
+            block_classes.len() - 1
+        });
+        block_classes[class].count += 1;
+        total_bytes[class] = total_bytes[class].saturating_add(block.bytes);
+        block_class_of.push(class);
+    }
+    for (class, total) in block_classes.iter_mut().zip(&total_bytes) {
+        class.bytes = total / class.count;
+    }
+    let mut order: Vec<usize> = (0..block_classes.len()).collect();
+    order.sort_by_key(|&at| (block_classes[at].creator, block_classes[at].position));
+    let mut number = vec![0; order.len()];
+    for (at, &class) in order.iter().enumerate() {
+        number[class] = at;
+    }
+    let block_classes: Vec<BlockClass> =
+        order.iter().map(|&at| block_classes[at].clone()).collect();
+    for class in &mut block_class_of {
+        *class = number[*class];
+    }
+    (block_classes, block_class_of)
+}
+
+/// Adds uses and bytes by slot to the classes of tasks. Returns the bytes that each task uses.
+fn add_uses(
+    profile: &TaskProfile,
+    class_of: &[ClassId],
+    block_class_of: &[usize],
+    class_data: &mut [ClassData],
+) -> Vec<u64> {
+    let mut bytes_of_task = vec![0_u64; profile.tasks.len()];
+    let mut slot_counts: HashMap<(ClassId, u32), u64> = HashMap::new();
+    for access in &profile.accesses {
+        let class = class_of[access.task as usize];
+        let bytes = profile.blocks[access.block as usize].bytes;
+        bytes_of_task[access.task as usize] += bytes;
+        let data = &mut class_data[class.index()];
+        *data
+            .uses
+            .entry((access.slot, block_class_of[access.block as usize]))
+            .or_default() += 1;
+        *data.slot_bytes.entry(access.slot).or_default() += bytes as f64;
+        *slot_counts.entry((class, access.slot)).or_default() += 1;
+    }
+    for ((class, slot), count) in slot_counts {
+        if let Some(bytes) = class_data[class.index()].slot_bytes.get_mut(&slot) {
+            *bytes /= count as f64;
+        }
+    }
+    bytes_of_task
+}
+
+/// Adds the number and the typical time of tasks to their classes.
+fn add_times(
+    profile: &TaskProfile,
+    class_of: &[ClassId],
+    bytes_of_task: &[u64],
+    class_data: &mut [ClassData],
+) {
+    let mut similar: HashMap<(&str, u32, u64), Vec<f64>> = HashMap::new();
+    let key = |at: usize| {
+        let task = &profile.tasks[at];
+        (task.template.as_str(), task.slots, bytes_of_task[at])
+    };
+    for (at, task) in profile.tasks.iter().enumerate() {
+        similar.entry(key(at)).or_default().push(task.seconds);
+    }
+    for times in similar.values_mut() {
+        times.sort_by(f64::total_cmp);
+    }
+    for (at, class) in class_of.iter().enumerate() {
+        let data = &mut class_data[class.index()];
+        let times = &similar[&key(at)];
+        data.typical_seconds += times[times.len() / 2];
+        data.tasks += 1;
+    }
+    for data in class_data {
+        data.typical_seconds /= data.tasks.max(1) as f64;
     }
 }
 

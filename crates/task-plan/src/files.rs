@@ -167,6 +167,19 @@ pub fn write(
         .map_err(|error| fail(error.to_string()))
 }
 
+/// Fails unless the version that file `name` of the folder gives is 1.
+pub fn check_version(folder: &Path, name: &str, version: Option<u32>) -> Result<(), FileError> {
+    if version == Some(1) {
+        return Ok(());
+    }
+    Err(FileError::Contents {
+        path: folder.join(name),
+        line: 0,
+        found: version.map_or("no version".to_owned(), |v| format!("version {v}")),
+        expected: "version 1".to_owned(),
+    })
+}
+
 /// A value as text; empty for `None`.
 pub fn shown<T: ToString>(value: Option<T>) -> String {
     value.map_or(String::new(), |value| value.to_string())

@@ -67,8 +67,75 @@ pub fn block_pattern(data: &Data, nodes: usize) -> Vec<Option<u16>> {
     blocks
 }
 
+/// Places blocks by affinities: blocks used by the same tasks are merged, strongest connection first, as long as a
+/// group stays within a node's share of the bytes; the groups then fill the nodes, largest first.
+pub fn joint(data: &Data, affinity: &Affinity, nodes: usize) -> Vec<Option<u16>> {
+    let mut ties: std::collections::BTreeMap<(usize, usize), f64> = Default::default();
+    let lasting: Vec<usize> = kinds_of_lasting_blocks(data)
+        .into_iter()
+        .flatten()
+        .collect();
+    let is_lasting = |block: usize| lasting.contains(&block);
+    let in_loop = data.in_loop();
+    for (class, used) in data.class_data.iter().enumerate() {
+        if in_loop.as_ref().is_some_and(|in_loop| !in_loop[class]) {
+            continue;
+        }
+        let mine: Vec<(usize, f64)> = used
+            .uses
+            .iter()
+            .filter(|((_, block), _)| is_lasting(*block))
+            .map(|(&(slot, block), &count)| {
+                let b = affinity.weight(class, slot).unwrap_or(0.0);
+                (block, b * count as f64)
+            })
+            .collect();
+        for (at, &(a, wa)) in mine.iter().enumerate() {
+            for &(b, wb) in &mine[at + 1..] {
+                if a != b {
+                    *ties.entry((a.min(b), a.max(b))).or_default() += wa.min(wb);
+                }
+            }
+        }
+    }
+    let bytes = |block: usize| data.block_classes[block].bytes as f64;
+    let total: f64 = lasting.iter().map(|&block| bytes(block)).sum();
+    let share = total / nodes as f64 * 1.05;
+    let mut group: Vec<usize> = (0..data.block_classes.len()).collect();
+    let mut weight: Vec<f64> = (0..group.len()).map(bytes).collect();
+    let mut order: Vec<_> = ties.into_iter().collect();
+    order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    for ((a, b), _) in order {
+        let (a, b) = (group[a], group[b]);
+        if a != b && weight[a] + weight[b] <= share {
+            weight[a] += weight[b];
+            for member in &mut group {
+                if *member == b {
+                    *member = a;
+                }
+            }
+        }
+    }
+    let mut groups: Vec<usize> = lasting.iter().map(|&block| group[block]).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    groups.sort_by(|&a, &b| weight[b].total_cmp(&weight[a]).then(a.cmp(&b)));
+    let mut filled = vec![0.0; nodes];
+    let mut blocks = vec![None; data.block_classes.len()];
+    for part in groups {
+        let node = (0..nodes)
+            .min_by(|&a, &b| f64::total_cmp(&filled[a], &filled[b]).then(a.cmp(&b)))
+            .unwrap_or(0);
+        filled[node] += weight[part];
+        for &block in lasting.iter().filter(|&&block| group[block] == part) {
+            blocks[block] = Some(node as u16);
+        }
+    }
+    blocks
+}
+
 /// Lasting blocks by kind, each in the order of the creators' paths.
-pub fn kinds_of_lasting_blocks(data: &Data) -> Vec<Vec<usize>> {
+fn kinds_of_lasting_blocks(data: &Data) -> Vec<Vec<usize>> {
     let repeating = data.classes.repeating();
     // Blocks that the loop never uses are not lasting; without a loop, all are.
     let any_loop = repeating.iter().any(|&repeats| repeats);

@@ -12,11 +12,11 @@ use std::path::Path;
 
 use numaloc_files::FolderKind;
 
-use crate::files::{FileError, Row, Table, shown, write};
+use crate::files::{FileError, Row, Table, check_version, shown, write};
 
 /// A plan; see the module documentation.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
+pub struct TaskPlan {
     /// Name of the machine.
     pub machine: String,
     /// Number of nodes with PUs; nodes in the plan are below this.
@@ -94,7 +94,7 @@ pub const PLAN_FOLDER: FolderKind = FolderKind {
 ///
 /// # Errors
 /// [`FileError`] names the file.
-pub fn write_plan(folder: &Path, plan: &Plan) -> Result<(), FileError> {
+pub fn write_plan(folder: &Path, plan: &TaskPlan) -> Result<(), FileError> {
     let classes = || plan.classes.iter().enumerate();
     write(
         folder,
@@ -165,8 +165,45 @@ pub fn write_plan(folder: &Path, plan: &Plan) -> Result<(), FileError> {
 ///
 /// # Errors
 /// [`FileError`] names the file and line, what was found and what was expected.
-pub fn read_plan(folder: &Path) -> Result<Plan, FileError> {
-    let mut plan = Plan::default();
+pub fn read_plan(folder: &Path) -> Result<TaskPlan, FileError> {
+    let mut plan = read_facts(folder)?;
+    read_classes(folder, &mut plan)?;
+    let classes = plan.classes.len();
+    let class = |row: &Row, column: &str| -> Result<usize, FileError> {
+        let class: usize = row.value(column, "a class number")?;
+        if class >= classes {
+            return Err(row.wrong(
+                format!("{column} {class}"),
+                &format!("a class below {classes}"),
+            ));
+        }
+        Ok(class)
+    };
+    let table = Table::read(folder, "transitions.csv", &TRANSITIONS)?;
+    for row in table.rows(&TRANSITIONS) {
+        let from = class(&row, "class")?;
+        plan.classes[from].children.push(PlanChild {
+            position: position(&row)?,
+            template: row.text("template").to_owned(),
+            slots: row.value("slots", "a number")?,
+            class: class(&row, "to")? as u32,
+        });
+    }
+    let table = Table::read(folder, "blocks.csv", &BLOCKS)?;
+    for row in table.rows(&BLOCKS) {
+        let from = class(&row, "class")?;
+        plan.classes[from].blocks.push(PlanBlock {
+            position: position(&row)?,
+            node: node(&row, plan.nodes)?,
+            bytes: row.value("bytes", "a number of bytes")?,
+        });
+    }
+    Ok(plan)
+}
+
+/// Reads what `plan.csv` says of the plan as a whole.
+fn read_facts(folder: &Path) -> Result<TaskPlan, FileError> {
+    let mut plan = TaskPlan::default();
     let table = Table::read(folder, "plan.csv", &FACTS)?;
     let mut version = None;
     for row in table.rows(&FACTS) {
@@ -184,32 +221,19 @@ pub fn read_plan(folder: &Path) -> Result<Plan, FileError> {
             _ => {}
         }
     }
-    if version != Some(1) {
+    check_version(folder, "plan.csv", version)?;
+    if !(1..=MOST_NODES).contains(&plan.nodes) {
         return Err(FileError::Contents {
             path: folder.join("plan.csv"),
             line: 0,
-            found: version.map_or("no version".to_owned(), |v| format!("version {v}")),
-            expected: "version 1".to_owned(),
-        });
-    }
-    let nodes = plan.nodes;
-    if !(1..=MOST_NODES).contains(&nodes) {
-        return Err(FileError::Contents {
-            path: folder.join("plan.csv"),
-            line: 0,
-            found: format!("{nodes} nodes"),
+            found: format!("{} nodes", plan.nodes),
             expected: format!("1 to {MOST_NODES}"),
         });
     }
-    let node = |row: &Row| -> Result<Option<u16>, FileError> {
-        let node: Option<u16> = row.optional("node", "a node or nothing")?;
-        match node {
-            Some(node) if usize::from(node) >= nodes => {
-                Err(row.wrong(format!("node {node}"), &format!("a node below {nodes}")))
-            }
-            node => Ok(node),
-        }
-    };
+    Ok(plan)
+}
+
+fn read_classes(folder: &Path, plan: &mut TaskPlan) -> Result<(), FileError> {
     let table = Table::read(folder, "classes.csv", &CLASSES)?;
     for (at, row) in table.rows(&CLASSES).enumerate() {
         if row.value::<usize>("class", "a class number")? != at {
@@ -218,50 +242,33 @@ pub fn read_plan(folder: &Path) -> Result<Plan, FileError> {
         plan.classes.push(PlanClass {
             template: row.text("template").to_owned(),
             slots: row.value("slots", "a number")?,
-            node: node(&row)?,
+            node: node(&row, plan.nodes)?,
             path: row.text("path").to_owned(),
             ..PlanClass::default()
         });
     }
-    let classes = plan.classes.len();
-    let class = |row: &Row, column: &str| -> Result<usize, FileError> {
-        let class: usize = row.value(column, "a class number")?;
-        if class >= classes {
-            return Err(row.wrong(
-                format!("{column} {class}"),
-                &format!("a class below {classes}"),
-            ));
+    Ok(())
+}
+
+/// A node of the plan, one of `nodes`.
+fn node(row: &Row, nodes: usize) -> Result<Option<u16>, FileError> {
+    let node: Option<u16> = row.optional("node", "a node or nothing")?;
+    match node {
+        Some(node) if usize::from(node) >= nodes => {
+            Err(row.wrong(format!("node {node}"), &format!("a node below {nodes}")))
         }
-        Ok(class)
-    };
-    let position = |row: &Row| -> Result<u32, FileError> {
-        let position = row.value("position", "a number")?;
-        if position >= MOST_POSITIONS {
-            return Err(row.wrong(
-                format!("position {position}"),
-                &format!("less than {MOST_POSITIONS}"),
-            ));
-        }
-        Ok(position)
-    };
-    let table = Table::read(folder, "transitions.csv", &TRANSITIONS)?;
-    for row in table.rows(&TRANSITIONS) {
-        let from = class(&row, "class")?;
-        plan.classes[from].children.push(PlanChild {
-            position: position(&row)?,
-            template: row.text("template").to_owned(),
-            slots: row.value("slots", "a number")?,
-            class: class(&row, "to")? as u32,
-        });
+        node => Ok(node),
     }
-    let table = Table::read(folder, "blocks.csv", &BLOCKS)?;
-    for row in table.rows(&BLOCKS) {
-        let from = class(&row, "class")?;
-        plan.classes[from].blocks.push(PlanBlock {
-            position: position(&row)?,
-            node: node(&row)?,
-            bytes: row.value("bytes", "a number of bytes")?,
-        });
+}
+
+/// A position among a creator's creations.
+fn position(row: &Row) -> Result<u32, FileError> {
+    let position = row.value("position", "a number")?;
+    if position >= MOST_POSITIONS {
+        return Err(row.wrong(
+            format!("position {position}"),
+            &format!("less than {MOST_POSITIONS}"),
+        ));
     }
-    Ok(plan)
+    Ok(position)
 }

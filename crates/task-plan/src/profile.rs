@@ -13,7 +13,7 @@ use std::path::Path;
 
 use numaloc_files::FolderKind;
 
-use crate::files::{FileError, Row, Table, shown, write};
+use crate::files::{FileError, Row, Table, check_version, shown, write};
 
 /// A task.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -73,7 +73,7 @@ pub struct Replay {
 
 /// The data recorded by a profiling run; see the module documentation.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Profile {
+pub struct TaskProfile {
     /// Name of the machine, real or described.
     pub machine: String,
     /// Number of nodes; hints are below this.
@@ -124,44 +124,8 @@ pub const PROFILE_FOLDER: FolderKind = FolderKind {
 ///
 /// # Errors
 /// [`FileError`] names the file.
-pub fn write_profile(folder: &Path, profile: &Profile) -> Result<(), FileError> {
-    let facts = [
-        ("version", "1".to_owned()),
-        ("machine", profile.machine.clone()),
-        ("nodes", profile.nodes.to_string()),
-        ("method", profile.method.clone()),
-    ];
-    write(
-        folder,
-        "tasks.csv",
-        &TASKS,
-        profile.tasks.iter().enumerate().map(|(at, task)| {
-            vec![
-                at.to_string(),
-                shown(task.creator),
-                task.position.to_string(),
-                task.template.clone(),
-                task.slots.to_string(),
-                shown(task.hint),
-                format!("{:.9}", task.seconds),
-                task.mark.clone(),
-            ]
-        }),
-    )?;
-    write(
-        folder,
-        "blocks.csv",
-        &BLOCKS,
-        profile.blocks.iter().enumerate().map(|(at, block)| {
-            vec![
-                at.to_string(),
-                shown(block.creator),
-                block.position.to_string(),
-                block.bytes.to_string(),
-                shown(block.hint),
-            ]
-        }),
-    )?;
+pub fn write_profile(folder: &Path, profile: &TaskProfile) -> Result<(), FileError> {
+    write_created(folder, profile)?;
     write(
         folder,
         "accesses.csv",
@@ -197,6 +161,12 @@ pub fn write_profile(folder: &Path, profile: &Profile) -> Result<(), FileError> 
             ]
         }),
     )?;
+    let facts = [
+        ("version", "1".to_owned()),
+        ("machine", profile.machine.clone()),
+        ("nodes", profile.nodes.to_string()),
+        ("method", profile.method.clone()),
+    ];
     // Written last: a folder with this file is complete.
     write(
         folder,
@@ -205,6 +175,41 @@ pub fn write_profile(folder: &Path, profile: &Profile) -> Result<(), FileError> 
         facts
             .iter()
             .map(|(key, value)| vec![(*key).to_owned(), value.clone()]),
+    )
+}
+
+/// Writes what the program created: tasks and data blocks.
+fn write_created(folder: &Path, profile: &TaskProfile) -> Result<(), FileError> {
+    write(
+        folder,
+        "tasks.csv",
+        &TASKS,
+        profile.tasks.iter().enumerate().map(|(at, task)| {
+            vec![
+                at.to_string(),
+                shown(task.creator),
+                task.position.to_string(),
+                task.template.clone(),
+                task.slots.to_string(),
+                shown(task.hint),
+                format!("{:.9}", task.seconds),
+                task.mark.clone(),
+            ]
+        }),
+    )?;
+    write(
+        folder,
+        "blocks.csv",
+        &BLOCKS,
+        profile.blocks.iter().enumerate().map(|(at, block)| {
+            vec![
+                at.to_string(),
+                shown(block.creator),
+                block.position.to_string(),
+                block.bytes.to_string(),
+                shown(block.hint),
+            ]
+        }),
     )
 }
 
@@ -247,8 +252,8 @@ fn hint(row: &Row, nodes: usize) -> Result<Option<u16>, FileError> {
 ///
 /// # Errors
 /// [`FileError`] names the file and line, what was found and what was expected.
-pub fn read_profile(folder: &Path) -> Result<Profile, FileError> {
-    let mut profile = Profile::default();
+pub fn read_profile(folder: &Path) -> Result<TaskProfile, FileError> {
+    let mut profile = TaskProfile::default();
     let table = Table::read(folder, "run.csv", &RUN)?;
     let mut version = None;
     for row in table.rows(&RUN) {
@@ -260,14 +265,19 @@ pub fn read_profile(folder: &Path) -> Result<Profile, FileError> {
             _ => {}
         }
     }
-    if version != Some(1) {
-        return Err(FileError::Contents {
-            path: folder.join("run.csv"),
-            line: 0,
-            found: version.map_or("no version".to_owned(), |v| format!("version {v}")),
-            expected: "version 1".to_owned(),
-        });
+    check_version(folder, "run.csv", version)?;
+    read_tasks(folder, &mut profile)?;
+    read_blocks(folder, &mut profile)?;
+    read_accesses(folder, &mut profile)?;
+    // Older profiles have no such file.
+    if folder.join("dependences.csv").exists() {
+        read_dependences(folder, &mut profile)?;
     }
+    read_replays(folder, &mut profile)?;
+    Ok(profile)
+}
+
+fn read_tasks(folder: &Path, profile: &mut TaskProfile) -> Result<(), FileError> {
     let table = Table::read(folder, "tasks.csv", &TASKS)?;
     for (at, row) in table.rows(&TASKS).enumerate() {
         if row.value::<usize>("task", "a task number")? != at {
@@ -294,6 +304,10 @@ pub fn read_profile(folder: &Path) -> Result<Profile, FileError> {
             mark: row.text("mark").to_owned(),
         });
     }
+    Ok(())
+}
+
+fn read_blocks(folder: &Path, profile: &mut TaskProfile) -> Result<(), FileError> {
     let tasks = profile.tasks.len();
     let table = Table::read(folder, "blocks.csv", &BLOCKS)?;
     for row in table.rows(&BLOCKS) {
@@ -311,6 +325,11 @@ pub fn read_profile(folder: &Path) -> Result<Profile, FileError> {
             hint: hint(&row, profile.nodes)?,
         });
     }
+    Ok(())
+}
+
+fn read_accesses(folder: &Path, profile: &mut TaskProfile) -> Result<(), FileError> {
+    let tasks = profile.tasks.len();
     let blocks = profile.blocks.len();
     let table = Table::read(folder, "accesses.csv", &ACCESSES)?;
     for row in table.rows(&ACCESSES) {
@@ -328,21 +347,28 @@ pub fn read_profile(folder: &Path) -> Result<Profile, FileError> {
         }
         profile.accesses.push(access);
     }
-    // Older profiles have no such file.
-    if folder.join("dependences.csv").exists() {
-        let table = Table::read(folder, "dependences.csv", &DEPENDENCES)?;
-        for row in table.rows(&DEPENDENCES) {
-            let after: u32 = row.value("after", "a task number")?;
-            let task: u32 = row.value("task", "a task number")?;
-            if after as usize >= tasks || task as usize >= tasks || after == task {
-                return Err(row.wrong(
-                    format!("task {task} after {after}"),
-                    &format!("two different tasks below {tasks}"),
-                ));
-            }
-            profile.dependences.push((after, task));
+    Ok(())
+}
+
+fn read_dependences(folder: &Path, profile: &mut TaskProfile) -> Result<(), FileError> {
+    let tasks = profile.tasks.len();
+    let table = Table::read(folder, "dependences.csv", &DEPENDENCES)?;
+    for row in table.rows(&DEPENDENCES) {
+        let after: u32 = row.value("after", "a task number")?;
+        let task: u32 = row.value("task", "a task number")?;
+        if after as usize >= tasks || task as usize >= tasks || after == task {
+            return Err(row.wrong(
+                format!("task {task} after {after}"),
+                &format!("two different tasks below {tasks}"),
+            ));
         }
+        profile.dependences.push((after, task));
     }
+    Ok(())
+}
+
+fn read_replays(folder: &Path, profile: &mut TaskProfile) -> Result<(), FileError> {
+    let tasks = profile.tasks.len();
     let table = Table::read(folder, "replays.csv", &REPLAYS)?;
     for row in table.rows(&REPLAYS) {
         let task: u32 = row.value("task", "a task number")?;
@@ -359,5 +385,5 @@ pub fn read_profile(folder: &Path) -> Result<Profile, FileError> {
             .map_err(|_| row.wrong(format!("far {:?}", row.text("far")), "slots joined by ;"))?;
         profile.replays.push(Replay { task, far, seconds });
     }
-    Ok(profile)
+    Ok(())
 }

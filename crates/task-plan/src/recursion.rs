@@ -12,12 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::classes::ClassId;
 use crate::data::Data;
-use crate::profile::Profile;
+use crate::profile::TaskProfile;
 
 /// The profile by classes, and which classes are refused as recursions. Recursions are first unfolded by depth: if
 /// every task of one then shares its class with others (the recursion is repeated to the same depth, as in a multigrid
 /// cycle), its classes can be placed.
-pub fn by_depth_where_bounded(profile: &Profile) -> (Data<'_>, Vec<bool>) {
+pub fn by_depth_where_bounded(profile: &TaskProfile) -> (Data<'_>, Vec<bool>) {
     let mut recursions = BTreeSet::new();
     let mut data = Data::new(profile, &recursions);
     let levels = chains_over_levels(&data);

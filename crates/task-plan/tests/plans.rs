@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use numaloc_task_plan::{
-    Access, AnalyseError, Block, Distribution, Doubt, Options, PLAN_FOLDER, PROFILE_FOLDER,
-    Profile, Replay, SimulatedRun, Task, analyse, read_plan, read_profile, write_plan,
-    write_profile,
+    Access, AnalyseError, Block, Distribution, Doubt, Options, PLAN_FOLDER, PROFILE_FOLDER, Replay,
+    SimulatedRun, Task, TaskProfile, analyse, read_plan, read_profile, write_plan, write_profile,
 };
 use proptest::prelude::*;
 
@@ -21,13 +20,13 @@ fn task(creator: Option<u32>, position: u32, template: &str, slots: u32) -> Task
 }
 
 /// `parts` strands: each makes a block, then `turns` tasks in a row use it and the next strand's.
-fn strands(parts: u32, turns: u32) -> Profile {
-    let mut profile = Profile {
+fn strands(parts: u32, turns: u32) -> TaskProfile {
+    let mut profile = TaskProfile {
         machine: "by hand".to_owned(),
         nodes: 4,
         method: "evict".to_owned(),
         tasks: vec![task(None, 0, "main", 0)],
-        ..Profile::default()
+        ..TaskProfile::default()
     };
     let mut last: Vec<u32> = Vec::new();
     for part in 0..parts {
@@ -121,7 +120,7 @@ fn strands_follow_their_blocks_in_blocks_over_the_nodes() {
 }
 
 /// The same program with its start tasks run in another order, so that their blocks were created in another.
-fn created_in_another_order(mut profile: Profile) -> Profile {
+fn created_in_another_order(mut profile: TaskProfile) -> TaskProfile {
     let blocks = profile.blocks.len() as u32;
     let moved = |block: u32| (block * 3 + 1) % blocks;
     let before = profile.blocks.clone();
@@ -142,7 +141,7 @@ fn the_plan_does_not_depend_on_when_blocks_were_created_nor_on_noise() {
             distribution,
             ..Options::default()
         };
-        let plan = |profile: &Profile| analyse(profile, &machine, options).unwrap().plan;
+        let plan = |profile: &TaskProfile| analyse(profile, &machine, options).unwrap().plan;
         let first = strands(8, 6);
         let expected = plan(&first);
         assert_eq!(plan(&created_in_another_order(first.clone())), expected);
@@ -159,7 +158,7 @@ fn the_plan_does_not_depend_on_when_blocks_were_created_nor_on_noise() {
 }
 
 /// One chain of tasks that use all blocks: near if left where they were created, far if spread over the nodes.
-fn one_chain() -> Profile {
+fn one_chain() -> TaskProfile {
     let mut profile = strands(8, 1);
     profile.tasks.truncate(9);
     profile.accesses.clear();
@@ -228,9 +227,9 @@ fn joint_distribution_places_every_block_within_its_share() {
 #[test]
 fn a_recursion_is_refused_and_an_empty_profile_too() {
     let machine = numaloc_topology::resolve("numa:2 pu:2").unwrap();
-    let mut profile = Profile {
+    let mut profile = TaskProfile {
         tasks: vec![task(None, 0, "main", 0), task(Some(0), 0, "fib", 0)],
-        ..Profile::default()
+        ..TaskProfile::default()
     };
     let mut next = 1;
     while profile.tasks.len() < 200 {
@@ -241,7 +240,7 @@ fn a_recursion_is_refused_and_an_empty_profile_too() {
     }
     let error = analyse(&profile, &machine, Options::default()).unwrap_err();
     assert!(matches!(error, AnalyseError::Recursion { .. }), "{error}");
-    let error = analyse(&Profile::default(), &machine, Options::default()).unwrap_err();
+    let error = analyse(&TaskProfile::default(), &machine, Options::default()).unwrap_err();
     assert_eq!(error, AnalyseError::Empty);
 }
 
@@ -378,15 +377,15 @@ proptest! {
 
 /// A solver's loop whose iterations go down `levels` levels, one task creating the next, each with `parts` tasks on
 /// blocks of its level; a block of a level is `shrink` times as large as one of the next.
-fn cycles(turns: u32, levels: u32, parts: u32, shrink: u64) -> Profile {
-    let mut profile = Profile {
+fn cycles(turns: u32, levels: u32, parts: u32, shrink: u64) -> TaskProfile {
+    let mut profile = TaskProfile {
         machine: "by hand".to_owned(),
         nodes: 4,
         method: "none".to_owned(),
         tasks: vec![task(None, 0, "main", 0)],
-        ..Profile::default()
+        ..TaskProfile::default()
     };
-    let add = |profile: &mut Profile, creator, position, template, slots| {
+    let add = |profile: &mut TaskProfile, creator, position, template, slots| {
         profile
             .tasks
             .push(task(Some(creator), position, template, slots));
@@ -426,7 +425,7 @@ fn cycles(turns: u32, levels: u32, parts: u32, shrink: u64) -> Profile {
 #[test]
 fn a_cycle_over_levels_has_classes_by_depth_and_a_nested_loop_does_not() {
     let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
-    let smoothers = |profile: &Profile| {
+    let smoothers = |profile: &TaskProfile| {
         let plan = analyse(profile, &machine, Options::default()).unwrap().plan;
         let found = plan.classes.into_iter();
         found
@@ -449,7 +448,7 @@ fn a_cycle_over_levels_has_classes_by_depth_and_a_nested_loop_does_not() {
 fn the_end_of_a_loop_does_not_count_when_a_plan_is_simulated() {
     let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
     let profile = cycles(6, 1, 8, 4);
-    let tried = |profile: &Profile| {
+    let tried = |profile: &TaskProfile| {
         let analysis = analyse(profile, &machine, Options::default()).unwrap();
         [
             analysis.simulated.larger,
@@ -476,7 +475,7 @@ fn the_end_of_a_loop_does_not_count_when_a_plan_is_simulated() {
 #[test]
 fn noise_does_not_contradict_bytes_but_an_untouched_block_does() {
     let machine = numaloc_topology::resolve("numa:4 pu:2").unwrap();
-    let weights = |profile: &Profile| {
+    let weights = |profile: &TaskProfile| {
         let analysis = analyse(profile, &machine, Options::default()).unwrap();
         let classes = analysis.plan.classes.iter().enumerate();
         let of_work = classes.filter(|(_, class)| class.template == "work");

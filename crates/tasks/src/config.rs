@@ -4,7 +4,11 @@ use std::path::PathBuf;
 
 use numaloc_topology::Topology;
 
-use crate::memory::{Allocator, HAS_TBB};
+use crate::error::ConfigError;
+use crate::memory::{self, Allocator};
+
+/// Whether this build found oneTBB, and so has the scheduler `tbb`.
+pub const HAS_TBB: bool = cfg!(numaloc_tbb);
 
 /// The scheduler to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,91 +126,126 @@ impl Config {
     /// Reads the settings through `get` (variable name to value).
     ///
     /// # Errors
-    /// A message with the variable's name, its value and the values allowed.
-    pub fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
-        let get = |name: &str| get(&format!("NUMALOC_OCR_{name}")).filter(|text| !text.is_empty());
-        let machine = numaloc_topology::resolve(get("MACHINE").as_deref().unwrap_or("this"))
-            .map_err(|error| format!("NUMALOC_OCR_MACHINE: {error}"))?;
+    /// [`ConfigError`] has the variable's name, its value and the values allowed.
+    pub fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let variables = Variables(get);
+        let machine = variables.text("MACHINE");
+        let machine = numaloc_topology::resolve(machine.as_deref().unwrap_or("this"))?;
         let mut config = Self::on(machine);
-        let wrong = |name: &str, text: &str, expected: &str| {
-            format!("NUMALOC_OCR_{name} is {text:?}; expected {expected}")
-        };
-        if let Some(text) = get("SCHEDULER") {
-            config.scheduler = match text.as_str() {
-                "numa" => SchedulerKind::Numa,
-                "tbb" => SchedulerKind::Tbb,
-                "single" => SchedulerKind::Single,
-                _ => return Err(wrong("SCHEDULER", &text, "numa, tbb or single")),
-            };
+        variables.choose("SCHEDULER", &mut config.scheduler, &SCHEDULERS)?;
+        variables.choose("ALLOCATOR", &mut config.allocator, &ALLOCATORS)?;
+        if config.allocator == Allocator::Tbb && !memory::HAS_TBB {
+            return Err(ConfigError::NoTbbAllocator);
         }
-        if let Some(text) = get("ALLOCATOR") {
-            config.allocator = match text.as_str() {
-                "numa" => Allocator::Numa,
-                "system" => Allocator::System,
-                "tbb" if !HAS_TBB => {
-                    return Err(
-                        "this build has no allocator `tbb`: install libtbb-dev and build again"
-                            .to_owned(),
-                    );
-                }
-                "tbb" => Allocator::Tbb,
-                _ => return Err(wrong("ALLOCATOR", &text, "numa, system or tbb")),
-            };
-        }
-        if let Some(text) = get("STEAL") {
-            config.stealing = Some(match text.as_str() {
-                "node" => Stealing::Node,
-                "any" => Stealing::Any,
-                _ => return Err(wrong("STEAL", &text, "node or any")),
-            });
-        }
-        let number = |name: &str| {
-            get(name)
-                .map(|text| {
-                    text.parse::<u64>()
-                        .map_err(|_| wrong(name, &text, "a whole number"))
-                })
-                .transpose()
-        };
-        if let Some(workers) = number("WORKERS")? {
+        variables.choose("STEAL", &mut config.stealing, &STEALING)?;
+        if let Some(workers) = variables.number("WORKERS")? {
             if workers == 0 || workers > 4096 {
                 return Err(wrong("WORKERS", &workers.to_string(), "1 to 4096"));
             }
             config.workers = Some(workers as usize);
         }
-        if let Some(seed) = number("SEED")? {
+        if let Some(seed) = variables.number("SEED")? {
             config.seed = seed;
         }
-        if let Some(replays) = number("REPLAYS")? {
+        if let Some(replays) = variables.number("REPLAYS")? {
             config.experiments.per_class = u32::try_from(replays).unwrap_or(u32::MAX);
         }
-        if let Some(text) = get("DESIGN") {
-            config.experiments.design = match text.as_str() {
-                "full" => Design::Full,
-                "near" => Design::Near,
-                "far" => Design::Far,
-                _ => return Err(wrong("DESIGN", &text, "full, near or far")),
-            };
-        }
-        if let Some(budget) = number("BUDGET")? {
+        variables.choose("DESIGN", &mut config.experiments.design, &DESIGNS)?;
+        if let Some(budget) = variables.number("BUDGET")? {
             config.experiments.budget_seconds = budget;
         }
-        let flag = |name: &str, default: bool| match get(name).as_deref() {
-            None => Ok(default),
-            Some("0") => Ok(false),
-            Some("1") => Ok(true),
-            Some(text) => Err(wrong(name, text, "0 or 1")),
-        };
-        config.experiments.progress = flag("PROGRESS", false)?;
-        config.threads = flag("THREADS", config.threads)?;
-        config.checked = flag("CHECKED", config.checked)?;
-        config.hints = flag("HINTS", config.hints)?;
-        config.plan = get("PLAN").map(PathBuf::from);
-        config.profile = get("PROFILE").map(PathBuf::from);
-        config.stats = get("STATS").map(PathBuf::from);
+        variables.choose("PROGRESS", &mut config.experiments.progress, &FLAG)?;
+        variables.choose("THREADS", &mut config.threads, &FLAG)?;
+        variables.choose("CHECKED", &mut config.checked, &FLAG)?;
+        variables.choose("HINTS", &mut config.hints, &FLAG)?;
+        config.plan = variables.text("PLAN").map(PathBuf::from);
+        config.profile = variables.text("PROFILE").map(PathBuf::from);
+        config.stats = variables.text("STATS").map(PathBuf::from);
         if config.profile.is_some() {
             config.scheduler = SchedulerKind::Single;
         }
         Ok(config)
+    }
+}
+
+/// The values that a variable may have, with what they stand for, and the same in words.
+struct Choices<T: 'static> {
+    values: &'static [(&'static str, T)],
+    expected: &'static str,
+}
+
+const SCHEDULERS: Choices<SchedulerKind> = Choices {
+    values: &[
+        ("numa", SchedulerKind::Numa),
+        ("tbb", SchedulerKind::Tbb),
+        ("single", SchedulerKind::Single),
+    ],
+    expected: "numa, tbb or single",
+};
+const ALLOCATORS: Choices<Allocator> = Choices {
+    values: &[
+        ("numa", Allocator::Numa),
+        ("system", Allocator::System),
+        ("tbb", Allocator::Tbb),
+    ],
+    expected: "numa, system or tbb",
+};
+const STEALING: Choices<Option<Stealing>> = Choices {
+    values: &[("node", Some(Stealing::Node)), ("any", Some(Stealing::Any))],
+    expected: "node or any",
+};
+const DESIGNS: Choices<Design> = Choices {
+    values: &[
+        ("full", Design::Full),
+        ("near", Design::Near),
+        ("far", Design::Far),
+    ],
+    expected: "full, near or far",
+};
+const FLAG: Choices<bool> = Choices {
+    values: &[("0", false), ("1", true)],
+    expected: "0 or 1",
+};
+
+/// The variables of the environment whose names begin with `NUMALOC_OCR_`.
+struct Variables<G>(G);
+
+impl<G: Fn(&str) -> Option<String>> Variables<G> {
+    /// The text of a variable; `None` if it is not set or empty.
+    fn text(&self, name: &str) -> Option<String> {
+        (self.0)(&format!("NUMALOC_OCR_{name}")).filter(|text| !text.is_empty())
+    }
+
+    fn number(&self, name: &'static str) -> Result<Option<u64>, ConfigError> {
+        let text = self.text(name);
+        text.map(|text| {
+            text.parse()
+                .map_err(|_| wrong(name, &text, "a whole number"))
+        })
+        .transpose()
+    }
+
+    /// Sets `to` to what the variable's value stands for, if the variable is set.
+    fn choose<T: Copy>(
+        &self,
+        name: &'static str,
+        to: &mut T,
+        choices: &Choices<T>,
+    ) -> Result<(), ConfigError> {
+        let Some(text) = self.text(name) else {
+            return Ok(());
+        };
+        let found = choices.values.iter().find(|(value, _)| *value == text);
+        let &(_, value) = found.ok_or_else(|| wrong(name, &text, choices.expected))?;
+        *to = value;
+        Ok(())
+    }
+}
+
+fn wrong(name: &'static str, value: &str, expected: &'static str) -> ConfigError {
+    ConfigError::Value {
+        name,
+        value: value.to_owned(),
+        expected,
     }
 }

@@ -3,6 +3,9 @@
 use numaloc_model::LogicalNode;
 use numaloc_topology::Topology;
 
+/// No particular node.
+pub const NO_NODE: u16 = u16::MAX;
+
 /// Nodes with PUs, numbered densely; the program sees them as affinities.
 pub struct Machine {
     topology: Topology,

@@ -2,7 +2,7 @@
 //!
 //! `numa`: pools per node. Blocks up to 64 KiB come from chunks of 2 MiB in size classes (powers of two), larger ones
 //! are mapped individually; freed ones are kept for reuse, up to 64 MiB of large ones per node. Every mapping is bound
-//! to its node (mbind, preferred: a full node spills over instead of killing the program), if the machine is this one
+//! to its node (preferred: a full node spills over instead of killing the program), if the machine is this one
 //! and has more than one node.
 //! `system`: the C library's allocator; pages are placed by first touch.
 //! `tbb`: oneTBB's scalable allocator (libtbbmalloc), with pools per thread and pages placed by first touch: the
@@ -12,8 +12,7 @@ use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::machine::Machine;
-use crate::worker::NO_NODE;
+use crate::machine::{Machine, NO_NODE};
 
 /// Allocator of data blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,25 +206,11 @@ impl Memory {
         if memory == libc::MAP_FAILED {
             return None;
         }
-        if let Some(os_nodes) = &self.os_nodes {
-            let os_node = os_nodes[usize::from(node)];
-            let mut mask = [0_u64; 16];
-            mask[os_node as usize / 64] = 1 << (os_node % 64);
-            // SAFETY: our own mapping; the mask has the length passed.
-            let failed = unsafe {
-                libc::syscall(
-                    libc::SYS_mbind,
-                    memory,
-                    size,
-                    libc::MPOL_PREFERRED,
-                    mask.as_ptr(),
-                    mask.len() * 64,
-                    0,
-                )
-            };
-            if failed != 0 {
-                self.refused.fetch_add(1, Ordering::Relaxed);
-            }
+        if let Some(os_nodes) = &self.os_nodes
+            && let os_node = os_nodes[usize::from(node)]
+            && numaloc_sys::memory::prefer(memory as usize, size, os_node).is_err()
+        {
+            self.refused.fetch_add(1, Ordering::Relaxed);
         }
         Some(memory.cast())
     }

@@ -8,8 +8,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::{Mutex, OnceLock};
 
-use crate::abi::EdtFunction;
-use crate::worker::Worker;
+use crate::objects::task::EdtFunction;
 
 /// Number of names that can be read without a lock.
 const PUBLISHED: usize = 1024;
@@ -61,9 +60,7 @@ impl Names {
             .cloned()
             .unwrap_or_else(|| "?".to_owned())
     }
-}
 
-impl Names {
     /// The name of a number, without a lock.
     pub fn published(&self, number: u32) -> &str {
         let name = self.published.get(number as usize);
@@ -71,48 +68,66 @@ impl Names {
     }
 }
 
-/// The number of a template with that function and (C string, may be null) name.
-///
-/// # Safety
-/// `name` is null or a C string.
-pub unsafe fn number_of(w: &mut Worker, function: EdtFunction, name: *const c_char) -> u32 {
-    let key = (function as usize, name as usize);
-    let slot = (key.0 >> 4 ^ key.1) % w.names.len();
-    let (seen_function, seen_name, number) = w.names[slot];
-    if (seen_function, seen_name) == key {
-        return number;
+/// A worker's recently used names, by function and name pointer.
+pub struct Cache(Box<[(usize, usize, u32); 64]>);
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self(Box::new([(0, 0, 0); 64]))
     }
-    let written = if name.is_null() {
-        String::new()
-    } else {
-        // SAFETY: the caller's promise.
-        unsafe { CStr::from_ptr(name) }
-            .to_string_lossy()
-            .into_owned()
-    };
-    let plain = written.strip_prefix('&').unwrap_or(&written).trim();
+}
+
+impl Cache {
+    /// The number of the name of a template with that function and (C string, may be null) name.
+    ///
+    /// # Safety
+    /// `name` is null or a C string.
+    pub unsafe fn number(
+        &mut self,
+        names: &Names,
+        function: EdtFunction,
+        name: *const c_char,
+    ) -> u32 {
+        let key = (function as usize, name as usize);
+        let slot = &mut self.0[(key.0 >> 4 ^ key.1) % 64];
+        if (slot.0, slot.1) == key {
+            return slot.2;
+        }
+        let written = if name.is_null() {
+            String::new()
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { CStr::from_ptr(name) }
+                .to_string_lossy()
+                .into_owned()
+        };
+        let number = names.number(&template_name(&written, function));
+        *slot = (key.0, key.1, number);
+        number
+    }
+}
+
+/// The name of a template of which the program says `written`.
+fn template_name(written: &str, function: EdtFunction) -> String {
+    let plain = written.strip_prefix('&').unwrap_or(written).trim();
     let is_identifier = !plain.is_empty()
         && plain.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         && !plain.starts_with(|c: char| c.is_ascii_digit());
-    let name = if is_identifier {
-        plain.to_owned()
-    } else {
-        // Names must not contain the separators of our files.
-        let plain: String = plain
-            .chars()
-            .map(|c| {
-                if c.is_ascii_graphic() && c != ',' && c != '"' {
-                    c
-                } else {
-                    '_'
-                }
-            })
-            .collect();
-        format!("{plain}@{}", location(function))
-    };
-    let number = w.rt.names.number(&name);
-    w.names[slot] = (key.0, key.1, number);
-    number
+    if is_identifier {
+        return plain.to_owned();
+    }
+    // Names must not contain the separators of our files.
+    let plain: String = plain
+        .chars()
+        .map(|c| {
+            if c.is_ascii_graphic() && c != ',' && c != '"' {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    format!("{plain}@{}", location(function))
 }
 
 /// File and offset of a function: the same in every run of a program.

@@ -1,19 +1,16 @@
-//! Chooses the node of a new task or data block: the plan's, else the hint's, else the creator's.
+//! A plan as flat arrays, in which a task's class is looked up when it is created.
 //!
 //! The plan is an automaton over classes. A task carries its state; a child's state is looked up by the creator's state
 //! and the number of tasks the creator has created, one array index, and checked against the template's number and the
-//! number of slots. A task that does not match is counted and falls back to hints, with all tasks that it creates.
+//! number of slots.
 
 use std::collections::HashSet;
-use std::path::Path;
-use std::sync::atomic::Ordering;
 
-use numaloc_task_plan::Plan;
+use numaloc_task_plan::TaskPlan;
 
-use crate::block::Block;
-use crate::edt::Edt;
+use crate::error::RunError;
+use crate::machine::NO_NODE;
 use crate::names::Names;
-use crate::worker::{NO_NODE, Worker};
 
 /// State of a task that is not in the plan.
 pub const UNPLANNED: u32 = u32::MAX;
@@ -52,13 +49,13 @@ impl FlatPlan {
     /// Flattens a plan, with names numbered as in this run.
     ///
     /// # Errors
-    /// A message, if the plan is for more nodes than the machine has.
-    pub fn new(plan: &Plan, names: &Names, nodes: usize) -> Result<Self, String> {
+    /// The plan is for more nodes than the machine has.
+    pub fn new(plan: &TaskPlan, names: &Names, nodes: usize) -> Result<Self, RunError> {
         if plan.nodes > nodes {
-            return Err(format!(
-                "the plan is for a machine of {} nodes, this one has {nodes}",
-                plan.nodes
-            ));
+            return Err(RunError::TooManyNodes {
+                planned: plan.nodes,
+                nodes,
+            });
         }
         let node = |node: Option<u16>| node.unwrap_or(NO_NODE);
         let mut flat = Self {
@@ -116,7 +113,7 @@ impl FlatPlan {
 
     /// The state of child number `position` of a task in state `from`.
     #[inline]
-    fn step(&self, from: u32, position: u32, name: u32, depc: u32) -> u32 {
+    pub(crate) fn step(&self, from: u32, position: u32, name: u32, depc: u32) -> u32 {
         let Some((&start, &end)) = self
             .first_edge
             .get(from as usize)
@@ -139,97 +136,27 @@ impl FlatPlan {
             edge = self.edges[edge.other as usize];
         }
     }
-}
 
-/// Sets class and node of a new task.
-#[inline]
-pub fn place_task(w: &mut Worker, parent: *mut Edt, edt: &mut Edt) {
-    edt.class = UNPLANNED;
-    let hinted = if w.rt.config.hints {
-        edt.hinted
-    } else {
-        NO_NODE
-    };
-    let fallback = if hinted == NO_NODE { w.node } else { hinted };
-    edt.node = fallback;
-    if parent.is_null() {
-        edt.class = 0;
-        return;
+    /// The node of the tasks of a class; `NO_NODE`: left open.
+    #[inline]
+    pub(crate) fn node(&self, class: u32) -> u16 {
+        self.nodes[class as usize]
     }
-    // SAFETY: the current task is alive and this thread's.
-    let parent = unsafe { &mut *parent };
-    let position = parent.children;
-    parent.children += 1;
-    let Some(plan) = &w.rt.plan else {
-        return;
-    };
-    edt.class = plan.step(parent.class, position, edt.name, edt.depc);
-    if edt.class == UNPLANNED {
-        w.counters.unplanned += 1;
-        if parent.class == 0 && position == 0 && !plan.names.contains(&edt.name) {
-            refuse(w, edt.name);
-        }
-        return;
-    }
-    let node = plan.nodes[edt.class as usize];
-    if node == NO_NODE {
-        w.counters.no_opinion += 1;
-        return;
-    }
-    w.counters.planned += 1;
-    if edt.hinted != NO_NODE {
-        w.counters.hint_compared += 1;
-        w.counters.hint_agrees += u64::from(edt.hinted == node);
-    }
-    edt.node = node;
-}
 
-/// Ends the process: the template of the first task that the program creates does not occur in the plan.
-#[cold]
-fn refuse(w: &Worker, name: u32) -> ! {
-    let folder = w.rt.config.plan.as_deref().unwrap_or(Path::new("?"));
-    w.rt.report(&format!(
-        "the plan {} is of another program: the first task here is of template {}, which it does not know; \
-         make a plan of this program, or run it without",
-        folder.display(),
-        w.rt.names.name(name)
-    ));
-    // SAFETY: flushes the C streams and ends the process; only the program's first task has started.
-    unsafe {
-        libc::fflush(std::ptr::null_mut());
-        libc::_exit(125);
-    }
-}
-
-/// Whether the plan decided, and the node for the next data block of the current task.
-pub fn place_block(w: &mut Worker, parent: *mut Edt, hinted: u16) -> (bool, u16) {
-    let hinted = if w.rt.config.hints { hinted } else { NO_NODE };
-    let fallback = if hinted == NO_NODE { w.node } else { hinted };
-    if parent.is_null() {
-        return (false, fallback);
-    }
-    // SAFETY: the current task is alive and this thread's.
-    let parent = unsafe { &mut *parent };
-    let position = parent.blocks;
-    parent.blocks += 1;
-    if let Some(plan) = &w.rt.plan
-        && let Some(&[start, end]) = plan
-            .first_block
-            .get(parent.class as usize..)
-            .and_then(|first| first.first_chunk())
-    {
+    /// The node of data block number `position` of a task in state `class`, if the plan has one.
+    pub(crate) fn block_node(&self, class: u32, position: u32) -> Option<u16> {
+        let first = self.first_block.get(class as usize..)?;
+        let &[start, end] = first.first_chunk()?;
         let at = u64::from(start) + u64::from(position);
-        if at < u64::from(end) && plan.block_nodes[at as usize] != NO_NODE {
-            return (true, plan.block_nodes[at as usize]);
-        }
+        (at < u64::from(end))
+            .then(|| self.block_nodes[at as usize])
+            .filter(|&node| node != NO_NODE)
     }
-    (false, fallback)
-}
 
-/// The node of a data block, if known.
-pub fn node_of(block: &Block) -> Option<u16> {
-    let node = block.node.load(Ordering::Relaxed);
-    (node != NO_NODE).then_some(node)
+    /// Whether a template occurs in the plan.
+    pub(crate) fn knows(&self, name: u32) -> bool {
+        self.names.contains(&name)
+    }
 }
 
 #[cfg(test)]
@@ -238,7 +165,7 @@ mod tests {
     use numaloc_task_plan::{PlanChild, PlanClass};
 
     /// A ring of classes, each with eight children, the last of which is the next class of the ring.
-    fn ring(classes: u32) -> Plan {
+    fn ring(classes: u32) -> TaskPlan {
         let class = |at: u32| PlanClass {
             template: "work".to_owned(),
             slots: 2,
@@ -253,7 +180,7 @@ mod tests {
                 .collect(),
             ..PlanClass::default()
         };
-        Plan {
+        TaskPlan {
             machine: "test".to_owned(),
             nodes: 4,
             steal_anywhere: false,

@@ -30,6 +30,18 @@ pub struct Cache {
     pub latency_cycles: f64,
 }
 
+/// Memory of one NUMA node that differs from the others': HBM, or memory behind CXL.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeMemory {
+    /// Logical index of the node.
+    pub node: u32,
+    /// Latency in ns of the node's idle memory, links to it not included.
+    pub memory_latency_ns: f64,
+    /// Sustained bytes per second of the node's controller.
+    pub memory_bandwidth_bytes_per_s: f64,
+}
+
 /// Latencies, bandwidths and links of a machine.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,18 +50,34 @@ pub struct Hardware {
     pub clock_hz: f64,
     /// Bytes per cache line.
     pub line_bytes: u64,
+    /// Bytes per page, if they differ from those of the recording machine.
+    #[serde(default)]
+    pub page_bytes: Option<u64>,
     /// From L1 outwards.
     pub caches: Vec<Cache>,
     /// Latency in ns from a core to its own node's idle memory.
     pub memory_latency_ns: f64,
     /// Sustained bytes per second of one node's controller.
     pub memory_bandwidth_bytes_per_s: f64,
+    /// Nodes whose memory has another latency and bandwidth.
+    #[serde(default)]
+    pub nodes: Vec<NodeMemory>,
     /// Directed links; nodes without a link between them route over the shortest path.
     #[serde(default)]
     pub links: Vec<Link>,
 }
 
 impl Hardware {
+    /// Latency in ns and bytes per second of the memory of the node with logical index `node`.
+    #[must_use]
+    pub fn memory_of(&self, node: usize) -> (f64, f64) {
+        let given = self.nodes.iter().find(|given| given.node as usize == node);
+        given.map_or(
+            (self.memory_latency_ns, self.memory_bandwidth_bytes_per_s),
+            |given| (given.memory_latency_ns, given.memory_bandwidth_bytes_per_s),
+        )
+    }
+
     /// Checks that the hardware is plausible; `nodes` is the machine's number of nodes.
     ///
     /// # Errors
@@ -74,6 +102,34 @@ impl Hardware {
                 "line_bytes is {}, expected a power of two from 8 to 4096",
                 self.line_bytes
             ));
+        }
+        if let Some(bytes) = self.page_bytes
+            && (!bytes.is_power_of_two() || !(4096..=1 << 30).contains(&bytes))
+        {
+            return Err(format!(
+                "page_bytes is {bytes}, expected a power of two from 4096 to 2^30"
+            ));
+        }
+        for (at, memory) in self.nodes.iter().enumerate() {
+            let field = |name: &str| format!("{name} of entry {at} of nodes");
+            above_zero(&field("memory_latency_ns"), memory.memory_latency_ns)?;
+            above_zero(
+                &field("memory_bandwidth_bytes_per_s"),
+                memory.memory_bandwidth_bytes_per_s,
+            )?;
+            if memory.node as usize >= nodes {
+                return Err(format!(
+                    "{} is {}, expected a node below {nodes}",
+                    field("node"),
+                    memory.node
+                ));
+            }
+            if self.nodes[..at]
+                .iter()
+                .any(|other| other.node == memory.node)
+            {
+                return Err(format!("nodes has two entries for node {}", memory.node));
+            }
         }
         for cache in &self.caches {
             let field = |name: &str| format!("{name} of the cache of level {}", cache.level);

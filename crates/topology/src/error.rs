@@ -41,3 +41,39 @@ pub enum TopologyError {
         name: String,
     },
 }
+
+/// Why distances do not fit a machine.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DistanceError {
+    /// Not one value per level at which the machine branches.
+    #[error("{given} distances given, but the machine branches at {levels} levels")]
+    Levels {
+        /// Values given.
+        given: usize,
+        /// Levels of the machine.
+        levels: usize,
+    },
+    /// Not nodes x nodes values.
+    #[error("{given} distances given, a machine of {nodes} nodes needs {}", nodes * nodes)]
+    Nodes {
+        /// Values given.
+        given: usize,
+        /// Nodes of the machine.
+        nodes: usize,
+    },
+    /// A value that is no distance.
+    #[error("distance {value} is not a finite number of at least 0")]
+    Value {
+        /// The value.
+        value: f64,
+    },
+}
+
+impl DistanceError {
+    /// An error for the first of `values` that is no distance.
+    pub(crate) fn check(values: &[f64]) -> Result<(), Self> {
+        let bad = values.iter().find(|d| !d.is_finite() || **d < 0.0);
+        bad.map_or(Ok(()), |&value| Err(Self::Value { value }))
+    }
+}

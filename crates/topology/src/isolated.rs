@@ -4,7 +4,6 @@
 //! [`serve`]. The child reads the file's text from its standard input, lets hwloc parse it, and writes the
 //! [`Topology`]; hwloc never parses the text in our process. Without [`isolate_xml`], as in a program linked with the
 //! task runtime, the file is parsed in place.
-//! task runtime, the file is read in place.
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;

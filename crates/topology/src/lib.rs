@@ -20,8 +20,8 @@ pub mod network;
 mod source;
 mod tree;
 
-pub use described::{Hardware, Link};
-pub use error::TopologyError;
+pub use described::{Hardware, Link, NodeMemory};
+pub use error::{DistanceError, TopologyError};
 pub use identity::{Identity, identity_of_this_machine};
 pub use isolated::{isolate_xml, serve as serve_xml};
 pub use source::{described_machines, from_this_machine, from_xml, resolve, resolve_cluster};

@@ -18,8 +18,18 @@ const THIS_MACHINE: &str = "this machine";
 
 const BUILT_IN: &[(&str, &str)] = &[
     (
+        "altix-450",
+        include_str!("../../../machines/altix-450.toml"),
+    ),
+    ("cxl-2s", include_str!("../../../machines/cxl-2s.toml")),
+    ("deloc-4n", include_str!("../../../machines/deloc-4n.toml")),
+    (
         "epyc-7501",
         include_str!("../../../machines/epyc-7501.toml"),
+    ),
+    (
+        "epyc-9654-nps4",
+        include_str!("../../../machines/epyc-9654-nps4.toml"),
     ),
     ("numa4x4", include_str!("../../../machines/numa4x4.toml")),
     (
@@ -34,6 +44,10 @@ const BUILT_IN: &[(&str, &str)] = &[
     (
         "xeon-e7-4809",
         include_str!("../../../machines/xeon-e7-4809.toml"),
+    ),
+    (
+        "xeon-max-9480-snc4",
+        include_str!("../../../machines/xeon-max-9480-snc4.toml"),
     ),
     (
         "xeon-x7550",
@@ -146,7 +160,7 @@ fn from_description(text: &str, path: &str) -> Result<Topology, TopologyError> {
     if !described.node_distances.is_empty() {
         topology = topology
             .with_node_distances(described.node_distances)
-            .map_err(fail)?;
+            .map_err(|why| fail(why.to_string()))?;
     }
     if let Some(hardware) = &described.hardware {
         hardware.check(topology.nodes().len()).map_err(fail)?;
@@ -237,6 +251,7 @@ mod tests {
         assert!(
             t.with_level_distances(&[10.0])
                 .unwrap_err()
+                .to_string()
                 .contains("3 levels")
         );
     }
@@ -283,6 +298,11 @@ mod tests {
             ("line_bytes", "65"),
             ("memory_latency_ns", "-1.0"),
             ("memory_bandwidth_bytes_per_s", "inf"),
+            ("line_bytes", "64\npage_bytes = 5000"),
+            (
+                "line_bytes",
+                "64\nnodes = [{ node = 4, memory_latency_ns = 1, memory_bandwidth_bytes_per_s = 1 }]",
+            ),
         ] {
             let mut found = false;
             let text: String = good
@@ -297,6 +317,11 @@ mod tests {
                 .collect();
             assert!(found, "{field}");
             let error = from_description(&text, "x.toml").unwrap_err().to_string();
+            // A line that was added is the field at fault.
+            let field = nonsense
+                .split(['\n', ' '])
+                .nth(1)
+                .map_or(field, |added| added);
             assert!(error.contains(field) && !error.contains('\n'), "{error}");
         }
     }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 use crate::described::Hardware;
+use crate::error::DistanceError;
 use crate::network::Network;
 
 /// The kind of an object of the machine.
@@ -188,24 +189,6 @@ impl Topology {
             .collect()
     }
 
-    /// The PU with this kernel number.
-    #[must_use]
-    pub fn pu_of_os(&self, os: OsPu) -> Option<LogicalPu> {
-        self.pus
-            .iter()
-            .position(|pu| pu.os == os)
-            .map(LogicalPu::from_index)
-    }
-
-    /// The node with this kernel number.
-    #[must_use]
-    pub fn node_of_os(&self, os: OsNode) -> Option<LogicalNode> {
-        self.nodes
-            .iter()
-            .position(|node| node.os == os)
-            .map(LogicalNode::from_index)
-    }
-
     /// The lowest common ancestor of two objects.
     #[must_use]
     pub fn common_ancestor(&self, mut a: u32, mut b: u32) -> u32 {
@@ -300,9 +283,9 @@ impl Topology {
     /// the level of their lowest common ancestor. Replaces any node matrix.
     ///
     /// # Errors
-    /// A message with both counts if `distances` does not have one value per level, or with the
-    /// value that is not a finite number of at least 0.
-    pub fn with_level_distances(mut self, distances: &[f64]) -> Result<Self, String> {
+    /// [`DistanceError`] if `distances` does not have one value per level, or has one that is not a finite number of at
+    /// least 0.
+    pub fn with_level_distances(mut self, distances: &[f64]) -> Result<Self, DistanceError> {
         let mut depths: Vec<u32> = self
             .objects
             .iter()
@@ -312,17 +295,12 @@ impl Topology {
         depths.sort_unstable();
         depths.dedup();
         if depths.len() != distances.len() {
-            return Err(format!(
-                "{} distances given, but the machine branches at {} levels",
-                distances.len(),
-                depths.len()
-            ));
+            return Err(DistanceError::Levels {
+                given: distances.len(),
+                levels: depths.len(),
+            });
         }
-        if let Some(bad) = distances.iter().find(|d| !d.is_finite() || **d < 0.0) {
-            return Err(format!(
-                "distance {bad} is not a finite number of at least 0"
-            ));
-        }
+        DistanceError::check(distances)?;
         self.node_matrix = None;
         for object in &mut self.objects {
             if let Ok(level) = depths.binary_search(&object.depth) {
@@ -335,21 +313,16 @@ impl Topology {
     /// The same machine with given nodes x nodes distances, row after row.
     ///
     /// # Errors
-    /// A message that states what is wrong with the matrix.
-    pub fn with_node_distances(mut self, matrix: Vec<f64>) -> Result<Self, String> {
+    /// [`DistanceError`] for a matrix of another size, or with a value that is not a finite number of at least 0.
+    pub fn with_node_distances(mut self, matrix: Vec<f64>) -> Result<Self, DistanceError> {
         let nodes = self.nodes.len();
         if matrix.len() != nodes * nodes {
-            return Err(format!(
-                "{} distances given, a machine of {nodes} nodes needs {}",
-                matrix.len(),
-                nodes * nodes
-            ));
+            return Err(DistanceError::Nodes {
+                given: matrix.len(),
+                nodes,
+            });
         }
-        if let Some(bad) = matrix.iter().find(|d| !d.is_finite() || **d < 0.0) {
-            return Err(format!(
-                "distance {bad} is not a finite number of at least 0"
-            ));
-        }
+        DistanceError::check(&matrix)?;
         self.node_matrix = Some(matrix);
         Ok(self)
     }

@@ -56,7 +56,7 @@ impl Extra {
             }
         }
         if self.last_two
-            && let Some(table) = &engine.last_two
+            && let Some(table) = &engine.tables.last_two
         {
             let word = table.word(address);
             let before = word.load(Relaxed);

@@ -1,8 +1,9 @@
 //! The tracing engine, shared by all exact frontends. Runs inside the program under study.
 //!
-//! [`engine`] is what the threads share, [`thread`] the hot path, [`block`] accesses that are recorded together.
-//! Tables: [`shadow`], [`mod@line`], [`readers`], [`pages`], [`reservation`] (their address space), [`cross_process`]
-//! (memory shared by processes). [`access_trace`] sends the access trace, `extra` counts the layers for comparison.
+//! [`engine`] is what the threads share (`tables`, `slices`, `population`, `pending`), [`thread`] a thread's tracer
+//! with the hot path, [`block`] accesses that are recorded together. Tables: [`shadow`], [`mod@line`], [`readers`],
+//! [`pages`], [`reservation`] (their address space), [`cross_process`] (memory shared by processes).
+//! [`access_trace`] sends the access trace, `extra` counts the layers for comparison.
 //! The recorder's side is the crate `numaloc-assemble`.
 
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -15,18 +16,26 @@ mod extra;
 pub mod line;
 pub mod memory;
 pub mod pages;
+mod pending;
+mod places;
+mod population;
 pub mod readers;
 pub mod reservation;
 pub mod shadow;
 pub mod sharing;
+mod slices;
+mod tables;
 pub mod thread;
+pub mod time;
 mod underway;
 pub mod watch;
 
-pub use engine::{Config, Engine, PendingThread};
+pub use engine::Engine;
 pub use numaloc_identity as identity;
 pub use numaloc_journal::Record;
+pub use numaloc_journal::settings::{self, Config};
 pub use numaloc_model::conditions::WorkSharing;
-pub use numaloc_model::{Layer, MapsLine};
+pub use numaloc_model::{Layer, maps, marks};
+pub use pending::PendingThread;
 pub use thread::ThreadTracer;
 pub use watch::Watched;

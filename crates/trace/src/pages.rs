@@ -65,6 +65,12 @@ impl PageCounters {
         }
     }
 
+    /// The counters as the hot path finds them.
+    #[must_use]
+    pub(crate) fn words(&self) -> Fixed<PAGE_SHIFT> {
+        self.words
+    }
+
     /// Whether the counts are used.
     #[must_use]
     pub fn counts(&self) -> bool {

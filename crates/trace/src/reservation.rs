@@ -16,6 +16,15 @@ static NEXT: AtomicU64 = AtomicU64::new(BEGIN);
 /// End of the tables. Programs begin above (position-independent ones at 85.3 TiB).
 const END: u64 = 80 << 40;
 
+/// Preferred address of the first table, 0 for none.
+static FIRST: AtomicU64 = AtomicU64::new(0);
+
+/// Sets where the first table, that of the lines, is placed if there is room: frontends that generate code may have a
+/// constant address there.
+pub fn prefer(first: u64) {
+    FIRST.store(first, Relaxed);
+}
+
 /// Address ranges (start, end) of this process's tables.
 static RESERVED: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
 
@@ -68,7 +77,10 @@ pub(crate) fn reserve(words: u64, file: Option<RawFd>) -> std::io::Result<*mut A
     let place = NEXT.fetch_add(room, Relaxed);
     // ThreadSanitizer has its own tables there.
     let free = !cfg!(feature = "small-window") && place + room <= END;
-    let wish = if free { place } else { 0 };
+    let wish = match FIRST.swap(0, Relaxed) {
+        0 if free => place,
+        first => first,
+    };
     let base = map(wish, bytes, kind | libc::MAP_NORESERVE, file)?;
     if let Ok(mut reserved) = RESERVED.try_lock() {
         reserved.push((base as u64, base as u64 + bytes as u64));

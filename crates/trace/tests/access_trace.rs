@@ -176,8 +176,8 @@ fn a_recorder_that_takes_no_more_gets_no_more_and_the_profile_is_complete() {
     receiver.finish();
     assert_eq!(kept.0.lock().unwrap().len(), 3);
     let profile = assembled(folder.path());
-    assert_eq!(profile.threads[0].accesses, 1 << 20);
-    assert!(profile.meta.complete);
+    assert_eq!(profile.threads()[0].accesses, 1 << 20);
+    assert!(profile.meta().complete);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn without_a_recorder_there_is_a_profile_and_a_note() {
     one.end(0);
     engine.finish();
     let profile = assembled(folder.path());
-    let notes = &profile.meta.notes;
+    let notes = &profile.meta().notes;
     assert!(
         notes.len() == 1 && notes[0].starts_with("no access trace of process 0: "),
         "{notes:?}"

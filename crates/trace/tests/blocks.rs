@@ -81,7 +81,7 @@ impl Pace for &'static Counted {
         self.more.store(more, Relaxed);
     }
 
-    fn end(&mut self, _: &'static Block) -> u64 {
+    fn end(&mut self) -> u64 {
         self.block.store(null_mut(), Relaxed);
         self.more.load(Relaxed)
     }
@@ -264,10 +264,13 @@ fn check(
 }
 
 fn agree(one: &Profile, other: &Profile, usual: bool) -> Result<(), TestCaseError> {
-    prop_assert_eq!(format!("{:?}", one.threads), format!("{:?}", other.threads));
+    prop_assert_eq!(
+        format!("{:?}", one.threads()),
+        format!("{:?}", other.threads())
+    );
     // Which undecided event evicts another depends on their order, which is known only to within a run.
     let rows = |profile: &Profile, layer| -> Vec<_> {
-        let rows = profile.communication.iter();
+        let rows = profile.communication().iter();
         rows.filter(|row| row.layer == layer).cloned().collect()
     };
     let exact = |profile: &Profile| format!("{:?}", rows(profile, Layer::WriteRead));
@@ -282,7 +285,7 @@ fn agree(one: &Profile, other: &Profile, usual: bool) -> Result<(), TestCaseErro
     prop_assert!(near || !usual, "{one_sum} and {other_sum}");
     // The time of a page's first touch is known only to within a run.
     let pages = |profile: &Profile| {
-        let usage = &profile.pages;
+        let usage = profile.pages();
         let of = |page: &numaloc_model::pages::Page| {
             let cells = usage.accesses(page).to_vec();
             (page.number, page.first_touch, cells)
@@ -501,7 +504,7 @@ fn runs_distinguish_true_from_false_sharing() {
     let recorder = Recorder::new(Config::default());
     let sums = |profile: &Profile| {
         let sum = |layer| -> u64 {
-            let rows = profile.communication.iter();
+            let rows = profile.communication().iter();
             rows.filter(|row| row.layer == layer)
                 .map(|row| row.events)
                 .sum()
@@ -539,7 +542,8 @@ fn a_loop_is_recorded_only_as_far_as_memory_is_mapped() {
     thread.recorded_loop(&endless, &[data(); REGISTERS], u64::MAX, When::Before);
     thread.end(0);
     engine.finish();
-    let pages = assembled(recorder.folder()).pages;
+    let profile = assembled(recorder.folder());
     let first = PageNumber(data() / 4096);
-    assert!(pages.pages().iter().any(|page| page.number == first));
+    let pages = profile.pages().pages();
+    assert!(pages.iter().any(|page| page.number == first));
 }

@@ -70,7 +70,7 @@ fn at_once(engine: &'static Engine, work: Work) {
 }
 
 fn events(profile: &Profile, layer: Layer) -> u64 {
-    let rows = profile.communication.iter();
+    let rows = profile.communication().iter();
     let rows = rows.filter(|row| row.layer == layer);
     rows.map(|row| row.events).sum()
 }
@@ -129,12 +129,12 @@ fn concurrent_threads_lose_no_access() {
     at_once(engine, accesses);
     engine.finish();
     let profile = assembled(recorder.folder());
-    assert_eq!(profile.threads.len(), THREADS);
+    assert_eq!(profile.threads().len(), THREADS);
     // An update is a read and a write.
-    for thread in &profile.threads {
+    for thread in profile.threads() {
         assert_eq!(thread.accesses, 6 * ROUNDS);
     }
-    assert_eq!(profile.pages.total(), 6 * ROUNDS * THREADS as u64);
+    assert_eq!(profile.pages().total(), 6 * ROUNDS * THREADS as u64);
     // A read makes at most one event.
     let all = events(&profile, Layer::WriteRead);
     assert!((1..=2 * ROUNDS * THREADS as u64).contains(&all), "{all}");
@@ -152,8 +152,8 @@ fn concurrent_threads_lock_forget_pages_and_record_every_layer() {
     engine.finish();
     let profile = assembled(recorder.folder());
     let short = (0..ROUNDS / 20).filter(|round| round % 16 < THREADS as u64);
-    assert_eq!(profile.threads.len(), THREADS + short.count());
-    assert!(profile.meta.complete, "{:?}", profile.meta.notes);
+    assert_eq!(profile.threads().len(), THREADS + short.count());
+    assert!(profile.meta().complete, "{:?}", profile.meta().notes);
 }
 
 /// A race that the sanitizer must report, or `make/tsan` fails.

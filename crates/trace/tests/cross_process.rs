@@ -115,19 +115,19 @@ fn reads_of_what_another_process_wrote_count_once_and_pages_are_joined() {
     both.access(0, true, 0);
     both.threads[1].access::<false, false>(HERE, 8);
     let profile = both.profile();
-    assert!(profile.meta.complete && profile.meta.notes.is_empty());
+    assert!(profile.meta().complete && profile.meta().notes.is_empty());
     assert_eq!(events(&profile, Layer::WriteRead), [10.0, 3.0]);
     assert_eq!(events(&profile, Layer::FalseSharing), [0.0, 0.0]);
     let object = |page: &numaloc_model::pages::Page| {
-        let object = page.object.map(|object| &profile.objects[object.index()]);
+        let object = page.object.map(|object| &profile.objects()[object.index()]);
         object.map(|object| object.name.as_str())
     };
     let pages: Vec<_> = profile
-        .pages
+        .pages()
         .pages()
         .iter()
         .map(|page| {
-            let accesses = profile.pages.accesses(page).iter();
+            let accesses = profile.pages().accesses(page).iter();
             let accesses: Vec<_> = accesses
                 .map(|a| (a.thread.index(), a.reads, a.writes))
                 .collect();
@@ -142,7 +142,7 @@ fn reads_of_what_another_process_wrote_count_once_and_pages_are_joined() {
             (None, HERE / 4096, vec![(1, 1, 0)]),
         ]
     );
-    let first = profile.pages.pages()[1].first_touch.unwrap();
+    let first = profile.pages().pages()[1].first_touch.unwrap();
     assert_eq!(first.index(), 0);
 }
 
@@ -165,7 +165,7 @@ fn false_sharing_between_processes_is_distinguished_and_lines_of_a_slice_are_joi
     // One line in the only slice.
     assert_eq!(events(&profile, Layer::SharedLine), [1.0, 1.0]);
     let lines: Vec<_> = profile
-        .shared_lines
+        .shared_lines()
         .iter()
         .map(|line| (line.events, line.false_events))
         .collect();
@@ -246,6 +246,6 @@ fn without_the_table_each_process_counts_on_its_own_with_a_note() {
     both.access(1, false, 4096);
     let profile = both.profile();
     assert_eq!(events(&profile, Layer::WriteRead), [0.0, 0.0]);
-    assert_eq!(profile.meta.notes.len(), 2, "{:?}", profile.meta.notes);
-    assert!(profile.meta.notes[0].contains("counts the memory it shares"));
+    assert_eq!(profile.meta().notes.len(), 2, "{:?}", profile.meta().notes);
+    assert!(profile.meta().notes[0].contains("counts the memory it shares"));
 }

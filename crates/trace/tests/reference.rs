@@ -133,7 +133,7 @@ fn counted(recorder: &Recorder, count: usize, accesses: &[Access]) -> Events {
     }
     engine.finish();
     let mut events = Events::new();
-    for row in assembled(recorder.folder()).communication {
+    for row in assembled(recorder.folder()).communication() {
         let cell = events
             .entry((row.src.index(), row.dst.index()))
             .or_default();

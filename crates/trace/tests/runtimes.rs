@@ -55,10 +55,10 @@ fn accesses_of_run_time_code_are_counted_and_take_no_time() {
     first.end(0);
     engine.finish();
     let profile = assembled(folder.path());
-    assert_eq!(profile.threads[0].accesses, 1 + 100_000 + 1000 + 100);
-    let pages: u64 = profile.pages.total();
+    assert_eq!(profile.threads()[0].accesses, 1 + 100_000 + 1000 + 100);
+    let pages: u64 = profile.pages().total();
     assert_eq!(pages, 2 + 100_000 + 1000 + 100);
-    assert_eq!(profile.threads[0].end, before + 100);
+    assert_eq!(profile.threads()[0].end, before + 100);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn an_access_that_is_only_counted_takes_no_time_and_passes_no_clock() {
     first.end(0);
     engine.finish();
     let profile = assembled(folder.path());
-    assert!(profile.communication.is_empty());
-    assert_eq!(profile.threads[0].accesses, 1 + 1000 + 1);
-    assert_eq!(profile.pages.total(), 2 + 1000 + 2);
+    assert!(profile.communication().is_empty());
+    assert_eq!(profile.threads()[0].accesses, 1 + 1000 + 1);
+    assert_eq!(profile.pages().total(), 2 + 1000 + 2);
 }

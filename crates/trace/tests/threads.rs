@@ -57,11 +57,11 @@ fn four_thousand_and_ninety_six_live_threads_are_distinguished() {
     first.end(0);
     engine.finish();
     let profile = assembled(folder.path());
-    assert_eq!(profile.threads.len(), 4096);
+    assert_eq!(profile.threads().len(), 4096);
     assert!(
-        profile.meta.complete && profile.meta.notes.is_empty(),
+        profile.meta().complete && profile.meta().notes.is_empty(),
         "{:?}",
-        profile.meta.notes
+        profile.meta().notes
     );
     let events = events(&profile);
     for thread in 1..4096 {
@@ -98,14 +98,14 @@ fn a_hundred_thousand_consecutive_threads_are_distinguished() {
     first.end(0);
     engine.finish();
     let profile = assembled(folder.path());
-    assert_eq!(profile.threads.len(), THREADS as usize + 1);
+    assert_eq!(profile.threads().len(), THREADS as usize + 1);
     assert!(
-        profile.meta.complete && profile.meta.notes.is_empty(),
+        profile.meta().complete && profile.meta().notes.is_empty(),
         "{:?}",
-        profile.meta.notes
+        profile.meta().notes
     );
     let events = events(&profile);
-    assert_eq!(profile.threads[77_777].path, "0.77777");
+    assert_eq!(profile.threads()[77_777].path, "0.77777");
     for thread in 4..=THREADS as usize {
         assert_eq!(events(0, thread), 1.0, "{thread}");
         if thread > 4 {
@@ -137,7 +137,7 @@ fn pages_mapped_again_are_touched_first_again() {
     first.end(0);
     engine.finish();
     let profile = assembled(folder.path());
-    let pages = profile.pages.pages().iter();
+    let pages = profile.pages().pages().iter();
     let touched: Vec<_> = pages.map(|page| page.first_touch.unwrap().0).collect();
     assert_eq!(touched, [0, 1]);
 }

@@ -5,7 +5,7 @@
  *
  * Pattern to show: a recursion. Tasks are tiny, data blocks of 8 bytes go from child to parent; all
  * calls of the recursion have the same path up to repetition, so classes by generalised paths do
- * not say where a task belongs, and `numaloc tasks analyze` must refuse to place them.
+ * not say where a task belongs, and `numaloc tasks analyse` must refuse to place them.
  */
 #include <ocr.h>
 

@@ -78,33 +78,98 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
         let reason = "the machine has one NUMA node: no communication can be remote";
         return verdict(Likelihood::Unlikely, reason.to_owned());
     }
-    let bound = &ways.bound;
-    let pages_matter = evidence.pages_do_not_matter().is_none();
-    let communication_matters = c.events > 0.0 && !evidence.communicates_too_little();
-    let communication_gain = |way: &Outlook| {
-        if communication_matters {
-            bound.remote - way.remote
-        } else {
-            0.0
-        }
-    };
-    let touch = |way: &Outlook| match (bound.local, way.local) {
-        (Some(today), Some(then)) if pages_matter => then - today,
-        _ => 0.0,
-    };
-    let better = |a: &&Outlook, b: &&Outlook| {
-        let gain = |way: &Outlook| communication_gain(way) + touch(way);
-        gain(a).total_cmp(&gain(b))
-    };
-    // The first one of equals: policies are in order of recommendation.
-    let Some(best) = ways.mapped.iter().rev().max_by(better) else {
+    let Some(best) = best(evidence, ways) else {
         return verdict(
             Likelihood::CannotTell,
             "no thread policy gave an answer".to_owned(),
         );
     };
-    let (communication_gain, touch) = (communication_gain(best), touch(best));
-    let policy = best.way.policy().unwrap_or(GROUPED);
+    let figures = figures(&ways.bound, best.outlook, nodes);
+    let volume = evidence.volume();
+    let wins_talk = evidence.communicates_enough()
+        && best.communication >= REMOTE_GAIN
+        && best.touch > -LOCAL_GAIN_NEGLIGIBLE;
+    let wins_touch = best.touch >= LOCAL_GAIN && best.communication > -REMOTE_GAIN_NEGLIGIBLE;
+    if wins_talk || wins_touch {
+        let policy = policy_of(best.outlook);
+        let action = format!("Put threads that share data on one node (--threads {policy})");
+        return Verdict {
+            action: Some(match false_sharing(evidence) {
+                Some(repair) => format!("{repair}. Then {}", lower_first(&action)),
+                None => action,
+            }),
+            recommended: Some(best.outlook.way.clone()),
+            ..verdict(Likelihood::Likely, format!("{volume}; {figures}"))
+        };
+    }
+    let wins_nothing =
+        best.communication < REMOTE_GAIN_NEGLIGIBLE && best.touch < LOCAL_GAIN_NEGLIGIBLE;
+    if c.events == 0.0 && best.touch < LOCAL_GAIN_NEGLIGIBLE {
+        let reason = "no communication was observed";
+        verdict(Likelihood::Unlikely, reason.to_owned())
+    } else if evidence.communicates_too_little() && best.touch < LOCAL_GAIN_NEGLIGIBLE {
+        let reason = format!("{volume}: too little to matter, wherever the threads are");
+        verdict(Likelihood::Unlikely, reason)
+    } else if wins_nothing && is_uniform(evidence, scene) {
+        let uniform = format!(
+            "{figures}: communication is uniform (heterogeneity {})",
+            number::fixed(c.heterogeneity, 0)
+        );
+        verdict(Likelihood::Unlikely, uniform)
+    } else if wins_nothing && ways.bound.remote >= 1.0 {
+        let alone = format!("{figures}: every thread has a node of its own");
+        verdict(Likelihood::Unlikely, alone)
+    } else if wins_nothing {
+        let reason = format!("{figures}: no mapping tried is better than the order of creation");
+        verdict(Likelihood::Unlikely, reason)
+    } else {
+        Verdict {
+            action: false_sharing(evidence),
+            ..verdict(Likelihood::CannotTell, format!("{volume}; {figures}"))
+        }
+    }
+}
+
+/// A mapped way and what it gains over threads bound in the order of their creation.
+struct Gain<'a> {
+    outlook: &'a Outlook,
+    /// Share of communication that is no longer between nodes; 0 if communication does not matter.
+    communication: f64,
+    /// Share of accesses beyond private caches that first touch makes local in addition; 0 if pages do not matter.
+    touch: f64,
+}
+
+/// The way with the largest gain, the first one of equals: policies are in order of recommendation.
+fn best<'a>(evidence: &Evidence<'_>, ways: &'a Ways) -> Option<Gain<'a>> {
+    let bound = &ways.bound;
+    let pages_matter = evidence.pages_do_not_matter().is_none();
+    let communication_matters =
+        evidence.communication.events > 0.0 && !evidence.communicates_too_little();
+    let gain = |outlook: &'a Outlook| Gain {
+        outlook,
+        communication: if communication_matters {
+            bound.remote - outlook.remote
+        } else {
+            0.0
+        },
+        touch: match (bound.local, outlook.local) {
+            (Some(today), Some(then)) if pages_matter => then - today,
+            _ => 0.0,
+        },
+    };
+    let sum = |gain: &Gain<'_>| gain.communication + gain.touch;
+    let gains = ways.mapped.iter().rev().map(gain);
+    gains.max_by(|a, b| sum(a).total_cmp(&sum(b)))
+}
+
+/// The policy of a way, for messages.
+fn policy_of(outlook: &Outlook) -> &str {
+    outlook.way.policy().unwrap_or(GROUPED)
+}
+
+/// Remote communication and local accesses of the bound way and of `best`.
+fn figures(bound: &Outlook, best: &Outlook, nodes: usize) -> String {
+    let policy = policy_of(best);
     let mut figures = format!(
         "bound in order of creation, threads have {} of their communication between {nodes} nodes, mapped by {policy} {}",
         percent(bound.remote),
@@ -117,47 +182,7 @@ pub(super) fn verdict(evidence: &Evidence<'_>, scene: &Scene<'_>, ways: &Ways) -
             percent(then)
         );
     }
-    let volume = evidence.volume();
-    let wins_talk = evidence.communicates_enough()
-        && communication_gain >= REMOTE_GAIN
-        && touch > -LOCAL_GAIN_NEGLIGIBLE;
-    let wins_touch = touch >= LOCAL_GAIN && communication_gain > -REMOTE_GAIN_NEGLIGIBLE;
-    if wins_talk || wins_touch {
-        let action = format!("Put threads that share data on one node (--threads {policy})");
-        return Verdict {
-            action: Some(match false_sharing(evidence) {
-                Some(repair) => format!("{repair}. Then {}", lower_first(&action)),
-                None => action,
-            }),
-            recommended: Some(best.way.clone()),
-            ..verdict(Likelihood::Likely, format!("{volume}; {figures}"))
-        };
-    }
-    let wins_nothing = communication_gain < REMOTE_GAIN_NEGLIGIBLE && touch < LOCAL_GAIN_NEGLIGIBLE;
-    if c.events == 0.0 && touch < LOCAL_GAIN_NEGLIGIBLE {
-        let reason = "no communication was observed";
-        verdict(Likelihood::Unlikely, reason.to_owned())
-    } else if evidence.communicates_too_little() && touch < LOCAL_GAIN_NEGLIGIBLE {
-        let reason = format!("{volume}: too little to matter, wherever the threads are");
-        verdict(Likelihood::Unlikely, reason)
-    } else if wins_nothing && is_uniform(evidence, scene) {
-        let uniform = format!(
-            "{figures}: communication is uniform (heterogeneity {})",
-            number::fixed(c.heterogeneity, 0)
-        );
-        verdict(Likelihood::Unlikely, uniform)
-    } else if wins_nothing && bound.remote >= 1.0 {
-        let alone = format!("{figures}: every thread has a node of its own");
-        verdict(Likelihood::Unlikely, alone)
-    } else if wins_nothing {
-        let reason = format!("{figures}: no mapping tried is better than the order of creation");
-        verdict(Likelihood::Unlikely, reason)
-    } else {
-        Verdict {
-            action: false_sharing(evidence),
-            ..verdict(Likelihood::CannotTell, format!("{volume}; {figures}"))
-        }
-    }
+    figures
 }
 
 /// Removing false sharing in the source is better than any mapping.

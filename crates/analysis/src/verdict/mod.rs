@@ -268,13 +268,13 @@ impl Evidence<'_> {
 
     /// Whether the ranks' messages would take a relevant share of the run on a slow network.
     fn messages_take_time(&self) -> bool {
-        let slices = &self.profile.slices;
+        let slices = self.profile.slices();
         let start = slices.first().map_or(0, |slice| slice.start);
         let end = slices.last().map_or(0, |slice| slice.end);
-        let run_ns = end.saturating_sub(start) as f64 * self.profile.threads.len() as f64;
+        let run_ns = end.saturating_sub(start) as f64 * self.profile.threads().len() as f64;
         let c = self.communication;
         let slowest_ns = c.events * SLOW_MESSAGE_NS + c.load_bytes * SLOW_BYTE_NS;
-        self.profile.meta.clock != Clock::Wall || slowest_ns >= RATIO_NEGLIGIBLE * run_ns
+        self.profile.meta().clock != Clock::Wall || slowest_ns >= RATIO_NEGLIGIBLE * run_ns
     }
 
     /// Amount of communication, as text.
@@ -286,7 +286,7 @@ impl Evidence<'_> {
                 |ratio| format!("communication is {} of all bytes accessed", percent(ratio)),
             );
         }
-        let rows = self.profile.communication.iter();
+        let rows = self.profile.communication().iter();
         let collective: u64 = rows
             .filter(|row| row.layer == Layer::Collective)
             .map(|row| row.bytes)
@@ -318,8 +318,8 @@ impl Evidence<'_> {
 
     /// The reason why a thread need not do the same work in another run, if known.
     fn handed_out(&self) -> Option<String> {
-        let conditions = &self.profile.meta.conditions;
-        match conditions.repeatability(self.profile.threads.len()) {
+        let conditions = &self.profile.meta().conditions;
+        match conditions.repeatability(self.profile.threads().len()) {
             Repeatability::Measured | Repeatability::Assumed => None,
             Repeatability::Differs => Some("several recordings differ".to_owned()),
             Repeatability::Dynamic => {

@@ -151,7 +151,7 @@ fn culprit(evidence: &Evidence<'_>, locality: bool) -> Option<String> {
         .filter(|o| o.threads > 1 && o.first_toucher.is_some() && worth(o) > 0.0)
         .max_by(|a, b| worth(a).total_cmp(&worth(b)))?;
     let (thread, _) = worst.first_toucher?;
-    let label = evidence.profile.threads[thread.index()].label.as_deref();
+    let label = evidence.profile.threads()[thread.index()].role.label();
     let who = match (thread, label) {
         (ThreadIdx(0), _) => "The main thread".to_owned(),
         (thread, Some(routine)) => format!("Thread {} ({routine})", thread.0),

@@ -1,8 +1,10 @@
 //! Hand-made profiles, small enough to compute every figure of a verdict on paper.
 
 use numaloc_model::conditions::{Repeats, WorkSharing};
-use numaloc_model::profile::{Clock, CommRow, Meta, PageSliceRow, Slice, Thread};
-use numaloc_model::{Layer, LogicalNode, PageUsage, Placement, Profile, SliceIdx, ThreadIdx};
+use numaloc_model::profile::{Clock, CommRow, Meta, PageSlice, ProfileBuilder, Slice, Thread};
+use numaloc_model::{
+    Layer, LogicalNode, PageNumber, PageUsage, Placement, Profile, SliceIdx, ThreadIdx,
+};
 
 use super::*;
 use crate::characterise::{Characterisation, Setting, characterise};
@@ -11,53 +13,45 @@ use crate::pages::tests::usage_of;
 
 /// Threads with this communication (events of 8 bytes, all in one slice), each with a million accesses.
 fn profile(threads: u32, cells: &[(u32, u32, u64)], pages: PageUsage) -> Profile {
-    Profile {
-        meta: Meta {
+    let mut tables = ProfileBuilder::new(
+        Meta {
             command: vec!["./test".into()],
-            frontend: "test".into(),
-            clock: Clock::Virtual,
-            line_size: 64,
-            complete: true,
-            notes: Vec::new(),
-            sampled: 1.0,
-            dram_source: None,
-            conditions: numaloc_model::conditions::Conditions::default(),
+            ..Meta::new("test", Clock::Virtual)
         },
-        threads: (0..threads)
-            .map(|at| Thread {
-                path: format!("0.{at}"),
-                label: None,
-                pid: 1,
-                tid: at + 1,
-                rank: None,
-                start: 0,
-                end: 100,
-                accesses: 1_000_000,
-                read_bytes: 4_000_000,
-                write_bytes: 4_000_000,
-                dram_bytes: None,
-            })
-            .collect(),
-        slices: vec![Slice { start: 0, end: 100 }],
-        communication: cells
-            .iter()
-            .map(|&(src, dst, events)| CommRow {
-                slice: SliceIdx(0),
-                src: ThreadIdx(src),
-                dst: ThreadIdx(dst),
-                layer: Layer::WriteRead,
-                events,
-                bytes: 8 * events,
-            })
-            .collect(),
-        pages,
-        page_slices: Vec::new(),
-        access_slices: Vec::new(),
-        objects: Vec::new(),
-        cell_errors: Vec::new(),
-        shared_lines: Vec::new(),
-        slow_loads: None,
-    }
+        pages.page_size(),
+    );
+    tables.usage(&pages);
+    tables.threads = (0..threads)
+        .map(|at| Thread {
+            pid: 1,
+            tid: at + 1,
+            end: 100,
+            accesses: 1_000_000,
+            read_bytes: 4_000_000,
+            write_bytes: 4_000_000,
+            ..Thread::new(format!("0.{at}"))
+        })
+        .collect();
+    tables.slices = vec![Slice { start: 0, end: 100 }];
+    tables.communication = cells
+        .iter()
+        .map(|&(src, dst, events)| CommRow {
+            slice: SliceIdx(0),
+            src: ThreadIdx(src),
+            dst: ThreadIdx(dst),
+            layer: Layer::WriteRead,
+            events,
+            bytes: 8 * events,
+        })
+        .collect();
+    tables.build().unwrap()
+}
+
+/// The profile of a program that hands out work at run time.
+fn handing_out(profile: Profile, kind: WorkSharing, by: &str) -> Profile {
+    let sharing = vec![(kind, by.to_owned())];
+    let changed = profile.changed(|tables| tables.meta.conditions.sharing = sharing);
+    changed.unwrap()
 }
 
 fn no_pages() -> PageUsage {
@@ -72,7 +66,7 @@ fn alike(count: usize, first: u32, uses: &[u64]) -> Vec<(u32, Vec<u64>)> {
 fn found(profile: &Profile, nodes: usize) -> Characterisation {
     let setting = Setting {
         layer: None,
-        assignment: NodeAssignment::blocks(profile.threads.len(), nodes),
+        assignment: NodeAssignment::blocks(profile.threads().len(), nodes),
         cache_bytes: None,
         private_cache_bytes: 64 << 10,
     };
@@ -163,14 +157,14 @@ fn work_handed_out_at_run_time_does_not_stay_with_its_pages() {
             alike(100, (t + 3) % 4, &uses)
         })
         .collect();
-    let mut profile = profile(4, &[], usage_of(&pages));
+    let profile = profile(4, &[], usage_of(&pages));
     let judged = |profile: &Profile| {
         let verdict = of(&found(profile, 4), Measure::PagePlacement).clone();
         (verdict.likelihood, verdict.reason)
     };
     assert_eq!(judged(&profile).0, Likelihood::Likely);
-    let by = "GOMP_parallel_loop_dynamic".to_owned();
-    profile.meta.conditions.sharing = vec![(WorkSharing::DynamicLoop, by)];
+    let by = "GOMP_parallel_loop_dynamic";
+    let mut profile = handing_out(profile, WorkSharing::DynamicLoop, by);
     let (likelihood, reason) = judged(&profile);
     assert_eq!(likelihood, Likelihood::CannotTell);
     assert!(
@@ -178,7 +172,7 @@ fn work_handed_out_at_run_time_does_not_stay_with_its_pages() {
         "{reason}"
     );
     // If recordings agree, it does not matter that work is handed out.
-    profile.meta.conditions.repeats = Some(Repeats {
+    profile.set_repeats(Repeats {
         runs: 2,
         correlation: Some(0.99),
         same_threads: true,
@@ -196,8 +190,8 @@ fn work_handed_out_at_run_time_still_gains_from_balanced_nodes() {
             alike(100, 0, &uses)
         })
         .collect();
-    let mut profile = profile(4, &[], usage_of(&pages));
-    profile.meta.conditions.sharing = vec![(WorkSharing::Stealing, "runtime.stealWork".to_owned())];
+    let profile = profile(4, &[], usage_of(&pages));
+    let profile = handing_out(profile, WorkSharing::Stealing, "runtime.stealWork");
     let found = found(&profile, 4);
     let verdict = of(&found, Measure::PagePlacement);
     assert_eq!(verdict.likelihood, Likelihood::Likely, "{}", verdict.reason);
@@ -440,10 +434,10 @@ fn nodes_without_cpus_do_not_count() {
 /// Eight ranks; each exchanges `bytes` with the rank four further on, half of them in collectives; a run of one second.
 fn ranks(bytes: u64, clock: Clock) -> Profile {
     let cells: Vec<_> = (0..8).map(|rank| (rank, (rank + 4) % 8, 1)).collect();
-    let mut profile = profile(8, &cells, no_pages());
-    profile.meta.clock = clock;
-    profile.slices[0].end = 1_000_000_000;
-    for row in &mut profile.communication {
+    let mut tables = profile(8, &cells, no_pages()).into_builder();
+    tables.meta.clock = clock;
+    tables.slices[0].end = 1_000_000_000;
+    for row in &mut tables.communication {
         row.layer = if row.src.0 % 2 == 0 {
             Layer::Message
         } else {
@@ -451,7 +445,7 @@ fn ranks(bytes: u64, clock: Clock) -> Profile {
         };
         row.bytes = bytes;
     }
-    profile
+    tables.build().unwrap()
 }
 
 #[test]
@@ -516,9 +510,7 @@ fn memory_served_by_one_node_is_spread_with_the_threads_that_touched_it() {
         verdict.reason
     );
     // If work is handed out at run time, other threads may touch the pages first in the next run.
-    let mut handed_out = profile.clone();
-    handed_out.meta.conditions.sharing =
-        vec![(WorkSharing::Stealing, "runtime.stealWork".to_owned())];
+    let handed_out = handing_out(profile, WorkSharing::Stealing, "runtime.stealWork");
     let verdict = judged(&handed_out, &[0, 1, 0, 1]);
     assert_eq!(
         verdict.likelihood,
@@ -533,14 +525,14 @@ fn a_thread_that_works_alone_is_not_moved() {
     // Thread 0 fills 100 pages in each of four slices while the others wait, then they read them: three quarters of the
     // accesses beyond private caches are its own.
     let usage = usage_of(&alike(100, 0, &[6000, 660, 660, 660]));
-    let mut profile = profile(4, &[], usage);
-    let row = |slice, page, thread, accesses| PageSliceRow {
+    let mut tables = profile(4, &[], usage).into_builder();
+    let row = |slice, page, thread, accesses| PageSlice {
         slice: SliceIdx(slice),
-        page,
+        page: PageNumber(page),
         thread: ThreadIdx(thread),
         accesses,
     };
-    profile.slices = (0..8)
+    tables.slices = (0..8)
         .map(|at| Slice {
             start: at,
             end: at + 1,
@@ -549,16 +541,19 @@ fn a_thread_that_works_alone_is_not_moved() {
     for slice in 0..8 {
         for page in 0..100 {
             match slice % 2 {
-                0 => profile.page_slices.push(row(slice, page, 0, 1500)),
-                _ => (1..4).for_each(|t| profile.page_slices.push(row(slice, page, t, 165))),
+                0 => tables.page_slices.push(row(slice, page, 0, 1500)),
+                _ => (1..4).for_each(|t| tables.page_slices.push(row(slice, page, t, 165))),
             }
         }
     }
+    let profile = tables.build().unwrap();
     let alone = found(&profile, 4);
     let bind = of(&alone, Measure::BindThreads);
     assert_eq!(bind.likelihood, Likelihood::Unlikely, "{}", bind.reason);
     // Without slices it is not known that the others wait.
-    profile.page_slices.clear();
+    let profile = profile
+        .changed(|tables| tables.page_slices.clear())
+        .unwrap();
     let together = found(&profile, 4);
     let bind = of(&together, Measure::BindThreads);
     assert_eq!(bind.likelihood, Likelihood::Likely, "{}", bind.reason);

@@ -296,3 +296,74 @@ fn exec_restarts_orders_under_the_same_path() {
     controller.created(100, 102, true, 0, &mut act);
     assert_eq!(act.pinned.last(), Some(&(102, vec![1])));
 }
+
+#[test]
+fn a_later_move_takes_threads_and_pages_to_their_new_places() {
+    let mapping = key(ObjectKind::Mapping, "[anon]", "0", 16384, 0);
+    let mut plan = plan(
+        &[("0", 0), ("0.1", 1), ("0.2", 1)],
+        &[(mapping, &[(0, 4, 0)])],
+    );
+    let at = |path: &str, pu| ThreadPlan {
+        path: path.to_owned(),
+        pu: LogicalPu(pu),
+        os_pu: OsPu(pu),
+    };
+    plan.schedule = vec![numaloc_model::plan::PhasePlan {
+        at: 0.5,
+        trigger: Some(numaloc_model::plan::Trigger {
+            place: numaloc_model::MarkPlace {
+                kind: numaloc_model::MarkKind::User,
+                name: "step".to_owned(),
+            },
+            occurrence: 2,
+            every: None,
+        }),
+        predicted: None,
+        threads: vec![at("0.1", 2), at("0.2", 3)],
+        pages: vec![PagePlan {
+            first_page: 1,
+            pages: 2,
+            node: LogicalNode(1),
+            os_node: OsNode(1),
+            ..plan.pages[0].clone()
+        }],
+    }];
+    let moves = crate::moves::Moves::of(&plan, true);
+    let mut controller = controller(&plan, VERIFY).with_moves(moves);
+    let mut act = Notes::default();
+    controller.started(100, &mut act);
+    controller.created(100, 101, true, 0, &mut act);
+    controller.mapped(100, &anonymous(16384), 0x10000, &mut act);
+    let before = act.pinned.len();
+    act.bound = Vec::new();
+    let place = controller.moves().places()[0].clone();
+    for of in controller.moves_mut().take_due(&place, 1, 2) {
+        let pages = controller.carry_out(&of, 100, &mut act);
+        assert_eq!(pages, [(0x11000, 1), (0x12000, 1)]);
+        controller.move_batch(100, &pages, &mut act);
+    }
+    assert_eq!(act.pinned[before..], [(101, vec![2])]);
+    assert_eq!(act.bound, [(0x11000, 0x13000, 1)]);
+    assert_eq!(act.relocated, [(0x11000, 1), (0x12000, 1)]);
+    // A thread that comes later begins where the move would have taken it.
+    controller.created(100, 102, true, 0, &mut act);
+    assert_eq!(act.pinned[before + 1], (102, vec![3]));
+    // Read back by the nodes after the move.
+    act.pages_at = [(0x10000, 0), (0x11000, 1), (0x12000, 1), (0x13000, 0)].into();
+    for tid in [102, 101, 100] {
+        controller.ending(tid, &mut act);
+    }
+    let outcome = controller.into_tally().outcome(&plan, true, 0.0, 0);
+    assert_eq!(
+        (outcome.pages.placed, outcome.threads.placed),
+        (4, 3),
+        "{outcome:?}"
+    );
+    let notes = outcome.notes.join("; ");
+    assert!(
+        notes.contains("1 of 1 made (1 times); 1 threads and 2 pages moved"),
+        "{notes}"
+    );
+    assert!(notes.contains("1 threads were not there"), "{notes}");
+}

@@ -52,6 +52,18 @@ pub struct Exported {
     pub warnings: Vec<String>,
 }
 
+/// Why a plan cannot be exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// All its threads belong to later processes.
+    #[error("cannot export to {target}: the plan has no thread of its first process (path 0)")]
+    NoThread {
+        /// Name of the target.
+        target: &'static str,
+    },
+}
+
 /// The target of that name.
 #[must_use]
 pub fn target(name: &str) -> Option<&'static dyn Target> {
@@ -61,14 +73,12 @@ pub fn target(name: &str) -> Option<&'static dyn Target> {
 /// Writes a plan for a target.
 ///
 /// # Errors
-/// A message if the plan has no thread of the first process.
-pub fn export(plan: &Plan, target: &dyn Target) -> Result<Exported, String> {
+/// [`ExportError::NoThread`]
+pub fn export(plan: &Plan, target: &dyn Target) -> Result<Exported, ExportError> {
     let name = target.name();
     let (threads, others) = first_process(plan);
     if threads.is_empty() {
-        return Err(format!(
-            "cannot export to {name}: the plan has no thread of its first process (path 0)"
-        ));
+        return Err(ExportError::NoThread { target: name });
     }
     let mut warnings = Vec::new();
     let distinct: BTreeSet<u32> = threads.iter().copied().collect();

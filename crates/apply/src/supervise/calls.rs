@@ -1,5 +1,6 @@
 //! Handles one intercepted system call: let through, emulated or denied; reports its effect to the controller.
 
+use numaloc_sys::affinity;
 use std::io;
 
 use numaloc_identity::MapCall;
@@ -8,8 +9,8 @@ use numaloc_identity::object::base_name;
 use super::live::{Live, without_thread};
 use super::{Space, Supervisor};
 use crate::image::{makes_calls, maps};
+use crate::ptrace::{self, Regs, Resume};
 use crate::scratch::Break;
-use crate::sys::{self, Regs, Resume};
 use crate::tracee::{SYSCALL, Stopped};
 
 /// How far the kernel's break is moved beyond the requested one, within the planned heap (bytes).
@@ -42,7 +43,7 @@ impl Supervisor {
     /// Handles the entry or exit of a system call while every call stops.
     pub(super) fn at_call(&mut self, tid: i32) -> io::Result<()> {
         let Some(tracee) = self.tracees.get_mut(&tid) else {
-            return sys::resume(tid, Resume::Cont, 0);
+            return ptrace::resume(tid, Resume::Cont, 0);
         };
         if tracee.executing {
             tracee.executing = false;
@@ -76,7 +77,7 @@ impl Supervisor {
     }
 
     pub(super) fn is_affinity(&self, call: Call) -> bool {
-        call.number == libc::SYS_sched_setaffinity
+        call.number == affinity::SET_CALL
     }
 
     /// Handles a SIGTRAP: one of our breakpoints, or else a signal for the program.
@@ -94,6 +95,17 @@ impl Supervisor {
             space.entry = None;
             stopped.regs().rip = start;
             self.entered(tid, &mut stopped)?;
+            self.set_up_marks(tgid);
+            stopped.finish()?;
+            return self.go_on(tid, 0);
+        }
+        if let Some(marks) = &self.marks
+            && marks.calls(at)
+        {
+            // A thread of another process can only have come here before its copy of the board was changed.
+            if marks.is_of(tgid) {
+                self.at_mark(&mut stopped)?;
+            }
             stopped.finish()?;
             return self.go_on(tid, 0);
         }
@@ -218,8 +230,7 @@ impl Supervisor {
 
     /// Whether a call must be denied because it would undo the plan and `--enforce` is on.
     pub(super) fn forbids(&mut self, tid: i32, call: Call) -> bool {
-        call.number == libc::SYS_sched_setaffinity
-            && !self.controller.may_set_affinity(target(tid, call))
+        call.number == affinity::SET_CALL && !self.controller.may_set_affinity(target(tid, call))
     }
 
     pub(super) fn before_unmapping(&mut self, tid: i32, call: Call) {
@@ -245,17 +256,10 @@ impl Supervisor {
         let Some(space) = self.spaces.get_mut(&tgid) else {
             return Ok(());
         };
-        let [a0, a1, a2, a3, a4, _] = call.args;
-        if call.number == libc::SYS_sched_getaffinity {
+        let [a0, a1, a2, _, a4, _] = call.args;
+        if call.number == affinity::GET_CALL {
             if self.controller.hides_affinity(target(tid, call)) {
-                // The program must see the PUs it would see without us; otherwise it might start one thread
-                // instead of many.
-                let mut mask = vec![0_u8; answer as usize];
-                for &pu in self.controller.allowed() {
-                    if let Some(byte) = mask.get_mut(pu as usize / 8) {
-                        *byte |= 1 << (pu % 8);
-                    }
-                }
+                let mask = mask_of(self.controller.allowed(), answer as usize);
                 space.memory.write(a2, &mask)?;
             }
             return Ok(());
@@ -271,65 +275,38 @@ impl Supervisor {
         if !self.pages {
             return Ok(());
         }
+        let mapped = (call.number == libc::SYS_mmap).then(|| mapped(tgid, space, call, address));
+        if mapped == Some(Mapped::Image) {
+            return Ok(());
+        }
+        let loading = space.loading;
+        let mut act = Live {
+            stopped: Some(&mut *stopped),
+            space: Some(space),
+            filters: self.filters,
+        };
         match call.number {
             libc::SYS_mmap => {
-                let flags = a3 as i32;
-                // The linker maps .data and .bss after the text, each over a part of the first mapping.
-                if flags & libc::MAP_FIXED != 0 && a2 as i32 & libc::PROT_WRITE != 0 {
-                    space.new_images = true;
-                }
-                let file = if flags & libc::MAP_ANONYMOUS == 0 {
-                    let mut magic = [0; 4];
-                    let elf =
-                        space.memory.read(address, &mut magic).is_ok() && magic == *b"\x7fELF";
-                    if executable || elf {
-                        space.new_images = true;
-                        return Ok(());
-                    }
-                    let link = std::fs::read_link(format!("/proc/{tgid}/fd/{}", a4 as i32));
-                    let link = link.map_or_else(|_| String::new(), |l| l.display().to_string());
-                    Some(base_name(link.trim_end_matches(" (deleted)")).to_owned())
-                } else {
-                    None
+                let file = match &mapped {
+                    Some(Mapped::File(name)) => Some(name.as_str()),
+                    _ => None,
                 };
                 let map = MapCall {
                     length: a1,
                     protection: a2,
-                    flags: a3,
-                    file: file.as_deref(),
-                };
-                let mut act = Live {
-                    stopped: Some(stopped),
-                    space: Some(space),
-                    filters: self.filters,
+                    flags: call.args[3],
+                    file,
                 };
                 self.controller.mapped(tid, &map, address, &mut act);
             }
             // At a breakpoint `move_break` reports this.
-            libc::SYS_brk if space.loading => {
-                let mut act = Live {
-                    stopped: Some(stopped),
-                    space: Some(space),
-                    filters: self.filters,
-                };
-                self.controller.break_moved(tid, address, &mut act);
-            }
+            libc::SYS_brk if loading => self.controller.break_moved(tid, address, &mut act),
             libc::SYS_mremap => {
-                let mut act = Live {
-                    stopped: Some(stopped),
-                    space: Some(space),
-                    filters: self.filters,
-                };
                 let (old, new) = ((a0, a0 + a1), (address, address + a2));
                 self.controller.remapped(tid, old, new, &mut act);
             }
             libc::SYS_shmat => {
-                let mut act = Live {
-                    stopped: Some(stopped),
-                    space: Some(space),
-                    filters: self.filters,
-                };
-                let size = sys::shm_size(a0 as i32)?;
+                let size = ptrace::shm_size(a0 as i32)?;
                 self.controller.attached(tid, size, address, &mut act);
             }
             _ => {}
@@ -357,6 +334,50 @@ impl Supervisor {
         }
         Ok(())
     }
+}
+
+/// What a call of `mmap` has mapped.
+#[derive(PartialEq)]
+enum Mapped {
+    /// An ELF file, or text: its sections are read once it is complete.
+    Image,
+    /// Another file, by its base name.
+    File(String),
+    /// Memory without a file.
+    Anonymous,
+}
+
+/// What a call of `mmap` has mapped at `address`. Makes a note in `space` if an ELF file must be read.
+fn mapped(tgid: i32, space: &mut Space, call: Call, address: u64) -> Mapped {
+    let [_, _, protection, flags, file, _] = call.args.map(|argument| argument as i32);
+    // The linker maps .data and .bss after the text, each over a part of the first mapping.
+    if flags & libc::MAP_FIXED != 0 && protection & libc::PROT_WRITE != 0 {
+        space.new_images = true;
+    }
+    if flags & libc::MAP_ANONYMOUS != 0 {
+        return Mapped::Anonymous;
+    }
+    let mut magic = [0; 4];
+    let is_elf = space.memory.read(address, &mut magic).is_ok() && magic == *b"\x7fELF";
+    if protection & libc::PROT_EXEC != 0 || is_elf {
+        space.new_images = true;
+        return Mapped::Image;
+    }
+    let link = std::fs::read_link(format!("/proc/{tgid}/fd/{file}"));
+    let link = link.map_or_else(|_| String::new(), |l| l.display().to_string());
+    Mapped::File(base_name(link.trim_end_matches(" (deleted)")).to_owned())
+}
+
+/// The affinity mask of `bytes` bytes that the program would see without us: one of fewer PUs might make it start one
+/// thread instead of many.
+fn mask_of(pus: &[u32], bytes: usize) -> Vec<u8> {
+    let mut mask = vec![0_u8; bytes];
+    for &pu in pus {
+        if let Some(byte) = mask.get_mut(pu as usize / 8) {
+            *byte |= 1 << (pu % 8);
+        }
+    }
+    mask
 }
 
 /// The thread that an affinity call is about.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::Supervisor;
 use super::calls::Call;
-use crate::sys::{self, Wait};
+use crate::ptrace::{self, Wait};
 use crate::tracee::{INT3, SYSCALL, Stopped};
 
 /// Longest wait for a thread to stop. A thread that has ended but was not reaped never stops.
@@ -69,12 +69,15 @@ impl Supervisor {
             if stopped == Some(tid) {
                 held.push(Held { tid, signal: 0 });
             } else {
-                sys::interrupt(tid).or_else(gone)?;
+                ptrace::interrupt(tid).or_else(gone)?;
                 self.hold(tid, &mut held)?;
             }
         }
         let lender = self.borrowers.remove(&tgid);
         if let Some(mut space) = self.spaces.remove(&tgid) {
+            if let Some(marks) = &self.marks {
+                let _ = marks.disarm(&space.memory);
+            }
             if let Some((start, byte)) = space.entry {
                 space.memory.write(start, &[byte])?;
             }
@@ -90,7 +93,7 @@ impl Supervisor {
         for Held { tid, signal } in held {
             self.tracees.remove(&tid);
             self.controller.released(tid);
-            sys::detach(tid, signal).or_else(gone)?;
+            ptrace::detach(tid, signal).or_else(gone)?;
         }
         self.controller.tally().handed_over();
         Ok(())
@@ -123,7 +126,7 @@ impl Supervisor {
                 _,
             ) => {
                 // A thread or process that it has just created is traced by us as well.
-                let new = sys::event_message(tid)?;
+                let new = ptrace::event_message(tid)?;
                 self.early.remove(&new);
                 self.hold(new, held)?;
                 0
@@ -166,7 +169,7 @@ fn gone(error: io::Error) -> io::Result<()> {
 fn wait_at_most(tid: i32, longest: Duration) -> io::Result<Option<Wait>> {
     let began = Instant::now();
     loop {
-        match sys::poll(tid) {
+        match ptrace::poll(tid) {
             Ok(Some(wait)) => return Ok(Some(wait)),
             Ok(None) if began.elapsed() > longest => return Ok(None),
             Ok(None) => std::thread::sleep(POLL),

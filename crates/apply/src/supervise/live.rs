@@ -1,10 +1,10 @@
 //! The actuator on a live process: system calls injected into a stopped thread, or made on it from outside.
 
+use numaloc_sys::{affinity, memory};
 use std::io;
 
 use super::Space;
 use crate::controller::Actuator;
-use crate::sys;
 use crate::tracee::Stopped;
 
 /// Acts on behalf of the thread that is stopped now.
@@ -56,11 +56,11 @@ impl Live<'_> {
 
 impl Actuator for Live<'_> {
     fn pin(&mut self, tid: i32, pus: &[u32]) -> io::Result<()> {
-        sys::set_affinity(tid, pus)
+        affinity::set(tid, pus)
     }
 
     fn affinity(&mut self, tid: i32) -> io::Result<Vec<u32>> {
-        sys::affinity(tid)
+        affinity::get(tid)
     }
 
     fn bind(&mut self, ranges: &[(u64, u64, u32)]) -> Vec<i32> {
@@ -74,11 +74,11 @@ impl Actuator for Live<'_> {
     }
 
     fn relocate(&mut self, tgid: i32, pages: &[u64], nodes: &[i32]) -> io::Result<Vec<i32>> {
-        sys::move_pages(tgid, pages, Some(nodes))
+        memory::move_pages(tgid, pages, nodes)
     }
 
     fn locate(&mut self, tid: i32, pages: &[u64]) -> io::Result<Vec<i32>> {
-        sys::move_pages(tid, pages, None)
+        memory::locate_pages(tid, pages)
     }
 }
 

@@ -1,6 +1,7 @@
 //! From `execve` to the entry point and beyond: which calls are intercepted where, and what is loaded.
 
 use numaloc_model::profile::ObjectKind;
+use numaloc_sys::affinity;
 use std::collections::{HashMap, HashSet};
 use std::io;
 
@@ -9,23 +10,19 @@ use super::{Space, Supervisor};
 use numaloc_identity::object::{HEAP, STACK, base_name};
 
 use crate::image::{Map, makes_calls, maps};
+use crate::ptrace::{self, Resume};
 use crate::scratch::Scratch;
-use crate::sys::{self, Resume};
 use crate::tracee::{Auxiliary, INT3, Memory, SYSCALL, Stopped, gadget};
 
 /// Calls on affinity, and `ptrace`: intercepted in every run.
-const ALWAYS: [i64; 3] = [
-    libc::SYS_sched_setaffinity,
-    libc::SYS_sched_getaffinity,
-    libc::SYS_ptrace,
-];
+const ALWAYS: [i64; 3] = [affinity::SET_CALL, affinity::GET_CALL, libc::SYS_ptrace];
 /// Calls that map memory, intercepted when the plan has pages of mappings, stacks or shared memory.
 const MAPPING_CALLS: [i64; 3] = [libc::SYS_mmap, libc::SYS_mremap, libc::SYS_shmat];
 /// Every call that is ever intercepted.
 const CALLS: [u32; 8] = [
     libc::SYS_ptrace as u32,
-    libc::SYS_sched_setaffinity as u32,
-    libc::SYS_sched_getaffinity as u32,
+    affinity::SET_CALL as u32,
+    affinity::GET_CALL as u32,
     libc::SYS_mmap as u32,
     libc::SYS_mremap as u32,
     libc::SYS_shmat as u32,
@@ -36,14 +33,14 @@ const CALLS: [u32; 8] = [
 impl Supervisor {
     /// `execve` returned: the program is mapped but has not executed anything.
     pub(super) fn executed(&mut self, tid: i32) -> io::Result<()> {
-        let regs = sys::registers(tid)?;
+        let regs = ptrace::registers(tid)?;
         // A 32-bit program: its threads are followed, but its memory calls are not supported.
         const CS_64: u64 = 0x33;
         if regs.cs != CS_64 {
             self.controller
                 .tally()
                 .note("a 32-bit program was executed: only its threads are placed");
-            return sys::resume(tid, Resume::Cont, 0);
+            return ptrace::resume(tid, Resume::Cont, 0);
         }
         let memory = Memory::open(tid)?;
         let known = Auxiliary::of(tid)?;

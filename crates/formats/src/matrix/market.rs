@@ -10,21 +10,7 @@ pub(super) fn read(input: &mut impl BufRead) -> Result<(usize, Cells), Fault> {
         Some((_, text)) => text.to_ascii_lowercase(),
         None => return Err(Fault::new("the file is empty")),
     };
-    let words: Vec<&str> = header.split_ascii_whitespace().collect();
-    let &["%%matrixmarket", "matrix", shape, field, symmetry] = &words[..] else {
-        return Err(Fault::at(1, "no MatrixMarket header")
-            .expected("%%MatrixMarket matrix coordinate real general, or the like"));
-    };
-    let pattern = field == "pattern";
-    if !matches!(shape, "coordinate" | "array")
-        || !matches!(field, "real" | "integer" | "double" | "pattern")
-        || !matches!(symmetry, "general" | "symmetric")
-        || (pattern && shape == "array")
-    {
-        return Err(Fault::at(1, format!("{shape} {field} {symmetry}"))
-            .expected("coordinate or array, real, integer or pattern, general or symmetric"));
-    }
-    let symmetric = symmetry == "symmetric";
+    let kind = Kind::of(&header)?;
     let (line, sizes) = loop {
         match lines.next()? {
             None => return Err(Fault::new("no size line")),
@@ -32,20 +18,7 @@ pub(super) fn read(input: &mut impl BufRead) -> Result<(usize, Cells), Fault> {
             Some((line, text)) => break (line, numbers(text, line)?),
         }
     };
-    let sparse = shape == "coordinate";
-    let (tasks, entries) = match (&sizes[..], sparse) {
-        (&[rows, columns, entries], true) => (square(rows, columns, MAX_TASKS, line)?, entries),
-        (&[rows, columns], false) => {
-            let n = square(rows, columns, MAX_DENSE_TASKS, line)?;
-            (n, if symmetric { n * (n + 1) / 2 } else { n * n })
-        }
-        _ => return Err(Fault::at(line, "not a size line").expected("rows columns [entries]")),
-    };
-    if entries > MAX_CELLS {
-        return Err(
-            Fault::at(line, format!("{entries} entries")).expected(format!("at most {MAX_CELLS}"))
-        );
-    }
+    let (tasks, entries) = kind.size(&sizes, line)?;
     let mut cells = Cells::new();
     let mut seen = 0;
     // Column-major position of the next entry of an array.
@@ -61,22 +34,22 @@ pub(super) fn read(input: &mut impl BufRead) -> Result<(usize, Cells), Fault> {
                 format!("more than the {entries} entries announced"),
             ));
         }
-        let (src, dst, value) = if sparse {
-            entry(text, line, tasks, pattern)?
+        let (src, dst, value) = if kind.sparse {
+            entry(text, line, tasks, kind.pattern)?
         } else {
             let value = text.trim().parse().map_err(|_| bad(text, line))?;
             let at = (row, column, value);
             row += 1;
             if row == tasks {
                 column += 1;
-                row = if symmetric { column } else { 0 };
+                row = if kind.symmetric { column } else { 0 };
             }
             at
         };
         let value = amount(value, Some(line), src, dst)?;
         if value > 0.0 {
             cells.push((src, dst, value));
-            if symmetric && src != dst {
+            if kind.symmetric && src != dst {
                 cells.push((dst, src, value));
             }
         }
@@ -88,6 +61,59 @@ pub(super) fn read(input: &mut impl BufRead) -> Result<(usize, Cells), Fault> {
         );
     }
     Ok((tasks, cells))
+}
+
+/// What the header states.
+struct Kind {
+    /// Entries with their place, otherwise an array column by column.
+    sparse: bool,
+    /// Entries without an amount.
+    pattern: bool,
+    /// Entries of one triangle stand for both.
+    symmetric: bool,
+}
+
+impl Kind {
+    /// What a header in small letters states.
+    fn of(header: &str) -> Result<Self, Fault> {
+        let words: Vec<&str> = header.split_ascii_whitespace().collect();
+        let &["%%matrixmarket", "matrix", shape, field, symmetry] = &words[..] else {
+            return Err(Fault::at(1, "no MatrixMarket header")
+                .expected("%%MatrixMarket matrix coordinate real general, or the like"));
+        };
+        let pattern = field == "pattern";
+        if !matches!(shape, "coordinate" | "array")
+            || !matches!(field, "real" | "integer" | "double" | "pattern")
+            || !matches!(symmetry, "general" | "symmetric")
+            || (pattern && shape == "array")
+        {
+            return Err(Fault::at(1, format!("{shape} {field} {symmetry}"))
+                .expected("coordinate or array, real, integer or pattern, general or symmetric"));
+        }
+        Ok(Self {
+            sparse: shape == "coordinate",
+            pattern,
+            symmetric: symmetry == "symmetric",
+        })
+    }
+
+    /// Numbers of tasks and of entries by the size line, which is line `line`.
+    fn size(&self, sizes: &[usize], line: usize) -> Result<(usize, usize), Fault> {
+        let (tasks, entries) = match (sizes, self.sparse) {
+            (&[rows, columns, entries], true) => (square(rows, columns, MAX_TASKS, line)?, entries),
+            (&[rows, columns], false) => {
+                let n = square(rows, columns, MAX_DENSE_TASKS, line)?;
+                let triangle = n * (n + 1) / 2;
+                (n, if self.symmetric { triangle } else { n * n })
+            }
+            _ => return Err(Fault::at(line, "not a size line").expected("rows columns [entries]")),
+        };
+        if entries > MAX_CELLS {
+            let fault = Fault::at(line, format!("{entries} entries"));
+            return Err(fault.expected(format!("at most {MAX_CELLS}")));
+        }
+        Ok((tasks, entries))
+    }
 }
 
 fn entry(
@@ -115,7 +141,7 @@ fn entry(
 
 fn bad(text: &str, line: usize) -> Fault {
     let shown: String = text.trim().chars().take(24).collect();
-    Fault::at(line, format!("found {shown:?}")).expected("a number")
+    Fault::at(line, format!("{shown:?}")).expected("a number")
 }
 
 fn numbers(text: &str, line: usize) -> Result<Vec<usize>, Fault> {

@@ -313,114 +313,77 @@ mod tests {
         );
     }
 
-    #[test]
-    fn errors_of_invalid_matrices_are_one_line() {
-        use MatrixFormat::{Csv, Edges, MatrixMarket, Npy};
-        let wide = "1,".repeat(1_000_000) + "1";
-        let sizes = "%%MatrixMarket matrix coordinate real general\n";
-        let market = |rest: &str| sizes.to_owned() + rest;
-        let cases: Vec<(MatrixFormat, String, Option<usize>, &str)> = vec![
-            (Csv, "".into(), None, "the matrix is empty"),
-            (Csv, "\n\n".into(), None, "the matrix is empty"),
-            (
-                Csv,
-                "0,1\n1,0\n1,1\n".into(),
-                None,
-                "at least 3 rows of 2 columns",
-            ),
-            (Csv, "0,1,2\n1,0,2\n".into(), None, "2 rows of 3 columns"),
-            (
-                Csv,
-                "0,1\n1\n".into(),
-                Some(2),
-                "1 columns, the first row has 2",
-            ),
-            (Csv, "0,NaN\n1,0\n".into(), Some(1), "cell (0, 1) is NaN"),
-            (Csv, "0,1\n-3,0\n".into(), Some(2), "cell (1, 0) is -3"),
-            (Csv, "0,inf\n1,0\n".into(), Some(1), "cell (0, 1) is inf"),
-            (Csv, "0;1\n1;0\n".into(), Some(1), "column 1 is \"0;1\""),
-            (Csv, "0 1\n1 0\n".into(), Some(1), "column 1 is \"0 1\""),
-            (Csv, "a,b\n0,1\n".into(), Some(1), "column 1 is \"a\""),
-            (
-                Csv,
-                "0,1\n\n1,0\n".into(),
-                Some(2),
-                "empty, but more rows follow",
-            ),
-            (Csv, "0,\n1,0\n".into(), Some(1), "column 2 is \"\""),
-            (Csv, wide, Some(1), "longer than 262144 bytes"),
-            (
-                Csv,
-                "1,".repeat(9000) + "1",
-                Some(1),
-                "more than 8192 columns",
-            ),
-            (Edges, "0\n".into(), Some(1), "one number"),
-            (
-                Edges,
-                "0 1 2 3\n".into(),
-                Some(1),
-                "more than three numbers",
-            ),
-            (
-                Edges,
-                "0 99999999999 2\n".into(),
-                Some(1),
-                "a task is \"99999999999\"",
-            ),
-            (Edges, "0 1 x\n".into(), Some(1), "the amount is \"x\""),
-            (
-                MatrixMarket,
-                "1 1 0\n".into(),
-                Some(1),
-                "no MatrixMarket header",
-            ),
-            (
-                MatrixMarket,
-                market("2 3 1\n1 1 1\n"),
-                Some(2),
-                "2 rows, 3 columns",
-            ),
-            (
-                MatrixMarket,
-                market("2 2 2\n1 2 1\n"),
-                None,
-                "1 entries, the size line announces 2",
-            ),
-            (
-                MatrixMarket,
-                market("2 2 1\n1 3 1\n"),
-                Some(3),
-                "found \"3\"",
-            ),
-            (
-                MatrixMarket,
-                market("2 2 1\n1 2 1\n2 1 1\n"),
-                Some(4),
-                "more than the 1 entries announced",
-            ),
-            (
-                MatrixMarket,
-                market("99999999 99999999 1\n"),
-                Some(2),
-                "99999999 tasks",
-            ),
-            (
-                MatrixMarket,
-                market("9 9 99999999999\n"),
-                Some(2),
-                "99999999999 entries",
-            ),
-            (Npy, "hello world".into(), None, "no NumPy magic"),
-        ];
-        for (format, text, line, found) in cases {
-            let fault = read(&text, format).unwrap_err();
+    /// Asserts line and text of the fault of each text, in one format.
+    fn assert_faults(format: MatrixFormat, cases: &[(&str, Option<usize>, &str)]) {
+        for &(text, line, found) in cases {
+            let fault = read(text, format).unwrap_err();
             assert_eq!(
                 (fault.line, fault.found.as_str()),
                 (line, found),
                 "{format:?}"
             );
+            assert!(!found.contains('\n'));
         }
+    }
+
+    #[test]
+    fn errors_of_invalid_csv_matrices_are_one_line() {
+        let cases = [
+            ("", None, "the matrix is empty"),
+            ("\n\n", None, "the matrix is empty"),
+            ("0,1\n1,0\n1,1\n", None, "at least 3 rows of 2 columns"),
+            ("0,1,2\n1,0,2\n", None, "2 rows of 3 columns"),
+            ("0,1\n1\n", Some(2), "1 columns, the first row has 2"),
+            ("0,NaN\n1,0\n", Some(1), "cell (0, 1) is NaN"),
+            ("0,1\n-3,0\n", Some(2), "cell (1, 0) is -3"),
+            ("0,inf\n1,0\n", Some(1), "cell (0, 1) is inf"),
+            ("0;1\n1;0\n", Some(1), "column 1 is \"0;1\""),
+            ("0 1\n1 0\n", Some(1), "column 1 is \"0 1\""),
+            ("a,b\n0,1\n", Some(1), "column 1 is \"a\""),
+            ("0,1\n\n1,0\n", Some(2), "empty, but more rows follow"),
+            ("0,\n1,0\n", Some(1), "column 2 is \"\""),
+        ];
+        assert_faults(MatrixFormat::Csv, &cases);
+        let long = "1,".repeat(1_000_000) + "1";
+        let many = "1,".repeat(9000) + "1";
+        let cases = [
+            (long.as_str(), Some(1), "longer than 262144 bytes"),
+            (many.as_str(), Some(1), "more than 8192 columns"),
+        ];
+        assert_faults(MatrixFormat::Csv, &cases);
+    }
+
+    #[test]
+    fn errors_of_invalid_edge_lists_are_one_line() {
+        let cases = [
+            ("0\n", Some(1), "one number"),
+            ("0 1 2 3\n", Some(1), "more than three numbers"),
+            ("0 99999999999 2\n", Some(1), "a task is \"99999999999\""),
+            ("0 1 x\n", Some(1), "the amount is \"x\""),
+        ];
+        assert_faults(MatrixFormat::Edges, &cases);
+    }
+
+    #[test]
+    fn errors_of_invalid_matrix_market_and_npy_files_are_one_line() {
+        let market = |rest: &str, line: Option<usize>, found: &str| {
+            let text = format!("%%MatrixMarket matrix coordinate real general\n{rest}");
+            assert_faults(MatrixFormat::MatrixMarket, &[(&text, line, found)]);
+        };
+        market("2 3 1\n1 1 1\n", Some(2), "2 rows, 3 columns");
+        let few = "1 entries, the size line announces 2";
+        market("2 2 2\n1 2 1\n", None, few);
+        market("2 2 1\n1 3 1\n", Some(3), "\"3\"");
+        let many = "more than the 1 entries announced";
+        market("2 2 1\n1 2 1\n2 1 1\n", Some(4), many);
+        market("99999999 99999999 1\n", Some(2), "99999999 tasks");
+        market("9 9 99999999999\n", Some(2), "99999999999 entries");
+        let header = [("1 1 0\n", Some(1), "no MatrixMarket header")];
+        assert_faults(MatrixFormat::MatrixMarket, &header);
+        assert_faults(
+            MatrixFormat::Npy,
+            &[("hello world", None, "no NumPy magic")],
+        );
     }
 
     #[test]

@@ -82,11 +82,8 @@ pub(super) struct Read {
     pub slow_loads_source: Option<String>,
 }
 
-/// Largest line size in bytes that a profile may state: a page.
-const MAX_LINE_BYTES: u64 = 1 << 12;
-
 pub(super) fn write(profile: &Profile, files: Sums, path: &Path) -> Result<(), FormatError> {
-    let meta = &profile.meta;
+    let meta = profile.meta();
     let file = MetaFile {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -96,12 +93,12 @@ pub(super) fn write(profile: &Profile, files: Sums, path: &Path) -> Result<(), F
         clock: meta.clock.name().to_owned(),
         time_unit: meta.clock.unit().to_owned(),
         line_size_bytes: meta.line_size,
-        page_size_bytes: profile.pages.page_size(),
+        page_size_bytes: profile.pages().page_size(),
         complete: meta.complete,
         notes: meta.notes.clone(),
         sampled: meta.sampled,
         dram_source: meta.dram_source.clone(),
-        slow_loads_source: profile.slow_loads.as_ref().map(|slow| slow.source.clone()),
+        slow_loads_source: profile.slow_loads().map(|slow| slow.source.clone()),
         environment: meta.conditions.environment.iter().cloned().collect(),
         work_sharing: meta
             .conditions
@@ -167,42 +164,13 @@ pub(super) fn read(path: &Path) -> Result<Read, FormatError> {
         }
         (None, None) => {}
     }
-    let bad = |field: &str, found: String, expected: &str| {
-        FormatError::corrupt(path, field.to_owned(), found, expected)
-    };
     let clock = [Clock::Wall, Clock::Virtual]
         .into_iter()
         .find(|clock| clock.name() == file.clock)
         .ok_or_else(|| {
-            bad(
-                "clock",
-                format!("{:?}", file.clock),
-                "\"wall\" or \"virtual\"",
-            )
+            let found = format!("{:?}", file.clock);
+            FormatError::corrupt(path, "clock", found, "\"wall\" or \"virtual\"")
         })?;
-    if !file.page_size_bytes.is_power_of_two()
-        || !(1 << 9..=1 << 34).contains(&file.page_size_bytes)
-    {
-        return Err(bad(
-            "page_size_bytes",
-            file.page_size_bytes.to_string(),
-            "a power of two from 512 B to 16 GiB",
-        ));
-    }
-    if !file.line_size_bytes.is_power_of_two() || file.line_size_bytes > MAX_LINE_BYTES {
-        return Err(bad(
-            "line_size_bytes",
-            file.line_size_bytes.to_string(),
-            "a power of two from 1 to 4096",
-        ));
-    }
-    if !(file.sampled > 0.0 && file.sampled <= 1.0) {
-        return Err(bad(
-            "sampled",
-            file.sampled.to_string(),
-            "above 0, at most 1",
-        ));
-    }
     Ok(Read {
         meta: Meta {
             command: file.command,

@@ -1,16 +1,15 @@
+use super::schema::Field;
 use super::*;
 use numaloc_files::OutputError;
-use numaloc_model::PageNumber;
-use numaloc_model::pages::{PageHead, PageUsage, ThreadAccess};
 use numaloc_model::profile::{
-    CellError, Clock, Meta, SharedLine, SlowLoadRow, SlowLoads, Variable,
+    CellError, Clock, CommRow, Meta, ObjectKind, SharedLine, Slice, Thread, ThreadRole, Variable,
 };
+use numaloc_model::{Layer, PageNumber, SliceIdx, ThreadIdx};
 
 /// A small profile with every column used, nulls included.
 pub(crate) fn small() -> Profile {
     let thread = |n: u32| Thread {
-        path: format!("0.{n}"),
-        label: (n == 1).then(|| "runtime helper".to_owned()),
+        role: ThreadRole::from_label((n == 1).then(|| "runtime helper".to_owned())),
         pid: 10,
         tid: 10 + n,
         rank: (n == 2).then_some(7),
@@ -20,6 +19,7 @@ pub(crate) fn small() -> Profile {
         read_bytes: 800,
         write_bytes: 80,
         dram_bytes: (n == 0).then_some(64),
+        ..Thread::new(format!("0.{n}"))
     };
     let mut pages = PageUsage::new(4096);
     for number in [3, 9] {
@@ -53,15 +53,11 @@ pub(crate) fn small() -> Profile {
         events: 3,
         bytes: 24,
     };
-    Profile {
-        meta: Meta {
+    let mut tables = ProfileBuilder::new(
+        Meta {
             command: vec!["./app".into(), "naïve \"arg\"".into()],
-            frontend: "qemu".into(),
-            clock: Clock::Virtual,
-            line_size: 64,
             complete: false,
             notes: vec!["cut short".into()],
-            sampled: 1.0,
             dram_source: Some("made up".to_owned()),
             conditions: numaloc_model::conditions::Conditions {
                 environment: vec![("OMP_NUM_THREADS".to_owned(), "2".to_owned())],
@@ -75,57 +71,62 @@ pub(crate) fn small() -> Profile {
                     same_threads: true,
                 }),
             },
+            ..Meta::new("qemu", Clock::Virtual)
         },
-        threads: (0..3).map(thread).collect(),
-        slices: vec![Slice { start: 0, end: 50 }, Slice { start: 50, end: 90 }],
-        communication: vec![row(0, 0, 1, Layer::WriteRead), row(1, 2, 0, Layer::Message)],
-        pages,
-        page_slices: vec![page_slice(1, 1, 0, 5)],
-        access_slices: vec![],
-        objects: vec![Object {
-            kind: ObjectKind::Heap,
-            name: "[heap]".into(),
-            size: 1 << 20,
-            order: 0,
-            thread: Some(ThreadIdx(0)),
-            base: 0x5555_0000_0000,
-            variables: vec![
-                Variable {
-                    name: "grid".into(),
-                    offset: 0,
-                    size: 64,
-                    source: Some("ring.c:41".into()),
-                },
-                Variable {
-                    name: "counter".into(),
-                    offset: 64,
-                    size: 8,
-                    source: None,
-                },
-            ],
-        }],
-        cell_errors: vec![CellError {
-            layer: Layer::WriteRead,
-            src: ThreadIdx(0),
-            dst: ThreadIdx(1),
-            relative_error: 0.125,
-        }],
-        shared_lines: vec![SharedLine {
-            line: 77,
-            object: Some(ObjectIdx(0)),
-            object_offset: 64,
-            events: 9,
-            false_events: 4,
-        }],
-        slow_loads: Some(SlowLoads {
-            source: "made up".to_owned(),
-            rows: vec![SlowLoadRow {
-                page: 1,
-                thread: ThreadIdx(1),
-                loads: 1,
-            }],
-        }),
-    }
+        pages.page_size(),
+    );
+    tables.usage(&pages);
+    tables.threads = (0..3).map(thread).collect();
+    tables.slices = vec![Slice { start: 0, end: 50 }, Slice { start: 50, end: 90 }];
+    tables.communication = vec![row(0, 0, 1, Layer::WriteRead), row(1, 2, 0, Layer::Message)];
+    tables.page_slices = vec![PageSlice {
+        slice: SliceIdx(1),
+        page: PageNumber(9),
+        thread: ThreadIdx(0),
+        accesses: 5,
+    }];
+    tables.objects = vec![Object {
+        kind: ObjectKind::Heap,
+        name: "[heap]".into(),
+        size: 1 << 20,
+        order: 0,
+        thread: Some(ThreadIdx(0)),
+        base: 0x5555_0000_0000,
+        variables: vec![
+            Variable {
+                name: "grid".into(),
+                offset: 0,
+                size: 64,
+                source: Some("ring.c:41".into()),
+            },
+            Variable {
+                name: "counter".into(),
+                offset: 64,
+                size: 8,
+                source: None,
+            },
+        ],
+    }];
+    tables.cell_errors = vec![CellError {
+        layer: Layer::WriteRead,
+        src: ThreadIdx(0),
+        dst: ThreadIdx(1),
+        relative_error: 0.125,
+    }];
+    tables.shared_lines = vec![SharedLine {
+        line: 77,
+        object: Some(ObjectIdx(0)),
+        object_offset: 64,
+        events: 9,
+        false_events: 4,
+    }];
+    let slow = SlowLoad {
+        page: PageNumber(9),
+        thread: ThreadIdx(1),
+        loads: 1,
+    };
+    tables.slow_loads = Some(("made up".to_owned(), vec![slow]));
+    tables.build().unwrap()
 }
 
 #[test]
@@ -139,7 +140,7 @@ fn profiles_are_read_back_and_written_deterministically() {
     assert!(
         read_parts(&a, Parts { page_slices: false })
             .unwrap()
-            .page_slices
+            .page_slices()
             .is_empty()
     );
     for entry in fs::read_dir(&a).unwrap() {
@@ -190,6 +191,11 @@ fn errors_for_other_folders_are_one_line() {
     }
 }
 
+/// The files of every profile.
+fn files() -> impl Iterator<Item = String> {
+    ORDER.into_iter().map(file_of).chain([META.to_owned()])
+}
+
 /// Removes the checksums, as in a profile of an earlier release.
 fn strip_checksums(profile: &Path) {
     let meta = profile.join(META);
@@ -205,13 +211,13 @@ fn every_truncation_and_every_flipped_bit_is_refused_with_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.numaloc");
     write(&small(), &path, false).unwrap();
-    for name in TABLES.iter().copied().chain([META]) {
-        let file = path.join(name);
+    for name in files() {
+        let file = path.join(&name);
         let good = fs::read(&file).unwrap();
         for cut in (0..good.len()).step_by(97) {
             fs::write(&file, &good[..cut]).unwrap();
             let error = read(&path).unwrap_err().to_string();
-            assert!(error.contains(name) && !error.contains('\n'), "{error}");
+            assert!(error.contains(&name) && !error.contains('\n'), "{error}");
         }
         for at in (0..good.len()).step_by(13) {
             let mut bad = good.clone();
@@ -221,7 +227,7 @@ fn every_truncation_and_every_flipped_bit_is_refused_with_the_file() {
                 .expect_err(&format!("{name}, byte {at}"))
                 .to_string();
             assert!(
-                (error.contains(name) || error.contains("a.numaloc")) && !error.contains('\n'),
+                (error.contains(&name) || error.contains("a.numaloc")) && !error.contains('\n'),
                 "{error}"
             );
         }
@@ -235,9 +241,9 @@ fn a_table_of_another_run_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (a, b) = (dir.path().join("a.numaloc"), dir.path().join("b.numaloc"));
     write(&small(), &a, false).unwrap();
-    let mut other = small();
+    let mut other = small().into_builder();
     other.threads[0].accesses += 1;
-    write(&other, &b, false).unwrap();
+    write(&other.build().unwrap(), &b, false).unwrap();
     fs::copy(b.join("threads.parquet"), a.join("threads.parquet")).unwrap();
     let error = read(&a).unwrap_err().to_string();
     assert!(error.contains("as listed in meta.json"), "{error}");
@@ -252,8 +258,8 @@ fn a_profile_without_checksums_is_read_and_damage_in_it_never_panics() {
     assert_eq!(read(&path).unwrap(), small());
     std::panic::set_hook(Box::new(|_| {}));
     let mut refused = 0;
-    for table in TABLES {
-        let file = path.join(table);
+    for table in ORDER {
+        let file = path.join(file_of(table));
         let good = fs::read(&file).unwrap();
         for at in (0..good.len()).step_by(11) {
             let mut bad = good.clone();
@@ -285,9 +291,11 @@ fn a_fifo_in_a_profile_is_refused_at_once() {
 fn counts_that_no_sum_can_hold_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.numaloc");
-    let mut profile = small();
-    profile.communication[0].events = 1 << 63;
-    write(&profile, &path, false).unwrap();
+    write(&small(), &path, false).unwrap();
+    strip_checksums(&path);
+    let mut rows = small().communication().to_vec();
+    rows[0].events = 1 << 63;
+    COMMUNICATION.write(&Rows::All(&rows), &path).unwrap();
     let error = read(&path).unwrap_err().to_string();
     assert!(error.contains("column events"), "{error}");
 }
@@ -296,9 +304,11 @@ fn counts_that_no_sum_can_hold_are_refused() {
 fn ids_out_of_range_are_refused_with_row_and_column() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.numaloc");
-    let mut profile = small();
-    profile.communication[1].dst = ThreadIdx(99);
-    write(&profile, &path, false).unwrap();
+    write(&small(), &path, false).unwrap();
+    strip_checksums(&path);
+    let mut rows = small().communication().to_vec();
+    rows[1].dst = ThreadIdx(99);
+    COMMUNICATION.write(&Rows::All(&rows), &path).unwrap();
     let error = read(&path).unwrap_err().to_string();
     assert!(
         error.contains("row 1, column dst: found 99, expected a number below 3"),
@@ -310,42 +320,48 @@ fn ids_out_of_range_are_refused_with_row_and_column() {
 fn impossible_errors_and_lines_are_refused_and_missing_tables_are_empty() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.numaloc");
-    let mut profile = small();
-    profile.cell_errors[0].relative_error = f64::NAN;
-    write(&profile, &path, true).unwrap();
+    write(&small(), &path, true).unwrap();
+    strip_checksums(&path);
+    let mut errors = small().cell_errors().to_vec();
+    errors[0].relative_error = f64::NAN;
+    CELL_ERRORS.write(&Rows::All(&errors), &path).unwrap();
     let error = read(&path).unwrap_err().to_string();
     assert!(
         error.contains("row 0, column relative_error: found NaN"),
         "{error}"
     );
-    let mut profile = small();
-    profile.shared_lines[0].false_events = 10;
-    write(&profile, &path, true).unwrap();
+    write(&small(), &path, true).unwrap();
+    strip_checksums(&path);
+    let mut lines = small().shared_lines().to_vec();
+    lines[0].false_events = 10;
+    SHARED_LINES.write(&Rows::All(&lines), &path).unwrap();
     let error = read(&path).unwrap_err().to_string();
     assert!(
         error.contains("found 10, expected at most the row's 9 events"),
         "{error}"
     );
-    strip_checksums(&path);
     for table in ["cell_errors", "shared_lines"] {
         fs::remove_file(path.join(format!("{table}.parquet"))).unwrap();
     }
     let read = read(&path).unwrap();
-    assert!(read.cell_errors.is_empty() && read.shared_lines.is_empty());
+    assert!(read.cell_errors().is_empty() && read.shared_lines().is_empty());
 }
 
 #[test]
 fn variables_stay_within_their_object_and_may_be_missing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.numaloc");
-    let mut profile = small();
-    profile.objects[0].variables[1].offset = u64::MAX;
-    write(&profile, &path, true).unwrap();
+    write(&small(), &path, true).unwrap();
+    strip_checksums(&path);
+    let mut objects = small().objects().to_vec();
+    objects[0].variables[1].offset = u64::MAX;
+    VARIABLES
+        .write(&Rows::All(&variable_rows(&objects)), &path)
+        .unwrap();
     let error = read(&path).unwrap_err().to_string();
     assert!(error.contains("row 1, column offset"), "{error}");
-    strip_checksums(&path);
     fs::remove_file(path.join("variables.parquet")).unwrap();
-    assert!(read(&path).unwrap().objects[0].variables.is_empty());
+    assert!(read(&path).unwrap().objects()[0].variables.is_empty());
 }
 
 #[test]
@@ -362,4 +378,82 @@ fn a_newer_version_is_named() {
         read(&path),
         Err(FormatError::Newer { found: 9, .. })
     ));
+}
+
+/// Asserts that each column of a table refuses the numbers that its unit excludes: rows that do not exist, sums beyond
+/// the limit, and gaps between the numbers of rows.
+fn assert_units<R>(schema: &schema::Schema<R>, profile: &Path) {
+    let table = profile.join(schema.file());
+    let good = fs::read(&table).unwrap();
+    for column in schema.columns {
+        let mut rows = schema.read(&table).unwrap();
+        match (column.unit, &column.field) {
+            (Unit::Row(_) | Unit::Page | Unit::Count(_), Field::U32(_, set)) => {
+                set(&mut rows[0], u32::MAX);
+            }
+            (Unit::Row(_) | Unit::Page | Unit::Count(_), Field::U64(_, set)) => {
+                set(&mut rows[0], u64::MAX);
+            }
+            (Unit::Row(_) | Unit::Page | Unit::Count(_), Field::MaybeU64(_, set)) => {
+                set(&mut rows[0], Some(u64::MAX));
+            }
+            (Unit::Row(_) | Unit::Page | Unit::Count(_) | Unit::Own, _) => {
+                assert!(matches!(column.field, Field::Own), "{}", column.name);
+                continue;
+            }
+            (Unit::None | Unit::Time | Unit::Of(_), _) => continue,
+        }
+        schema.write(&Rows::All(&rows), profile).unwrap();
+        let error = read(profile).unwrap_err().to_string();
+        let place = format!("column {}: found", column.name);
+        assert!(
+            error.contains(&schema.file()) && error.contains(&place),
+            "{place}: {error}"
+        );
+        fs::write(&table, &good).unwrap();
+    }
+    read(profile).unwrap();
+}
+
+#[test]
+fn columns_refuse_numbers_that_their_declared_unit_excludes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.numaloc");
+    write(&small(), &path, false).unwrap();
+    strip_checksums(&path);
+    assert_units(&THREADS, &path);
+    assert_units(&SLICES, &path);
+    assert_units(&COMMUNICATION, &path);
+    assert_units(&OBJECTS, &path);
+    assert_units(&VARIABLES, &path);
+    assert_units(&PAGES, &path);
+    assert_units(&PAGE_SLICES, &path);
+    assert_units(&CELL_ERRORS, &path);
+    assert_units(&SHARED_LINES, &path);
+    assert_units(&SLOW_LOADS, &path);
+}
+
+#[test]
+fn columns_of_words_document_every_word() {
+    let column = |table: &str, column: &str| {
+        let table = tables().into_iter().find(|info| info.name == table);
+        let mut columns = table.unwrap().columns.into_iter();
+        columns.rfind(|info| info.name == column).unwrap()
+    };
+    let layers = column("communication", "layer");
+    for layer in Layer::ALL {
+        assert!(layers.about.contains(&format!("`{}`", layer.name())));
+    }
+    let kinds = column("objects", "kind");
+    for kind in ObjectKind::ALL {
+        assert!(kinds.about.contains(&format!("`{}`", kind.name())));
+    }
+}
+
+#[test]
+fn tables_are_declared_in_the_order_in_which_they_are_written() {
+    assert_eq!(
+        tables().map(|info| info.name),
+        ORDER.map(|table| table.name())
+    );
 }

@@ -21,7 +21,11 @@ impl MappingPolicy for Balance {
     }
 
     fn summary(&self) -> &'static str {
-        "heaviest task to the least loaded NUMA node (DeLoc)"
+        "heaviest task to the least loaded NUMA node"
+    }
+
+    fn source(&self) -> &'static str {
+        "DeLoc 2020"
     }
 
     fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {

@@ -27,7 +27,11 @@ impl MappingPolicy for ChoiceMap {
     }
 
     fn summary(&self) -> &'static str {
-        "pairs by mutual choice, then pairs of pairs (ChoiceMap, our reading)"
+        "pairs by mutual choice, then pairs of pairs"
+    }
+
+    fn source(&self) -> &'static str {
+        "ChoiceMap 2018, our reading"
     }
 
     fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {

@@ -34,7 +34,11 @@ impl MappingPolicy for Cmlb {
     }
 
     fn summary(&self) -> &'static str {
-        "communication groups under a watch on memory load (CMLB)"
+        "a group for each NUMA node, by communication with a limit on load"
+    }
+
+    fn source(&self) -> &'static str {
+        "CMLB 2021"
     }
 
     fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {

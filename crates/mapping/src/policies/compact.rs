@@ -19,7 +19,11 @@ impl MappingPolicy for Compact {
     }
 
     fn summary(&self) -> &'static str {
-        "task i on the i-th PU of a depth-first walk, round and round (OPT)"
+        "task i on the i-th PU of a depth-first walk, round and round"
+    }
+
+    fn source(&self) -> &'static str {
+        "OPT 2015, section 7.1"
     }
 
     fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {

@@ -50,11 +50,13 @@ impl MappingPolicy for DeLoc {
 
     fn summary(&self) -> &'static str {
         match self.volume {
-            Volume::Group => "pairs on a node, concurrent pairs on different nodes (DeLocMap)",
-            Volume::Run => {
-                "the same, pairs and groups ordered by amounts of the whole run (DeLocMap)"
-            }
+            Volume::Group => "heavy pairs on a node, concurrent pairs on different nodes",
+            Volume::Run => "as deloc, but ordered by amounts of the whole run",
         }
+    }
+
+    fn source(&self) -> &'static str {
+        "DeLoc 2020, Algorithm 1"
     }
 
     fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {

@@ -27,7 +27,11 @@ impl MappingPolicy for EagerMap {
     }
 
     fn summary(&self) -> &'static str {
-        "greedy groups from the PUs up (EagerMap)"
+        "greedy groups from the PUs up"
+    }
+
+    fn source(&self) -> &'static str {
+        "EagerMap 2015"
     }
 
     fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {

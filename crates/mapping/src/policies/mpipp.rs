@@ -31,7 +31,11 @@ impl MappingPolicy for Mpipp {
     }
 
     fn summary(&self) -> &'static str {
-        "best exchanges from random starts (MPIPP)"
+        "best exchanges from random starts"
+    }
+
+    fn source(&self) -> &'static str {
+        "MPIPP 2006"
     }
 
     fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {

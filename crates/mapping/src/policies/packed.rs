@@ -17,7 +17,11 @@ impl MappingPolicy for Packed {
     }
 
     fn summary(&self) -> &'static str {
-        "neighbouring ids fill a NUMA node, then the next (DeLoc)"
+        "neighbouring ids fill a NUMA node, then the next"
+    }
+
+    fn source(&self) -> &'static str {
+        "DeLoc 2020"
     }
 
     fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {

@@ -17,7 +17,11 @@ impl MappingPolicy for Random {
     }
 
     fn summary(&self) -> &'static str {
-        "any seat with equal chance, by seed (DeLoc)"
+        "any seat with equal chance, by seed"
+    }
+
+    fn source(&self) -> &'static str {
+        "DeLoc 2020"
     }
 
     fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {

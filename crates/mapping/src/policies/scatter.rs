@@ -15,7 +15,11 @@ impl MappingPolicy for Scatter {
     }
 
     fn summary(&self) -> &'static str {
-        "neighbouring ids on different NUMA nodes, round-robin (DeLoc)"
+        "neighbouring ids on different NUMA nodes, round-robin"
+    }
+
+    fn source(&self) -> &'static str {
+        "DeLoc 2020"
     }
 
     fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {

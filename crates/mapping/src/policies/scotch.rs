@@ -50,7 +50,11 @@ impl MappingPolicy for Scotch {
     }
 
     fn summary(&self) -> &'static str {
-        "dual recursive bipartitioning on the machine's tree (Scotch)"
+        "dual recursive bipartitioning on the machine's tree"
+    }
+
+    fn source(&self) -> &'static str {
+        "Scotch 1994, the library"
     }
 
     fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {

@@ -43,7 +43,11 @@ impl MappingPolicy for TreeMatch {
     }
 
     fn summary(&self) -> &'static str {
-        "groups of the arity that exchange least between them (TreeMatch)"
+        "groups of the arity with least exchange between them"
+    }
+
+    fn source(&self) -> &'static str {
+        "TreeMatch 2014"
     }
 
     fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {

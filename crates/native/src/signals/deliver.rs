@@ -1,8 +1,9 @@
 //! Delivers signals to the program while it is outside the cache.
 
-use super::{Action, bit, frame, host_action, set_host_mask};
+use super::action::Action;
+use super::{bit, frame, host_action, set_host_mask};
 use crate::state::{ASYNCHRONOUS, FAULT, Signal, State};
-use crate::sys;
+use crate::{record, sys};
 
 /// Delivers pending signals; frames of later ones are pushed above those of earlier ones. All signals are blocked
 /// meanwhile.
@@ -71,6 +72,7 @@ fn one(state: &mut State, signal: &Signal, fault: bool) {
 /// Kills the process with a signal, as the kernel would.
 pub fn die(state: &mut State, number: i32) -> ! {
     state.pending = 0;
+    record::end_process(state, true);
     host_action(number, Some(&Action::default()), None);
     // SAFETY: these calls have no preconditions.
     unsafe {

@@ -2,7 +2,8 @@
 
 use crate::state::{RAX, RDI, RDX, RSI, RSP, Signal, State};
 
-use super::{Action, bit, blockable};
+use super::action::Action;
+use super::{bit, blockable};
 use crate::guest;
 
 /// Words of the frame: return address, context, signal information.

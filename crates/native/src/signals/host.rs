@@ -15,7 +15,8 @@ use super::{FAULTS, bit, blocking};
 use crate::cache::ENGINE;
 use crate::crossing::{Places, places};
 use crate::layout::CODE;
-use crate::state::{ASYNCHRONOUS, FAULT, Signal, State, Stepping, XSTATE_BYTES, current};
+use crate::record::ending;
+use crate::state::{ASYNCHRONOUS, ENDING, FAULT, Signal, State, Stepping, XSTATE_BYTES, current};
 use crate::{invalidate, sys, tls};
 
 static PLACES: LazyLock<Places> = LazyLock::new(places);
@@ -108,7 +109,22 @@ fn arrived(state: &mut State, signal: Signal, context: &mut ucontext_t) {
 
 fn in_engine(number: i32, info: &siginfo_t, context: &mut ucontext_t, state: &mut State) {
     let rip = context.uc_mcontext.gregs[RIP] as u64;
+    if ending::requested() {
+        // A system call may block; other work of the engine ends by itself.
+        if PLACES.calling.contains(&rip) || rip == PLACES.called {
+            ending::park(state);
+        }
+        if !is_fault(number, info) {
+            state.pending |= 1 << ENDING;
+            return;
+        }
+    }
+    let returning = PLACES.returning.contains(&rip);
     if number == libc::SIGTRAP && state.stepping != Stepping::No {
+        if returning {
+            // Back to the cache, where stepping continues.
+            return;
+        }
         // The thread left the cache by itself.
         state.stepping = Stepping::No;
         context.uc_mcontext.gregs[EFLAGS] &= !TF;
@@ -133,6 +149,8 @@ fn in_engine(number: i32, info: &siginfo_t, context: &mut ucontext_t, state: &mu
         context.uc_mcontext.gregs[RIP] = PLACES.leave as i64;
     } else if PLACES.calling.contains(&rip) {
         context.uc_mcontext.gregs[RIP] = PLACES.interrupted as i64;
+    } else if returning && state.stepping == Stepping::No {
+        context.uc_mcontext.gregs[RIP] = PLACES.returning.start as i64;
     }
 }
 
@@ -144,9 +162,14 @@ fn in_cache(
     state: &mut State,
     guest_fs: u64,
 ) -> bool {
+    if ending::requested() && !is_fault(number, info) {
+        ending::park(state);
+    }
     let rip = context.uc_mcontext.gregs[RIP] as u64;
     if number == libc::SIGTRAP && info.si_code > 0 && state.stepping != Stepping::No {
-        return leave(context, state, guest_fs);
+        // Code after an instruction that has written code may have changed.
+        let written = state.stepping == Stepping::OverWrite;
+        return leave(context, state, guest_fs, written);
     }
     if is_fault(number, info) {
         let address = context.uc_mcontext.gregs[libc::REG_CR2 as usize] as u64;
@@ -161,14 +184,14 @@ fn in_cache(
         state.stepping = Stepping::No;
         context.uc_mcontext.gregs[EFLAGS] &= !TF;
         keep(state, signal, FAULT, context);
-        if !leave(context, state, guest_fs) {
+        if !leave(context, state, guest_fs, true) {
             sys::give_up(&format!("signal {number} in translated code at {rip:#x}"));
         }
         return true;
     }
     let signal = taken(number, info, context);
     arrived(state, signal, context);
-    if state.pending == 0 || leave(context, state, guest_fs) {
+    if state.pending == 0 || leave(context, state, guest_fs, false) {
         return state.pending != 0;
     }
     state.stepping = Stepping::ToPoint;
@@ -176,11 +199,12 @@ fn in_cache(
     false
 }
 
-/// Leaves for the dispatcher if the program's state is known here.
-fn leave(context: &mut ucontext_t, state: &mut State, guest_fs: u64) -> bool {
+/// Leaves for the dispatcher if the program's state is known here. Unless it must leave `now`, the accesses of the next
+/// instruction must not be recorded yet.
+fn leave(context: &mut ucontext_t, state: &mut State, guest_fs: u64, now: bool) -> bool {
     let registers = &mut context.uc_mcontext.gregs;
     let found = ENGINE.lock().point(registers[RIP] as u64);
-    let Some((pc, borrowed)) = found else {
+    let Some((pc, point)) = found.filter(|(_, point)| now || !point.recorded) else {
         return false;
     };
     state.stepping = Stepping::No;
@@ -189,7 +213,7 @@ fn leave(context: &mut ucontext_t, state: &mut State, guest_fs: u64) -> bool {
     for (register, &place) in state.regs.iter_mut().zip(&ORDER) {
         *register = registers[place] as u64;
     }
-    if let Some((register, slot)) = borrowed {
+    if let Some((register, slot)) = point.borrowed {
         state.regs[usize::from(register)] = state.slots[usize::from(slot)];
     }
     state.rflags = registers[EFLAGS] as u64;

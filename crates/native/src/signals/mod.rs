@@ -6,45 +6,15 @@
 //! that `sigwait`, `signalfd` and pending sets work unchanged; except for those that the engine itself needs, SIGSEGV
 //! and SIGTRAP.
 
+pub mod action;
 pub mod deliver;
 pub mod frame;
 pub mod host;
 
-use crate::lock::Lock;
+use action::{Action, Process, SIGNALS};
+
 use crate::state::State;
 use crate::sys;
-
-/// Signals have the numbers 1 to 64.
-pub const SIGNALS: usize = 65;
-
-/// The program's action for a signal: the kernel's `struct sigaction`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct Action {
-    /// `SIG_DFL`, `SIG_IGN` or an address.
-    pub handler: u64,
-    /// `SA_…`.
-    pub flags: u64,
-    /// Return address of the handler.
-    pub restorer: u64,
-    /// Signals blocked while the handler runs.
-    pub mask: u64,
-}
-
-/// Signal state shared by the threads of a process.
-pub struct Process {
-    /// By signal number.
-    pub actions: Lock<[Action; SIGNALS]>,
-}
-
-impl Process {
-    /// A process with these actions; never freed.
-    pub fn new(actions: [Action; SIGNALS]) -> &'static Self {
-        Box::leak(Box::new(Self {
-            actions: Lock::new(actions),
-        }))
-    }
-}
 
 /// The bit of a signal in a mask.
 pub const fn bit(number: i32) -> u64 {

@@ -58,9 +58,9 @@ pub fn mmap(_: &State, a: [u64; 6]) -> i64 {
         }
         let result = host(libc::SYS_mmap, [at, len, prot_host, flags, fd, offset]);
         if result >= 0 {
-            engine.regions.remove(start, end);
+            engine.source.regions.remove(start, end);
             if prot & EXEC != 0 {
-                engine.regions.insert(start, end, prot & WRITE != 0);
+                engine.source.regions.insert(start, end, prot & WRITE != 0);
             }
         }
         return result;
@@ -78,7 +78,7 @@ pub fn mmap(_: &State, a: [u64; 6]) -> i64 {
         let start = result as u64;
         if let Some((start, end)) = pages(start, len) {
             let writable = prot & WRITE != 0;
-            ENGINE.lock().regions.insert(start, end, writable);
+            ENGINE.lock().source.regions.insert(start, end, writable);
         }
     }
     result
@@ -119,9 +119,9 @@ pub fn mprotect(number: i64, a: [u64; 6]) -> i64 {
     invalidate::dropped(&mut engine, page_down(start), end);
     let result = host(number, changed);
     if result >= 0 {
-        engine.regions.remove(start, end);
+        engine.source.regions.remove(start, end);
         if prot & EXEC != 0 {
-            engine.regions.insert(start, end, prot & WRITE != 0);
+            engine.source.regions.insert(start, end, prot & WRITE != 0);
         }
     }
     result
@@ -133,14 +133,14 @@ pub fn munmap(a: [u64; 6]) -> i64 {
         return host(libc::SYS_munmap, a);
     };
     let mut engine = ENGINE.lock();
-    if !engine.regions.overlap(start, end) {
+    if !engine.source.regions.overlap(start, end) {
         drop(engine);
         return host(libc::SYS_munmap, a);
     }
     invalidate::dropped(&mut engine, page_down(start), end);
     let result = host(libc::SYS_munmap, a);
     if result >= 0 {
-        engine.regions.remove(start, end);
+        engine.source.regions.remove(start, end);
     }
     result
 }
@@ -152,17 +152,17 @@ pub fn mremap(a: [u64; 6]) -> i64 {
         return host(libc::SYS_mremap, a);
     };
     let mut engine = ENGINE.lock();
-    let region = engine.regions.find(start);
+    let region = engine.source.regions.find(start);
     invalidate::dropped(&mut engine, start, end);
     let result = host(libc::SYS_mremap, a);
     if result >= 0 {
         let moved = result as u64;
-        engine.regions.remove(start, end);
+        engine.source.regions.remove(start, end);
         if let Some((start, end)) = pages(moved, new_len) {
             invalidate::dropped(&mut engine, start, end);
-            engine.regions.remove(start, end);
+            engine.source.regions.remove(start, end);
             if let Some(region) = region {
-                engine.regions.insert(start, end, region.writable);
+                engine.source.regions.insert(start, end, region.writable);
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::crossing::{INTERRUPTED, native_call};
 pub use memory::images_from;
 
 use crate::state::{R8, R9, R10, RAX, RDI, RDX, RSI, State};
-use crate::{invalidate, signals, threads};
+use crate::{invalidate, record, signals, threads};
 
 const SYS_RSEQ: i64 = 334;
 const SYS_CLONE3: i64 = 435;
@@ -28,6 +28,7 @@ pub fn system_call(state: &mut State) {
     let number = state.regs[RAX] as i64;
     let registers = [RDI, RSI, RDX, R10, R8, R9];
     let a = registers.map(|register| state.regs[register]);
+    record::before_call(state, number, a);
     let result = match number {
         libc::SYS_mmap => memory::mmap(state, a),
         libc::SYS_mprotect | libc::SYS_pkey_mprotect => memory::mprotect(number, a),
@@ -66,6 +67,7 @@ pub fn system_call(state: &mut State) {
         state.pc -= 2;
         return;
     }
+    record::after_call(state, number, result);
     threads::returned(state, result);
 }
 

@@ -12,7 +12,7 @@ use crate::crossing::INTERRUPTED;
 use crate::elf::{self, Kind};
 use crate::signals::{self, OURS, bit, host_action, set_host_mask};
 use crate::state::State;
-use crate::{guest, loader, sys};
+use crate::{guest, loader, record, sys};
 use numaloc_launch::Interpreter;
 
 const STRING: usize = 128 << 10;
@@ -134,15 +134,17 @@ fn execute(state: &mut State, path: Vec<u8>, argv: u64, envp: u64) -> i64 {
     let Ok(path) = CString::new(path) else {
         return error(libc::ENOENT);
     };
+    let mut unrecorded = None;
     let (program, arguments, environment) = match how {
         How::Translated => (
             c"/proc/self/exe".to_owned(),
-            loader::command(&path, arguments),
+            loader::command(&path, arguments, record::successor(state)),
             environment.into_iter().map(loader::hide).collect(),
         ),
         How::Native(why) => {
             let name = path.to_string_lossy();
             sys::complain(&format!("{name} is {why}: it runs natively"));
+            unrecorded = Some(format!("{name} is {why}: it was not recorded"));
             (path, arguments, environment)
         }
     };
@@ -151,6 +153,7 @@ fn execute(state: &mut State, path: Vec<u8>, argv: u64, envp: u64) -> i64 {
     if state.pending != 0 {
         return INTERRUPTED;
     }
+    record::replaced(state, unrecorded);
     let actions = *state.process.actions.lock();
     // The kernel passes ignored signals and the mask on.
     for number in [libc::SIGSEGV, libc::SIGTRAP] {

@@ -2,7 +2,8 @@
 
 use super::error;
 use crate::guest;
-use crate::signals::{self, Action, SIGNALS, blockable};
+use crate::signals::action::{Action, SIGNALS};
+use crate::signals::{self, blockable};
 use crate::state::State;
 
 /// `rt_sigaction`.

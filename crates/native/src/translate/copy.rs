@@ -1,62 +1,173 @@
-//! Copies a block: instructions unchanged, except for rip-relative operands, branches, calls and returns.
+//! Copies a block: instructions unchanged, except for rip-relative operands and branches.
 
-use iced_x86::{
-    Code, Encoder, FlowControl, Instruction, InstructionInfoFactory, MemoryOperand, OpKind,
-    Register,
-};
+use iced_x86::{Code, Encoder, FlowControl, Instruction, InstructionInfoFactory, Register};
+
+use numaloc_follow::owners::Owner;
 
 use super::decode::{Block, Decoded, End};
-use crate::cache::{Exit, Fragment, Point, Translation};
+use super::groups::{self, Deferred, Segment};
+use super::landing::{self, SLOT_FAR};
+use super::liveness::{self, Live};
 use crate::emit::Buffer;
-use crate::layout::{MISS, TABLE, VECTOR_EXIT};
-use crate::state::{self, RCX, RDX, exit};
+use crate::fragment::{Branch, Exit, Fragment, Landing, Point, Translation};
+use crate::layout::VECTOR_EXIT;
+use crate::record::access::{self, Kind, Plan};
+use crate::{record, state};
 
-/// Slot for rcx during the look-up of an indirect target.
-const SLOT_RCX: usize = 0;
-/// Slot for rdx during the look-up of an indirect target.
-const SLOT_RDX: usize = 1;
-/// Slot for the register that addresses a far operand.
-const SLOT_FAR: usize = 2;
+/// Where a translation will be.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Address of its code.
+    pub code: u64,
+    /// Address of the code of its exits.
+    pub stubs: u64,
+}
 
-/// Emits the code of a block.
+/// Emits the code of a block; `live`: what the program needs before each instruction, if accesses are recorded.
 pub fn emit(
     block: &Block,
-    at: u64,
-    stubs_at: u64,
+    live: Vec<Live>,
+    place: Place,
+    landing: Option<Branch>,
     exit_code: &dyn Fn(usize) -> u64,
 ) -> Translation {
+    let rcx_is_dead = liveness::rcx_is_dead(block);
     let mut copier = Copier {
-        code: Buffer::new(at),
-        stubs: Buffer::new(stubs_at),
+        code: Buffer::new(place.code),
+        stubs: Buffer::new(place.stubs),
         exits: Vec::new(),
-        fragment: Fragment::new(block.pc, at),
+        landing: None,
+        fragment: Fragment::new(block.pc, place.code),
         exit_code,
+        recorded: false,
+        plans: Vec::new(),
+        live,
+        deferred: Vec::new(),
     };
-    copier.prefix(block.pc);
-    for decoded in &block.instructions {
+    let segments = match record::is_on() {
+        true => copier.plan(block),
+        false => Vec::new(),
+    };
+    copier.code.align(16);
+    copier.fragment.body = copier.code.pc();
+    if let Some(branch) = landing {
+        let landing = landing::emit(&mut copier.code, branch, block.pc, rcx_is_dead);
+        copier.landing = Some(landing);
+        copier.fragment.body = landing.body;
+    }
+    let (mut at, mut next) = (0, segments.iter().peekable());
+    while let Some(decoded) = block.instructions.get(at) {
+        if let Some(segment) = next.next_if(|segment| segment.begin == at) {
+            copier.segment(segment, block);
+            at = segment.end;
+            continue;
+        }
+        copier.recorded = false;
+        copier.before(at, decoded);
         copier.instruction(decoded);
+        copier.after(at);
+        at += 1;
     }
     copier.end(block);
+    copier.other_copies(block);
+    copier.fragment.rcx_is_dead = rcx_is_dead;
     copier.fragment.pages.clone_from(&block.pages);
     Translation {
         fragment: copier.fragment,
         exits: copier.exits,
+        landing: copier.landing,
         code: copier.code.bytes().to_vec(),
         stubs: copier.stubs.bytes().to_vec(),
     }
 }
 
-struct Copier<'a> {
-    code: Buffer,
-    stubs: Buffer,
+/// A translation under construction.
+pub struct Copier<'a> {
+    pub(super) code: Buffer,
+    pub(super) stubs: Buffer,
     exits: Vec<Exit>,
-    fragment: Fragment,
+    landing: Option<Landing>,
+    pub(super) fragment: Fragment,
     exit_code: &'a dyn Fn(usize) -> u64,
+    /// Accesses of the current instruction have been recorded.
+    pub(super) recorded: bool,
+    /// How the instructions' accesses are recorded; empty if nothing is.
+    plans: Vec<(Plan, Owner)>,
+    live: Vec<Live>,
+    pub(super) deferred: Vec<Deferred>,
 }
 
 impl Copier<'_> {
+    /// Decides how the block's accesses are recorded; returns the segments in which some are recorded together.
+    fn plan(&mut self, block: &Block) -> Vec<Segment> {
+        let mut factory = InstructionInfoFactory::new();
+        let (mut owner, mut next) = (Owner::Program, None);
+        for (at, decoded) in block.instructions.iter().enumerate() {
+            let instruction = &decoded.instruction;
+            if next != Some(instruction.ip()) {
+                owner = record::owner(instruction.ip());
+            }
+            next = Some(instruction.next_ip());
+            let ends = at + 1 == block.instructions.len() && !matches!(block.end, End::Jump(_));
+            let info = factory.info(instruction);
+            self.plans
+                .push((access::plan(instruction, info, owner, ends), owner));
+        }
+        groups::segments(block, &self.plans, &self.live, &mut factory)
+    }
+
+    /// What the program needs before instruction number `at`.
+    pub(super) fn live(&self, at: usize) -> Live {
+        self.live[at]
+    }
+
+    /// Records what is recorded before instruction number `at`.
+    pub(super) fn before(&mut self, at: usize, decoded: &Decoded) {
+        self.before_except(at, decoded, None);
+    }
+
+    /// [`Copier::before`] in a segment, except for the accesses that were recorded with it: `merged`.
+    pub(super) fn before_except(&mut self, at: usize, decoded: &Decoded, merged: Option<&[bool]>) {
+        let Some((plan, owner)) = self.plans.get_mut(at) else {
+            return;
+        };
+        let (plan, owner) = (std::mem::replace(plan, Plan::Nothing), *owner);
+        let live = self.live[at];
+        if plan != Plan::Nothing {
+            self.point(decoded.instruction.ip(), None);
+            self.recorded = true;
+        }
+        match &plan {
+            Plan::Nothing => {}
+            Plan::Before(accesses) => {
+                for (n, access) in accesses.iter().enumerate() {
+                    let merges = merged.and_then(|merged| merged.get(n));
+                    if merges != Some(&true) {
+                        self.access(access, owner, live, merged.is_some());
+                    }
+                }
+            }
+            Plan::After { access, announce } => {
+                if *announce {
+                    self.record_here(access.size, Kind::Announce, owner);
+                }
+                self.note_address(&access.operand, live);
+            }
+            Plan::Complex => self.complex(&decoded.instruction, owner),
+        }
+        self.plans[at].0 = plan;
+    }
+
+    /// Records what is recorded after instruction number `at`.
+    pub(super) fn after(&mut self, at: usize) {
+        if let Some((Plan::After { access, .. }, owner)) = self.plans.get(at) {
+            let (size, kind, owner) = (access.size, access.kind, *owner);
+            self.record_here(size, kind, owner);
+        }
+    }
+
     /// Adds a point: the program is at `pc` here.
-    fn point(&mut self, pc: u64, borrowed: Option<(usize, usize)>) {
+    pub(super) fn point(&mut self, pc: u64, borrowed: Option<(usize, usize)>) {
         let Ok(offset) = u16::try_from(self.code.offset()) else {
             return;
         };
@@ -67,6 +178,7 @@ impl Copier<'_> {
             offset,
             delta,
             borrowed: borrowed.map(|(register, slot)| (register as u8, slot as u8)),
+            recorded: self.recorded,
         };
         match self.fragment.points.last_mut() {
             // The end of a block after an omitted instruction.
@@ -75,33 +187,7 @@ impl Copier<'_> {
         }
     }
 
-    /// The entry for indirect branches, with the target in rcx and the program's rcx and rdx in slots. Does not change
-    /// flags: it subtracts our address; if the difference is not zero, it is undone and the next candidate is tried.
-    fn prefix(&mut self, pc: u64) {
-        let near = i32::try_from(pc).is_ok();
-        let subtract = |code: &mut Buffer, value: u64| {
-            if near {
-                code.put(&[0x48, 0x8d, 0x89]); // lea rcx, [rcx + value]
-                code.put32(value as i32);
-            } else {
-                code.load(RDX, value);
-                code.put(&[0x48, 0x8d, 0x0c, 0x11]); // lea rcx, [rcx + rdx]
-            }
-        };
-        subtract(&mut self.code, pc.wrapping_neg());
-        self.code.put(&[0xe3, 0]); // jrcxz
-        let hit = self.code.offset();
-        subtract(&mut self.code, pc);
-        self.fragment.next_candidate = self.code.jump(None, MISS);
-        let distance = (self.code.offset() - hit) as u8;
-        self.code.patch(hit - 1, &[distance]);
-        self.code.restore(RDX, SLOT_RDX);
-        self.code.restore(RCX, SLOT_RCX);
-        self.code.align(16, 0);
-        self.fragment.body = self.code.pc();
-    }
-
-    fn instruction(&mut self, decoded: &Decoded) {
+    pub(super) fn instruction(&mut self, decoded: &Decoded) {
         let instruction = &decoded.instruction;
         match instruction.flow_control() {
             FlowControl::Next
@@ -173,7 +259,7 @@ impl Copier<'_> {
         self.code.restore(number, SLOT_FAR);
     }
 
-    fn encode(&mut self, instruction: &Instruction) {
+    pub(super) fn encode(&mut self, instruction: &Instruction) {
         let mut encoder = Encoder::new(64);
         // Every instruction here was decoded, or is a plain load.
         if encoder.encode(instruction, self.code.pc()).is_ok() {
@@ -184,7 +270,7 @@ impl Copier<'_> {
     }
 
     /// A direct branch out of the fragment.
-    fn exit(&mut self, condition: Option<u8>, target: u64) {
+    pub(super) fn exit(&mut self, condition: Option<u8>, target: u64) {
         let number = self.exits.len();
         let stub = self.stubs.pc();
         self.stubs.set_field(state::EXIT, (self.exit_code)(number));
@@ -217,114 +303,5 @@ impl Copier<'_> {
         self.code.patch(from - 1, &[distance]);
         self.point(target, None);
         self.exit(None, target);
-    }
-
-    fn push(&mut self, value: u64) {
-        self.code.put(&[0x68]);
-        self.code.put32(value as i32);
-        if i32::try_from(value).is_err() {
-            self.code.put(&[0xc7, 0x44, 0x24, 0x04]); // mov dword [rsp + 4], high half
-            self.code.put32((value >> 32) as i32);
-        }
-    }
-
-    /// Looks up the target in rcx.
-    fn look_up(&mut self) {
-        self.code.save(RDX, SLOT_RDX);
-        self.code.put(&[0x0f, 0xb7, 0xd1]); // movzx edx, cx
-        self.code.put(&[0xff, 0x24, 0xd5]); // jmp [rdx * 8 + TABLE]
-        self.code.put32(TABLE as i32);
-    }
-
-    /// Loads the target of an indirect branch into rcx.
-    fn target(&mut self, instruction: &Instruction) {
-        self.point(instruction.ip(), None);
-        self.code.save(RCX, SLOT_RCX);
-        self.point(instruction.ip(), None);
-        if instruction.op0_kind() == OpKind::Register {
-            self.code
-                .copy(RCX, instruction.op0_register().full_register().number());
-            return;
-        }
-        let absolute = instruction.is_ip_rel_memory_operand();
-        let mut operand = MemoryOperand::new(
-            instruction.memory_base(),
-            instruction.memory_index(),
-            instruction.memory_index_scale(),
-            instruction.memory_displacement64() as i64,
-            instruction.memory_displ_size(),
-            false,
-            instruction.segment_prefix(),
-        );
-        let near = |target: u64| (target.wrapping_sub(self.code.pc()) as i64).abs() < 0x7fff_0000;
-        if absolute && !near(instruction.ip_rel_memory_address()) {
-            self.code.load(RCX, instruction.ip_rel_memory_address());
-            operand = MemoryOperand::with_base(Register::RCX);
-            self.point(instruction.ip(), Some((RCX, SLOT_RCX)));
-        }
-        if let Ok(load) = Instruction::with2(Code::Mov_r64_rm64, Register::RCX, operand) {
-            self.encode(&load);
-        }
-    }
-
-    fn leave(&mut self, pc: u64, why: u64) {
-        self.code.set_field(state::PC, pc);
-        self.code.set_field(state::EXIT, why);
-        self.code.jump_by(VECTOR_EXIT);
-    }
-
-    fn end(&mut self, block: &Block) {
-        let last = block.instructions.last().map(|last| &last.instruction);
-        match (block.end, last) {
-            (End::Jump(target), _) => {
-                self.point(target, None);
-                self.exit(None, target);
-            }
-            (End::Call(target), Some(last)) => {
-                self.point(last.ip(), None);
-                self.push(last.next_ip());
-                self.point(target, None);
-                self.exit(None, target);
-            }
-            (End::CallIndirect, Some(last)) => {
-                self.target(last);
-                self.point(last.ip(), Some((RCX, SLOT_RCX)));
-                self.push(last.next_ip());
-                self.look_up();
-            }
-            (End::JumpIndirect, Some(last)) => {
-                self.target(last);
-                self.look_up();
-            }
-            (End::Return, Some(last)) => {
-                self.point(last.ip(), None);
-                self.code.save(RCX, SLOT_RCX);
-                self.point(last.ip(), None);
-                self.code.put(&[0x59]); // pop rcx
-                if last.op_count() > 0 {
-                    self.code.put(&[0x48, 0x8d, 0xa4, 0x24]); // lea rsp, [rsp + n]
-                    self.code.put32(i32::from(last.immediate16()));
-                }
-                self.look_up();
-            }
-            (End::SystemCall, Some(last)) => {
-                self.point(last.ip(), None);
-                self.leave(last.next_ip(), exit::SYSCALL);
-            }
-            (End::Breakpoint, Some(last)) => {
-                self.point(last.ip(), None);
-                self.leave(last.next_ip(), exit::BREAKPOINT);
-            }
-            (End::NoCode(at), _) => {
-                self.point(at, None);
-                self.leave(at, exit::NO_CODE);
-            }
-            (End::Unsupported(at), _) => {
-                self.point(at, None);
-                self.leave(at, exit::UNSUPPORTED);
-            }
-            // Such an end has a last instruction.
-            (_, None) => self.leave(block.pc, exit::UNSUPPORTED),
-        }
     }
 }

@@ -2,22 +2,97 @@
 //! is unknown.
 #![allow(unsafe_code)]
 
-use std::collections::HashSet;
-
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
 };
 
-use crate::cache::Engine;
+use crate::address_map::{self, AddressSet};
+use crate::regions::Regions;
 use crate::sys;
+
+/// The program's executable memory.
+pub struct Source {
+    /// Executable regions.
+    pub regions: Regions,
+    /// Pages that the program may write to, but that are read-only at present because code was translated from them.
+    pub protected: AddressSet,
+}
+
+impl Source {
+    /// No regions.
+    pub const fn new() -> Self {
+        Self {
+            regions: Regions::new(),
+            protected: address_map::set(),
+        }
+    }
+
+    /// Reads executable bytes at an address: at least those of one instruction, unless the executable addresses end.
+    /// Returns their number.
+    fn read(&mut self, at: u64, to: &mut [u8; WINDOW], pages: &mut Vec<u64>) -> Option<usize> {
+        let end = self.regions.end(at, WINDOW as u64)?;
+        let mut len = (end - at).min(WINDOW as u64);
+        // Writable pages are made read-only, so no more of them than necessary.
+        let page_end = sys::page_down(at) + sys::PAGE;
+        if at + len > page_end {
+            len = len.min((page_end - at).max(LONGEST as u64));
+        }
+        for page in (sys::page_down(at)..at + len).step_by(sys::PAGE as usize) {
+            self.protect(page.max(at));
+        }
+        Self::record(at, pages);
+        // SAFETY: the program's memory maps these bytes as executable, hence readable.
+        unsafe { std::ptr::copy_nonoverlapping(at as *const u8, to.as_mut_ptr(), len as usize) };
+        Some(len as usize)
+    }
+
+    /// Decodes the first instructions at an address, if the program cannot write to them, and records their page.
+    pub fn peek(&self, at: u64, pages: &mut Vec<u64>) -> Vec<Instruction> {
+        const BYTES: u64 = 64;
+        let Some(region) = self.regions.find(at).filter(|region| !region.writable) else {
+            return Vec::new();
+        };
+        let end = region
+            .end
+            .min(at + BYTES)
+            .min(sys::page_down(at) + sys::PAGE);
+        Self::record(at, pages);
+        let mut bytes = [0; BYTES as usize];
+        let len = (end - at) as usize;
+        // SAFETY: the program's memory maps these bytes as executable, hence readable.
+        unsafe { std::ptr::copy_nonoverlapping(at as *const u8, bytes.as_mut_ptr(), len) };
+        let decoder = Decoder::with_ip(64, &bytes[..len], at, DecoderOptions::NONE);
+        let valid = |instruction: &Instruction| !instruction.is_invalid();
+        decoder.into_iter().take_while(valid).collect()
+    }
+
+    /// Records the page of an address.
+    fn record(at: u64, pages: &mut Vec<u64>) {
+        let page = sys::page_down(at);
+        if pages.last() != Some(&page) && !pages.contains(&page) {
+            pages.push(page);
+        }
+    }
+
+    /// Makes the page of an address read-only if the program may write to it.
+    fn protect(&mut self, at: u64) {
+        let writable = self.regions.find(at).is_some_and(|region| region.writable);
+        let page = sys::page_down(at);
+        if writable && self.protected.insert(page) {
+            let arguments = [page, sys::PAGE, libc::PROT_READ as u64, 0, 0, 0];
+            // SAFETY: the program's page; a write to it makes it writable again.
+            unsafe { sys::call(libc::SYS_mprotect, arguments) };
+        }
+    }
+}
 
 /// A decoded instruction and the position of its displacement.
 pub struct Decoded {
     /// The instruction.
     pub instruction: Instruction,
     /// Its bytes.
-    pub bytes: [u8; 15],
-    /// Offset of a 32-bit displacement, if it has one.
+    pub bytes: [u8; LONGEST],
+    /// Offset of the displacement of a rip-relative operand.
     pub displacement: usize,
 }
 
@@ -61,65 +136,136 @@ const INSTRUCTIONS: usize = 192;
 /// Largest number of conditional branches in a block.
 const BRANCHES: usize = 4;
 
+/// Bytes that are read at once.
+const WINDOW: usize = 256;
+/// Bytes of the longest instruction.
+const LONGEST: usize = 15;
+
 /// Decodes the block at `pc`, after making pages read-only that the program may write to.
-pub fn decode(engine: &mut Engine, pc: u64) -> Block {
+pub fn decode(source: &mut Source, pc: u64) -> Block {
     let mut block = Block {
         pc,
-        instructions: Vec::new(),
+        instructions: Vec::with_capacity(48),
         end: End::Jump(pc),
         pages: Vec::new(),
     };
-    let mut seen = HashSet::new();
-    let mut at = pc;
-    let mut branches = 0;
+    let mut window = [0; WINDOW];
+    let mut walk = Walk {
+        at: pc,
+        from: pc,
+        parts: Vec::new(),
+        branches: 0,
+    };
     loop {
-        if block.instructions.len() >= INSTRUCTIONS || !seen.insert(at) {
-            block.end = End::Jump(at);
-            return block;
-        }
-        let Some(decoded) = instruction(engine, at, &mut block.pages) else {
-            block.end = End::NoCode(at);
+        let Some(len) = source.read(walk.at, &mut window, &mut block.pages) else {
+            block.end = End::NoCode(walk.at);
             return block;
         };
-        let instruction = decoded.instruction;
-        if let Some(end) = special(&instruction) {
-            if !matches!(end, End::Unsupported(_)) {
-                block.instructions.push(decoded);
-            }
+        if let Some(end) = decode_window(&window[..len], &mut walk, &mut block) {
             block.end = end;
             return block;
         }
-        at = instruction.next_ip();
-        let end = match instruction.flow_control() {
-            FlowControl::Next => None,
-            FlowControl::UnconditionalBranch => {
-                at = instruction.near_branch_target();
-                if branches < BRANCHES {
-                    continue;
-                }
-                block.end = End::Jump(at);
-                return block;
+    }
+}
+
+/// Progress through a block.
+struct Walk {
+    /// Address of the next instruction.
+    at: u64,
+    /// Begin of the current part: instructions one after the other in memory.
+    from: u64,
+    /// Earlier parts.
+    parts: Vec<(u64, u64)>,
+    /// Number of conditional branches so far.
+    branches: usize,
+}
+
+impl Walk {
+    /// Continues at the target of a jump. False if the block has been there.
+    fn jump(&mut self, end: u64, target: u64) -> bool {
+        self.parts.push((self.from, end));
+        self.at = target;
+        self.from = target;
+        let been = |&(from, end): &(u64, u64)| (from..end).contains(&target);
+        !self.parts.iter().any(been)
+    }
+
+    /// Whether the block has been at the next instruction, as the beginning of a part.
+    fn returned(&self) -> bool {
+        self.parts.iter().any(|part| part.0 == self.at)
+    }
+}
+
+/// Decodes instructions from bytes of the program at `walk.at`. Returns the end of the block, or `None` if more bytes
+/// are necessary, from another address.
+fn decode_window(window: &[u8], walk: &mut Walk, block: &mut Block) -> Option<End> {
+    let base = walk.at;
+    let mut decoder = Decoder::with_ip(64, window, base, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    loop {
+        let start = decoder.position();
+        if start > 0 && window.len() - start < LONGEST {
+            return None;
+        }
+        if block.instructions.len() >= INSTRUCTIONS || walk.returned() {
+            return Some(End::Jump(walk.at));
+        }
+        decoder.decode_out(&mut instruction);
+        if instruction.is_invalid() {
+            return Some(End::NoCode(walk.at));
+        }
+        Source::record(instruction.next_ip() - 1, &mut block.pages);
+        let end = special(&instruction);
+        if let Some(End::Unsupported(_)) = end {
+            return end;
+        }
+        let next = instruction.next_ip();
+        if end.is_none() && instruction.flow_control() == FlowControl::UnconditionalBranch {
+            let target = instruction.near_branch_target();
+            if !walk.jump(next, target) || walk.branches >= BRANCHES {
+                return Some(End::Jump(target));
             }
-            FlowControl::ConditionalBranch => {
-                branches += 1;
-                let counts =
-                    instruction.is_loop() || instruction.is_loopcc() || instruction.is_jcx_short();
-                (branches >= BRANCHES || counts).then_some(End::Jump(at))
-            }
-            FlowControl::Call => Some(End::Call(instruction.near_branch_target())),
-            FlowControl::IndirectCall => Some(End::CallIndirect),
-            FlowControl::IndirectBranch => Some(End::JumpIndirect),
-            FlowControl::Return => Some(End::Return),
-            // It faults, so the code after it is rarely reached.
-            FlowControl::Exception | FlowControl::Interrupt | FlowControl::XbeginXabortXend => {
-                Some(End::Jump(at))
-            }
+            return None;
+        }
+        let mut decoded = Decoded {
+            instruction,
+            bytes: [0; LONGEST],
+            displacement: 0,
         };
+        let len = instruction.len();
+        decoded.bytes[..len].copy_from_slice(&window[start..start + len]);
+        if instruction.is_ip_rel_memory_operand() {
+            let offsets = decoder.get_constant_offsets(&instruction);
+            decoded.displacement = offsets.displacement_offset();
+        }
         block.instructions.push(decoded);
-        if let Some(end) = end {
-            block.end = end;
-            return block;
+        walk.at = next;
+        let end = end.or_else(|| end_after(&instruction, walk));
+        if end.is_some() {
+            return end;
         }
+    }
+}
+
+/// The end of the block after an instruction, by its control flow.
+fn end_after(instruction: &Instruction, walk: &mut Walk) -> Option<End> {
+    match instruction.flow_control() {
+        FlowControl::Next => None,
+        FlowControl::ConditionalBranch => {
+            walk.branches += 1;
+            let counts =
+                instruction.is_loop() || instruction.is_loopcc() || instruction.is_jcx_short();
+            (walk.branches >= BRANCHES || counts).then_some(End::Jump(walk.at))
+        }
+        FlowControl::Call => Some(End::Call(instruction.near_branch_target())),
+        FlowControl::IndirectCall => Some(End::CallIndirect),
+        FlowControl::IndirectBranch => Some(End::JumpIndirect),
+        FlowControl::Return => Some(End::Return),
+        // A fault, so the code after it is rarely reached.
+        FlowControl::Exception
+        | FlowControl::Interrupt
+        | FlowControl::XbeginXabortXend
+        | FlowControl::UnconditionalBranch => Some(End::Jump(walk.at)),
     }
 }
 
@@ -153,56 +299,5 @@ fn special(instruction: &Instruction) -> Option<End> {
             FlowControl::UnconditionalBranch if !instruction.is_jmp_short_or_near() => unsupported,
             _ => None,
         },
-    }
-}
-
-fn instruction(engine: &mut Engine, at: u64, pages: &mut Vec<u64>) -> Option<Decoded> {
-    let end = engine.regions.end(at, 15)?;
-    let len = (end - at).min(15) as usize;
-    watch(engine, at, pages);
-    let mut bytes = [0; 15];
-    // SAFETY: the program's memory maps these bytes as executable, hence readable.
-    unsafe { std::ptr::copy_nonoverlapping(at as *const u8, bytes.as_mut_ptr(), len) };
-    let mut decoder = Decoder::with_ip(64, &bytes[..len], at, DecoderOptions::NONE);
-    let mut instruction = decoder.decode();
-    if instruction.is_invalid() {
-        return None;
-    }
-    let last = instruction.next_ip() - 1;
-    if sys::page_down(last) != sys::page_down(at) {
-        watch(engine, last, pages);
-        // SAFETY: as above; its second page cannot change any more.
-        unsafe { std::ptr::copy_nonoverlapping(at as *const u8, bytes.as_mut_ptr(), len) };
-        decoder = Decoder::with_ip(64, &bytes[..len], at, DecoderOptions::NONE);
-        instruction = decoder.decode();
-        if instruction.is_invalid() {
-            return None;
-        }
-    }
-    let displacement = decoder
-        .get_constant_offsets(&instruction)
-        .displacement_offset();
-    Some(Decoded {
-        instruction,
-        bytes,
-        displacement,
-    })
-}
-
-/// Records the page of an address; makes it read-only if the program may write to it.
-fn watch(engine: &mut Engine, at: u64, pages: &mut Vec<u64>) {
-    let page = sys::page_down(at);
-    if pages.contains(&page) {
-        return;
-    }
-    pages.push(page);
-    let writable = engine
-        .regions
-        .find(at)
-        .is_some_and(|region| region.writable);
-    if writable && engine.protected.insert(page) {
-        let arguments = [page, sys::PAGE, libc::PROT_READ as u64, 0, 0, 0];
-        // SAFETY: the program's page; a write to it makes it writable again.
-        unsafe { sys::call(libc::SYS_mprotect, arguments) };
     }
 }

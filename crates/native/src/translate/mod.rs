@@ -1,19 +1,43 @@
 //! Translates the program's code for the cache: decoding, and copying with the necessary changes.
 
+mod borrowed;
+mod branches;
 mod copy;
 mod decode;
+mod groups;
+mod landing;
+mod liveness;
+mod probe;
+mod segment;
 
-use crate::cache::{Engine, Translation};
+pub use copy::Place;
+pub use decode::Source;
+pub use landing::{emit as landing, missed};
 
-/// Translates the block at `pc` into code for the address `at`, with exits at `stubs_at`; `exit_code` numbers the
-/// exits.
+use iced_x86::InstructionInfoFactory;
+
+use crate::fragment::{Branch, Translation};
+use crate::record;
+
+/// Translates the block at `pc`. `exit_code` numbers the exits; `landing`: the kind of landing at
+/// its beginning.
 pub fn translate(
-    engine: &mut Engine,
+    source: &mut Source,
     pc: u64,
-    at: u64,
-    stubs_at: u64,
+    place: Place,
+    landing: Option<Branch>,
     exit_code: &dyn Fn(usize) -> u64,
 ) -> Translation {
-    let block = decode::decode(engine, pc);
-    copy::emit(&block, at, stubs_at, exit_code)
+    let mut block = decode::decode(source, pc);
+    let mut live = Vec::new();
+    if record::is_on() {
+        let mut factory = InstructionInfoFactory::new();
+        let mut other = InstructionInfoFactory::new();
+        let mut pages = std::mem::take(&mut block.pages);
+        live = liveness::needed(&block, &mut factory, |target| {
+            liveness::needed_by(&source.peek(target, &mut pages), &mut other)
+        });
+        block.pages = pages;
+    }
+    copy::emit(&block, live, place, landing, exit_code)
 }

@@ -7,6 +7,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use numaloc_launch::Part;
+
 use self::compiler::Compiler;
 use self::loops::Loops;
 use crate::error::CliError;
@@ -38,6 +40,8 @@ pub struct Args {
     )]
     command: Vec<OsString>,
 }
+
+const LIBRARY: &str = "libnumaloc_instrument.a";
 
 /// Symbols that libraries may call although the program does not: linked from our library in any case.
 const WANTED: &[&str] = &[
@@ -226,27 +230,12 @@ fn without_sanitizer(
     Ok(())
 }
 
-/// Path of our run-time library, next to this program.
-fn library() -> Result<PathBuf, CliError> {
-    let folder = std::env::var_os("NUMALOC_PLUGIN_DIR").map_or_else(
-        || {
-            std::env::current_exe()
-                .ok()
-                .and_then(|exe| exe.parent().map(Path::to_owned))
-                .unwrap_or_default()
-        },
-        PathBuf::from,
-    );
-    let path = folder.join("libnumaloc_instrument.a");
-    if path.is_file() {
-        return Ok(path);
-    }
-    Err(CliError::tool(format!(
-        "cannot find the run-time library {}",
-        path.display()
-    ))
-    .expected("it next to the numaloc program, or in the folder NUMALOC_PLUGIN_DIR")
-    .hint("cargo build -p numaloc-instrument"))
+/// Path of the run-time library that belongs to this program, or the one in `NUMALOC_PLUGIN_DIR`.
+pub fn library() -> Result<PathBuf, CliError> {
+    const CHOSEN: &str = "NUMALOC_PLUGIN_DIR";
+    numaloc_launch::sibling(LIBRARY, Part::Library, std::env::var_os(CHOSEN)).map_err(|why| {
+        CliError::tool(format!("cannot find the run-time library: {why}")).hint(why.hint(CHOSEN))
+    })
 }
 
 #[cfg(test)]

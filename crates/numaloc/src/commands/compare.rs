@@ -5,24 +5,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
+use numaloc_launch::Stop;
 use numaloc_perf::live::counting::Counters as MemoryCounters;
 use numaloc_perf::uncore;
+use numaloc_plan::Choice;
+use numaloc_plan::registry::JOINT;
+use numaloc_sys::balancing::Balancing;
 
-use crate::commands::policies::{self, JOINT};
 use crate::error::CliError;
 use crate::ui::{Ui, stderr};
 
-mod balancing;
 mod memory;
 mod meters;
+mod planned;
 mod shown;
 mod statistics;
-mod stop;
 
-use balancing::Balancing;
-use meters::{Counters, Energy};
+use meters::{Counters, Energy, EnergyError};
+use planned::Wanted;
 use statistics::Sample;
-use stop::Stop;
 
 /// Run a program under several plans and the system's defaults, interleaved at random, and compare
 #[derive(clap::Args)]
@@ -36,7 +37,7 @@ With --threads or --pages, every combination of policies is planned from one pro
 that is recorded first. Each round runs every variant once, in an order drawn from the seed. Times are wall
 times of the whole process; for plans they include `numaloc run`. AutoNUMA is a variant if the machine has
 several nodes and the sysctl can be written; the old setting is always restored. Ctrl-C ends the running
-program and shows the results of the complete rounds.")]
+program and shows the results of the complete rounds. `numaloc plan --help` lists all policies.")]
 pub struct Args {
     /// Plan made by `numaloc plan`; repeat the option for several variants
     #[arg(long = "plan", value_name = "FILE")]
@@ -66,7 +67,7 @@ pub struct Args {
 const THREADS: &str = "numaloc";
 /// Page policy where only thread policies are given.
 const PAGES: &str = "locality";
-/// Policy that draws a new mapping in each round.
+/// Policy that draws a new mapping or placement in each round.
 const RANDOM: &str = "random";
 
 /// One way to run the program, and its measurements.
@@ -74,8 +75,8 @@ struct Variant {
     name: String,
     /// The plans of the rounds, used in turn; empty to run without a plan.
     plans: Vec<PathBuf>,
-    /// Setting of the kernel's NUMA balancing, if it can be changed.
-    balancing: Option<&'static str>,
+    /// Whether the kernel's NUMA balancing is on, if it can be changed.
+    autonuma: bool,
     seconds: Sample,
     joules: Sample,
     counts: Vec<Sample>,
@@ -93,7 +94,7 @@ struct Run {
 
 /// Counters that are read before and after each run.
 struct Meters {
-    energy: Result<Energy, String>,
+    energy: Result<Energy, EnergyError>,
     counters: Counters,
     memory: MemoryCounters,
 }
@@ -110,7 +111,7 @@ impl Args {
         for plan in &self.plans {
             numaloc_formats::plan::read(plan)?;
         }
-        let stop = Stop::new()?;
+        let stop = Stop::new().map_err(CliError::tool)?;
         let work = tempfile::tempdir().map_err(CliError::tool)?;
         let mut plans: Vec<(String, Vec<PathBuf>)> = self
             .plans
@@ -119,22 +120,20 @@ impl Args {
             .collect();
         if !combinations.is_empty() {
             let profile = self.profile(ui, work.path(), &stop)?;
-            for (threads, pages) in &combinations {
-                plans.push(self.make_plans(&profile, threads, pages, work.path(), &stop)?);
-            }
+            plans.extend(planned::write(profile, combinations, work.path(), &stop)?);
         }
         let nodes = numaloc_topology::identity_of_this_machine()?.nodes;
-        let (guard, no_balancing) = match Balancing::take(nodes) {
-            Ok(guard) => (Some(guard), None),
-            Err(why) => (None, Some(why)),
+        let (balancing, no_balancing) = match Balancing::take(nodes) {
+            Ok(balancing) => (Some(balancing), None),
+            Err(why) => (None, Some(why.to_string())),
         };
         let meters = Meters::of_this_machine();
-        let mut variants = variants(plans, guard.is_some(), &meters);
-        let complete = self.rounds(ui, &mut variants, &meters, &stop)?;
-        drop(guard);
+        let mut variants = variants(plans, balancing.is_some(), &meters);
+        let complete = self.rounds(ui, &mut variants, balancing.as_ref(), &meters, &stop)?;
+        drop(balancing);
         let missing = shown::Missing {
             autonuma: no_balancing,
-            energy: meters.energy.as_ref().err().cloned(),
+            energy: meters.energy.as_ref().err().map(ToString::to_string),
             counters: meters.counters.why_not(),
         };
         if complete < self.runs {
@@ -152,8 +151,8 @@ impl Args {
         Ok(stop.status().unwrap_or(0))
     }
 
-    /// All requested pairs of thread and page policies.
-    fn combinations(&self) -> Result<Vec<(String, String)>, CliError> {
+    /// All requested combinations of thread and page policies.
+    fn combinations(&self) -> Result<Vec<Wanted>, CliError> {
         let or = |given: &[String], default: &str| match given {
             [] => vec![default.to_owned()],
             given => given.to_vec(),
@@ -161,48 +160,34 @@ impl Args {
         if self.threads.is_empty() && self.pages.is_empty() {
             return Ok(Vec::new());
         }
-        let mut pairs = Vec::new();
-        for threads in or(&self.threads, THREADS) {
-            if threads == JOINT {
-                // `joint` decides pages too, so it is not combined with a page policy.
-                pairs.push((threads, JOINT.to_owned()));
-                continue;
-            }
-            policies::threads_of_profile(&threads)?;
-            for pages in or(&self.pages, PAGES) {
-                policies::pages(&pages, &[])?;
-                pairs.push((threads.clone(), pages));
+        let (all_threads, all_pages) = (or(&self.threads, THREADS), or(&self.pages, PAGES));
+        let mut wanted: Vec<Wanted> = Vec::new();
+        for threads in &all_threads {
+            for pages in &all_pages {
+                let choice = Choice::new(threads, pages)?;
+                if !choice.is_one_plan() {
+                    return Err(CliError::usage("cannot compare `all` policies")
+                        .expected("the policies' names, separated by commas"));
+                }
+                // `joint` decides threads and pages, so it is combined with no other policy.
+                let name = match choice {
+                    Choice::Joint => JOINT.to_owned(),
+                    Choice::Separate { .. } => format!("{threads}+{pages}"),
+                };
+                if name == JOINT && wanted.iter().any(|wanted| wanted.name == JOINT) {
+                    continue;
+                }
+                let is_random = [threads, pages].iter().any(|policy| *policy == RANDOM);
+                let rounds = if is_random { self.runs } else { 1 };
+                let seeds = (0..u64::from(rounds)).map(|round| self.seed.wrapping_add(round));
+                wanted.push(Wanted {
+                    name,
+                    choice,
+                    seeds: seeds.collect(),
+                });
             }
         }
-        Ok(pairs)
-    }
-
-    /// The variant's name and the plans of its rounds: one plan for all rounds, except that `random` is drawn again for
-    /// each execution, as in the papers.
-    fn make_plans(
-        &self,
-        profile: &Path,
-        threads: &str,
-        pages: &str,
-        work: &Path,
-        stop: &Stop,
-    ) -> Result<(String, Vec<PathBuf>), CliError> {
-        let name = match threads {
-            JOINT => JOINT.to_owned(),
-            _ => format!("{threads}+{pages}"),
-        };
-        let seeds = match [threads, pages].contains(&RANDOM) {
-            true => u64::from(self.runs),
-            false => 1,
-        };
-        let mut files = Vec::new();
-        for round in 0..seeds {
-            let file = work.join(format!("{name}-{round}.json"));
-            let seed = self.seed.wrapping_add(round);
-            make_plan(profile, (threads, pages), seed, &file, stop)?;
-            files.push(file);
-        }
-        Ok((name, files))
+        Ok(wanted)
     }
 
     /// The profile of `--profile`, or one recorded now.
@@ -228,6 +213,7 @@ impl Args {
         &self,
         ui: &Ui,
         variants: &mut [Variant],
+        balancing: Option<&Balancing>,
         meters: &Meters,
         stop: &Stop,
     ) -> Result<u32, CliError> {
@@ -239,7 +225,7 @@ impl Args {
                     let (number, name) = (round + 1, &variants[at].name);
                     stderr(&format!("\rround {number} of {}: {name:<40}", self.runs));
                 }
-                match self.measure(&variants[at], round, meters, stop) {
+                match self.measure(&variants[at], round, balancing, meters, stop) {
                     Err(_) if stop.asked() => return Ok(round),
                     measured => runs[at] = Some(measured?),
                 }
@@ -258,11 +244,13 @@ impl Args {
         &self,
         variant: &Variant,
         round: u32,
+        balancing: Option<&Balancing>,
         meters: &Meters,
         stop: &Stop,
     ) -> Result<Run, CliError> {
-        if let Some(value) = variant.balancing {
-            Balancing::set(value).map_err(CliError::tool)?;
+        if let Some(balancing) = balancing {
+            let set = balancing.set(variant.autonuma);
+            set.map_err(CliError::tool)?;
         }
         let mut words: Vec<OsString> = Vec::new();
         if let Some(plan) = variant.plan(round) {
@@ -328,21 +316,21 @@ impl Meters {
 }
 
 fn variants(plans: Vec<(String, Vec<PathBuf>)>, balancing: bool, meters: &Meters) -> Vec<Variant> {
-    let variant = |name: String, plans: Vec<PathBuf>, on: &'static str| Variant {
+    let variant = |name: String, plans: Vec<PathBuf>, autonuma: bool| Variant {
         name,
         plans,
-        balancing: balancing.then_some(on),
+        autonuma,
         seconds: Sample::default(),
         joules: Sample::default(),
         counts: vec![Sample::default(); meters.counters.names().len()],
         memory: vec![Sample::default(); meters.memory.figures().len()],
     };
-    let mut variants = vec![variant("os-default".to_owned(), Vec::new(), "0")];
+    let mut variants = vec![variant("os-default".to_owned(), Vec::new(), false)];
     if balancing {
-        variants.push(variant("autonuma".to_owned(), Vec::new(), "1"));
+        variants.push(variant("autonuma".to_owned(), Vec::new(), true));
     }
     for (name, plans) in plans {
-        variants.push(variant(name, plans, "0"));
+        variants.push(variant(name, plans, false));
     }
     variants
 }
@@ -366,30 +354,16 @@ fn own() -> Result<Command, CliError> {
     ))
 }
 
-/// Plans from a profile into a file, with the seed of random choices.
-fn make_plan(
-    profile: &Path,
-    (threads, pages): (&str, &str),
-    seed: u64,
-    file: &Path,
-    stop: &Stop,
-) -> Result<(), CliError> {
-    let mut command = own()?;
-    command
-        .args(["--quiet", "plan"])
-        .arg(profile)
-        .args(["--force", "--threads", threads, "--pages", pages])
-        .args(["--seed", &seed.to_string(), "-o"])
-        .arg(file)
-        .stdout(Stdio::null());
-    let status = stop.run(&mut command).map_err(CliError::tool)?;
-    succeeded(status, &format!("planning {threads}+{pages}"), stop)
+/// An error if a signal has come while `what` was done.
+fn not_stopped(what: &str, stop: &Stop) -> Result<(), CliError> {
+    match stop.status() {
+        None => Ok(()),
+        Some(status) => Err(CliError::tool(format!("{what} was interrupted")).status(status)),
+    }
 }
 
 fn succeeded(status: ExitStatus, what: &str, stop: &Stop) -> Result<(), CliError> {
-    if let Some(status) = stop.status() {
-        return Err(CliError::tool(format!("{what} was interrupted")).status(status));
-    }
+    not_stopped(what, stop)?;
     if status.success() {
         return Ok(());
     }

@@ -12,7 +12,7 @@ use numaloc_report::metrics::{self, Metric};
 use numaloc_report::text::cut_name;
 use serde_json::json;
 
-use crate::commands::show::{locale_is_utf8, metrics_json};
+use crate::commands::show::locale_is_utf8;
 use crate::error::CliError;
 use crate::setting::SettingArgs;
 use crate::ui::Ui;
@@ -84,8 +84,8 @@ impl Args {
                 self.text(&found_a, &found_b, &sides, &resolved.assumed, style, ui.columns())
             },
             || {
-                let (metrics_a, units) = metrics_json(&found_a);
-                let (metrics_b, _) = metrics_json(&found_b);
+                let (metrics_a, units) = numaloc_report::json::metrics(&found_a);
+                let (metrics_b, _) = numaloc_report::json::metrics(&found_b);
                 json!({
                     "version": 1,
                     "a": self.a, "b": self.b,
@@ -191,9 +191,9 @@ fn sides(
     let matched = matched_threads(a, b);
     let (in_a, in_b): (Vec<usize>, Vec<usize>) = matched.iter().copied().unzip();
     let only = |profile: &Profile, matched: &[usize]| {
-        (0..profile.threads.len())
+        (0..profile.threads().len())
             .filter(|at| !matched.contains(at))
-            .map(|at| profile.threads[at].path.clone())
+            .map(|at| profile.threads()[at].path.clone())
             .collect()
     };
     let (matrix_a, matrix_b) = (

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use numaloc_formats::matrix::MatrixFormat;
 use numaloc_model::Profile;
+use numaloc_model::number::plural;
 use serde_json::json;
 
 use crate::error::CliError;
@@ -17,7 +18,7 @@ use crate::ui::Ui;
 mod matrix;
 mod perf;
 
-/// Make a profile from what another tool recorded: perf.data, or a communication matrix with pages
+/// Convert the recording of another tool to a profile: perf.data, or a communication matrix with pages
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -111,7 +112,7 @@ impl Args {
             Format::Edges => self.matrix(MatrixFormat::Edges, false, ui)?,
         };
         numaloc_formats::profile::write_to(&profile, &[], &output)?;
-        for note in &profile.meta.notes {
+        for note in &profile.meta().notes {
             ui.remark(note);
         }
         ui.result(
@@ -120,14 +121,14 @@ impl Args {
                 json!({
                     "version": 1,
                     "profile": self.output,
-                    "frontend": profile.meta.frontend,
-                    "threads": profile.threads.len(),
-                    "slices": profile.slices.len(),
-                    "pages": profile.pages.pages().len(),
-                    "accesses": profile.pages.total(),
-                    "sampled": profile.meta.sampled,
-                    "complete": profile.meta.complete,
-                    "notes": profile.meta.notes,
+                    "frontend": profile.meta().frontend,
+                    "threads": profile.threads().len(),
+                    "slices": profile.slices().len(),
+                    "pages": profile.pages().pages().len(),
+                    "accesses": profile.pages().total(),
+                    "sampled": profile.meta().sampled,
+                    "complete": profile.meta().complete,
+                    "notes": profile.meta().notes,
                 })
             },
         );
@@ -150,12 +151,12 @@ fn matches_ending(file: &Path, endings: &[&str]) -> bool {
 fn summary(profile: &Profile, output: &Path) -> String {
     let layers: Vec<&str> = profile.layers().iter().map(|layer| layer.name()).collect();
     format!(
-        "{}: {} threads, {} slices, {} pages, {} accesses; communication: {}\n",
+        "{}: {}, {}, {}, {} accesses; communication: {}\n",
         output.display(),
-        profile.threads.len(),
-        profile.slices.len(),
-        profile.pages.pages().len(),
-        profile.pages.total(),
+        plural(profile.threads().len(), "thread"),
+        plural(profile.slices().len(), "slice"),
+        plural(profile.pages().pages().len(), "page"),
+        profile.pages().total(),
         if layers.is_empty() {
             "none seen".to_owned()
         } else {

@@ -15,6 +15,8 @@ mod launch;
 mod shown;
 mod topology;
 
+pub(super) use self::launch::plugin;
+
 /// Run a program in a virtual NUMA machine (real Linux kernel, emulated nodes) and count its accesses
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -148,9 +150,8 @@ impl Single {
         }
         ui.remark(format!("booting {}", lab.machine.name));
         let outcome = lab.run(&job, ui.json)?;
-        if ui.json {
-            ui.result(String::new, || shown::json(&lab.machine, &outcome));
-        } else if !ui.quiet {
+        ui.result(String::new, || shown::json(&lab.machine, &outcome));
+        if !ui.json && !ui.quiet {
             crate::ui::stderr(&shown::text(&lab.machine, &outcome));
         }
         match (outcome.ended.status(), outcome.unwritten) {
@@ -261,7 +262,7 @@ fn error(error: LabError) -> CliError {
         LabError::NotStarted { errno: 2, .. } => 127,
         LabError::NotStarted { .. } => 126,
         LabError::Timeout { .. } => 124,
-        LabError::Interrupted { signal } => 128 + *signal as u8,
+        LabError::Interrupted { signal } => numaloc_launch::status_of_signal(*signal),
         LabError::Machine(_) => crate::error::USAGE,
         _ => 125,
     };

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use numaloc_formats::matrix::{MatrixFormat, looks_reversed, read_matrix};
 use numaloc_mapping::{Direction, Evaluation, MapError, MapInput, Mapped, MappingPolicy, Spread};
 use numaloc_model::{CommMatrix, TaskGroup};
+use numaloc_plan::registry::{self, Place};
 use numaloc_topology::{Topology, resolve};
 
 use crate::commands::policies;
@@ -15,18 +16,18 @@ use crate::ui::Ui;
 mod files;
 mod shown;
 
-/// Map tasks to processing units from a communication matrix, with any policy or all of them
-#[derive(clap::Args)]
-#[command(after_help = "\
+const EXAMPLES: &str = "\
 Examples:
   numaloc map matrix.csv --topology \"numa:4 core:8 pu:2\"
   numaloc map matrix.csv --topology epyc-7501 --policy all
   numaloc map SP-OMP.csv --reversed --topology \"numa:4 core:16 pu:1\" --distances 10,2 --policy all
   numaloc map mesh.mtx --topology \"group:64 numa:4 core:16 pu:1\" --budget 10s --json
 
-Policies: packed, compact, scatter, random, balance, tree-match (also called locality, as DeLoc does),
-eager-map, choice-map, scotch, mpipp, deloc, deloc-run (amounts of the whole run), cmlb, numaloc. `all`
-runs every one.")]
+`--policy all` runs every one.";
+
+/// Map tasks to processing units from a communication matrix, with any policy or all of them
+#[derive(clap::Args)]
+#[command(after_help = policies::help(EXAMPLES, Place::Matrix))]
 pub struct Args {
     /// Communication matrix: CSV, .npy, .mtx (MatrixMarket) or .edges (`src dst [amount]` lines)
     #[arg(value_name = "MATRIX")]
@@ -72,7 +73,7 @@ pub struct Args {
     /// If there are fewer tasks than PUs, fill as few nodes as possible
     #[arg(long)]
     compact: bool,
-    /// Search time of anytime policies (numaloc), for example 100ms or 10s
+    /// Time for which policy `numaloc` searches, for example 100ms or 10s
     #[arg(long, value_name = "TIME", value_parser = duration)]
     budget: Option<Duration>,
     /// Seed of all random choices
@@ -90,7 +91,7 @@ struct Answer {
 impl Args {
     /// Maps and prints.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
-        let chosen = policies::threads(&self.policy)?;
+        let chosen = registry::mapping(&self.policy)?;
         let machine = self.machine()?;
         let matrix = self.matrix(ui)?;
         let load = self

@@ -8,6 +8,7 @@ use crate::ui::Ui;
 mod cc;
 mod compare;
 mod diff;
+mod doctor;
 mod export;
 mod import;
 mod lab;
@@ -19,10 +20,13 @@ mod ranks;
 mod record;
 mod report;
 mod run;
+mod separated;
 mod show;
 mod simulate;
 mod tasks;
 mod topology;
+
+pub use doctor::frontends;
 
 /// Declares the subcommands; each module has an `Args` with `run(&self, &Ui)`.
 macro_rules! commands {
@@ -59,6 +63,7 @@ impl Command {
 commands! {
     Cc => cc,
     Diff => diff,
+    Doctor => doctor,
     Export => export,
     Import => import,
     Compare => compare,
@@ -85,8 +90,13 @@ fn layer(given: &str) -> Result<numaloc_model::Layer, String> {
     })
 }
 
+/// A text that is no size in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a size such as 4096, 64K, 2M or 1G")]
+pub struct NotASize;
+
 /// A size such as `4K`, `2M` or `1G`, in bytes, for clap.
-pub(crate) fn byte_size(given: &str) -> Result<u64, String> {
+pub(crate) fn byte_size(given: &str) -> Result<u64, NotASize> {
     let number = given.trim_end_matches(['B', 'b']).trim_end_matches('i');
     let shift = match number.bytes().last() {
         Some(b'K' | b'k') => 10,
@@ -103,5 +113,5 @@ pub(crate) fn byte_size(given: &str) -> Result<u64, String> {
         .parse::<u64>()
         .ok()
         .and_then(|number| number.checked_mul(1 << shift))
-        .ok_or_else(|| "expected a size such as 4096, 64K, 2M or 1G".to_owned())
+        .ok_or(NotASize)
 }

@@ -1,105 +1,91 @@
-//! Policy names as users give them: one name, or `all`.
+//! Policies and planning at the command line: lists for `--help`, and errors in the words of the user.
 
-use numaloc_mapping::MappingPolicy;
-use numaloc_placement::PlacementPolicy;
+use std::path::Path;
+
+use numaloc_plan::registry::{Entry, Kind, Place, entries};
+use numaloc_plan::{PlanError, UnknownPolicy};
 
 use crate::error::{CliError, did_you_mean};
 
-fn unknown<'a>(what: &str, given: &str, known: impl Iterator<Item = &'a str> + Clone) -> CliError {
-    let names: Vec<&str> = known.clone().collect();
-    let error = CliError::usage(format!("unknown {what} policy {given:?}"))
-        .expected(format!("all, or one of: {}", names.join(", ")));
-    match did_you_mean(given, known) {
-        Some(near) => error.hint(near),
-        None => error,
-    }
-}
-
-/// The thread policies that `given` names.
-pub fn threads(given: &str) -> Result<Vec<&'static dyn MappingPolicy>, CliError> {
-    registered(given, &[])
-}
-
-/// The same, if the names in `others` are accepted too (for the error message).
-fn registered(
-    given: &str,
-    others: &[&'static str],
-) -> Result<Vec<&'static dyn MappingPolicy>, CliError> {
-    if given == "all" {
-        return Ok(numaloc_mapping::registry().to_vec());
-    }
-    let aliases = numaloc_mapping::policies::ALIASES
-        .iter()
-        .map(|(alias, _)| *alias);
-    numaloc_mapping::by_name(given)
-        .map(|policy| vec![policy])
-        .ok_or_else(|| {
-            let names = numaloc_mapping::registry()
-                .iter()
-                .map(|policy| policy.name());
-            unknown(
-                "thread",
-                given,
-                names.chain(aliases).chain(others.iter().copied()),
-            )
-        })
-}
-
-/// Decides threads and pages together, on the command line and in plans.
-pub const JOINT: &str = "joint";
-
-/// A thread policy for a recorded program.
-#[derive(Clone, Copy)]
-pub enum ThreadPolicy {
-    /// A policy of the registry, which maps by communication.
-    Listed(&'static dyn MappingPolicy),
-    /// Groups threads that use the same pages.
-    SharedPages,
-    /// Leaves threads to the operating system; only pages are placed.
-    Os,
-}
-
-impl ThreadPolicy {
-    /// Name on the command line and in plans.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Listed(policy) => policy.name(),
-            Self::SharedPages => "shared-pages",
-            Self::Os => "os",
+impl From<UnknownPolicy> for CliError {
+    fn from(error: UnknownPolicy) -> Self {
+        let answer =
+            Self::usage(&error).expected(format!("all, or one of: {}", error.known.join(", ")));
+        match did_you_mean(&error.given, error.known) {
+            Some(near) => answer.hint(near),
+            None => answer,
         }
     }
 }
 
-/// The thread policies that `given` names for a profile. `all` are those that map by communication.
-pub fn threads_of_profile(given: &str) -> Result<Vec<ThreadPolicy>, CliError> {
-    let others = [ThreadPolicy::SharedPages, ThreadPolicy::Os];
-    if let Some(policy) = others.into_iter().find(|policy| policy.name() == given) {
-        return Ok(vec![policy]);
+/// Why the profile at `path` cannot be planned.
+pub fn failed(path: &Path, error: PlanError) -> CliError {
+    let path = path.display();
+    match error {
+        PlanError::NoLayer { layer, present } => {
+            let names: Vec<_> = present.iter().map(|layer| layer.name()).collect();
+            CliError::tool(format!(
+                "cannot map {path} by layer {}: it has no such layer",
+                layer.name()
+            ))
+            .expected(format!("one of: {}", names.join(", ")))
+        }
+        PlanError::Communication(error) => CliError::tool(format!("cannot use {path}: {error}")),
+        PlanError::NoPageUse => CliError::tool(format!(
+            "cannot map {path} by shared pages: it has no page usage"
+        )),
+        PlanError::Place(error) => CliError::usage(error),
+        other => CliError::tool(other),
     }
-    let [pages, os] = others.map(ThreadPolicy::name);
-    let listed = registered(given, &[pages, os, JOINT])?;
-    Ok(listed.into_iter().map(ThreadPolicy::Listed).collect())
 }
 
-/// The page policies that `given` names; `others` are names that the caller accepts in addition to those of the
-/// registry.
-pub fn pages(
-    given: &str,
-    others: &[&'static str],
-) -> Result<Vec<&'static dyn PlacementPolicy>, CliError> {
-    if given == "all" {
-        return Ok(numaloc_placement::POLICIES.to_vec());
+/// Help of a command: `text`, then a line for each of its policies.
+pub fn help(text: &str, place: Place) -> String {
+    let mut out = text.to_owned();
+    for (kind, title) in [
+        (Kind::Threads, "Thread policies"),
+        (Kind::Pages, "Page policies"),
+    ] {
+        let entries = entries(kind, place);
+        if !entries.is_empty() {
+            out += &format!("\n\n{title}:");
+            out.extend(entries.iter().map(line));
+        }
     }
-    numaloc_placement::policy(given)
-        .map(|policy| vec![policy])
-        .ok_or_else(|| {
-            unknown(
-                "page",
-                given,
-                numaloc_placement::POLICIES
-                    .iter()
-                    .map(|policy| policy.name())
-                    .chain(others.iter().copied()),
-            )
-        })
+    out
+}
+
+fn line(entry: &Entry) -> String {
+    // Another spelling of the name needs no mention.
+    let others = entry.aliases.iter();
+    let aliases: String = others
+        .filter(|alias| **alias != entry.name.replace('-', ""))
+        .map(|alias| format!("; also {alias}"))
+        .collect();
+    let Entry {
+        name,
+        summary,
+        source,
+        ..
+    } = entry;
+    format!("\n  {name:<12} {summary} ({source}{aliases})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_a_line_of_at_most_100_columns_for_each_policy() {
+        for place in [Place::Matrix, Place::Profile, Place::Simulation] {
+            let text = help("Examples", place);
+            assert!(
+                text.lines().all(|line| line.chars().count() <= 100),
+                "{text}"
+            );
+            let policies = [Kind::Threads, Kind::Pages].map(|kind| entries(kind, place).len());
+            let lines = text.lines().filter(|line| line.starts_with("  ")).count();
+            assert_eq!(lines, policies.iter().sum::<usize>());
+        }
+    }
 }

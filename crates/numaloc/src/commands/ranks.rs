@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::error::CliError;
 use crate::ui::Ui;
 
-/// Write where a plan puts each MPI rank, in the format of a launcher
+/// Write the position of each MPI rank in a plan, in the format of a launcher
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -6,24 +6,31 @@ mod conditions;
 mod instrument;
 mod keeper;
 mod mpi;
+mod native;
 mod perf;
 mod preflight;
 mod program;
 mod qemu;
 mod repeat;
 mod trace;
+mod values;
+
+pub(super) use self::preflight::check as limits;
+pub(super) use self::qemu::{emulator_file, plugin, takes_plugins};
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use numaloc_files::FolderOutput;
 use numaloc_formats::access_trace::AccessTrace;
+use numaloc_model::number::{count, plural};
 use numaloc_model::{Layer, Profile};
 use numaloc_perf::events::MemoryEvent;
 use numaloc_trace::Config;
 use numaloc_trace::cross_process::Board;
 use serde_json::json;
 
+use self::values::{memory_layer, share};
 use crate::error::{CliError, TOOL};
 use crate::ui::Ui;
 
@@ -39,7 +46,7 @@ const NOT_FOUND: u8 = 127;
 #[command(after_help = "\
 Examples:
   numaloc record -o app.numaloc -- ./app --size 1000
-  OMP_NUM_THREADS=64 numaloc record -- ./app          writes app.numaloc
+  OMP_NUM_THREADS=64 numaloc record ./app             writes app.numaloc
   numaloc record --clock wall --slice 10 -- ./server
   numaloc record --trace --trace-limit 500M -- ./app  with the access trace, and DRAM accesses by a cache model
   numaloc record --repeat 3 -- ./app                  does every run give each thread the same work?
@@ -59,10 +66,11 @@ pub struct Args {
     /// Replace the output if it exists
     #[arg(long)]
     force: bool,
-    /// How to observe the program: `qemu` emulates any x86-64 program; `instrument` runs one that was
-    /// built with `numaloc cc` without emulation; `perf` takes hardware samples; `auto` takes
-    /// `instrument` if the program was built for it, else `qemu`
-    #[arg(long, value_name = "FRONTEND", default_value = "auto", value_parser = ["auto", "qemu", "instrument", "perf"])]
+    /// How to observe the program: `qemu` emulates any x86-64 program; `native` translates it for this
+    /// processor, which is faster; `instrument` runs one that was built with `numaloc cc` without
+    /// emulation; `perf` takes hardware samples; `auto` takes `instrument` if the program was built for
+    /// it, else `qemu`
+    #[arg(long, value_name = "FRONTEND", default_value = "auto", value_parser = ["auto", "qemu", "native", "instrument", "perf"])]
     frontend: String,
     /// Let `auto` take hardware samples if the machine supports them: nearly native speed, less detail
     #[arg(long)]
@@ -136,8 +144,12 @@ pub struct Args {
     /// Instead of running a program, write a profile from the folder that a killed recorder left behind
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     salvage: Option<PathBuf>,
-    /// The program and its arguments
-    #[arg(last = true, value_name = "CMD", required_unless_present = "salvage")]
+    /// The program and its arguments; `--` in front is needed if one of them is also an option of numaloc
+    #[arg(
+        trailing_var_arg = true,
+        value_name = "CMD",
+        required_unless_present = "salvage"
+    )]
     command: Vec<OsString>,
 }
 
@@ -185,7 +197,7 @@ impl Args {
         if let Some(events) = sampled {
             let (status, profile) = perf::record(&program, &events, self)?;
             let mut profile = profile?;
-            profile.meta.conditions.environment = conditions::environment();
+            profile.set_environment(conditions::environment());
             self.write(ui, &profile, &output)?;
             return Ok(status);
         }
@@ -293,6 +305,9 @@ impl Args {
         cross_process: Option<&Board>,
         ui: &Ui,
     ) -> Result<std::process::Command, CliError> {
+        if self.frontend == "native" {
+            return native::command(program, &self.settings(work, cross_process));
+        }
         let instrumented = self.frontend != "qemu" && instrument::carries(program);
         if self.frontend == "instrument" && !instrumented {
             return Err(CliError::tool(format!(
@@ -304,22 +319,31 @@ impl Args {
         }
         if instrumented {
             ui.remark("frontend instrument: the program was built with numaloc cc");
-            return Ok(instrument::command(program, work, cross_process, self));
+            return Ok(instrument::command(
+                program,
+                &self.settings(work, cross_process),
+            ));
         }
         if self.frontend == "auto" {
             ui.remark("frontend qemu: the program was not built with numaloc cc");
         }
-        qemu::command(program, work, cross_process, self)
+        qemu::command(program, self.settings(work, cross_process))
     }
 
-    /// Settings of the engine, encoded for both exact frontends.
-    fn engine_options(&self, cross_process: Option<&Board>) -> String {
+    /// Settings of a recording whose journals go to `folder`, for both exact frontends.
+    fn settings(&self, folder: &Path, cross_process: Option<&Board>) -> Config {
         let standard = Config::default();
         let share_of = |what: &str, all: u32| match self.sample {
             Some(share) if self.sample_by == what => share,
             _ => all,
         };
         Config {
+            folder: folder.to_owned(),
+            virtual_clock: self.clock != "wall",
+            slice: self.slice_length(),
+            slices: self.slices,
+            layers: self.layers.clone(),
+            line_shift: self.line_size.trailing_zeros(),
             time_share_ppm: share_of("bursts", standard.time_share_ppm),
             line_share_ppm: share_of("lines", standard.line_share_ppm),
             consecutive: self.strict_consecutive,
@@ -328,13 +352,6 @@ impl Args {
             trace: self.trace.filter(),
             ..standard
         }
-        .encode()
-    }
-
-    /// The layers, encoded for both exact frontends.
-    fn layer_names(&self) -> String {
-        let names: Vec<&str> = self.layers.iter().map(|layer| layer.name()).collect();
-        names.join("+")
     }
 
     /// Shortest slice in the clock's unit: accesses or nanoseconds.
@@ -348,6 +365,7 @@ impl Args {
     }
 
     fn check(&self) -> Result<(), CliError> {
+        super::separated::check::<Self>(&self.command)?;
         if !self.line_size.is_power_of_two() || !(8..=4096).contains(&self.line_size) {
             return Err(
                 CliError::usage(format!("--line-size is {}", self.line_size))
@@ -365,6 +383,10 @@ impl Args {
                 "--sample with --frontend perf: hardware sampling is set by --period",
             )
             .expected("--frontend qemu or instrument"));
+        }
+        if self.mpi.is_some() && self.frontend == "native" {
+            return Err(CliError::usage("--mpi with --frontend native")
+                .expected("--frontend qemu or instrument"));
         }
         self.trace.check(self)?;
         if self.sample.is_some() && self.layers != [Layer::WriteRead] {
@@ -386,16 +408,14 @@ impl Args {
             page_size: self.page_size,
             slices: self.slices,
         };
-        let (profile, images) = numaloc_assemble::assemble_images(folder, &options)
+        let (mut profile, images) = numaloc_assemble::assemble_images(folder, &options)
             .map_err(|error| self.unassembled(error, folder))?;
-        let mut profile = profile;
-        profile.meta.conditions.environment = conditions::kept(folder);
-        let mut assembled = Assembled {
+        profile.set_environment(conditions::kept(folder));
+        let assembled = Assembled {
             profile,
             traces: trace::find(folder, &images, ui),
         };
-        self.trace.look_at(&mut assembled, ui);
-        Ok(assembled)
+        self.trace.look_at(assembled, ui)
     }
 
     /// Explains why there is no profile. The tracer inside the program is silent if its first write fails, so this
@@ -443,14 +463,14 @@ impl Args {
             .collect();
         numaloc_formats::profile::write_to(profile, &files, output)
             .map_err(|error| CliError::from(error).status(self.failure()))?;
-        let accesses: u64 = profile.threads.iter().map(|thread| thread.accesses).sum();
+        let accesses: u64 = profile.threads().iter().map(|thread| thread.accesses).sum();
         let events: u64 = profile
-            .communication
+            .communication()
             .iter()
             .filter(|row| row.layer != Layer::FalseSharing)
             .map(|row| row.events)
             .sum();
-        for note in &profile.meta.notes {
+        for note in &profile.meta().notes {
             ui.remark(note);
         }
         let repeatability = [
@@ -461,36 +481,38 @@ impl Args {
             ui.remark(line);
         }
         ui.remark(format_args!(
-            "{}: {} threads, {:.1} M accesses, {events} communication events, {} pages, {} slices ({} clock){}",
+            "{}: {}, {} accesses, {events} communication events, {}, {} ({} clock){}",
             output.path().display(),
-            profile.threads.len(),
-            accesses as f64 / 1e6,
-            profile.pages.pages().len(),
-            profile.slices.len(),
-            profile.meta.clock.name(),
-            if profile.meta.complete { "" } else { ", cut short" },
+            plural(profile.threads().len(), "thread"),
+            count(accesses as f64),
+            plural(profile.pages().pages().len(), "page"),
+            plural(profile.slices().len(), "slice"),
+            profile.meta().clock.name(),
+            if profile.meta().complete {
+                ""
+            } else {
+                ", cut short"
+            },
         ));
-        if ui.json {
-            ui.result(String::new, || {
-                json!({
-                    "version": 1,
-                    "profile": output.path().display().to_string(),
-                    "frontend": profile.meta.frontend,
-                    "complete": profile.meta.complete,
-                    "clock": profile.meta.clock.name(),
-                    "threads": profile.threads.len(),
-                    "accesses": accesses,
-                    "sampled_share": profile.meta.sampled,
-                    "communication_events": events,
-                    "pages": profile.pages.pages().len(),
-                    "page_size_bytes": profile.pages.page_size(),
-                    "slices": profile.slices.len(),
-                    "notes": profile.meta.notes,
-                    "environment": super::show::environment_json(profile),
-                    "repeatability": super::show::repeatability_json(profile),
-                })
-            });
-        }
+        ui.result(String::new, || {
+            json!({
+                "version": 1,
+                "profile": output.path().display().to_string(),
+                "frontend": profile.meta().frontend,
+                "complete": profile.meta().complete,
+                "clock": profile.meta().clock.name(),
+                "threads": profile.threads().len(),
+                "accesses": accesses,
+                "sampled_share": profile.meta().sampled,
+                "communication_events": events,
+                "pages": profile.pages().pages().len(),
+                "page_size_bytes": profile.pages().page_size(),
+                "slices": profile.slices().len(),
+                "notes": profile.meta().notes,
+                "environment": numaloc_report::json::environment(profile),
+                "repeatability": numaloc_report::json::repeatability(profile),
+            })
+        });
         Ok(())
     }
 
@@ -504,36 +526,14 @@ impl Args {
     }
 }
 
-/// `5%` or `0.05` as millionths, for clap.
-fn share(given: &str) -> Result<u32, String> {
-    let (number, unit) = match given.trim().strip_suffix('%') {
-        Some(percent) => (percent.trim_end(), 100.0),
-        None => (given.trim(), 1.0),
-    };
-    match number.parse::<f64>().map(|number| number / unit) {
-        Ok(share) if (0.0001..=1.0).contains(&share) => Ok((share * 1e6).round() as u32),
-        _ => Err("expected a share from 0.01% to 100%, for example 5% or 0.05".to_owned()),
-    }
-}
-
-/// A layer that can be observed in memory accesses, for clap.
-fn memory_layer(given: &str) -> Result<Layer, String> {
-    match super::layer(given)? {
-        layer @ (Layer::WriteRead | Layer::SharedLine | Layer::LastTwo) => Ok(layer),
-        other => Err(format!(
-            "{} cannot be observed in memory accesses; expected write_read, shared_line or last_two",
-            other.name()
-        )),
-    }
-}
-
 /// Notes the processes that still run although the program has ended.
 fn note_left_behind(profile: &mut Profile, folder: &Path) {
-    for (pid, name) in behind::left(folder) {
-        profile.meta.notes.push(format!(
+    let left = behind::left(folder).into_iter();
+    profile.add_notes(left.map(|(pid, name)| {
+        format!(
             "process {pid} ({name}) still runs, as slowly as before, but is no longer recorded; kill {pid} ends it"
-        ));
-    }
+        )
+    }));
 }
 
 /// A fresh folder for the journals, next to the output so that both are on one file system.

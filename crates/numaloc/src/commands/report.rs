@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use numaloc_analysis::{Characterisation, PageMetrics};
 use numaloc_files::FileOutput;
 use numaloc_formats::plan;
-use numaloc_model::Profile;
+use numaloc_model::{Plan, Profile};
 use numaloc_placement::PlaceInput;
+use numaloc_plan::candidates;
 use numaloc_report::figures::{Paint, PolicyPages};
 use numaloc_report::html::{self, Report};
 use numaloc_report::markdown;
@@ -16,9 +17,8 @@ use numaloc_report::runs::Run;
 use numaloc_topology::Topology;
 use serde_json::json;
 
-use crate::candidates;
 use crate::error::CliError;
-use crate::setting::SettingArgs;
+use crate::setting::{SettingArgs, equal_nodes};
 use crate::ui::Ui;
 
 /// Write a report: one HTML file with figures, verdict and metrics; needs no network
@@ -61,6 +61,30 @@ pub struct Args {
     setting: SettingArgs,
 }
 
+/// The machine of the report, if `plan` was made for it.
+fn machine_of<'a>(
+    plan: &Plan,
+    path: &Path,
+    machine: Option<&'a Topology>,
+) -> Result<&'a Topology, CliError> {
+    let machine = machine.ok_or_else(|| {
+        CliError::usage("plans need a machine")
+            .hint("--machine with the machine the plans were made for, instead of --nodes")
+    })?;
+    if plan.fingerprint == machine.fingerprint() {
+        return Ok(machine);
+    }
+    Err(CliError::tool(format!(
+        "plan {} was made for {} [{}], the report is for {} [{}]",
+        path.display(),
+        plan.machine,
+        plan.fingerprint,
+        machine.name(),
+        machine.fingerprint()
+    ))
+    .hint("make one report per machine, or name the plan's machine with --machine"))
+}
+
 impl Args {
     /// Writes the report or its figures.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
@@ -87,26 +111,13 @@ impl Args {
         }
         let (found, resolved) = setting.characterise(&profile)?;
         let machine = resolved.machine.as_ref();
-        let mut views = Vec::new();
-        for (path, plan) in &plans {
-            let Some(machine) = machine else {
-                return Err(CliError::usage("plans need a machine").hint(
-                    "--machine with the machine the plans were made for, instead of --nodes",
-                ));
-            };
-            if plan.fingerprint != machine.fingerprint() {
-                return Err(CliError::tool(format!(
-                    "plan {} was made for {} [{}], the report is for {} [{}]",
-                    path.display(),
-                    plan.machine,
-                    plan.fingerprint,
-                    machine.name(),
-                    machine.fingerprint()
-                ))
-                .hint("make one report per machine, or name the plan's machine with --machine"));
-            }
-            views.push(view(&stem(path), plan, machine, &profile, &found));
-        }
+        let views = plans
+            .iter()
+            .map(|(path, plan)| {
+                let machine = machine_of(plan, path, machine)?;
+                Ok(view(&stem(path), plan, machine, &profile, &found))
+            })
+            .collect::<Result<Vec<_>, CliError>>()?;
         let title = base_name(&self.profile);
         let policies = policies(&profile, &found, machine)?;
         let runs = self.runs(&setting, &title, &found)?;
@@ -198,18 +209,18 @@ fn policies(
     if found.pages.pages == 0 || assignment.nodes < 2 {
         return Ok(Vec::new());
     }
-    let made_up;
+    let assumed;
     let machine = match machine {
         Some(machine) => machine,
         None => {
-            made_up = candidates::made_up(assignment.nodes, 1)?;
-            &made_up
+            assumed = equal_nodes(assignment.nodes, 1)?;
+            &assumed
         }
     };
     let Some(mapping) = candidates::on_nodes(machine, assignment) else {
         return Ok(Vec::new());
     };
-    let input = PlaceInput::new(&profile.pages, &mapping, machine);
+    let input = PlaceInput::new(profile.pages(), &mapping, machine);
     COMPARED
         .iter()
         .filter_map(|name| numaloc_placement::policy(name))
@@ -217,7 +228,7 @@ fn policies(
             let placed = numaloc_placement::place(policy, &input).map_err(CliError::tool)?;
             Ok(PolicyPages {
                 name: policy.name().to_owned(),
-                pages: PageMetrics::of(&profile.pages, assignment, &placed.placement),
+                pages: PageMetrics::of(profile.pages(), assignment, &placed.placement),
             })
         })
         .collect()
@@ -278,6 +289,15 @@ fn stem(plan: &Path) -> String {
 
 /// Tool version and date; `SOURCE_DATE_EPOCH` (seconds) makes the output reproducible.
 fn written() -> String {
+    format!(
+        "Written by numaloc {} on {}.",
+        env!("CARGO_PKG_VERSION"),
+        today()
+    )
+}
+
+/// Today's date, or that of `SOURCE_DATE_EPOCH`.
+pub(crate) fn today() -> String {
     let seconds = std::env::var("SOURCE_DATE_EPOCH")
         .ok()
         .and_then(|text| text.parse::<u64>().ok())
@@ -287,10 +307,7 @@ fn written() -> String {
                 .map_or(0, |since| since.as_secs())
         });
     let (year, month, day) = date(seconds / 86_400);
-    format!(
-        "Written by numaloc {} on {year}-{month:02}-{day:02}.",
-        env!("CARGO_PKG_VERSION")
-    )
+    format!("{year}-{month:02}-{day:02}")
 }
 
 /// Year, month and day of a day since 1970 (Gregorian, after Howard Hinnant's algorithm).

@@ -25,7 +25,7 @@ const OURS: u8 = 125;
 Examples:
   numaloc run --plan plan.json -- ./app --size 1000
   numaloc run --plan plan.json --verify --require 99 -- ./app --size 1000
-  numaloc --json run --plan plan.json -- ./app >/dev/null
+  numaloc run --json=report.json --plan plan.json -- ./app
   numaloc run --plan plan.json -- mpirun -n 16 ./app
 
 The program's input, output, signals and exit status pass through; the report goes to stderr.
@@ -56,8 +56,8 @@ pub struct Args {
     /// Under an MPI launcher: the cluster that the plan was made for [default: this machine]
     #[arg(long, value_name = "MACHINE")]
     machine: Option<String>,
-    /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    /// The program and its arguments; `--` in front is needed if one of them is also an option of numaloc
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
@@ -78,6 +78,7 @@ fn percent(text: &str) -> Result<f64, String> {
 impl Args {
     /// Runs the program and reports.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        super::separated::check::<Self>(&self.command)?;
         let plan = numaloc_formats::plan::read(&self.plan)
             .map_err(|error| CliError::from(error).status(OURS))?;
         if Launcher::of_command(&self.command) != Launcher::None {
@@ -156,9 +157,7 @@ impl Args {
         for line in lines(outcome) {
             ui.remark(line);
         }
-        if ui.json {
-            ui.result(String::new, || json(outcome));
-        }
+        ui.result(String::new, || json(outcome));
         if let Some(required) = self.require
             && let Some(short) = shortfall(outcome, required)
         {

@@ -1,6 +1,6 @@
 //! `numaloc tasks`: compiles, profiles, plans and runs OCR programs.
 
-mod analyze;
+mod analyse;
 mod cc;
 mod profile;
 mod run;
@@ -20,7 +20,7 @@ use crate::ui::Ui;
 Examples:
   numaloc tasks cc -O3 stencil2d.c -o stencil2d -lm
   numaloc tasks profile -o prof --machine skylake-4s -- ./stencil2d 1024 8 10 4
-  numaloc tasks analyze prof -o plan --machine skylake-4s
+  numaloc tasks analyse prof -o plan --machine skylake-4s
   numaloc tasks run --plan plan --machine skylake-4s -- ./stencil2d 2048 8 10 1000
   numaloc tasks run --scheduler tbb --allocator tbb -- ./stencil2d 2048 8 10 1000")]
 pub struct Args {
@@ -33,7 +33,9 @@ enum What {
     Cc(cc::Cc),
     Run(run::Run),
     Profile(profile::Profile),
-    Analyze(analyze::Analyze),
+    // The spelling up to now; remains for one version.
+    #[command(alias = "analyze")]
+    Analyse(analyse::Analyse),
 }
 
 impl Args {
@@ -43,21 +45,12 @@ impl Args {
             What::Cc(cc) => cc.run(),
             What::Run(run) => run.run(ui),
             What::Profile(profile) => profile.run(ui),
-            What::Analyze(analyze) => analyze.run(ui),
+            What::Analyse(analyse) => analyse.run(ui),
         }
     }
 }
 
-fn code_of(status: ExitStatus) -> u8 {
-    use std::os::unix::process::ExitStatusExt;
-    match (status.code(), status.signal()) {
-        (Some(code), _) => code as u8,
-        (None, Some(signal)) => 128 + signal as u8,
-        (None, None) => 125,
-    }
-}
-
-/// Runs the program; with `--json` its output goes to stderr, because stdout has the JSON.
+/// Runs the program, signals passed on; with `--json` its output goes to stderr, because stdout has the JSON.
 fn run_program(
     program: &[String],
     settings: &[(&str, String)],
@@ -71,7 +64,7 @@ fn run_program(
     if ui.json {
         command.stdout(Stdio::from(std::io::stderr()));
     }
-    command.status().map_err(|error| {
+    numaloc_launch::passing_signals(command).map_err(|error| {
         let status = if error.kind() == std::io::ErrorKind::NotFound {
             127
         } else {

@@ -1,6 +1,7 @@
 //! `numaloc topology`: shows a machine as numaloc sees it.
 
 mod cluster;
+mod picture;
 
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ use crate::ui::Ui;
 Examples:
   numaloc topology
   numaloc topology --machine \"numa:4 l3:1 core:8 pu:2\"
+  numaloc topology --machine epyc-7501 --picture
   numaloc topology --machine epyc-7501 --json
   numaloc topology --hostfile hosts --host node.xml -o cluster.toml
   numaloc topology --from-slurm --host node.xml -o cluster.toml      (inside an allocation)")]
@@ -25,13 +27,16 @@ pub struct Args {
     /// synthetic string
     #[arg(long, value_name = "MACHINE", default_value = "this")]
     machine: String,
+    /// Draw the machine as nested boxes; of a cluster the first host
+    #[arg(long)]
+    picture: bool,
     /// Describe a cluster from the hosts of an Open MPI or MPICH host file
     #[arg(long, value_name = "FILE", conflicts_with = "machine")]
     hostfile: Option<PathBuf>,
     /// Describe a cluster from the current Slurm allocation, with its switches
     #[arg(long, conflicts_with_all = ["machine", "hostfile"])]
     from_slurm: bool,
-    /// Machine that each host of the cluster is; any value that --machine takes
+    /// Machine of each host of the cluster; any value that --machine accepts
     #[arg(long, value_name = "MACHINE")]
     host: Option<String>,
     /// Write the cluster to this machine file; `-` is standard output
@@ -41,6 +46,9 @@ pub struct Args {
     #[arg(long)]
     force: bool,
 }
+
+/// Columns of a picture if the output is no terminal.
+const COLUMNS: usize = 100;
 
 impl Args {
     /// Prints the machine.
@@ -76,7 +84,11 @@ impl Args {
             }
         };
         if !output.is_some_and(|output| output.is_stdout()) {
-            ui.result(|| text(&machine), || json(&machine));
+            let shown = || match self.picture {
+                true => picture::picture(&machine, ui.columns().min(COLUMNS)),
+                false => text(&machine),
+            };
+            ui.result(shown, || json(&machine));
         }
         Ok(0)
     }

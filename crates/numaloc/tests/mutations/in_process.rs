@@ -106,7 +106,7 @@ fn whole_profile(folder: &Path) -> Result<(), String> {
     let profile = profile::read(&ending(folder, ".numaloc")).map_err(said)?;
     let setting = Setting {
         layer: None,
-        assignment: NodeAssignment::blocks(profile.threads.len(), 2),
+        assignment: NodeAssignment::blocks(profile.threads().len(), 2),
         cache_bytes: None,
         private_cache_bytes: 256 << 10,
     };
@@ -179,11 +179,15 @@ fn xml(folder: &Path) -> Result<(), String> {
 }
 
 fn host_file(folder: &Path) -> Result<(), String> {
-    hostlist::from_hostfile(&content(folder)?).map(drop)
+    hostlist::from_hostfile(&content(folder)?)
+        .map(drop)
+        .map_err(said)
 }
 
 fn host_list(folder: &Path) -> Result<(), String> {
-    hostlist::expand(content(folder)?.trim()).map(drop)
+    hostlist::expand(content(folder)?.trim())
+        .map(drop)
+        .map_err(said)
 }
 
 fn switches(folder: &Path) -> Result<(), String> {
@@ -194,7 +198,9 @@ fn switches(folder: &Path) -> Result<(), String> {
 }
 
 fn message_dump(folder: &Path) -> Result<(), String> {
-    numaloc_mpi::monitoring_dump::parse(&content(folder)?).map(drop)
+    numaloc_mpi::monitoring_dump::parse(&content(folder)?)
+        .map(drop)
+        .map_err(said)
 }
 
 fn matrix(folder: &Path) -> Result<(), String> {

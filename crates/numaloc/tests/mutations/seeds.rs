@@ -336,7 +336,7 @@ fn tasks(work: &Path) -> Reader {
         name: "task profile",
         files: files(&good, ""),
         good,
-        commands: split(&["tasks analyze in -o out --force --machine numa:2~core:2~pu:1"]),
+        commands: split(&["tasks analyse in -o out --force --machine numa:2~core:2~pu:1"]),
         sealed: false,
     }
 }

@@ -3,6 +3,8 @@
 
 #![allow(dead_code)]
 
+pub mod loops;
+
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
@@ -192,9 +194,9 @@ impl Drop for Load {
 
 /// `write_read` events of each slice: all, between neighbours, between distant pairs.
 pub fn by_slice(profile: &Profile) -> Vec<[f64; 3]> {
-    let threads = profile.threads.len();
-    let mut slices = vec![[0.0; 3]; profile.slices.len()];
-    for row in &profile.communication {
+    let threads = profile.threads().len();
+    let mut slices = vec![[0.0; 3]; profile.slices().len()];
+    for row in profile.communication() {
         let (i, j) = (row.src.index(), row.dst.index());
         if row.layer == Layer::WriteRead {
             let events = row.events as f64;
@@ -215,13 +217,13 @@ pub fn by_slice(profile: &Profile) -> Vec<[f64; 3]> {
 pub fn stretches(profile: &Profile) -> Vec<Range<u64>> {
     const PAGES: u64 = 64;
     let mut found = Vec::new();
-    for (index, object) in profile.objects.iter().enumerate() {
+    for (index, object) in profile.objects().iter().enumerate() {
         let Some(variable) = object.variables.iter().find(|v| v.name == "stretch") else {
             continue;
         };
         let count = variable.size / (PAGES * 4096);
         found = vec![(u64::MAX, 0); count as usize];
-        for page in profile.pages.pages() {
+        for page in profile.pages().pages() {
             let at = page.object_page * 4096;
             let inside = variable.offset..variable.offset + variable.size;
             if page.object.is_some_and(|o| o.index() == index) && inside.contains(&at) {

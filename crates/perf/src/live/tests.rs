@@ -232,24 +232,24 @@ fn rings_of_two_cpus_become_a_profile() {
     };
     let profile = feed.into_collector().finish(origin).unwrap();
     let threads: Vec<(&str, u64)> = profile
-        .threads
+        .threads()
         .iter()
         .map(|thread| (thread.path.as_str(), thread.accesses))
         .collect();
     assert_eq!(threads, [("0", 10), ("0.1", 10), ("0/1", 10)]);
     let cells: Vec<_> = profile
-        .communication
+        .communication()
         .iter()
         .filter(|row| row.layer == Layer::WriteRead)
         .map(|row| (row.src.index(), row.dst.index(), row.events))
         .collect();
     assert_eq!(cells, [(0, 1, 10)]);
     let pages: Vec<(u64, u64)> = profile
-        .pages
+        .pages()
         .pages()
         .iter()
         .map(|page| {
-            let accesses = profile.pages.accesses(page).iter();
+            let accesses = profile.pages().accesses(page).iter();
             let both = accesses.fold((0, 0), |sum, a| (sum.0 + a.reads, sum.1 + a.writes));
             assert!(page.number.0 == 0x10 || both == (10, 0), "{page:?}");
             both
@@ -257,7 +257,7 @@ fn rings_of_two_cpus_become_a_profile() {
         .collect();
     assert_eq!(pages, [(10, 10), (10, 0)]);
     // 17 and 5 records that the kernel dropped.
-    let notes = profile.meta.notes.join("\n");
+    let notes = profile.meta().notes.join("\n");
     assert!(notes.contains("22 records"), "{notes}");
 }
 
@@ -274,10 +274,10 @@ fn a_record_shorter_than_its_type_is_left_out() {
     feed.record_broken();
     feed.flush_until(u64::MAX);
     let profile = feed.into_collector().finish(Origin::default()).unwrap();
-    assert_eq!(profile.threads[0].accesses, 10);
+    assert_eq!(profile.threads()[0].accesses, 10);
     assert!(
         profile
-            .meta
+            .meta()
             .notes
             .iter()
             .any(|note| note.contains("1 record"))

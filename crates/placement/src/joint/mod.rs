@@ -82,7 +82,7 @@ pub fn joint(
     progress: &dyn Fn(&str),
 ) -> Result<Joint, PlaceError> {
     let objective = Objective::new(input.topology, comm, weights);
-    let mut starts: Vec<(Combination, &Mapping, Vec<Option<LogicalNode>>)> = Vec::new();
+    let mut starts: Vec<Start<'_>> = Vec::new();
     for candidate in candidates {
         if candidate.mapping.pu.len() < comm.threads() {
             return Err(PlaceError::Candidates {
@@ -95,31 +95,7 @@ pub fn joint(
             });
         }
         progress(&format!("page policies under {}", candidate.policy));
-        let under = PlaceInput {
-            mapping: candidate.mapping,
-            ..input.clone()
-        };
-        check(&under)?;
-        let view = View::new(&under);
-        let capacity = capacities(&under);
-        let seated = objective.seated(view.usage(), &candidate.mapping.pu);
-        for policy in POLICIES {
-            // First touch by the kernel also spills to other nodes.
-            let preferred = with_first_touch(policy.preferred_nodes(&view), &view);
-            let (nodes, _) = fit_to_capacity(&preferred, &view, &capacity);
-            let cost = seated.cost(&nodes);
-            let combination = Combination {
-                threads: candidate.policy.to_owned(),
-                pages: policy.name().to_owned(),
-                cost,
-            };
-            starts.push((combination, candidate.mapping, nodes));
-            // Only the cheapest are improved, so the placements of the others need not be kept.
-            starts.sort_by(|a, b| a.0.cost.total().total_cmp(&b.0.cost.total()));
-            if let Some(rest) = starts.get_mut(STARTS..) {
-                rest.iter_mut().for_each(|start| start.2 = Vec::new());
-            }
-        }
+        rate(input, &objective, candidate, &mut starts)?;
     }
     let Some((first, mapping, nodes)) = starts.first() else {
         return Err(PlaceError::Candidates {
@@ -144,19 +120,75 @@ pub fn joint(
     }
     let (cost, pu, nodes) = best;
     let mapping = Mapping { pu };
+    let placed = placed(input, &mapping, &nodes, first, cost);
+    Ok(Joint {
+        mapping,
+        placed,
+        cost,
+        combinations: starts.into_iter().map(|start| start.0).collect(),
+    })
+}
+
+/// A combination that may be improved: its thread policy's mapping, and its page policy's placement by merged page.
+type Start<'a> = (Combination, &'a Mapping, Vec<Option<LogicalNode>>);
+
+/// Rates every page policy under `candidate` and adds the combinations to `starts`, which stay cheapest first.
+fn rate<'a>(
+    input: &PlaceInput,
+    objective: &Objective,
+    candidate: &Candidate<'a>,
+    starts: &mut Vec<Start<'a>>,
+) -> Result<(), PlaceError> {
     let under = PlaceInput {
-        mapping: &mapping,
+        mapping: candidate.mapping,
+        ..input.clone()
+    };
+    check(&under)?;
+    let view = View::new(&under);
+    let capacity = capacities(&under);
+    let seated = objective.seated(view.usage(), &candidate.mapping.pu);
+    for policy in POLICIES {
+        // First touch by the kernel also spills to other nodes.
+        let preferred = with_first_touch(policy.preferred_nodes(&view), &view);
+        let (nodes, _) = fit_to_capacity(&preferred, &view, &capacity);
+        let cost = seated.cost(&nodes);
+        let combination = Combination {
+            threads: candidate.policy.to_owned(),
+            pages: policy.name().to_owned(),
+            cost,
+        };
+        starts.push((combination, candidate.mapping, nodes));
+        // Only the cheapest are improved, so the placements of the others need not be kept.
+        starts.sort_by(|a, b| a.0.cost.total().total_cmp(&b.0.cost.total()));
+        if let Some(rest) = starts.get_mut(STARTS..) {
+            rest.iter_mut().for_each(|start| start.2 = Vec::new());
+        }
+    }
+    Ok(())
+}
+
+/// The placement `nodes` (by merged page) under `mapping`, page by page; `first` is the combination that it improves,
+/// `cost` its own cost.
+fn placed(
+    input: &PlaceInput,
+    mapping: &Mapping,
+    nodes: &[Option<LogicalNode>],
+    first: &Combination,
+    cost: Cost,
+) -> Placed {
+    let under = PlaceInput {
+        mapping,
         ..input.clone()
     };
     let view = View::new(&under);
     // The placement fits already: this only counts spilled pages.
-    let (nodes, spill): (_, Spill) = fit_to_capacity(&nodes, &view, &capacities(&under));
+    let (nodes, spill): (_, Spill) = fit_to_capacity(nodes, &view, &capacities(&under));
     let placement = Placement {
         node: (0..input.pages.pages().len())
             .map(|page| nodes[view.merged(page)])
             .collect(),
     };
-    let placed = Placed {
+    Placed {
         placement,
         spilled: spill.pages(),
         diagnostics: vec![format!(
@@ -169,13 +201,7 @@ pub fn joint(
             cost.controller_s,
             cost.link_s
         )],
-    };
-    Ok(Joint {
-        mapping,
-        placed,
-        cost,
-        combinations: starts.into_iter().map(|start| start.0).collect(),
-    })
+    }
 }
 
 fn improve(

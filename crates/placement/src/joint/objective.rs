@@ -21,7 +21,7 @@
 //! streams have about ten: then bandwidth dominates, and the array is best spread. A profile cannot distinguish the
 //! two.
 
-use numaloc_model::{CommMatrix, LogicalNode, LogicalPu, PageUsage, ThreadIdx};
+use numaloc_model::{CommMatrix, LogicalNode, LogicalPu, PageUsage, ThreadAccess, ThreadIdx};
 use numaloc_topology::Topology;
 use std::collections::VecDeque;
 
@@ -157,6 +157,33 @@ impl<'a> Objective<'a> {
     #[must_use]
     pub fn nodes(&self) -> usize {
         self.nodes
+    }
+
+    /// Seconds to copy `bytes` from memory of one node to another: at the bandwidth of the slowest controller or link
+    /// on the way.
+    ///
+    /// # Panics
+    /// If the machine has no such node.
+    #[must_use]
+    pub fn copy_s(&self, from: LogicalNode, to: LogicalNode, bytes: f64) -> f64 {
+        let links = self.route(from.index(), to.index()).iter();
+        let slowest = links
+            .map(|&link| self.link_bytes_per_s[link])
+            .fold(self.weights.controller_bytes_per_s, f64::min);
+        bytes / slowest
+    }
+
+    /// Seconds that threads at `pu` wait for a page on `node`, all threads added up.
+    ///
+    /// # Panics
+    /// If `pu` is shorter than the threads of `uses`.
+    #[must_use]
+    pub fn wait_s(&self, uses: &[ThreadAccess], pu: &[LogicalPu], node: LogicalNode) -> f64 {
+        let wait = uses.iter().map(|access| {
+            let core = self.topology.node_of(pu[access.thread.index()]).index();
+            access.total() as f64 * self.memory_s(core, node.index())
+        });
+        wait.sum::<f64>() * self.weights.memory_share / self.weights.in_flight
     }
 
     /// Links from node to node, first hop first.

@@ -22,8 +22,12 @@ impl PlacementPolicy for Balanced {
         "balanced"
     }
 
-    fn about(&self) -> &'static str {
-        "equal load on every memory controller, local where that allows (algorithm 1)"
+    fn summary(&self) -> &'static str {
+        "even load on controllers, local where that allows"
+    }
+
+    fn source(&self) -> &'static str {
+        "Diener et al. 2015, algorithm 1"
     }
 
     fn preferred_nodes(&self, view: &View) -> Vec<Option<LogicalNode>> {

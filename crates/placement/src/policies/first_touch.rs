@@ -16,8 +16,12 @@ impl PlacementPolicy for FirstTouch {
         "first-touch"
     }
 
-    fn about(&self) -> &'static str {
+    fn summary(&self) -> &'static str {
         "leave every page to the kernel: the node of the thread that touches it first"
+    }
+
+    fn source(&self) -> &'static str {
+        "Linux"
     }
 
     fn preferred_nodes(&self, view: &View) -> Vec<Option<LogicalNode>> {

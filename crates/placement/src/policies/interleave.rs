@@ -14,8 +14,12 @@ impl PlacementPolicy for Interleave {
         "interleave"
     }
 
-    fn about(&self) -> &'static str {
-        "spread pages over the nodes by page number (equation 6)"
+    fn summary(&self) -> &'static str {
+        "spread pages over the nodes by page number"
+    }
+
+    fn source(&self) -> &'static str {
+        "Diener et al. 2015, eq. 6"
     }
 
     fn preferred_nodes(&self, view: &View) -> Vec<Option<LogicalNode>> {

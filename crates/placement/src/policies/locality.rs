@@ -16,8 +16,12 @@ impl PlacementPolicy for Locality {
         "locality"
     }
 
-    fn about(&self) -> &'static str {
-        "every page on the node that accesses it most (equation 7)"
+    fn summary(&self) -> &'static str {
+        "every page on the node that accesses it most"
+    }
+
+    fn source(&self) -> &'static str {
+        "Diener et al. 2015, eq. 7"
     }
 
     fn preferred_nodes(&self, view: &View) -> Vec<Option<LogicalNode>> {

@@ -31,8 +31,12 @@ impl PlacementPolicy for Marathe {
         "marathe"
     }
 
-    fn about(&self) -> &'static str {
-        "the node of the thread with most long-latency loads of a page (OPT section 7.6)"
+    fn summary(&self) -> &'static str {
+        "the node of the thread with most slow loads of a page"
+    }
+
+    fn source(&self) -> &'static str {
+        "Marathe and Mueller 2006"
     }
 
     fn preferred_nodes(&self, view: &View) -> Vec<Option<LogicalNode>> {

@@ -17,8 +17,12 @@ impl PlacementPolicy for Mixed {
         "mixed"
     }
 
-    fn about(&self) -> &'static str {
-        "exclusive pages on their main user's node, the others interleaved (equation 8)"
+    fn summary(&self) -> &'static str {
+        "exclusive pages at their main user, others interleaved"
+    }
+
+    fn source(&self) -> &'static str {
+        "Diener et al. 2015, eq. 8"
     }
 
     fn preferred_nodes(&self, view: &View) -> Vec<Option<LogicalNode>> {

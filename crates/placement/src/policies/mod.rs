@@ -18,8 +18,11 @@ pub trait PlacementPolicy: Sync {
     /// The name on the command line, in plans and reports.
     fn name(&self) -> &'static str;
 
-    /// Summary for the user, one line.
-    fn about(&self) -> &'static str;
+    /// One-line summary for the user: what it does.
+    fn summary(&self) -> &'static str;
+
+    /// Paper or system it comes from, and the place there, for the user.
+    fn source(&self) -> &'static str;
 
     /// The preferred node of each page of [`View::usage`]; `None` leaves a page to the kernel's first touch. Capacities
     /// are applied afterwards, see [`crate::place()`].
@@ -30,6 +33,9 @@ pub trait PlacementPolicy: Sync {
         None
     }
 }
+
+/// The policy that every other is compared with: what the kernel does without a plan.
+pub const BASELINE: &dyn PlacementPolicy = &first_touch::FirstTouch;
 
 /// Every page policy.
 pub const POLICIES: &[&dyn PlacementPolicy] = &[
@@ -59,7 +65,7 @@ mod tests {
     #[test]
     fn names_are_distinct_and_described() {
         for (at, policy) in POLICIES.iter().enumerate() {
-            assert!(!policy.about().is_empty());
+            assert!(!policy.summary().is_empty() && !policy.source().is_empty());
             assert!(
                 POLICIES[..at]
                     .iter()

@@ -26,8 +26,12 @@ impl PlacementPolicy for NextTouch {
         "next-touch"
     }
 
-    fn about(&self) -> &'static str {
-        "the node of the next thread that touches a page after the one that initialised it"
+    fn summary(&self) -> &'static str {
+        "the node of the second thread that uses a page"
+    }
+
+    fn source(&self) -> &'static str {
+        "Goglin and Furmento 2009"
     }
 
     fn preferred_nodes(&self, view: &View) -> Vec<Option<LogicalNode>> {

@@ -15,8 +15,12 @@ impl PlacementPolicy for Random {
         "random"
     }
 
-    fn about(&self) -> &'static str {
-        "every page on a node drawn from the seed, to see what placement is worth at all"
+    fn summary(&self) -> &'static str {
+        "every page on a node drawn from the seed"
+    }
+
+    fn source(&self) -> &'static str {
+        "Diener et al. 2015, section III-1"
     }
 
     fn preferred_nodes(&self, view: &View) -> Vec<Option<LogicalNode>> {

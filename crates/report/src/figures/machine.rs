@@ -47,9 +47,16 @@ pub fn machine(topology: &Topology, pus: &[Occupied], width: f64, paint: Paint) 
     };
     let root = layout(topology, 0, cell, width);
     let scale = (width / root.width).min(1.0);
-    let mut drawing = Drawing::new(root.width * scale, root.height * scale, paint);
-    draw(&mut drawing, &root, 0.0, 0.0, scale, pus, paint);
-    drawing.finish(&format!("threads on {}", topology.name()))
+    let mut canvas = Canvas {
+        drawing: Drawing::new(root.width * scale, root.height * scale, paint),
+        scale,
+        pus,
+        paint,
+    };
+    canvas.draw(&root, 0.0, 0.0);
+    canvas
+        .drawing
+        .finish(&format!("threads on {}", topology.name()))
 }
 
 fn title(topology: &Topology, at: u32) -> Option<String> {
@@ -136,100 +143,120 @@ fn layout(topology: &Topology, at: u32, cell: f64, room: f64) -> Sized {
     }
 }
 
-fn draw(
-    drawing: &mut Drawing,
-    sized: &Sized,
-    x: f64,
-    y: f64,
+/// What all parts of a drawing share.
+struct Canvas<'a> {
+    drawing: Drawing,
+    /// Pixels per unit of the layout.
     scale: f64,
-    pus: &[Occupied],
+    pus: &'a [Occupied],
     paint: Paint,
-) {
-    let s = |v: f64| v * scale;
-    match &sized.shape {
-        Shape::Pu(at) => {
-            let threads = pus.get(*at).map_or(&[][..], |o| &o.threads[..]);
-            let (fill, stroke) = match threads.first() {
-                Some((_, group)) => (SERIES[group % SERIES.len()], "none"),
-                None => (paint.box_, paint.line),
-            };
-            let names: Vec<String> = threads.iter().map(|(t, _)| t.to_string()).collect();
-            let tip = if threads.is_empty() {
-                format!("PU {at}: free")
-            } else {
-                format!("PU {at}: thread {}", names.join(", "))
-            };
-            drawing.rounded(
-                s(x),
-                s(y),
-                s(sized.width),
-                s(sized.height),
-                3.0,
-                fill,
-                stroke,
-                &tip,
+}
+
+impl Canvas<'_> {
+    /// Draws `sized` with its upper left corner at `x`, `y`.
+    fn draw(&mut self, sized: &Sized, x: f64, y: f64) {
+        match &sized.shape {
+            Shape::Pu(at) => self.pu(*at, sized, x, y),
+            Shape::Box {
+                title,
+                tight,
+                children,
+            } => {
+                let (gap, pad) = if *tight { (1.0, 1.5) } else { (GAP, PAD) };
+                if !*tight {
+                    self.frame(sized, x, y, title.is_some());
+                }
+                let mut top = y + pad;
+                if let Some(title) = title {
+                    self.title(title, x + pad, top);
+                    top += TITLE;
+                }
+                let widest = children.iter().map(|c| c.width).fold(0.0, f64::max);
+                let tallest = children.iter().map(|c| c.height).fold(0.0, f64::max);
+                for (at, child) in children.iter().enumerate() {
+                    let (row, col) = (at / sized.columns, at % sized.columns);
+                    let cx = x + pad + col as f64 * (widest + gap);
+                    let cy = top + row as f64 * (tallest + gap);
+                    self.draw(child, cx, cy);
+                }
+            }
+        }
+    }
+
+    /// A PU in the colour of its first thread, with that thread's number where it is readable.
+    fn pu(&mut self, at: usize, sized: &Sized, x: f64, y: f64) {
+        let (scale, paint) = (self.scale, self.paint);
+        let s = |v: f64| v * scale;
+        let threads = self.pus.get(at).map_or(&[][..], |o| &o.threads[..]);
+        let (fill, stroke) = match threads.first() {
+            Some((_, group)) => (SERIES[group % SERIES.len()], "none"),
+            None => (paint.box_, paint.line),
+        };
+        let names: Vec<String> = threads.iter().map(|(t, _)| t.to_string()).collect();
+        let tip = if threads.is_empty() {
+            format!("PU {at}: free")
+        } else {
+            format!("PU {at}: thread {}", names.join(", "))
+        };
+        self.drawing.rounded(
+            s(x),
+            s(y),
+            s(sized.width),
+            s(sized.height),
+            3.0,
+            fill,
+            stroke,
+            &tip,
+        );
+        if let (Some((thread, _)), true) = (threads.first(), s(sized.width) >= 16.0) {
+            let more = if threads.len() > 1 { "+" } else { "" };
+            let size = (s(sized.width) * 0.44).min(11.5);
+            let (cx, cy) = (
+                s(x + sized.width / 2.0),
+                s(y + sized.height / 2.0) + size * 0.36,
             );
-            if let (Some((thread, _)), true) = (threads.first(), s(sized.width) >= 16.0) {
-                let more = if threads.len() > 1 { "+" } else { "" };
-                let size = (s(sized.width) * 0.44).min(11.5);
-                let (cx, cy) = (
-                    s(x + sized.width / 2.0),
-                    s(y + sized.height / 2.0) + size * 0.36,
-                );
-                drawing.text(
-                    cx,
-                    cy,
-                    Anchor::Middle,
-                    "#ffffff",
-                    size,
-                    &format!("{thread}{more}"),
-                );
-            }
+            self.drawing.text(
+                cx,
+                cy,
+                Anchor::Middle,
+                "#ffffff",
+                size,
+                &format!("{thread}{more}"),
+            );
         }
-        Shape::Box {
+    }
+
+    /// The frame of a box; one without a title is invisible.
+    fn frame(&mut self, sized: &Sized, x: f64, y: f64, is_titled: bool) {
+        let scale = self.scale;
+        let s = |v: f64| v * scale;
+        let (fill, stroke) = if is_titled {
+            (self.paint.box_, self.paint.line)
+        } else {
+            ("none", "none")
+        };
+        self.drawing.rounded(
+            s(x) + 0.5,
+            s(y) + 0.5,
+            s(sized.width) - 1.0,
+            s(sized.height) - 1.0,
+            6.0,
+            fill,
+            stroke,
+            "",
+        );
+    }
+
+    /// A box's title, below `y`.
+    fn title(&mut self, title: &str, x: f64, y: f64) {
+        let size = (11.5 * self.scale).max(8.0);
+        self.drawing.text(
+            x * self.scale,
+            y * self.scale + size,
+            Anchor::Start,
+            self.paint.muted,
+            size,
             title,
-            tight,
-            children,
-        } => {
-            let (gap, pad) = if *tight { (1.0, 1.5) } else { (GAP, PAD) };
-            let mut top = y + pad;
-            if !*tight {
-                let (fill, stroke) = if title.is_some() {
-                    (paint.box_, paint.line)
-                } else {
-                    ("none", "none")
-                };
-                drawing.rounded(
-                    s(x) + 0.5,
-                    s(y) + 0.5,
-                    s(sized.width) - 1.0,
-                    s(sized.height) - 1.0,
-                    6.0,
-                    fill,
-                    stroke,
-                    "",
-                );
-            }
-            if let Some(title) = title {
-                let size = (11.5 * scale).max(8.0);
-                drawing.text(
-                    s(x + pad),
-                    s(top) + size,
-                    Anchor::Start,
-                    paint.muted,
-                    size,
-                    title,
-                );
-                top += TITLE;
-            }
-            let widest = children.iter().map(|c| c.width).fold(0.0, f64::max);
-            let tallest = children.iter().map(|c| c.height).fold(0.0, f64::max);
-            for (at, child) in children.iter().enumerate() {
-                let (row, col) = (at / sized.columns, at % sized.columns);
-                let cx = x + pad + col as f64 * (widest + gap);
-                let cy = top + row as f64 * (tallest + gap);
-                draw(drawing, child, cx, cy, scale, pus, paint);
-            }
-        }
+        );
     }
 }

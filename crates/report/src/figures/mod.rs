@@ -317,19 +317,34 @@ const POINTS: usize = 400;
 
 /// Numbers of slices below a chart that is as wide as the run.
 pub(crate) fn slice_axis(drawing: &mut Drawing, axes: &Axes, slices: usize) {
-    for quarter in 0..=4usize {
-        let anchor = match quarter {
-            0 => Anchor::Start,
-            4 => Anchor::End,
+    round_ticks(drawing, axes, 15.0, (0.0, slices as f64), 1.0, |at| {
+        format!("{at:.0}")
+    });
+}
+
+/// Labels at round values, at least `least` apart, below a chart whose width goes `from` a value `to` another.
+pub(crate) fn round_ticks(
+    drawing: &mut Drawing,
+    axes: &Axes,
+    below: f64,
+    (from, to): (f64, f64),
+    least: f64,
+    show: impl Fn(f64) -> String,
+) {
+    let span = (to - from).max(f64::MIN_POSITIVE);
+    let step = round_step((span / 5.0).max(least));
+    let (ink, y) = (drawing.paint.muted, axes.bottom() + below);
+    let mut value = (from / step).ceil() * step;
+    while value <= to {
+        let along = (value - from) / span;
+        let anchor = match along {
+            ..0.02 => Anchor::Start,
+            0.97.. => Anchor::End,
             _ => Anchor::Middle,
         };
-        let (x, y) = (
-            axes.left + axes.width * quarter as f64 / 4.0,
-            axes.bottom() + 15.0,
-        );
-        let ink = drawing.paint.muted;
-        let label = (slices * quarter / 4).to_string();
-        drawing.text(x, y, anchor, ink, 11.0, &label);
+        let x = axes.left + axes.width * along;
+        drawing.text(x, y, anchor, ink, 11.0, &show(value));
+        value += step;
     }
 }
 

@@ -4,7 +4,7 @@ use numaloc_analysis::Characterisation;
 use numaloc_model::SliceIdx;
 use numaloc_model::profile::Profile;
 
-use super::{Anchor, Axes, Drawing, Paint, SERIES};
+use super::{Axes, Drawing, Paint, SERIES, round_ticks};
 use crate::number;
 
 /// Maximum number of bars; a bar stands for one slice or several neighbours.
@@ -59,22 +59,14 @@ pub fn timeline(profile: &Profile, c: &Characterisation, paint: Paint) -> String
             &tip,
         );
     }
-    let unit = profile.meta.clock.unit();
-    if let (Some(first), Some(last)) = (profile.slices.first(), profile.slices.last()) {
-        for quarter in 0..=4u32 {
-            let x = axes.left + axes.width * f64::from(quarter) / 4.0;
-            let time = first.start as f64
-                + (last.end as f64 - first.start as f64) * f64::from(quarter) / 4.0;
-            let anchor = match quarter {
-                0 => Anchor::Start,
-                4 => Anchor::End,
-                _ => Anchor::Middle,
-            };
-            let label = format!("{} {unit}", number::count(time));
-            drawing.text(x, axes.bottom() + 17.0, anchor, paint.muted, 11.0, &label);
-        }
+    let unit = profile.meta().clock.unit();
+    if let (Some(first), Some(last)) = (profile.slices().first(), profile.slices().last()) {
+        let run = (first.start as f64, last.end as f64);
+        round_ticks(&mut drawing, &axes, 17.0, run, 0.0, |time| {
+            format!("{} {unit}", number::count(time))
+        });
     }
-    let clock = format!("time ({} clock)", profile.meta.clock.name());
+    let clock = format!("time ({} clock)", profile.meta().clock.name());
     drawing.label(axes.left + axes.width / 2.0, height - 8.0, &clock);
     drawing.finish("communication events over time, coloured by cluster")
 }

@@ -7,13 +7,13 @@ use numaloc_model::Layer;
 use numaloc_model::profile::Amount;
 use serde_json::{Value, json};
 
-use super::{Report, encode};
+use super::{Report, encode, lanes};
 use crate::figures::{self, escape};
 use crate::number;
 use crate::plan::PlanView;
 
 /// Maximum number of characters of matrix data in one report, so that the file stays below 5 MB.
-const MATRIX_BUDGET: usize = 4_000_000;
+const MATRIX_BUDGET: usize = 2_400_000;
 
 /// A part of the run with its own matrix.
 pub(super) struct View {
@@ -84,7 +84,7 @@ pub(super) fn chips(out: &mut String, report: &Report<'_>, views: &[View]) {
 /// The data block.
 pub(super) fn of(report: &Report<'_>, views: &[View]) -> Value {
     let (profile, c) = (report.profile, report.found);
-    let threads = profile.threads.len();
+    let threads = profile.threads().len();
     let bins = threads.min(encode::SIDE);
     let mut spent = 0;
     let mut left_out = 0;
@@ -138,7 +138,7 @@ pub(super) fn of(report: &Report<'_>, views: &[View]) -> Value {
     json!({
         "threads": threads,
         "bins": bins,
-        "labels": profile.threads.iter().map(|t| match &t.label {
+        "labels": profile.threads().iter().map(|t| match t.role.label() {
             Some(label) => format!("{} {label}", t.path),
             None => t.path.clone(),
         }).take(encode::SIDE).collect::<Vec<_>>(),
@@ -147,6 +147,7 @@ pub(super) fn of(report: &Report<'_>, views: &[View]) -> Value {
         }).collect::<Vec<_>>(),
         "orders": orders,
         "leftOut": left_out,
+        "timelines": lanes::of(report),
     })
 }
 

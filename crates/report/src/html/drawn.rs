@@ -29,7 +29,7 @@ pub fn figures(report: &Report<'_>, paint: Paint) -> Vec<Figure> {
         }
     }
     // A run of one slice has nothing to show over time.
-    if c.events.stored_cells() > 0 && profile.slices.len() > 1 {
+    if c.events.stored_cells() > 0 && profile.slices().len() > 1 {
         all.push(Figure {
             name: "timeline",
             title: "Communication over time".into(),
@@ -174,7 +174,7 @@ fn mappings(
         None => c.assignment.node(t),
     };
     let count = machine.pus().len();
-    let threads = report.profile.threads.len();
+    let threads = report.profile.threads().len();
     let mut before = vec![Occupied::default(); count];
     // Blocks over nodes, in order within a node: what page metrics assume.
     let mut next: Vec<usize> = vec![0; machine.nodes().len()];

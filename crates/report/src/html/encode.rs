@@ -13,10 +13,17 @@ pub(crate) const SIDE: usize = 512;
 /// Encodes a matrix, binned to `bins` rows.
 pub(crate) fn matrix(matrix: &CommMatrix, bins: usize) -> Value {
     let threads = matrix.threads().max(1);
-    let mut cells = vec![0.0f64; bins * bins];
+    let mut binned = vec![0.0f64; bins * bins];
     for (src, dst, amount) in matrix.cells() {
-        cells[(src * bins / threads) * bins + dst * bins / threads] += amount;
+        binned[(src * bins / threads) * bins + dst * bins / threads] += amount;
     }
+    let mut coded = cells(&binned);
+    coded["total"] = json!(matrix.total());
+    coded
+}
+
+/// Encodes the cells of a table, row by row; none is below 0.
+pub(crate) fn cells(cells: &[f64]) -> Value {
     let filled = || cells.iter().copied().filter(|&v| v > 0.0);
     let max = filled().fold(0.0, f64::max);
     let min = filled().fold(f64::INFINITY, f64::min).min(max);
@@ -44,7 +51,6 @@ pub(crate) fn matrix(matrix: &CommMatrix, bins: usize) -> Value {
     json!({
         "max": max,
         "min": if max > 0.0 { min } else { 0.0 },
-        "total": matrix.total(),
         "dense": dense,
         "cells": base64(&raw),
     })

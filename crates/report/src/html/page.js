@@ -1,23 +1,7 @@
 
 "use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const root = document.documentElement;
-  const byId = (id) => document.getElementById(id);
-
-  // Light and dark: the system's choice until the reader makes one.
-  let printing = false;
-  const dark = () => printing ? false : root.dataset.theme ? root.dataset.theme === "dark"
-    : matchMedia("(prefers-color-scheme: dark)").matches;
-  const onTheme = [];
-  for (const [name, value] of [["beforeprint", true], ["afterprint", false]]) {
-    addEventListener(name, () => { printing = value; onTheme.forEach((draw) => draw()); });
-  }
-  byId("theme").addEventListener("click", () => {
-    root.dataset.theme = dark() ? "light" : "dark";
-    onTheme.forEach((draw) => draw());
-  });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => onTheme.forEach((draw) => draw()));
+  const { data, root, byId, dark, onTheme, show, bytes, decode, shade } = page;
 
   // Values of bars, dots and cells, at once where the browser's own tips take a second.
   const tip = byId("tip");
@@ -52,51 +36,9 @@
   const canvas = byId("heat");
   if (!canvas || data.layers.length === 0) return;
 
-  const units = ["", " k", " M", " G", " T", " P"];
-  const show = (value) => {
-    if (value < 10000 && Number.isInteger(value)) return String(value);
-    let unit = 0;
-    while (value >= 999.5 && unit < units.length - 1) { value /= 1000; unit++; }
-    return value.toPrecision(3) + units[unit];
-  };
-
-  const bytes = (value) => {
-    const names = [" B", " KiB", " MiB", " GiB", " TiB", " PiB"];
-    let unit = 0;
-    while (value >= 1023.5 && unit < names.length - 1) { value /= 1024; unit++; }
-    return (unit === 0 ? String(Math.round(value)) : value.toPrecision(3)) + names[unit];
-  };
   const amount = (value) => view().unit === "bytes" ? bytes(value) : show(value) + " events";
 
   const n = data.bins;
-  // A view's cells, decoded when first shown.
-  const decode = (matrix) => {
-    if (matrix.values) return matrix.values;
-    const raw = atob(matrix.cells);
-    const bytes = Uint8Array.from(raw, (c) => c.charCodeAt(0));
-    const look = new DataView(bytes.buffer);
-    const values = new Float64Array(n * n);
-    const span = Math.log(matrix.max / matrix.min);
-    const value = (code) => code === 0 ? 0
-      : Math.round(span > 0 ? matrix.min * Math.exp((code - 1) / 65534 * span) : matrix.max);
-    if (matrix.dense) {
-      for (let at = 0; at < n * n; at++) values[at] = value(look.getUint16(at * 2, true));
-    } else {
-      for (let at = 0; at < bytes.length; at += 6) values[look.getUint32(at, true)] = value(look.getUint16(at + 4, true));
-    }
-    return matrix.values = values;
-  };
-
-  const scales = {
-    light: [[246, 246, 243], [217, 234, 224], [140, 199, 181], [58, 151, 160], [31, 95, 134], [27, 42, 90]],
-    dark: [[24, 30, 39], [26, 52, 68], [29, 94, 110], [52, 146, 132], [156, 194, 110], [253, 236, 150]],
-  };
-  const shade = (along) => {
-    const stops = dark() ? scales.dark : scales.light;
-    const at = Math.max(0, Math.min(1, along)) * (stops.length - 1);
-    const low = Math.min(Math.floor(at), stops.length - 2);
-    return stops[low].map((c, i) => Math.round(c + (stops[low + 1][i] - c) * (at - low)));
-  };
 
   const state = { layer: 0, view: 0, order: 0, scale: "log", x: 0, y: 0, span: n, cursor: null };
   const orders = [{ name: "by thread", order: Array.from({ length: n }, (_, i) => i), starts: [] }, ...data.orders];
@@ -125,7 +67,7 @@
   const image = document.createElement("canvas");
   image.width = image.height = n;
   const paint = () => {
-    const m = matrix(), values = decode(m), order = orders[state.order].order;
+    const m = matrix(), values = decode(m, n * n), order = orders[state.order].order;
     const ramp = Array.from({ length: 256 }, (_, i) => shade(i / 255));
     const pixels = new ImageData(n, n);
     for (let row = 0; row < n; row++) for (let col = 0; col < n; col++) {
@@ -207,7 +149,7 @@
   const tell = () => {
     const box = byId("cell");
     if (!state.cursor) return;
-    const m = matrix(), values = decode(m), order = orders[state.order].order;
+    const m = matrix(), values = decode(m, n * n), order = orders[state.order].order;
     const src = order[state.cursor.row], dst = order[state.cursor.col];
     const value = values[src * n + dst], back = values[dst * n + src];
     const item = (term, text, big) => {

@@ -55,6 +55,7 @@ pub fn machine(nodes: usize, cores: usize, outstanding: usize) -> Machine {
     Machine {
         name: "test".to_owned(),
         line_bytes: LINE,
+        page_bytes: None,
         pus: (0..nodes * cores)
             .map(|core| Place {
                 core: core as u32,

@@ -1,4 +1,4 @@
-//! Schedulers: queue ready tasks and run them on workers.
+//! Schedulers: queue ready tasks and run them on workers. Of a task they know its beginning only ([`ready::Ready`]).
 //!
 //! | scheduler | own tasks | other workers' tasks |
 //! |---|---|---|
@@ -8,7 +8,10 @@
 //!
 //! If the described machine is not this one, [`simulate`] runs `numa` and `tbb` in virtual time.
 
+mod idle;
 mod numa;
+pub(crate) mod queues;
+pub(crate) mod ready;
 mod simulate;
 mod single;
 mod tbb;
@@ -16,11 +19,12 @@ mod tbb;
 use std::cell::Cell;
 use std::ptr;
 
+use ready::Ready;
 pub use simulate::Simulation;
 
 use crate::config::SchedulerKind;
-use crate::edt::Edt;
-use crate::worker::Worker;
+use crate::error::RunError;
+use crate::state::Worker;
 
 thread_local! {
     static SIMULATION: Cell<*mut Simulation> = const { Cell::new(ptr::null_mut()) };
@@ -28,7 +32,7 @@ thread_local! {
 
 /// Queues a ready task.
 #[inline]
-pub fn schedule(w: &mut Worker, edt: *mut Edt) {
+pub fn schedule(w: &mut Worker, edt: *mut Ready) {
     if w.rt.simulated || w.rt.config.scheduler == SchedulerKind::Single {
         w.ready.push_back(edt);
     } else if w.rt.config.scheduler == SchedulerKind::Tbb {
@@ -40,9 +44,12 @@ pub fn schedule(w: &mut Worker, edt: *mut Edt) {
 
 /// Runs all tasks until the program ends, with this thread as worker 0.
 ///
+/// # Errors
+/// The build has no such scheduler.
+///
 /// # Safety
 /// `w` is this thread's worker and no reference to it is in use.
-pub unsafe fn run_all(w: *mut Worker, simulation: Option<&mut Simulation>) -> Result<(), String> {
+pub unsafe fn run_all(w: *mut Worker, simulation: Option<&mut Simulation>) -> Result<(), RunError> {
     // SAFETY: as the caller promises.
     unsafe {
         let rt = (*w).rt;
@@ -77,7 +84,7 @@ pub unsafe fn run_one(w: *mut Worker) -> bool {
             SchedulerKind::Single => single::run_one(w),
             SchedulerKind::Numa => match numa::find_work(&mut *w) {
                 Some(edt) => {
-                    crate::edt::execute(w, edt);
+                    rt.tasks.run(w, edt);
                     true
                 }
                 None => false,

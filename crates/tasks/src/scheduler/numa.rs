@@ -12,13 +12,13 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use crate::arena::prefetch;
+use numaloc_sys::affinity;
+
+use super::ready::Ready;
 use crate::config::Stealing;
-use crate::crash::Stack;
-use crate::edt::{self, Edt};
-use crate::runtime::Runtime;
-use crate::scope;
-use crate::worker::{Worker, set_current};
+use crate::objects::arena::prefetch;
+use crate::observe::crash::Stack;
+use crate::state::{Runtime, Worker, set_current};
 
 /// A worker checks the inbox after this many tasks of its own, so that inbox tasks do not starve.
 const INBOX_EVERY: u64 = 64;
@@ -31,21 +31,21 @@ const ROUNDS: u32 = 4;
 
 /// Queues a ready task.
 #[inline]
-pub fn schedule(w: &mut Worker, edt: *mut Edt) {
+pub fn schedule(w: &mut Worker, edt: *mut Ready) {
     let rt = w.rt;
     // SAFETY: ready, so owned by us until it is pushed.
     let wanted = unsafe { (*edt).node };
     let node = if wanted == w.node {
         wanted
     } else {
-        rt.served_by[usize::from(wanted)]
+        rt.queues.served_by[usize::from(wanted)]
     };
     if node == w.node {
         // SAFETY: the deque is this worker's.
-        unsafe { rt.workers[w.index].deque.push(edt) };
+        unsafe { rt.queues.workers[w.index].deque.push(edt) };
     } else {
         // SAFETY: alive, and in no other queue.
-        unsafe { rt.nodes[usize::from(node)].inbox.push(edt) };
+        unsafe { rt.queues.nodes[usize::from(node)].inbox.push(edt) };
     }
     notify(rt, node);
 }
@@ -54,13 +54,13 @@ pub fn schedule(w: &mut Worker, edt: *mut Edt) {
 #[inline]
 fn notify(rt: &'static Runtime, node: u16) {
     fence(Ordering::SeqCst);
-    let state = &rt.nodes[usize::from(node)];
+    let state = &rt.queues.nodes[usize::from(node)];
     if state.sleeping.load(Ordering::Relaxed) > 0 {
         if state.searching.load(Ordering::Relaxed) == 0 {
             wake(rt, usize::from(node));
         }
-    } else if rt.stealing == Stealing::Any && rt.nodes.len() > 1 {
-        for (at, state) in rt.nodes.iter().enumerate() {
+    } else if rt.queues.stealing == Stealing::Any && rt.queues.nodes.len() > 1 {
+        for (at, state) in rt.queues.nodes.iter().enumerate() {
             if state.sleeping.load(Ordering::Relaxed) > 0
                 && state.searching.load(Ordering::Relaxed) == 0
             {
@@ -73,58 +73,64 @@ fn notify(rt: &'static Runtime, node: u16) {
 
 #[cold]
 fn wake(rt: &'static Runtime, node: usize) {
-    let mut idle = rt.idle.lock().expect("no panic while locked");
+    let mut idle = rt.queues.idle.lock().expect("no panic while locked");
     let Some(worker) = idle.wake(node) else {
         return;
     };
-    rt.nodes[node].sleeping.fetch_sub(1, Ordering::SeqCst);
+    rt.queues.nodes[node]
+        .sleeping
+        .fetch_sub(1, Ordering::SeqCst);
     // Counted as searching from now on, so that no more workers are woken.
-    rt.nodes[node].searching.fetch_add(1, Ordering::SeqCst);
+    rt.queues.nodes[node]
+        .searching
+        .fetch_add(1, Ordering::SeqCst);
     drop(idle);
-    rt.workers[worker].woken.store(true, Ordering::Release);
-    if let Some(thread) = rt.workers[worker].thread.get() {
+    rt.queues.workers[worker]
+        .woken
+        .store(true, Ordering::Release);
+    if let Some(thread) = rt.queues.workers[worker].thread.get() {
         thread.unpark();
     }
 }
 
 /// Finds a task for this worker: its own newest, one from its node's inbox, or a stolen one.
-pub fn find_work(w: &mut Worker) -> Option<*mut Edt> {
+pub fn find_work(w: &mut Worker) -> Option<*mut Ready> {
     let rt = w.rt;
-    let node = &rt.nodes[usize::from(w.node)];
+    let node = &rt.queues.nodes[usize::from(w.node)];
     let look_in_inbox_first =
         w.counters.tasks.is_multiple_of(INBOX_EVERY) && !node.inbox.is_empty();
     if !look_in_inbox_first {
         // SAFETY: the deque is this worker's.
-        if let Some(edt) = unsafe { rt.workers[w.index].deque.pop() } {
+        if let Some(edt) = unsafe { rt.queues.workers[w.index].deque.pop() } {
             return Some(edt);
         }
     }
-    scope::return_credits(w);
+    rt.tasks.out_of_tasks(w);
     // Returning credits may have completed a scope and made a task ready.
     // SAFETY: the deque is this worker's.
-    if let Some(edt) = take_inbox(w).or_else(|| unsafe { rt.workers[w.index].deque.pop() }) {
+    if let Some(edt) = take_inbox(w).or_else(|| unsafe { rt.queues.workers[w.index].deque.pop() }) {
         return Some(edt);
     }
-    steal(w, &rt.workers_of[usize::from(w.node)], false).or_else(|| {
-        if rt.stealing == Stealing::Node || rt.nodes.len() == 1 {
+    steal(w, &rt.queues.workers_of[usize::from(w.node)], false).or_else(|| {
+        if rt.queues.stealing == Stealing::Node || rt.queues.nodes.len() == 1 {
             return None;
         }
-        let first = w.random_below(rt.nodes.len());
-        (0..rt.nodes.len()).find_map(|at| {
-            let node = (first + at) % rt.nodes.len();
+        let first = w.random_below(rt.queues.nodes.len());
+        (0..rt.queues.nodes.len()).find_map(|at| {
+            let node = (first + at) % rt.queues.nodes.len();
             if node == usize::from(w.node) {
                 return None;
             }
-            steal(w, &rt.workers_of[node], true).or_else(|| {
+            steal(w, &rt.queues.workers_of[node], true).or_else(|| {
                 // Tasks in the inbox of a node whose workers are all busy.
                 let mut found = None;
-                for edt in rt.nodes[node].inbox.take_all() {
+                for edt in rt.queues.nodes[node].inbox.take_all() {
                     if found.is_none() {
                         found = Some(edt);
                         w.counters.stolen_far += 1;
                     } else {
                         // SAFETY: the deque is this worker's.
-                        unsafe { rt.workers[w.index].deque.push(edt) };
+                        unsafe { rt.queues.workers[w.index].deque.push(edt) };
                     }
                 }
                 found
@@ -134,18 +140,18 @@ pub fn find_work(w: &mut Worker) -> Option<*mut Edt> {
 }
 
 /// Takes the whole inbox: returns the oldest task and moves the rest to the own deque, where they can be stolen.
-fn take_inbox(w: &mut Worker) -> Option<*mut Edt> {
+fn take_inbox(w: &mut Worker) -> Option<*mut Ready> {
     let rt = w.rt;
-    let mut all = rt.nodes[usize::from(w.node)].inbox.take_all();
+    let mut all = rt.queues.nodes[usize::from(w.node)].inbox.take_all();
     let first = all.next()?;
     w.counters.inbox += 1;
-    let mut rest: Vec<*mut Edt> = all.collect();
+    let mut rest: Vec<*mut Ready> = all.collect();
     w.counters.inbox += rest.len() as u64;
     if !rest.is_empty() {
         // The owner pops the newest: push the newest first to keep the order of arrival.
         while let Some(edt) = rest.pop() {
             // SAFETY: the deque is this worker's.
-            unsafe { rt.workers[w.index].deque.push(edt) };
+            unsafe { rt.queues.workers[w.index].deque.push(edt) };
         }
         notify(rt, w.node);
     }
@@ -154,7 +160,7 @@ fn take_inbox(w: &mut Worker) -> Option<*mut Edt> {
 
 /// Steals from another worker: up to half of the queue on the own node, so that the cost is shared by several small
 /// tasks; a single task from another node, because its data is there.
-fn steal(w: &mut Worker, victims: &[usize], far: bool) -> Option<*mut Edt> {
+fn steal(w: &mut Worker, victims: &[usize], far: bool) -> Option<*mut Ready> {
     if victims.is_empty() {
         return None;
     }
@@ -169,7 +175,9 @@ fn steal(w: &mut Worker, victims: &[usize], far: bool) -> Option<*mut Edt> {
                 continue;
             }
             let most = if far { 1 } else { MOST_STOLEN };
-            again |= !w.rt.workers[victim].deque.steal_half(&mut stolen, most);
+            again |= !w.rt.queues.workers[victim]
+                .deque
+                .steal_half(&mut stolen, most);
             if !stolen.is_empty() {
                 break;
             }
@@ -189,7 +197,7 @@ fn steal(w: &mut Worker, victims: &[usize], far: bool) -> Option<*mut Edt> {
         // The owner pops the newest: push the oldest last.
         while let Some(edt) = stolen.pop() {
             // SAFETY: the deque is this worker's.
-            unsafe { w.rt.workers[w.index].deque.push(edt) };
+            unsafe { w.rt.queues.workers[w.index].deque.push(edt) };
         }
         notify(w.rt, w.node);
     }
@@ -205,10 +213,10 @@ unsafe fn work(w: *mut Worker) {
         let rt = (*w).rt;
         loop {
             while let Some(edt) = find_work(&mut *w) {
-                edt::execute(w, edt);
+                rt.tasks.run(w, edt);
             }
             match look_or_sleep(&mut *w) {
-                Some(edt) => edt::execute(w, edt),
+                Some(edt) => rt.tasks.run(w, edt),
                 None if rt.stop.load(Ordering::SeqCst) => return,
                 None => {}
             }
@@ -217,9 +225,9 @@ unsafe fn work(w: *mut Worker) {
 }
 
 /// Searches for a few rounds, then sleeps until woken. Returns a task if it found one.
-fn look_or_sleep(w: &mut Worker) -> Option<*mut Edt> {
+fn look_or_sleep(w: &mut Worker) -> Option<*mut Ready> {
     let rt = w.rt;
-    let node = &rt.nodes[usize::from(w.node)];
+    let node = &rt.queues.nodes[usize::from(w.node)];
     node.searching.fetch_add(1, Ordering::SeqCst);
     loop {
         for round in 0..ROUNDS {
@@ -233,7 +241,7 @@ fn look_or_sleep(w: &mut Worker) -> Option<*mut Edt> {
         }
         // Register as sleeping, deregister as searching, and look once more.
         {
-            let mut idle = rt.idle.lock().expect("no panic while locked");
+            let mut idle = rt.queues.idle.lock().expect("no panic while locked");
             idle.announce(w.index, usize::from(w.node));
             node.sleeping.fetch_add(1, Ordering::SeqCst);
             node.searching.fetch_sub(1, Ordering::SeqCst);
@@ -247,7 +255,7 @@ fn look_or_sleep(w: &mut Worker) -> Option<*mut Edt> {
             return Some(edt);
         }
         let last = {
-            let mut idle = rt.idle.lock().expect("no panic while locked");
+            let mut idle = rt.queues.idle.lock().expect("no panic while locked");
             // If a task waits inside itself, its worker decides.
             idle.park(w.index, usize::from(w.node))
                 && idle.all()
@@ -255,10 +263,10 @@ fn look_or_sleep(w: &mut Worker) -> Option<*mut Edt> {
                 && nothing_left(rt)
         };
         if last {
-            rt.quiescent();
+            rt.tasks.quiescent(rt);
         }
         if rt.stop.load(Ordering::SeqCst) {
-            for worker in &rt.workers {
+            for worker in &rt.queues.workers {
                 worker.woken.store(true, Ordering::Release);
                 if let Some(thread) = worker.thread.get() {
                     thread.unpark();
@@ -266,7 +274,10 @@ fn look_or_sleep(w: &mut Worker) -> Option<*mut Edt> {
             }
             return None;
         }
-        while !rt.workers[w.index].woken.swap(false, Ordering::Acquire) {
+        while !rt.queues.workers[w.index]
+            .woken
+            .swap(false, Ordering::Acquire)
+        {
             std::thread::park();
         }
         if rt.stop.load(Ordering::SeqCst) {
@@ -281,18 +292,24 @@ fn withdraw(w: &Worker) -> bool {
     let rt = w.rt;
     let node = usize::from(w.node);
     if !rt
+        .queues
         .idle
         .lock()
         .expect("no panic while locked")
         .withdraw(w.index, node)
     {
         // The waker sets this right after it removed us from the list.
-        while !rt.workers[w.index].woken.swap(false, Ordering::Acquire) {
+        while !rt.queues.workers[w.index]
+            .woken
+            .swap(false, Ordering::Acquire)
+        {
             std::hint::spin_loop();
         }
         return false;
     }
-    rt.nodes[node].sleeping.fetch_sub(1, Ordering::SeqCst);
+    rt.queues.nodes[node]
+        .sleeping
+        .fetch_sub(1, Ordering::SeqCst);
     true
 }
 
@@ -300,12 +317,12 @@ fn withdraw(w: &Worker) -> bool {
 /// another, so that publishers need not.
 fn found(w: &Worker) {
     let rt = w.rt;
-    let node = &rt.nodes[usize::from(w.node)];
+    let node = &rt.queues.nodes[usize::from(w.node)];
     if node.searching.fetch_sub(1, Ordering::SeqCst) == 1 {
         let more = !node.inbox.is_empty()
-            || rt.workers_of[usize::from(w.node)]
+            || rt.queues.workers_of[usize::from(w.node)]
                 .iter()
-                .any(|&other| !rt.workers[other].deque.is_empty());
+                .any(|&other| !rt.queues.workers[other].deque.is_empty());
         if more {
             notify(rt, w.node);
         }
@@ -317,7 +334,7 @@ fn found(w: &Worker) {
 pub fn pause(w: &mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -> bool {
     let rt = w.rt;
     rt.publish_counters(w);
-    let lock = || rt.idle.lock().expect("no panic while locked");
+    let lock = || rt.queues.idle.lock().expect("no panic while locked");
     lock().begin_wait();
     let (mut confirmed, mut round) = (None, 0_u32);
     loop {
@@ -351,17 +368,22 @@ pub fn pause(w: &mut Worker, ready: &mut dyn FnMut(&mut Worker) -> bool) -> bool
 fn work_in_reach(w: &Worker) -> bool {
     let rt = w.rt;
     let on = |node: usize| {
-        !rt.nodes[node].inbox.is_empty()
-            || rt.workers_of[node]
+        !rt.queues.nodes[node].inbox.is_empty()
+            || rt.queues.workers_of[node]
                 .iter()
-                .any(|&worker| !rt.workers[worker].deque.is_empty())
+                .any(|&worker| !rt.queues.workers[worker].deque.is_empty())
     };
-    on(usize::from(w.node)) || (rt.stealing == Stealing::Any && (0..rt.nodes.len()).any(on))
+    on(usize::from(w.node))
+        || (rt.queues.stealing == Stealing::Any && (0..rt.queues.nodes.len()).any(on))
 }
 
 fn nothing_left(rt: &Runtime) -> bool {
-    rt.nodes.iter().all(|node| node.inbox.is_empty())
-        && rt.workers.iter().all(|worker| worker.deque.is_empty())
+    rt.queues.nodes.iter().all(|node| node.inbox.is_empty())
+        && rt
+            .queues
+            .workers
+            .iter()
+            .all(|worker| worker.deque.is_empty())
 }
 
 /// Pins the calling thread to the PUs of its node, if there are several nodes.
@@ -369,17 +391,8 @@ pub fn pin(rt: &Runtime, node: u16) {
     if rt.machine.bindable_nodes().is_none() {
         return;
     }
-    // SAFETY: a set on the stack, passed with its size.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        for pu in rt.machine.pus_of(usize::from(node)) {
-            if (pu as usize) < 8 * size_of::<libc::cpu_set_t>() {
-                libc::CPU_SET(pu as usize, &mut set);
-            }
-        }
-        // If refused (by a sandbox, say), the worker runs unpinned, which is slower but correct.
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
-    }
+    // If refused (by a sandbox, say), the worker runs unpinned, which is slower but correct.
+    let _ = affinity::set(0, &rt.machine.pus_of(usize::from(node)));
 }
 
 /// # Safety
@@ -388,18 +401,18 @@ pub unsafe fn run_all(w: *mut Worker) {
     // SAFETY: as the caller promises.
     let rt = unsafe { (*w).rt };
     std::thread::scope(|threads| {
-        for index in 1..rt.workers.len() {
+        for index in 1..rt.queues.workers.len() {
             let started = std::thread::Builder::new()
                 .name(format!("ocr-{index}"))
                 .stack_size(8 << 20)
                 .spawn_scoped(threads, move || {
-                    let node = rt.workers[index].node;
+                    let node = rt.queues.workers[index].node;
                     pin(rt, node);
                     let mut worker = Worker::new(rt, index, node);
                     let w: *mut Worker = &raw mut *worker;
                     set_current(w);
                     let _stack = rt.config.checked.then(Stack::install);
-                    let _ = rt.workers[index].thread.set(std::thread::current());
+                    let _ = rt.queues.workers[index].thread.set(std::thread::current());
                     // SAFETY: this thread's worker.
                     unsafe { work(w) };
                     set_current(std::ptr::null_mut());
@@ -411,8 +424,8 @@ pub unsafe fn run_all(w: *mut Worker) {
                 std::process::exit(1);
             }
         }
-        pin(rt, rt.workers[0].node);
-        let _ = rt.workers[0].thread.set(std::thread::current());
+        pin(rt, rt.queues.workers[0].node);
+        let _ = rt.queues.workers[0].thread.set(std::thread::current());
         // SAFETY: as the caller promises.
         unsafe { work(w) };
     });

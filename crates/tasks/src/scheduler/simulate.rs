@@ -12,15 +12,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 use numaloc_task_plan::{SECONDS_PER_TASK, seconds_per_byte};
 
+use super::ready::Ready;
 use crate::config::{SchedulerKind, Stealing};
-use crate::edt::{self, Edt};
-use crate::runtime::Runtime;
-use crate::scope;
-use crate::worker::Worker;
+use crate::state::{Runtime, Worker};
 
 struct SimulatedWorker {
     node: u16,
-    queue: VecDeque<*mut Edt>,
+    queue: VecDeque<*mut Ready>,
     idle: bool,
     /// Its current task waits inside itself; it runs other tasks meanwhile.
     waiting: bool,
@@ -32,11 +30,11 @@ struct SimulatedWorker {
 /// The simulation; see the module documentation.
 pub struct Simulation {
     workers: Vec<SimulatedWorker>,
-    inboxes: Vec<VecDeque<*mut Edt>>,
+    inboxes: Vec<VecDeque<*mut Ready>>,
     workers_of: Vec<Vec<usize>>,
     /// Future events by time, worker and number: the worker's task ends (if there is one), and the worker looks for
     /// work.
-    events: BTreeMap<(u64, usize, u64), Option<*mut Edt>>,
+    events: BTreeMap<(u64, usize, u64), Option<*mut Ready>>,
     next_event: u64,
     /// The worker whose task is running.
     playing: usize,
@@ -55,6 +53,7 @@ impl Simulation {
         let oblivious = rt.config.scheduler == SchedulerKind::Tbb;
         Self {
             workers: rt
+                .queues
                 .workers
                 .iter()
                 .map(|worker| SimulatedWorker {
@@ -66,14 +65,14 @@ impl Simulation {
                 })
                 .collect(),
             inboxes: vec![VecDeque::new(); nodes],
-            workers_of: rt.workers_of.clone(),
+            workers_of: rt.queues.workers_of.clone(),
             events: BTreeMap::new(),
             next_event: 0,
             playing: 0,
             now_ns: 0,
             oblivious,
-            far: oblivious || rt.stealing == Stealing::Any,
-            seconds_per_byte: seconds_per_byte(rt.machine.topology(), rt.workers.len()),
+            far: oblivious || rt.queues.stealing == Stealing::Any,
+            seconds_per_byte: seconds_per_byte(rt.machine.topology(), rt.queues.workers.len()),
         }
     }
 
@@ -84,7 +83,7 @@ impl Simulation {
     }
 
     /// Schedules an event: the current task of worker `at` ends (if there is one), and the worker looks for work.
-    fn event(&mut self, time: u64, at: usize, ends: Option<*mut Edt>) {
+    fn event(&mut self, time: u64, at: usize, ends: Option<*mut Ready>) {
         self.next_event += 1;
         self.workers[at].latest_event = self.next_event;
         self.events.insert((time, at, self.next_event), ends);
@@ -95,19 +94,19 @@ impl Simulation {
     pub(super) unsafe fn run(this: *mut Self, w: *mut Worker) {
         // SAFETY: as the caller promises. References end before a task's code runs.
         unsafe {
-            let first: Vec<*mut Edt> = (*w).ready.drain(..).collect();
+            let first: Vec<*mut Ready> = (*w).ready.drain(..).collect();
             (*this).publish(&mut *w, 0, first);
             loop {
                 while Self::step(this, w) {}
                 // Nothing runs: return the credits, which may complete scopes.
-                scope::return_credits(&mut *w);
-                let ready: Vec<*mut Edt> = (*w).ready.drain(..).collect();
+                (*w).rt.tasks.out_of_tasks(&mut *w);
+                let ready: Vec<*mut Ready> = (*w).ready.drain(..).collect();
                 if ready.is_empty() {
                     break;
                 }
                 (*this).publish(&mut *w, 0, ready);
             }
-            (*w).rt.quiescent();
+            (*w).rt.tasks.quiescent((*w).rt);
         }
     }
 
@@ -119,7 +118,7 @@ impl Simulation {
     pub(super) unsafe fn run_one(this: *mut Self, w: *mut Worker) -> bool {
         // SAFETY: as for `run`.
         unsafe {
-            let ready: Vec<*mut Edt> = (*w).ready.drain(..).collect();
+            let ready: Vec<*mut Ready> = (*w).ready.drain(..).collect();
             {
                 let this = &mut *this;
                 let at = this.playing;
@@ -168,7 +167,7 @@ impl Simulation {
     ///
     /// # Safety
     /// As for [`Simulation::run`].
-    unsafe fn end(this: *mut Self, w: *mut Worker, at: usize, edt: *mut Edt) {
+    unsafe fn end(this: *mut Self, w: *mut Worker, at: usize, edt: *mut Ready) {
         // SAFETY: as for `run`. References end before the task's code runs.
         unsafe {
             let (playing, waiting, node) = {
@@ -178,8 +177,8 @@ impl Simulation {
                 let node = std::mem::replace(&mut (*w).node, worker.node);
                 (std::mem::replace(&mut this.playing, at), waiting, node)
             };
-            edt::execute(w, edt);
-            scope::return_credits(&mut *w);
+            (*w).rt.tasks.run(w, edt);
+            (*w).rt.tasks.out_of_tasks(&mut *w);
             let ready = (*w).ready.drain(..).collect();
             (*w).node = node;
             let this = &mut *this;
@@ -189,23 +188,23 @@ impl Simulation {
         }
     }
 
-    fn cost_ns(&self, w: &Worker, node: u16, edt: *mut Edt) -> f64 {
+    fn cost_ns(&self, w: &Worker, node: u16, edt: *mut Ready) -> f64 {
         let nodes = self.inboxes.len();
-        crate::block::held(w, edt)
-            .map(|(bytes, on)| {
-                let on = on.unwrap_or(node);
-                bytes as f64 * self.seconds_per_byte[usize::from(node) * nodes + usize::from(on)]
-            })
-            .sum::<f64>()
-            * 1e9
+        let mut seconds = 0.0;
+        w.rt.tasks.blocks(w, edt, &mut |bytes, on| {
+            let on = on.unwrap_or(node);
+            seconds +=
+                bytes as f64 * self.seconds_per_byte[usize::from(node) * nodes + usize::from(on)];
+        });
+        seconds * 1e9
     }
 
     /// Publishes tasks made ready by worker `by`, and wakes idle workers for them.
-    fn publish(&mut self, w: &mut Worker, by: usize, tasks: Vec<*mut Edt>) {
+    fn publish(&mut self, w: &mut Worker, by: usize, tasks: Vec<*mut Ready>) {
         for edt in tasks {
             // SAFETY: ready, so owned by us.
             let wanted = unsafe { (*edt).node };
-            let node = w.rt.served_by[usize::from(wanted)];
+            let node = w.rt.queues.served_by[usize::from(wanted)];
             if self.oblivious || node == self.workers[by].node {
                 self.workers[by].queue.push_back(edt);
                 let wake = if self.far {
@@ -238,7 +237,7 @@ impl Simulation {
         }
     }
 
-    fn find(&mut self, w: &mut Worker, at: usize) -> Option<*mut Edt> {
+    fn find(&mut self, w: &mut Worker, at: usize) -> Option<*mut Ready> {
         if let Some(edt) = self.workers[at].queue.pop_back() {
             return Some(edt);
         }
@@ -257,9 +256,9 @@ impl Simulation {
             }
         }
         if self.far {
-            let everybody: Vec<usize> = (0..self.workers.len()).collect();
+            let all: Vec<usize> = (0..self.workers.len()).collect();
             let stolen = self
-                .steal(w, &everybody)
+                .steal(w, &all)
                 .or_else(|| self.inboxes.iter_mut().find_map(VecDeque::pop_front));
             w.counters.stolen_far += u64::from(stolen.is_some());
             return stolen;
@@ -267,7 +266,7 @@ impl Simulation {
         None
     }
 
-    fn steal(&mut self, w: &mut Worker, victims: &[usize]) -> Option<*mut Edt> {
+    fn steal(&mut self, w: &mut Worker, victims: &[usize]) -> Option<*mut Ready> {
         let first = w.random_below(victims.len());
         (0..victims.len()).find_map(|at| {
             self.workers[victims[(first + at) % victims.len()]]

@@ -1,8 +1,6 @@
 //! One thread, oldest ready task first: the same order in every run. For profiling and debugging.
 
-use crate::edt;
-use crate::scope;
-use crate::worker::Worker;
+use crate::state::Worker;
 
 /// Runs the oldest ready task. False: there is none.
 ///
@@ -16,7 +14,7 @@ pub unsafe fn run_one(w: *mut Worker) -> bool {
         };
         // The task's assigned node counts as the node it runs on, so what it creates without a hint stays there.
         let before = std::mem::replace(&mut (*w).node, (*edt).node);
-        edt::execute(w, edt);
+        (*w).rt.tasks.run(w, edt);
         (*w).node = before;
         true
     }
@@ -28,14 +26,14 @@ pub unsafe fn run(w: *mut Worker) {
     // SAFETY: as the caller promises.
     unsafe {
         // Near and far are only meaningful if the thread stays on one node.
-        if (*w).rt.recorder.is_some() {
+        if (*w).rt.config.profile.is_some() {
             super::numa::pin((*w).rt, (*w).node);
         }
         loop {
             while run_one(w) {}
-            scope::return_credits(&mut *w);
+            (*w).rt.tasks.out_of_tasks(&mut *w);
             if (*w).ready.is_empty() {
-                (*w).rt.quiescent();
+                (*w).rt.tasks.quiescent((*w).rt);
                 return;
             }
         }

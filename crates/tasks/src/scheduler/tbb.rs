@@ -8,10 +8,9 @@ mod found {
     use std::sync::{Arc, Condvar, Mutex, Once};
     use std::time::Duration;
 
-    use crate::edt::{self, Edt};
-    use crate::runtime::Runtime;
-    use crate::scope;
-    use crate::worker::{Worker, current, set_current};
+    use crate::error::RunError;
+    use crate::scheduler::ready::Ready;
+    use crate::state::{Runtime, Worker, current, set_current};
 
     unsafe extern "C" {
         fn numaloc_tbb_run(workers: i32, body: extern "C" fn(*mut c_void), argument: *mut c_void);
@@ -70,7 +69,7 @@ mod found {
         // SAFETY: set before the first task is spawned, and alive while tasks run.
         let rt: &'static Runtime = unsafe { &*RUNTIME.load(Ordering::Acquire) };
         let index = rt.next_worker.fetch_add(1, Ordering::Relaxed) + 1;
-        let node = rt.workers[index % rt.workers.len()].node;
+        let node = rt.queues.workers[index % rt.queues.workers.len()].node;
         let w = Box::into_raw(Worker::new(rt, index, node));
         WORKERS
             .lock()
@@ -85,10 +84,11 @@ mod found {
         let w = worker_of_this_thread();
         // SAFETY: this thread's worker; the task was handed to oneTBB once.
         unsafe {
-            edt::execute(w, edt.cast());
+            let rt = (*w).rt;
+            rt.tasks.run(w, edt.cast());
             // oneTBB does not report either when a thread has no more tasks.
             if (*w).nesting == 0 {
-                scope::return_credits(&mut *w);
+                rt.tasks.out_of_tasks(&mut *w);
             }
         }
         count(|tally| &tally.ended);
@@ -115,7 +115,7 @@ mod found {
             .iter()
             .map(|tally| tally.ended.load(Ordering::SeqCst))
             .sum();
-        let waiting = rt.waits.lock().expect("no panic while locked").len();
+        let waiting = rt.waits.count();
         let spawned: u64 = tallies
             .iter()
             .map(|tally| tally.spawned.load(Ordering::SeqCst))
@@ -143,7 +143,7 @@ mod found {
             0
         };
         // An awaited event has fired: its task continues once released, unless others on its thread wait above it.
-        let quiet = if crate::stuck::something_came(pause.rt) {
+        let quiet = if pause.rt.tasks.awaited_event_has_fired(pause.rt) {
             QUIET_BUT_COME
         } else {
             QUIET
@@ -224,7 +224,7 @@ mod found {
         !pause.stuck
     }
 
-    pub fn schedule(w: &mut Worker, edt: *mut Edt) {
+    pub fn schedule(w: &mut Worker, edt: *mut Ready) {
         if RUNTIME.load(Ordering::Relaxed).is_null() {
             // The first task: the arena does not exist yet.
             w.ready.push_back(edt);
@@ -237,15 +237,15 @@ mod found {
 
     /// # Safety
     /// `w` is this thread's worker and no reference to it is in use.
-    pub unsafe fn run_all(w: *mut Worker) -> Result<(), String> {
+    pub unsafe fn run_all(w: *mut Worker) -> Result<(), RunError> {
         // SAFETY: as the caller promises.
         unsafe {
             let rt = (*w).rt;
             OF_RUN.set(RUN.fetch_add(1, Ordering::Relaxed) + 1);
             RUNTIME.store(std::ptr::from_ref(rt).cast_mut(), Ordering::Release);
-            numaloc_tbb_run(rt.workers.len() as i32, start_and_wait, w.cast());
+            numaloc_tbb_run(rt.queues.workers.len() as i32, start_and_wait, w.cast());
             RUNTIME.store(std::ptr::null_mut(), Ordering::Release);
-            rt.quiescent();
+            rt.tasks.quiescent(rt);
             for worker in WORKERS.lock().expect("no panic while locked").drain(..) {
                 let worker = Box::from_raw(worker as *mut Worker);
                 rt.publish_counters(&worker);
@@ -260,10 +260,11 @@ pub use found::{pause, run_all, schedule};
 
 #[cfg(not(numaloc_tbb))]
 mod missing {
-    use crate::edt::Edt;
-    use crate::worker::Worker;
+    use crate::error::RunError;
+    use crate::scheduler::ready::Ready;
+    use crate::state::Worker;
 
-    pub fn schedule(_: &mut Worker, _: *mut Edt) {
+    pub fn schedule(_: &mut Worker, _: *mut Ready) {
         // The first task is dropped; `run_all` then says why.
     }
 
@@ -273,8 +274,8 @@ mod missing {
 
     /// # Safety
     /// None; same signature as the real one.
-    pub unsafe fn run_all(_: *mut Worker) -> Result<(), String> {
-        Err("this build has no oneTBB scheduler: install libtbb-dev and build again".to_owned())
+    pub unsafe fn run_all(_: *mut Worker) -> Result<(), RunError> {
+        Err(RunError::NoTbbScheduler)
     }
 }
 

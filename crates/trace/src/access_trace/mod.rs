@@ -20,34 +20,11 @@ mod tags;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use numaloc_access_trace::message::{CacheSize, Head, Message};
+use numaloc_access_trace::message::{Head, Message};
+pub use numaloc_journal::settings::Filter;
 
 use crate::shadow::Shadow;
 use socket::Socket;
-
-/// The caches that filter each thread's accesses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Filter {
-    /// First level.
-    pub l1: CacheSize,
-    /// Second level, which includes the first.
-    pub l2: CacheSize,
-}
-
-impl Default for Filter {
-    fn default() -> Self {
-        Self {
-            l1: CacheSize {
-                bytes: 32 << 10,
-                ways: 8,
-            },
-            l2: CacheSize {
-                bytes: 1 << 20,
-                ways: 16,
-            },
-        }
-    }
-}
 
 /// A process's connection to the recorder.
 pub struct Outlet {

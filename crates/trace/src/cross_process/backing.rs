@@ -1,6 +1,6 @@
 //! The memory behind a shared mapping, as the kernel identifies it.
 
-use numaloc_model::MapsLine;
+use numaloc_model::maps::{self, MapsLine};
 use std::mem::MaybeUninit;
 
 /// Identity of a file, a memory file, a System V segment or a piece of anonymous shared memory: equal in all processes
@@ -49,7 +49,7 @@ impl Backing {
     /// The backing of the anonymous or System V memory mapped at `address`, behind which the kernel keeps a file.
     #[must_use]
     pub fn of_address(address: u64) -> Option<Self> {
-        let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+        let maps = maps::text(std::fs::read("/proc/self/maps").ok()?);
         maps.lines().find_map(|line| of_line(line, address))
     }
 

@@ -16,12 +16,14 @@
 //! not available; then each process counts on its own, with a note.
 
 mod backing;
+mod mapped;
 mod mappings;
 mod table;
 mod thread;
 
 pub use backing::Backing;
 pub(crate) use mappings::{Mapped, Mappings};
+pub use numaloc_journal::settings::Place;
+pub use table::Board;
 pub(crate) use table::Table;
-pub use table::{Board, Place};
 pub(crate) use thread::Part;

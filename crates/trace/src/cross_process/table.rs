@@ -19,6 +19,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use numaloc_journal::settings::Place;
+
 use crate::cross_process::Backing;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"NLCOMMN1");
@@ -36,17 +38,6 @@ const CLOCK_SHIFT: u32 = 2;
 const GROUPS: usize = 66;
 /// Size in bytes: enough for any line size.
 const FILE_SIZE: i64 = 1 << 45;
-
-/// How the processes of a recording find the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Process id of the recorder, which keeps the table.
-    pub pid: u32,
-    /// Descriptor of the table in that process.
-    pub descriptor: u32,
-    /// A number stored in the file: on another host the same path may be another file.
-    pub nonce: u64,
-}
 
 /// The recorder's side: keeps the table alive.
 #[derive(Debug)]
@@ -80,7 +71,7 @@ impl Board {
             File::from(OwnedFd::from_raw_fd(descriptor))
         };
         file.set_len(FILE_SIZE as u64)?;
-        let nonce = crate::engine::monotonic_ns() << 20 | u64::from(std::process::id() & 0xf_ffff);
+        let nonce = crate::time::monotonic_ns() << 20 | u64::from(std::process::id() & 0xf_ffff);
         file.write_all_at(&MAGIC.to_le_bytes(), 0)?;
         file.write_all_at(&nonce.to_le_bytes(), 8)?;
         Ok(Self { file, nonce })

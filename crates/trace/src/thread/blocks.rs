@@ -27,15 +27,15 @@ impl ThreadTracer {
         block: &'static Block,
         registers: &[u64; REGISTERS],
     ) {
-        if N > 0 && !self.pending {
+        if N > 0 && !self.batch.pending {
             let groups = block.groups::<N>();
             let at: [u64; N] = std::array::from_fn(|group| groups[group].address(registers));
             if self.is_plain::<N, WRITES>(block, &at) {
-                self.remaining -= block.accesses;
-                self.read_bytes += block.read_bytes;
-                self.write_bytes += block.write_bytes;
+                self.fast.remaining -= block.accesses;
+                self.fast.read_bytes += block.read_bytes;
+                self.fast.write_bytes += block.write_bytes;
                 for group in 0..N {
-                    let counter = self.counters.word(at[group]);
+                    let counter = self.fast.pages.word(at[group]);
                     let count = counter.load(Relaxed).wrapping_add(groups[group].amount);
                     counter.store(count, Relaxed);
                 }
@@ -49,14 +49,6 @@ impl ThreadTracer {
         }
     }
 
-    /// Records what is pending, before the thread does anything else.
-    #[inline(always)]
-    pub fn flush_pending(&mut self) {
-        if self.pending {
-            self.flush_pending_now();
-        }
-    }
-
     /// Whether the block's accesses can be added in any order: they change no line's state, are not a page's first
     /// count and do not end the quantum. False for lines whose written bytes are recorded.
     #[inline(always)]
@@ -64,17 +56,20 @@ impl ThreadTracer {
         let groups = block.groups::<N>();
         for group in 0..N {
             let (address, part) = (at[group], &groups[group]);
-            let word = self.fast_lines.word(address).load(Relaxed);
+            let word = self.fast.lines.word(address).load(Relaxed);
             let ours = match WRITES >> group & 1 {
-                1 => self.is_plain_word::<true>(word),
-                _ => self.is_plain_word::<false>(word),
+                1 => self.fast.is_plain_word::<true>(word),
+                _ => self.fast.is_plain_word::<false>(word),
             };
-            if !ours || self.counters.word(address).load(Relaxed) == 0 || !part.is_in_line(address)
+            if !ours
+                || self.fast.pages.word(address).load(Relaxed) == 0
+                || !part.is_in_line(address)
             {
                 return false;
             }
         }
-        self.remaining > self.fast_threshold.saturating_add(block.accesses) && self.batchable
+        self.fast.remaining > self.fast.threshold.saturating_add(block.accesses)
+            && self.batch.possible
     }
 
     /// Counts a block `times` times whose groups stay in the lines of `at`, and returns true, if only counts and masks
@@ -88,33 +83,35 @@ impl ThreadTracer {
         times: u64,
     ) -> bool {
         let [accesses, read_bytes, write_bytes] = amounts;
-        if self.partial || !self.has_room(accesses * times) {
+        if self.sampler.partial || !self.has_room(accesses * times) {
             return false;
         }
         let mut kept = false;
         for (group, &address) in groups.iter().zip(at) {
-            let word = self.fast_lines.word(address).load(Relaxed);
+            let word = self.fast.lines.word(address).load(Relaxed);
             let ours = match group.writes {
                 true => self.is_ours::<true>(group, word, address),
                 false => self.is_ours::<false>(group, word, address),
             };
-            if !ours || self.counters.word(address).load(Relaxed) == 0 || !group.is_in_line(address)
+            if !ours
+                || self.fast.pages.word(address).load(Relaxed) == 0
+                || !group.is_in_line(address)
             {
                 return false;
             }
             kept |= group.writes && line::keeps_bytes(word);
         }
-        self.remaining -= accesses * times;
-        self.read_bytes += read_bytes * times;
-        self.write_bytes += write_bytes * times;
+        self.fast.remaining -= accesses * times;
+        self.fast.read_bytes += read_bytes * times;
+        self.fast.write_bytes += write_bytes * times;
         for (group, &address) in groups.iter().zip(at) {
-            let counter = self.counters.word(address);
+            let counter = self.fast.pages.word(address);
             let count = counter.load(Relaxed).wrapping_add(group.amount * times);
             counter.store(count, Relaxed);
         }
         if kept {
             for (group, &address) in groups.iter().zip(at) {
-                let word = self.fast_lines.word(address).load(Relaxed);
+                let word = self.fast.lines.word(address).load(Relaxed);
                 if group.writes && line::keeps_bytes(word) {
                     self.track_group(group, address, times);
                 }
@@ -132,9 +129,9 @@ impl ThreadTracer {
         word: u64,
         address: u64,
     ) -> bool {
-        let quiet = word & self.read_mask & line::TRACKED == 0 || self.rereads(word, address);
+        let quiet = word & self.fast.read_mask & line::TRACKED == 0 || self.rereads(word, address);
         if WRITE {
-            self.owns(word) && (quiet || !group.reads)
+            self.fast.owns(word) && (quiet || !group.reads)
         } else {
             word == 0 || quiet && word & self.bit != 0
         }
@@ -152,7 +149,7 @@ impl ThreadTracer {
         if !self.engine.budget.keeps(Detail::FalseSharing) {
             return;
         }
-        let entry = self.engine.written.word(address);
+        let entry = self.engine.tables.written.word(address);
         let (mut bytes, mut at) = (0, address);
         for _ in 0..times {
             bytes |= written << (at & 63);
@@ -164,17 +161,11 @@ impl ThreadTracer {
         }
     }
 
-    /// Whether `accesses` may be added now: nothing is pending, and the quantum does not end.
-    #[inline(always)]
-    pub(super) fn has_room(&self, accesses: u64) -> bool {
-        self.batchable && !self.pending && self.remaining > accesses + 1
-    }
-
     /// Whether any of the lines at `addresses` is, or may be in another process, used for synchronisation.
     #[inline(always)]
     pub(super) fn any_synchronises(&self, addresses: &[u64]) -> bool {
         addresses.iter().any(|&address| {
-            let word = self.fast_lines.word(address).load(Relaxed);
+            let word = self.fast.lines.word(address).load(Relaxed);
             word & line::SYNC != 0 || line::is_cross_process(word)
         })
     }
@@ -205,7 +196,7 @@ impl ThreadTracer {
     #[inline(never)]
     extern "C" fn whole_block(&mut self, block: &'static Block, registers: &[u64; REGISTERS]) {
         self.flush_pending();
-        self.prerecording = true;
+        self.batch.prerecording = true;
         for section in &block.sections {
             if self.skip_paused(section.accesses) {
                 continue;
@@ -219,7 +210,7 @@ impl ThreadTracer {
                 self.one_by_one(section, &at);
             }
         }
-        self.prerecording = false;
+        self.batch.prerecording = false;
     }
 
     /// Like [`ThreadTracer::whole_block`], for `N` groups.
@@ -239,11 +230,11 @@ impl ThreadTracer {
         if self.count_groups(groups, amounts, &at, 1) {
             return;
         }
-        self.prerecording = true;
+        self.batch.prerecording = true;
         if self.any_synchronises(&at) || !self.add_apart(block, groups, &at, &[0; N], 1) {
             self.one_by_one(&block.sections[0], &at);
         }
-        self.prerecording = false;
+        self.batch.prerecording = false;
     }
 
     #[inline(never)]
@@ -260,30 +251,6 @@ impl ThreadTracer {
             Kind::Read => self.access::<false, false>(address, size),
             Kind::Write => self.access::<true, false>(address, size),
             Kind::Update => self.update::<false>(address, size),
-        }
-    }
-
-    /// Notes a load from a synchronisation line that is recorded before it is made.
-    #[cold]
-    pub(super) fn prerecord(&mut self, address: u64, size: u32) {
-        self.prerecorded.push((address, size));
-        self.fast_threshold = u64::MAX;
-        self.pending = true;
-    }
-
-    #[inline(never)]
-    extern "C" fn flush_pending_now(&mut self) {
-        self.pending = false;
-        self.reset_fast_threshold();
-        self.flush_run();
-        self.flush_strings();
-        for (address, size) in std::mem::take(&mut self.prerecorded) {
-            if line::is_cross_process(self.lines.word(address).load(Relaxed)) {
-                self.read_cross_process::<false>(address, size);
-            } else {
-                self.acquire(address);
-                self.line::<false, false>(address, size);
-            }
         }
     }
 }

@@ -1,116 +1,114 @@
-//! Time: clocks at synchronisation words, quanta, slices and bursts.
-
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+//! Time: the profile's clock, quanta, slices and bursts.
 
 use super::{LONGEST_QUANTUM, ThreadTracer, WALL_QUANTUM};
-use crate::line;
 use crate::memory::Detail;
 use crate::pages::PageCounters;
 use numaloc_journal::bursts::Watch;
 
-impl ThreadTracer {
-    /// Marks the line at `address` as used for synchronisation.
-    pub fn mark_sync(&mut self, address: u64) {
-        if line::is_cross_process(self.lines.word(address).load(Relaxed)) {
-            self.mark_cross_process_sync(address);
-        }
-        let entry = self.lines.word(address);
-        let mut word = entry.load(Relaxed);
-        while word & line::SYNC == 0 {
-            // The reader bits are dropped: a thread that has read the present value is counted at most once more.
-            let new = u64::from(line::writer(word)) | word & line::BYTES | line::SYNC;
-            match entry.compare_exchange_weak(word, new, Relaxed, Relaxed) {
-                Ok(_) => return,
-                Err(now) => word = now,
-            }
+/// A thread's clock. Time passes with the accesses of a quantum, which are counted down elsewhere: `remaining` of them
+/// are left.
+pub(super) struct Clock {
+    /// Whether time is counted in accesses, otherwise in nanoseconds.
+    is_virtual: bool,
+    /// Virtual time at the end of this quantum.
+    quantum_end: u64,
+    /// Length of this quantum in accesses: `remaining` at its start.
+    quantum: u64,
+    /// Accesses before this quantum.
+    pub accesses: u64,
+    /// Wall time at the start of the quantum; wall clock only.
+    wall: u64,
+    pub slice_start: u64,
+    pub slice_length: u64,
+    /// Number of stores announced, and whether the last one is still to be recorded.
+    pub announced: u64,
+    pub underway: bool,
+    /// The word last changed by an atomic instruction of a run-time library.
+    pub lock: u64,
+}
+
+impl Clock {
+    /// A clock that shows `now` if it is virtual, otherwise `wall`.
+    pub fn new(is_virtual: bool, now: u64, wall: u64) -> Self {
+        Self {
+            is_virtual,
+            quantum_end: now,
+            quantum: 0,
+            accesses: 0,
+            wall,
+            slice_start: 0,
+            slice_length: 1,
+            announced: 0,
+            underway: false,
+            lock: 0,
         }
     }
 
-    /// Announces a store that other threads may see before it is recorded. Threads that take a clock wait until this
-    /// thread has left its own ([`ThreadTracer::hand_over`], [`ThreadTracer::release`]), has recorded the store
-    /// ([`ThreadTracer::store_recorded`]), or takes a clock itself.
-    pub fn announce(&mut self) {
-        self.flush_pending();
-        if self.engine.config.virtual_clock {
-            self.announced += 1;
-            self.underway = true;
-            self.engine.underway.begin(self.reader, self.announced);
-        }
-    }
-
-    /// Ends the announcement: the store was recorded.
+    /// The present time.
     #[inline(always)]
-    pub fn store_recorded(&mut self) {
-        if std::mem::take(&mut self.underway) {
-            self.engine.underway.end(self.reader);
+    pub fn now(&self, remaining: u64) -> u64 {
+        match self.is_virtual {
+            true => self.quantum_end - remaining,
+            false => self.wall,
         }
     }
 
-    /// Leaves this thread's clock at a word that it has loaded and stored, before taking the clock for the load:
-    /// whoever sees the store finds the clock.
-    pub fn hand_over(&mut self, address: u64) {
-        if self.underway {
-            self.mark_sync(address);
-            let now = self.time();
-            self.clock(address).fetch_max(now, Relaxed);
-            self.store_recorded();
-        }
+    /// Accesses of this quantum so far.
+    pub fn spent(&self, remaining: u64) -> u64 {
+        self.quantum - remaining
     }
 
-    /// Takes the clock of the synchronisation word at `address`, if it is later.
-    pub fn acquire(&mut self, address: u64) {
-        // A thread that is itself waiting must not be waited for.
-        self.store_recorded();
-        if self.engine.config.virtual_clock {
-            self.engine.underway.wait();
-            let clock = self.clock(address).load(Relaxed);
-            if clock > 0
-                && let Some(stream) = &mut self.stream
-            {
-                stream.acquire(
-                    address,
-                    clock.saturating_sub(self.quantum_end - self.remaining),
-                );
-            }
-            if clock > self.time() {
-                self.advance(clock);
-            }
-        }
+    /// Takes back the time of an access that was just counted.
+    #[inline(always)]
+    pub fn take_back(&mut self) {
+        self.quantum_end -= 1;
     }
 
-    /// Leaves this thread's clock at the synchronisation word at `address`, if it is later.
-    pub fn release(&mut self, address: u64) {
-        if self.engine.config.virtual_clock {
-            let word = self.clock(address);
-            let now = self.time();
-            if let Some(stream) = &mut self.stream {
-                stream.release(address);
-            }
-            if word.load(Relaxed) < now {
-                word.fetch_max(now, Relaxed);
-            }
-        }
-        self.store_recorded();
+    /// Moves the virtual clock forward without work.
+    fn advance(&mut self, now: u64, remaining: u64) {
+        self.accesses += self.spent(remaining);
+        self.quantum = remaining;
+        self.quantum_end = now + remaining;
     }
 
-    /// The clock of the synchronisation word at `address`.
-    pub(super) fn clock(&mut self, address: u64) -> &'static AtomicU64 {
-        let cross_process = match line::is_cross_process(self.lines.word(address).load(Relaxed)) {
-            true => self.cross_process_clock(address),
-            false => None,
+    /// Ends the quantum at wall time `wall`; returns the time.
+    fn end_quantum(&mut self, wall: u64) -> u64 {
+        self.accesses += self.quantum;
+        self.quantum = 0;
+        self.wall = wall;
+        self.now(0)
+    }
+
+    /// Begins a quantum at `now` that ends with the slice, or by time `until`; returns its length.
+    fn begin_quantum(&mut self, now: u64, until: u64) -> u64 {
+        self.quantum = match self.is_virtual {
+            true => {
+                let slice = self.slice_start + self.slice_length - now;
+                slice.min(LONGEST_QUANTUM).min(until - now)
+            }
+            false => WALL_QUANTUM,
         };
-        cross_process.unwrap_or_else(|| self.engine.clock(address))
+        self.quantum_end = now + self.quantum;
+        self.quantum
     }
 
+    /// Begins the slice at the multiple of `length` that contains `now`.
+    fn begin_slice(&mut self, now: u64, length: u64) {
+        self.slice_length = length;
+        self.slice_start = now / length * length;
+    }
+
+    /// Whether the slice has ended by `now`.
+    fn is_over(&self, now: u64) -> bool {
+        now >= self.slice_start + self.slice_length
+    }
+}
+
+impl ThreadTracer {
     /// The present time of the profile's clock.
     #[must_use]
     pub fn time(&self) -> u64 {
-        if self.engine.config.virtual_clock {
-            self.quantum_end - self.remaining
-        } else {
-            self.wall
-        }
+        self.clock.now(self.fast.remaining)
     }
 
     /// Takes back the time of a run-time library's access that was just counted. Not with an access trace, whose
@@ -118,48 +116,41 @@ impl ThreadTracer {
     #[inline(always)]
     pub(super) fn stop_clock<const RUNTIME: bool>(&mut self) {
         if RUNTIME && self.stream.is_none() {
-            self.quantum_end -= 1;
+            self.clock.take_back();
         }
-    }
-
-    /// Accesses of this quantum so far.
-    pub(super) fn spent(&self) -> u64 {
-        self.quantum - self.remaining
     }
 
     /// Accesses in bursts so far; all accesses where time is not sampled.
     pub(super) fn seen(&self) -> u64 {
-        self.seen + if self.paused() { 0 } else { self.spent() }
+        let paused = self.sampler.paused();
+        let spent = self.clock.spent(self.fast.remaining);
+        self.sampler.seen + if paused { 0 } else { spent }
     }
 
     /// Moves the virtual clock forward without work.
-    pub(super) fn advance(&mut self, clock: u64) {
-        self.seen = self.seen();
-        self.accesses += self.spent();
-        self.quantum = self.remaining;
-        self.quantum_end = clock + self.remaining;
-        if clock >= self.slice_start + self.slice_length {
-            self.change_slice(clock);
-        } else {
-            self.begin_quantum(clock);
-        }
+    pub(super) fn advance(&mut self, now: u64) {
+        self.sampler.seen = self.seen();
+        self.clock.advance(now, self.fast.remaining);
+        self.go_on(now);
     }
 
     /// Ends the quantum, and the slice if its time has come.
     #[cold]
     #[inline(never)]
     pub(super) fn end_quantum(&mut self) {
-        self.seen = self.seen();
-        self.accesses += self.quantum;
-        self.quantum = 0;
-        self.wall = self.engine.wall();
-        let now = self.time();
+        self.sampler.seen = self.seen();
+        let now = self.clock.end_quantum(self.engine.wall());
         if !self.engine.config.virtual_clock
             && let Some(stream) = &mut self.stream
         {
             stream.move_to(now);
         }
-        if now >= self.slice_start + self.slice_length {
+        self.go_on(now);
+    }
+
+    /// Begins the next quantum, in the next slice if its time has come.
+    fn go_on(&mut self, now: u64) {
+        if self.clock.is_over(now) {
             self.change_slice(now);
         } else {
             self.begin_quantum(now);
@@ -167,55 +158,50 @@ impl ThreadTracer {
     }
 
     /// Begins a quantum: the accesses until the clock is checked again.
-    pub(super) fn begin_quantum(&mut self, now: u64) {
-        self.quantum = if self.engine.config.virtual_clock {
-            (self.slice_start + self.slice_length - now).min(LONGEST_QUANTUM)
-        } else {
-            WALL_QUANTUM
+    fn begin_quantum(&mut self, now: u64) {
+        let until = match self.engine.bursts {
+            Some(bursts) => {
+                let watch = bursts.at(now);
+                self.follow(watch);
+                watch.until
+            }
+            None => u64::MAX,
         };
-        if let Some(bursts) = self.engine.bursts {
-            self.follow(bursts.at(now), now);
-        }
-        self.remaining = self.quantum;
-        self.quantum_end = now + self.quantum;
+        self.fast.remaining = self.clock.begin_quantum(now, until);
     }
 
     /// Turns sampling on or off as the schedule says.
-    pub(super) fn follow(&mut self, watch: Watch, now: u64) {
+    fn follow(&mut self, watch: Watch) {
         // Each burst is flushed by itself: errors are estimated from how bursts differ.
-        if !self.paused() && (!watch.sampling || watch.burst != self.burst) {
+        if !self.sampler.paused() && (!watch.sampling || watch.burst != self.sampler.burst) {
             self.flush_comm();
         }
         self.set_sampling(watch.sampling);
-        self.burst = watch.burst;
-        if self.engine.config.virtual_clock {
-            self.quantum = self.quantum.min(watch.until - now);
-        }
+        self.sampler.burst = watch.burst;
     }
 
-    /// Begins the slice at the multiple of its length that contains `now`.
+    /// Begins the slice that contains `now`.
     pub(super) fn begin_slice(&mut self, now: u64) {
-        self.slice_length = self.engine.slice_length(now);
-        self.slice_start = now / self.slice_length * self.slice_length;
+        self.clock
+            .begin_slice(now, self.engine.slices.slice_length(now));
         self.begin_quantum(now);
     }
 
     /// Writes the counts of the slice that has ended.
-    pub(super) fn change_slice(&mut self, now: u64) {
+    fn change_slice(&mut self, now: u64) {
         if self.engine.bursts.is_none() {
             self.flush_comm();
         }
         // A counter holds 2^32 accesses to a page.
-        let crowded = self.accesses - self.reported > LONGEST_QUANTUM / 2;
+        let crowded = self.clock.accesses - self.journal.reported > LONGEST_QUANTUM / 2;
         let over = !self.engine.budget.keeps(Detail::Pages);
-        if over && self.counters.counts() {
+        if over && self.pages.counters.counts() {
             self.flush_pages();
-            self.counters = PageCounters::discarding(&self.engine.touched);
+            self.set_counters(PageCounters::discarding(&self.engine.tables.touched));
         }
-        if now >= self.span_start + self.span_length || crowded {
+        if self.pages.is_over(now) || crowded {
             self.flush_pages();
-            self.span_length = self.engine.span_length();
-            self.span_start = now / self.span_length * self.span_length;
+            self.pages.begin_span(now, self.engine.slices.span_length());
         }
         self.begin_slice(now);
         self.write_out();
@@ -223,5 +209,64 @@ impl ThreadTracer {
             self.stream = None;
             self.choose_path();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn virtual_time_passes_with_accesses() {
+        let mut clock = Clock::new(true, 100, 0);
+        clock.begin_slice(100, 64);
+        assert_eq!(clock.slice_start, 64);
+        assert_eq!(clock.begin_quantum(100, u64::MAX), 28);
+        assert_eq!(
+            (clock.now(28), clock.now(20), clock.spent(20)),
+            (100, 108, 8)
+        );
+        assert_eq!(clock.end_quantum(7), 128);
+        assert!(clock.is_over(128) && !clock.is_over(127));
+        assert_eq!(clock.accesses, 28);
+    }
+
+    #[test]
+    fn a_quantum_ends_with_its_burst() {
+        let mut clock = Clock::new(true, 0, 0);
+        clock.begin_slice(0, 1000);
+        assert_eq!(clock.begin_quantum(10, 250), 240);
+        clock.begin_slice(0, u64::MAX / 2);
+        assert_eq!(clock.begin_quantum(0, u64::MAX), LONGEST_QUANTUM);
+    }
+
+    #[test]
+    fn moving_forward_is_no_work() {
+        let mut clock = Clock::new(true, 0, 0);
+        clock.begin_slice(0, 1000);
+        let quantum = clock.begin_quantum(0, u64::MAX);
+        clock.advance(500, quantum - 10);
+        assert_eq!(clock.accesses, 10);
+        assert_eq!(clock.now(quantum - 10), 500);
+        assert_eq!(clock.spent(quantum - 10), 0);
+    }
+
+    #[test]
+    fn time_of_run_time_libraries_does_not_pass() {
+        let mut clock = Clock::new(true, 0, 0);
+        clock.begin_slice(0, 1000);
+        let quantum = clock.begin_quantum(0, u64::MAX);
+        clock.take_back();
+        assert_eq!(clock.now(quantum - 1), 0);
+        assert_eq!(clock.spent(quantum - 1), 1);
+    }
+
+    #[test]
+    fn wall_time_stands_still_during_a_quantum() {
+        let mut clock = Clock::new(false, 0, 40);
+        clock.begin_slice(40, 100);
+        assert_eq!(clock.begin_quantum(40, 41), WALL_QUANTUM);
+        assert_eq!((clock.now(WALL_QUANTUM), clock.now(1)), (40, 40));
+        assert_eq!(clock.end_quantum(99), 99);
     }
 }

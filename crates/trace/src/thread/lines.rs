@@ -4,34 +4,18 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use numaloc_model::Layer;
 
-use super::{NEAR, Received, ThreadTracer};
-use crate::extra::layer_index;
-use crate::line::{self, FAST_SHIFT};
+use super::ThreadTracer;
+use crate::line;
 use crate::memory::Detail;
-use crate::sharing::{self, Sharing};
+use crate::sharing;
 
 impl ThreadTracer {
-    /// Whether `word` is that of a line that this thread wrote last and no other thread has read since.
-    #[inline(always)]
-    pub(super) fn owns(&self, word: u64) -> bool {
-        word & !line::BYTES == self.owned
-    }
-
-    /// Whether loads, or stores, leave the state of a line with this `word` unchanged.
-    #[inline(always)]
-    pub(super) fn is_plain_word<const WRITE: bool>(&self, word: u64) -> bool {
-        match WRITE {
-            true => word == self.owned || word == self.owned | line::BYTES,
-            false => word == 0 || word & self.read_mask == self.read_is,
-        }
-    }
-
     /// Applies an access of `size` bytes at `address`, within one line, to the line's state.
     #[inline(always)]
     pub(super) fn line<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         let word = self.lines.word(address).load(Relaxed);
         if WRITE {
-            if self.owns(word) {
+            if self.fast.owns(word) {
                 if !RUNTIME && line::keeps_bytes(word) {
                     self.track(address, size, false);
                 }
@@ -66,20 +50,20 @@ impl ThreadTracer {
             let tracked = word & line::TRACKED;
             self.lines
                 .word(address)
-                .store(self.owned | tracked, Relaxed);
+                .store(self.fast.owned | tracked, Relaxed);
             if tracked != 0 {
                 self.track(address, size, true);
             }
             return;
         }
         if word & line::EXTENDED != 0 {
-            self.engine.readers.reset(address);
+            self.engine.tables.readers.reset(address);
         }
         // Lines used for synchronisation have no reader bits, so that every read takes the slow path.
         let new = if word & line::SYNC != 0 {
-            u64::from(line::writer(self.owned)) | line::SYNC | word & line::TRACKED
+            u64::from(line::writer(self.fast.owned)) | line::SYNC | word & line::TRACKED
         } else {
-            self.owned | word & line::TRACKED
+            self.fast.owned | word & line::TRACKED
         };
         if word != new {
             self.lines.word(address).store(new, Relaxed);
@@ -95,7 +79,7 @@ impl ThreadTracer {
         if !self.engine.budget.keeps(Detail::FalseSharing) {
             return;
         }
-        let entry = self.engine.written.word(address);
+        let entry = self.engine.tables.written.word(address);
         let bytes = sharing::bytes(address, size, self.lines.shift());
         let before = if first { 0 } else { entry.load(Relaxed) };
         if first || before | bytes != before {
@@ -107,7 +91,8 @@ impl ThreadTracer {
     #[inline(always)]
     pub(super) fn overlaps(&self, word: u64, address: u64, size: u32) -> bool {
         let bytes = sharing::bytes(address, size, self.lines.shift());
-        word & line::FULL != 0 || self.engine.written.word(address).load(Relaxed) & bytes != 0
+        word & line::FULL != 0
+            || self.engine.tables.written.word(address).load(Relaxed) & bytes != 0
     }
 
     /// Handles a repeated read since the last write: the event of the first read turns out to be true sharing if this
@@ -115,23 +100,11 @@ impl ThreadTracer {
     #[inline(always)]
     pub(super) fn reread(&mut self, word: u64, address: u64, size: u32) {
         let line = address >> self.lines.shift();
-        if line::writer(word) != line::writer(self.owned)
-            && self.sharing.as_ref().is_some_and(|s| s.is_undecided(line))
+        if line::writer(word) != line::writer(self.fast.owned)
+            && self.events.is_undecided(line)
             && self.overlaps(word, address, size)
         {
             self.resolve_true_sharing(address);
-        }
-    }
-
-    /// Decides the pending event on the line at `address` as true sharing: this thread has used bytes written in the
-    /// present tenure.
-    pub(crate) fn resolve_true_sharing(&mut self, address: u64) {
-        let line = address >> self.lines.shift();
-        if let Some(sharing) = &mut self.sharing
-            && sharing.is_undecided(line)
-        {
-            sharing.resolve_true_sharing(line);
-            self.update_read_mask(line);
         }
     }
 
@@ -139,21 +112,7 @@ impl ThreadTracer {
     /// read has no effect. Used when reads of tracked lines are not fast.
     #[inline(always)]
     pub(super) fn rereads(&self, word: u64, address: u64) -> bool {
-        word & self.bit != 0
-            && !self.undecided
-                [sharing::place::<{ sharing::UNDECIDED_SLOTS }>(address >> FAST_SHIFT)]
-    }
-
-    /// Updates the test for fast reads: reads of tracked lines matter only while one of this thread's events is
-    /// undecided.
-    pub(super) fn update_read_mask(&mut self, line: u64) {
-        let is_undecided = self.sharing.as_ref().is_some_and(|s| s.any_undecided());
-        self.read_mask = self.bit | if is_undecided { line::TRACKED } else { 0 };
-        let place = sharing::place::<{ sharing::UNDECIDED_SLOTS }>(line);
-        self.undecided[place] = self
-            .sharing
-            .as_ref()
-            .is_some_and(|s| s.holds_undecided(place));
+        word & self.bit != 0 && !self.events.holds(address)
     }
 
     /// Applies a load from a line that this thread has not read since the last write.
@@ -165,7 +124,7 @@ impl ThreadTracer {
         mut word: u64,
         size: u32,
     ) {
-        if self.prerecording && (word & line::SYNC != 0 || line::is_cross_process(word)) {
+        if self.batch.prerecording && (word & line::SYNC != 0 || line::is_cross_process(word)) {
             self.prerecord(address, size);
         }
         if line::is_cross_process(word) {
@@ -174,7 +133,7 @@ impl ThreadTracer {
         if word & line::SYNC != 0 {
             self.acquire(address);
         }
-        let me = line::writer(self.owned);
+        let me = line::writer(self.fast.owned);
         let consecutive = self.engine.config.consecutive;
         if RUNTIME || line::writer(word) == 0 || line::writer(word) == me && !consecutive {
             return;
@@ -204,7 +163,7 @@ impl ThreadTracer {
             let first = if consecutive {
                 word & (line::ALL_READERS | line::EXTENDED) == 0 && writer != me
             } else {
-                in_word || self.engine.readers.mark(address, self.reader)
+                in_word || self.engine.tables.readers.mark(address, self.reader)
             };
             if first {
                 self.record_communication(writer, address, size);
@@ -222,77 +181,26 @@ impl ThreadTracer {
 
     /// Counts one event: this thread read what `writer` had written.
     pub(crate) fn record_communication(&mut self, writer: u32, address: u64, size: u32) {
-        let cell = self.received(writer);
+        let cell = self.communication.of(writer);
         cell.events += 1;
         cell.bytes += u64::from(size);
         self.group(Layer::WriteRead, writer, address);
     }
 
-    /// Classifies an event as true or false sharing, or leaves it undecided.
-    pub(crate) fn classify(
-        &mut self,
-        writer: u32,
-        address: u64,
-        size: u32,
-        overlaps: Option<bool>,
-    ) {
-        let line = address >> self.lines.shift();
-        let sharing = self.sharing.get_or_insert_with(|| Box::new(Sharing::new()));
-        // The usual case: true sharing, and no undecided event in its slot.
-        if overlaps == Some(true) && sharing.count_true(line) {
-            return;
-        }
-        let found = sharing.event(line, writer, size, overlaps);
-        if sharing.crowded() {
-            sharing.hand_over(&mut self.engine.shared_lines(), false);
-        }
-        self.update_read_mask(line);
-        if let Some(found) = found {
-            self.record_false_sharing(found);
-        }
-    }
-
     /// Counts an event of false sharing.
     pub(super) fn record_false_sharing(&mut self, found: sharing::False) {
         let sharing::False { line, writer, size } = found;
-        let cell = self.received(writer);
+        let cell = self.communication.of(writer);
         cell.false_events += 1;
         cell.false_bytes += u64::from(size);
         self.group(Layer::FalseSharing, writer, line << self.lines.shift());
     }
 
-    /// Adds the counts received from one writer, 0 for none. Not for sampled lines, whose events are also counted by
-    /// part.
-    pub(super) fn add_received(&mut self, (writer, more): (u32, Received)) {
-        if writer != 0 {
-            let cell = self.received(writer);
-            cell.events += more.events;
-            cell.bytes += more.bytes;
-        }
-    }
-
-    /// The counts received from `writer`.
-    pub(super) fn received(&mut self, writer: u32) -> &mut Received {
-        let index = writer as usize;
-        let cell = if index < NEAR {
-            if index >= self.received.len() {
-                self.received.resize(index + 1, Received::default());
-            }
-            &mut self.received[index]
-        } else {
-            self.received_far.entry(writer).or_default()
-        };
-        if cell.events + cell.false_events == 0 {
-            self.received_from.push(writer);
-        }
-        cell
-    }
-
     /// Counts an event for its part of the sampled lines.
     pub(super) fn group(&mut self, layer: Layer, writer: u32, address: u64) {
         if self.engine.watched.is_some() {
-            let sums = self.groups.entry((layer_index(layer), writer)).or_default();
-            sums[self.watched.group(address)] += 1;
+            let part = self.sampler.watched.group(address);
+            self.communication.count_part(layer, writer, part);
         }
     }
 }

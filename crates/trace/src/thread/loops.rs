@@ -89,8 +89,8 @@ impl ThreadTracer {
     ) {
         self.flush_pending();
         if when == When::Before {
-            self.prerecording = true;
-            self.predicted = Predicted::Loop;
+            self.batch.prerecording = true;
+            self.batch.predicted = Predicted::Loop;
         }
         match recorded.groups {
             1 => self.whole::<1>(recorded, registers, iterations),
@@ -103,16 +103,16 @@ impl ThreadTracer {
             GROUPS => self.whole::<GROUPS>(recorded, registers, iterations),
             _ => self.by_iterations(recorded, *registers, iterations),
         }
-        self.predicted = Predicted::Nothing;
-        self.prerecording = false;
+        self.batch.predicted = Predicted::Nothing;
+        self.batch.prerecording = false;
     }
 
     /// Whether a predicted access can touch the page at `address`; true for accesses that are not predicted.
     pub(super) fn is_within_reach(&mut self, address: u64) -> bool {
-        if self.predicted == Predicted::Loop && !reservation::is_mapped(address) {
-            self.predicted = Predicted::UnmappedLoop;
+        if self.batch.predicted == Predicted::Loop && !reservation::is_mapped(address) {
+            self.batch.predicted = Predicted::UnmappedLoop;
         }
-        self.predicted != Predicted::UnmappedLoop
+        self.batch.predicted != Predicted::UnmappedLoop
     }
 
     /// Records a loop of `N` groups.
@@ -132,11 +132,11 @@ impl ThreadTracer {
             let groups = recorded.block.groups::<N>();
             let at: [u64; N] = std::array::from_fn(|group| groups[group].address(registers));
             let strides: [u64; N] = std::array::from_fn(|group| groups[group].stride(registers));
-            if !self.partial {
+            if !self.sampler.partial {
                 return self.add_mixed(&recorded.block, groups, at, &strides, iterations);
             }
             if self.watches_none(groups, &at, iterations) {
-                self.remaining -= accesses;
+                self.fast.remaining -= accesses;
                 return;
             }
         }
@@ -155,16 +155,16 @@ impl ThreadTracer {
         let groups = block.groups::<N>();
         let mut at: [u64; N] = std::array::from_fn(|group| groups[group].address(registers));
         let strides: [u64; N] = std::array::from_fn(|group| groups[group].stride(registers));
-        while iterations > 0 && self.predicted != Predicted::UnmappedLoop {
+        while iterations > 0 && self.batch.predicted != Predicted::UnmappedLoop {
             // Loads from synchronisation lines are pending; there may be as many as a run has accesses.
             self.flush_pending();
-            let room = self.remaining.saturating_sub(2) / block.accesses;
+            let room = self.fast.remaining.saturating_sub(2) / block.accesses;
             let mut times = iterations.min(room);
-            if times == 0 || !self.batchable {
+            if times == 0 || !self.batch.possible {
                 self.one_by_one(&block.sections[0], &at);
                 times = 1;
-            } else if self.paused() {
-                self.remaining -= block.accesses * times;
+            } else if self.sampler.paused() {
+                self.fast.remaining -= block.accesses * times;
             } else {
                 times = times.min(LONGEST);
                 self.add_run(block, at, &strides, times);
@@ -184,7 +184,7 @@ impl ThreadTracer {
         mut registers: [u64; REGISTERS],
         mut iterations: u64,
     ) {
-        while iterations > 0 && self.predicted != Predicted::UnmappedLoop {
+        while iterations > 0 && self.batch.predicted != Predicted::UnmappedLoop {
             self.flush_pending();
             for section in &recorded.block.sections {
                 let mut at = [0; GROUPS];

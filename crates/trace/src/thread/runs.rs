@@ -1,7 +1,7 @@
 //! Runs: up to [`LONGEST`] iterations of a repeating block that are at first only counted.
 //!
 //! Whatever the thread does next flushes the run: its accesses are added, by page where they go through memory in
-//! order and otherwise by line. During a run `fast_threshold` forbids the fast path, so that no access overtakes it.
+//! order and otherwise by line. During a run the threshold forbids the fast path, so that no access overtakes it.
 //! Groups that share no line are added one after the other: times of first touches and the order of events may be off
 //! by a run.
 
@@ -30,8 +30,8 @@ const PAGE: u64 = 1 << PAGE_SHIFT;
 pub trait Pace: Send {
     /// Begins a run of `block`: up to `more` iterations may follow that are not reported to the tracer.
     fn begin(&mut self, block: &'static Block, more: u64);
-    /// Ends the run of `block`; returns how many of `more` iterations did not come.
-    fn end(&mut self, block: &'static Block) -> u64;
+    /// Ends the run; returns how many of `more` iterations did not come.
+    fn end(&mut self) -> u64;
 }
 
 /// A run: iterations of a repeating block whose accesses are not counted yet.
@@ -65,14 +65,14 @@ impl Run {
 impl ThreadTracer {
     /// Enables runs for this thread, counted by `pace`.
     pub fn set_pace(&mut self, pace: Box<dyn Pace>) {
-        self.run.pace = Some(pace);
+        self.batch.run.pace = Some(pace);
     }
 
     /// Adds the accesses of the run, if there is one.
     pub(super) fn flush_run(&mut self) {
-        if let (Some(block), Some(pace)) = (self.run.block.take(), &mut self.run.pace) {
-            let times = self.run.longest - pace.end(block);
-            (self.run.add_up)(self, block, times);
+        if let (Some(block), Some(pace)) = (self.batch.run.block.take(), &mut self.batch.run.pace) {
+            let times = self.batch.run.longest - pace.end();
+            (self.batch.run.add_up)(self, block, times);
         }
     }
 
@@ -91,39 +91,38 @@ impl ThreadTracer {
         self.flush_pending();
         let groups = block.groups::<N>();
         let at: [u64; N] = std::array::from_fn(|group| groups[group].address(registers));
-        let paused = self.paused();
+        let paused = self.sampler.paused();
         let fits = |longest: &u64| self.has_room(block.accesses * longest);
         let longest = [LONGEST, SHORT].into_iter().find(fits);
         // Synchronisation must be recorded as it happens.
         let longest = longest.filter(|_| paused || !self.any_synchronises(&at));
-        let (Some(longest), Some(pace)) = (longest, &mut self.run.pace) else {
+        let (Some(longest), Some(pace)) = (longest, &mut self.batch.run.pace) else {
             self.small_block::<N>(block, registers);
             return;
         };
         pace.begin(block, longest - 1);
-        self.run.block = Some(block);
-        self.run.longest = longest;
-        for (group, stride) in groups.iter().zip(&mut self.run.strides) {
+        self.batch.run.block = Some(block);
+        self.batch.run.longest = longest;
+        for (group, stride) in groups.iter().zip(&mut self.batch.run.strides) {
             *stride = group.stride(registers);
         }
-        self.run.at[..N].copy_from_slice(&at);
-        self.run.add_up = match paused {
+        self.batch.run.at[..N].copy_from_slice(&at);
+        self.batch.run.add_up = match paused {
             true => Self::end_paused_run,
             false => Self::end_run::<N>,
         };
-        self.fast_threshold = u64::MAX;
-        self.pending = true;
+        self.set_pending();
     }
 
     /// Adds a run of `times` iterations while sampling is off.
     fn end_paused_run(&mut self, block: &'static Block, times: u64) {
-        self.remaining -= block.accesses * times;
+        self.fast.remaining -= block.accesses * times;
     }
 
     /// Adds a run of `times` iterations.
     fn end_run<const N: usize>(&mut self, block: &'static Block, times: u64) {
-        let at: [u64; N] = std::array::from_fn(|group| self.run.at[group]);
-        let strides: [u64; N] = std::array::from_fn(|group| self.run.strides[group]);
+        let at: [u64; N] = std::array::from_fn(|group| self.batch.run.at[group]);
+        let strides: [u64; N] = std::array::from_fn(|group| self.batch.run.strides[group]);
         self.add_run(block, at, &strides, times);
     }
 
@@ -215,14 +214,14 @@ impl ThreadTracer {
         stride: u64,
         times: u64,
     ) {
-        if self.partial && group.is_even(at) && !group.stands() {
+        if self.sampler.partial && group.is_even(at) && !group.stands() {
             return self.add_sampled::<WRITE>(block, number, group, at, stride, times);
         }
         if group.leaps() && group.accesses == 1 {
             return self.add_leaps::<WRITE>(group, at, stride, times);
         }
         let (mut rest, mut counted) = (times, 0);
-        let even = group.is_even(at) && !group.leaps() && !self.partial;
+        let even = group.is_even(at) && !group.leaps() && !self.sampler.partial;
         while rest > 0 {
             let mut here = self.pass_by(group, at, rest);
             if here == 0 {
@@ -241,20 +240,20 @@ impl ThreadTracer {
             at = at.wrapping_add(stride.wrapping_mul(here));
             rest -= here;
         }
-        self.remaining -= group.accesses * counted;
-        self.sampled += group.accesses * counted;
-        self.read_bytes += group.read_bytes * counted;
-        self.write_bytes += group.write_bytes * counted;
+        self.fast.remaining -= group.accesses * counted;
+        self.sampler.sampled += group.accesses * counted;
+        self.fast.read_bytes += group.read_bytes * counted;
+        self.fast.write_bytes += group.write_bytes * counted;
     }
 
     /// Counts the iterations, at most `most`, that a group stays in a line that is not sampled; returns their number.
     #[inline(always)]
     fn pass_by(&mut self, group: &Group, at: u64, most: u64) -> u64 {
-        if !self.partial || self.watched.has(at) {
+        if !self.sampler.partial || self.sampler.watched.has(at) {
             return 0;
         }
         let times = most.min(group.stays(at, LINE));
-        self.remaining -= group.accesses * times;
+        self.fast.remaining -= group.accesses * times;
         times
     }
 
@@ -286,13 +285,13 @@ impl ThreadTracer {
         let end = low + moved + u64::from(group.span);
         let one_kind = !WRITE || group.read_bytes == 0;
         if group.dense && one_kind && self.bit != 0 {
-            if self.counters.add(at, group.amount * times) == 0 {
+            if self.pages.counters.add(at, group.amount * times) == 0 {
                 self.touch(at);
             }
             self.sweep::<WRITE>(low, end, u32::from(group.first_size));
             return times;
         }
-        let counter = self.counters.word(at);
+        let counter = self.fast.pages.word(at);
         let count = counter.load(Relaxed);
         if count == 0 {
             return 0;
@@ -314,7 +313,7 @@ impl ThreadTracer {
     fn plain_until<const WRITE: bool>(&self, group: &Group, low: u64, end: u64) -> u64 {
         let mut line = low & !(LINE - 1);
         while line < end {
-            let word = self.fast_lines.word(line).load(Relaxed);
+            let word = self.fast.lines.word(line).load(Relaxed);
             let tracked = WRITE && line::keeps_bytes(word);
             if tracked || !self.is_ours::<WRITE>(group, word, line) {
                 return line;
@@ -338,17 +337,17 @@ impl ThreadTracer {
         if times == 0 {
             return 0;
         }
-        let mut word = self.fast_lines.word(at).load(Relaxed);
+        let mut word = self.fast.lines.word(at).load(Relaxed);
         if !self.is_ours::<WRITE>(group, word, at) {
             if !self.take_line(block, group, at, word) {
                 return 0;
             }
-            word = self.fast_lines.word(at).load(Relaxed);
+            word = self.fast.lines.word(at).load(Relaxed);
             if !self.is_ours::<WRITE>(group, word, at) {
                 return 0;
             }
         }
-        let counter = self.counters.word(at);
+        let counter = self.fast.pages.word(at);
         let count = counter.load(Relaxed);
         if count == 0 {
             return 0;
@@ -366,10 +365,10 @@ impl ThreadTracer {
     fn take_line(&mut self, block: &Block, group: &Group, at: u64, word: u64) -> bool {
         // Not if this thread owns the line but has an undecided event on it, which an update of its own bytes must not
         // decide; nor for lines used for synchronisation, which no thread owns; nor for a page's first access.
-        if self.owns(word)
+        if self.fast.owns(word)
             || word & line::SYNC != 0
             || line::is_cross_process(word)
-            || self.counters.word(at).load(Relaxed) == 0
+            || self.fast.pages.word(at).load(Relaxed) == 0
         {
             return false;
         }

@@ -21,7 +21,7 @@ impl ThreadTracer {
         stride: u64,
         times: u64,
     ) {
-        let before = self.remaining;
+        let before = self.fast.remaining;
         if group.leaps() {
             self.add_sampled_leaps::<WRITE>(block, number, group, at, stride, times);
         } else {
@@ -36,8 +36,8 @@ impl ThreadTracer {
                 line = self.engine.gaps.next(line + LINE, end);
             }
         }
-        let made = before - self.remaining;
-        self.remaining -= group.accesses * times - made;
+        let made = before - self.fast.remaining;
+        self.fast.remaining -= group.accesses * times - made;
     }
 
     /// Records the accesses of a group to the sampled `line` in `times` iterations with lowest address `low`. The
@@ -77,10 +77,10 @@ impl ThreadTracer {
     fn sampled_accesses<const WRITE: bool>(&mut self, group: &Group, mut at: u64, mut times: u64) {
         let (step, size) = (group.step(), u64::from(group.each_size));
         while times > 0 {
-            let word = self.fast_lines.word(at).load(Relaxed);
-            let counter = self.counters.word(at);
+            let word = self.fast.lines.word(at).load(Relaxed);
+            let counter = self.fast.pages.word(at);
             let count = counter.load(Relaxed);
-            if count == 0 || self.pending || !self.is_ours::<WRITE>(group, word, at) {
+            if count == 0 || self.batch.pending || !self.is_ours::<WRITE>(group, word, at) {
                 self.sampled_access::<WRITE>(at, size as u32);
                 at += step;
                 times -= 1;
@@ -92,11 +92,11 @@ impl ThreadTracer {
                 self.track_bytes(u64::MAX >> (64 - size), at, step, times);
             }
             match WRITE {
-                true => self.write_bytes += size * times,
-                false => self.read_bytes += size * times,
+                true => self.fast.write_bytes += size * times,
+                false => self.fast.read_bytes += size * times,
             }
-            self.sampled += times;
-            self.remaining -= times;
+            self.sampler.sampled += times;
+            self.fast.remaining -= times;
             return;
         }
     }
@@ -118,7 +118,7 @@ impl ThreadTracer {
         let mut place = Watched::usual_place(at);
         for _ in 0..times {
             let end = at.wrapping_add(u64::from(group.span) - 1);
-            if place <= self.watched.last() || !even && self.watched.has(end) {
+            if place <= self.sampler.watched.last() || !even && self.sampler.watched.has(end) {
                 match group.accesses {
                     1 => self.sampled_access::<WRITE>(at, group.first_size.into()),
                     _ => self.group_one_by_one(block, number, at),

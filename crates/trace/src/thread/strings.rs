@@ -42,7 +42,7 @@ impl ThreadTracer {
     /// Records one load (`WRITE` false) or store of `size` bytes, at most a word, by a string instruction.
     #[inline(always)]
     pub fn string<const WRITE: bool>(&mut self, address: u64, size: u32) {
-        if !self.strings[usize::from(WRITE)].extend(address, size) {
+        if !self.batch.strings[usize::from(WRITE)].extend(address, size) {
             self.next_word::<WRITE>(Piece {
                 start: address,
                 size,
@@ -53,21 +53,20 @@ impl ThreadTracer {
     /// Counts the word before, and begins the next one.
     #[inline(never)]
     fn next_word<const WRITE: bool>(&mut self, next: Piece) {
-        if self.strings.iter().all(|piece| piece.size == 0) {
+        if self.batch.strings.iter().all(|piece| piece.size == 0) {
             self.flush_pending();
         }
-        let last = std::mem::replace(&mut self.strings[usize::from(WRITE)], next);
+        let last = std::mem::replace(&mut self.batch.strings[usize::from(WRITE)], next);
         // Only string words are pending, and they need not be flushed for this.
-        self.pending = false;
-        self.reset_fast_threshold();
+        self.batch.pending = false;
+        self.reset_threshold();
         self.count_piece::<WRITE>(last);
-        self.fast_threshold = u64::MAX;
-        self.pending = true;
+        self.set_pending();
     }
 
     /// Counts the bytes moved by string instructions.
     pub(super) fn flush_strings(&mut self) {
-        let [loaded, stored] = std::mem::take(&mut self.strings);
+        let [loaded, stored] = std::mem::take(&mut self.batch.strings);
         self.count_piece::<false>(loaded);
         self.count_piece::<true>(stored);
     }

@@ -18,8 +18,8 @@ impl ThreadTracer {
         let mut received = (0, Received::default());
         let mut line = low & !(LINE - 1);
         while line < end {
-            let word = self.fast_lines.word(line).load(Relaxed);
-            if !self.is_plain_word::<WRITE>(word) {
+            let word = self.fast.lines.word(line).load(Relaxed);
+            if !self.fast.is_plain_word::<WRITE>(word) {
                 let (first, last) = (line.max(low), end.min(line + LINE));
                 match WRITE {
                     true => self.sweep_written(word, first, last, size),
@@ -28,13 +28,13 @@ impl ThreadTracer {
             }
             line += LINE;
         }
-        self.add_received(received);
+        self.communication.add(received);
     }
 
     /// Applies stores of the bytes from `first` to `last`, within a line with this `word`.
     #[inline(always)]
     fn sweep_written(&mut self, word: u64, first: u64, last: u64, size: u32) {
-        let mine = self.owns(word);
+        let mine = self.fast.owns(word);
         let odd = word & (line::SYNC | line::EXTENDED) != 0 || line::is_cross_process(word);
         let length = (last - first) as u32;
         let bytes = sharing::bytes(first, length, FAST_SHIFT);
@@ -44,14 +44,14 @@ impl ThreadTracer {
         } else if !mine {
             // As in `write_line`.
             let full = bytes == u64::MAX && tracked != 0;
-            let now = self.owned | if full { line::BYTES } else { tracked };
-            self.fast_lines.word(first).store(now, Relaxed);
+            let now = self.fast.owned | if full { line::BYTES } else { tracked };
+            self.fast.lines.word(first).store(now, Relaxed);
             if full {
                 return;
             }
         }
         if tracked != 0 && self.engine.budget.keeps(Detail::FalseSharing) {
-            let entry = self.engine.written.word(first);
+            let entry = self.engine.tables.written.word(first);
             let before = if mine || odd { entry.load(Relaxed) } else { 0 };
             entry.store(before | bytes, Relaxed);
         }
@@ -71,33 +71,33 @@ impl ThreadTracer {
         let writer = line::writer(word);
         let odd = word & (self.bit | line::SYNC | line::EXTENDED) != 0
             || writer == 0
-            || writer == line::writer(self.owned)
+            || writer == line::writer(self.fast.owned)
             || line::is_cross_process(word);
         let length = (last - first) as u32;
         let size = size.min(length);
         if !odd
             && self.engine.budget.keeps(Detail::FalseSharing)
             && self
-                .fast_lines
+                .fast
+                .lines
                 .word(first)
                 .compare_exchange(word, word | self.bit | line::TRACKED, Relaxed, Relaxed)
                 .is_ok()
         {
             if gathered.0 != writer {
                 let before = std::mem::replace(gathered, (writer, Received::default()));
-                self.add_received(before);
+                self.communication.add(before);
             }
             gathered.1.events += 1;
             gathered.1.bytes += u64::from(size);
             let tracked = word & line::TRACKED != 0;
             let overlaps = tracked.then(|| self.overlaps(word, first, length));
-            let sharing = self.sharing.as_mut();
-            if overlaps != Some(true) || !sharing.is_some_and(|one| one.count_true(first / LINE)) {
+            if overlaps != Some(true) || !self.events.count_true(first / LINE) {
                 self.classify(writer, first, size, overlaps);
             }
             return;
         }
         self.line::<false, false>(first, size);
-        self.reread(self.fast_lines.word(first).load(Relaxed), first, length);
+        self.reread(self.fast.lines.word(first).load(Relaxed), first, length);
     }
 }

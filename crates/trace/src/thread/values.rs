@@ -75,8 +75,11 @@ impl ThreadTracer {
         {
             return;
         }
-        let clock = self.engine.clocks.word(address);
-        if guarded && clock.load(Relaxed) == 0 && (!WRITE || address.abs_diff(self.lock) > NEAR) {
+        let clock = self.engine.tables.clocks.word(address);
+        if guarded
+            && clock.load(Relaxed) == 0
+            && (!WRITE || address.abs_diff(self.clock.lock) > NEAR)
+        {
             return;
         }
         if WRITE {

@@ -11,7 +11,23 @@ use crate::extra::layer_index;
 use crate::line;
 use crate::memory::Detail;
 use crate::pages::{self, PAGE_SHIFT};
-use numaloc_journal::Record;
+use numaloc_journal::{Journal, Record};
+
+/// Records of a thread that are not in the journal yet.
+pub(super) struct Outgoing {
+    /// A frame in preparation ([`Journal::begin`]).
+    pub out: Vec<u8>,
+    /// Accesses that the process's progress includes.
+    pub reported: u64,
+}
+
+impl Outgoing {
+    pub fn new() -> Self {
+        let mut out = Vec::new();
+        Journal::begin(&mut out);
+        Self { out, reported: 0 }
+    }
+}
 
 impl ThreadTracer {
     /// Writes the communication received in this slice or burst, by layer.
@@ -19,31 +35,21 @@ impl ThreadTracer {
         if let Some(extra) = &mut self.extra {
             extra.flush(
                 self.number,
-                self.slice_start,
-                self.slice_length,
-                &mut self.out,
+                self.clock.slice_start,
+                self.clock.slice_length,
+                &mut self.journal.out,
             );
         }
-        if self.received_from.is_empty() {
+        if self.communication.is_empty() {
             return;
         }
         let start = match self.engine.bursts {
-            Some(_) => self.burst,
-            None => self.slice_start,
+            Some(_) => self.sampler.burst,
+            None => self.clock.slice_start,
         };
-        let (received, far) = (&mut self.received, &mut self.received_far);
-        self.received_from.sort_unstable();
-        let received: Vec<(u32, Received)> = self
-            .received_from
-            .drain(..)
-            .map(|writer| {
-                let cell = match received.get_mut(writer as usize) {
-                    Some(cell) => std::mem::take(cell),
-                    None => far.remove(&writer).unwrap_or_default(),
-                };
-                (writer - 1, cell)
-            })
-            .collect();
+        let taken = self.communication.take().into_iter();
+        let received: Vec<(u32, Received)> =
+            taken.map(|(writer, cell)| (writer - 1, cell)).collect();
         let all = received.iter().map(|(w, h)| (*w, h.events, h.bytes));
         let disjoint = received
             .iter()
@@ -60,54 +66,56 @@ impl ThreadTracer {
                 thread: self.number,
                 layer: layer_index(layer),
                 start,
-                length: self.slice_length,
+                length: self.clock.slice_length,
                 cells,
             }
-            .encode(&mut self.out);
+            .encode(&mut self.journal.out);
         }
     }
 
     /// Writes the counts for each part of the sampled lines.
     pub(super) fn flush_groups(&mut self) {
-        for ((layer, writer), counts) in std::mem::take(&mut self.groups) {
+        for ((layer, writer), counts) in self.communication.take_parts() {
             Record::Groups {
                 thread: self.number,
                 layer,
                 src: writer - 1,
                 counts: counts.to_vec(),
             }
-            .encode(&mut self.out);
+            .encode(&mut self.journal.out);
         }
     }
 
     /// Writes the page counts of this span and the pages touched first.
     pub(super) fn flush_pages(&mut self) {
-        let before = self.out.len();
-        if !self.counters.counts() {
-            self.first_touched.clear();
+        let before = self.journal.out.len();
+        if !self.pages.counters.counts() {
+            self.pages.first_touched.clear();
             return;
         }
-        let cells = self.counters.take();
+        let cells = self.pages.counters.take();
         self.write_pages(cells);
-        if !self.first_touched.is_empty() {
+        if !self.pages.first_touched.is_empty() {
             Record::FirstTouch {
                 thread: self.number,
-                cells: std::mem::take(&mut self.first_touched),
+                cells: std::mem::take(&mut self.pages.first_touched),
             }
-            .encode(&mut self.out);
+            .encode(&mut self.journal.out);
         }
-        self.engine.account_pages((self.out.len() - before) as u64);
+        self.engine
+            .slices
+            .account_pages((self.journal.out.len() - before) as u64);
     }
 
     fn write_pages(&mut self, cells: Vec<(u64, u64, u64)>) {
         if !cells.is_empty() {
             Record::Pages {
                 thread: self.number,
-                start: self.span_start,
-                length: self.span_length,
+                start: self.pages.span_start,
+                length: self.pages.span_length,
                 cells,
             }
-            .encode(&mut self.out);
+            .encode(&mut self.journal.out);
         }
     }
 
@@ -116,11 +124,13 @@ impl ThreadTracer {
     pub fn forget(&mut self, address: u64, length: u64) {
         let end = address.saturating_add(length);
         let pages = address >> PAGE_SHIFT..end.div_ceil(1 << PAGE_SHIFT);
-        let cells = self.counters.take_some(pages);
-        if self.counters.counts() {
-            let before = self.out.len();
+        let cells = self.pages.counters.take_some(pages);
+        if self.pages.counters.counts() {
+            let before = self.journal.out.len();
             self.write_pages(cells);
-            self.engine.account_pages((self.out.len() - before) as u64);
+            self.engine
+                .slices
+                .account_pages((self.journal.out.len() - before) as u64);
         }
         self.engine.forget(address, length);
     }
@@ -131,7 +141,7 @@ impl ThreadTracer {
         self.flush_pending();
         let words = (end - start) / WORD;
         let page = start >> PAGE_SHIFT;
-        let counter = self.counters.word(start);
+        let counter = self.pages.counters.word(start);
         let count = counter.load(Relaxed);
         let Some(rest) = count.checked_sub(words * pages::WRITE) else {
             return;
@@ -140,11 +150,15 @@ impl ThreadTracer {
             return;
         }
         counter.store(rest, Relaxed);
-        self.write_bytes = self.write_bytes.saturating_sub(end - start);
+        self.fast.write_bytes = self.fast.write_bytes.saturating_sub(end - start);
         // If its first touch is not written yet, neither are any of the counts since.
-        let mine = self.first_touched.iter().rposition(|touch| touch.0 == page);
+        let mine = self
+            .pages
+            .first_touched
+            .iter()
+            .rposition(|touch| touch.0 == page);
         if let (0, Some(touch)) = (rest, mine) {
-            self.first_touched.remove(touch);
+            self.pages.first_touched.remove(touch);
             self.engine.forget(page << PAGE_SHIFT, 1 << PAGE_SHIFT);
         }
     }
@@ -152,7 +166,7 @@ impl ThreadTracer {
     /// Counts the stores that `creator` (by number) made for this thread before it began, where no frontend records:
     /// one for each word in `ranges` of addresses.
     pub fn prepared(&mut self, creator: u32, ranges: &[(u64, u64)]) {
-        if !self.counters.counts() {
+        if !self.pages.counters.counts() {
             return;
         }
         let now = self.time();
@@ -164,52 +178,55 @@ impl ThreadTracer {
             *words.entry(word >> PAGE_SHIFT).or_insert(0) += 1;
         }
         for &page in words.keys() {
-            let touched = self.engine.touched.word(page << PAGE_SHIFT);
+            let touched = self.engine.tables.touched.word(page << PAGE_SHIFT);
             let mine = u64::from(creator) + 1;
             if touched.compare_exchange(0, mine, Relaxed, Relaxed).is_ok() {
                 first.push((page, now));
             }
         }
-        let before = self.out.len();
+        let before = self.journal.out.len();
         Record::Pages {
             thread: creator,
-            start: self.span_start,
-            length: self.span_length,
+            start: self.pages.span_start,
+            length: self.pages.span_length,
             cells: words
                 .into_iter()
                 .map(|(page, words)| (page, 0, words))
                 .collect(),
         }
-        .encode(&mut self.out);
+        .encode(&mut self.journal.out);
         if !first.is_empty() {
             Record::FirstTouch {
                 thread: creator,
                 cells: first,
             }
-            .encode(&mut self.out);
+            .encode(&mut self.journal.out);
         }
-        self.engine.account_pages((self.out.len() - before) as u64);
+        self.engine
+            .slices
+            .account_pages((self.journal.out.len() - before) as u64);
     }
 
     /// Writes the thread's totals and hands everything written to the journal.
     pub(super) fn write_out(&mut self) {
-        let accesses = self.accesses + self.spent();
+        let accesses = self.clock.accesses + self.clock.spent(self.fast.remaining);
         Record::ThreadTotals {
             thread: self.number,
             time: self.time(),
             accesses,
-            seen: if self.partial {
-                self.sampled
+            seen: if self.sampler.partial {
+                self.sampler.sampled
             } else {
                 self.seen()
             },
-            read_bytes: self.read_bytes,
-            write_bytes: self.write_bytes,
+            read_bytes: self.fast.read_bytes,
+            write_bytes: self.fast.write_bytes,
         }
-        .encode(&mut self.out);
-        self.engine.journal.append(&mut self.out);
-        self.engine.report_progress(accesses - self.reported);
-        self.reported = accesses;
+        .encode(&mut self.journal.out);
+        self.engine.journal.append(&mut self.journal.out);
+        self.engine
+            .report_progress(accesses - self.journal.reported);
+        self.journal.reported = accesses;
     }
 
     /// Flushes all counts to the journal.
@@ -235,7 +252,7 @@ impl ThreadTracer {
             self.release(clear_tid);
         }
         self.store_recorded();
-        if let Some(mut sharing) = self.sharing.take() {
+        if let Some(mut sharing) = self.events.take() {
             // Without masks no event can be classified.
             if self.engine.budget.keeps(Detail::FalseSharing) {
                 for found in sharing.conclude() {
@@ -245,6 +262,6 @@ impl ThreadTracer {
             sharing.hand_over(&mut self.engine.shared_lines(), true);
         }
         self.flush();
-        self.engine.ended(self.reader);
+        self.engine.population.remove(self.reader);
     }
 }

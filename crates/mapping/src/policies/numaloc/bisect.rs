@@ -276,104 +276,146 @@ impl Graph {
                 cut += if side[t] == side[v] { 0.0 } else { w };
             }
         }
-        cut /= 2.0;
-        let tolerance = i64::from(self.size.iter().copied().max().unwrap_or(1)) - 1;
-        let off = |held: u32| (i64::from(held) - i64::from(first)).abs();
-        let patience = PATIENCE.max(n / 10);
-        let mut moved_in = vec![0u32; n];
+        let mut refinement = Refinement {
+            graph: self,
+            first,
+            tolerance: i64::from(self.size.iter().copied().max().unwrap_or(1)) - 1,
+            side,
+            gain,
+            cut: cut / 2.0,
+            held,
+            moved_in: vec![0; n],
+        };
         for pass in 1..=PASSES as u32 {
-            let mut heaps: [BinaryHeap<Entry>; 2] = [BinaryHeap::new(), BinaryHeap::new()];
-            for v in 0..n {
-                heaps[usize::from(side[v])].push(Entry {
-                    gain: gain[v],
-                    vertex: v as u32,
-                });
-            }
-            let start = (off(held).max(tolerance), cut);
-            let mut best = start;
-            let mut log: Vec<u32> = Vec::new();
-            let mut kept = 0;
-            loop {
-                for (at, heap) in heaps.iter_mut().enumerate() {
-                    while let Some(top) = heap.peek() {
-                        let v = top.vertex as usize;
-                        let stale =
-                            moved_in[v] == pass || side[v] != (at == 1) || top.gain != gain[v];
-                        if !stale {
-                            break;
-                        }
-                        heap.pop();
-                    }
-                }
-                let from = match (heaps[0].peek(), heaps[1].peek()) {
-                    (None, None) => break,
-                    (Some(_), None) => 0,
-                    (None, Some(_)) => 1,
-                    (Some(_), Some(_)) if held > first => 0,
-                    (Some(_), Some(_)) if held < first => 1,
-                    (Some(a), Some(b)) => usize::from(b.gain > a.gain),
-                };
-                let v = heaps[from].pop().expect("peeked").vertex as usize;
-                let after = if from == 0 {
-                    held - self.size[v]
-                } else {
-                    held + self.size[v]
-                };
-                if off(after) > off(held).max(tolerance + 1) {
-                    moved_in[v] = pass;
-                    continue;
-                }
-                held = after;
-                cut -= gain[v];
-                side[v] = from == 0;
-                gain[v] = -gain[v];
-                moved_in[v] = pass;
-                log.push(v as u32);
-                for (t, w) in self.row(v) {
-                    gain[t] += if side[t] == side[v] {
-                        -2.0 * w
-                    } else {
-                        2.0 * w
-                    };
-                    if moved_in[t] != pass {
-                        let entry = Entry {
-                            gain: gain[t],
-                            vertex: t as u32,
-                        };
-                        heaps[usize::from(side[t])].push(entry);
-                    }
-                }
-                let now = (off(held).max(tolerance), cut);
-                if now.0 < best.0 || (now.0 == best.0 && now.1 < best.1 - 1e-9 * best.1.abs()) {
-                    best = now;
-                    kept = log.len();
-                } else if log.len() - kept > patience {
-                    break;
-                }
-            }
-            for &v in log[kept..].iter().rev() {
-                let v = v as usize;
-                held = if side[v] {
-                    held + self.size[v]
-                } else {
-                    held - self.size[v]
-                };
-                cut -= gain[v];
-                side[v] = !side[v];
-                gain[v] = -gain[v];
-                for (t, w) in self.row(v) {
-                    gain[t] += if side[t] == side[v] {
-                        -2.0 * w
-                    } else {
-                        2.0 * w
-                    };
-                }
-            }
-            if kept == 0 {
+            if !refinement.pass(pass) {
                 break;
             }
         }
-        cut
+        refinement.cut
+    }
+}
+
+/// Two sides while vertices move between them.
+struct Refinement<'a> {
+    graph: &'a Graph,
+    /// Wanted size of the first side.
+    first: u32,
+    /// Sizes this far from the wanted one are equally good.
+    tolerance: i64,
+    /// By vertex: whether it is on the second side.
+    side: &'a mut [bool],
+    /// By vertex: by how much its move lowers the cut.
+    gain: Vec<f64>,
+    cut: f64,
+    /// Size of the first side.
+    held: u32,
+    /// By vertex: the pass in which it was moved, or kept for its size.
+    moved_in: Vec<u32>,
+}
+
+impl Refinement<'_> {
+    /// How far the first side with size `held` is from the wanted size.
+    fn off(&self, held: u32) -> i64 {
+        (i64::from(held) - i64::from(self.first)).abs()
+    }
+
+    /// What is minimised: the deviation beyond the tolerance, then the cut.
+    fn state(&self) -> (i64, f64) {
+        (self.off(self.held).max(self.tolerance), self.cut)
+    }
+
+    /// The size of the first side after the move of a vertex.
+    fn held_after(&self, v: usize) -> u32 {
+        if self.side[v] {
+            self.held + self.graph.size[v]
+        } else {
+            self.held - self.graph.size[v]
+        }
+    }
+
+    /// Moves a vertex to the other side.
+    fn shift(&mut self, v: usize) {
+        self.held = self.held_after(v);
+        self.cut -= self.gain[v];
+        self.side[v] = !self.side[v];
+        self.gain[v] = -self.gain[v];
+        for (t, w) in self.graph.row(v) {
+            self.gain[t] += if self.side[t] == self.side[v] {
+                -2.0 * w
+            } else {
+                2.0 * w
+            };
+        }
+    }
+
+    /// Moves each vertex at most once, the best first, and keeps the moves up to the best state. Returns whether it
+    /// kept any.
+    fn pass(&mut self, pass: u32) -> bool {
+        let n = self.graph.len();
+        let patience = PATIENCE.max(n / 10);
+        let mut heaps: [BinaryHeap<Entry>; 2] = [BinaryHeap::new(), BinaryHeap::new()];
+        for v in 0..n {
+            heaps[usize::from(self.side[v])].push(self.entry(v));
+        }
+        let mut best = self.state();
+        let mut log: Vec<u32> = Vec::new();
+        let mut kept = 0;
+        while let Some(v) = self.next(&mut heaps, pass) {
+            self.moved_in[v] = pass;
+            if self.off(self.held_after(v)) > self.off(self.held).max(self.tolerance + 1) {
+                continue;
+            }
+            self.shift(v);
+            log.push(v as u32);
+            for (t, _) in self.graph.row(v) {
+                if self.moved_in[t] != pass {
+                    heaps[usize::from(self.side[t])].push(self.entry(t));
+                }
+            }
+            let now = self.state();
+            if now.0 < best.0 || (now.0 == best.0 && now.1 < best.1 - 1e-9 * best.1.abs()) {
+                best = now;
+                kept = log.len();
+            } else if log.len() - kept > patience {
+                break;
+            }
+        }
+        for &v in log[kept..].iter().rev() {
+            self.shift(v as usize);
+        }
+        kept > 0
+    }
+
+    fn entry(&self, v: usize) -> Entry {
+        Entry {
+            gain: self.gain[v],
+            vertex: v as u32,
+        }
+    }
+
+    /// Takes the vertex to move next off its heap: of the side that is too large, else the one with the larger gain.
+    fn next(&self, heaps: &mut [BinaryHeap<Entry>; 2], pass: u32) -> Option<usize> {
+        for (at, heap) in heaps.iter_mut().enumerate() {
+            while let Some(top) = heap.peek() {
+                let v = top.vertex as usize;
+                let stale = self.moved_in[v] == pass
+                    || self.side[v] != (at == 1)
+                    || top.gain != self.gain[v];
+                if !stale {
+                    break;
+                }
+                heap.pop();
+            }
+        }
+        let from = match (heaps[0].peek(), heaps[1].peek()) {
+            (None, None) => return None,
+            (Some(_), None) => 0,
+            (None, Some(_)) => 1,
+            (Some(_), Some(_)) if self.held > self.first => 0,
+            (Some(_), Some(_)) if self.held < self.first => 1,
+            (Some(a), Some(b)) => usize::from(b.gain > a.gain),
+        };
+        heaps[from].pop().map(|top| top.vertex as usize)
     }
 }
 

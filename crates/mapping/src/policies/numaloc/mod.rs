@@ -88,7 +88,11 @@ impl MappingPolicy for Numaloc {
     }
 
     fn summary(&self) -> &'static str {
-        "multilevel construction, then annealed swaps on the true distances (ours)"
+        "multilevel construction, then annealed swaps on the true distances"
+    }
+
+    fn source(&self) -> &'static str {
+        "ours"
     }
 
     fn map(&self, input: &MapInput) -> Result<Mapped, MapError> {
@@ -111,36 +115,7 @@ impl MappingPolicy for Numaloc {
         let (mut best, constructed, mut candidates) =
             start(input, &problem, tries, portfolio::others, &mut rng);
         let regrouped = blocks::regroup(&problem, &mut best, constructed, &mut rng);
-        let first = Search {
-            proposals: DESCENT * tasks,
-            hot: 0.0,
-            ..search
-        };
-        let first = if tasks > ANNEALED_TASKS {
-            &first
-        } else {
-            &search
-        };
-        let mut cost = first.refine(&mut best, regrouped, &mut (), &mut rng);
-        for _ in 1..(FEW_TASKS / tasks).clamp(1, 9) {
-            // With few tasks, other starting points are cheap.
-            let mut again = best.clone();
-            shuffle(&mut again, &mut rng);
-            search.run(&mut again, problem.unit(cost), &mut (), &mut rng);
-            let reached = problem.cost(&again);
-            if reached < cost {
-                (best, cost) = (again, reached);
-            }
-        }
-        let mut rounds = 1;
-        while input.expired().is_some_and(|expired| !expired()) {
-            let mut again = best.clone();
-            let reached = search.refine(&mut again, cost, &mut (), &mut rng);
-            if reached < cost {
-                (best, cost) = (again, reached);
-            }
-            rounds += 1;
-        }
+        let (cost, rounds) = search.rounds(input, &mut best, regrouped, &mut rng);
         let mut diagnostics = vec![
             ("construction", constructed),
             ("after blocks", regrouped),
@@ -403,6 +378,43 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
+    /// Refines `best`, whose cost is `cost`, from other starting points too if there are few tasks, and until the time
+    /// of `input` is over. Returns the cost reached and the number of rounds.
+    fn rounds(&self, input: &MapInput, best: &mut Seating, cost: f64, rng: &mut Rng) -> (f64, u32) {
+        let tasks = input.tasks();
+        let descent = Search {
+            proposals: DESCENT * tasks,
+            hot: 0.0,
+            ..*self
+        };
+        let first = if tasks > ANNEALED_TASKS {
+            &descent
+        } else {
+            self
+        };
+        let mut cost = first.refine(best, cost, &mut (), rng);
+        for _ in 1..(FEW_TASKS / tasks).clamp(1, 9) {
+            // With few tasks, other starting points are cheap.
+            let mut again = best.clone();
+            shuffle(&mut again, rng);
+            self.run(&mut again, self.problem.unit(cost), &mut (), rng);
+            let reached = self.problem.cost(&again);
+            if reached < cost {
+                (*best, cost) = (again, reached);
+            }
+        }
+        let mut rounds = 1;
+        while input.expired().is_some_and(|expired| !expired()) {
+            let mut again = best.clone();
+            let reached = self.refine(&mut again, cost, &mut (), rng);
+            if reached < cost {
+                (*best, cost) = (again, reached);
+            }
+            rounds += 1;
+        }
+        (cost, rounds)
+    }
+
     /// Anneals and descends; returns a cost of at most `cost`, the current cost of `seating` (with a side cost, the
     /// caller has to ensure that).
     fn refine(&self, seating: &mut Seating, cost: f64, side: &mut impl Side, rng: &mut Rng) -> f64 {

@@ -27,6 +27,36 @@ pub(super) struct Tables<'a> {
     matrix: Vec<f64>,
 }
 
+/// By level, deepest first: the block of each seat, from its first seat to the one after its last. The PU itself is the
+/// deepest block if it has several seats.
+fn ranges(problem: &Problem) -> Vec<Vec<(u32, u32)>> {
+    let several = problem.seat_pu.windows(2).any(|w| w[0] == w[1]);
+    let mut ranges: Vec<Vec<(u32, u32)>> = Vec::new();
+    if several {
+        let mut own = vec![(0, 0); problem.seat_pu.len()];
+        for range in problem
+            .seat_pu
+            .chunk_by(|a, b| a == b)
+            .scan(0, |at, chunk| {
+                let from = *at;
+                *at += chunk.len();
+                Some(from..*at)
+            })
+        {
+            own[range.clone()].fill((range.start as u32, range.end as u32));
+        }
+        ranges.push(own);
+    }
+    let blocks: Vec<_> = problem
+        .blocks
+        .iter()
+        .filter(|b| !several || **b != ranges[0])
+        .cloned()
+        .collect();
+    ranges.extend(blocks);
+    ranges
+}
+
 impl<'a> Tables<'a> {
     /// `None` if rows are faster, or the machine is no tree of levels.
     pub(super) fn new(problem: &'a Problem<'a>, seating: &Seating) -> Option<Self> {
@@ -36,32 +66,7 @@ impl<'a> Tables<'a> {
         {
             return None;
         }
-        // The PU itself is the deepest block if it has several seats.
-        let several = problem.seat_pu.windows(2).any(|w| w[0] == w[1]);
-        let mut ranges: Vec<Vec<(u32, u32)>> = Vec::new();
-        if several {
-            let mut own = vec![(0, 0); seats];
-            for range in problem
-                .seat_pu
-                .chunk_by(|a, b| a == b)
-                .scan(0, |at, chunk| {
-                    let from = *at;
-                    *at += chunk.len();
-                    Some(from..*at)
-                })
-            {
-                own[range.clone()].fill((range.start as u32, range.end as u32));
-            }
-            ranges.push(own);
-        }
-        ranges.extend(
-            problem
-                .blocks
-                .iter()
-                .filter(|b| !several || **b != ranges[0])
-                .cloned()
-                .collect::<Vec<_>>(),
-        );
+        let ranges = ranges(problem);
         let levels = ranges.len();
         let mut block = vec![0; seats * levels];
         let mut blocks = 0;
@@ -100,23 +105,29 @@ impl<'a> Tables<'a> {
             exchange: vec![0.0; tasks * blocks],
             matrix: Vec::new(),
         };
+        tables.fill(seating);
+        Some(tables)
+    }
+
+    /// Sums what each task exchanges with each block, and with few tasks what it exchanges with each other task.
+    fn fill(&mut self, seating: &Seating) {
+        let (problem, tasks, levels) = (self.problem, self.problem.tasks(), self.levels);
         for task in 0..tasks {
             for at in problem.start[task] as usize..problem.start[task + 1] as usize {
                 let seat = seating.seat_of[problem.to[at] as usize] as usize;
-                for &block in &tables.block[seat * levels..(seat + 1) * levels] {
-                    tables.exchange[block as usize * tasks + task] += problem.weight[at];
+                for &block in &self.block[seat * levels..(seat + 1) * levels] {
+                    self.exchange[block as usize * tasks + task] += problem.weight[at];
                 }
             }
         }
         if tasks <= MATRIX_TASKS {
-            tables.matrix = vec![0.0; tasks * tasks];
+            self.matrix = vec![0.0; tasks * tasks];
             for task in 0..tasks {
                 for at in problem.start[task] as usize..problem.start[task + 1] as usize {
-                    tables.matrix[task * tasks + problem.to[at] as usize] = problem.weight[at];
+                    self.matrix[task * tasks + problem.to[at] as usize] = problem.weight[at];
                 }
             }
         }
-        Some(tables)
     }
 
     #[inline]

@@ -13,21 +13,41 @@ pub struct Energy(Vec<PathBuf>);
 
 const POWERCAP: &str = "/sys/class/powercap";
 
+/// Why energy cannot be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum EnergyError {
+    /// A file or folder of the counters cannot be read.
+    #[error("{}: {source}", .path.display())]
+    Unreadable {
+        /// The file or folder.
+        path: PathBuf,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// The machine has no such counters.
+    #[error("{POWERCAP} has no intel-rapl package")]
+    NoPackage,
+}
+
 impl Energy {
-    /// Finds the counters of this machine, or the reason why there are none.
-    pub fn of_this_machine() -> Result<Self, String> {
+    /// Finds the counters of this machine.
+    ///
+    /// # Errors
+    /// [`EnergyError`]: the reason why there are none.
+    pub fn of_this_machine() -> Result<Self, EnergyError> {
+        let unreadable = |path: &Path, source| EnergyError::Unreadable {
+            path: path.to_owned(),
+            source,
+        };
         let mut packages: Vec<PathBuf> = std::fs::read_dir(POWERCAP)
-            .map_err(|error| format!("{POWERCAP}: {error}"))?
+            .map_err(|error| unreadable(Path::new(POWERCAP), error))?
             .filter_map(|entry| Some(entry.ok()?.path()))
             .filter(|path| is_package(path))
             .collect();
         packages.sort();
-        let first = packages
-            .first()
-            .ok_or_else(|| format!("{POWERCAP} has no intel-rapl package"))?;
+        let first = packages.first().ok_or(EnergyError::NoPackage)?;
         let counter = first.join("energy_uj");
-        std::fs::read_to_string(&counter)
-            .map_err(|error| format!("{}: {error}", counter.display()))?;
+        std::fs::read_to_string(&counter).map_err(|error| unreadable(&counter, error))?;
         Ok(Self(packages))
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use numaloc_formats::matrix::{MatrixFormat, looks_reversed, read_matrix};
 use numaloc_formats::numalize_pages;
 use numaloc_model::pages::PageUsage;
-use numaloc_model::profile::{Clock, CommRow, Meta, Profile, Slice, Thread};
+use numaloc_model::profile::{Clock, CommRow, Meta, Profile, ProfileBuilder, Slice, Thread};
 use numaloc_model::{CommMatrix, Layer, SliceIdx, ThreadIdx};
 
 use crate::error::CliError;
@@ -134,47 +134,30 @@ fn build(
             accesses[access.thread.index()] += access.total();
         }
     }
-    Ok(Profile {
-        meta: Meta {
+    let mut tables = ProfileBuilder::new(
+        Meta {
             command: vec!["(imported)".to_owned()],
-            frontend: "import".to_owned(),
-            clock: Clock::Virtual,
-            line_size: 64,
-            complete: true,
             notes,
-            sampled: 1.0,
-            dram_source: None,
-            conditions: numaloc_model::conditions::Conditions::default(),
+            ..Meta::new("import", Clock::Virtual)
         },
-        threads: accesses
-            .iter()
-            .enumerate()
-            .map(|(at, &accesses)| Thread {
-                path: if at == 0 {
-                    "0".to_owned()
-                } else {
-                    format!("0.{at}")
-                },
-                label: None,
-                pid: 0,
-                tid: 0,
-                rank: None,
-                start: 0,
-                end: 1,
-                accesses,
-                read_bytes: 0,
-                write_bytes: 0,
-                dram_bytes: None,
+        pages.page_size(),
+    );
+    tables.usage(&pages);
+    tables.threads = accesses
+        .iter()
+        .enumerate()
+        .map(|(at, &accesses)| Thread {
+            end: 1,
+            accesses,
+            ..Thread::new(if at == 0 {
+                "0".to_owned()
+            } else {
+                format!("0.{at}")
             })
-            .collect(),
-        slices: vec![Slice { start: 0, end: 1 }],
-        communication,
-        pages,
-        page_slices: Vec::new(),
-        access_slices: Vec::new(),
-        objects,
-        cell_errors: Vec::new(),
-        shared_lines: Vec::new(),
-        slow_loads: None,
-    })
+        })
+        .collect();
+    tables.slices = vec![Slice { start: 0, end: 1 }];
+    tables.communication = communication;
+    tables.objects = objects;
+    tables.build().map_err(|error| error.to_string())
 }

@@ -53,7 +53,7 @@ impl PerfArgs {
 
 /// A size that is a power of two, up to the largest page there is.
 fn power_of_two(given: &str) -> Result<u64, String> {
-    let size = byte_size(given)?;
+    let size = byte_size(given).map_err(|error| error.to_string())?;
     if size.is_power_of_two() && (16..=1 << 30).contains(&size) {
         Ok(size)
     } else {

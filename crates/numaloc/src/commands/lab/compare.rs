@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use numaloc_lab::{Job, Outcome, Sinks, balance};
 use numaloc_model::plan::{Plan, ThreadPlan};
-use numaloc_model::{LogicalPu, OsPu, number};
+use numaloc_model::{Mapping, OsPu, number};
 use serde_json::{Value, json};
 
 use super::topology::Buffer;
@@ -119,17 +119,14 @@ impl Start<'_> {
 /// The plan of row `pinned`: these threads in order, in even blocks over the CPUs; no pages. The lab numbers
 /// CPUs node by node, so kernel numbers are all that it needs.
 fn pinned(paths: &[String], cpus: usize) -> Plan {
+    let mapping = Mapping::blocks(paths.len(), cpus);
     let mut plan = Plan::by_hand("lab", "");
-    plan.threads = paths
-        .iter()
-        .enumerate()
-        .map(|(at, path)| {
-            let cpu = at * cpus / paths.len();
-            ThreadPlan {
-                path: path.clone(),
-                pu: LogicalPu::from_index(cpu),
-                os_pu: OsPu(cpu as u32),
-            }
+    let threads = paths.iter().zip(mapping.pu);
+    plan.threads = threads
+        .map(|(path, pu)| ThreadPlan {
+            path: path.clone(),
+            pu,
+            os_pu: OsPu(pu.0),
         })
         .collect();
     plan
@@ -284,17 +281,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_are_bound_in_order_and_in_even_blocks() {
-        let cpus = |threads: usize| -> Vec<u32> {
-            let paths: Vec<String> = (0..threads).map(|t| format!("0.{t}")).collect();
-            let plan = pinned(&paths, 8);
-            assert!(plan.pages.is_empty());
-            plan.threads.iter().map(|thread| thread.os_pu.0).collect()
-        };
-        assert_eq!(cpus(8), [0, 1, 2, 3, 4, 5, 6, 7]);
-        // Fewer threads than CPUs spread over all nodes; more share them.
-        assert_eq!(cpus(4), [0, 2, 4, 6]);
-        assert_eq!(cpus(1), [0]);
-        assert_eq!(cpus(16), [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]);
+    fn pinned_threads_have_kernel_numbers_in_order_and_no_pages() {
+        let paths: Vec<String> = (0..4).map(|t| format!("0.{t}")).collect();
+        let plan = pinned(&paths, 8);
+        assert!(plan.pages.is_empty());
+        let threads = plan.threads.iter();
+        let found: Vec<_> = threads
+            .map(|thread| (&thread.path, thread.os_pu.0))
+            .collect();
+        let expected: Vec<_> = paths.iter().zip([0, 2, 4, 6]).collect();
+        assert_eq!(found, expected);
     }
 }

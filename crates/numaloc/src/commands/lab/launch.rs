@@ -3,38 +3,31 @@
 use std::path::{Path, PathBuf};
 
 use numaloc_lab::{GuestFile, Job};
+use numaloc_launch::{OWN_FAILURE, Part, sibling};
 
 use crate::error::CliError;
 
 const PLUGIN: &str = "libnumaloc_lab_plugin.so";
+/// Environment variable with the path of the plugin.
+const CHOSEN: &str = "NUMALOC_LAB_PLUGIN";
 /// Path of the plan in the guest.
 const PLAN: &str = "/numaloc-lab/plan.json";
 
-/// The counting plugin: `$NUMALOC_LAB_PLUGIN`, or next to our own executable, or in `../lib/numaloc`.
+/// The counting plugin: `$NUMALOC_LAB_PLUGIN`, or the one that belongs to this program.
 pub fn plugin() -> Result<PathBuf, CliError> {
-    if let Some(path) = std::env::var_os("NUMALOC_LAB_PLUGIN") {
+    if let Some(path) = std::env::var_os(CHOSEN) {
         return Ok(path.into());
     }
-    let exe = own_executable()?;
-    let folder = exe.parent().unwrap_or(Path::new("/"));
-    // Test programs live one folder below.
-    [
-        folder.join(PLUGIN),
-        folder.join("../lib/numaloc").join(PLUGIN),
-        folder.join("..").join(PLUGIN),
-    ]
-    .into_iter()
-    .find(|path| path.is_file())
-    .ok_or_else(|| {
-        CliError::tool(format!("cannot find {PLUGIN} next to {}", exe.display()))
-            .hint("cargo build -p numaloc-lab-plugin, or set NUMALOC_LAB_PLUGIN")
-            .status(125)
+    sibling(PLUGIN, Part::Library, None).map_err(|why| {
+        CliError::tool(format!("cannot count accesses: {why}"))
+            .hint(why.hint(CHOSEN))
+            .status(OWN_FAILURE)
     })
 }
 
 fn own_executable() -> Result<PathBuf, CliError> {
-    std::env::current_exe().map_err(|error| {
-        CliError::tool(format!("cannot find our own executable: {error}")).status(125)
+    numaloc_launch::own_file().map_err(|error| {
+        CliError::tool(format!("cannot find our own executable: {error}")).status(OWN_FAILURE)
     })
 }
 

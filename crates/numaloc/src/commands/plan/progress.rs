@@ -1,20 +1,76 @@
-//! Shows progress of a plan that takes longer than a second.
+//! Follows planning: measures the time of each policy, and shows progress once it takes longer than a second.
 
+use std::cell::{Cell, RefCell};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use numaloc_plan::{Observer, Work};
+
 use crate::ui::{Ui, stderr};
 
+/// Seconds that each piece of work took.
+#[derive(Default)]
+pub(super) struct Times(Vec<(Work, f64)>);
+
+impl Times {
+    /// Seconds of `work`; 0 if it was not observed.
+    pub fn of(&self, work: Work) -> f64 {
+        let found = self.0.iter().find(|(done, _)| *done == work);
+        found.map_or(0.0, |(_, seconds)| *seconds)
+    }
+}
+
+/// The observer of the command `plan`.
+pub(super) struct Watch {
+    progress: Progress,
+    began: Cell<Instant>,
+    times: RefCell<Times>,
+}
+
+impl Watch {
+    pub fn new(ui: &Ui) -> Self {
+        Self {
+            progress: Progress::new(ui),
+            began: Cell::new(Instant::now()),
+            times: RefCell::default(),
+        }
+    }
+
+    /// Ends the display of progress.
+    pub fn times(self) -> Times {
+        self.times.into_inner()
+    }
+}
+
+impl Observer for Watch {
+    fn begin(&self, work: Work) {
+        match work {
+            Work::Threads(policy) | Work::Pages(policy) => self.progress.now(policy),
+            Work::Joint => {}
+        }
+        self.began.set(Instant::now());
+    }
+
+    fn end(&self, work: Work) {
+        let seconds = self.began.get().elapsed().as_secs_f64();
+        self.times.borrow_mut().0.push((work, seconds));
+    }
+
+    fn step(&self, what: &str) {
+        self.progress.now(what);
+    }
+}
+
 /// Shows on a terminal the current step and its duration once it takes longer than a second.
-pub(super) struct Progress {
+struct Progress {
     /// Sends the name of the current step; dropped first, which ends the display thread.
     running: Option<Sender<String>>,
     shown: Option<JoinHandle<()>>,
 }
 
 impl Progress {
-    pub fn new(ui: &Ui) -> Self {
+    fn new(ui: &Ui) -> Self {
         if !ui.progress() {
             return Self {
                 running: None,
@@ -29,7 +85,7 @@ impl Progress {
     }
 
     /// Starts step `what`.
-    pub fn now(&self, what: &str) {
+    fn now(&self, what: &str) {
         if let Some(running) = &self.running {
             // The thread ends only when the sender is closed.
             let _ = running.send(what.to_owned());

@@ -35,14 +35,18 @@ fn holds(pid: u32, folder: &Path) -> bool {
     })
 }
 
-/// Name of the program; under the emulator, the argument of its option `-0`.
+/// Name of the program; under the emulator, the argument of its option `-0`, of the translator, what follows `--`.
 fn name(pid: u32) -> String {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<String> = line
         .split(|&byte| byte == 0)
         .map(|word| String::from_utf8_lossy(word).into_owned())
         .collect();
-    let option = words.iter().position(|word| word == "-0");
+    let translated = words
+        .first()
+        .is_some_and(|word| word.ends_with("numaloc-native"));
+    let before = if translated { "--" } else { "-0" };
+    let option = words.iter().position(|word| word == before);
     let at = option.map_or(0, |at| at + 1);
     words.get(at).cloned().unwrap_or_default()
 }

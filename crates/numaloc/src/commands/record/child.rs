@@ -1,87 +1,31 @@
 //! Runs the program: passes signals on, returns its exit status, shows progress on stderr.
 
-use std::io::IsTerminal;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{
-    SIGALRM, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM,
-    SIGWINCH, SIGXFSZ,
-};
-use signal_hook::iterator::SignalsInfo;
-use signal_hook::iterator::backend::Handle;
-use signal_hook::iterator::exfiltrator::WithOrigin;
-use signal_hook::low_level::siginfo::{Cause, Origin};
+use numaloc_launch::{Signals, exit_status};
+use numaloc_model::number::{count, plural};
+use signal_hook::consts::SIGXFSZ;
 
 use super::OWN_FAILURE;
 use crate::error::CliError;
 use crate::ui::{Ui, stderr};
 
-/// Signals sent to the recorder that are meant for the program. The recorder survives them to write the profile.
-const PASSED_ON: [i32; 11] = [
-    SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO,
-    SIGWINCH,
-];
-
 /// Interval between progress updates.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Signals meant for the program, caught from before it starts.
-pub struct Signals(SignalsInfo<WithOrigin>);
-
-/// Signals passed on to the program while this lives.
-pub struct Forwarding {
-    handle: Handle,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Signals {
-    /// Installs the handlers.
-    pub fn catch() -> std::io::Result<Self> {
-        let wanted: Vec<i32> = PASSED_ON
-            .into_iter()
-            .filter(|&signal| !ignored(signal))
-            .collect();
-        // At a file-size limit a write must fail instead of killing us, so that we can report it and keep the trace.
-        signal_hook::flag::register(SIGXFSZ, std::sync::Arc::default())?;
-        SignalsInfo::<WithOrigin>::new(wanted).map(Self)
-    }
-
-    /// Passes the signals on to process `pid`.
-    pub fn forward_to(mut self, pid: u32) -> Forwarding {
-        let handle = self.0.handle();
-        let thread = std::thread::spawn(move || {
-            for origin in self.0.forever() {
-                if !from_terminal(&origin) {
-                    forward(pid, origin.signal);
-                }
-            }
-        });
-        Forwarding {
-            handle,
-            thread: Some(thread),
-        }
-    }
-}
-
-impl Drop for Forwarding {
-    fn drop(&mut self) {
-        self.handle.close();
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
+/// Signals to pass on to the program, caught from before it starts. At a file-size limit a write must fail instead of
+/// killing the recorder, so that it can report the failure and keep the trace.
+pub fn catch_signals() -> std::io::Result<Signals> {
+    signal_hook::flag::register(SIGXFSZ, std::sync::Arc::default())?;
+    Signals::catch()
 }
 
 /// Runs `command` to its end, signals passed on.
-pub fn passing_signals(mut command: Command) -> std::io::Result<ExitStatus> {
-    let signals = Signals::catch()?;
-    let mut child = command.spawn()?;
-    let forwarding = signals.forward_to(child.id());
-    let status = child.wait();
-    drop(forwarding);
-    status
+pub fn passing_signals(command: Command) -> std::io::Result<ExitStatus> {
+    signal_hook::flag::register(SIGXFSZ, std::sync::Arc::default())?;
+    numaloc_launch::passing_signals(command)
 }
 
 /// Runs `command` to its end; the status is the program's own, 128 + number for a signal.
@@ -90,7 +34,7 @@ pub fn run(mut command: Command, folder: &Path, ui: &Ui) -> Result<u8, CliError>
     let failed = |error: std::io::Error| {
         CliError::tool(format!("cannot run the emulator {emulator}: {error}")).status(OWN_FAILURE)
     };
-    let signals = Signals::catch().map_err(failed)?;
+    let signals = catch_signals().map_err(failed)?;
     let mut child = command.spawn().map_err(failed)?;
     let forwarding = signals.forward_to(child.id());
     let began = Instant::now();
@@ -113,44 +57,7 @@ pub fn run(mut command: Command, folder: &Path, ui: &Ui) -> Result<u8, CliError>
         stderr("\r\x1b[K");
     }
     drop(forwarding);
-    status.map_err(failed).map(own_status)
-}
-
-/// Exit status for how a program ended: its own, or 128 + number for a signal.
-pub fn own_status(status: ExitStatus) -> u8 {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => code as u8,
-        (None, Some(signal)) => 128u8.wrapping_add(signal as u8),
-        (None, None) => OWN_FAILURE,
-    }
-}
-
-/// Whether a signal was ignored when we were started (`nohup`); it stays ignored, also for the program.
-fn ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask & 1 << (signal - 1) != 0)
-}
-
-/// Whether the terminal sends this signal: a key such as Ctrl-C signals the whole foreground group, including the
-/// program.
-fn from_terminal(origin: &Origin) -> bool {
-    std::io::stdin().is_terminal()
-        && matches!(origin.signal, SIGINT | SIGQUIT | SIGWINCH)
-        && matches!(origin.cause, Cause::Kernel)
-}
-
-/// Sends a signal to the program; fails silently if it has just ended.
-fn forward(pid: u32, signal: i32) {
-    if let (Some(pid), Some(signal)) = (
-        rustix::process::Pid::from_raw(pid as i32),
-        rustix::process::Signal::from_named_raw(signal),
-    ) {
-        let _ = rustix::process::kill_process(pid, signal);
-    }
+    status.map_err(failed).map(exit_status)
 }
 
 fn draw(folder: &Path, began: Instant) {
@@ -168,8 +75,9 @@ fn draw(folder: &Path, began: Instant) {
         }
     }
     stderr(&format!(
-        "\r\x1b[Knumaloc: recording, {:.1} s, {:.1} M accesses, {threads} threads",
+        "\r\x1b[Knumaloc: recording, {:.1} s, {} accesses, {}",
         began.elapsed().as_secs_f64(),
-        accesses as f64 / 1e6
+        count(accesses as f64),
+        plural(threads as usize, "thread")
     ));
 }

@@ -8,13 +8,14 @@ use numaloc_mpi::Options;
 use numaloc_mpi::hybrid::join;
 use numaloc_mpi::merge::MergeError;
 use numaloc_mpi::record::{Recording, record};
-use numaloc_mpi::shims::{MpiLibrary, rank_files};
+use numaloc_mpi::shims::{Environment, MpiLibrary, rank_files};
 use numaloc_mpi::under::{Emulator, Under};
+use numaloc_trace::Config;
 use numaloc_trace::cross_process::Board;
+use numaloc_trace::settings::VARIABLE;
 
 use super::{
-    Args, Assembled, OWN_FAILURE, child, conditions, instrument, journals, preflight, qemu,
-    work_folder,
+    Args, Assembled, OWN_FAILURE, child, conditions, journals, preflight, qemu, work_folder,
 };
 use crate::error::CliError;
 use crate::ui::Ui;
@@ -68,18 +69,19 @@ fn under(
     cross_process: Option<&Board>,
     ui: &Ui,
 ) -> Result<Under, CliError> {
-    let since = numaloc_trace::engine::realtime_ns();
-    let mut environment = Vec::new();
+    let settings = Config {
+        since_ns: numaloc_trace::time::realtime_ns(),
+        ..memory.settings(folder, cross_process)
+    };
+    let mut environment: Environment = Vec::new();
     let mut emulator = None;
     if memory.frontend == "qemu" {
-        let option = qemu::plugin_option(folder, cross_process, memory)?;
         emulator = Some(Emulator {
             file: qemu::emulator()?,
-            plugin: format!("{option},since={since}").into(),
+            plugin: qemu::plugin_option(settings)?,
         });
     } else {
-        environment = instrument::environment(folder, cross_process, memory);
-        environment.push(("NUMALOC_SINCE", since.to_string().into()));
+        environment.push((VARIABLE, settings.encode()));
     }
     if memory.wait_policy == "passive" && std::env::var_os("OMP_WAIT_POLICY").is_none() {
         environment.push(("OMP_WAIT_POLICY", "passive".into()));
@@ -117,28 +119,7 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
         Some(memory) => Some(under(memory, work.path(), cross_process.as_ref(), ui)?),
         None => None,
     };
-    let recording = Recording {
-        under,
-        argv: args.command.clone(),
-        library: match library {
-            Library::Auto => None,
-            Library::Openmpi => Some(MpiLibrary::OpenMpi),
-            Library::Mpich => Some(MpiLibrary::Mpich),
-        },
-        spool: work.path().join(SPOOL),
-        slice_ns: match &memory {
-            // Both tracers' slices are this long, times a power of two.
-            Some(memory) => Some(memory.slice_length()),
-            None => args
-                .slice
-                .map(|milliseconds| milliseconds.saturating_mul(1_000_000)),
-        },
-        options: Options {
-            slices: args.slices as usize,
-            memory: memory.is_some(),
-            ..Options::default()
-        },
-    };
+    let recording = recording(args, library, memory.as_ref(), under, work.path());
     let accesses = args.trace.start(work.path())?;
     let recorded = record(&recording, &child::passing_signals);
     if let Some(accesses) = accesses {
@@ -166,8 +147,9 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
                 .hint("is the program linked against the MPI library that --mpi names?")
         })
         .and_then(|mut merged| {
-            merged.profile.meta.complete &= recorded.running.is_empty();
-            merged.profile.meta.conditions.environment = conditions::environment();
+            let profile = &mut merged.profile;
+            profile.set_complete(profile.meta().complete && recorded.running.is_empty());
+            profile.set_environment(conditions::environment());
             let threads = memory.as_ref().map(|memory| (memory, work.path()));
             finish(args, merged.profile, threads, &output, ui)
         });
@@ -184,20 +166,54 @@ pub fn run(args: &Args, library: Library, ui: &Ui) -> Result<u8, CliError> {
             ));
             Ok(status)
         }
-        Err(mut error) => {
-            let kept = work.keep();
-            let salvage = format!(
-                "the ranks' files are kept; run numaloc record --salvage {} -o {}",
-                kept.display(),
-                output.path().display()
-            );
-            error.hint = Some(match error.hint {
-                Some(hint) => format!("{hint}; {salvage}"),
-                None => salvage,
-            });
-            Err(error)
-        }
+        Err(error) => Err(keeping(error, &work.keep(), output.path())),
     }
+}
+
+/// What to record: the messages, and with `memory` the accesses under `under`.
+fn recording(
+    args: &Args,
+    library: Library,
+    memory: Option<&Args>,
+    under: Option<Under>,
+    work: &Path,
+) -> Recording {
+    Recording {
+        under,
+        argv: args.command.clone(),
+        library: match library {
+            Library::Auto => None,
+            Library::Openmpi => Some(MpiLibrary::OpenMpi),
+            Library::Mpich => Some(MpiLibrary::Mpich),
+        },
+        spool: work.join(SPOOL),
+        slice_ns: match memory {
+            // Both tracers' slices are this long, times a power of two.
+            Some(memory) => Some(memory.slice_length()),
+            None => args
+                .slice
+                .map(|milliseconds| milliseconds.saturating_mul(1_000_000)),
+        },
+        options: Options {
+            slices: args.slices as usize,
+            memory: memory.is_some(),
+            ..Options::default()
+        },
+    }
+}
+
+/// The error of a profile that was not written, with how to make it from the ranks' files, which are in `kept`.
+fn keeping(mut error: CliError, kept: &Path, output: &Path) -> CliError {
+    let salvage = format!(
+        "the ranks' files are kept; run numaloc record --salvage {} -o {}",
+        kept.display(),
+        output.display()
+    );
+    error.hint = Some(match error.hint {
+        Some(hint) => format!("{hint}; {salvage}"),
+        None => salvage,
+    });
+    error
 }
 
 /// Joins the messages with the recordings of the ranks' threads, if there are any, and writes the profile.
@@ -223,7 +239,8 @@ fn finish(
                 })
             })?;
             Assembled {
-                profile: join(messages, profile),
+                profile: join(messages, profile)
+                    .map_err(|error| CliError::from(error).status(OWN_FAILURE))?,
                 traces,
             }
         }
@@ -255,7 +272,9 @@ pub fn salvage(
         ..Options::default()
     };
     let mut merged = numaloc_mpi::record::salvage(spool, options).map_err(CliError::tool)?;
-    merged.profile.meta.conditions.environment = conditions::kept(left_behind);
+    merged
+        .profile
+        .set_environment(conditions::kept(left_behind));
     let threads = memory.then_some((args, left_behind));
     finish(args, merged.profile, threads, output, ui)
 }

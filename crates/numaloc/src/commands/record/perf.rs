@@ -7,7 +7,7 @@ use numaloc_model::Profile;
 use numaloc_perf::events::{self, MemoryEvent};
 use numaloc_perf::{Options, Origin, PerfError, Session};
 
-use super::child::{Signals, own_status};
+use super::child::catch_signals;
 use super::program::Program;
 use super::{Args, CANNOT_RUN, OWN_FAILURE};
 use crate::error::CliError;
@@ -44,7 +44,7 @@ pub fn record(
         max_slices: u32::try_from(args.slices).unwrap_or(u32::MAX),
         ..Options::default()
     };
-    let signals = Signals::catch().map_err(|error| {
+    let signals = catch_signals().map_err(|error| {
         CliError::tool(format!("cannot catch signals: {error}")).status(OWN_FAILURE)
     })?;
     let session = Session::start(command, events, period, &options).map_err(failure)?;
@@ -64,12 +64,12 @@ pub fn record(
     let profile = profile
         .map_err(failure)
         .map(|profile| cut_short(profile, status));
-    Ok((own_status(status), profile))
+    Ok((numaloc_launch::exit_status(status), profile))
 }
 
 /// Marks the profile as complete unless a signal ended the program.
 fn cut_short(mut profile: Profile, status: ExitStatus) -> Profile {
-    profile.meta.complete = status.code().is_some();
+    profile.set_complete(status.code().is_some());
     profile
 }
 

@@ -33,7 +33,7 @@ pub fn compare(
         let (ours, theirs): (Vec<usize>, Vec<usize>) = matched.iter().copied().unzip();
         repeats.runs = run;
         repeats.same_threads &=
-            matched.len() == first.threads.len() && matched.len() == again.threads.len();
+            matched.len() == first.threads().len() && matched.len() == again.threads().len();
         let matrices = matrix(first, layer, &ours)
             .and_then(|ours| Ok((ours, matrix(&again, layer, &theirs)?)))?;
         if let Some(found) = correlation(&matrices.0, &matrices.1) {
@@ -41,7 +41,7 @@ pub fn compare(
             repeats.correlation = Some(least.min(found));
         }
     }
-    first.meta.conditions.repeats = Some(repeats);
+    first.set_repeats(repeats);
     Ok(())
 }
 

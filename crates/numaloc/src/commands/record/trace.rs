@@ -113,29 +113,36 @@ impl TraceArgs {
     }
 
     /// Notes in the profile what the traces contain, and adds the results of the cache model.
-    pub fn look_at(&self, assembled: &mut Assembled, ui: &Ui) {
-        if assembled.traces.is_empty() {
-            return;
+    ///
+    /// # Errors
+    /// If the results do not fit into a profile.
+    pub fn look_at(&self, assembled: Assembled, ui: &Ui) -> Result<Assembled, CliError> {
+        let Assembled {
+            mut profile,
+            traces,
+        } = assembled;
+        if traces.is_empty() {
+            return Ok(Assembled { profile, traces });
         }
-        let Assembled { profile, traces } = assembled;
-        let notes = traces.iter().filter_map(crate::access_trace::incomplete);
-        profile.meta.notes.extend(notes);
-        let tally = crate::access_trace::tally(traces);
+        profile.add_notes(traces.iter().filter_map(crate::access_trace::incomplete));
+        let tally = crate::access_trace::tally(&traces);
         ui.remark(format_args!(
             "access trace: {}",
             crate::access_trace::in_words(&tally)
         ));
         let model = CacheModel {
             llc: self.llc,
-            page_size: profile.pages.page_size(),
+            page_size: profile.pages().page_size(),
         };
-        match model.run(traces, &profile.threads) {
-            Ok(found) => found.fill(profile, traces),
-            Err(error) => {
-                let note = format!("no cache model: {}", error.message);
-                profile.meta.notes.push(note);
+        match model.run(&traces, profile.threads()) {
+            Ok(found) => {
+                profile = found
+                    .fill(profile, &traces)
+                    .map_err(|error| CliError::from(error).status(OWN_FAILURE))?;
             }
+            Err(error) => profile.add_notes([format!("no cache model: {}", error.message)]),
         }
+        Ok(Assembled { profile, traces })
     }
 }
 

@@ -35,9 +35,9 @@ pub fn show(
     let traces = open(folder)?;
     let model = CacheModel {
         llc,
-        page_size: profile.pages.page_size(),
+        page_size: profile.pages().page_size(),
     };
-    let found = model.run(&traces, &profile.threads)?;
+    let found = model.run(&traces, profile.threads())?;
     let threads = by_thread(&traces, profile);
     ui.result(
         || text(&traces, profile, &threads, &found, all),
@@ -54,7 +54,7 @@ fn by_thread(traces: &[AccessTrace], profile: &Profile) -> Vec<Tally> {
         *sum = [*sum, stream.tally].into_iter().sum();
     }
     profile
-        .threads
+        .threads()
         .iter()
         .map(|thread| sums.get(&*thread.path).copied().unwrap_or_default())
         .collect()
@@ -123,7 +123,7 @@ fn text(
         0,
     );
     let bytes: u64 = profile
-        .threads
+        .threads()
         .iter()
         .map(|t| t.read_bytes + t.write_bytes)
         .sum();
@@ -149,7 +149,7 @@ fn to_json(
     let threads: Vec<Value> = threads
         .iter()
         .zip(&found.found.threads)
-        .zip(&profile.threads)
+        .zip(profile.threads())
         .map(|((tally, requests), thread)| {
             json!({ "path": thread.path, "trace": tally_json(tally), "cache_model": found.json(requests) })
         })

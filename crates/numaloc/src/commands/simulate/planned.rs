@@ -36,14 +36,13 @@ impl Case {
         let homes = match self.homes {
             Homes::Acting(policy) => policy,
             Homes::Placed(nodes) => {
-                let known: HashMap<u64, Option<LogicalNode>> = profile
-                    .pages
-                    .pages()
-                    .iter()
-                    .zip(nodes)
-                    .map(|(page, node)| (page.number.0, node))
-                    .collect();
-                let home = |page: &u64| known.get(page).copied().flatten();
+                let factor = (trace.page_bytes() / profile.pages().page_size()).max(1);
+                let mut known: HashMap<u64, Vec<LogicalNode>> = HashMap::new();
+                for (page, node) in profile.pages().pages().iter().zip(nodes) {
+                    let parts = known.entry(page.number.0 / factor).or_default();
+                    parts.extend(node);
+                }
+                let home = |page: &u64| most_frequent(known.get(page)?);
                 Pages::Placed(trace.pages().iter().map(home).collect())
             }
         };
@@ -55,6 +54,15 @@ impl Case {
             homes,
         })
     }
+}
+
+/// The node of most parts of a page; of equally frequent ones, the lowest.
+fn most_frequent(nodes: &[LogicalNode]) -> Option<LogicalNode> {
+    let count = |node: LogicalNode| nodes.iter().filter(|other| **other == node).count();
+    nodes
+        .iter()
+        .copied()
+        .max_by_key(|&node| (count(node), std::cmp::Reverse(node)))
 }
 
 /// Positions of the profile's threads and pages under `plan`. Threads that are not in the plan run where their creators
@@ -86,7 +94,7 @@ pub(super) fn of_plan(
         ancestry.find_map(|path| planned.get(path.as_str()).copied())
     };
     let mapping: Option<Vec<LogicalPu>> = profile
-        .threads
+        .threads()
         .iter()
         .map(|thread| of_path(&thread.path).or(first))
         .collect();
@@ -98,7 +106,7 @@ pub(super) fn of_plan(
         pages: format!(
             "{} ({})",
             plan.provenance.page_policy,
-            super::plan_name(path, plan)
+            plan_name(path, plan)
         ),
         mapped: Mapped::Pinned(mapping),
         homes: Homes::Placed(homes(plan, profile)),
@@ -110,12 +118,12 @@ fn homes(plan: &Plan, profile: &Profile) -> Vec<Option<LogicalNode>> {
     let known: HashMap<&ObjectKey, u32> = plan.objects.iter().zip(0..).collect();
     // The plan's object of each object of the profile.
     let planned: Vec<Option<u32>> = profile
-        .objects
+        .objects()
         .iter()
         .map(|object| {
             let creator = object
                 .thread
-                .map(|thread| profile.threads[thread.index()].path.clone());
+                .map(|thread| profile.threads()[thread.index()].path.clone());
             let key = ObjectKey {
                 kind: object.kind,
                 name: object.name.clone(),
@@ -130,9 +138,9 @@ fn homes(plan: &Plan, profile: &Profile) -> Vec<Option<LogicalNode>> {
     for range in &plan.pages {
         ranges[range.object as usize].push(range);
     }
-    let factor = (profile.pages.page_size(), plan.page_size);
+    let factor = (profile.pages().page_size(), plan.page_size);
     profile
-        .pages
+        .pages()
         .pages()
         .iter()
         .map(|page| {
@@ -147,4 +155,27 @@ fn homes(plan: &Plan, profile: &Profile) -> Vec<Option<LogicalNode>> {
                 .map(|range| range.node)
         })
         .collect()
+}
+
+/// Display name of a plan: its file name.
+fn plan_name(path: &Path, plan: &Plan) -> String {
+    let name = path
+        .file_stem()
+        .map(|stem| stem.to_string_lossy().into_owned());
+    name.unwrap_or_else(|| plan.provenance.thread_policy.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_page_is_on_the_node_of_most_of_its_parts() {
+        let of = |nodes: &[u32]| {
+            most_frequent(&nodes.iter().map(|n| LogicalNode(*n)).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[2, 1, 1, 2]), Some(LogicalNode(1)));
+        assert_eq!(of(&[0, 3, 3]), Some(LogicalNode(3)));
+    }
 }

@@ -5,43 +5,99 @@ use numaloc_sim::outcome::Timeline;
 use numaloc_sim::{Machine, NS, Outcome};
 use serde_json::{Value, json};
 
+use super::sensitivity::Uncertainty;
 use super::{Answer, Case, Mapped};
 
 /// A line of the table: one case, or the median of several draws that differ only in their seed.
 struct Row<'a> {
     case: &'a Case,
     outcome: &'a Outcome,
+    /// Indexes of the cases it stands for.
+    cases: Vec<usize>,
     /// Number of draws, and the times of the fastest and the slowest draw.
     draws: Option<(usize, u64, u64)>,
 }
 
 /// Rows of a machine, the fastest first; equally fast ones in the requested order.
 fn rows(answer: &Answer, target: usize) -> Vec<Row<'_>> {
-    let of_target: Vec<_> = answer
-        .rows
-        .iter()
-        .filter(|(case, _)| case.target == target)
+    let of_target: Vec<usize> = (0..answer.rows.len())
+        .filter(|&at| answer.rows[at].0.target == target)
         .collect();
-    let is_same = |a: &&(Case, Outcome), b: &&(Case, Outcome)| {
+    let is_same = |&a: &usize, &b: &usize| {
+        let (a, b) = (&answer.rows[a].0, &answer.rows[b].0);
         let drawn = |case: &Case| matches!(case.mapped, Mapped::Os { .. });
-        drawn(&a.0) && drawn(&b.0) && a.0.pages == b.0.pages
+        drawn(a) && drawn(b) && a.pages == b.pages
     };
+    let time = |at: usize| answer.rows[at].1.time;
     let mut rows: Vec<Row<'_>> = of_target
         .chunk_by(is_same)
         .map(|draws| {
             let mut by_time = draws.to_vec();
-            by_time.sort_by_key(|(_, outcome)| outcome.time);
-            let (case, outcome) = by_time[(by_time.len() - 1) / 2];
-            let (least, most) = (by_time[0].1.time, by_time[by_time.len() - 1].1.time);
+            by_time.sort_by_key(|&at| time(at));
+            let (case, outcome) = &answer.rows[by_time[(by_time.len() - 1) / 2]];
+            let (least, most) = (time(by_time[0]), time(by_time[by_time.len() - 1]));
             Row {
                 case,
                 outcome,
                 draws: (by_time.len() > 1).then_some((by_time.len(), least, most)),
+                cases: by_time,
             }
         })
         .collect();
     rows.sort_by_key(|row| row.outcome.time);
     rows
+}
+
+/// How sure it is that a row is slower than the best row of its machine; `None` without `--sensitivity`.
+fn uncertainty(answer: &Answer, row: &Row<'_>, best: &Row<'_>) -> Option<Uncertainty> {
+    let variants = answer.varied.get(row.case.target)?;
+    let median = |cases: &[usize], times: &[u64]| {
+        let mut of_row: Vec<u64> = cases.iter().map(|&case| times[case]).collect();
+        of_row.sort_unstable();
+        of_row[(of_row.len() - 1) / 2]
+    };
+    let varied = variants
+        .iter()
+        .map(|(_, times)| (median(&row.cases, times), median(&best.cases, times)));
+    Some(Uncertainty::of(
+        (row.outcome.time, best.outcome.time),
+        varied,
+    ))
+}
+
+/// One line for each machine: which rows do not differ from the best, and the preset that matters most.
+fn sensitivity_text(answer: &Answer, rows: &[Row<'_>]) -> String {
+    let Some(best) = rows.first() else {
+        return String::new();
+    };
+    let mut out = String::new();
+    let name = |row: &Row<'_>| format!("{} with {}", row.case.threads, row.case.pages);
+    for row in &rows[1..] {
+        let Some(found) = uncertainty(answer, row, best) else {
+            return String::new();
+        };
+        let ratio = row.outcome.time as f64 / best.outcome.time.max(1) as f64;
+        let verdict = match found.is_different(ratio) {
+            true => "slower",
+            false => "no difference",
+        };
+        let by = &answer.varied[row.case.target][found.by].0;
+        out += &format!(
+            "  {}: {verdict} ({} x best, +- {} with {} {})\n",
+            name(row),
+            number::fixed(ratio, 3),
+            number::fixed(found.change, 3),
+            by.preset,
+            by.value,
+        );
+    }
+    match out.is_empty() {
+        true => out,
+        false => format!(
+            "  compared with {}, presets at both ends of their ranges:\n{out}",
+            name(best)
+        ),
+    }
 }
 
 fn ms(picoseconds: u64) -> f64 {
@@ -61,7 +117,7 @@ fn busiest(outcome: &Outcome) -> f64 {
 
 /// A table for each machine.
 pub(super) fn text(answer: &Answer) -> String {
-    let trace = &answer.trace;
+    let trace = answer.traces.recorded();
     let mut out = format!(
         "{} threads, {:.2} M records of {:.2} M accesses below private caches of {}; {} simulations in {:.1} s\n",
         trace.threads(),
@@ -106,7 +162,7 @@ pub(super) fn text(answer: &Answer) -> String {
                 number::fixed(outcome.mean_wait() / NS as f64, 1),
                 number::fixed(busiest(outcome), 0),
                 number::fixed(outcome.link_bytes() as f64 / 1e6, 1),
-                number::fixed(outcome.energy(machine), 3),
+                number::fixed(outcome.energy(machine).total(), 3),
             );
         }
         for Row { case, draws, .. } in &rows {
@@ -120,6 +176,7 @@ pub(super) fn text(answer: &Answer) -> String {
                 );
             }
         }
+        out += &sensitivity_text(answer, &rows);
     }
     out += "\n  LLC miss: requests that no cache of the thread's node answered; remote: lines to and from DRAM of another node;\n";
     out += "  queue wait: mean wait at memory controllers; busiest: busy time of the busiest controller; energy: an estimate\n";
@@ -128,6 +185,16 @@ pub(super) fn text(answer: &Answer) -> String {
 
 fn timeline(line: &Timeline) -> Value {
     json!({ "interval_ns": line.width as f64 / NS as f64, "sums": line.sums })
+}
+
+fn energy(outcome: &Outcome, machine: &Machine) -> Value {
+    let parts = outcome.energy(machine);
+    json!({
+        "static": parts.static_j,
+        "dram": parts.dram_j,
+        "llc": parts.llc_j,
+        "links": parts.links_j,
+    })
 }
 
 fn row(case: &Case, outcome: &Outcome, machine: &Machine) -> Value {
@@ -175,6 +242,7 @@ fn row(case: &Case, outcome: &Outcome, machine: &Machine) -> Value {
         "llc_hits": outcome.groups.iter().map(|group| group.hits).sum::<u64>(),
         "llc_misses": outcome.llc_misses(),
         "llc_misses_by_cache": outcome.groups.iter().map(|group| group.misses).collect::<Vec<_>>(),
+        "llc_misses_by_node": outcome.llc_misses_by_node(machine),
         "mean_queue_wait_ns": outcome.mean_wait() / NS as f64,
         "busiest_controller_percent": busiest(outcome),
         "link_bytes": outcome.link_bytes(),
@@ -186,23 +254,57 @@ fn row(case: &Case, outcome: &Outcome, machine: &Machine) -> Value {
         "thread_moves": outcome.thread_moves,
         "page_faults": outcome.page_faults,
         "page_moves": outcome.page_moves,
-        "energy_j": outcome.energy(machine),
+        "energy_j": outcome.energy(machine).total(),
+        "energy_parts_j": energy(outcome, machine),
         "nodes": nodes,
         "links": links,
     })
 }
 
+/// The comparison with the best row of each machine, over all presets at both ends of their ranges.
+fn sensitivity(answer: &Answer) -> Vec<Value> {
+    let of_target = |target| -> Option<Value> {
+        let variants = answer.varied.get(target)?;
+        let rows = rows(answer, target);
+        let best = rows.first()?;
+        let of_row = |row: &Row<'_>| {
+            let found = uncertainty(answer, row, best)?;
+            let ratio = row.outcome.time as f64 / best.outcome.time.max(1) as f64;
+            Some(json!({
+                "threads": row.case.threads,
+                "pages": row.case.pages,
+                "times_best": ratio,
+                "uncertainty": found.change,
+                "by": [variants[found.by].0.preset, variants[found.by].0.value],
+                "is_different": found.is_different(ratio),
+            }))
+        };
+        Some(json!({
+            "machine": answer.targets[target].machine.name,
+            "best": { "threads": best.case.threads, "pages": best.case.pages },
+            "rows": rows.iter().skip(1).filter_map(of_row).collect::<Vec<_>>(),
+        }))
+    };
+    (0..answer.targets.len()).filter_map(of_target).collect()
+}
+
 /// JSON, with rows in the requested order.
 pub(super) fn json(answer: &Answer) -> Value {
-    json!({
-        "accesses": answer.trace.accesses(),
-        "records": answer.trace.records(),
+    let trace = answer.traces.recorded();
+    let rows: Vec<Value> = answer
+        .rows
+        .iter()
+        .map(|(case, outcome)| row(case, outcome, &answer.targets[case.target].machine))
+        .collect();
+    let mut value = json!({
+        "accesses": trace.accesses(),
+        "records": trace.records(),
         "private_cache": answer.filter.to_string(),
-        "page_bytes": answer.trace.page_bytes(),
-        "rows": answer
-            .rows
-            .iter()
-            .map(|(case, outcome)| row(case, outcome, &answer.targets[case.target].machine))
-            .collect::<Vec<_>>(),
-    })
+        "page_bytes": trace.page_bytes(),
+        "rows": rows,
+    });
+    if !answer.varied.is_empty() {
+        value["sensitivity"] = sensitivity(answer).into();
+    }
+    value
 }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::code_of;
+use numaloc_launch::{OWN_FAILURE, Part, exit_status, sibling};
+
 use crate::error::CliError;
 
 /// Compile an OCR program: the C compiler with our ocr.h and libnumaloc_ocr
@@ -20,8 +21,10 @@ pub(super) struct Cc {
     arguments: Vec<String>,
 }
 
-/// Location of ocr.h and the library: `NUMALOC_OCR_HOME` (with `include` and `lib`), the installation of
-/// this program, or its build tree.
+/// Environment variable with a folder that has ocr.h in `include` and the libraries in `lib`.
+const CHOSEN: &str = "NUMALOC_OCR_HOME";
+
+/// The folders of ocr.h and of the library: those in `NUMALOC_OCR_HOME`, or those that belong to this program.
 struct Home {
     include: PathBuf,
     library: PathBuf,
@@ -29,38 +32,20 @@ struct Home {
 
 impl Home {
     fn find() -> Result<Self, CliError> {
-        let mut tried = Vec::new();
-        let mut candidates = Vec::new();
-        if let Some(home) = std::env::var_os("NUMALOC_OCR_HOME") {
-            let home = PathBuf::from(home);
-            candidates.push((home.join("include"), home.join("lib")));
-        }
-        if let Some(bin) = std::env::current_exe()
-            .ok()
-            .as_deref()
-            .and_then(Path::parent)
-        {
-            candidates.push((bin.join("../include"), bin.join("../lib")));
-            for up in ["../..", "../../.."] {
-                candidates.push((bin.join(up).join("crates/tasks/include"), bin.to_owned()));
-            }
-        }
-        for (include, library) in candidates {
-            if include.join("ocr.h").is_file() && library.join("libnumaloc_ocr.so").is_file() {
-                let real = |path: &Path| path.canonicalize().unwrap_or(path.to_owned());
-                return Ok(Self {
-                    include: real(&include),
-                    library: real(&library),
-                });
-            }
-            tried.push(format!("{} and {}", include.display(), library.display()));
-        }
-        Err(
-            CliError::tool("cannot find ocr.h and libnumaloc_ocr.so".to_owned())
-                .expected(format!("them in {}", tried.join("; or ")))
-                .hint("cargo build -p numaloc-ocr, or set NUMALOC_OCR_HOME")
-                .status(125),
-        )
+        let home = std::env::var_os(CHOSEN).map(PathBuf::from);
+        let folder = |name: &str, part, inside: &str| -> Result<PathBuf, CliError> {
+            let chosen = home.as_ref().map(|home| home.join(inside).into());
+            let file = sibling(name, part, chosen).map_err(|why| {
+                CliError::tool(format!("cannot compile an OCR program: {why}"))
+                    .hint(why.hint(CHOSEN))
+                    .status(OWN_FAILURE)
+            })?;
+            Ok(file.parent().map(Path::to_owned).unwrap_or_default())
+        };
+        Ok(Self {
+            include: folder("ocr.h", Part::Header, "include")?,
+            library: folder("libnumaloc_ocr.so", Part::Library, "lib")?,
+        })
     }
 }
 
@@ -99,6 +84,6 @@ impl Cc {
             ))
             .status(127)
         })?;
-        Ok(code_of(status))
+        Ok(exit_status(status))
     }
 }

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use numaloc_files::FolderOutput;
+use numaloc_launch::exit_status;
 use numaloc_task_plan::{PROFILE_FOLDER, read_profile};
 use numaloc_topology::resolve;
 use serde_json::json;
 
-use super::{absolute, code_of, file_error, run_program};
+use super::{absolute, file_error, run_program};
 use crate::error::CliError;
 use crate::ui::Ui;
 
@@ -53,7 +54,7 @@ impl Profile {
         match (filled, ended) {
             (Ok(()), Some(status)) => self.show(status, ui),
             // The program failed without a profile and has reported why.
-            (Err(_), Some(status)) if !status.success() => Ok(code_of(status)),
+            (Err(_), Some(status)) if !status.success() => Ok(exit_status(status)),
             (Err(error), _) => Err(error),
             (Ok(()), None) => Ok(0),
         }
@@ -120,9 +121,8 @@ impl Profile {
             "nodes": profile.nodes,
             "not_replayed": marks,
         });
-        if ui.json {
-            ui.result(String::new, || summary);
-        } else {
+        ui.result(String::new, || summary);
+        if !ui.json {
             ui.remark(format!(
                 "{}: {} tasks, {} data blocks, {} replays ({})",
                 self.output.display(),
@@ -136,6 +136,6 @@ impl Profile {
                 }
             ));
         }
-        Ok(code_of(status))
+        Ok(exit_status(status))
     }
 }

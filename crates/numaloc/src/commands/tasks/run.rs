@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use numaloc_launch::exit_status;
 use numaloc_topology::resolve;
 use serde_json::Value;
 
-use super::{absolute, code_of, file_error, run_program};
+use super::{absolute, file_error, run_program};
 use crate::error::CliError;
 use crate::ui::Ui;
 
@@ -45,7 +46,7 @@ enum Steal {
 /// that are not in the plan follow the hints and are counted. A described machine is simulated.
 #[derive(clap::Args)]
 pub(super) struct Run {
-    /// Plan folder written by `numaloc tasks analyze`
+    /// Plan folder written by `numaloc tasks analyse`
     #[arg(long, value_name = "FOLDER")]
     plan: Option<PathBuf>,
     /// Scheduler of ready tasks
@@ -139,14 +140,13 @@ impl Run {
                     self.program[0]
                 ));
             }
-            return Ok(code_of(status));
+            return Ok(exit_status(status));
         };
-        if ui.json {
-            ui.result(String::new, || stats_json.clone());
-        } else {
+        ui.result(String::new, || stats_json.clone());
+        if !ui.json {
             self.remark(ui, &stats_json);
         }
-        Ok(code_of(status))
+        Ok(exit_status(status))
     }
 
     fn remark(&self, ui: &Ui, stats_json: &Value) {

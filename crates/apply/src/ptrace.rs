@@ -1,0 +1,195 @@
+//! The system calls with which a tracer follows a program, each wrapped once with typed arguments. With `launch.rs` the
+//! only module with `unsafe`.
+#![allow(unsafe_code)]
+
+use libc::{c_int, c_long, c_void, pid_t};
+use std::io;
+
+/// Registers of a stopped tracee.
+pub type Regs = libc::user_regs_struct;
+
+/// How to resume a stopped tracee.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resume {
+    /// Until the next event or signal.
+    Cont,
+    /// Until the next system call's entry or exit.
+    Syscall,
+    /// One instruction.
+    Step,
+    /// Stay in a group stop, but report what ends it.
+    Listen,
+}
+
+/// What `waitpid` reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Ended with this status.
+    Exited(c_int),
+    /// Killed by this signal.
+    Killed(c_int),
+    /// About to receive this signal.
+    Signal(c_int),
+    /// At the entry or exit of a system call.
+    Syscall,
+    /// A ptrace event (`PTRACE_EVENT_*`) with the signal of the stop.
+    Event(c_int, c_int),
+}
+
+fn check(result: c_long) -> io::Result<c_long> {
+    if result == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+fn ptrace(request: u32, tid: pid_t, addr: usize, data: usize) -> io::Result<c_long> {
+    // SAFETY: callers pass `data` as a number or as the address of a live object of the size that the
+    // request writes or reads (registers, siginfo, event message); `addr` is a number.
+    check(unsafe { libc::ptrace(request, tid, addr as *mut c_void, data as *mut c_void) })
+}
+
+/// Becomes the tracer of `pid` without stopping it. `PTRACE_O_EXITKILL` is always set: a tracee with
+/// breakpoints must not outlive its tracer.
+pub fn seize(pid: pid_t) -> io::Result<()> {
+    let options = libc::PTRACE_O_TRACECLONE
+        | libc::PTRACE_O_TRACEFORK
+        | libc::PTRACE_O_TRACEVFORK
+        | libc::PTRACE_O_TRACEVFORKDONE
+        | libc::PTRACE_O_TRACEEXEC
+        | libc::PTRACE_O_TRACEEXIT
+        | libc::PTRACE_O_TRACESYSGOOD
+        | libc::PTRACE_O_EXITKILL;
+    ptrace(libc::PTRACE_SEIZE, pid, 0, options as usize).map(drop)
+}
+
+/// Resumes a stopped tracee, with `signal` delivered if not 0.
+pub fn resume(tid: pid_t, how: Resume, signal: c_int) -> io::Result<()> {
+    let request = match how {
+        Resume::Cont => libc::PTRACE_CONT,
+        Resume::Syscall => libc::PTRACE_SYSCALL,
+        Resume::Step => libc::PTRACE_SINGLESTEP,
+        Resume::Listen => libc::PTRACE_LISTEN,
+    };
+    ptrace(request, tid, 0, signal as usize).map(drop)
+}
+
+/// Asks a running tracee to stop.
+pub fn interrupt(tid: pid_t) -> io::Result<()> {
+    ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0).map(drop)
+}
+
+/// Detaches from a stopped tracee and resumes it, with `signal` delivered if not 0.
+pub fn detach(tid: pid_t, signal: c_int) -> io::Result<()> {
+    ptrace(libc::PTRACE_DETACH, tid, 0, signal as usize).map(drop)
+}
+
+/// Registers of a stopped tracee.
+pub fn registers(tid: pid_t) -> io::Result<Regs> {
+    // SAFETY: all-zero bytes are a valid value of this plain C struct.
+    let mut regs: Regs = unsafe { std::mem::zeroed() };
+    ptrace(libc::PTRACE_GETREGS, tid, 0, (&raw mut regs) as usize)?;
+    Ok(regs)
+}
+
+/// Sets the registers of a stopped tracee.
+pub fn set_registers(tid: pid_t, regs: &Regs) -> io::Result<()> {
+    ptrace(libc::PTRACE_SETREGS, tid, 0, (&raw const *regs) as usize).map(drop)
+}
+
+/// The number attached to the last ptrace event, such as the new thread's id.
+pub fn event_message(tid: pid_t) -> io::Result<pid_t> {
+    let mut message: libc::c_ulong = 0;
+    ptrace(
+        libc::PTRACE_GETEVENTMSG,
+        tid,
+        0,
+        (&raw mut message) as usize,
+    )?;
+    Ok(message as pid_t)
+}
+
+/// Waits for `tid` (-1: any child or tracee of the calling thread) and retries interrupted waits.
+pub fn wait(tid: pid_t) -> io::Result<(pid_t, Wait)> {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` is a live c_int.
+        let got = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
+        match check(c_long::from(got)) {
+            Ok(_) => return Ok((got, decode(status))),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The pending report of `tid`, if there is one. Does not block.
+pub fn poll(tid: pid_t) -> io::Result<Option<Wait>> {
+    let mut status = 0;
+    let how = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;
+    // SAFETY: `status` is a live c_int.
+    let got = check(c_long::from(unsafe {
+        libc::waitpid(tid, &raw mut status, how)
+    }))?;
+    Ok((got != 0).then(|| decode(status)))
+}
+
+fn decode(status: c_int) -> Wait {
+    if libc::WIFEXITED(status) {
+        return Wait::Exited(libc::WEXITSTATUS(status));
+    }
+    if libc::WIFSIGNALED(status) {
+        return Wait::Killed(libc::WTERMSIG(status));
+    }
+    let signal = libc::WSTOPSIG(status);
+    match status >> 16 {
+        0 if signal == libc::SIGTRAP | 0x80 => Wait::Syscall,
+        0 => Wait::Signal(signal),
+        event => Wait::Event(event, signal),
+    }
+}
+
+/// Whether `tid` is a thread of process `tgid`.
+pub fn is_thread_of(tgid: pid_t, tid: pid_t) -> bool {
+    // SAFETY: plain numbers; signal 0 delivers nothing.
+    unsafe { libc::syscall(libc::SYS_tgkill, tgid, tid, 0) == 0 }
+}
+
+/// Sends a signal to one thread.
+pub fn kill_thread(tid: pid_t, signal: c_int) -> io::Result<()> {
+    // SAFETY: plain numbers.
+    check(unsafe { libc::syscall(libc::SYS_tkill, tid, signal) }).map(drop)
+}
+
+/// Size of a System V shared memory segment in bytes.
+pub fn shm_size(id: c_int) -> io::Result<u64> {
+    // SAFETY: all-zero bytes are a valid value of this plain C struct.
+    let mut info: libc::shmid_ds = unsafe { std::mem::zeroed() };
+    // SAFETY: IPC_STAT writes one `shmid_ds`.
+    check(c_long::from(unsafe {
+        libc::shmctl(id, libc::IPC_STAT, &raw mut info)
+    }))?;
+    Ok(info.shm_segsz as u64)
+}
+
+/// The name of an errno as in the manual pages.
+pub fn errno_name(errno: i32) -> String {
+    let name = match errno {
+        libc::EPERM => "EPERM",
+        libc::ENOENT => "ENOENT",
+        libc::ESRCH => "ESRCH",
+        libc::EIO => "EIO",
+        libc::E2BIG => "E2BIG",
+        libc::EAGAIN => "EAGAIN",
+        libc::ENOMEM => "ENOMEM",
+        libc::EACCES => "EACCES",
+        libc::EFAULT => "EFAULT",
+        libc::EBUSY => "EBUSY",
+        libc::ENODEV => "ENODEV",
+        libc::EINVAL => "EINVAL",
+        libc::ENOSYS => "ENOSYS",
+        other => return format!("errno {other}"),
+    };
+    name.to_owned()
+}

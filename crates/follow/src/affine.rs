@@ -1,0 +1,211 @@
+//! Computes addresses from the registers at a block's beginning.
+//!
+//! Follows instructions that move, add or subtract constants; any other change makes a register unknown. An address
+//! made of known registers can be recorded when the block begins ([`numaloc_trace::block`]).
+
+use iced_x86::{
+    CodeSize, Instruction, InstructionInfo, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
+};
+use numaloc_trace::block::{Form, REGISTERS, Step, Strides};
+
+const RSP: usize = 4;
+const RBP: usize = 5;
+
+/// The value of a register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Value {
+    /// The sum of the values that up to two registers had at the block's beginning, and a constant.
+    Known([Option<u8>; 2], u64),
+    Unknown,
+}
+
+/// The values of the registers before an instruction.
+pub struct Registers([Value; REGISTERS]);
+
+/// The index of a 64-bit register, in the order of the processor and QEMU.
+fn number(register: Register) -> Option<usize> {
+    register.is_gpr64().then(|| register.number())
+}
+
+impl Registers {
+    /// The registers at the block's beginning.
+    #[must_use]
+    pub fn first() -> Self {
+        Self(std::array::from_fn(|at| {
+            Value::Known([Some(at as u8), None], 0)
+        }))
+    }
+
+    /// The address of `memory` as a form and a displacement; `None` if it does not follow from the block's beginning.
+    pub fn address(&self, memory: &UsedMemory) -> Option<(Form, u64)> {
+        let plain = !matches!(memory.segment(), Register::FS | Register::GS)
+            && memory.address_size() == CodeSize::Code64;
+        let mut form = Form::default();
+        let mut displacement = memory.displacement();
+        if !plain {
+            return None;
+        }
+        let mut second = None;
+        if memory.base() != Register::None {
+            let Value::Known(registers, offset) = self.0[number(memory.base())?] else {
+                return None;
+            };
+            [form.base, second] = registers;
+            form.index = second.map(|register| (register, 0));
+            displacement = displacement.wrapping_add(offset);
+        }
+        if memory.index() != Register::None {
+            let Value::Known([register, None], offset) = self.0[number(memory.index())?] else {
+                return None;
+            };
+            let shift = memory.scale().ilog2() as u8;
+            if register.is_some() {
+                if second.is_some() {
+                    return None;
+                }
+                form.index = register.map(|register| (register, shift));
+            }
+            displacement = displacement.wrapping_add(offset << shift);
+        }
+        Some((form, displacement))
+    }
+
+    /// Applies one instruction.
+    pub fn step(&mut self, instruction: &Instruction, info: &InstructionInfo) {
+        let result = self.result(instruction);
+        let stack = match instruction.mnemonic() {
+            Mnemonic::Push | Mnemonic::Pop | Mnemonic::Call | Mnemonic::Ret => {
+                Some(self.plus(RSP, instruction.stack_pointer_increment() as i64 as u64))
+            }
+            Mnemonic::Leave => Some(self.plus(RBP, 8)),
+            _ => None,
+        };
+        for used in info.used_registers() {
+            let writes = !matches!(
+                used.access(),
+                OpAccess::None | OpAccess::NoMemAccess | OpAccess::Read | OpAccess::CondRead
+            );
+            if writes && let Some(at) = number(used.register().full_register()) {
+                self.0[at] = Value::Unknown;
+            }
+        }
+        if let Some((at, value)) = result {
+            self.0[at] = value;
+        }
+        // `pop %rsp` loads the stack pointer.
+        if let Some(value) = stack
+            && (instruction.op_count() == 0 || instruction.op0_register() != Register::RSP)
+        {
+            self.0[RSP] = value;
+        }
+    }
+
+    fn plus(&self, at: usize, amount: u64) -> Value {
+        match self.0[at] {
+            Value::Known(registers, offset) => Value::Known(registers, offset.wrapping_add(amount)),
+            Value::Unknown => Value::Unknown,
+        }
+    }
+
+    fn sum(&self, one: usize, other: usize) -> Value {
+        match (self.0[one], self.0[other]) {
+            (Value::Known(registers, offset), Value::Known([None, None], constant))
+            | (Value::Known([None, None], constant), Value::Known(registers, offset)) => {
+                Value::Known(registers, offset.wrapping_add(constant))
+            }
+            (Value::Known([one, None], offset), Value::Known([other, None], constant)) => {
+                Value::Known([one, other], offset.wrapping_add(constant))
+            }
+            _ => Value::Unknown,
+        }
+    }
+
+    /// The register that an instruction sets to a known value, and the value.
+    fn result(&self, instruction: &Instruction) -> Option<(usize, Value)> {
+        let to = instruction.op0_register();
+        let cleared = matches!(instruction.mnemonic(), Mnemonic::Xor | Mnemonic::Sub)
+            && instruction.op1_kind() == OpKind::Register
+            && instruction.op1_register() == to;
+        if cleared && (to.is_gpr32() || to.is_gpr64()) {
+            return Some((number(to.full_register())?, Value::Known([None; 2], 0)));
+        }
+        let constant = constant(instruction);
+        if instruction.mnemonic() == Mnemonic::Mov && to.is_gpr32() {
+            let value = Value::Known([None; 2], u64::from(constant? as u32));
+            return Some((number(to.full_register())?, value));
+        }
+        let at = number(to)?;
+        if instruction.op0_kind() != OpKind::Register {
+            return None;
+        }
+        let value = match instruction.mnemonic() {
+            Mnemonic::Mov => match constant {
+                Some(constant) => Value::Known([None; 2], constant),
+                None if instruction.op1_kind() == OpKind::Register => {
+                    self.0[number(instruction.op1_register())?]
+                }
+                None => return None,
+            },
+            Mnemonic::Add => match constant {
+                Some(constant) => self.plus(at, constant),
+                None if instruction.op1_kind() == OpKind::Register => {
+                    self.sum(at, number(instruction.op1_register())?)
+                }
+                None => return None,
+            },
+            Mnemonic::Sub => self.plus(at, constant?.wrapping_neg()),
+            Mnemonic::Inc => self.plus(at, 1),
+            Mnemonic::Dec => self.plus(at, u64::MAX),
+            Mnemonic::Lea => {
+                let displacement = instruction.memory_displacement64();
+                match (instruction.memory_base(), instruction.memory_index()) {
+                    (Register::RIP, Register::None) | (Register::None, Register::None) => {
+                        Value::Known([None; 2], displacement)
+                    }
+                    (base, Register::None) => self.plus(number(base)?, displacement),
+                    (base, index)
+                        if instruction.memory_index_scale() == 1 && base != Register::None =>
+                    {
+                        match self.sum(number(base)?, number(index)?) {
+                            Value::Known(registers, offset) => {
+                                Value::Known(registers, offset.wrapping_add(displacement))
+                            }
+                            Value::Unknown => Value::Unknown,
+                        }
+                    }
+                    _ => return None,
+                }
+            }
+            _ => return None,
+        };
+        Some((at, value))
+    }
+
+    /// What the block adds to each register.
+    pub fn strides(&self) -> Strides {
+        let kept = |at: u8| self.0[usize::from(at)] == Value::Known([Some(at), None], 0);
+        std::array::from_fn(|at| match self.0[at] {
+            Value::Known([Some(register), added], constant)
+                if usize::from(register) == at && added.is_none_or(kept) =>
+            {
+                Some(Step {
+                    constant,
+                    register: added,
+                })
+            }
+            _ => None,
+        })
+    }
+}
+
+/// The second operand of an instruction, if it is a constant.
+fn constant(instruction: &Instruction) -> Option<u64> {
+    match instruction.op1_kind() {
+        OpKind::Immediate8to64
+        | OpKind::Immediate32to64
+        | OpKind::Immediate64
+        | OpKind::Immediate32
+        | OpKind::Immediate8to32 => Some(instruction.immediate(1)),
+        _ => None,
+    }
+}

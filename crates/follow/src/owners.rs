@@ -1,0 +1,256 @@
+//! Classifies code: which of it runs threads for a program, or allocates memory for it.
+//!
+//! Accesses of code that runs threads (team and task descriptors, barrier counters, the words of a mutex) are internal
+//! to the run-time system: they count for pages, but are not communication of the program and take none of its time.
+//! The loader is included: the first thread to call a function binds it for all, and the host decides which thread is
+//! first.
+//!
+//! The host also decides which thread is first at the locks of the C library's allocator, which imply no order in the
+//! program. They pass no clocks on; otherwise a thread that the host runs last would delay all threads that allocate
+//! after it.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Mutex;
+
+use numaloc_trace::identity::object::base_name;
+use numaloc_trace::thread::{Values, follow_values, set_loader_range};
+use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
+
+use crate::memory;
+
+const LOADER: &str = "ld-linux";
+
+/// Base names of libraries that only run threads. `libomp-` is LLVM's with its version.
+const RUNTIMES: [&str; 8] = [
+    "libgomp.",
+    "libomp.",
+    "libomp-",
+    "libomp5.",
+    "libiomp5.",
+    "libtbb.",
+    "libpthread",
+    LOADER,
+];
+
+/// The C library, which contains the functions of POSIX threads (glibc 2.34 and later).
+const C_LIBRARY: &str = "libc.so.";
+
+/// Prefixes (after underscores) of the functions with which threads wait for each other. Code between one of them and
+/// the next exported function belongs to their helpers.
+const WAITING: &[&str] = &[
+    "lll_",
+    "nptl_",
+    "pthread_mutex_",
+    "pthread_cond_",
+    "pthread_rwlock_",
+    "pthread_barrier_",
+    "pthread_spin_",
+    "sem_",
+    "mtx_",
+    "cnd_",
+];
+
+/// Names (after underscores) of the functions that allocate memory. They are adjacent, with their helpers around them.
+const ALLOCATING: &[&str] = &[
+    "default_morecore",
+    "malloc",
+    "free",
+    "cfree",
+    "calloc",
+    "realloc",
+    "memalign",
+    "aligned_alloc",
+    "posix_memalign",
+    "valloc",
+    "pvalloc",
+    "malloc_trim",
+    "malloc_usable_size",
+    "malloc_stats",
+    "malloc_info",
+    "mallinfo",
+    "mallinfo2",
+    "mallopt",
+];
+
+/// The owner of a piece of code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner {
+    /// The program, or any other library.
+    Program,
+    /// A threading run-time library.
+    Runtime,
+    /// The C library's allocator.
+    Allocator,
+}
+
+/// Start, end and owner of functions, relative to their library's first byte in memory.
+type Functions = Vec<(u64, u64, Owner)>;
+
+/// The functions in C libraries that do not belong to the program, by file.
+static C_LIBRARIES: Mutex<Option<HashMap<String, Functions>>> = Mutex::new(None);
+
+/// The functions of a C library that do not belong to the program; empty if it cannot be read.
+fn functions_of(file: &str) -> Functions {
+    let bytes = std::fs::read(file).unwrap_or_default();
+    let Ok(library) = object::File::parse(&*bytes) else {
+        return Vec::new();
+    };
+    let first = library.segments().map(|segment| segment.address()).min();
+    let first = first.unwrap_or(0) & !4095;
+    let functions = library
+        .dynamic_symbols()
+        .filter(|symbol| symbol.is_definition() && symbol.kind() == object::SymbolKind::Text);
+    let mut functions: Vec<(u64, u64, Owner)> = functions
+        .map(|symbol| {
+            let start = symbol.address().saturating_sub(first);
+            let owner = owner_of(symbol.name().unwrap_or("").trim_start_matches('_'));
+            (start, start.saturating_add(symbol.size()), owner)
+        })
+        .collect();
+    functions.sort_unstable_by_key(|&(start, ..)| start);
+    // Of several names of one function, keep one that determines an owner.
+    functions.dedup_by(|name, kept| {
+        let same = name.0 == kept.0;
+        if same && kept.2 == Owner::Program {
+            kept.2 = name.2;
+        }
+        same
+    });
+    let mut owned = Vec::new();
+    for around in functions.windows(3) {
+        let &[(_, before_ends, before), (start, _, owner), (next, ..)] = around else {
+            continue;
+        };
+        // The allocator's first helpers come before its first exported function.
+        let start = match (before, owner) {
+            (Owner::Program, Owner::Allocator) => before_ends.min(start),
+            _ => start,
+        };
+        if owner != Owner::Program {
+            owned.push((start, next, owner));
+        }
+    }
+    owned
+}
+
+/// The owner of the C library's function with this exported name.
+fn owner_of(name: &str) -> Owner {
+    if WAITING.iter().any(|begin| name.starts_with(begin)) {
+        Owner::Runtime
+    } else if ALLOCATING.contains(&name.trim_start_matches("libc_")) {
+        Owner::Allocator
+    } else {
+        Owner::Program
+    }
+}
+
+/// Known executable ranges and their owners.
+static RANGES: Mutex<Vec<(u64, u64, Owner)>> = Mutex::new(Vec::new());
+
+/// The owner of the code at `address`.
+pub fn owner(address: u64) -> Owner {
+    let mut ranges = RANGES
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let find = |ranges: &[(u64, u64, Owner)]| {
+        ranges
+            .iter()
+            .find(|(start, end, _)| (*start..*end).contains(&address))
+            .map(|range| range.2)
+    };
+    if let Some(owner) = find(&ranges) {
+        return owner;
+    }
+    *ranges = read_mappings(address);
+    match find(&ranges) {
+        Some(owner) => owner,
+        None => {
+            // Generated code: remember its page, so that the next block there need not read the mappings.
+            ranges.push((address & !4095, (address | 4095) + 1, Owner::Program));
+            Owner::Program
+        }
+    }
+}
+
+/// Sets the range of the program's loader to `loader` if it contains the code at `address`.
+fn note_loader(loader: &Range<u64>, address: u64) {
+    if loader.contains(&address) {
+        set_loader_range(loader.start, loader.end);
+    }
+}
+
+/// Reads the mappings, because the code at `address` is not known.
+fn read_mappings(address: u64) -> Vec<(u64, u64, Owner)> {
+    // The program's code need not be executable in the process, so take every file mapping.
+    let mut found = Vec::new();
+    let mut libraries = C_LIBRARIES
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut before = String::new();
+    let mut loader = 0..0;
+    let (mut libgomp, mut libomp) = (false, false);
+    for mapped in memory::mappings() {
+        let name = base_name(&mapped.file);
+        if mapped.file.starts_with('/') && mapped.file != before {
+            crate::sharing::mapped(&mapped.file, mapped.start);
+            crate::marks::mapped(&mapped.file, mapped.start);
+        }
+        if name.starts_with(C_LIBRARY) && mapped.file != before {
+            let known = libraries.get_or_insert_default();
+            let functions = known
+                .entry(mapped.file.clone())
+                .or_insert_with(|| functions_of(&mapped.file));
+            let at = |offset: u64| mapped.start.saturating_add(offset);
+            found.extend(
+                functions
+                    .iter()
+                    .map(|&(start, end, owner)| (at(start), at(end), owner)),
+            );
+        }
+        // The frontend's own loader is mapped as well; the program's is the one with translated code. The mapping after
+        // the file holds its last variables.
+        if name.starts_with(LOADER) && loader.end != mapped.start {
+            note_loader(&loader, address);
+            loader = mapped.start..mapped.end;
+        } else if loader.end == mapped.start && (name.starts_with(LOADER) || mapped.file.is_empty())
+        {
+            loader.end = mapped.end;
+        }
+        if mapped.file.starts_with('/') {
+            let owner = match RUNTIMES.iter().any(|runtime| name.starts_with(runtime)) {
+                true => Owner::Runtime,
+                false => Owner::Program,
+            };
+            found.push((mapped.start, mapped.end, owner));
+            libgomp |= name.starts_with("libgomp.");
+            libomp |= name.starts_with("libomp") || name.starts_with("libiomp");
+        }
+        before = mapped.file;
+    }
+    note_loader(&loader, address);
+    follow_values(match (libgomp, libomp) {
+        (_, true) => Values::Guarded,
+        (true, false) => Values::All,
+        (false, false) => Values::None,
+    });
+    found
+}
+
+/// Whether `address` is in a mapped file, among the ranges known so far.
+pub fn is_in_file(address: u64) -> bool {
+    let ranges = RANGES
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    ranges
+        .iter()
+        .any(|&(start, end, _)| (start..end).contains(&address))
+}
+
+/// Forgets the known ranges, because code was unmapped or replaced.
+pub fn forget_ranges() {
+    RANGES
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .clear();
+}

@@ -1,0 +1,47 @@
+//! The tables of the profile folder, each declared once.
+
+use numaloc_model::profile::Table as Part;
+
+use super::schema::TableInfo;
+pub(super) use marks::MARKS;
+pub(super) use memory::{
+    OBJECTS, PAGE_SLICES, PAGES, PageRow, SHARED_LINES, SLOW_LOADS, VARIABLES, VariableRow,
+};
+pub(super) use threads::{CELL_ERRORS, COMMUNICATION, SLICES, SliceRow, THREADS};
+
+mod marks;
+mod memory;
+mod threads;
+
+/// The tables, in the order in which they are written.
+pub(super) const ORDER: [Part; 11] = [
+    Part::Threads,
+    Part::Slices,
+    Part::Communication,
+    Part::Objects,
+    Part::Variables,
+    Part::Pages,
+    Part::PageSlices,
+    Part::CellErrors,
+    Part::SharedLines,
+    Part::Marks,
+    Part::SlowLoads,
+];
+
+/// The declarations, in the order in which the tables are written.
+#[must_use]
+pub fn infos() -> [TableInfo; ORDER.len()] {
+    [
+        THREADS.info(),
+        SLICES.info(),
+        COMMUNICATION.info(),
+        OBJECTS.info(),
+        VARIABLES.info(),
+        PAGES.info(),
+        PAGE_SLICES.info(),
+        CELL_ERRORS.info(),
+        SHARED_LINES.info(),
+        MARKS.info(),
+        SLOW_LOADS.info(),
+    ]
+}

@@ -1,0 +1,313 @@
+//! Tables about memory: `objects`, `variables`, `pages`, `page_slices`, `shared_lines` and `slow_loads`.
+
+use std::borrow::Cow;
+
+use numaloc_model::pages::{PageHead, ThreadAccess};
+use numaloc_model::profile::{
+    Object, ObjectKind, PageSlice, SharedLine, SlowLoad, Table as Part, Variable,
+};
+use numaloc_model::{ObjectIdx, PageNumber, SliceIdx, ThreadIdx};
+
+use crate::profile::schema::{Field, Schema, Unit, column, maybe_index, plain, text, word};
+
+/// A row of the table `variables`.
+pub(in crate::profile) struct VariableRow {
+    pub(in crate::profile) object: ObjectIdx,
+    pub(in crate::profile) variable: Variable,
+}
+
+/// A row of the table `pages`.
+#[derive(Clone, Copy)]
+pub(in crate::profile) struct PageRow {
+    /// The page; its first toucher counts for writing only.
+    pub(in crate::profile) head: PageHead,
+    pub(in crate::profile) access: ThreadAccess,
+    /// Whether the thread touched the page first.
+    pub(in crate::profile) is_first: bool,
+}
+
+pub(in crate::profile) static OBJECTS: Schema<Object> = Schema {
+    table: Part::Objects,
+    row: "memory object",
+    since: 1,
+    may_be_missing: false,
+    blank: || Object {
+        kind: ObjectKind::Static,
+        name: String::new(),
+        size: 0,
+        order: 0,
+        thread: None,
+        base: 0,
+        variables: Vec::new(),
+    },
+    columns: &[
+        column("object", Unit::Own, Field::Own, "dense id from 0"),
+        column(
+            "kind",
+            Unit::None,
+            word!(ObjectKind, "an object kind", kind),
+            "`static`, `heap`, `mapping`, `stack` or `shared`",
+        ),
+        column(
+            "name",
+            Unit::None,
+            text!(name),
+            "file and section, mapped file, call site, or stack owner",
+        ),
+        column(
+            "size",
+            Unit::Of("bytes"),
+            plain!(U64, size),
+            "0 for the heap, which grows",
+        ),
+        column(
+            "order",
+            Unit::None,
+            plain!(U32, order),
+            "number among the objects with the same kind, name, creator and size, from 0",
+        ),
+        column(
+            "thread",
+            Unit::Row(Part::Threads),
+            maybe_index!(ThreadIdx, thread),
+            "creating or owning thread",
+        ),
+        column(
+            "base",
+            Unit::Of("address"),
+            plain!(U64, base),
+            "its first byte in the recorded run; it differs from run to run",
+        ),
+    ],
+};
+
+pub(in crate::profile) static VARIABLES: Schema<VariableRow> = Schema {
+    table: Part::Variables,
+    row: "variable of a static section, or block of the heap",
+    since: 1,
+    may_be_missing: true,
+    blank: || VariableRow {
+        object: ObjectIdx(0),
+        variable: Variable {
+            name: String::new(),
+            offset: 0,
+            size: 0,
+            source: None,
+        },
+    },
+    columns: &[
+        column(
+            "object",
+            Unit::Row(Part::Objects),
+            plain!(U32, object.0),
+            "the section, or the object that holds the block",
+        ),
+        column(
+            "name",
+            Unit::None,
+            text!(variable.name),
+            "the name in the source if there is debugging information, else the symbol",
+        ),
+        column(
+            "offset",
+            Unit::Of("bytes"),
+            plain!(U64, variable.offset),
+            "from the object's first byte",
+        ),
+        column(
+            "size",
+            Unit::Of("bytes"),
+            plain!(U64, variable.size),
+            "its size",
+        ),
+        column(
+            "source",
+            Unit::None,
+            Field::MaybeText(
+                |row| row.variable.source.as_deref().map(Cow::Borrowed),
+                |row, source| row.variable.source = source,
+            ),
+            "line of the declaration, `FILE:LINE`; null without debugging information",
+        ),
+    ],
+};
+
+pub(in crate::profile) static PAGES: Schema<PageRow> = Schema {
+    table: Part::Pages,
+    row: "page and thread",
+    since: 1,
+    may_be_missing: false,
+    blank: || PageRow {
+        head: PageHead {
+            number: PageNumber(0),
+            object: None,
+            object_page: 0,
+            first_touch: None,
+            first_touch_time: 0,
+        },
+        access: ThreadAccess {
+            thread: ThreadIdx(0),
+            reads: 0,
+            writes: 0,
+        },
+        is_first: false,
+    },
+    columns: &[
+        column(
+            "page",
+            Unit::Of("page number"),
+            plain!(U64, head.number.0),
+            "address divided by page size, in the recorded run's address space",
+        ),
+        column(
+            "object",
+            Unit::Row(Part::Objects),
+            maybe_index!(ObjectIdx, head.object),
+            "the object that it belongs to",
+        ),
+        column(
+            "object_page",
+            Unit::Of("pages"),
+            plain!(U64, head.object_page),
+            "page within the object: page 0 holds the object's first byte",
+        ),
+        column(
+            "thread",
+            Unit::Row(Part::Threads),
+            plain!(U32, access.thread.0),
+            "the thread",
+        ),
+        column(
+            "reads",
+            Unit::Count("accesses"),
+            plain!(U64, access.reads),
+            "loads",
+        ),
+        column(
+            "writes",
+            Unit::Count("accesses"),
+            plain!(U64, access.writes),
+            "stores",
+        ),
+        column(
+            "first_touch",
+            Unit::None,
+            plain!(Bool, is_first),
+            "this thread touched the page first; false for all threads if the first touch was not observed, and for \
+             pages of the page cache (below)",
+        ),
+        column(
+            "first_touch_time",
+            Unit::Time,
+            plain!(U64, head.first_touch_time),
+            "the page's first touch",
+        ),
+    ],
+};
+
+pub(in crate::profile) static PAGE_SLICES: Schema<PageSlice> = Schema {
+    table: Part::PageSlices,
+    row: "slice, page and thread",
+    since: 1,
+    may_be_missing: false,
+    blank: || PageSlice {
+        slice: SliceIdx(0),
+        page: PageNumber(0),
+        thread: ThreadIdx(0),
+        accesses: 0,
+    },
+    columns: &[
+        column(
+            "slice",
+            Unit::Row(Part::Slices),
+            plain!(U32, slice.0),
+            "time slice",
+        ),
+        column("page", Unit::Page, plain!(U64, page.0), "the page"),
+        column(
+            "thread",
+            Unit::Row(Part::Threads),
+            plain!(U32, thread.0),
+            "the thread",
+        ),
+        column(
+            "accesses",
+            Unit::Count("accesses"),
+            plain!(U64, accesses),
+            "loads and stores",
+        ),
+    ],
+};
+
+pub(in crate::profile) static SHARED_LINES: Schema<SharedLine> = Schema {
+    table: Part::SharedLines,
+    row: "cache line that threads communicated through",
+    since: 1,
+    may_be_missing: true,
+    blank: || SharedLine {
+        line: 0,
+        object: None,
+        object_offset: 0,
+        events: 0,
+        false_events: 0,
+    },
+    columns: &[
+        column(
+            "line",
+            Unit::Of("line number"),
+            plain!(U64, line),
+            "address divided by line size, in the recorded run's address space",
+        ),
+        column(
+            "object",
+            Unit::Row(Part::Objects),
+            maybe_index!(ObjectIdx, object),
+            "the object that contains it",
+        ),
+        column(
+            "object_offset",
+            Unit::Of("bytes"),
+            plain!(U64, object_offset),
+            "from the object's first byte to the line's",
+        ),
+        column(
+            "events",
+            Unit::Count("events"),
+            plain!(U64, events),
+            "events of layer `write_read` through the line",
+        ),
+        column(
+            "false_events",
+            Unit::Count("events"),
+            plain!(U64, false_events),
+            "number of these events that are false sharing",
+        ),
+    ],
+};
+
+pub(in crate::profile) static SLOW_LOADS: Schema<SlowLoad> = Schema {
+    table: Part::SlowLoads,
+    row: "page and thread, where loads that take long are known",
+    since: 1,
+    may_be_missing: true,
+    blank: || SlowLoad {
+        page: PageNumber(0),
+        thread: ThreadIdx(0),
+        loads: 0,
+    },
+    columns: &[
+        column("page", Unit::Page, plain!(U64, page.0), "the page"),
+        column(
+            "thread",
+            Unit::Row(Part::Threads),
+            plain!(U32, thread.0),
+            "the thread",
+        ),
+        column(
+            "loads",
+            Unit::Count("loads"),
+            plain!(U64, loads),
+            "slow loads as defined by `slow_loads_source` in `meta.json`",
+        ),
+    ],
+};

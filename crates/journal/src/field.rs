@@ -1,0 +1,213 @@
+//! The ways in which fields of records are written: for each its bytes, the values that are accepted, and a sentence
+//! for the documentation.
+
+use crate::decode::Decoder;
+use crate::encode::Visitor;
+
+/// A way of writing fields of type `T`.
+pub(crate) trait Field<T> {
+    /// The bytes, for the documentation.
+    const BYTES: &'static str;
+    /// Passes the parts of `value`, in the order of the bytes, to `to`.
+    fn visit(value: &T, field: &'static str, to: &mut impl Visitor);
+    /// Reads a value; `None` for one that no writer produces.
+    fn decode(from: &mut Decoder<'_>) -> Option<T>;
+}
+
+/// A number that fits its type.
+pub(crate) struct Number;
+
+impl<T: Copy + Into<u64> + TryFrom<u64>> Field<T> for Number {
+    const BYTES: &'static str = "number";
+
+    fn visit(value: &T, field: &'static str, to: &mut impl Visitor) {
+        to.number(field, (*value).into());
+    }
+
+    fn decode(from: &mut Decoder<'_>) -> Option<T> {
+        from.number()?.try_into().ok()
+    }
+}
+
+/// A number that is not 0.
+pub(crate) struct Positive;
+
+impl Field<u64> for Positive {
+    const BYTES: &'static str = "number, at least 1";
+
+    fn visit(value: &u64, field: &'static str, to: &mut impl Visitor) {
+        to.number(field, *value);
+    }
+
+    fn decode(from: &mut Decoder<'_>) -> Option<u64> {
+        from.number().filter(|&number| number > 0)
+    }
+}
+
+/// A truth value.
+pub(crate) struct Flag;
+
+impl Field<bool> for Flag {
+    const BYTES: &'static str = "number, 0 for no";
+
+    fn visit(value: &bool, field: &'static str, to: &mut impl Visitor) {
+        to.number(field, u64::from(*value));
+    }
+
+    fn decode(from: &mut Decoder<'_>) -> Option<bool> {
+        Some(from.number()? != 0)
+    }
+}
+
+/// A binary logarithm of a size in bytes.
+pub(crate) struct Shift;
+
+impl Field<u32> for Shift {
+    const BYTES: &'static str = "number, below 20";
+
+    fn visit(value: &u32, field: &'static str, to: &mut impl Visitor) {
+        to.number(field, u64::from(*value));
+    }
+
+    fn decode(from: &mut Decoder<'_>) -> Option<u32> {
+        let shift: u32 = Number::decode(from)?;
+        (shift < 20).then_some(shift)
+    }
+}
+
+/// A share in millionths, which is not 0.
+pub(crate) struct Share;
+
+impl Field<u32> for Share {
+    const BYTES: &'static str = "number, 1 to 1,000,000";
+
+    fn visit(value: &u32, field: &'static str, to: &mut impl Visitor) {
+        to.number(field, u64::from(*value));
+    }
+
+    fn decode(from: &mut Decoder<'_>) -> Option<u32> {
+        let share: u32 = Number::decode(from)?;
+        (1..=1_000_000).contains(&share).then_some(share)
+    }
+}
+
+/// A string.
+pub(crate) struct Text;
+
+impl Field<String> for Text {
+    const BYTES: &'static str = "string";
+
+    fn visit(value: &String, field: &'static str, to: &mut impl Visitor) {
+        to.text(field, value);
+    }
+
+    fn decode(from: &mut Decoder<'_>) -> Option<String> {
+        from.text()
+    }
+}
+
+/// A list of numbers.
+pub(crate) struct Numbers;
+
+impl Field<Vec<u64>> for Numbers {
+    const BYTES: &'static str = "list of numbers";
+
+    fn visit(value: &Vec<u64>, field: &'static str, to: &mut impl Visitor) {
+        to.number(field, value.len() as u64);
+        value.iter().for_each(|&number| to.number(field, number));
+    }
+
+    fn decode(from: &mut Decoder<'_>) -> Option<Vec<u64>> {
+        from.list(Decoder::number)
+    }
+}
+
+/// A list of numbers, written as differences.
+pub(crate) struct Differences;
+
+impl Field<Vec<u64>> for Differences {
+    const BYTES: &'static str =
+        "list of numbers, each as its difference from the one before (modulo 2^64)";
+
+    fn visit(value: &Vec<u64>, field: &'static str, to: &mut impl Visitor) {
+        to.number(field, value.len() as u64);
+        let mut last = 0;
+        for &number in value {
+            to.number(field, number.wrapping_sub(last));
+            last = number;
+        }
+    }
+
+    fn decode(from: &mut Decoder<'_>) -> Option<Vec<u64>> {
+        let mut last = 0u64;
+        from.list(|from| {
+            last = last.wrapping_add(from.number()?);
+            Some(last)
+        })
+    }
+}
+
+/// A list of three numbers each.
+pub(crate) struct Triples;
+
+impl<T: Copy + Into<u64> + TryFrom<u64>> Field<Vec<(T, u64, u64)>> for Triples {
+    const BYTES: &'static str = "list of three numbers each";
+
+    fn visit(value: &Vec<(T, u64, u64)>, field: &'static str, to: &mut impl Visitor) {
+        to.number(field, value.len() as u64);
+        for &(first, second, third) in value {
+            to.number(field, first.into());
+            to.number(field, second);
+            to.number(field, third);
+        }
+    }
+
+    fn decode(from: &mut Decoder<'_>) -> Option<Vec<(T, u64, u64)>> {
+        from.list(|from| {
+            let first = from.number()?.try_into().ok()?;
+            Some((first, from.number()?, from.number()?))
+        })
+    }
+}
+
+/// Counts by page.
+pub(crate) struct PageCounts;
+
+impl Field<Vec<(u64, u64, u64)>> for PageCounts {
+    const BYTES: &'static str = "list of three numbers each; the page as its difference from the one before, below 2^40 in sum";
+
+    fn visit(value: &Vec<(u64, u64, u64)>, field: &'static str, to: &mut impl Visitor) {
+        to.number(field, value.len() as u64);
+        let mut last = 0;
+        for &(page, reads, writes) in value {
+            to.number(field, page.wrapping_sub(last));
+            to.number(field, reads);
+            to.number(field, writes);
+            last = page;
+        }
+    }
+
+    fn decode(from: &mut Decoder<'_>) -> Option<Vec<(u64, u64, u64)>> {
+        let mut last = 0u64;
+        from.list(|from| Some((from.page(&mut last)?, from.number()?, from.number()?)))
+    }
+}
+
+/// Times by page.
+pub(crate) struct PageTimes;
+
+impl Field<Vec<(u64, u64)>> for PageTimes {
+    const BYTES: &'static str = "list of two numbers each; the page below 2^40";
+
+    fn visit(value: &Vec<(u64, u64)>, field: &'static str, to: &mut impl Visitor) {
+        to.number(field, value.len() as u64);
+        for &(page, time) in value {
+            to.number(field, page);
+            to.number(field, time);
+        }
+    }
+
+    fn decode(from: &mut Decoder<'_>) -> Option<Vec<(u64, u64)>> {
+        from.list(|from| Some((from.page(&mut 0)?, from.number()?)))
+    }
+}

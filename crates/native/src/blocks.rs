@@ -1,0 +1,110 @@
+//! Memory of the program's threads: each has a block with its state, the engine's stack, a stack for signals and
+//! thread-local storage.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use crate::lock::Lock;
+use crate::signals::action::Process;
+use crate::state::{Start, State, XSTATE};
+use crate::{heap, sys, tls};
+
+/// Bytes of the engine's stack.
+const STACK: usize = 256 << 10;
+/// Bytes of the stack of our signal handler.
+const SIGNAL_STACK: usize = 64 << 10;
+const GUARD: usize = sys::PAGE as usize;
+
+/// All blocks allocated so far.
+pub static BLOCKS: Lock<Vec<usize>> = Lock::new(Vec::new());
+
+/// The states of all threads, some of which may have ended.
+pub fn all() -> Vec<*const State> {
+    let blocks = BLOCKS.lock();
+    blocks
+        .iter()
+        .map(|&state| state as *const State)
+        .filter(|&state| {
+            // SAFETY: blocks are never unmapped.
+            unsafe { (*state).free.load(Acquire) == 0 }
+        })
+        .collect()
+}
+
+/// A block for a new thread; null if memory is exhausted.
+fn block() -> *mut State {
+    let mut blocks = BLOCKS.lock();
+    for &state in blocks.iter() {
+        let state = state as *mut State;
+        // SAFETY: blocks are never unmapped.
+        let free = unsafe { &(*state).free };
+        if free.compare_exchange(1, 0, Acquire, Relaxed).is_ok() {
+            return state;
+        }
+    }
+    let state_len = size_of::<State>().next_multiple_of(64);
+    let len = GUARD + STACK + GUARD + SIGNAL_STACK + state_len + tls::size();
+    let base = heap::map(len.next_multiple_of(GUARD)) as u64;
+    if base == 0 {
+        return std::ptr::null_mut();
+    }
+    for guard in [base, base + (GUARD + STACK) as u64] {
+        // SAFETY: pages of the new mapping.
+        unsafe { sys::call(libc::SYS_mprotect, [guard, GUARD as u64, 0, 0, 0, 0]) };
+    }
+    let state = (base + (GUARD + STACK + GUARD + SIGNAL_STACK) as u64) as *mut State;
+    blocks.push(state as usize);
+    state
+}
+
+/// The engine's stack of a block: bottom and size.
+pub fn stack(state: *const State) -> (u64, u64) {
+    let bottom = state as u64 - (SIGNAL_STACK + GUARD + STACK) as u64;
+    (bottom, STACK as u64)
+}
+
+/// Prepares a block for a thread of `process`.
+pub fn fresh(process: &'static Process, start: Start) -> *mut State {
+    let state = block();
+    if state.is_null() {
+        return state;
+    }
+    let state_len = size_of::<State>().next_multiple_of(64);
+    let storage = state as u64 + state_len as u64;
+    // SAFETY: the block is ours; its state consists of numbers except for two pointers, which are set at once.
+    unsafe {
+        (storage as *mut u8).write_bytes(0, tls::size());
+        state.cast::<u8>().write_bytes(0, size_of::<State>());
+        (&raw mut (*state).process).write(process);
+        (&raw mut (*state).start).write(start);
+        (&raw mut (*state).signals).write([None; 2]);
+        (&raw mut (*state).held).write([None; 2]);
+        (&raw mut (*state).stepping).write(crate::state::Stepping::No);
+        (&raw mut (*state).inside).write(AtomicU64::new(0));
+        (*state).this = state as u64;
+        (*state).engine_fs = tls::build(storage);
+        (*state).xmask = XSTATE & std::arch::x86_64::_xgetbv(0);
+        (*state).rflags = 0x202;
+        (*state).all_blocked = true;
+        // Initial control words of x87 and SSE.
+        let xstate = &mut (*state).xstate.0;
+        xstate[0..2].copy_from_slice(&0x37f_u16.to_le_bytes());
+        xstate[24..28].copy_from_slice(&0x1f80_u32.to_le_bytes());
+    }
+    state
+}
+
+/// Makes the calling thread the one of `state`: gs, and the stack of our signal handler.
+///
+/// # Safety
+/// The block of `state` belongs to this thread alone.
+pub unsafe fn enter_block(state: *mut State) {
+    let stack: [u64; 3] = [state as u64 - SIGNAL_STACK as u64, 0, SIGNAL_STACK as u64];
+    // SAFETY: gs is reserved for us; the signal stack is part of the block.
+    unsafe {
+        std::arch::asm!("wrgsbase {}", in(reg) state, options(nostack, preserves_flags));
+        let stack = &raw const stack as u64;
+        sys::call(libc::SYS_sigaltstack, [stack, 0, 0, 0, 0, 0]);
+    }
+}

@@ -1,0 +1,106 @@
+//! What translation makes: a fragment of code, its exits, and the landings through which indirect branches reach it.
+
+use iced_x86::Instruction;
+
+/// A position in a fragment where the program's state is known: the next instruction is the program's at `pc`, or
+/// implements it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// Offset from the fragment's first byte.
+    pub offset: u16,
+    /// The program's address, relative to that of the fragment.
+    pub delta: i32,
+    /// A register whose value is temporarily in a slot of the thread's state: register, slot.
+    pub borrowed: Option<(u8, u8)>,
+    /// Accesses of the instruction have been recorded: it must be executed before the program may leave the cache.
+    pub recorded: bool,
+}
+
+/// Translated code of the program's block at one address.
+pub struct Fragment {
+    /// The program's address.
+    pub pc: u64,
+    /// Address of its first byte.
+    pub start: u64,
+    /// Entry for direct branches.
+    pub body: u64,
+    /// In ascending order.
+    pub points: Vec<Point>,
+    /// Pages of the program that it was translated from.
+    pub pages: Vec<u64>,
+    /// Exits linked to this fragment.
+    pub links: Vec<u32>,
+    /// Whether it overwrites rcx before it reads it.
+    pub rcx_is_dead: bool,
+    /// Landings that lead to it: their kind and number.
+    pub landings: Vec<(Branch, u32)>,
+    /// Instructions that its code refers to.
+    #[expect(clippy::vec_box, reason = "their addresses are in the code")]
+    pub instructions: Vec<Box<Instruction>>,
+}
+
+impl Fragment {
+    /// A fragment without links to it.
+    pub fn new(pc: u64, start: u64) -> Self {
+        Self {
+            pc,
+            start,
+            body: start,
+            points: Vec::new(),
+            pages: Vec::new(),
+            links: Vec::new(),
+            rcx_is_dead: false,
+            landings: Vec::new(),
+            instructions: Vec::new(),
+        }
+    }
+}
+
+/// A direct branch out of a fragment.
+pub struct Exit {
+    /// Target address in the program.
+    pub target: u64,
+    /// Address of the jump's displacement.
+    pub patch: u64,
+    /// The code that returns to the engine.
+    pub stub: u64,
+}
+
+/// Kinds of indirect branches; each has its own table of landings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Branch {
+    /// Jumps and calls.
+    Jump,
+    /// Returns.
+    Return,
+}
+
+/// Code that an indirect branch reaches through a table: compares the branch's target with its own, and continues with
+/// the next candidate of the same table entry if they differ.
+#[derive(Clone, Copy, Debug)]
+pub struct Landing {
+    /// Which branches use it.
+    pub branch: Branch,
+    /// The program's address that it stands for.
+    pub target: u64,
+    /// Its first byte.
+    pub entry: u64,
+    /// Address of the displacement of its jump to the next candidate.
+    pub next_candidate: u64,
+    /// The code after it, where the program's registers are complete.
+    pub body: u64,
+}
+
+/// Result of a translation; addresses are final.
+pub struct Translation {
+    /// The fragment.
+    pub fragment: Fragment,
+    /// Its exits.
+    pub exits: Vec<Exit>,
+    /// The landing at its beginning.
+    pub landing: Option<Landing>,
+    /// Its code, for the address it was translated for.
+    pub code: Vec<u8>,
+    /// The code of its exits, for their address.
+    pub stubs: Vec<u8>,
+}

@@ -1,0 +1,297 @@
+//! Records the program's accesses and system calls with the tracing engine.
+//!
+//! Translated code reports each access ([`access`]) through [`native_record_access`]; addresses that it cannot compute
+//! by itself are found out by [`complex`]. A thread's tracer lies in its [`State`]. System calls are followed by
+//! `numaloc-follow`; [`ending`] stops the threads of a process that ends itself.
+#![allow(unsafe_code)]
+
+pub mod access;
+mod complex;
+pub mod ending;
+
+use std::ffi::{CString, OsStr};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicUsize};
+
+use iced_x86::Instruction;
+use numaloc_follow::calls::{self, Then, Traced};
+use numaloc_follow::owners::Owner;
+use numaloc_follow::{images, owners, sharing};
+use numaloc_journal::Record;
+use numaloc_trace::{Config, Engine, reservation};
+
+use crate::layout::LINES;
+use crate::state::State;
+use crate::sys;
+use access::{Descriptor, Kind};
+
+static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(std::ptr::null_mut());
+/// Number of threads with a tracer.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+/// The engine of this process, if it is recorded.
+pub fn engine() -> Option<&'static Engine> {
+    // SAFETY: null, or a leaked box.
+    unsafe { ENGINE.load(Acquire).as_ref() }
+}
+
+/// Whether the process is recorded.
+pub fn is_on() -> bool {
+    !ENGINE.load(Relaxed).is_null()
+}
+
+fn set_engine(engine: Engine) {
+    ENGINE.store(Box::into_raw(Box::new(engine)), Release);
+}
+
+/// Starts recording this process with encoded settings. `program` is its file, `entry` its first instruction.
+///
+/// # Errors
+/// A message for the user.
+pub fn start(settings: &[u8], program: &[u8], entry: u64) -> Result<(), String> {
+    let mut config = Config {
+        frontend: "native".to_owned(),
+        ..Config::default()
+    };
+    config
+        .decode(OsStr::from_bytes(settings))
+        .map_err(|error| error.to_string())?;
+    config.program = PathBuf::from(OsStr::from_bytes(program));
+    let name = config.program.to_string_lossy().into_owned();
+    reservation::prefer(LINES);
+    let engine =
+        Engine::start(config, &name).map_err(|error| format!("cannot start recording: {error}"))?;
+    set_engine(engine);
+    if let Some(engine) = self::engine() {
+        images::record(engine, entry);
+    }
+    Ok(())
+}
+
+/// Whose code is at `pc`; records the functions with which the program hands work to threads.
+pub fn owner(pc: u64) -> Owner {
+    let owner = owners::owner(pc);
+    if let (Some(engine), Some(function)) = (engine(), sharing::reached(pc)) {
+        engine.write(&Record::Sharing(function));
+    }
+    owner
+}
+
+/// Gives the calling thread, whose state it is, a tracer.
+pub fn attach(state: &mut State) {
+    let Some(engine) = engine() else { return };
+    // SAFETY: no preconditions.
+    let tid = unsafe { sys::call(libc::SYS_gettid, [0; 6]) } as u32;
+    let tracer = if tid == std::process::id() {
+        engine.first_thread(tid)
+    } else {
+        engine.adopt(tid)
+    };
+    state.tid = tid;
+    state.seat.0 = MaybeUninit::new(Traced::new(*tracer));
+    LIVE.fetch_add(1, Relaxed);
+    state.recording = true;
+}
+
+/// The tracer of a thread.
+fn traced(state: &mut State) -> Option<&mut Traced> {
+    // SAFETY: initialised before the flag was set.
+    state
+        .recording
+        .then(|| unsafe { state.seat.0.assume_init_mut() })
+}
+
+/// Removes a tracer that has ended.
+fn detach(state: &mut State) {
+    if !std::mem::replace(&mut state.recording, false) {
+        return;
+    }
+    // SAFETY: initialised while the flag was set.
+    unsafe { state.seat.0.assume_init_drop() };
+    clear(state);
+    if LIVE.fetch_sub(1, Relaxed) == 1
+        && let Some(engine) = engine()
+    {
+        engine.finish();
+    }
+}
+
+/// Makes inline code record nothing.
+fn clear(state: &mut State) {
+    state.seat.0 = MaybeUninit::zeroed();
+}
+
+/// Called before a system call of the program.
+pub fn before_call(state: &mut State, number: i64, arguments: [u64; 6]) {
+    let Some(thread) = traced(state) else { return };
+    match thread.before(number, arguments) {
+        // The call itself starts the new program: [`successor`].
+        Then::Nothing | Then::Execute { .. } => {}
+        Then::EndThread => detach(state),
+        Then::EndProcess => end_process(state, false),
+    }
+}
+
+/// Called after a system call of the program.
+pub fn after_call(state: &mut State, number: i64, result: i64) {
+    let (Some(engine), Some(thread)) = (engine(), traced(state)) else {
+        return;
+    };
+    if thread.after(engine, number, result) {
+        forked(state, engine);
+    }
+}
+
+/// Starts recording a forked process, of which the calling thread is the only one.
+fn forked(state: &mut State, engine: &'static Engine) {
+    let Some(thread) = traced(state) else { return };
+    match calls::forked(thread, engine) {
+        Ok(engine) => set_engine(engine),
+        // The child continues with an engine whose journal is the parent's, so stop it here.
+        Err(_) => engine.stop(),
+    }
+    // The parent's tracer is not dropped: what it owns belongs to the parent's tables.
+    state.recording = false;
+    clear(state);
+    LIVE.store(0, Relaxed);
+    attach(state);
+}
+
+/// Ends all threads and the recording. `killed`: by a signal.
+pub fn end_process(state: &mut State, killed: bool) {
+    let Some(engine) = engine().filter(|_| state.recording) else {
+        return;
+    };
+    let others = ending::stop_others(state);
+    for other in others {
+        // SAFETY: the thread has stopped outside its tracer.
+        if let Some(thread) = traced(unsafe { &mut *other }) {
+            thread.tracer.end(0);
+        }
+    }
+    if let Some(thread) = traced(state) {
+        thread.tracer.end(0);
+    }
+    state.recording = false;
+    clear(state);
+    if killed {
+        engine.break_off();
+    } else {
+        engine.finish();
+    }
+}
+
+/// Settings for the recording of a program that replaces this one, encoded; `None` if nothing is recorded.
+pub fn successor(state: &mut State) -> Option<CString> {
+    let before = engine()?.config();
+    let thread = traced(state)?;
+    let config = Config {
+        image: before.image + 1,
+        clock: thread.tracer.time(),
+        created_threads: thread.tracer.creator.threads(),
+        created_processes: thread.tracer.creator.processes(),
+        ..before.clone()
+    };
+    CString::new(config.encode().into_vec()).ok()
+}
+
+/// Completes the journal before another program replaces this one. `note` says why that is not recorded.
+pub fn replaced(state: &mut State, note: Option<String>) {
+    let (Some(engine), Some(thread)) = (engine(), traced(state)) else {
+        return;
+    };
+    thread.tracer.flush();
+    if let Some(note) = note {
+        engine.write(&Record::Note(note));
+    }
+    engine.finish();
+}
+
+/// Records the access in the state: called by translated code, through [`crate::crossing`].
+///
+/// # Safety
+/// `state` is that of the calling thread, which has left the cache for this.
+pub unsafe extern "C" fn native_record_access(state: *mut State) {
+    // SAFETY: as the caller promises.
+    let state = unsafe { &mut *state };
+    let address = state.address;
+    let descriptor = Descriptor::decode(state.access);
+    if descriptor.kind == Kind::Complex {
+        // SAFETY: the fragment that is being executed owns the instruction.
+        let instruction = unsafe { &*(state.instruction as *const Instruction) };
+        if !state.recording {
+            return;
+        }
+        // The tracer and the registers are different parts of the state.
+        let seat = (&raw mut state.seat.0).cast::<Traced>();
+        // SAFETY: as in `traced`; nothing else refers to it meanwhile.
+        let thread = unsafe { &mut *seat };
+        complex::record(thread, state, instruction, descriptor.owner);
+        return;
+    }
+    if let Some(thread) = traced(state) {
+        record(thread, address, descriptor);
+    }
+}
+
+fn record(thread: &mut Traced, address: u64, descriptor: Descriptor) {
+    let Descriptor { size, kind, owner } = descriptor;
+    if kind == Kind::Announce {
+        if LIVE.load(Relaxed) > 1 {
+            thread.tracer.announce();
+        }
+        return;
+    }
+    if kind == Kind::Atomic {
+        return atomic(thread, address, size.into(), owner);
+    }
+    const WORD: u64 = numaloc_trace::thread::WORD;
+    let runtime = owner == Owner::Runtime;
+    for at in (0..u64::from(size)).step_by(WORD as usize) {
+        let (address, size) = (
+            address.wrapping_add(at),
+            (u64::from(size) - at).min(WORD) as u32,
+        );
+        let tracer = &mut thread.tracer;
+        match (kind, runtime) {
+            (Kind::Read, false) => tracer.access::<false, false>(address, size),
+            (Kind::Read, true) => tracer.access::<false, true>(address, size),
+            (Kind::Write, false) => tracer.access::<true, false>(address, size),
+            (Kind::Write, true) => {
+                tracer.access::<true, true>(address, size);
+                tracer.store_recorded();
+            }
+            (_, false) => tracer.update::<false>(address, size),
+            (_, true) => {
+                tracer.access::<false, true>(address, size);
+                tracer.access::<true, true>(address, size);
+                tracer.store_recorded();
+            }
+        }
+    }
+}
+
+/// Records an atomic instruction that has been executed.
+fn atomic(thread: &mut Traced, address: u64, size: u32, owner: Owner) {
+    // The allocator waits for its lock by calling a run-time library.
+    let allocator =
+        owner == Owner::Allocator || owner == Owner::Runtime && address == thread.allocator_word;
+    if allocator {
+        thread.allocator_word = address;
+        thread.tracer.count_only::<false>(address, size);
+        thread.tracer.store_recorded();
+        thread.tracer.count_only::<true>(address, size);
+        return;
+    }
+    thread.tracer.hand_over(address);
+    if owner == Owner::Runtime {
+        thread.tracer.synchronise::<false, true>(address, size);
+        thread.tracer.synchronise::<true, true>(address, size);
+    } else {
+        thread.tracer.synchronise::<false, false>(address, size);
+        thread.tracer.synchronise::<true, false>(address, size);
+    }
+}

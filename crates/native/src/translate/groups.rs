@@ -1,0 +1,290 @@
+//! Records the accesses of a *segment* together: instructions that are executed one after the other, up to a branch or
+//! an instruction that synchronises.
+//!
+//! Accesses whose addresses follow from the registers at the segment's beginning form groups, each within the length
+//! of a line. If no access of any group changes the state of its line or page, the order of the accesses makes no
+//! difference, and they are counted at once. Otherwise the thread executes another copy of the segment, which records
+//! each access by itself.
+
+use iced_x86::{FlowControl, InstructionInfoFactory, Register};
+use numaloc_follow::affine::Registers;
+use numaloc_follow::owners::Owner;
+use numaloc_follow::usage;
+use numaloc_trace::block::Form;
+
+use super::borrowed::{Borrowed, REGISTERS};
+use super::decode::Block;
+use super::liveness::Live;
+use crate::record::access::{Access, LARGEST, Operand, Plan};
+
+/// Bytes that a group may span: at most two lines.
+const SPAN: u64 = LARGEST as u64;
+/// Most groups of a segment.
+const GROUPS: usize = 16;
+
+/// Accesses at constant distances from each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The part of their addresses that depends on registers.
+    form: Form,
+    /// Constant part of the lowest address.
+    first: u64,
+    /// Bytes from there to the end of the highest.
+    pub span: u64,
+    /// Loads.
+    pub reads: i32,
+    /// Stores.
+    pub writes: i32,
+    loaded: i32,
+    stored: i32,
+}
+
+impl Group {
+    /// A group of one access at a form and a displacement.
+    fn of(form: Form, displacement: u64, access: &Access) -> Self {
+        let (reads, writes) = access.counts();
+        let (loaded, stored) = access.bytes();
+        Self {
+            form,
+            first: displacement,
+            span: access.size.into(),
+            reads,
+            writes,
+            loaded,
+            stored,
+        }
+    }
+
+    /// Adds a group whose first address is not below this one's, if both span at most [`SPAN`] bytes.
+    fn join(&mut self, other: &Self) -> bool {
+        let end = other
+            .first
+            .wrapping_sub(self.first)
+            .saturating_add(other.span);
+        let joins = self.form == other.form && end.max(self.span) <= SPAN;
+        if joins {
+            self.span = end.max(self.span);
+            self.reads += other.reads;
+            self.writes += other.writes;
+            self.loaded += other.loaded;
+            self.stored += other.stored;
+        }
+        joins
+    }
+
+    /// Its lowest address.
+    pub fn operand(&self) -> Operand {
+        let register =
+            |number: Option<u8>| number.map_or(Register::None, |n| REGISTERS[usize::from(n)]);
+        Operand {
+            base: register(self.form.base),
+            index: register(self.form.index.map(|index| index.0)),
+            scale: 1 << self.form.index.map_or(0, |index| index.1),
+            displacement: self.first,
+            fs: false,
+        }
+    }
+
+    /// Whether one instruction computes its address.
+    fn is_addressable(&self) -> bool {
+        let alone = self.form.base.is_none() && self.form.index.is_none();
+        let stack = self.form.index.is_some_and(|(register, _)| register == 4);
+        !stack && (alone || i32::try_from(self.first as i64).is_ok_and(|at| at < i32::MAX - 64))
+    }
+
+    /// Bits of the registers that its address uses.
+    pub fn registers(&self) -> u16 {
+        let bit = |register: Option<u8>| register.map_or(0, |register| 1 << register);
+        bit(self.form.base) | bit(self.form.index.map(|index| index.0))
+    }
+}
+
+/// Instructions whose accesses are recorded together.
+pub struct Segment {
+    /// Number of the first instruction.
+    pub begin: usize,
+    /// Number of the instruction after the last one.
+    pub end: usize,
+    /// Groups of accesses.
+    pub groups: Vec<Group>,
+    /// Accesses that are checked by themselves, but counted with the segment.
+    pub others: Totals,
+    /// For each instruction, which of its accesses are in groups.
+    pub merged: Vec<Vec<bool>>,
+}
+
+/// Numbers of accesses and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Loads and stores.
+    pub accesses: i32,
+    /// Bytes loaded.
+    pub loaded: i32,
+    /// Bytes stored.
+    pub stored: i32,
+}
+
+impl Totals {
+    /// Adds a group.
+    pub fn add(&mut self, group: &Group) {
+        self.accesses += group.reads + group.writes;
+        self.loaded += group.loaded;
+        self.stored += group.stored;
+    }
+}
+
+/// Groups of accesses, in any order.
+fn grouped(mut members: Vec<Group>) -> Vec<Group> {
+    members.sort_by_key(|one| (one.form, one.first as i64));
+    let mut groups: Vec<Group> = Vec::new();
+    for member in members {
+        if !groups.last_mut().is_some_and(|last| last.join(&member)) {
+            groups.push(member);
+        }
+    }
+    groups
+}
+
+/// The segments of a block that are worth it; the others' accesses are recorded by themselves.
+pub fn segments(
+    block: &Block,
+    plans: &[(Plan, Owner)],
+    live: &[Live],
+    factory: &mut InstructionInfoFactory,
+) -> Vec<Segment> {
+    let mut found = Vec::new();
+    let mut begin = 0;
+    while begin < plans.len() {
+        let segment = segment_at(begin, block, plans, factory);
+        begin = segment.end;
+        let used = segment
+            .groups
+            .iter()
+            .fold(0, |bits, group| bits | group.registers());
+        let members: usize = segment
+            .merged
+            .iter()
+            .flatten()
+            .filter(|&&merged| merged)
+            .count();
+        let counted = members + usize::from(segment.others.accesses > 0);
+        let worth = counted > 1 && segment.groups.len() <= GROUPS;
+        if worth && Borrowed::suits(live[segment.begin], used) {
+            found.push(segment);
+        }
+    }
+    found
+}
+
+/// The segment that begins with an instruction: at least that one.
+fn segment_at(
+    begin: usize,
+    block: &Block,
+    plans: &[(Plan, Owner)],
+    factory: &mut InstructionInfoFactory,
+) -> Segment {
+    let mut registers = Registers::first();
+    let mut members = Vec::new();
+    let mut merged = Vec::new();
+    let mut others = Totals::default();
+    let mut end = begin;
+    for (decoded, (plan, owner)) in block.instructions[begin..].iter().zip(&plans[begin..]) {
+        let instruction = &decoded.instruction;
+        let alone =
+            matches!(plan, Plan::After { .. } | Plan::Complex) || usage::synchronises(instruction);
+        if alone && end > begin {
+            break;
+        }
+        end += 1;
+        let info = factory.info(instruction);
+        let mut of_instruction = Vec::new();
+        if let Plan::Before(accesses) = plan {
+            let places = usage::accesses(info).map(|memory| registers.address(memory));
+            for (access, place) in accesses.iter().zip(places) {
+                let plain = access.is_plain(*owner);
+                let group = place
+                    .filter(|_| plain)
+                    .map(|(form, displacement)| Group::of(form, displacement, access))
+                    .filter(Group::is_addressable);
+                of_instruction.push(group.is_some());
+                if plain && group.is_none() {
+                    others.add(&Group::of(Form::default(), 0, access));
+                }
+                members.extend(group);
+            }
+        }
+        merged.push(of_instruction);
+        registers.step(instruction, info);
+        let branches = instruction.flow_control() != FlowControl::Next;
+        if alone || branches {
+            break;
+        }
+    }
+    Segment {
+        begin,
+        end,
+        groups: grouped(members),
+        others,
+        merged,
+    }
+}
+
+/// The other copy of a segment, which is still to be emitted.
+pub struct Deferred {
+    /// Number of its first instruction.
+    pub begin: usize,
+    /// Number of the instruction after it.
+    pub end: usize,
+    /// Offset in the exits' code of the displacement of the jump to it.
+    pub jump: usize,
+    /// Address after the first copy.
+    pub resume: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::access::Kind;
+
+    fn access(displacement: i64, size: u16, kind: Kind) -> Group {
+        let operand = Operand {
+            base: Register::RDI,
+            index: Register::None,
+            scale: 1,
+            displacement: 0,
+            fs: false,
+        };
+        let form = Form {
+            base: Some(7),
+            index: None,
+        };
+        let access = Access {
+            operand,
+            kind,
+            size,
+        };
+        Group::of(form, displacement as u64, &access)
+    }
+
+    #[test]
+    fn accesses_within_a_lines_length_form_a_group() {
+        let groups = grouped(vec![
+            access(40, 8, Kind::Read),
+            access(-8, 8, Kind::Write),
+            access(0, 32, Kind::Read),
+            access(56, 8, Kind::Update),
+        ]);
+        assert_eq!(groups.len(), 2);
+        let [first, second] = [&groups[0], &groups[1]];
+        assert_eq!((first.first as i64, first.span), (-8, 56));
+        assert_eq!((first.reads, first.writes), (5, 1));
+        assert_eq!((first.loaded, first.stored), (40, 8));
+        assert_eq!((second.first, second.reads, second.writes), (56, 1, 1));
+    }
+
+    #[test]
+    fn an_access_inside_another_does_not_extend_it() {
+        let groups = grouped(vec![access(0, 64, Kind::Read), access(8, 4, Kind::Read)]);
+        assert_eq!((groups.len(), groups[0].span, groups[0].reads), (1, 64, 9));
+    }
+}

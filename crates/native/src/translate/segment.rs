@@ -1,0 +1,108 @@
+//! Emits the code of segments, whose accesses are recorded together ([`super::groups`]).
+
+use super::borrowed::Borrowed;
+use super::copy::Copier;
+use super::decode::{Block, End};
+use super::groups::{Deferred, Group, Segment};
+
+impl Copier<'_> {
+    /// Emits a segment: the check of its groups, and the instructions without the accesses of the groups. The other
+    /// copy follows at the end of the fragment.
+    pub(super) fn segment(&mut self, segment: &Segment, block: &Block) {
+        let Segment {
+            begin,
+            end,
+            groups,
+            others,
+            merged,
+        } = segment;
+        let used = groups
+            .iter()
+            .fold(0, |bits, group| bits | group.registers());
+        let borrowed = Borrowed::choose(self.live(*begin), used);
+        let [a, b] = borrowed.registers;
+        let (entries, jump) = self.undo(groups, &borrowed);
+        let mut totals = *others;
+        groups.iter().for_each(|group| totals.add(group));
+        let paused = self.stubs.pc();
+        // Between bursts, the checks of other accesses must be skipped as well.
+        let counted = (others.accesses == 0).then(|| self.only_count(totals.accesses, b));
+        self.stubs.jump_to(entries[0]);
+        self.recorded = false;
+        self.point(block.instructions[*begin].instruction.ip(), None);
+        self.borrow(&borrowed);
+        self.borrow_flags(&borrowed);
+        self.has_room(totals.accesses, b, paused);
+        for (group, &cold) in groups.iter().zip(&entries) {
+            self.address(&group.operand(), a, b);
+            self.lines_are_ours(group.span as u16, group.writes > 0, a, b, cold);
+            self.count_page(group.reads, group.writes, a, b, cold);
+        }
+        self.count(totals.accesses, (totals.loaded, totals.stored));
+        if let Some(counted) = counted {
+            self.stubs.lead(counted, self.code.pc());
+        }
+        self.give_back(&borrowed, false);
+        for at in *begin..*end {
+            self.recorded = true;
+            self.before_except(at, &block.instructions[at], Some(&merged[at - begin]));
+            self.instruction(&block.instructions[at]);
+            self.after(at);
+        }
+        // The last instruction's accesses are recorded; the end of the block executes it.
+        self.recorded = *end == block.instructions.len();
+        let resume = self.code.pc();
+        self.deferred.push(Deferred {
+            begin: *begin,
+            end: *end,
+            jump,
+            resume,
+        });
+    }
+
+    /// Emits, in the exits' code, what takes back the counts of the groups before one that fails: an entry for each
+    /// group. Returns the entries and the offset of the displacement of the jump to the other copy.
+    fn undo(&mut self, groups: &[Group], borrowed: &Borrowed) -> (Vec<u64>, usize) {
+        let [a, b] = borrowed.registers;
+        let mut entries = vec![0; groups.len().max(1)];
+        std::mem::swap(&mut self.code, &mut self.stubs);
+        for at in (0..entries.len()).rev() {
+            entries[at] = self.code.pc();
+            if let Some(before) = at.checked_sub(1) {
+                let group = &groups[before];
+                self.address(&group.operand(), a, b);
+                self.page_counter(a, b);
+                self.add_to_page(-group.reads, -group.writes, b);
+            }
+        }
+        std::mem::swap(&mut self.code, &mut self.stubs);
+        self.give_back(borrowed, true);
+        self.stubs.jump_to(0);
+        (entries, self.stubs.offset() - 4)
+    }
+
+    /// Emits the other copies of the segments.
+    pub(super) fn other_copies(&mut self, block: &Block) {
+        for deferred in std::mem::take(&mut self.deferred) {
+            let Deferred {
+                begin,
+                end,
+                jump,
+                resume,
+            } = deferred;
+            self.stubs.lead(jump, self.code.pc());
+            for at in begin..end {
+                self.recorded = false;
+                let decoded = &block.instructions[at];
+                self.before(at, decoded);
+                self.instruction(decoded);
+                self.after(at);
+            }
+            if end == block.instructions.len() && !matches!(block.end, End::Jump(_)) {
+                self.end(block);
+            } else {
+                self.code.jump_to(resume);
+            }
+        }
+    }
+}

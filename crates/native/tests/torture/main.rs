@@ -1,0 +1,130 @@
+//! Random blocks of instructions leave the same registers, flags and memory in the code cache as natively, whether or
+//! not their accesses are recorded.
+//!
+//! Each block is run three times from random states, so that its branches are linked in the end. The blocks use all
+//! extensions of [`instructions`] that this processor has. `NUMALOC_BLOCKS` sets the number of random blocks,
+//! `NUMALOC_SEED` where they begin; a failure names the block and shows its code.
+
+mod generator;
+mod instructions;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use generator::Generator;
+
+const NATIVE: &str = env!("CARGO_BIN_EXE_numaloc-native");
+/// Blocks of a program.
+const BATCH: u64 = 2000;
+
+fn number(variable: &str, default: u64) -> u64 {
+    let value = std::env::var(variable).ok();
+    value.map_or(default, |value| value.parse().expect("a number"))
+}
+
+/// The processor's extensions, as `/proc/cpuinfo` names them.
+fn extensions() -> BTreeSet<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").expect("cpuinfo");
+    let flags = text.lines().find(|line| line.starts_with("flags"));
+    let flags = flags
+        .and_then(|line| line.split_once(':'))
+        .expect("flags")
+        .1;
+    flags.split_whitespace().map(str::to_owned).collect()
+}
+
+fn assembled(folder: &Path, code: &str) -> PathBuf {
+    let (source, program) = (folder.join("blocks.s"), folder.join("blocks"));
+    std::fs::write(&source, code).expect("written");
+    let harness = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torture/harness.c");
+    // Static and at fixed addresses, so that registers with addresses are the same in every run.
+    let status = Command::new("cc")
+        .args(["-O1", "-static", "-no-pie", "-z", "noexecstack", "-o"])
+        .args([&program, &harness, &source])
+        .status()
+        .expect("a compiler");
+    assert!(status.success(), "the blocks compile");
+    program
+}
+
+fn output(mut command: Command) -> String {
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("it runs");
+    assert!(output.status.success(), "{command:?}: {}", output.status);
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The first line that differs: the block's number, both lines.
+fn difference<'a>(native: &'a str, translated: &'a str) -> Option<(usize, &'a str, &'a str)> {
+    let (mut a, mut b) = (native.lines(), translated.lines());
+    loop {
+        let (left, right) = match (a.next(), b.next()) {
+            (None, None) => return None,
+            (left, right) => (left.unwrap_or(""), right.unwrap_or("")),
+        };
+        if left != right {
+            let block = left.split(' ').next().and_then(|word| word.parse().ok());
+            return Some((block.unwrap_or(usize::MAX), left, right));
+        }
+    }
+}
+
+/// Runs blocks natively and translated.
+fn compare(generator: &Generator, blocks: &[String]) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = assembled(folder.path(), &generator.program(blocks));
+    let native = output(Command::new(&program));
+    assert_eq!(native.lines().count(), 3 * blocks.len());
+    let settings = format!("folder={}", folder.path().display());
+    for options in [&[][..], &["--record", &settings]] {
+        let mut command = Command::new("timeout");
+        command.args(["--signal=KILL", "300", NATIVE]);
+        let translated = output({
+            command.args(options).arg(&program);
+            command
+        });
+        if let Some((block, native, translated)) = difference(&native, &translated) {
+            let code = blocks.get(block).map_or("", String::as_str);
+            panic!(
+                "block {block}, {options:?}\nnatively:   {native}\ntranslated: {translated}\n{code}"
+            );
+        }
+    }
+}
+
+#[test]
+fn random_blocks_leave_the_same_registers_flags_and_memory() {
+    let all = number("NUMALOC_BLOCKS", BATCH);
+    let mut generator = Generator::new(number("NUMALOC_SEED", 1), &extensions());
+    let mut made = 0;
+    while made < all {
+        let first = made;
+        let blocks: Vec<String> = (0..BATCH.min(all - made))
+            .map(|n| generator.block((first + n) % BATCH))
+            .collect();
+        compare(&generator, &blocks);
+        made += blocks.len() as u64;
+    }
+}
+
+#[test]
+fn each_instruction_of_the_processor_leaves_the_same_registers_flags_and_memory() {
+    let mut generator = Generator::new(1, &extensions());
+    let blocks = generator.one_block_each();
+    assert!(blocks.len() > 150, "{} instructions", blocks.len());
+    compare(&generator, &blocks);
+}
+
+#[test]
+fn a_difference_names_its_block() {
+    assert_eq!(difference("0 a\n1 b\n", "0 a\n1 b\n"), None);
+    assert_eq!(
+        difference("0 a\n7 b\n", "0 a\n7 c\n"),
+        Some((7, "7 b", "7 c"))
+    );
+    assert_eq!(difference("0 a\n7 b\n", "0 a\n"), Some((7, "7 b", "")));
+}

@@ -1,0 +1,32 @@
+//! The exact frontend for unmodified programs on their own processor: `numaloc-native`.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use numaloc_launch::{Part, sibling};
+use numaloc_trace::Config;
+
+use super::OWN_FAILURE;
+use super::program::Program;
+use super::qemu::PLUGIN_DIR;
+use crate::error::CliError;
+
+const TRANSLATOR: &str = "numaloc-native";
+
+/// The command that runs `program`, recorded as `settings` say.
+pub fn command(program: &Program, settings: &Config) -> Result<Command, CliError> {
+    let mut command = Command::new(translator()?);
+    command.arg("--record").arg(settings.encode());
+    command.arg("--path").arg(&program.file).arg("--");
+    command.args(&program.arguments);
+    Ok(command)
+}
+
+/// The translator lies next to this executable, or where `NUMALOC_PLUGIN_DIR` says.
+fn translator() -> Result<PathBuf, CliError> {
+    sibling(TRANSLATOR, Part::Library, std::env::var_os(PLUGIN_DIR)).map_err(|why| {
+        CliError::tool(format!("cannot record: {why}"))
+            .hint(why.hint(PLUGIN_DIR))
+            .status(OWN_FAILURE)
+    })
+}

@@ -1,0 +1,93 @@
+//! Reads the traces of a profile for the simulator.
+
+use std::collections::HashMap;
+
+use numaloc_formats::access_trace::{AccessTrace, Order};
+use numaloc_model::{Profile, ThreadIdx};
+use numaloc_sim::{Trace, TraceBuilder, TraceError};
+
+use super::Target;
+use crate::error::CliError;
+use crate::ui::{Ui, stderr};
+
+/// The trace of a profile, on the pages of every machine that is simulated.
+pub(super) struct Traces {
+    /// On pages of different sizes, those of the recording machine first.
+    by_page_size: Vec<Trace>,
+}
+
+impl Traces {
+    /// Reads the traces of a profile once, and numbers lines by the pages of every target.
+    pub(super) fn load(
+        traces: &[AccessTrace],
+        profile: &Profile,
+        targets: &[Target],
+        ui: &Ui,
+    ) -> Result<Self, CliError> {
+        let recorded = load(traces, profile, ui)?;
+        let mut by_page_size = vec![recorded];
+        for target in targets {
+            let Some(page_bytes) = target.machine.page_bytes else {
+                continue;
+            };
+            if by_page_size
+                .iter()
+                .any(|trace| trace.page_bytes() == page_bytes)
+            {
+                continue;
+            }
+            let trace = by_page_size[0].clone().on_pages_of(page_bytes);
+            by_page_size.push(trace.map_err(cannot)?);
+        }
+        Ok(Self { by_page_size })
+    }
+
+    /// The trace as recorded.
+    pub(super) fn recorded(&self) -> &Trace {
+        &self.by_page_size[0]
+    }
+
+    /// The trace on the pages of a machine.
+    pub(super) fn of(&self, target: &Target) -> &Trace {
+        let fits = |trace: &&Trace| Some(trace.page_bytes()) == target.machine.page_bytes;
+        self.by_page_size
+            .iter()
+            .find(fits)
+            .unwrap_or(&self.by_page_size[0])
+    }
+}
+
+fn cannot(error: TraceError) -> CliError {
+    CliError::tool(format!("cannot simulate: {error}"))
+}
+
+fn load(traces: &[AccessTrace], profile: &Profile, ui: &Ui) -> Result<Trace, CliError> {
+    let index: HashMap<&str, ThreadIdx> = profile
+        .threads()
+        .iter()
+        .enumerate()
+        .map(|(at, thread)| (&*thread.path, ThreadIdx::from_index(at)))
+        .collect();
+    let line_bytes = 1 << traces[0].head.line_shift;
+    let paths = profile.threads().iter().map(|thread| &*thread.path);
+    let mut builder =
+        TraceBuilder::new(paths, line_bytes, profile.pages().page_size()).map_err(cannot)?;
+    let records: u64 = crate::access_trace::tally(traces).records;
+    let mut count = 0u64;
+    for event in Order::new(traces, |path| index.get(path).copied())? {
+        let (thread, event) = event?;
+        builder.push(thread, &event);
+        count += 1;
+        if count.is_multiple_of(1 << 22) && ui.progress() {
+            stderr(&format!(
+                "\rread {} of {} M records   ",
+                count >> 20,
+                records >> 20
+            ));
+        }
+    }
+    if count >= 1 << 22 && ui.progress() {
+        stderr(&format!("\r{:<60}\r", ""));
+    }
+    builder.finish().map_err(cannot)
+}

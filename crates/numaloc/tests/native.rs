@@ -1,0 +1,230 @@
+//! The native frontend against arithmetic and against the QEMU frontend.
+//!
+//! Needs qemu-x86_64, gcc, the plugin and numaloc-native (`cargo build --workspace` first).
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use numaloc_model::Profile;
+use support::loops::{EXPECTED, EXPECTED_STACK, LOOPS};
+use support::{assert_similar, matrix, numaloc, ok, workload};
+
+fn compile(folder: &Path, name: &str, text: &str, flags: &[&str]) -> PathBuf {
+    let (source, program) = (folder.join(name), folder.join("program"));
+    std::fs::write(&source, text).unwrap();
+    ok(Command::new("gcc")
+        .args(["-g", "-pthread", "-o"])
+        .args([&program, &source])
+        .args(flags));
+    program
+}
+
+/// `record` with a frontend.
+fn recording(frontend: &str, folder: &Path, threads: usize) -> Command {
+    let mut command = numaloc(&["record", "--quiet", "--force", "--frontend", frontend, "-o"]);
+    command.arg(folder).arg("--");
+    command.env("OMP_NUM_THREADS", threads.to_string());
+    command
+}
+
+fn read(folder: &Path) -> Profile {
+    numaloc_formats::profile::read(folder).unwrap()
+}
+
+/// Reads and writes of the whole profile.
+fn sums(profile: &Profile) -> (u64, u64) {
+    let pages = profile.pages();
+    let counts = pages.pages().iter().flat_map(|page| pages.accesses(page));
+    counts.fold((0, 0), |sum, count| {
+        (sum.0 + count.reads, sum.1 + count.writes)
+    })
+}
+
+#[test]
+fn hand_written_loops_are_counted_exactly() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(
+        dir.path(),
+        "loops.s",
+        LOOPS,
+        &["-static", "-no-pie", "-nostdlib"],
+    );
+    let folder = dir.path().join("p.numaloc");
+    ok(recording("native", &folder, 1).arg(&program));
+    let profile = read(&folder);
+    assert_eq!(profile.meta().frontend, "native");
+    assert!(profile.meta().complete);
+    let mut counts: Vec<(u64, u64)> = Vec::new();
+    for page in profile.pages().pages() {
+        let accesses = profile.pages().accesses(page);
+        let sum = accesses
+            .iter()
+            .fold((0, 0), |s, a| (s.0 + a.reads, s.1 + a.writes));
+        counts.push(sum);
+    }
+    // The stack lies above the array.
+    assert_eq!(counts[..4], EXPECTED);
+    assert_eq!(counts[4..], [EXPECTED_STACK]);
+}
+
+/// Vectors of all sizes, aligned and not, gathers, and masks that select 3 of 8 elements.
+const VECTORS: &str = r#"
+.globl _start
+.bss
+.balign 4096
+array:  .skip 2 * 4096
+.text
+_start: mov $array, %edi
+        vxorps %ymm0, %ymm0, %ymm0
+        mov $100, %ecx
+1:      vmovups %ymm0, 4096(%rdi)       # 4 words of page 1
+        vmovups 40(%rdi), %ymm1         # 4 words of page 0, across lines
+        movdqu 8(%rdi), %xmm2           # 2 words of page 0
+        movss (%rdi), %xmm3             # 1 word of page 0
+        dec %ecx
+        jnz 1b
+        vpcmpeqd %ymm4, %ymm4, %ymm4    # all elements
+        vpxor %ymm5, %ymm5, %ymm5
+        vgatherdps %ymm4, (%rdi,%ymm5,4), %ymm1   # 8 elements of page 0
+        vmovd %edi, %xmm6
+        mov $0x80000000, %eax
+        vmovd %eax, %xmm7               # the first of 4 elements
+        vmaskmovps (%rdi), %xmm7, %xmm1 # 1 word of page 0
+        vmaskmovps %xmm1, %xmm7, 4096(%rdi)       # 1 word of page 1
+        mov $60, %eax
+        xor %edi, %edi
+        syscall
+"#;
+
+#[test]
+fn vectors_count_once_for_each_word_and_gathers_once_for_each_element() {
+    if !std::arch::is_x86_feature_detected!("avx2") {
+        return support::skip("no AVX2");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(
+        dir.path(),
+        "vectors.s",
+        VECTORS,
+        &["-static", "-no-pie", "-nostdlib"],
+    );
+    let folder = dir.path().join("p.numaloc");
+    ok(recording("native", &folder, 1).arg(&program));
+    let profile = read(&folder);
+    assert_eq!(sums(&profile), (100 * (4 + 2 + 1) + 8 + 1, 100 * 4 + 1));
+}
+
+#[test]
+fn matrices_equal_those_of_the_emulator() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, arguments) in [
+        ("two_phase", &["512", "20"][..]),
+        ("distant_pairs", &["512", "20"]),
+        ("stencil2d", &["256", "10"]),
+        ("pthread_ring", &[]),
+    ] {
+        for threads in [2, 4] {
+            let matrix_of = |frontend: &str| {
+                let folder = dir.path().join(format!("{frontend}.numaloc"));
+                ok(recording(frontend, &folder, threads)
+                    .arg(workload(name))
+                    .args(arguments));
+                matrix(&folder)
+            };
+            let (native, emulated) = (matrix_of("native"), matrix_of("qemu"));
+            assert_similar(&native, &emulated, 0.999, 0.01, name);
+        }
+    }
+}
+
+#[test]
+fn processes_communicate_through_shared_memory_as_under_the_emulator() {
+    let dir = tempfile::tempdir().unwrap();
+    // Two processes that communicate evenly: a correlation would say nothing.
+    let [native, emulated] = ["native", "qemu"].map(|frontend| {
+        let folder = dir.path().join(format!("{frontend}.numaloc"));
+        ok(recording(frontend, &folder, 2).arg(workload("shared_pair")));
+        matrix(&folder)
+    });
+    assert_eq!(native, emulated);
+    assert!(
+        native.iter().flatten().any(|&events| events > 0.0),
+        "{native:?}"
+    );
+}
+
+/// A process that creates threads, forks, executes another program, and ends while threads run.
+const PROCESSES: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile long sum[1024];
+static pthread_barrier_t barrier;
+static void *work(void *number)
+{
+    for (int i = 0; i < 10000; i++) sum[64 * (long)number]++;
+    pthread_barrier_wait(&barrier);
+    if ((long)number == 2) pause();
+    return 0;
+}
+int main(void)
+{
+    pthread_t threads[3];
+    pthread_barrier_init(&barrier, 0, 4);
+    for (long n = 0; n < 3; n++) pthread_create(&threads[n], 0, work, (void *)n);
+    pthread_barrier_wait(&barrier);
+    for (int n = 0; n < 2; n++) pthread_join(threads[n], 0);
+    int status;
+    if (fork() == 0) {
+        sum[512] = 1;
+        execl("/bin/echo", "echo", "executed", (char *)0);
+    }
+    wait(&status);
+    status |= system("exit 3") >> 8;
+    return status == 3 ? 0 : 1;
+}
+"#;
+
+#[test]
+fn threads_and_processes_have_the_same_names_as_under_the_emulator() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "processes.c", PROCESSES, &["-O1"]);
+    let threads_of = |frontend: &str| {
+        let folder = dir.path().join(format!("{frontend}.numaloc"));
+        let output = ok(recording(frontend, &folder, 1).arg(&program));
+        assert_eq!(output, "executed\n");
+        let profile = read(&folder);
+        assert!(profile.meta().complete, "{:?}", profile.meta().notes);
+        let mut paths: Vec<String> = profile.threads().iter().map(|t| t.path.clone()).collect();
+        paths.sort();
+        let work = |path: &str| {
+            let thread = profile.threads().iter().find(|thread| thread.path == path);
+            thread.map_or(0, |thread| thread.accesses)
+        };
+        let workers = ["0.1", "0.2", "0.3"].map(work);
+        assert!(workers.iter().all(|&work| work > 20_000), "{workers:?}");
+        paths
+    };
+    assert_eq!(threads_of("native"), threads_of("qemu"));
+}
+
+#[test]
+fn a_program_killed_by_its_own_fault_leaves_a_profile_that_is_cut_short() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "int table[5000]; int main(int n, char **v)\
+        { for (int i = 0; i < 5000; i++) table[i] = i; return *(volatile int *)0; }";
+    let program = compile(dir.path(), "fault.c", text, &["-O1"]);
+    let folder = dir.path().join("p.numaloc");
+    let output = recording("native", &folder, 1)
+        .arg(&program)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(128 + 11));
+    let profile = read(&folder);
+    assert!(!profile.meta().complete);
+    assert!(sums(&profile).1 >= 2500);
+}

@@ -1,0 +1,90 @@
+//! Runs thread and page policies on a profile, so that the verdicts of the analysis can judge their answers.
+//!
+//! The analysis computes figures and knows no policies: it receives their answers as data.
+
+use numaloc_analysis::outlook::{Candidate, Candidates};
+use numaloc_analysis::{Characterisation, NodeAssignment};
+use numaloc_model::{Mapping, Placement, Profile};
+use numaloc_placement::PlaceInput;
+use numaloc_topology::Topology;
+
+use crate::communication::Communication;
+
+/// Thread policies to run, in order of preference: of equally good ones the first is recommended.
+const THREADS: [&str; 3] = ["numaloc", "deloc", "balance"];
+/// Page policies to run.
+const PAGES: [&str; 2] = ["locality", "mixed"];
+/// Maximum number of threads for which thread policies are run, so that `show` stays fast: `numaloc` takes one to two
+/// seconds for a dense matrix of this size. Beyond it the analysis groups threads by communication itself.
+const MOST_THREADS: usize = 256;
+
+/// Every thread on the first PU of its node; `None` where a node has none.
+#[must_use]
+pub fn on_nodes(machine: &Topology, assignment: &NodeAssignment) -> Option<Mapping> {
+    let pu = assignment
+        .of_thread
+        .iter()
+        .map(|node| machine.nodes()[node.index()].pus.first().copied())
+        .collect::<Option<_>>()?;
+    Some(Mapping { pu })
+}
+
+/// Runs the policies. One that fails for this machine is left out.
+#[must_use]
+pub fn ask(profile: &Profile, found: &Characterisation, machine: &Topology) -> Candidates {
+    Candidates {
+        mappings: mappings(found, machine),
+        placements: placements(profile, found, machine),
+    }
+}
+
+fn mappings(found: &Characterisation, machine: &Topology) -> Vec<Candidate<NodeAssignment>> {
+    let threads = found.events.threads();
+    if threads == 0 || threads > MOST_THREADS || found.events.stored_cells() == 0 {
+        return Vec::new();
+    }
+    // The same input as that of a plan.
+    let communication = Communication::found(found);
+    let input = communication.input(machine);
+    THREADS
+        .iter()
+        .filter_map(|name| numaloc_mapping::by_name(name))
+        .filter_map(|policy| {
+            let mapped = numaloc_mapping::map(policy, &input).ok()?;
+            let pus = mapped.mapping.pu.iter();
+            Some(Candidate {
+                policy: policy.name().to_owned(),
+                answer: NodeAssignment {
+                    nodes: machine.nodes().len(),
+                    homes: machine.nodes_with_pus(),
+                    of_thread: pus.map(|&pu| machine.node_of(pu)).collect(),
+                },
+            })
+        })
+        .collect()
+}
+
+fn placements(
+    profile: &Profile,
+    found: &Characterisation,
+    machine: &Topology,
+) -> Vec<Candidate<Placement>> {
+    let Some(mapping) = on_nodes(machine, &found.assignment) else {
+        return Vec::new();
+    };
+    if found.pages.pages == 0 || found.assignment.homes.len() < 2 {
+        return Vec::new();
+    }
+    let input = PlaceInput::new(profile.pages(), &mapping, machine);
+    PAGES
+        .iter()
+        .filter_map(|name| numaloc_placement::policy(name))
+        .filter_map(|policy| {
+            let placed = numaloc_placement::place(policy, &input).ok()?;
+            Some(Candidate {
+                policy: policy.name().to_owned(),
+                answer: placed.placement,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,49 @@
+//! Planning: from a profile and a machine to a mapping of threads and a placement of pages.
+//!
+//! Everything between a profile and its plan is decided here, for every command that plans:
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`registry`] | which policies there are, what they do, where they come from |
+//! | [`subject`] | which threads are planned, by which layer, in which unit, with which load |
+//! | [`communication`] | the input of thread policies: matrix, direction, groups of concurrent communication, load |
+//! | `together` | whether the threads of a rank must stay on one host, and how policies are made to keep them there |
+//! | [`threads`], [`pages`], [`joint`] | how policies are run and how their answers are rated |
+//! | [`mod@dynamic`] | later moves, by phase |
+//! | [`mod@plan`] | the whole: [`PlanRequest`] in, [`Planned`] out, and the plan assembled from it |
+//! | [`unplanned`] | what a run without a plan is expected to do |
+//! | [`candidates`] | the answers that the verdicts of the analysis judge |
+//!
+//! No I/O and no clock: the caller reads the profile, resolves the machine, and follows the work through an
+//! [`Observer`], which also measures its time.
+
+#![forbid(unsafe_code)]
+
+pub mod candidates;
+pub mod communication;
+pub mod dynamic;
+mod error;
+pub mod joint;
+mod observer;
+mod options;
+pub mod pages;
+pub mod plan;
+pub mod registry;
+pub mod subject;
+#[cfg(test)]
+mod tests;
+pub mod threads;
+mod together;
+pub mod unplanned;
+
+pub use communication::Communication;
+pub use dynamic::{Detector, Dynamic, Dynamics, dynamic};
+pub use error::PlanError;
+pub use observer::{Observer, Unobserved, Work};
+pub use options::Options;
+pub use pages::PageAnswer;
+pub use plan::{PlanRequest, Planned, plan};
+pub use registry::{Choice, ThreadPolicy, UnknownPolicy};
+pub use subject::{Scope, Subject, Unit};
+pub use threads::ThreadAnswer;
+pub use unplanned::Unplanned;

@@ -1,0 +1,120 @@
+//! Page policies on a profile: their input, and how their answers are rated.
+
+use numaloc_model::{Mapping, Placement, Profile};
+use numaloc_placement::{PlaceError, PlaceInput, Placed, PlacementPolicy};
+use numaloc_topology::Topology;
+
+use crate::error::PlanError;
+use crate::observer::{Observer, Work};
+use crate::options::Options;
+use crate::registry::{BASELINE, JOINT};
+
+/// A page policy's answer under one mapping.
+#[derive(Clone, Debug)]
+pub struct PageAnswer {
+    /// The policy's name.
+    pub policy: &'static str,
+    /// Node of each page of the profile.
+    pub placement: Placement,
+    /// Pages that did not fit on the node the policy chose.
+    pub spilled: u64,
+    /// Remarks for the user, a sentence each.
+    pub remarks: Vec<String>,
+    /// Accesses to pages on another node than the accessing thread's.
+    pub remote: u64,
+    /// All accesses.
+    pub accesses: u64,
+}
+
+impl PageAnswer {
+    /// Rates a placement under a mapping.
+    pub(crate) fn rated(
+        policy: &'static str,
+        placed: Placed,
+        profile: &Profile,
+        mapping: &Mapping,
+        machine: &Topology,
+    ) -> Self {
+        let (remote, accesses) =
+            numaloc_placement::remote_accesses(profile, machine, mapping, &placed.placement);
+        Self {
+            policy,
+            placement: placed.placement,
+            spilled: placed.spilled,
+            remarks: placed.diagnostics,
+            remote,
+            accesses,
+        }
+    }
+
+    /// The work that the answer took.
+    #[must_use]
+    pub fn work(&self) -> Work {
+        match self.policy {
+            JOINT => Work::Joint,
+            policy => Work::Pages(policy),
+        }
+    }
+}
+
+/// The input of page policies for a profile with its threads at `mapping`.
+pub(crate) fn problem<'a>(
+    profile: &'a Profile,
+    mapping: &'a Mapping,
+    machine: &'a Topology,
+    options: &Options,
+) -> PlaceInput<'a> {
+    PlaceInput {
+        page_slices: profile.page_slices(),
+        slow_loads: profile.slow_loads(),
+        page_size: options.page_size.unwrap_or(profile.pages().page_size()),
+        seed: options.seed,
+        min_exclusivity: options.min_exclusivity,
+        ..PlaceInput::new(profile.pages(), mapping, machine)
+    }
+}
+
+/// Runs a page policy on a profile with its threads at `mapping`.
+///
+/// # Errors
+/// [`PlaceError`] if mapping or options do not fit pages and machine.
+pub fn place(
+    policy: &dyn PlacementPolicy,
+    profile: &Profile,
+    mapping: &Mapping,
+    machine: &Topology,
+    options: &Options,
+) -> Result<Placed, PlaceError> {
+    numaloc_placement::place(policy, &problem(profile, mapping, machine, options))
+}
+
+/// Runs the baseline first touch, then page policies in order.
+pub(crate) fn place_all(
+    policies: &[&'static dyn PlacementPolicy],
+    profile: &Profile,
+    mapping: &Mapping,
+    machine: &Topology,
+    options: &Options,
+    observer: &dyn Observer,
+) -> Result<Vec<PageAnswer>, PlanError> {
+    let input = problem(profile, mapping, machine, options);
+    let baseline: &'static dyn PlacementPolicy = BASELINE;
+    let others = policies.iter().copied();
+    let others = others.filter(|policy| policy.name() != baseline.name());
+    std::iter::once(baseline)
+        .chain(others)
+        .map(|policy| {
+            let work = Work::Pages(policy.name());
+            observer.begin(work);
+            let placed = numaloc_placement::place(policy, &input)?;
+            observer.end(work);
+            Ok(PageAnswer::rated(
+                policy.name(),
+                placed,
+                profile,
+                mapping,
+                machine,
+            ))
+        })
+        .collect()
+}

@@ -1,0 +1,185 @@
+//! From a request to the answers of all policies asked for, and to the plan that the chosen answer makes.
+
+use numaloc_mapping::Evaluation;
+use numaloc_model::plan::{Predicted, Provenance};
+use numaloc_model::{Mapping, Placement};
+use numaloc_placement::Assembled;
+use numaloc_topology::Topology;
+
+use crate::error::PlanError;
+use crate::joint;
+use crate::observer::Observer;
+use crate::options::Options;
+use crate::pages::{self, PageAnswer};
+use crate::registry::{Choice, JOINT, ThreadPolicy};
+use crate::subject::Subject;
+use crate::threads::{self, ThreadAnswer};
+use crate::unplanned::Unplanned;
+
+/// What is planned for which machine, and how.
+#[derive(Clone, Copy)]
+pub struct PlanRequest<'a> {
+    /// The profile as it is planned.
+    pub subject: &'a Subject<'a>,
+    /// The machine.
+    pub machine: &'a Topology,
+    /// The policies.
+    pub choice: &'a Choice,
+    /// Their parameters.
+    pub options: &'a Options,
+}
+
+/// The answers of all policies of a request.
+pub struct Planned<'a> {
+    request: PlanRequest<'a>,
+    /// Answers for threads; the first is the one that pages are placed for. Never empty.
+    threads: Vec<ThreadAnswer>,
+    /// Answers for pages under the first mapping: first touch, the baseline, then those of the request. Never empty.
+    pages: Vec<PageAnswer>,
+}
+
+/// Maps threads and places pages by every policy of the request.
+///
+/// # Errors
+/// [`PlanError`] of the first policy that fails.
+///
+/// # Panics
+/// If the request names no thread policy.
+pub fn plan<'a>(
+    request: PlanRequest<'a>,
+    observer: &dyn Observer,
+) -> Result<Planned<'a>, PlanError> {
+    let PlanRequest {
+        subject,
+        machine,
+        choice,
+        options,
+    } = request;
+    let profile = subject.profile();
+    let starts;
+    let (policies, page_policies) = match choice {
+        Choice::Separate { threads, pages } => (threads, &pages[..]),
+        Choice::Joint => {
+            starts = joint::starts(profile.threads().len());
+            (&starts, &[][..])
+        }
+    };
+    let mut threads = threads::map_all(policies, subject, machine, options, observer)?;
+    let decided = match choice {
+        Choice::Separate { .. } => None,
+        Choice::Joint => {
+            let (first, pages) = joint::decide(&threads, subject, machine, options, observer)?;
+            threads.insert(0, first);
+            Some(pages)
+        }
+    };
+    let mapping = &threads[0].mapped.mapping;
+    let mut pages = pages::place_all(page_policies, profile, mapping, machine, options, observer)?;
+    pages.extend(decided);
+    Ok(Planned {
+        request,
+        threads,
+        pages,
+    })
+}
+
+impl<'a> Planned<'a> {
+    /// What was asked.
+    #[must_use]
+    pub fn request(&self) -> PlanRequest<'a> {
+        self.request
+    }
+
+    /// Answers for threads; the first is the one that pages are placed for. Never empty.
+    #[must_use]
+    pub fn threads(&self) -> &[ThreadAnswer] {
+        &self.threads
+    }
+
+    /// Answers for pages under the first mapping: first touch, the baseline, then those of the request. Never empty.
+    #[must_use]
+    pub fn pages(&self) -> &[PageAnswer] {
+        &self.pages
+    }
+
+    /// What a run without a plan is expected to do.
+    #[must_use]
+    pub fn unplanned(&self) -> Unplanned {
+        Unplanned::of(
+            self.request.subject,
+            self.request.machine,
+            self.request.options,
+        )
+    }
+
+    /// The plan of the first thread policy and the last page policy.
+    #[must_use]
+    pub fn assemble(&self) -> Assembled {
+        let (threads, pages) = (&self.threads[0], &self.pages[self.pages.len() - 1]);
+        let mut assembled =
+            self.assembled(&threads.mapped.mapping, &pages.placement, &threads.value);
+        if threads.policy == ThreadPolicy::Os.name() {
+            // Listed, so that `run` does not report them as threads missing from the plan.
+            let left = assembled.plan.threads.drain(..).map(|thread| thread.path);
+            assembled.plan.provenance.left_out.extend(left);
+        }
+        assembled
+    }
+
+    /// A plan by the same policies with another mapping and placement.
+    pub(crate) fn assemble_other(&self, mapping: &Mapping, placement: &Placement) -> Assembled {
+        let PlanRequest {
+            subject,
+            machine,
+            options,
+            ..
+        } = self.request;
+        let input = threads::problem(subject.communication(), machine, options);
+        self.assembled(
+            mapping,
+            placement,
+            &numaloc_mapping::evaluate(&input, mapping),
+        )
+    }
+
+    fn assembled(&self, mapping: &Mapping, placement: &Placement, value: &Evaluation) -> Assembled {
+        let (threads, pages) = (&self.threads[0], &self.pages[self.pages.len() - 1]);
+        numaloc_placement::assemble(
+            self.request.subject.profile(),
+            self.request.machine,
+            mapping,
+            placement,
+            self.provenance(threads, pages),
+            Predicted {
+                cost: value.cost,
+                remote: value.remote,
+                total: value.total,
+                node_imbalance: value.node_imbalance,
+                remote_accesses: 0,
+                accesses: 0,
+            },
+        )
+    }
+
+    fn provenance(&self, threads: &ThreadAnswer, pages: &PageAnswer) -> Provenance {
+        let (subject, options) = (self.request.subject, self.request.options);
+        let meta = subject.profile().meta();
+        let parameter = |name: &str, value: String| (name.to_owned(), value);
+        let mut parameters = vec![
+            parameter("seed", options.seed.to_string()),
+            parameter("min_exclusivity", options.min_exclusivity.to_string()),
+        ];
+        if pages.policy == JOINT {
+            parameters.push(parameter("in_flight", options.in_flight.to_string()));
+        }
+        Provenance {
+            thread_policy: threads.policy.to_owned(),
+            page_policy: pages.policy.to_owned(),
+            parameters,
+            command: meta.command.clone(),
+            tool: concat!("numaloc ", env!("CARGO_PKG_VERSION")).to_owned(),
+            environment: (meta.frontend != "import").then(|| meta.conditions.environment.clone()),
+            left_out: subject.left_out().to_vec(),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! A thread's events that are not yet known to be true or false sharing ([`crate::sharing`]).
+
+use super::ThreadTracer;
+use super::fast::read_mask;
+use crate::line::FAST_SHIFT;
+use crate::sharing::{self, False, Sharing, UNDECIDED_SLOTS};
+
+/// A thread's undecided events and counts of lines, and what its reads need to know of them.
+pub(super) struct Events {
+    /// Created at the thread's first event.
+    sharing: Option<Box<Sharing>>,
+    /// Slots of [`Sharing`] that hold an undecided event.
+    undecided: [bool; UNDECIDED_SLOTS],
+}
+
+impl Events {
+    /// No events.
+    pub fn new() -> Self {
+        Self {
+            sharing: None,
+            undecided: [false; UNDECIDED_SLOTS],
+        }
+    }
+
+    /// Whether the slot of the line at `address` holds an undecided event, perhaps of another line.
+    #[inline(always)]
+    pub fn holds(&self, address: u64) -> bool {
+        self.undecided[sharing::place::<UNDECIDED_SLOTS>(address >> FAST_SHIFT)]
+    }
+
+    /// Whether an event on `line` is undecided.
+    #[inline(always)]
+    pub fn is_undecided(&self, line: u64) -> bool {
+        let sharing = self.sharing.as_ref();
+        sharing.is_some_and(|sharing| sharing.is_undecided(line))
+    }
+
+    /// Whether any event is undecided.
+    fn any_undecided(&self) -> bool {
+        let sharing = self.sharing.as_ref();
+        sharing.is_some_and(|sharing| sharing.any_undecided())
+    }
+
+    /// Counts an event of true sharing on `line` and returns true, if that is all it changes.
+    #[inline(always)]
+    pub fn count_true(&mut self, line: u64) -> bool {
+        let sharing = self.sharing.as_mut();
+        sharing.is_some_and(|sharing| sharing.count_true(line))
+    }
+
+    /// Decides the event on `line` as true sharing; returns whether there was one.
+    fn resolve_true_sharing(&mut self, line: u64) -> bool {
+        let undecided = self.is_undecided(line);
+        if let Some(sharing) = self.sharing.as_mut().filter(|_| undecided) {
+            sharing.resolve_true_sharing(line);
+            self.update(line);
+        }
+        undecided
+    }
+
+    /// Counts an event on `line`; returns the event of false sharing that it evicts, if any.
+    fn event(
+        &mut self,
+        line: u64,
+        writer: u32,
+        size: u32,
+        overlaps: Option<bool>,
+        hand_over: impl FnOnce(&mut Sharing),
+    ) -> Option<False> {
+        let sharing = self.sharing.get_or_insert_with(|| Box::new(Sharing::new()));
+        let found = sharing.event(line, writer, size, overlaps);
+        if sharing.crowded() {
+            hand_over(sharing);
+        }
+        self.update(line);
+        found
+    }
+
+    /// Updates whether the slot of `line` holds an undecided event.
+    fn update(&mut self, line: u64) {
+        let place = sharing::place::<UNDECIDED_SLOTS>(line);
+        let sharing = self.sharing.as_ref();
+        self.undecided[place] = sharing.is_some_and(|sharing| sharing.holds_undecided(place));
+    }
+
+    /// Takes everything at the end of the thread.
+    pub fn take(&mut self) -> Option<Box<Sharing>> {
+        self.sharing.take()
+    }
+}
+
+impl ThreadTracer {
+    /// Updates the test for fast reads: reads of tracked lines matter only while one of this thread's events is
+    /// undecided.
+    fn update_read_mask(&mut self) {
+        self.fast.read_mask = read_mask(self.bit, self.events.any_undecided());
+    }
+
+    /// Decides the pending event on the line at `address` as true sharing: this thread has used bytes written in the
+    /// present tenure.
+    pub(crate) fn resolve_true_sharing(&mut self, address: u64) {
+        let line = address >> self.lines.shift();
+        if self.events.resolve_true_sharing(line) {
+            self.update_read_mask();
+        }
+    }
+
+    /// Classifies an event as true or false sharing, or leaves it undecided.
+    pub(crate) fn classify(
+        &mut self,
+        writer: u32,
+        address: u64,
+        size: u32,
+        overlaps: Option<bool>,
+    ) {
+        let line = address >> self.lines.shift();
+        // The usual case: true sharing, and no undecided event in its slot.
+        if overlaps == Some(true) && self.events.count_true(line) {
+            return;
+        }
+        let engine = self.engine;
+        let hand_over =
+            |sharing: &mut Sharing| sharing.hand_over(&mut engine.shared_lines(), false);
+        let found = self.events.event(line, writer, size, overlaps, hand_over);
+        self.update_read_mask();
+        if let Some(found) = found {
+            self.record_false_sharing(found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_held_from_an_undecided_event_to_its_decision() {
+        let mut events = Events::new();
+        let line = 77u64;
+        assert!(!events.count_true(line), "no table yet");
+        assert_eq!(events.event(line, 3, 8, Some(false), |_| ()), None);
+        assert!(events.is_undecided(line) && events.any_undecided());
+        assert!(events.holds(line << FAST_SHIFT) && !events.holds((line + 1) << FAST_SHIFT));
+        assert!(events.resolve_true_sharing(line));
+        assert!(!events.resolve_true_sharing(line));
+        assert!(!events.any_undecided() && !events.holds(line << FAST_SHIFT));
+    }
+
+    #[test]
+    fn an_event_evicts_the_undecided_one_of_its_slot_as_false_sharing() {
+        let mut events = Events::new();
+        events.event(77, 3, 8, Some(false), |_| ());
+        let found = events.event(77, 4, 4, Some(true), |_| ());
+        assert_eq!(
+            found,
+            Some(False {
+                line: 77,
+                writer: 3,
+                size: 8
+            })
+        );
+        assert!(!events.any_undecided() && events.count_true(77));
+        assert!(events.take().is_some() && events.take().is_none());
+    }
+}

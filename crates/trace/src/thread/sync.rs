@@ -1,0 +1,102 @@
+//! Clocks at synchronisation words: how threads that wait for each other join their times.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::ThreadTracer;
+use crate::line;
+
+impl ThreadTracer {
+    /// Marks the line at `address` as used for synchronisation.
+    pub fn mark_sync(&mut self, address: u64) {
+        if line::is_cross_process(self.lines.word(address).load(Relaxed)) {
+            self.mark_cross_process_sync(address);
+        }
+        let entry = self.lines.word(address);
+        let mut word = entry.load(Relaxed);
+        while word & line::SYNC == 0 {
+            // The reader bits are dropped: a thread that has read the present value is counted at most once more.
+            let new = u64::from(line::writer(word)) | word & line::BYTES | line::SYNC;
+            match entry.compare_exchange_weak(word, new, Relaxed, Relaxed) {
+                Ok(_) => return,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Announces a store that other threads may see before it is recorded. Threads that take a clock wait until this
+    /// thread has left its own ([`ThreadTracer::hand_over`], [`ThreadTracer::release`]), has recorded the store
+    /// ([`ThreadTracer::store_recorded`]), or takes a clock itself.
+    pub fn announce(&mut self) {
+        self.flush_pending();
+        if self.engine.config.virtual_clock {
+            self.clock.announced += 1;
+            self.clock.underway = true;
+            self.engine
+                .underway
+                .begin(self.reader, self.clock.announced);
+        }
+    }
+
+    /// Ends the announcement: the store was recorded.
+    #[inline(always)]
+    pub fn store_recorded(&mut self) {
+        if std::mem::take(&mut self.clock.underway) {
+            self.engine.underway.end(self.reader);
+        }
+    }
+
+    /// Leaves this thread's clock at a word that it has loaded and stored, before taking the clock for the load:
+    /// whoever sees the store finds the clock.
+    pub fn hand_over(&mut self, address: u64) {
+        if self.clock.underway {
+            self.mark_sync(address);
+            let now = self.time();
+            self.clock(address).fetch_max(now, Relaxed);
+            self.store_recorded();
+        }
+    }
+
+    /// Takes the clock of the synchronisation word at `address`, if it is later.
+    pub fn acquire(&mut self, address: u64) {
+        // A thread that is itself waiting must not be waited for.
+        self.store_recorded();
+        if self.engine.config.virtual_clock {
+            self.engine.underway.wait();
+            let clock = self.clock(address).load(Relaxed);
+            let now = self.time();
+            if clock > 0
+                && let Some(stream) = &mut self.stream
+            {
+                stream.acquire(address, clock.saturating_sub(now));
+            }
+            if clock > now {
+                self.advance(clock);
+            }
+        }
+    }
+
+    /// Leaves this thread's clock at the synchronisation word at `address`, if it is later.
+    pub fn release(&mut self, address: u64) {
+        if self.engine.config.virtual_clock {
+            let word = self.clock(address);
+            let now = self.time();
+            if let Some(stream) = &mut self.stream {
+                stream.release(address);
+            }
+            if word.load(Relaxed) < now {
+                word.fetch_max(now, Relaxed);
+            }
+        }
+        self.store_recorded();
+    }
+
+    /// The clock of the synchronisation word at `address`.
+    pub(super) fn clock(&mut self, address: u64) -> &'static AtomicU64 {
+        let cross_process = match line::is_cross_process(self.lines.word(address).load(Relaxed)) {
+            true => self.cross_process_clock(address),
+            false => None,
+        };
+        cross_process.unwrap_or_else(|| self.engine.clock(address))
+    }
+}

@@ -1,0 +1,22 @@
+# The native frontend: what it costs, and its test with random programs.
+
+NATIVE_BENCH := $(addprefix target/bench/,objects sparse stencil)
+
+.PHONY: bench-native
+bench-native: $(NATIVE_BENCH) ## what translation and recording cost: programs natively, from the code cache, and recorded, interleaved (release, 20 minutes; QEMU=1 for the QEMU frontend)
+	@$(CARGO) build --locked -q --release -p numaloc-native
+	@make/bench-native target/release/numaloc-native $(or $(REPEATS),5) $(PROGRAMS)
+
+TEST_EXTRA += test-native
+
+.PHONY: test-native
+test-native: ## random blocks of instructions natively and translated: same registers, flags, memory (BLOCKS=10000, SEED=1)
+	@NUMALOC_BLOCKS=$(or $(BLOCKS),10000) NUMALOC_SEED=$(or $(SEED),1) $(CARGO) test --locked -q -p numaloc-native --test torture
+
+target/bench/%: crates/native/benches/programs/%.cc
+	@mkdir -p $(@D)
+	$(CXX) -O2 -Wall -std=c++17 -o $@ $<
+
+target/bench/%: crates/native/benches/programs/%.f90
+	@mkdir -p $(@D)
+	gfortran -O2 -Wall -o $@ $<
