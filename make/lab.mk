@@ -8,8 +8,9 @@ LAB_TEST := $(CARGO) test --locked -p numaloc --test lab -- --ignored --test-thr
 test-ci-lab: build ## known answers in the virtual NUMA machine (about a minute)
 	$(LAB_TEST) ci_
 
-test-lab: build workloads ## all tests of the virtual NUMA machine
+test-lab: build workloads ## all tests of the virtual NUMA machine, and its documented commands
 	$(LAB_TEST)
+	$(CARGO) test --locked -p numaloc --test typed -- --ignored
 
 .PHONY: table-lab
 table-lab: build workloads ## the table of docs/lab.md: remote shares of all workloads under six placements (RUNS=1 [ROWS="ring ..."])

@@ -48,7 +48,7 @@ Examples:
   numaloc record -o app.numaloc -- ./app --size 1000
   OMP_NUM_THREADS=64 numaloc record ./app             writes app.numaloc
   numaloc record --clock wall --slice 10 -- ./server
-  numaloc record --trace --trace-limit 500M -- ./app  with the access trace, and DRAM accesses by a cache model
+  numaloc record --trace --trace-limit 500M -- ./app  with the access trace, for simulate
   numaloc record --repeat 3 -- ./app                  does every run give each thread the same work?
   numaloc record --mpi -o app.numaloc -- mpirun -n 16 ./app
   numaloc record --mpi --frontend qemu -o app.numaloc -- mpirun -n 4 ./hybrid
