@@ -44,8 +44,9 @@ READER = """<script>(async () => {
   }
   const figure = document.querySelector("figure[id]");
   button(figure, "SVG").click();
+  button(document.getElementById("pages-per-node"), "CSV").click();
   button(figure, "PNG").click();
-  for (let wait = 0; wait < 900 && saved.length < 3; wait++) await new Promise((done) => setTimeout(done, 20));
+  for (let wait = 0; wait < 900 && saved.length < 4; wait++) await new Promise((done) => setTimeout(done, 20));
   seen.saved = await Promise.all(saved.map(async (blob) => [blob.type, blob.size, (await blob.text()).slice(0, 60)]));
   const left = document.createElement("pre");
   left.id = "seen";
@@ -144,9 +145,10 @@ def main():
         assert len(seen["lanes"]) == 3 and all(re.search(r", slices? \d+.*: \S+ ?\w* \w+$", told) for _, told in seen["lanes"]), \
             seen["lanes"]
         kinds = [kind for kind, _, _ in seen["saved"]]
-        assert kinds == ["text/csv", "image/svg+xml", "image/png"], kinds
+        assert kinds == ["text/csv", "image/svg+xml", "text/csv", "image/png"], kinds
         assert seen["saved"][0][2].startswith("object,accesses,pages"), seen["saved"][0]
-        assert seen["saved"][2][1] > 5000, "the picture of a figure is empty"
+        assert re.match(r'item,value\n"?node 0, first touch"?,', seen["saved"][2][2]), seen["saved"][2]
+        assert seen["saved"][3][1] > 5000, "the picture of a figure is empty"
 
         shot = Path(sys.argv[2] if len(sys.argv) > 2 else folder + "/shot.png").resolve()
         _, console = chromium(folder + "/shot", f"--screenshot={shot}", page.as_uri())

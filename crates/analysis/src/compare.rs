@@ -6,9 +6,132 @@
 //!
 //! Cost: O(stored cells).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use numaloc_model::{CommMatrix, Profile};
+
+use crate::Characterisation;
+use crate::objects::ObjectUse;
+
+/// Two runs side by side.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// Number of threads that occur in both.
+    pub matched: usize,
+    /// Paths of the threads that occur only in the first run.
+    pub only_a: Vec<String>,
+    /// Paths of the threads that occur only in the second run.
+    pub only_b: Vec<String>,
+    /// Communication of the matched threads in the first run.
+    pub a: CommMatrix,
+    /// Communication of the matched threads in the second run.
+    pub b: CommMatrix,
+    /// Correlation of the two matrices; `None` if one of them is empty or uniform.
+    pub correlation: Option<f64>,
+    /// Memory of both runs by name, the object with most accesses in either first.
+    pub objects: Vec<ObjectPair>,
+}
+
+/// Use of the memory of one name in both runs; `None` if a run does not use it.
+#[derive(Clone, Debug)]
+pub struct ObjectPair {
+    /// Name of the object.
+    pub label: String,
+    /// Use in the first run.
+    pub a: Option<ObjectTotals>,
+    /// Use in the second run.
+    pub b: Option<ObjectTotals>,
+}
+
+/// How much a run uses an object.
+#[derive(Clone, Copy, Debug)]
+pub struct ObjectTotals {
+    /// Number of accesses.
+    pub accesses: u64,
+    /// Number of pages with at least one access.
+    pub pages: u64,
+    /// Share of the accesses that first touch makes local.
+    pub local_share: f64,
+}
+
+impl Comparison {
+    /// Compares two profiles with their characterisations.
+    #[must_use]
+    pub fn of(a: (&Profile, &Characterisation), b: (&Profile, &Characterisation)) -> Self {
+        let matched = matched_threads(a.0, b.0);
+        let (in_a, in_b): (Vec<usize>, Vec<usize>) = matched.iter().copied().unzip();
+        let matrix_a = restricted(a.1.weighed(), &in_a);
+        let matrix_b = restricted(b.1.weighed(), &in_b);
+        Self {
+            matched: matched.len(),
+            only_a: others(a.0, &in_a),
+            only_b: others(b.0, &in_b),
+            correlation: correlation(&matrix_a, &matrix_b),
+            a: matrix_a,
+            b: matrix_b,
+            objects: object_pairs(a, b),
+        }
+    }
+}
+
+/// Paths of the threads that are not among the matched ones.
+fn others(profile: &Profile, matched: &[usize]) -> Vec<String> {
+    let matched: HashSet<usize> = matched.iter().copied().collect();
+    let threads = profile.threads().iter().enumerate();
+    threads
+        .filter(|(at, _)| !matched.contains(at))
+        .map(|(_, thread)| thread.path.clone())
+        .collect()
+}
+
+/// Objects of both runs by name, those with most accesses in either first.
+fn object_pairs(
+    a: (&Profile, &Characterisation),
+    b: (&Profile, &Characterisation),
+) -> Vec<ObjectPair> {
+    let totals = |(profile, found): (&Profile, &Characterisation)| {
+        let of = |object: &ObjectUse| {
+            let totals = ObjectTotals {
+                accesses: object.accesses(),
+                pages: object.pages,
+                local_share: object.local_share,
+            };
+            (object.label(profile), totals)
+        };
+        found.objects.iter().map(of).collect::<Vec<_>>()
+    };
+    let mut pairs: Vec<ObjectPair> = totals(a)
+        .into_iter()
+        .map(|(label, a)| ObjectPair {
+            label,
+            a: Some(a),
+            b: None,
+        })
+        .collect();
+    let mut place: HashMap<String, usize> = HashMap::new();
+    for (at, pair) in pairs.iter().enumerate() {
+        place.entry(pair.label.clone()).or_insert(at);
+    }
+    for (label, b) in totals(b) {
+        match place.get(&label) {
+            Some(&at) if pairs[at].b.is_none() => pairs[at].b = Some(b),
+            _ => pairs.push(ObjectPair {
+                label,
+                a: None,
+                b: Some(b),
+            }),
+        }
+    }
+    let most = |pair: &ObjectPair| {
+        [pair.a, pair.b]
+            .into_iter()
+            .flatten()
+            .map(|u| u.accesses)
+            .max()
+    };
+    pairs.sort_by_key(|pair| std::cmp::Reverse(most(pair)));
+    pairs
+}
 
 /// Threads that occur in both profiles: index in the first, index in the second.
 #[must_use]

@@ -445,6 +445,38 @@ fn diff_of_a_run_with_itself_is_one() {
 }
 
 #[test]
+fn diff_writes_a_page_that_needs_no_network() {
+    let dir = tempfile::tempdir().unwrap();
+    ring(dir.path());
+    let args = [
+        "diff",
+        "ring.numaloc",
+        "ring.numaloc",
+        "--nodes",
+        "2",
+        "--report",
+        "d.html",
+    ];
+    assert_eq!(stdout(&numaloc(dir.path(), &args)), "d.html\n");
+    let page = std::fs::read_to_string(dir.path().join("d.html")).unwrap();
+    for part in [
+        "id=\"matrix-a\"",
+        "id=\"matrix-b\"",
+        "<b>1.0000</b> correlation",
+        "data-name=\"metrics\"",
+        "runs-exclusivity",
+        "default-src 'none'",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!page.contains("src=\"http") && !page.contains("href=\"http"));
+    // A second page does not replace it unless asked.
+    assert_eq!(numaloc(dir.path(), &args).status.code(), Some(1));
+    let forced = [&args[..], &["--force"]].concat();
+    assert!(numaloc(dir.path(), &forced).status.success());
+}
+
+#[test]
 fn bad_input_is_one_clear_line() {
     let dir = tempfile::tempdir().unwrap();
     ring(dir.path());

@@ -61,7 +61,7 @@ const CHANGED: [(&str, &str, &str); 4] = [
 ];
 
 /// Inputs that lines with a part expect under a name that others use for something else.
-const INPUTS: [(&str, &str, &str); 7] = [
+const INPUTS: [(&str, &str, &str); 11] = [
     ("mpirun", "app", "ranks"),
     ("mpirun", "plan.json", "ranks.json"),
     ("numaloc ranks", "app", "ranks"),
@@ -69,6 +69,10 @@ const INPUTS: [(&str, &str, &str); 7] = [
     ("--machine cluster.toml", "plan.json", "cluster.json"),
     ("--machine epyc-7501 --plan", "plan.json", "locality.json"),
     ("numaloc compare --plan", "deloc.json", "plan.json"),
+    ("numaloc lab", "plan.json", "lab.json"),
+    ("numaloc lab compare", "joint.json", "lab.json"),
+    ("numaloc lab compare", "locality.json", "lab.json"),
+    ("--nodes 2 --cpus 4 --json --plan", "plan.json", "two.json"),
 ];
 
 #[test]

@@ -19,20 +19,30 @@ use crate::runs::Run;
 use self::data::View;
 
 mod answer;
+mod comparison;
 mod data;
 mod drawn;
 mod encode;
 mod lanes;
 mod tables;
 
+pub use comparison::{Compared, comparison};
 pub use drawn::figures;
 
 const CSS: &str = include_str!("html/page.css");
 /// What the page does: the interactive matrix, the timeline, tables, saving of figures.
 const SCRIPTS: &str = concat!(
     include_str!("html/common.js"),
+    include_str!("html/tips.js"),
     include_str!("html/page.js"),
     include_str!("html/lanes.js"),
+    include_str!("html/tables.js"),
+    include_str!("html/figures.js")
+);
+/// The same without the interactive matrix and the timeline.
+const SCRIPTS_OF_COMPARISONS: &str = concat!(
+    include_str!("html/common.js"),
+    include_str!("html/tips.js"),
     include_str!("html/tables.js"),
     include_str!("html/figures.js")
 );
@@ -63,17 +73,7 @@ pub struct Report<'a> {
 /// The page.
 #[must_use]
 pub fn page(report: &Report<'_>) -> String {
-    let mut out = String::with_capacity(1 << 20);
-    let _ = write!(
-        out,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
-         style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
-         <title>{} - numaloc</title>\n<style>{CSS}{}</style>\n</head>\n<body>\n",
-        escape(report.title),
-        shades()
-    );
+    let mut out = opened(report.title);
     head(&mut out, report);
     out += "<main>\n";
     answer::write(&mut out, report);
@@ -86,13 +86,47 @@ pub fn page(report: &Report<'_>) -> String {
     tables::metrics(&mut out, report);
     tables::threads(&mut out, report.profile);
     about(&mut out, report);
-    out += "</main>\n<div id=\"tip\" role=\"status\" hidden></div>\n";
-    let data = data::of(report, &views).to_string().replace('<', "\\u003c");
+    close(&mut out, &data::of(report, &views), SCRIPTS);
+    out
+}
+
+/// The beginning of a page, up to its body.
+fn opened(title: &str) -> String {
+    let mut out = String::with_capacity(1 << 20);
     let _ = write!(
         out,
-        "<script type=\"application/json\" id=\"data\">{data}</script>\n<script>{SCRIPTS}</script>\n</body>\n</html>\n"
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+         style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
+         <title>{} - numaloc</title>\n<style>{CSS}{}</style>\n</head>\n<body>\n",
+        escape(title),
+        shades()
     );
     out
+}
+
+/// The end of a page: the data of its scripts, and the scripts.
+fn close(out: &mut String, data: &serde_json::Value, scripts: &str) {
+    let data = data.to_string().replace('<', "\\u003c");
+    let _ = write!(
+        out,
+        "</main>\n<div id=\"tip\" role=\"status\" hidden></div>\n\
+         <script type=\"application/json\" id=\"data\">{data}</script>\n<script>{scripts}</script>\n</body>\n</html>\n"
+    );
+}
+
+/// The brand, links to the parts of the page (id, word), and the choice of light or dark.
+fn bar(parts: &[(&str, &str)]) -> String {
+    let links: String = parts
+        .iter()
+        .map(|(id, word)| format!("<a href=\"#{id}\">{word}</a>"))
+        .collect();
+    format!(
+        "<div class=\"bar\"><span class=\"brand\">numaloc</span>\
+         <nav aria-label=\"Parts of the report\">{links}</nav>\
+         <button id=\"theme\" type=\"button\" class=\"quiet\">light / dark</button></div>"
+    )
 }
 
 /// Shades of the static matrices, for the page's light or dark background.
@@ -136,16 +170,10 @@ fn head(out: &mut String, report: &Report<'_>) {
         parts.push(("runs", "other runs"));
     }
     parts.push(("metrics", "metrics"));
-    let links: String = parts
-        .iter()
-        .map(|(id, word)| format!("<a href=\"#{id}\">{word}</a>"))
-        .collect();
     let _ = write!(
         out,
-        "<header>\n<div class=\"bar\"><span class=\"brand\">numaloc</span>\
-         <nav aria-label=\"Parts of the report\">{links}</nav>\
-         <button id=\"theme\" type=\"button\" class=\"quiet\">light / dark</button></div>\n\
-         <h1>{}</h1>\n<p class=\"command\"><code>{}</code></p>\n<ul class=\"facts\">{facts}</ul>{short}\n</header>\n",
+        "<header>\n{}\n<h1>{}</h1>\n<p class=\"command\"><code>{}</code></p>\n<ul class=\"facts\">{facts}</ul>{short}\n</header>\n",
+        bar(&parts),
         escape(report.title),
         escape(&p.meta().command.join(" "))
     );

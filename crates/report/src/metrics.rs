@@ -156,6 +156,25 @@ impl Metric {
     }
 }
 
+/// The change from `a` to `b` in words: percentage points for shares, else per cent or a factor.
+#[must_use]
+pub fn change(a: &Metric, b: &Metric) -> String {
+    match (a.value, b.value) {
+        (Some(x), Some(y)) if x == y => "=".to_owned(),
+        (Some(x), Some(y)) if a.unit == Unit::Share => number::signed((y - x) * 100.0, 1) + " pp",
+        (Some(x), Some(y)) if x != 0.0 => {
+            let ratio = y / x;
+            if ratio >= 10.0 {
+                format!("x{}", number::count(ratio.round()))
+            } else {
+                number::signed((ratio - 1.0) * 100.0, 1) + " %"
+            }
+        }
+        (None, None) => String::new(),
+        _ => "new".to_owned(),
+    }
+}
+
 /// A heading and its metrics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Section {

@@ -1,17 +1,17 @@
 //! `numaloc diff`: compares two profiles.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 
 use numaloc_analysis::Characterisation;
-use numaloc_analysis::compare::{correlation, matched_threads, restricted};
-use numaloc_analysis::objects::ObjectUse;
-use numaloc_model::{CommMatrix, Profile, number};
+use numaloc_analysis::compare::{Comparison, ObjectPair, ObjectTotals};
+use numaloc_model::number;
 use numaloc_report::heatmap::{self, Style};
-use numaloc_report::metrics::{self, Metric};
+use numaloc_report::html::{self, Compared};
+use numaloc_report::metrics;
 use numaloc_report::text::cut_name;
 use serde_json::json;
 
+use crate::commands::report::{base_name, written};
 use crate::commands::show::locale_is_utf8;
 use crate::error::CliError;
 use crate::setting::SettingArgs;
@@ -23,6 +23,7 @@ use crate::ui::Ui;
 Examples:
   numaloc diff before.numaloc after.numaloc
   numaloc diff run1.numaloc run2.numaloc --json | jq .matrix_correlation
+  numaloc diff before.numaloc after.numaloc --report changes.html
 
 Threads are matched by their stable path.")]
 pub struct Args {
@@ -32,34 +33,15 @@ pub struct Args {
     b: PathBuf,
     #[command(flatten)]
     setting: SettingArgs,
+    /// Write the comparison as one HTML file instead; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Replace an existing report
+    #[arg(long, requires = "report")]
+    force: bool,
     /// Use ASCII instead of block characters
     #[arg(long)]
     ascii: bool,
-}
-
-struct Sides {
-    matched: usize,
-    only_a: Vec<String>,
-    only_b: Vec<String>,
-    a: CommMatrix,
-    b: CommMatrix,
-    correlation: Option<f64>,
-    objects: Vec<ObjectSides>,
-}
-
-/// Use of the memory of one name in both runs; `None` if a run does not use it.
-struct ObjectSides {
-    label: String,
-    a: Option<Use>,
-    b: Option<Use>,
-}
-
-#[derive(Clone, Copy)]
-struct Use {
-    accesses: u64,
-    pages: u64,
-    /// Share of the accesses that first touch makes local.
-    local_share: f64,
 }
 
 /// Maximum number of objects listed.
@@ -68,13 +50,37 @@ const LISTED: usize = 8;
 impl Args {
     /// Prints the comparison.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
+        let report = self.report.as_deref();
+        let report = report.map(|path| ui.output(path, self.force)).transpose()?;
         let a = SettingArgs::read(&self.a, true)?;
         let b = SettingArgs::read(&self.b, true)?;
         let (found_a, resolved) = self.setting.characterise(&a)?;
         let mut same_layer = self.setting.clone();
         same_layer.layer = Some(found_a.layer.name().to_owned());
         let (found_b, _) = same_layer.characterise(&b)?;
-        let sides = sides(&a, &b, &found_a, &found_b);
+        let sides = Comparison::of((&a, &found_a), (&b, &found_b));
+        if let Some(output) = report {
+            let (name_a, name_b) = (base_name(&self.a), base_name(&self.b));
+            let compared = |name, profile, found| Compared {
+                name,
+                profile,
+                found,
+            };
+            let page = html::comparison(
+                compared(&name_a, &a, &found_a),
+                compared(&name_b, &b, &found_b),
+                &sides,
+                &resolved.assumed,
+                &written(),
+            );
+            output.write(page.as_bytes())?;
+            ui.written(
+                &output,
+                || format!("{}\n", output.path().display()),
+                || json!({"version": 1, "report": output.path(), "size_bytes": page.len()}),
+            );
+            return Ok(0);
+        }
         ui.result(
             || {
                 let style = Style {
@@ -110,7 +116,7 @@ impl Args {
         &self,
         a: &Characterisation,
         b: &Characterisation,
-        sides: &Sides,
+        sides: &Comparison,
         assumed: &str,
         style: Style,
         columns: usize,
@@ -145,7 +151,7 @@ impl Args {
                     x.name,
                     x.shown(),
                     y.shown(),
-                    change(x, y)
+                    metrics::change(x, y)
                 );
             }
         }
@@ -159,101 +165,8 @@ impl Args {
     }
 }
 
-fn use_json(used: Use) -> serde_json::Value {
+fn use_json(used: ObjectTotals) -> serde_json::Value {
     json!({"accesses": used.accesses, "pages": used.pages, "local_share": used.local_share})
-}
-
-fn change(a: &Metric, b: &Metric) -> String {
-    match (a.value, b.value) {
-        (Some(x), Some(y)) if x == y => "=".to_owned(),
-        (Some(x), Some(y)) if a.unit == metrics::Unit::Share => {
-            number::signed((y - x) * 100.0, 1) + " pp"
-        }
-        (Some(x), Some(y)) if x != 0.0 => {
-            let ratio = y / x;
-            if ratio >= 10.0 {
-                format!("x{}", number::count(ratio.round()))
-            } else {
-                number::signed((ratio - 1.0) * 100.0, 1) + " %"
-            }
-        }
-        (None, None) => String::new(),
-        _ => "new".to_owned(),
-    }
-}
-
-fn sides(
-    a: &Profile,
-    b: &Profile,
-    found_a: &Characterisation,
-    found_b: &Characterisation,
-) -> Sides {
-    let matched = matched_threads(a, b);
-    let (in_a, in_b): (Vec<usize>, Vec<usize>) = matched.iter().copied().unzip();
-    let only = |profile: &Profile, matched: &[usize]| {
-        (0..profile.threads().len())
-            .filter(|at| !matched.contains(at))
-            .map(|at| profile.threads()[at].path.clone())
-            .collect()
-    };
-    let (matrix_a, matrix_b) = (
-        restricted(found_a.weighed(), &in_a),
-        restricted(found_b.weighed(), &in_b),
-    );
-    Sides {
-        matched: matched.len(),
-        only_a: only(a, &in_a),
-        only_b: only(b, &in_b),
-        correlation: correlation(&matrix_a, &matrix_b),
-        a: matrix_a,
-        b: matrix_b,
-        objects: object_sides(a, b, found_a, found_b),
-    }
-}
-
-/// Objects of both runs by name, those with most accesses in either first.
-fn object_sides(
-    a: &Profile,
-    b: &Profile,
-    found_a: &Characterisation,
-    found_b: &Characterisation,
-) -> Vec<ObjectSides> {
-    let uses = |found: &Characterisation, profile: &Profile| -> Vec<(String, Use)> {
-        let of = |o: &ObjectUse| {
-            let used = Use {
-                accesses: o.accesses(),
-                pages: o.pages,
-                local_share: o.local_share,
-            };
-            (o.label(profile), used)
-        };
-        found.objects.iter().map(of).collect()
-    };
-    let mut sides: Vec<ObjectSides> = uses(found_a, a)
-        .into_iter()
-        .map(|(label, a)| ObjectSides {
-            label,
-            a: Some(a),
-            b: None,
-        })
-        .collect();
-    let mut place: HashMap<String, usize> = HashMap::new();
-    for (at, side) in sides.iter().enumerate() {
-        place.entry(side.label.clone()).or_insert(at);
-    }
-    for (label, b) in uses(found_b, b) {
-        match place.get(&label) {
-            Some(&at) if sides[at].b.is_none() => sides[at].b = Some(b),
-            _ => sides.push(ObjectSides {
-                label,
-                a: None,
-                b: Some(b),
-            }),
-        }
-    }
-    let most = |s: &ObjectSides| [s.a, s.b].into_iter().flatten().map(|u| u.accesses).max();
-    sides.sort_by_key(|s| std::cmp::Reverse(most(s)));
-    sides
 }
 
 /// Pages and accesses on every node, where either run has page use.
@@ -282,7 +195,7 @@ fn nodes(a: &Characterisation, b: &Characterisation) -> String {
     out
 }
 
-fn objects(sides: &[ObjectSides], columns: usize) -> String {
+fn objects(sides: &[ObjectPair], columns: usize) -> String {
     if sides.is_empty() {
         return String::new();
     }
@@ -290,10 +203,10 @@ fn objects(sides: &[ObjectSides], columns: usize) -> String {
         "\nMemory by object\n  accesses a       b   pages a       b  local a      b  object\n"
             .to_owned();
     for side in sides.iter().take(LISTED) {
-        let count = |u: Option<Use>, value: fn(Use) -> u64| {
+        let count = |u: Option<ObjectTotals>, value: fn(ObjectTotals) -> u64| {
             u.map_or_else(|| "-".to_owned(), |u| number::count(value(u) as f64))
         };
-        let local = |u: Option<Use>| {
+        let local = |u: Option<ObjectTotals>| {
             u.map_or_else(
                 || "-".to_owned(),
                 |u| number::fixed(u.local_share * 100.0, 0) + "%",

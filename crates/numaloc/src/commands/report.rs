@@ -272,7 +272,7 @@ fn figures(
 }
 
 /// `runs/app.numaloc` as `app`.
-fn base_name(profile: &Path) -> String {
+pub(crate) fn base_name(profile: &Path) -> String {
     let name = profile.file_name().map_or_else(
         || "profile".to_owned(),
         |name| name.to_string_lossy().into_owned(),
@@ -288,7 +288,7 @@ fn stem(plan: &Path) -> String {
 }
 
 /// Tool version and date; `SOURCE_DATE_EPOCH` (seconds) makes the output reproducible.
-fn written() -> String {
+pub(crate) fn written() -> String {
     format!(
         "Written by numaloc {} on {}.",
         env!("CARGO_PKG_VERSION"),

@@ -147,6 +147,9 @@ fn make(folder: &Path) {
     write("hosts", "n01 slots=8\nn02 slots=8\n");
     run("numaloc topology --hostfile hosts --host node.xml -o cluster.toml");
     run("numaloc plan app.numaloc -o plan.json && cp plan.json joint.json");
+    run("numaloc plan app.numaloc --machine lab.xml -o lab.json");
+    run("numaloc lab topology --nodes 2 --cpus 4 --output two.xml");
+    run("numaloc plan app.numaloc --machine two.xml -o two.json");
     run("numaloc plan ranks.numaloc -o ranks.json");
     run("numaloc plan ranks.numaloc --machine cluster.toml -o cluster.json");
     for policy in ["locality", "deloc"] {

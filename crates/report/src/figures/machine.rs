@@ -210,19 +210,16 @@ impl Canvas<'_> {
         );
         if let (Some((thread, _)), true) = (threads.first(), s(sized.width) >= 16.0) {
             let more = if threads.len() > 1 { "+" } else { "" };
-            let size = (s(sized.width) * 0.44).min(11.5);
+            let label = format!("{thread}{more}");
+            // Long numbers are written smaller: a character is about 0.64 of its size wide.
+            let fits = s(sized.width) * 0.94 / (0.64 * label.len() as f64);
+            let size = (s(sized.width) * 0.44).min(11.5).min(fits);
             let (cx, cy) = (
                 s(x + sized.width / 2.0),
                 s(y + sized.height / 2.0) + size * 0.36,
             );
-            self.drawing.text(
-                cx,
-                cy,
-                Anchor::Middle,
-                "#ffffff",
-                size,
-                &format!("{thread}{more}"),
-            );
+            self.drawing
+                .text(cx, cy, Anchor::Middle, "#ffffff", size, &label);
         }
     }
 

@@ -147,6 +147,8 @@ fn prose(text: &str) -> String {
             let _ = write!(out, "<code>{part}</code>");
             continue;
         }
+        // A percentage stays on one line.
+        let part = part.replace(" %", "&nbsp;%");
         let mut rest = part.as_str();
         while let Some(from) = rest.find("(--") {
             let to = rest[from..].find(')').map_or(rest.len(), |to| from + to);

@@ -67,7 +67,11 @@ pub(super) fn chips(out: &mut String, report: &Report<'_>, views: &[View]) {
             format!("<i style=\"background:{colour}\"></i>")
         });
         let pairs = view.pairs.map_or_else(String::new, |pairs| {
-            format!(", {} pairs", number::count(pairs as f64))
+            format!(
+                ", {} pair{}",
+                number::count(pairs as f64),
+                if pairs == 1 { "" } else { "s" }
+            )
         });
         let _ = write!(
             out,

@@ -1,6 +1,6 @@
 
 "use strict";
-// Figures saved as they are seen: PNG of twice the size, or SVG with the page's colours written out.
+// Figures saved as they are seen: PNG of twice the size, SVG with the page's colours written out, or CSV of their values.
 (() => {
   const style = () => getComputedStyle(document.documentElement);
   const save = (name, url) => {
@@ -33,6 +33,13 @@
     };
     image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(standalone(svg));
   };
+  // What the tips of a figure say, a row each: "node 0, first touch: 1024 pages".
+  const quoted = (field) => /[",\n]/.test(field) ? `"${field.replace(/"/g, '""')}"` : field;
+  const rows = (svg) => [...svg.querySelectorAll("[aria-label]")].map((shape) => {
+    const text = shape.getAttribute("aria-label"), at = text.lastIndexOf(": ");
+    return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 2)];
+  });
+  const csv = (svg) => [["item", "value"], ...rows(svg)].map((row) => row.map(quoted).join(",")).join("\n") + "\n";
   const button = (text, title, act) => {
     const made = Object.assign(document.createElement("button"), { type: "button", className: "quiet", textContent: text, title });
     made.addEventListener("click", act);
@@ -45,6 +52,10 @@
       button("PNG", "save this figure as PNG", () => picture(svg, `${name}.png`)),
       button("SVG", "save this figure as SVG", () =>
         saveBlob(`${name}.svg`, new Blob([standalone(svg)], { type: "image/svg+xml" }))));
+    if (rows(svg).length > 0) {
+      tools.append(button("CSV", "save the values that the figure shows", () =>
+        saveBlob(`${name}.csv`, new Blob([csv(svg)], { type: "text/csv" }))));
+    }
     svg.after(tools);
   });
   const heat = document.getElementById("heat");

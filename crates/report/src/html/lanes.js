@@ -82,7 +82,7 @@
     pen.fillStyle = ink("--muted");
     pen.textAlign = "right";
     for (let row = 0; row < rows(); row += every) {
-      pen.fillText(short(lane().labels[row], left - 20, pen), left - 12, row * tall + Math.min(tall, 26) / 2 + 8);
+      pen.fillText(short(lane().labels[row], left - 20, pen), left - 12, Math.max(18, row * tall + Math.min(tall, 26) / 2 + 8));
     }
     axis(pen, ink, bottom);
     if (state.cursor) {

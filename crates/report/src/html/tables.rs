@@ -12,11 +12,11 @@ use crate::number;
 /// Maximum number of rows of the thread table.
 const LISTED_THREADS: usize = 4096;
 /// Maximum number of rows of a table of memory.
-const LISTED_OBJECTS: usize = 2000;
+pub(super) const LISTED_OBJECTS: usize = 2000;
 /// Rows of the thread table that are shown before the reader asks for all.
 const SHOWN_THREADS: usize = 128;
 /// Rows of a table of memory that are shown before the reader asks for all.
-const SHOWN_OBJECTS: usize = 20;
+pub(super) const SHOWN_OBJECTS: usize = 20;
 /// Number of rows that are shown even if their amounts are small.
 const ALWAYS_SHOWN: usize = 5;
 
@@ -33,7 +33,7 @@ fn worth_showing(amounts: impl Iterator<Item = u64> + Clone) -> usize {
 }
 
 /// Opens a table that the page's script sorts, searches and saves under `name`; `heads` are the cells of its head.
-fn open(out: &mut String, name: &str, heads: &str) {
+pub(super) fn open(out: &mut String, name: &str, heads: &str) {
     let _ = writeln!(
         out,
         "<div class=\"scroll\"><table data-name=\"{name}\"><thead><tr>{heads}</tr></thead><tbody>"
@@ -41,12 +41,12 @@ fn open(out: &mut String, name: &str, heads: &str) {
 }
 
 /// A cell with a number: `shown` is what is read, `value` what is sorted and saved.
-fn cell(value: f64, shown: &str) -> String {
+pub(super) fn cell(value: f64, shown: &str) -> String {
     format!("<td class=\"n\" data-v=\"{value}\">{}</td>", escape(shown))
 }
 
 /// A cell with a share, in percent when shown; `-` if there is none.
-fn share(value: Option<f64>) -> String {
+pub(super) fn share(value: Option<f64>) -> String {
     value.map_or_else(
         || "<td class=\"n\">-</td>".to_owned(),
         |value| cell(value, &number::percent(value)),
@@ -72,7 +72,7 @@ fn judged(value: f64, shown: &str, bad: bool) -> String {
 }
 
 /// The start of a row: one after the first `shown` is hidden until the reader asks for all.
-fn row(at: usize, shown: usize) -> &'static str {
+pub(super) fn row(at: usize, shown: usize) -> &'static str {
     if at < shown {
         "<tr>"
     } else {
@@ -109,7 +109,7 @@ pub(super) fn policies(out: &mut String, report: &Report<'_>) {
     *out += "</tbody></table></div></div>\n";
 }
 
-fn rest(out: &mut String, more: usize) {
+pub(super) fn rest(out: &mut String, more: usize) {
     if more > 0 {
         let _ = write!(out, "<p class=\"hint\">and {more} more in the profile.</p>");
     }

@@ -196,10 +196,10 @@ impl Args {
                 row.words = err.text();
                 let status = outcome.ended.status();
                 if status != 0 {
-                    let last = row.words.lines().last().unwrap_or("no message").to_owned();
                     return Err(CliError::tool(format!(
-                        "{}: the program ended with status {status}: {last}",
-                        row.name
+                        "{}: the program ended with status {status}: {}",
+                        row.name,
+                        reason(&row.words)
                     )));
                 }
                 if said.get_or_insert_with(|| out.text()) != &out.text() {
@@ -276,9 +276,23 @@ fn json(lab: &Lab, rows: &[Row]) -> Value {
     })
 }
 
+/// Why a program ended: its last line of error, without the hints below it, or else its last line.
+fn reason(words: &str) -> &str {
+    let errors = words.lines().rev().find(|line| line.starts_with("error: "));
+    errors.or(words.lines().last()).unwrap_or("no message")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_reason_is_the_line_of_error_above_its_hints() {
+        let words = "numaloc: run 1\nerror: no such plan\n  try: make one";
+        assert_eq!(reason(words), "error: no such plan");
+        assert_eq!(reason("Killed\n"), "Killed");
+        assert_eq!(reason(""), "no message");
+    }
 
     #[test]
     fn pinned_threads_have_kernel_numbers_in_order_and_no_pages() {
