@@ -24,5 +24,5 @@ pub use program::{FindError, find};
 pub use script::Interpreter;
 pub use sibling::{Part, SiblingError, own_file, sibling};
 #[cfg(feature = "signals")]
-pub use signals::{Signals, Stop, passing_signals};
+pub use signals::{Signals, Stop, ask_to_end, passing_signals};
 pub use status::{OWN_FAILURE, exit_status, status_of_signal};

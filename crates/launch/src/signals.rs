@@ -106,6 +106,11 @@ fn send(pid: u32, signal: i32) {
     }
 }
 
+/// Asks a process to end (SIGTERM); without effect if it has just ended.
+pub fn ask_to_end(pid: u32) {
+    send(pid, SIGTERM);
+}
+
 /// Handler of the signals that ask a tool to end: Ctrl-C, SIGTERM and SIGHUP. While it lives they end the program that
 /// [`Stop::run`] runs, and the tool is to clean up and end too.
 pub struct Stop {

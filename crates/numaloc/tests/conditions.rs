@@ -468,6 +468,79 @@ int main(int argc, char **argv)
     }
 }
 
+/// Leaves a process behind that waits for SIGTERM or, without an argument, works for a second; either writes `done`.
+const DAEMON: &str = "
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+static volatile long cells[1 << 16];
+static volatile sig_atomic_t asked;
+static void note(int signal) { asked = signal; }
+int main(int argc, char **argv)
+{
+    signal(SIGTERM, note);
+    if (fork() != 0)
+        return 5;
+    setsid();
+    if (argc > 1) {
+        fclose(fopen(\"ready\", \"w\"));
+        while (!asked)
+            usleep(1000);
+    }
+    for (int i = 0; i < 1 << 16; i++)
+        cells[i] += i;
+    sleep(1);
+    fclose(fopen(\"done\", \"w\"));
+    return 0;
+}
+";
+
+#[test]
+fn daemons_are_recorded_to_their_end_if_the_recorder_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    for (instrumented, frontend) in [(false, "qemu"), (false, "native"), (true, "auto")] {
+        let app = compile(folder.path(), "daemon", DAEMON, instrumented);
+        let done = folder.path().join("done");
+        let output = numaloc(&["record", "--force", "--wait", "--frontend", frontend])
+            .args(["-o", "p.numaloc", "--"])
+            .arg(&app)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let said = words(&output);
+        assert_eq!(output.status.code(), Some(5), "{said}");
+        assert!(said.contains("--wait waits for"), "{said}");
+        std::fs::remove_file(&done).expect("the daemon has ended");
+        let profile = numaloc_formats::profile::read(&folder.path().join("p.numaloc")).unwrap();
+        assert!(profile.meta().complete, "{frontend}");
+        assert!(!said.contains("still runs"), "{said}");
+        let daemon = &profile.threads()[1];
+        assert!(daemon.write_bytes >= 8 << 16, "{frontend}: {daemon:?}");
+    }
+}
+
+#[test]
+fn daemons_that_are_waited_for_are_asked_to_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let app = compile(folder.path(), "daemon", DAEMON, false);
+    let mut recorder = numaloc(&["record", "--wait", "-o", "p.numaloc", "--"])
+        .arg(&app)
+        .arg("until asked")
+        .current_dir(folder.path())
+        .stderr(std::fs::File::create(folder.path().join("said")).unwrap())
+        .spawn()
+        .unwrap();
+    let said = || std::fs::read_to_string(folder.path().join("said")).unwrap();
+    until("the daemon begins", || folder.path().join("ready").exists());
+    until("the recorder waits", || said().contains("--wait waits for"));
+    ok(Command::new("kill").arg(recorder.id().to_string()));
+    assert_eq!(recorder.wait().unwrap().code(), Some(5), "{}", said());
+    assert!(folder.path().join("done").exists(), "{}", said());
+    let profile = numaloc_formats::profile::read(&folder.path().join("p.numaloc")).unwrap();
+    assert!(profile.meta().complete && profile.threads().len() == 2);
+}
+
 #[test]
 fn a_program_that_deletes_the_recording_is_recorded_all_the_same() {
     let folder = tempfile::tempdir().unwrap();

@@ -49,6 +49,7 @@ Examples:
   OMP_NUM_THREADS=64 numaloc record ./app             writes app.numaloc
   numaloc record --clock wall --slice 10 -- ./server
   numaloc record --trace --trace-limit 500M -- ./app  with the access trace, for simulate
+  numaloc record --wait -- ./server                   records also what continues in the background
   numaloc record --repeat 3 -- ./app                  does every run give each thread the same work?
   numaloc record --mpi -o app.numaloc -- mpirun -n 16 ./app
   numaloc record --mpi --frontend qemu -o app.numaloc -- mpirun -n 4 ./hybrid
@@ -141,6 +142,10 @@ pub struct Args {
     #[arg(long, value_name = "RUNS", default_value_t = 1, conflicts_with_all = ["mpi", "salvage"],
         value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
+    /// When the program has ended, wait for the processes that it left in the background (daemons), and
+    /// record them to their end; Ctrl-C asks them to end, a second one ends the wait
+    #[arg(long, conflicts_with_all = ["mpi", "salvage"])]
+    wait: bool,
     /// Instead of running a program, write a profile from the folder that a killed recorder left behind
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     salvage: Option<PathBuf>,
@@ -226,6 +231,11 @@ impl Args {
         let recording = self.trace.start(work.path())?;
         let keeper = keeper::Keeper::watch(work.path());
         let status = child::run(command, work.path(), ui)?;
+        if self.wait {
+            behind::wait(work.path(), ui).map_err(|error| {
+                CliError::tool(format!("cannot catch signals: {error}")).status(OWN_FAILURE)
+            })?;
+        }
         if let Some(recording) = recording {
             recording.finish(ui);
         }
@@ -383,6 +393,10 @@ impl Args {
                 "--sample with --frontend perf: hardware sampling is set by --period",
             )
             .expected("--frontend qemu or instrument"));
+        }
+        if self.wait && (self.frontend == "perf" || self.fast) {
+            return Err(CliError::usage("--wait with hardware samples")
+                .expected("--frontend qemu, native or instrument, which write journals"));
         }
         if self.mpi.is_some() && self.frontend == "native" {
             return Err(CliError::usage("--mpi with --frontend native")

@@ -1,7 +1,53 @@
-//! Processes of the program that still run when it has ended: daemons, which continue under the emulator, unrecorded.
+//! Processes of the program that still run when it has ended: daemons. They continue under the frontend, unrecorded,
+//! unless the recorder waits for their end.
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
+
+use numaloc_launch::{Stop, ask_to_end};
+
+use crate::ui::Ui;
+
+/// Interval between looks at the processes that are waited for.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Waits until no other process has a file of `folder` open. The first signal that asks the recorder to end is passed
+/// on to them as SIGTERM, the second ends the wait.
+///
+/// # Errors
+/// The system's error if signals cannot be caught.
+pub fn wait(folder: &Path, ui: &Ui) -> std::io::Result<()> {
+    let mut stop = Stop::new()?;
+    let mut asked = false;
+    let mut announced = false;
+    loop {
+        let mut left = left(folder);
+        if left.is_empty() {
+            left = holders(folder);
+        }
+        if left.is_empty() || (asked && stop.asked()) {
+            return Ok(());
+        }
+        if !announced {
+            let names: Vec<String> = left
+                .iter()
+                .map(|(pid, name)| format!("{pid} ({name})"))
+                .collect();
+            ui.remark(format_args!(
+                "the program has ended; --wait waits for {}; Ctrl-C asks them to end",
+                names.join(", ")
+            ));
+            announced = true;
+        }
+        if stop.asked() {
+            left.iter().for_each(|&(pid, _)| ask_to_end(pid));
+            asked = true;
+            stop = Stop::new()?;
+        }
+        std::thread::sleep(TICK);
+    }
+}
 
 /// Process ids and names of those that have a journal in `folder` open.
 pub fn left(folder: &Path) -> Vec<(u32, String)> {
@@ -14,6 +60,16 @@ pub fn left(folder: &Path) -> Vec<(u32, String)> {
     recorded
         .into_iter()
         .filter(|&pid| holds(pid, folder))
+        .map(|pid| (pid, name(pid)))
+        .collect()
+}
+
+/// All other processes that have a file of the folder open: one that was forked has its parent's until it has its own.
+fn holders(folder: &Path) -> Vec<(u32, String)> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|&pid: &u32| pid != std::process::id() && holds(pid, folder))
         .map(|pid| (pid, name(pid)))
         .collect()
 }
