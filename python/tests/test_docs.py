@@ -1,0 +1,43 @@
+"""The pages on Python: every block runs as written, in order, in one folder."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conftest import PROGRAM, ROOT
+
+PAGES = sorted(
+    page.relative_to(ROOT).as_posix()
+    for page in [ROOT / "docs" / name for name in ["python.md", "sweeps.md", "store.md"]] + [ROOT / "docs/commands/check.md"]
+    if page.exists()
+)
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
+
+
+def blocks(page: str) -> list[tuple[str, str, int]]:
+    """Language, text and first line of each block."""
+    text = (ROOT / page).read_text()
+    return [(m[1], m[2], text.count("\n", 0, m.start()) + 2) for m in BLOCK.finditer(text)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_runs_as_written(page, ring, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{PROGRAM.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    Path("ring").symlink_to(ring)
+    names = {"__name__": "page"}
+    ran = 0
+    for language, text, line in blocks(page):
+        if language == "python":
+            # Names of the page are those of a notebook: later blocks use them.
+            exec(compile("\n" * (line - 1) + text, str(ROOT / page), "exec"), names)
+            ran += 1
+        elif language == "sh":
+            done = subprocess.run(["bash", "-e", "-c", text], capture_output=True, text=True)
+            assert done.returncode == 0, f"{page}:{line}: {done.stderr}"
+            ran += 1
+    assert ran >= 1
