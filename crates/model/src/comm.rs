@@ -194,8 +194,8 @@ impl CommMatrix {
         Ok(matrix)
     }
 
-    /// Adds up cells in place, row after row: faster than [`Self::from_cells`] where cells repeat, with the same order of
-    /// additions.
+    /// Adds up cells in place, row after row: faster than [`Self::from_cells`] where cells repeat, with the same order
+    /// of additions.
     ///
     /// # Errors
     /// [`CommError::OutOfRange`] for a cell outside the matrix.

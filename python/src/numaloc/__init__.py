@@ -16,15 +16,15 @@ from ._numaloc import NumalocError, Table, __version__
 from ._plans import Mapping, Mappings, Plan, Policy, map, plan, policies
 from ._profile import Profile, Verdict, Verdicts
 from ._program import Check, Simulation, check, record, run, simulate
-
-
+from .fleet import Fleet, store_add
+from .sweeps import sweep
 
 if _sys.executable:
     _numaloc.isolate_xml(_sys.executable)
 
 __all__ = [
     "Check",
-
+    "Fleet",
     "Machine",
     "Mapping",
     "Mappings",
@@ -33,7 +33,6 @@ __all__ = [
     "Policy",
     "Profile",
     "Simulation",
-
     "Table",
     "Verdict",
     "Verdicts",
@@ -46,6 +45,6 @@ __all__ = [
     "record",
     "run",
     "simulate",
-
-
+    "store_add",
+    "sweep",
 ]
