@@ -1,5 +1,7 @@
 """Stores: what is added is found, on a folder and on S3, by the embedded engine and by Dask; two writers, older files."""
 
+import json
+import os
 import subprocess
 import sys
 
@@ -167,3 +169,32 @@ def test_the_report_is_one_file_with_every_answer(variants, tmp_path):
     with pytest.raises(numaloc.NumalocError, match="it exists"):
         found.report(page)
     found.report(page, force=True)
+
+
+def test_the_command_says_in_one_line_what_it_lacks(tmp_path, monkeypatch):
+    words = [os.environ["NUMALOC"], "store", "ask", str(tmp_path / "nowhere"), "runs"]
+    for python, why in [("/nonexistent/python", "No such file"), ("false", "no package numaloc")]:
+        monkeypatch.setenv("NUMALOC_PYTHON", python)
+        done = subprocess.run(words, capture_output=True, text=True)
+        assert done.returncode == 1 and done.stdout == ""
+        first, *rest = done.stderr.splitlines()
+        assert first.startswith(f"error: cannot use a store with {python}: ") and why in first
+        assert len(rest) == 1 and "numaloc[store]" in rest[0]
+    monkeypatch.setenv("NUMALOC_PYTHON", sys.executable)
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: cannot read the store")
+
+
+def test_the_command_adds_and_asks(variants, tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMALOC_PYTHON", sys.executable)
+    store = str(tmp_path / "store")
+
+    def numaloc_store(*words):
+        return subprocess.run([os.environ["NUMALOC"], *words], capture_output=True, check=True, text=True).stdout
+
+    options = ["--nodes=4", "--program=-odd name", "--date=2026-11-01", "--commit=abc"]
+    runs = numaloc_store("store", "add", *options, *map(str, variants), store)
+    assert len(set(runs.split())) == len(numaloc.Fleet(store)) == 3
+    rows = json.loads(numaloc_store("--json", "store", "ask", store, "most-remote"))
+    assert rows[0]["program"] == "-odd name" and rows[0]["runs"] == 3

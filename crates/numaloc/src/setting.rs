@@ -9,7 +9,7 @@ use numaloc_model::{Layer, Profile};
 use numaloc_plan::Reference;
 pub use numaloc_plan::reference::equal_nodes;
 use numaloc_report::next::{self, Step};
-use numaloc_topology::resolve;
+use numaloc_topology::{Topology, resolve};
 
 use crate::error::{CliError, did_you_mean};
 
@@ -29,10 +29,12 @@ pub struct SettingArgs {
     pub nodes: Option<u32>,
 }
 
-/// A resolved setting, with a description of what was assumed.
+/// What a profile was characterised for, with a description of what was assumed.
 pub struct Resolved {
-    /// What the analysis is for, and what was assumed.
-    pub reference: Reference,
+    /// What was assumed, for the reader: "4 nodes, threads in blocks of 4".
+    pub assumed: String,
+    /// The machine, if one was named or this machine has several nodes.
+    pub machine: Option<Topology>,
     /// Whether only a number of nodes is known, not the machine.
     pub nodes_only: bool,
     /// The value of `--machine`, if given.
@@ -98,19 +100,14 @@ impl SettingArgs {
         Ok(Some(layer))
     }
 
-    /// Resolves all options for a profile.
-    pub fn resolve(&self, profile: &Profile) -> Result<Resolved, CliError> {
+    /// What the options say that a profile is characterised for.
+    fn reference(&self, profile: &Profile) -> Result<Reference, CliError> {
         let layer = self.layer(profile)?;
         let threads = profile.threads().len();
-        let reference = match (self.nodes, self.machine.as_deref()) {
+        Ok(match (self.nodes, self.machine.as_deref()) {
             (Some(nodes), _) => Reference::nodes(threads, layer, nodes as usize),
             (None, Some(name)) => Reference::machine(threads, layer, resolve(name)?),
             (None, None) => Reference::this_machine(threads, layer, resolve("this")?),
-        };
-        Ok(Resolved {
-            nodes_only: reference.machine.is_none(),
-            named: self.machine.clone().filter(|name| name != "this"),
-            reference,
         })
     }
 
@@ -119,11 +116,14 @@ impl SettingArgs {
         &self,
         profile: &Profile,
     ) -> Result<(Characterisation, Resolved), CliError> {
-        let resolved = self.resolve(profile)?;
-        let found = resolved
-            .reference
-            .characterise(profile)
-            .map_err(CliError::tool)?;
+        let reference = self.reference(profile)?;
+        let found = reference.characterise(profile).map_err(CliError::tool)?;
+        let resolved = Resolved {
+            nodes_only: reference.machine.is_none(),
+            assumed: reference.assumed,
+            machine: reference.machine,
+            named: self.machine.clone().filter(|name| name != "this"),
+        };
         Ok((found, resolved))
     }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
@@ -52,6 +53,12 @@ def _listed(given: Any) -> list[Any]:
     return list(given) if isinstance(given, (list, tuple, range, set)) else [given]
 
 
+@functools.lru_cache(maxsize=4)
+def _opened(path: str, stamp: int) -> Profile:
+    """A profile that a worker reads once for all its tasks; ``stamp``: when its ``meta.json`` was written."""
+    return Profile(path)
+
+
 def run_one(task: Combination) -> dict[str, Any]:
     """Plans or simulates a combination; the figures of its row. Runs in a worker, which needs the profile's folder."""
     start = time.monotonic()
@@ -63,7 +70,8 @@ def run_one(task: Combination) -> dict[str, Any]:
         row = rows[len(rows) // 2]
         figures = {k: v for k, v in row.items() if isinstance(v, (int, float))}
     else:
-        planned = plan(task.profile, task.machine, task.threads, task.pages, seed=task.seed)
+        stamp = os.stat(os.path.join(task.profile, "meta.json")).st_mtime_ns
+        planned = plan(_opened(task.profile, stamp), task.machine, task.threads, task.pages, seed=task.seed)
         last = planned.pages[-1]
         figures = {
             "cost": planned.cost,

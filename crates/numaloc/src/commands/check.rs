@@ -64,7 +64,7 @@ impl Args {
             let (found, resolved) = setting.characterise(&profile)?;
             // All profiles are characterised by the layer of the first.
             setting.layer = Some(found.layer.name().to_owned());
-            assumed.get_or_insert(resolved.reference.assumed);
+            assumed.get_or_insert(resolved.assumed);
             Ok::<_, CliError>(Run {
                 path,
                 threads: profile.threads().len(),

@@ -81,7 +81,7 @@ impl Args {
                     unicode: !self.ascii && locale_is_utf8(),
                     colour: true,
                 };
-                self.text(&found_a, &found_b, &sides, &resolved.reference.assumed, style, ui.columns())
+                self.text(&found_a, &found_b, &sides, &resolved.assumed, style, ui.columns())
             },
             || {
                 let (metrics_a, units) = numaloc_report::json::metrics(&found_a);

@@ -110,7 +110,7 @@ impl Args {
             setting.machine = Some(first.machine.clone());
         }
         let (found, resolved) = setting.characterise(&profile)?;
-        let machine = resolved.reference.machine.as_ref();
+        let machine = resolved.machine.as_ref();
         let views = plans
             .iter()
             .map(|(path, plan)| {
@@ -125,7 +125,7 @@ impl Args {
         let report = Report {
             profile: &profile,
             found: &found,
-            assumed: &resolved.reference.assumed,
+            assumed: &resolved.assumed,
             machine,
             plans: &views,
             policies: &policies,
@@ -135,14 +135,7 @@ impl Args {
             written: &written(),
         };
         if self.md {
-            let text = markdown::page(
-                &title,
-                &profile,
-                &found,
-                &resolved.reference.assumed,
-                &views,
-                &next,
-            );
+            let text = markdown::page(&title, &profile, &found, &resolved.assumed, &views, &next);
             ui.result(|| text.clone(), || json!({"version": 1, "markdown": text}));
             return Ok(0);
         }

@@ -106,21 +106,12 @@ impl Args {
         };
         let next = resolved.next(&self.profile, &profile, &found, &[]);
         ui.result(
-            || {
-                text::page(
-                    &profile,
-                    &found,
-                    &resolved.reference.assumed,
-                    &next,
-                    detail,
-                    style,
-                )
-            },
+            || text::page(&profile, &found, &resolved.assumed, &next, detail, style),
             || {
                 json::object(&json::Shown {
                     profile: &profile,
                     found: &found,
-                    assumed: &resolved.reference.assumed,
+                    assumed: &resolved.assumed,
                     next: &next,
                 })
             },
