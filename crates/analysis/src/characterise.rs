@@ -118,7 +118,12 @@ impl Characterisation {
 /// they send, in their own messages and in collectives.
 #[must_use]
 pub fn default_layer(profile: &Profile) -> Layer {
-    let layers = profile.layers();
+    default_of(&profile.layers())
+}
+
+/// The default layer of a profile that has these, in the order of [`Layer::ALL`].
+#[must_use]
+pub fn default_of(layers: &[Layer]) -> Layer {
     let has = |layer| layers.contains(&layer);
     if !has(Layer::WriteRead) && has(Layer::Message) && has(Layer::Collective) {
         return Layer::Sent;

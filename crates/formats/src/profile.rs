@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use numaloc_files::{FolderKind, FolderOutput};
 use numaloc_model::pages::{PageHead, PageUsage, ThreadAccess};
 use numaloc_model::profile::{
-    AccessSliceRow, Object, PageSlice, ProfileBuilder, ProfileError, SlowLoad, Table as Part,
+    AccessSliceRow, Meta, Object, PageSlice, ProfileBuilder, ProfileError, SlowLoad, Table as Part,
 };
 use numaloc_model::{ObjectIdx, Profile};
 
+use self::arrays::Columns;
 use self::checksums::Sums;
 use self::schema::{Rows, file_of};
 use self::tables::{
@@ -24,6 +25,7 @@ pub(crate) use meta::known_variables;
 pub use schema::{ColumnInfo, TableInfo, Unit};
 pub use tables::infos as tables;
 
+pub mod arrays;
 mod checksums;
 mod meta;
 mod schema;
@@ -154,6 +156,68 @@ pub fn read_parts(folder: &Path, parts: Parts) -> Result<Profile, FormatError> {
         }
     };
     tables.build().map_err(|error| inconsistent(folder, error))
+}
+
+/// A profile folder whose tables are read one by one, as columns.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    path: PathBuf,
+    meta: Meta,
+    page_size: u64,
+    sums: Option<Sums>,
+}
+
+impl Folder {
+    /// Opens a folder and reads its `meta.json`; tables are read when they are asked for.
+    ///
+    /// # Errors
+    /// [`FormatError`] if the folder is no profile or its `meta.json` is damaged.
+    pub fn open(folder: &Path) -> Result<Self, FormatError> {
+        check_folder(folder)?;
+        let meta = meta::read(&folder.join(META))?;
+        Ok(Self {
+            path: folder.to_owned(),
+            meta: meta.meta,
+            page_size: meta.page_size,
+            sums: meta.sums,
+        })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Origin and known limits of the profile.
+    #[must_use]
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// Bytes per page.
+    #[must_use]
+    pub fn page_size(&self) -> u64 {
+        self.page_size
+    }
+
+    /// The `chosen` columns of a table, in the order of their declaration, after a check of the file's checksum.
+    /// [`Part::Meta`] has no columns.
+    ///
+    /// # Errors
+    /// [`FormatError`] if the table is damaged.
+    pub fn columns(
+        &self,
+        table: Part,
+        chosen: &dyn Fn(&str) -> bool,
+    ) -> Result<Columns, FormatError> {
+        let Some(reader) = tables::by_columns(table) else {
+            return Ok(Vec::new());
+        };
+        let name = file_of(table);
+        checksums::verify(&self.path, &name, self.sums.as_ref())?;
+        reader.arrays(&self.path.join(name), chosen)
+    }
 }
 
 /// The error of a table whose rows contradict the rules of a profile. Rows are added in the order of their file.

@@ -42,6 +42,14 @@ pub enum MapError {
         /// The function called.
         call: &'static str,
     },
+    /// A policy that is not ours failed, or its answer is no mapping.
+    #[error("policy {policy}: {why}")]
+    Foreign {
+        /// The policy.
+        policy: &'static str,
+        /// What it did, in words.
+        why: String,
+    },
     /// The policy cannot handle a problem of this size.
     #[error("policy {policy} takes at most {limit} tasks, the matrix has {tasks}")]
     TooLarge {

@@ -46,8 +46,9 @@ Examples:
   numaloc run --plan plan.json -- ./app --size 1000
   numaloc report app.numaloc plan.json -o report.html
 
-Exit status: 0 ok, 1 tool error, 2 usage, 3 plan not fully applied; record and run pass on the
-program's own status and use 125, 126 and 127 for their own failures as env does.";
+Exit status: 0 ok, 1 tool error, 2 usage, 3 plan not fully applied or a limit of `check` exceeded;
+record and run pass on the program's own status and use 125, 126 and 127 for their own failures as
+env does.";
 
 /// Hidden argument: this process is the child that reads hwloc XML for its parent.
 const READ_XML: &str = "read-hwloc-xml";

@@ -3,18 +3,15 @@
 
 use std::path::{Path, PathBuf};
 
-use numaloc_analysis::beyond_caches::PRIVATE_CACHE;
-use numaloc_analysis::{Characterisation, NodeAssignment, Setting, characterise};
+use numaloc_analysis::Characterisation;
 use numaloc_formats::profile::{self, Parts};
 use numaloc_model::{Layer, Profile};
-use numaloc_plan::candidates;
+use numaloc_plan::Reference;
+pub use numaloc_plan::reference::equal_nodes;
 use numaloc_report::next::{self, Step};
-use numaloc_topology::{ObjectKind, Topology, resolve};
+use numaloc_topology::{Topology, resolve};
 
 use crate::error::{CliError, did_you_mean};
-
-/// Number of nodes assumed if this machine has only one: the papers' machines have 2 to 8, most have 4.
-const ASSUMED_NODES: usize = 4;
 
 /// Options for the analysis of a profile.
 #[derive(clap::Args, Clone, Debug)]
@@ -32,10 +29,8 @@ pub struct SettingArgs {
     pub nodes: Option<u32>,
 }
 
-/// A resolved setting, with a description of what was assumed.
+/// What a profile was characterised for, with a description of what was assumed.
 pub struct Resolved {
-    /// For the analysis.
-    pub setting: Setting,
     /// What was assumed, for the reader: "4 nodes, threads in blocks of 4".
     pub assumed: String,
     /// The machine, if one was named or this machine has several nodes.
@@ -105,49 +100,14 @@ impl SettingArgs {
         Ok(Some(layer))
     }
 
-    /// Resolves all options for a profile.
-    pub fn resolve(&self, profile: &Profile) -> Result<Resolved, CliError> {
+    /// What the options say that a profile is characterised for.
+    fn reference(&self, profile: &Profile) -> Result<Reference, CliError> {
         let layer = self.layer(profile)?;
         let threads = profile.threads().len();
-        if let Some(nodes) = self.nodes {
-            return Ok(blocks(layer, threads, nodes as usize, ""));
-        }
-        let machine = resolve(self.machine.as_deref().unwrap_or("this"))?;
-        if self.machine.is_none() && machine.nodes().len() == 1 {
-            return Ok(blocks(
-                layer,
-                threads,
-                ASSUMED_NODES,
-                "; this machine has one (--machine, --nodes)",
-            ));
-        }
-        let homes = machine.nodes_with_pus();
-        let blocks = NodeAssignment::blocks(threads, homes.len());
-        let caches: u64 = machine
-            .objects()
-            .iter()
-            .filter(|object| matches!(object.kind, ObjectKind::Cache(_)))
-            .filter_map(|object| object.cache_bytes)
-            .sum();
-        Ok(Resolved {
-            setting: Setting {
-                layer,
-                assignment: NodeAssignment {
-                    nodes: machine.nodes().len(),
-                    of_thread: (0..threads).map(|t| homes[blocks.node(t)]).collect(),
-                    homes,
-                },
-                cache_bytes: (caches > 0).then_some(caches),
-                private_cache_bytes: private_cache(&machine),
-            },
-            assumed: format!(
-                "{} ({} nodes), threads in blocks",
-                machine.name(),
-                blocks.homes.len()
-            ),
-            machine: Some(machine),
-            nodes_only: false,
-            named: self.machine.clone().filter(|name| name != "this"),
+        Ok(match (self.nodes, self.machine.as_deref()) {
+            (Some(nodes), _) => Reference::nodes(threads, layer, nodes as usize),
+            (None, Some(name)) => Reference::machine(threads, layer, resolve(name)?),
+            (None, None) => Reference::this_machine(threads, layer, resolve("this")?),
         })
     }
 
@@ -156,49 +116,14 @@ impl SettingArgs {
         &self,
         profile: &Profile,
     ) -> Result<(Characterisation, Resolved), CliError> {
-        let resolved = self.resolve(profile)?;
-        let mut found = characterise(profile, &resolved.setting).map_err(CliError::tool)?;
-        let assumed;
-        let machine = match &resolved.machine {
-            Some(machine) => machine,
-            None => {
-                assumed = equal_nodes(found.assignment.nodes, profile.threads().len())?;
-                &assumed
-            }
+        let reference = self.reference(profile)?;
+        let found = reference.characterise(profile).map_err(CliError::tool)?;
+        let resolved = Resolved {
+            nodes_only: reference.machine.is_none(),
+            assumed: reference.assumed,
+            machine: reference.machine,
+            named: self.machine.clone().filter(|name| name != "this"),
         };
-        found.judge(profile, &candidates::ask(profile, &found, machine));
         Ok((found, resolved))
-    }
-}
-
-/// A machine of equal nodes with a PU for each of `threads`.
-pub fn equal_nodes(nodes: usize, threads: usize) -> Result<Topology, CliError> {
-    let cores = threads.div_ceil(nodes.max(1)).max(1);
-    Ok(resolve(&format!("numa:{nodes} core:{cores} pu:1"))?)
-}
-
-/// Size of the smallest second-level cache, or the assumed size.
-fn private_cache(machine: &Topology) -> u64 {
-    machine
-        .objects()
-        .iter()
-        .filter(|object| object.kind == ObjectKind::Cache(2))
-        .filter_map(|object| object.cache_bytes)
-        .min()
-        .unwrap_or(PRIVATE_CACHE)
-}
-
-fn blocks(layer: Option<Layer>, threads: usize, nodes: usize, why: &str) -> Resolved {
-    Resolved {
-        setting: Setting {
-            layer,
-            assignment: NodeAssignment::blocks(threads, nodes),
-            cache_bytes: None,
-            private_cache_bytes: PRIVATE_CACHE,
-        },
-        assumed: format!("{nodes} nodes, threads in blocks{why}"),
-        machine: None,
-        nodes_only: true,
-        named: None,
     }
 }

@@ -13,6 +13,7 @@
 //! | [`mod@plan`] | the whole: [`PlanRequest`] in, [`Planned`] out, and the plan assembled from it |
 //! | [`unplanned`] | what a run without a plan is expected to do |
 //! | [`candidates`] | the answers that the verdicts of the analysis judge |
+//! | [`reference`] | the machine that a profile is characterised for, and the characterisation with its verdicts |
 //!
 //! No I/O and no clock: the caller reads the profile, resolves the machine, and follows the work through an
 //! [`Observer`], which also measures its time.
@@ -28,6 +29,7 @@ mod observer;
 mod options;
 pub mod pages;
 pub mod plan;
+pub mod reference;
 pub mod registry;
 pub mod subject;
 #[cfg(test)]
@@ -43,6 +45,7 @@ pub use observer::{Observer, Unobserved, Work};
 pub use options::Options;
 pub use pages::PageAnswer;
 pub use plan::{PlanRequest, Planned, plan};
+pub use reference::Reference;
 pub use registry::{Choice, ThreadPolicy, UnknownPolicy};
 pub use subject::{Scope, Subject, Unit};
 pub use threads::ThreadAnswer;

@@ -13,6 +13,7 @@
 //! | [`text`] | the terminal page of `numaloc show` |
 //! | [`heatmap`] | a matrix in characters |
 //! | [`figures`] | SVG drawings |
+//! | [`gate`] | limits on how much worse locality may get |
 //! | [`markdown`] | verdict and metrics for pasting |
 //! | [`plan`] | a plan as the report shows it |
 //! | [`png`] | the drawings as PNG files |
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod figures;
+pub mod gate;
 pub mod heatmap;
 pub mod html;
 pub mod json;

@@ -8,6 +8,7 @@ use std::vec::IntoIter;
 
 use numaloc_model::profile::Table as Part;
 
+use super::arrays::{Array, Columns};
 use crate::columns::{self, Source, Table};
 use crate::error::FormatError;
 
@@ -65,6 +66,8 @@ pub struct ColumnInfo {
 /// A table of the profile folder as it is declared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableInfo {
+    /// The table.
+    pub table: Part,
     /// The file's name without its extension.
     pub name: &'static str,
     /// What a row is.
@@ -101,6 +104,8 @@ pub(super) struct Word<R: 'static> {
     pub(super) get: fn(&R) -> &'static str,
     /// The place of a word; `None` if it is not in the list.
     pub(super) place: fn(&str) -> Option<u8>,
+    /// The list.
+    pub(super) all: fn() -> Vec<&'static str>,
     /// Sets the word at a place.
     pub(super) set: fn(&mut R, u8),
 }
@@ -233,6 +238,40 @@ impl<R> Field<R> {
         })
     }
 
+    /// A column without values.
+    fn none(&self) -> Values {
+        match self {
+            Self::Own | Self::U32(..) => Values::U32(Vec::new().into_iter()),
+            Self::U64(..) => Values::U64(Vec::new().into_iter()),
+            Self::MaybeU64(..) => Values::MaybeU64(Vec::new().into_iter()),
+            Self::F64(..) => Values::F64(Vec::new().into_iter()),
+            Self::Bool(..) => Values::Bool(Vec::new().into_iter()),
+            Self::Text(..) | Self::Written(_) => Values::Text(Vec::new().into_iter()),
+            Self::MaybeText(..) => Values::MaybeText(Vec::new().into_iter()),
+            Self::Word(_) => Values::Word(Vec::new().into_iter()),
+        }
+    }
+
+    /// The decoded column as an array; nothing is copied.
+    fn array(&self, values: Values) -> Array {
+        match (values, self) {
+            (Values::U32(values), _) => Array::U32(values.collect()),
+            (Values::U64(values), _) => Array::U64(values.collect()),
+            (Values::MaybeU64(values), _) => Array::MaybeU64(values.collect()),
+            (Values::F64(values), _) => Array::F64(values.collect()),
+            (Values::Bool(values), _) => Array::Bool(values.collect()),
+            (Values::Text(values), _) => Array::Text(values.collect()),
+            (Values::MaybeText(values), _) => Array::MaybeText(values.collect()),
+            (Values::Word(values), field) => Array::Word {
+                places: values.collect(),
+                words: match field {
+                    Self::Word(word) => (word.all)(),
+                    _ => Vec::new(),
+                },
+            },
+        }
+    }
+
     /// Sets the next values in the rows.
     fn set(&self, rows: &mut [R], values: &mut Values) {
         fn each<R, T>(rows: &mut [R], values: &mut IntoIter<T>, set: fn(&mut R, T)) {
@@ -319,6 +358,7 @@ impl<R> Schema<R> {
             about: column.about,
         });
         TableInfo {
+            table: self.table,
             name: self.table.name(),
             row: self.row,
             since: self.since,
@@ -369,6 +409,33 @@ impl<R> Schema<R> {
             remaining,
             block: Vec::new().into_iter(),
         })
+    }
+}
+
+/// Columns of a table that is read without making rows of it.
+pub(super) trait Arrays {
+    /// The `chosen` columns of the table at `path`, in the order of their declaration. Columns that are not declared
+    /// are left out; a table that may be missing and is has columns without values.
+    ///
+    /// # Errors
+    /// [`FormatError`] if the file is damaged or lacks a column.
+    fn arrays(&self, path: &Path, chosen: &dyn Fn(&str) -> bool) -> Result<Columns, FormatError>;
+}
+
+impl<R> Arrays for Schema<R> {
+    fn arrays(&self, path: &Path, chosen: &dyn Fn(&str) -> bool) -> Result<Columns, FormatError> {
+        let columns: Vec<&'static Column<R>> =
+            self.columns.iter().filter(|c| chosen(c.name)).collect();
+        let values = match self.may_be_missing && !path.exists() {
+            true => columns.iter().map(|c| c.field.none()).collect(),
+            false => decode(path, &columns)?,
+        };
+        let lengths: Vec<usize> = values.iter().map(Values::len).collect();
+        same(path, &lengths)?;
+        let named = columns.iter().zip(values);
+        Ok(named
+            .map(|(c, values)| (c.name, c.field.array(values)))
+            .collect())
     }
 }
 
@@ -468,6 +535,7 @@ macro_rules! word {
                 let place = $type::ALL.iter().position(|word| word.name() == name);
                 place.and_then(|place| u8::try_from(place).ok())
             },
+            all: || $type::ALL.iter().map(|word| word.name()).collect(),
             set: |row, place| row.$($part).+ = $type::ALL[usize::from(place)],
         })
     };

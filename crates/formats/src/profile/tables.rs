@@ -2,7 +2,7 @@
 
 use numaloc_model::profile::Table as Part;
 
-use super::schema::TableInfo;
+use super::schema::{Arrays, TableInfo};
 pub(super) use marks::MARKS;
 pub(super) use memory::{
     OBJECTS, PAGE_SLICES, PAGES, PageRow, SHARED_LINES, SLOW_LOADS, VARIABLES, VariableRow,
@@ -27,6 +27,24 @@ pub(super) const ORDER: [Part; 11] = [
     Part::Marks,
     Part::SlowLoads,
 ];
+
+/// The table as a reader of columns.
+pub(super) fn by_columns(table: Part) -> Option<&'static dyn Arrays> {
+    Some(match table {
+        Part::Meta => return None,
+        Part::Threads => &THREADS,
+        Part::Slices => &SLICES,
+        Part::Communication => &COMMUNICATION,
+        Part::Objects => &OBJECTS,
+        Part::Variables => &VARIABLES,
+        Part::Pages => &PAGES,
+        Part::PageSlices => &PAGE_SLICES,
+        Part::CellErrors => &CELL_ERRORS,
+        Part::SharedLines => &SHARED_LINES,
+        Part::Marks => &MARKS,
+        Part::SlowLoads => &SLOW_LOADS,
+    })
+}
 
 /// The declarations, in the order in which the tables are written.
 #[must_use]

@@ -227,14 +227,8 @@ impl Profile {
         if self.communication.len() < threads * threads {
             return CommMatrix::from_cells(threads, cells);
         }
-        // More rows than cells: adding in place is faster than sorting, with the same order of additions.
-        let mut dense = vec![0.0; threads * threads];
-        for (src, dst, value) in cells {
-            if src >= threads || dst >= threads {
-                return Err(CommError::OutOfRange { src, dst, threads });
-            }
-            dense[src * threads + dst] += value;
-        }
+        // More rows than cells: adding in place is faster than sorting.
+        let dense = CommMatrix::dense_sums(threads, cells)?;
         CommMatrix::from_dense(threads, &dense)
     }
 

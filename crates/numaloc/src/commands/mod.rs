@@ -6,6 +6,7 @@ use crate::error::CliError;
 use crate::ui::Ui;
 
 mod cc;
+mod check;
 mod compare;
 mod diff;
 mod doctor;
@@ -23,6 +24,7 @@ mod run;
 mod separated;
 mod show;
 mod simulate;
+mod store;
 mod tasks;
 mod topology;
 
@@ -62,6 +64,7 @@ impl Command {
 
 commands! {
     Cc => cc,
+    Check => check,
     Diff => diff,
     Doctor => doctor,
     Export => export,
@@ -77,6 +80,7 @@ commands! {
     Run => run,
     Show => show,
     Simulate => simulate,
+    Store => store,
     Tasks => tasks,
     Topology => topology,
 }

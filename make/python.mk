@@ -1,0 +1,44 @@
+# The Python package: wheel, virtual environment below target/, tests.
+
+PYTHON_VENV := target/python-venv
+PYTHON_WHEELS := target/python-wheel
+PYTHON_PROFILE ?= dev
+
+$(PYTHON_VENV)/ready: python/requirements-test.txt
+	@test -x $(PYTHON_VENV)/bin/python || python3 -m venv $(PYTHON_VENV)
+	@$(PYTHON_VENV)/bin/pip install -q -r $<
+	@touch $@
+
+.PHONY: python python-install
+python: $(PYTHON_VENV)/ready ## the Python package as a wheel in target/python-wheel (PYTHON_PROFILE=release: optimised)
+	@rm -rf $(PYTHON_WHEELS)
+	@cd python && ../$(PYTHON_VENV)/bin/maturin build --quiet --profile $(PYTHON_PROFILE) $(if $(filter release,$(PYTHON_PROFILE)),--strip) --out ../$(PYTHON_WHEELS) \
+	    -i ../$(PYTHON_VENV)/bin/python
+
+python-install: python
+	@$(PYTHON_VENV)/bin/pip install -q --no-deps --force-reinstall $(PYTHON_WHEELS)/*.whl
+
+.PHONY: test-python
+test-python: python-install ## the wheel in a virtual environment: tests of the Python package, its pages run as written
+	@$(CARGO) build --locked -q -p numaloc-report --example generate-profile
+	@cd python && ../$(PYTHON_VENV)/bin/pytest $(PYTEST)
+TEST_EXTRA += test-python
+
+.PHONY: bench-python
+bench-python: python-install ## opening a profile of 10^6 communication rows: time and memory (PYTHON_PROFILE=release)
+	@$(CARGO) build --locked -q -p numaloc-report --example generate-profile
+	@test -d target/bench-python/rows.numaloc || { mkdir -p target/bench-python; \
+	    target/debug/examples/generate-profile target/bench-python/rows.numaloc 64 40000 2000 2600000; }
+	@$(PYTHON_VENV)/bin/python python/tests/bench_open.py target/bench-python/rows.numaloc
+
+.PHONY: bench-sweep
+bench-sweep: python-install ## 500 combinations with 1 and 2 workers: time and use of the processors
+	@$(CARGO) build --locked -q -p numaloc-report --example generate-profile
+	@test -d target/bench-python/sweep.numaloc || { mkdir -p target/bench-python; \
+	    target/debug/examples/generate-profile target/bench-python/sweep.numaloc 64 400 20000; }
+	@$(PYTHON_VENV)/bin/python python/tests/bench_sweep.py target/bench-python/sweep.numaloc
+
+.PHONY: bench-fleet
+bench-fleet: python-install ## a store of 2,000 generated profiles: time of each question, embedded and on Dask
+	@$(CARGO) build --locked -q -p numaloc-report --example generate-profile
+	@$(PYTHON_VENV)/bin/python python/tests/bench_fleet.py target/debug/examples/generate-profile target/bench-python/fleet

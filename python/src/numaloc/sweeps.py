@@ -1,0 +1,292 @@
+"""Sweeps: plans and simulations of many combinations, as tasks on this machine or on any Dask cluster."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence, Union
+
+from ._machine import MachineLike, as_machine
+from ._numaloc import NumalocError, __version__
+from ._plans import Policy, plan
+from ._profile import Profile
+from ._program import Path, simulate
+
+if TYPE_CHECKING:
+    import pandas
+
+#: Columns that name a combination, in their order.
+KEYS = ["profile", "machine", "threads", "pages", "seed"]
+
+
+@dataclass(frozen=True)
+class Combination:
+    """A task: what is planned or simulated."""
+
+    profile: str
+    machine: str
+    threads: Policy
+    pages: str
+    seed: int
+    kind: str
+
+    def names(self) -> dict[str, Any]:
+        """The combination as columns of a row."""
+        threads = self.threads if isinstance(self.threads, str) else self.threads.__name__
+        return {
+            "profile": self.profile,
+            "machine": self.machine,
+            "threads": threads,
+            "pages": self.pages,
+            "seed": self.seed,
+            "kind": self.kind,
+        }
+
+
+def _listed(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, (list, tuple, range, set)) else [given]
+
+
+@functools.lru_cache(maxsize=4)
+def _opened(path: str, stamp: int) -> Profile:
+    """A profile that a worker reads once for all its tasks; ``stamp``: when its ``meta.json`` was written."""
+    return Profile(path)
+
+
+def run_one(task: Combination) -> dict[str, Any]:
+    """Plans or simulates a combination; the figures of its row. Runs in a worker, which needs the profile's folder."""
+    start = time.monotonic()
+    if task.kind == "simulate":
+        found = simulate(task.profile, task.machine, [task.threads], [task.pages], seed=task.seed, jobs=1)
+        name = task.names()["threads"]
+        rows = [row for row in found.rows if row["threads"] == name and row["pages"] == task.pages]
+        # Policy `os` has a row for each of its random draws: the median.
+        row = rows[len(rows) // 2]
+        figures = {k: v for k, v in row.items() if isinstance(v, (int, float))}
+    else:
+        stamp = os.stat(os.path.join(task.profile, "meta.json")).st_mtime_ns
+        planned = plan(_opened(task.profile, stamp), task.machine, task.threads, task.pages, seed=task.seed)
+        last = planned.pages[-1]
+        figures = {
+            "cost": planned.cost,
+            "lower_bound": planned.lower_bound,
+            "remote_communication": planned.remote,
+            "communication": planned.total,
+            "remote_accesses": last["remote_accesses"],
+            "accesses": last["accesses"],
+        }
+    return {**figures, "seconds": time.monotonic() - start}
+
+
+def _kind(kind: str, profile: str, machine: Any) -> str:
+    if kind != "auto":
+        return kind
+    has_trace = os.path.isdir(os.path.join(profile, "accesses"))
+    return "simulate" if has_trace and machine.is_simulated else "plan"
+
+
+def _digest(task: Combination) -> str:
+    """What the result depends on: the files of the profile (by the checksums in ``meta.json``), machine, policy, seed,
+    version."""
+    digest = hashlib.sha256(f"{__version__};{task.names()}".encode())
+    with open(os.path.join(task.profile, "meta.json"), "rb") as file:
+        digest.update(file.read())
+    digest.update(as_machine(task.machine).fingerprint.encode())
+    if os.path.isfile(task.machine):
+        with open(task.machine, "rb") as file:
+            digest.update(file.read())
+    if not isinstance(task.threads, str):
+        import cloudpickle
+
+        digest.update(cloudpickle.dumps(task.threads))
+    return digest.hexdigest()[:32]
+
+
+class _Results:
+    """Finished rows in a file: a JSON object per line, in the order in which they finished."""
+
+    def __init__(self, path: Optional[Path]):
+        self.path = None if path is None else os.fspath(path)
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.file = None
+        if self.path is None:
+            return
+        whole = 0
+        if os.path.exists(self.path):
+            with open(self.path, "rb") as file:
+                for number, line in enumerate(file, 1):
+                    if not line.endswith(b"\n"):
+                        break  # The writer was interrupted: the row is computed again.
+                    try:
+                        saved = json.loads(line)
+                        self.rows[saved["digest"]] = saved["row"]
+                    except (ValueError, KeyError, TypeError):
+                        raise NumalocError(
+                            f"cannot continue from {self.path}: line {number} is no finished row of a sweep; "
+                            "expected a file that an earlier sweep wrote, or a new name"
+                        ) from None
+                    whole += len(line)
+        self.file = open(self.path, "ab")
+        self.file.truncate(whole)
+
+    def add(self, digest: str, row: dict[str, Any]) -> None:
+        self.rows[digest] = row
+        if self.file is not None:
+            self.file.write(json.dumps({"digest": digest, "row": row}).encode() + b"\n")
+            self.file.flush()
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
+
+class _Progress:
+    """A line on standard error that is written again."""
+
+    def __init__(self, total: int, resumed: int, shown: bool):
+        self.total, self.resumed, self.shown = total, resumed, shown
+        self.done = self.failed = 0
+        self.start = self.last = time.monotonic()
+
+    def step(self, failed: bool) -> None:
+        self.done += 1
+        self.failed += failed
+        now = time.monotonic()
+        if self.shown and (now - self.last > 0.2 or self.done == self.total):
+            self.last = now
+            left = (now - self.start) / self.done * (self.total - self.done)
+            filled = 30 * self.done // max(self.total, 1)
+            bar = "#" * filled + "." * (30 - filled)
+            failed = f", {self.failed} failed" if self.failed else ""
+            resumed = f", {self.resumed} from before" if self.resumed else ""
+            sys.stderr.write(f"\rsweep [{bar}] {self.done} of {self.total}{failed}{resumed}, {left:.0f} s left ")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        if self.shown and self.done:
+            sys.stderr.write("\n")
+
+
+class _Cluster:
+    """A client of a cluster; what we start, we stop."""
+
+    def __init__(self, cluster: Any, workers: Optional[int]):
+        from distributed import Client, LocalCluster
+
+        self.own: list[Any] = []
+        if isinstance(cluster, Client):
+            self.client = cluster
+            return
+        if cluster is None:
+            cluster = LocalCluster(
+                n_workers=1,
+                threads_per_worker=workers or os.cpu_count() or 1,
+                processes=False,
+                # Nothing listens on other addresses; scheduler and worker are in this process.
+                dashboard_address="127.0.0.1:0",
+                worker_dashboard_address="127.0.0.1:0",
+            )
+            self.own.append(cluster)
+        self.client = Client(cluster)
+        self.own.insert(0, self.client)
+
+    def close(self) -> None:
+        for one in self.own:
+            one.close()
+
+
+def _combinations(profiles, machines, threads, pages, seeds, kind) -> Iterator[Combination]:
+    if kind not in ("auto", "plan", "simulate"):
+        raise NumalocError(f"there is no kind {kind!r} of sweep: expected auto, plan or simulate")
+    paths = [one.path if isinstance(one, Profile) else os.fspath(one) for one in _listed(profiles)]
+    for path in paths:
+        Profile(path)
+    resolved = [as_machine(one) for one in _listed(machines)]
+    for path, machine in itertools.product([os.path.abspath(path) for path in paths], resolved):
+        spec = os.path.abspath(machine.spec) if os.path.isfile(machine.spec) else machine.spec
+        chosen = _kind(kind, path, machine)
+        for policy, page, seed in itertools.product(_listed(threads), _listed(pages), _listed(seeds)):
+            yield Combination(path, spec, policy, page, int(seed), chosen)
+
+
+def sweep(
+    profiles: "Profile | Path | Sequence[Profile | Path]",
+    machines: "MachineLike | Sequence[MachineLike]",
+    threads: "Policy | Sequence[Policy]" = "numaloc",
+    pages: "str | Sequence[str]" = "locality",
+    seeds: "int | Sequence[int]" = 1,
+    *,
+    kind: str = "auto",
+    cluster: Any = None,
+    workers: Optional[int] = None,
+    results: Optional[Path] = None,
+    retries: int = 2,
+    progress: Optional[bool] = None,
+) -> "pandas.DataFrame":
+    """Plans or simulates every combination of profiles, machines, policies and seeds, as tasks.
+
+    :param profiles: profile folders; workers read them under the same paths.
+    :param machines: machines, by name or as :class:`Machine`. Machine files too are read by workers.
+    :param threads, pages: policies; functions are sent to the workers.
+    :param kind: ``plan``, ``simulate`` (needs an access trace and a machine with hardware figures), or ``auto``: simulate
+        where that is possible.
+    :param cluster: where tasks run: ``None`` (threads of this machine), the address of a Dask scheduler, a Dask cluster
+        such as ``LocalCluster`` or ``dask_jobqueue.SLURMCluster``, or a ``distributed.Client``.
+    :param workers: threads on this machine, without ``cluster``; by default one for each PU.
+    :param results: file of finished rows; with the same file, an interrupted sweep continues, and only what is new or
+        failed is computed.
+    :param retries: how often a task that failed runs again.
+    :param progress: show a progress bar on standard error; by default if that is a terminal.
+    :returns: a row for each combination, in their order: ``profile``, ``machine``, ``threads``, ``pages``, ``seed``,
+        ``kind``, the figures (``time_ns`` and others of ``numaloc simulate --json``, or ``cost``, ``remote_accesses`` and
+        others of a plan), ``seconds`` (of the task), and ``error``: why a task failed, else missing.
+    """
+    import pandas
+    from distributed import as_completed
+
+    tasks = list(_combinations(profiles, machines, threads, pages, seeds, kind))
+    finished = _Results(results)
+    digests = [_digest(task) for task in tasks]
+    open_tasks = {digest: task for digest, task in zip(digests, tasks) if digest not in finished.rows}
+    bar = _Progress(len(open_tasks), len(tasks) - len(open_tasks), sys.stderr.isatty() if progress is None else progress)
+    failed: dict[str, str] = {}
+    try:
+        if open_tasks:
+            with_cluster = _Cluster(cluster, workers)
+            try:
+                submitted = with_cluster.client.map(
+                    run_one, list(open_tasks.values()), key=[f"sweep-{d}" for d in open_tasks], retries=retries, pure=False
+                )
+                digest_of = {future.key: digest for future, digest in zip(submitted, open_tasks)}
+                for future in as_completed(submitted):
+                    digest = digest_of[future.key]
+                    error = None
+                    if future.status == "finished":
+                        finished.add(digest, future.result())
+                    else:
+                        error = future.exception()
+                        failed[digest] = f"{type(error).__name__}: {error}" if error else f"it was {future.status}"
+                    bar.step(digest in failed)
+                    # A worker's memory of the result is given back.
+                    future.release()
+            finally:
+                with_cluster.close()
+    finally:
+        bar.end()
+        finished.close()
+    rows = [
+        {**task.names(), **finished.rows.get(digest, {}), "error": failed.get(digest)}
+        for task, digest in zip(tasks, digests)
+    ]
+    frame = pandas.DataFrame(rows)
+    frame.attrs.update(resumed=bar.resumed, failed=len(failed))
+    for task, digest in zip(tasks, digests):
+        if digest in failed:
+            sys.stderr.write(f"sweep: {task.names()} failed: {failed[digest]}\n")
+    return frame
