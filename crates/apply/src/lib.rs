@@ -34,4 +34,5 @@ mod supervise;
 pub mod tally;
 mod tracee;
 
+pub use agent::LIBRARY;
 pub use run::{LaunchError, Options, PageMode, check_machine, run};

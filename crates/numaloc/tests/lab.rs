@@ -180,6 +180,52 @@ fn ci_a_joint_plan_makes_the_accesses_of_every_thread_local() {
     }
 }
 
+/// The later moves of a plan, in a guest with four nodes and judged by the accesses counted there: with one mapping half
+/// of the accesses would be remote. The plan is made from a run of another length.
+#[test]
+#[ignore = "boots virtual machines: make test-ci-lab"]
+fn ci_later_moves_of_threads_and_pages_follow_the_program_at_another_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "../../workloads/two_phase.c";
+    let program = build(folder.path(), source, "two_phase", &["-fopenmp"]);
+    let program = program.to_str().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (machine, profile, plan) = (path("lab.xml"), path("p.numaloc"), path("plan.json"));
+    let done = |command: &mut Command| {
+        let output = command.output().expect("numaloc runs");
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{command:?}: {words}");
+    };
+    let call = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_numaloc"));
+        command.args(arguments).env("OMP_NUM_THREADS", "8");
+        command
+    };
+    done(&mut call(&["lab", "topology", "-o", &machine]));
+    let record = ["record", "-o", &profile, "--", program, "2048", "400"];
+    done(&mut call(&record));
+    let planned = ["plan", &profile, "--machine", &machine, "-o", &plan];
+    let policies = ["--threads", "numaloc", "--pages", "locality", "--dynamic"];
+    done(call(&planned).args(policies));
+    let options = ["--env", "OMP_NUM_THREADS=8", "--plan", &plan];
+    let (json, output) = lab(&options, &[program, "2048", "600"]);
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    let share = remote_share(&json);
+    assert!(share < 0.1, "{share} remote: {json}\n{words}");
+    assert!(
+        words.contains("later moves: 1 of 1 made (1 times)"),
+        "{words}"
+    );
+    let line = words.lines().find(|line| line.contains("later moves: "));
+    let moved = line.and_then(|line| line.split_once("threads and ")?.1.split(' ').next());
+    let moved: u64 = moved.expect("a number of pages").parse().unwrap();
+    let migrated = json["kernel_counters"]["pgmigrate_success"]
+        .as_u64()
+        .unwrap();
+    assert!(moved >= 10 && migrated >= moved, "{words}\n{json}");
+}
+
 /// A profile of tasks that read one data block, in a guest of two nodes, with all replays near or all far: accesses by
 /// `[node of the CPU][node of the memory]`.
 fn replays(program: &str, design: &str) -> Vec<Vec<u64>> {
