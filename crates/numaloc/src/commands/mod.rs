@@ -5,6 +5,7 @@ use clap::Subcommand;
 use crate::error::CliError;
 use crate::ui::Ui;
 
+mod attach;
 mod cc;
 mod compare;
 mod diff;
@@ -14,6 +15,7 @@ mod import;
 mod lab;
 mod machines;
 mod map;
+mod online;
 mod plan;
 mod policies;
 mod ranks;
@@ -61,6 +63,7 @@ impl Command {
 }
 
 commands! {
+    Attach => attach,
     Cc => cc,
     Diff => diff,
     Doctor => doctor,

@@ -104,6 +104,17 @@ pub fn with_numactl(job: &mut Job, arguments: &str) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Starts the job with `numaloc run --online` inside the guest, with more `options` of that command.
+pub fn with_online(job: &mut Job, options: &str) -> Result<(), CliError> {
+    let options = options.split_whitespace().map(str::to_owned);
+    let arguments = ["run", "--online"].map(str::to_owned).into_iter();
+    let arguments = arguments.chain(options).chain(["--".to_owned()]);
+    job.launcher = Some((own_executable()?, arguments.collect()));
+    // The program is a child of the launcher, which the agent does not follow.
+    job.launcher_traces = true;
+    Ok(())
+}
+
 /// Whether the plan has later moves.
 fn has_moves(plan: &Path) -> Result<bool, CliError> {
     let plan =
