@@ -75,6 +75,22 @@ impl Source {
         }
     }
 
+    /// Whether what is seen says how often memory is accessed. A page fault says only that it is.
+    #[must_use]
+    pub fn shows_amounts(&self) -> bool {
+        self.kind == SourceKind::Pmu
+    }
+
+    /// Seconds after which an access seen counts half. The kernel's balancing visits a page once in one to sixty
+    /// seconds; all other sources see every active page in each second.
+    #[must_use]
+    pub fn half_life_s(&self) -> f64 {
+        match self.kind {
+            SourceKind::HintFaults => 10.0,
+            _ => 2.0,
+        }
+    }
+
     /// Samples thread `tid` from now on.
     ///
     /// # Errors

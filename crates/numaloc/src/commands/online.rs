@@ -38,9 +38,10 @@ pub(super) struct Flags {
     /// Move threads only if the communication's heterogeneity is higher (OPT)
     #[arg(long, value_name = "0..2500", default_value_t = Dynamics::default().least_heterogeneity)]
     h_min: f64,
-    /// Move threads only if there are more communication events per pair and second (OPT)
-    #[arg(long, value_name = "EVENTS", default_value_t = Dynamics::default().least_events_per_s)]
-    a_min: f64,
+    /// Move threads only if there are more communication events per pair and second (OPT) [default: 150 for
+    /// samples of the PMU; page faults do not show amounts]
+    #[arg(long, value_name = "EVENTS")]
+    a_min: Option<f64>,
     /// Least time between moves of threads
     #[arg(long, value_name = "SECONDS", default_value_t = Dynamics::default().thread_interval_s, value_parser = seconds)]
     thread_interval: f64,
@@ -115,19 +116,22 @@ impl Flags {
         let machine = &setup.machine;
         let chosen = Chosen::new(&setup.choice, machine, Options::default());
         let policies = chosen.map_err(CliError::usage)?;
+        let source = setup.source.as_ref().ok();
+        let usual = match source.is_some_and(Source::shows_amounts) {
+            true => Dynamics::default().least_events_per_s,
+            false => 0.0,
+        };
         let constants = Constants {
             dynamics: Dynamics {
                 least_heterogeneity: self.h_min,
-                least_events_per_s: self.a_min,
+                least_events_per_s: self.a_min.unwrap_or(usual),
                 thread_interval_s: self.thread_interval,
                 page_interval_s: self.page_interval,
                 ..Dynamics::default()
             },
             detector: self.phases_by,
-            accesses_per_sample: match &setup.source {
-                Ok(source) => source.accesses_per_sample(),
-                Err(_) => 1.0,
-            },
+            accesses_per_sample: source.map_or(1.0, Source::accesses_per_sample),
+            half_life_s: source.map_or(Constants::default().half_life_s, Source::half_life_s),
             ..Constants::default()
         };
         let mut advisor = OfEstimates {

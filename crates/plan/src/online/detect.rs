@@ -67,6 +67,12 @@ impl Window {
         self.load += 1.0;
     }
 
+    /// Accesses in it.
+    #[must_use]
+    pub fn load(&self) -> f64 {
+        self.load
+    }
+
     fn grow(&mut self, threads: usize) {
         if threads <= self.threads {
             return;

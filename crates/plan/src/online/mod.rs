@@ -41,6 +41,9 @@ pub use options::Constants;
 pub const HORIZON_S: f64 = 60.0;
 /// Least share of the phase's time for memory and communication that moves must gain.
 pub const LEAST_GAIN: f64 = 0.05;
+/// Accesses that a window must have, or else it is open for up to [`MOST_WINDOWS`] times its length.
+const LEAST_LOAD: f64 = 64.0;
+const MOST_WINDOWS: f64 = 40.0;
 const PAGE: u64 = 4096;
 
 /// Where the program is now.
@@ -139,6 +142,11 @@ impl<'a> Online<'a> {
         let window_s = self.constants.window_s;
         let end_s = *self.window_end_s.get_or_insert(now_s + window_s);
         if now_s < end_s {
+            return;
+        }
+        // Few accesses show no pattern: the window stays open for more.
+        let open_s = now_s - end_s + window_s;
+        if self.window.load() < LEAST_LOAD && open_s < MOST_WINDOWS * window_s {
             return;
         }
         // Of a long silence, as many windows as are compared.

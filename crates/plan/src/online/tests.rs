@@ -199,3 +199,39 @@ fn threads_that_share_a_pu_are_settled_on_free_ones() {
         assert!(program.pages_are_near(|thread| thread));
     });
 }
+
+/// A source that shows few accesses: 16 a second. Windows then last longer, and no phase is seen where there is none.
+#[test]
+fn few_accesses_are_enough_in_a_longer_time() {
+    let constants = Constants {
+        half_life_s: 10.0,
+        ..constants()
+    };
+    let machine = resolve("numa:4 core:2 pu:1").unwrap();
+    let choice = Choice::new("numaloc", "locality").unwrap();
+    let policies = Chosen::new(&choice, &machine, Options::default()).unwrap();
+    let mut online = Online::new(&policies, &machine, constants);
+    let distant = |thread: usize| (thread + 4) % 8;
+    let mut program = Program::new(|_| 0);
+    for step in 0..960_u64 {
+        let now_s = step as f64 / 16.0;
+        // A page of each thread in turn, by its owner, and by its partner the next time.
+        let (owner, at) = ((step % 8) as usize, step / 8 % PAGES);
+        let by_partner = (step / 8 + step / 128) % 2 == 1;
+        let thread = if by_partner { distant(owner) } else { owner };
+        online.observe(thread, page(owner, at) * PAGE, now_s);
+        if online.due(now_s).is_some()
+            && let Some(decision) = online.decide(now_s, &program.present).unwrap()
+        {
+            program.present.threads.extend(decision.threads);
+            let pages = decision
+                .pages
+                .iter()
+                .map(|(page, node)| (page / PAGE, *node));
+            program.present.pages.extend(pages);
+        }
+    }
+    assert_eq!(online.phases(), 0);
+    assert!((0..8).all(|t| program.node(t) == program.node(distant(t))));
+    assert!(program.pages_are_near(distant));
+}
