@@ -1,5 +1,5 @@
-//! Online placement on this machine: the program is as if numaloc were not there, also when numaloc is killed. What moves
-//! is tested where there are several nodes (`tests/lab.rs`).
+//! Online placement on this machine: the program is as if numaloc were not there, also when numaloc is killed. What
+//! moves is tested where there are several nodes (`tests/lab.rs`).
 
 mod support;
 

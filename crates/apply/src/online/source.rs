@@ -49,8 +49,6 @@ impl SourceKind {
 
 /// Events of the PMU between two samples.
 const PERIOD: u64 = 10_007;
-/// Lines of a page: what a page fault stands for.
-const LINES: f64 = 64.0;
 /// Time that a page fault takes from the thread, for the budget.
 const FAULT: Duration = Duration::from_nanos(1500);
 /// Bounds of the time between two rounds of write faults.
@@ -66,19 +64,11 @@ pub struct Source {
 }
 
 impl Source {
-    /// Accesses to memory that one seen stands for.
+    /// Accesses to memory that one seen stands for; `None` where that is not known: a page fault says that a page is
+    /// used, not how often.
     #[must_use]
-    pub fn accesses_per_sample(&self) -> f64 {
-        match self.kind {
-            SourceKind::Pmu => PERIOD as f64,
-            _ => LINES,
-        }
-    }
-
-    /// Whether what is seen says how often memory is accessed. A page fault says only that it is.
-    #[must_use]
-    pub fn shows_amounts(&self) -> bool {
-        self.kind == SourceKind::Pmu
+    pub fn accesses_per_sample(&self) -> Option<f64> {
+        (self.kind == SourceKind::Pmu).then_some(PERIOD as f64)
     }
 
     /// Seconds after which an access seen counts half. The kernel's balancing visits a page once in one to sixty

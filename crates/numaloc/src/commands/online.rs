@@ -7,7 +7,7 @@ use numaloc_apply::online::start::Following;
 use numaloc_apply::online::{Advice, Advisor, Present, Report, Source, SourceKind, choose};
 use numaloc_model::{LogicalNode, LogicalPu};
 use numaloc_plan::online::policies::Chosen;
-use numaloc_plan::online::{self, Constants, Detector, Online};
+use numaloc_plan::online::{self, Amounts, Constants, Detector, Online};
 use numaloc_plan::{Choice, Dynamics, Options};
 use numaloc_topology::Topology;
 use serde_json::{Value, json};
@@ -42,6 +42,9 @@ pub(super) struct Flags {
     /// samples of the PMU; page faults do not show amounts]
     #[arg(long, value_name = "EVENTS")]
     a_min: Option<f64>,
+    /// Accesses of a thread to memory in a second, for sources that do not show amounts
+    #[arg(long, value_name = "ACCESSES", default_value_t = 1e6, value_parser = seconds)]
+    access_rate: f64,
     /// Least time between moves of threads
     #[arg(long, value_name = "SECONDS", default_value_t = Dynamics::default().thread_interval_s, value_parser = seconds)]
     thread_interval: f64,
@@ -117,10 +120,8 @@ impl Flags {
         let chosen = Chosen::new(&setup.choice, machine, Options::default());
         let policies = chosen.map_err(CliError::usage)?;
         let source = setup.source.as_ref().ok();
-        let usual = match source.is_some_and(Source::shows_amounts) {
-            true => Dynamics::default().least_events_per_s,
-            false => 0.0,
-        };
+        let period = source.and_then(Source::accesses_per_sample);
+        let usual = period.map_or(0.0, |_| Dynamics::default().least_events_per_s);
         let constants = Constants {
             dynamics: Dynamics {
                 least_heterogeneity: self.h_min,
@@ -130,7 +131,10 @@ impl Flags {
                 ..Dynamics::default()
             },
             detector: self.phases_by,
-            accesses_per_sample: source.map_or(1.0, Source::accesses_per_sample),
+            amounts: period.map_or(
+                Amounts::PerThreadSecond(self.access_rate),
+                Amounts::PerSample,
+            ),
             half_life_s: source.map_or(Constants::default().half_life_s, Source::half_life_s),
             ..Constants::default()
         };

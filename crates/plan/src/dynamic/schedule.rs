@@ -4,9 +4,10 @@
 //! four ways are compared: to stay, to move threads, pages, or both. Threads may move if OPT's five conditions hold,
 //! pages if they have not moved for their interval ([`super::conditions`]). The gain of a way is the reduction of the
 //! phase's time by the objective of the joint policy
-//! ([`numaloc_placement::joint::Objective`]), latency, controllers and links together; its cost is what the moves take, during which the program is assumed to wait. The way with the least time is taken: what the
-//! phase is too short to win back is not moved. If the result is no better than one mapping for the whole run, that one
-//! remains, without moves.
+//! ([`numaloc_placement::joint::Objective`]), latency, controllers and links together; its cost is what the moves
+//! take, during which the program is assumed to wait. The way with the least time is taken: what the phase is too
+//! short to win back is not moved. If the result is no better than one mapping for the whole run, that one remains,
+//! without moves.
 //!
 //! Pages that a phase is the first to use are placed for it when they appear, at no cost.
 

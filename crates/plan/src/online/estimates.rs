@@ -169,6 +169,13 @@ impl Estimates {
         active.map(|(thread, _)| thread).collect()
     }
 
+    /// Observations per second of all threads.
+    #[must_use]
+    pub fn samples_per_s(&self, now_s: f64) -> f64 {
+        let weight: f64 = self.activity.iter().sum();
+        self.per_s(weight * self.left(now_s - self.as_of_s), now_s)
+    }
+
     /// Events per second of `thread` after `other`.
     #[must_use]
     pub fn communication_per_s(&self, thread: usize, other: usize, now_s: f64) -> f64 {

@@ -1,9 +1,9 @@
 //! Online placement: decides from observed accesses of a running program which of its threads and pages move.
 //!
-//! OPT (2015) does this with page faults that it causes (sections 6.1 to 6.3). The conditions, the comparison of gain and
-//! cost and the policies are those of planned moves ([`crate::dynamic`]). What differs: the future is not known. A phase
-//! is assumed to last as long again as it has lasted, at most [`HORIZON_S`], so a move is made when it would have won
-//! back its cost already. A gain below [`LEAST_GAIN`] of the phase's time is taken for noise.
+//! OPT (2015) does this with page faults that it causes (sections 6.1 to 6.3). The conditions, the comparison of gain
+//! and cost and the policies are those of planned moves ([`crate::dynamic`]). What differs: the future is not known. A
+//! phase is assumed to last as long again as it has lasted, at most [`HORIZON_S`], so a move is made when it would
+//! have won back its cost already. A gain below [`LEAST_GAIN`] of the phase's time is taken for noise.
 //!
 //! | module | does |
 //! |---|---|
@@ -35,7 +35,7 @@ use crate::error::PlanError;
 
 pub use detect::{Changes, Detector, Window};
 pub use estimates::Estimates;
-pub use options::Constants;
+pub use options::{Amounts, Constants};
 
 /// The longest time for which a phase is assumed to go on, in seconds.
 pub const HORIZON_S: f64 = 60.0;
@@ -252,7 +252,13 @@ impl<'a> Online<'a> {
     ) -> Result<(Phase, Vec<Option<LogicalNode>>), PlanError> {
         let start_s = self.phase_start_s.unwrap_or(now_s);
         let length_s = (now_s - start_s).clamp(self.constants.window_s, HORIZON_S);
-        let amount = |per_s: f64| per_s * length_s * self.constants.accesses_per_sample;
+        let per_sample = match self.constants.amounts {
+            Amounts::PerSample(accesses) => accesses,
+            Amounts::PerThreadSecond(rate) => {
+                rate * threads.len() as f64 / self.estimates.samples_per_s(now_s).max(1e-9)
+            }
+        };
+        let amount = |per_s: f64| per_s * length_s * per_sample;
         let cells = threads.iter().enumerate().flat_map(|(at, &thread)| {
             let others = threads
                 .iter()

@@ -3,6 +3,15 @@
 use crate::dynamic::Dynamics;
 use crate::online::Detector;
 
+/// How many accesses to memory there are for those that are observed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Amounts {
+    /// Each observed one stands for this many: the period of sampling.
+    PerSample(f64),
+    /// Observations say who accesses what, not how often: each active thread is assumed to make this many per second.
+    PerThreadSecond(f64),
+}
+
 /// The constants of online placement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Constants {
@@ -16,9 +25,8 @@ pub struct Constants {
     pub windows: usize,
     /// Time after which an observation counts half, in seconds.
     pub half_life_s: f64,
-    /// Accesses to memory that an observed one stands for: 1 for each of a sampling period; for a page fault, the lines
-    /// of a page.
-    pub accesses_per_sample: f64,
+    /// How many accesses to memory there are.
+    pub amounts: Amounts,
     /// Least time between two decisions, in seconds.
     pub decision_s: f64,
     /// Observed accesses from which on the first decision is made.
@@ -27,7 +35,8 @@ pub struct Constants {
 
 impl Default for Constants {
     /// Windows of 250 ms, four against four: a phase is recognised after one second, OPT's least time between moves. A
-    /// page fault stands for the 64 lines of a page.
+    /// million accesses of a thread in a second: one in a thousand cycles, little for a program that placement matters
+    /// to.
     fn default() -> Self {
         Self {
             dynamics: Dynamics::default(),
@@ -35,7 +44,7 @@ impl Default for Constants {
             window_s: 0.25,
             windows: 4,
             half_life_s: 2.0,
-            accesses_per_sample: 64.0,
+            amounts: Amounts::PerThreadSecond(1e6),
             decision_s: 0.5,
             least_samples: 64,
         }
