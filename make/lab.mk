@@ -16,6 +16,14 @@ test-lab: build workloads ## all tests of the virtual NUMA machine, and its docu
 table-lab: build workloads ## the table of docs/lab.md: remote shares of all workloads under six placements (RUNS=1 [ROWS="ring ..."])
 	make/table-lab target/debug/numaloc $(or $(RUNS),1) $(ROWS)
 
+.PHONY: table-dynamics
+table-dynamics: build workloads ## the table of docs/online.md: planned moves, online placement and AutoNUMA ([ROWS="'two_phase planned' ..."])
+	make/table-dynamics target/debug/numaloc $(ROWS)
+
+.PHONY: test-kills
+test-kills: build workloads ## 200 random kills of numaloc while it places a program in the virtual machine (KILLS=200 [SEED=1])
+	make/kills target/debug/numaloc $(or $(KILLS),200) $(or $(SEED),1)
+
 .PHONY: table-predictions
 table-predictions: build ## predicted remote shares beside those of the virtual machine, docs/tracing.md (four minutes)
 	make/table-predictions target/debug/numaloc

@@ -3,6 +3,7 @@
 
 use libc::{c_char, c_int};
 use std::ffi::{CString, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -110,6 +111,41 @@ unsafe fn child(
         libc::write(failure, (&raw const errno).cast(), size_of::<c_int>());
         libc::_exit(if errno == libc::ENOENT { 127 } else { 126 });
     }
+}
+
+/// A forked copy of this process.
+pub struct Forked(i32);
+
+impl Forked {
+    /// Waits until it has ended.
+    pub fn wait(&self) {
+        // It ends when its pipe does; an error means that it was reaped already.
+        let _ = crate::ptrace::wait(self.0);
+    }
+}
+
+/// Forks a copy of this process that calls `work` with the reading end of a pipe and then ends; returns the writing end,
+/// which only this process has. The copy has a session of its own. Must be called while this process has one thread:
+/// `work` may then allocate memory.
+///
+/// # Errors
+/// The kernel's error if no pipe or process can be created.
+pub fn fork_reader(work: impl FnOnce(File)) -> io::Result<(File, Forked)> {
+    let (read, write) = pipe()?;
+    // SAFETY: this process has one thread (contract above), so no lock is held in the copy.
+    let pid = unsafe { libc::fork() };
+    if pid == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    if pid == 0 {
+        drop(write);
+        // SAFETY: takes no pointers. Signals of the terminal go to the session of the parent.
+        unsafe { libc::setsid() };
+        work(File::from(read));
+        // SAFETY: does not return; nothing of the parent is cleaned up.
+        unsafe { libc::_exit(0) };
+    }
+    Ok((File::from(write), Forked(pid)))
 }
 
 /// Whether a process of ours survives a `ptrace` call: a seccomp filter may kill the caller. Tried in a child process.

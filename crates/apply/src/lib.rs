@@ -9,6 +9,7 @@
 //! | [`controller`] | decides what to pin, bind, move and check, through an actuator (pure) |
 //! | [`moves`] | the later moves of a plan, and what became of them (pure) |
 //! | [`tally`] | counts what became of every planned thread and page (pure) |
+//! | [`online`] | follows a running program and moves what an advisor says, without a plan |
 //! | `agent` | the library that counts marks in the program |
 //! | `image` | loaded ELF files, their sections and system-call instructions |
 //! | `launch`, `supervise`, `tracee` | start the program, follow it with ptrace, inject system calls into it |
@@ -25,6 +26,7 @@ pub mod index;
 #[allow(missing_docs)]
 mod launch;
 pub mod moves;
+pub mod online;
 pub mod permitted;
 #[allow(missing_docs)]
 mod ptrace;
@@ -34,4 +36,5 @@ mod supervise;
 pub mod tally;
 mod tracee;
 
+pub use agent::LIBRARY;
 pub use run::{LaunchError, Options, PageMode, check_machine, run};

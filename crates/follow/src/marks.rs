@@ -1,6 +1,7 @@
 //! Finds the functions whose calls are marks, by the symbols of the program, its threading libraries and the C library.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use numaloc_trace::identity::object::base_name;
@@ -38,9 +39,19 @@ struct Known {
 }
 
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+/// Whether this frontend records marks.
+static RECORDED: AtomicBool = AtomicBool::new(false);
+
+/// Files that are mapped from now on are searched for marks: their symbols are read, which takes time.
+pub fn record() {
+    RECORDED.store(true, Ordering::Relaxed);
+}
 
 /// Notes that `file` was mapped with its first byte at `start`.
 pub fn mapped(file: &str, start: u64) {
+    if !RECORDED.load(Ordering::Relaxed) {
+        return;
+    }
     let name = base_name(file);
     let of_interest = LIBRARIES.iter().any(|begin| name.starts_with(begin));
     if (name.contains(".so") && !of_interest) || symbols::is_frontend(name) {

@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::error::LabError;
 use crate::job::Job;
 use crate::kernel::Kernel;
-use crate::libraries::{Kind, examine};
+use crate::libraries::{Kind, examine, needed_by};
 use crate::machine::Machine;
 
 const AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/agent"));
@@ -154,6 +154,16 @@ impl Image {
         }
     }
 
+    /// Adds a library to the launcher's folder, and what the library needs at its own path.
+    fn preloaded(&mut self, library: &Path) -> Result<(), LabError> {
+        let name = library.file_name().unwrap_or_default();
+        self.copy(library, &Path::new(LAUNCHER).join(name))?;
+        for (_, path) in &needed_by(library)? {
+            self.same_place(path)?;
+        }
+        Ok(())
+    }
+
     /// Writes the archive: for each entry a 110-byte header of hexadecimal fields, the name, the content,
     /// each padded to 4 bytes.
     fn write(&self, out: &mut impl Write) -> Result<(), LabError> {
@@ -267,6 +277,9 @@ pub(crate) fn build(
     let mut command = Vec::new();
     if let Some((launcher, arguments)) = &job.launcher {
         command = image.launcher(launcher)?;
+        for library in &job.preloaded {
+            image.preloaded(library)?;
+        }
         command.extend(arguments.iter().cloned());
         for path in image.entries.iter().filter_map(|(path, entry)| {
             (path.starts_with(LAUNCHER) && !matches!(entry, Entry::Folder)).then_some(path)

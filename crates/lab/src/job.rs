@@ -73,6 +73,9 @@ pub struct Job {
     /// A program (host path) and arguments that start the program, such as numactl: its own accesses are not
     /// counted. The program's absolute path and arguments are appended.
     pub launcher: Option<(PathBuf, Vec<String>)>,
+    /// Libraries that the launcher finds in its own folder and preloads into the program. What they access is not
+    /// counted; what they need must be loadable by the program.
+    pub preloaded: Vec<PathBuf>,
     /// Whether the launcher traces the program, so that the agent must not.
     pub launcher_traces: bool,
     /// Automatic NUMA balancing (AutoNUMA) of the guest's kernel.
@@ -96,6 +99,7 @@ impl Job {
             stdin: None,
             files: Vec::new(),
             launcher: None,
+            preloaded: Vec::new(),
             launcher_traces: false,
             autonuma: false,
             huge_pages: HugePages::default(),

@@ -42,19 +42,33 @@ pub(crate) fn examine(program: &Path) -> Result<Kind, LabError> {
     else {
         return Ok(Kind::Static);
     };
-    let output = Command::new(&loader)
+    let libraries = listed(&loader, program)?;
+    Ok(Kind::Dynamic { loader, libraries })
+}
+
+/// The libraries that a shared library needs, as found by the loader of this program.
+pub(crate) fn needed_by(library: &Path) -> Result<Vec<(String, PathBuf)>, LabError> {
+    let own = numaloc_launch::own_file()
+        .map_err(|error| LabError::file("find", Path::new("our own program"), error))?;
+    match examine(&own)? {
+        Kind::Dynamic { loader, .. } => listed(&loader, library),
+        _ => Err(LabError::file("preload", library, "numaloc has no loader")),
+    }
+}
+
+/// The libraries of a program or library, as its loader finds them: soname or path, and the file.
+fn listed(loader: &Path, of: &Path) -> Result<Vec<(String, PathBuf)>, LabError> {
+    let output = Command::new(loader)
         .arg("--list")
-        .arg(program)
+        .arg(of)
         .output()
-        .map_err(|error| LabError::file("run the loader", &loader, error))?;
+        .map_err(|error| LabError::file("run the loader", loader, error))?;
     if !output.status.success() {
         let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(LabError::file("list the libraries of", program, words));
+        return Err(LabError::file("list the libraries of", of, words));
     }
-    let libraries = parse_list(&String::from_utf8_lossy(&output.stdout)).map_err(|missing| {
-        LabError::file("use", program, format!("library {missing} not found"))
-    })?;
-    Ok(Kind::Dynamic { loader, libraries })
+    parse_list(&String::from_utf8_lossy(&output.stdout))
+        .map_err(|missing| LabError::file("use", of, format!("library {missing} not found")))
 }
 
 /// Parses `name => /path (0x...)` lines; lines without a path are the vDSO and the loader itself.
@@ -108,6 +122,21 @@ mod tests {
                 .iter()
                 .any(|(name, path)| name == "libc.so.6" && path.is_file())
         );
+    }
+
+    #[test]
+    fn a_library_lists_what_it_needs() {
+        let Kind::Dynamic { libraries, .. } = examine(Path::new("/bin/sh")).unwrap() else {
+            panic!("/bin/sh is dynamic");
+        };
+        let libc = |list: &[(String, PathBuf)]| {
+            let found = list.iter().find(|(name, _)| name == "libc.so.6");
+            found.map(|(_, path)| path.clone())
+        };
+        let own = std::env::current_exe().unwrap();
+        // Of a program or a library, by the same loader: the same libc.
+        assert_eq!(libc(&needed_by(&own).unwrap()), libc(&libraries));
+        assert!(needed_by(Path::new("/etc/passwd")).is_err());
     }
 
     #[test]

@@ -180,6 +180,119 @@ fn ci_a_joint_plan_makes_the_accesses_of_every_thread_local() {
     }
 }
 
+/// The later moves of a plan, in a guest with four nodes and judged by the accesses counted there: with one mapping half
+/// of the accesses would be remote. The plan is made from a run of another length.
+#[test]
+#[ignore = "boots virtual machines: make test-ci-lab"]
+fn ci_later_moves_of_threads_and_pages_follow_the_program_at_another_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "../../workloads/two_phase.c";
+    let program = build(folder.path(), source, "two_phase", &["-fopenmp"]);
+    let program = program.to_str().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (machine, profile, plan) = (path("lab.xml"), path("p.numaloc"), path("plan.json"));
+    let done = |command: &mut Command| {
+        let output = command.output().expect("numaloc runs");
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{command:?}: {words}");
+    };
+    let call = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_numaloc"));
+        command.args(arguments).env("OMP_NUM_THREADS", "8");
+        command
+    };
+    done(&mut call(&["lab", "topology", "-o", &machine]));
+    let record = ["record", "-o", &profile, "--", program, "2048", "400"];
+    done(&mut call(&record));
+    let planned = ["plan", &profile, "--machine", &machine, "-o", &plan];
+    let policies = ["--threads", "numaloc", "--pages", "locality", "--dynamic"];
+    done(call(&planned).args(policies));
+    let options = ["--env", "OMP_NUM_THREADS=8", "--plan", &plan];
+    let (json, output) = lab(&options, &[program, "2048", "600"]);
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    let share = remote_share(&json);
+    assert!(share < 0.1, "{share} remote: {json}\n{words}");
+    assert!(
+        words.contains("later moves: 1 of 1 made (1 times)"),
+        "{words}"
+    );
+    let line = words.lines().find(|line| line.contains("later moves: "));
+    let moved = line.and_then(|line| line.split_once("threads and ")?.1.split(' ').next());
+    let moved: u64 = moved.expect("a number of pages").parse().unwrap();
+    let migrated = json["kernel_counters"]["pgmigrate_success"]
+        .as_u64()
+        .unwrap();
+    assert!(moved >= 10 && migrated >= moved, "{words}\n{json}");
+}
+
+fn online(folder: &Path, lab_options: &[&str], source: &str, command: &[&str]) -> (Value, Output) {
+    let name = Path::new(source).file_stem().unwrap().to_str().unwrap();
+    let program = build(folder, source, name, &["-fopenmp"]);
+    let fixed = ["--env", "OMP_NUM_THREADS=8"];
+    let options = [&fixed[..], lab_options].concat();
+    lab(&options, &[&[program.to_str().unwrap()], command].concat())
+}
+
+/// Without a plan: first touch leaves three quarters of the accesses remote, because the main thread initialises all.
+#[test]
+#[ignore = "boots virtual machines: make test-ci-lab"]
+fn ci_pages_follow_the_threads_that_write_them_without_a_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "../../workloads/stencil2d.c";
+    let (json, output) = online(folder.path(), &["--online"], source, &["512", "200"]);
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    assert!(words.contains("write faults of tracked pages"), "{words}");
+    let share = remote_share(&json);
+    assert!(share < 0.45, "{share} remote: {words}");
+    let migrated = json["kernel_counters"]["pgmigrate_success"]
+        .as_u64()
+        .unwrap();
+    // Two grids of 2 MiB, each page about once.
+    assert!((256..2048).contains(&migrated), "{migrated}: {words}");
+}
+
+/// The program that checks its system calls, handlers, children and huge pages, while both sources show its pages and
+/// they move.
+#[test]
+#[ignore = "boots virtual machines: make test-ci-lab"]
+fn ci_a_program_whose_pages_are_watched_and_moved_is_undisturbed() {
+    let folder = tempfile::tempdir().unwrap();
+    for (balancing, source) in [(&[][..], "write faults"), (&["--autonuma"], "hint faults")] {
+        let options = [
+            &["--huge-pages", "madvise", "--online=--page-interval 0.2"],
+            balancing,
+        ]
+        .concat();
+        let (json, output) = online(folder.path(), &options, "tests/online/victim.c", &["6"]);
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(7), "{words}");
+        assert!(
+            words.contains("right\n") && words.contains(source),
+            "{words}"
+        );
+        let migrated = json["kernel_counters"]["pgmigrate_success"]
+            .as_u64()
+            .unwrap();
+        assert!(migrated > 0, "{words}");
+    }
+}
+
+/// A few of the kills of `make test-kills`.
+#[test]
+#[ignore = "boots virtual machines: make test-ci-lab"]
+fn ci_programs_survive_kills_of_numaloc_while_their_pages_move() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let output = Command::new(root.join("make/kills"))
+        .args([env!("CARGO_BIN_EXE_numaloc"), "6"])
+        .current_dir(&root)
+        .output()
+        .expect("the script runs");
+    let words = String::from_utf8_lossy(&output.stdout);
+    assert!(words.contains("6 kills survived"), "{words}\n{output:?}");
+}
+
 /// A profile of tasks that read one data block, in a guest of two nodes, with all replays near or all far: accesses by
 /// `[node of the CPU][node of the memory]`.
 fn replays(program: &str, design: &str) -> Vec<Vec<u64>> {

@@ -25,6 +25,7 @@ mod ring;
 mod sys;
 #[cfg(test)]
 mod tests;
+pub mod thread;
 
 use feed::Feed;
 use sys::{Attr, Ring};
@@ -222,6 +223,8 @@ fn open(
         attr.include_kernel();
         sys::open(&attr, pid, cpu, group)
     });
-    let ring = opened.and_then(Ring::map).map_err(refused)?;
+    let ring = opened
+        .and_then(|fd| Ring::map(fd, sys::DATA_PAGES))
+        .map_err(refused)?;
     Ok((ring, leader))
 }

@@ -10,6 +10,7 @@
 //! | `together` | whether the threads of a rank must stay on one host, and how policies are made to keep them there |
 //! | [`threads`], [`pages`], [`joint`] | how policies are run and how their answers are rated |
 //! | [`mod@dynamic`] | later moves, by phase |
+//! | [`online`] | moves of a running program, from observed accesses |
 //! | [`mod@plan`] | the whole: [`PlanRequest`] in, [`Planned`] out, and the plan assembled from it |
 //! | [`unplanned`] | what a run without a plan is expected to do |
 //! | [`candidates`] | the answers that the verdicts of the analysis judge |
@@ -26,6 +27,7 @@ pub mod dynamic;
 mod error;
 pub mod joint;
 mod observer;
+pub mod online;
 mod options;
 pub mod pages;
 pub mod plan;

@@ -517,6 +517,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
             return 1;
         }
     }
+    numaloc_follow::marks::record();
     PLAIN.store(api::info_is_plain(), Ordering::Relaxed);
     let config = engine().config();
     FLOOR.store(config.floor, Ordering::Relaxed);

@@ -8,6 +8,7 @@
 //! | [`affinity`] | the PUs a thread may run on |
 //! | [`memory`] | the node preferred for a range of memory, the nodes of pages |
 //! | [`inject`] | the same in another process: the calls, as a tracer makes a stopped thread execute them |
+//! | [`writes`] | makes the next write to each page of a process a page fault |
 //! | [`balancing`] | the kernel's switch of automatic NUMA balancing |
 //!
 //! Functions that read the same state are next to those that change it. PUs and nodes have the kernel's numbers.
@@ -17,6 +18,7 @@ pub mod affinity;
 pub mod balancing;
 pub mod inject;
 pub mod memory;
+pub mod writes;
 
 use libc::c_long;
 use std::io;

@@ -57,6 +57,10 @@ struct Single {
     /// Apply this plan (`numaloc run --plan` inside the guest)
     #[arg(long, value_name = "FILE", conflicts_with = "numactl")]
     plan: Option<PathBuf>,
+    /// Place threads and pages by what the program does (`numaloc run --online` inside the guest, with
+    /// these options)
+    #[arg(long, value_name = "OPTIONS", num_args = 0..=1, default_missing_value = "", require_equals = true, conflicts_with_all = ["plan", "numactl"])]
+    online: Option<String>,
     /// Exit with status 3 if fewer percent of the planned threads or pages are in place
     #[arg(long, value_name = "PERCENT", requires = "plan")]
     require: Option<f64>,
@@ -147,6 +151,8 @@ impl Single {
             launch::with_plan(&mut job, plan, &require.collect::<Vec<_>>())?;
         } else if let Some(arguments) = &self.numactl {
             launch::with_numactl(&mut job, arguments)?;
+        } else if let Some(options) = &self.online {
+            launch::with_online(&mut job, options)?;
         }
         ui.remark(format!("booting {}", lab.machine.name));
         let outcome = lab.run(&job, ui.json)?;

@@ -5,6 +5,7 @@ use clap::Subcommand;
 use crate::error::CliError;
 use crate::ui::Ui;
 
+mod attach;
 mod cc;
 mod check;
 mod compare;
@@ -15,6 +16,7 @@ mod import;
 mod lab;
 mod machines;
 mod map;
+mod online;
 mod plan;
 mod policies;
 mod ranks;
@@ -63,6 +65,7 @@ impl Command {
 }
 
 commands! {
+    Attach => attach,
     Cc => cc,
     Check => check,
     Diff => diff,

@@ -1,5 +1,6 @@
 //! `numaloc run`: runs a program at native speed under a plan.
 
+use numaloc_apply::online::run_online;
 use numaloc_apply::{LaunchError, Options, PageMode, check_machine};
 use numaloc_model::conditions::VARIABLES;
 use numaloc_model::outcome::{Applied, Outcome};
@@ -11,6 +12,7 @@ use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use super::online::{self, Flags};
 use crate::error::CliError;
 use crate::ui::Ui;
 
@@ -27,6 +29,7 @@ Examples:
   numaloc run --plan plan.json --verify --require 99 -- ./app --size 1000
   numaloc run --json=report.json --plan plan.json -- ./app
   numaloc run --plan plan.json -- mpirun -n 16 ./app
+  numaloc run --online -- ./app --size 1000
 
 The program's input, output, signals and exit status pass through; the report goes to stderr.
 Exit status: the program's own (128 + number for a signal); 3 if less than --require percent of the plan is
@@ -34,8 +37,11 @@ in place; 125 when numaloc itself fails, 126 when the program cannot be executed
 program.")]
 pub struct Args {
     /// Plan made by `numaloc plan`
-    #[arg(long, value_name = "FILE")]
-    plan: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "online")]
+    plan: Option<PathBuf>,
+    /// Without a plan: place threads and pages by what the program does while it runs
+    #[arg(long, conflicts_with_all = ["plan", "verify", "require", "enforce", "pages", "force_machine", "machine"])]
+    online: bool,
     /// Check at the end on which node each planned page is
     #[arg(long)]
     verify: bool,
@@ -59,6 +65,8 @@ pub struct Args {
     /// The program and its arguments; `--` in front is needed if one of them is also an option of numaloc
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
+    #[command(flatten)]
+    flags: Flags,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -79,7 +87,10 @@ impl Args {
     /// Runs the program and reports.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
         super::separated::check::<Self>(&self.command)?;
-        let plan = numaloc_formats::plan::read(&self.plan)
+        let Some(plan) = &self.plan else {
+            return self.run_online(ui);
+        };
+        let plan = numaloc_formats::plan::read(plan)
             .map_err(|error| CliError::from(error).status(OURS))?;
         if Launcher::of_command(&self.command) != Launcher::None {
             let machine = numaloc_topology::from_this_machine()
@@ -95,6 +106,27 @@ impl Args {
         let outcome = numaloc_apply::run(&plan, &machine, &self.command, &options)
             .map_err(|error| explain(&error))?;
         self.report(&outcome, ui)
+    }
+
+    fn run_online(&self, ui: &Ui) -> Result<u8, CliError> {
+        if Launcher::of_command(&self.command) != Launcher::None {
+            return Err(
+                CliError::usage("cannot place ranks online: they are started elsewhere")
+                    .hint("numaloc run --plan, or mpirun ... numaloc run --online -- ./app"),
+            );
+        }
+        let setup = self.flags.setup().map_err(|error| error.status(OURS))?;
+        let (status, report) = self
+            .flags
+            .follow(&setup, |following, advisor| {
+                run_online(&self.command, following, advisor)
+            })?
+            .map_err(|error| explain(&error))?;
+        for line in report.lines() {
+            ui.remark(line);
+        }
+        ui.result(String::new, || online::json(&report, Some(status)));
+        Ok(u8::try_from(status & 0xff).unwrap_or(OURS))
     }
 
     fn options(&self) -> Options {

@@ -15,7 +15,7 @@ use crate::events::MemoryEvent;
 
 /// Pages of a ring's data, a power of two: with 32, two events per CPU stay within the default
 /// `perf_event_mlock_kb` of 516 for unprivileged users.
-const DATA_PAGES: usize = 32;
+pub const DATA_PAGES: usize = 32;
 /// Fields of `struct perf_event_mmap_page`.
 const DATA_HEAD: usize = 1024;
 const DATA_TAIL: usize = 1032;
@@ -120,6 +120,13 @@ impl Attr {
         }
     }
 
+    /// The same for a single thread that runs already: it counts at once, and the threads that this one creates have
+    /// events of their own.
+    pub fn of_a_thread(mut self) -> Self {
+        self.flags &= !(flag::DISABLED | flag::INHERIT | flag::ENABLE_ON_EXEC);
+        self
+    }
+
     /// Includes the kernel, for PMUs that cannot exclude it.
     pub fn include_kernel(&mut self) {
         self.flags &= !(flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV);
@@ -145,18 +152,23 @@ pub fn monotonic_ns() -> u64 {
 
 /// `perf_event_open` for a process on one CPU.
 pub fn open(attr: &Attr, pid: u32, cpu: u32, group: Option<RawFd>) -> io::Result<OwnedFd> {
-    open_event(attr, pid as libc::pid_t, cpu, group)
+    open_event(attr, pid as libc::pid_t, cpu as libc::c_int, group)
+}
+
+/// `perf_event_open` for a thread, on whatever CPU it runs.
+pub fn open_thread(attr: &Attr, tid: i32, group: Option<RawFd>) -> io::Result<OwnedFd> {
+    open_event(attr, tid, -1, group)
 }
 
 /// `perf_event_open` for everything that runs on the package of this CPU.
 pub fn open_system_wide(attr: &Attr, cpu: u32) -> io::Result<OwnedFd> {
-    open_event(attr, -1, cpu, None)
+    open_event(attr, -1, cpu as libc::c_int, None)
 }
 
 fn open_event(
     attr: &Attr,
     pid: libc::pid_t,
-    cpu: u32,
+    cpu: libc::c_int,
     group: Option<RawFd>,
 ) -> io::Result<OwnedFd> {
     const CLOEXEC: u64 = 8;
@@ -166,7 +178,7 @@ fn open_event(
             libc::SYS_perf_event_open,
             std::ptr::from_ref(attr),
             pid,
-            cpu as libc::c_int,
+            cpu,
             group.unwrap_or(-1),
             CLOEXEC,
         )
@@ -192,15 +204,15 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Maps the buffer of an event.
-    pub fn map(fd: OwnedFd) -> io::Result<Self> {
+    /// Maps the buffer of an event: `pages` of data, a power of two.
+    pub fn map(fd: OwnedFd, pages: usize) -> io::Result<Self> {
         const PERF_EVENT_IOC_ID: u64 = 0x8008_2407;
         let mut id = 0_u64;
         // SAFETY: the request writes one u64 to `id`.
         if unsafe { libc::ioctl(fd.as_raw_fd(), PERF_EVENT_IOC_ID as _, &mut id) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        let length = (1 + DATA_PAGES) * page_size();
+        let length = (1 + pages) * page_size();
         // SAFETY: a new mapping at an address of the kernel's choice.
         let base = unsafe {
             libc::mmap(
@@ -226,7 +238,7 @@ impl Ring {
         };
         // Kernels before 4.1 leave these fields 0: the data then follows the first page.
         let (offset, size) = match (ring.word(DATA_OFFSET), ring.word(DATA_SIZE)) {
-            (0, _) | (_, 0) => (page_size(), DATA_PAGES * page_size()),
+            (0, _) | (_, 0) => (page_size(), pages * page_size()),
             (offset, size) => (offset as usize, size as usize),
         };
         if !size.is_power_of_two() || offset.checked_add(size).is_none_or(|end| end > length) {

@@ -9,7 +9,8 @@
 //! | [`phases`] | where phases begin, and what threads do in each |
 //! | [`conditions`] | whether threads and pages may move |
 //! | [`align`] | which of several equal mappings moves fewest threads |
-//! | [`mod@schedule`] | what moves: the best of staying and moving threads, pages or both |
+//! | [`ways`] | what moves at the beginning of a phase: the best of staying and moving threads, pages or both |
+//! | [`mod@schedule`] | the moves of a whole run |
 //! | `triggers` | by which marks a native run recognises phases |
 //! | `assemble` | the plan with its schedule |
 
@@ -22,12 +23,14 @@ pub mod schedule;
 #[cfg(test)]
 mod tests;
 mod triggers;
+pub mod ways;
 
 pub use assemble::Moved;
 pub use conditions::{Situation, Unmet};
 pub use options::{Detector, Dynamics};
 pub use phases::Phase;
-pub use schedule::{Schedule, Step};
+pub use schedule::Schedule;
+pub use ways::Step;
 
 use numaloc_model::pages::PageUsage;
 use numaloc_model::{LogicalNode, Mapping};
@@ -103,7 +106,7 @@ struct OfRequest<'a> {
     pages: &'static dyn PlacementPolicy,
 }
 
-impl schedule::Policies for OfRequest<'_> {
+impl ways::Policies for OfRequest<'_> {
     fn map(&self, phase: &Phase) -> Result<Mapping, PlanError> {
         let PlanRequest {
             subject,

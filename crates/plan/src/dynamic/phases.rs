@@ -10,9 +10,9 @@ use numaloc_analysis::load::{access_phases, smoothed};
 use numaloc_analysis::pattern_phases::{PatternRule, message_window, pattern_phases};
 use numaloc_analysis::phases::{PhaseRule, phases};
 use numaloc_analysis::timeline::timeline;
-use numaloc_model::pages::{PageHead, PageUsage, ThreadAccess};
+use numaloc_model::pages::{Page, PageHead, PageUsage, ThreadAccess};
 use numaloc_model::profile::{Amount, Clock, PageSliceRow};
-use numaloc_model::{CommError, CommMatrix, Layer, Profile, SliceIdx};
+use numaloc_model::{CommError, CommMatrix, Layer, Profile, SliceIdx, ThreadIdx};
 use numaloc_topology::Topology;
 
 use super::options::{Detector, Dynamics};
@@ -147,6 +147,13 @@ pub fn observed(
         });
     }
     Ok(found)
+}
+
+/// The thread with most accesses to a page; of equal ones, the last.
+pub(super) fn main_user(usage: &PageUsage, page: &Page) -> Option<ThreadIdx> {
+    let accesses = usage.accesses(page).iter();
+    let most = accesses.max_by_key(|access| access.total());
+    most.map(|access| access.thread)
 }
 
 /// Page use in some slices: the accesses, with the whole run's share of stores, the index of each page in the profile,

@@ -12,7 +12,8 @@ use numaloc_model::{
 };
 use numaloc_topology::{Topology, resolve};
 
-use super::schedule::{Policies, Schedule, Static, schedule};
+use super::schedule::{Schedule, Static, schedule};
+use super::ways::Policies;
 use super::{Detector, Dynamics, Phase, Unmet, dynamic};
 use crate::{Choice, Options, PlanError, PlanRequest, Scope, Subject, Unobserved, plan};
 

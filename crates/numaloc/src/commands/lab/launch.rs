@@ -104,6 +104,24 @@ pub fn with_numactl(job: &mut Job, arguments: &str) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Starts the job with `numaloc run --online` inside the guest, with more `options` of that command.
+pub fn with_online(job: &mut Job, options: &str) -> Result<(), CliError> {
+    let options = options.split_whitespace().map(str::to_owned);
+    let arguments = ["run", "--online"].map(str::to_owned).into_iter();
+    let arguments = arguments.chain(options).chain(["--".to_owned()]);
+    job.launcher = Some((own_executable()?, arguments.collect()));
+    // The program is a child of the launcher, which the agent does not follow.
+    job.launcher_traces = true;
+    Ok(())
+}
+
+/// Whether the plan has later moves.
+fn has_moves(plan: &Path) -> Result<bool, CliError> {
+    let plan =
+        numaloc_formats::plan::read(plan).map_err(|error| CliError::from(error).status(125))?;
+    Ok(!plan.schedule.is_empty())
+}
+
 /// Starts the job with `numaloc run --plan` inside the guest, with more `options` of that command.
 pub fn with_plan(job: &mut Job, plan: &Path, options: &[&str]) -> Result<(), CliError> {
     if !plan.is_file() {
@@ -124,5 +142,13 @@ pub fn with_plan(job: &mut Job, plan: &Path, options: &[&str]) -> Result<(), Cli
     arguments.push("--".to_owned());
     job.launcher = Some((own_executable()?, arguments));
     job.launcher_traces = true;
+    if has_moves(plan)? {
+        let library = sibling(numaloc_apply::LIBRARY, Part::Library, None).map_err(|why| {
+            CliError::tool(format!("cannot make the later moves of the plan: {why}"))
+                .hint(why.hint("NUMALOC_PLUGIN_DIR"))
+                .status(OWN_FAILURE)
+        })?;
+        job.preloaded.push(library);
+    }
     Ok(())
 }

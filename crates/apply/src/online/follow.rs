@@ -1,0 +1,362 @@
+//! The loop that follows a program: threads that come and go, their samples, advice and what becomes of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::time::{Duration, Instant};
+
+use numaloc_perf::live::thread::{ThreadSampler, monotonic_ns};
+use numaloc_sys::{affinity, memory};
+
+use super::keeper::Keeper;
+use super::source::Source;
+use super::{Advice, Advisor, Present, Report, threads};
+use crate::image::maps;
+
+/// Time between two looks at the samples.
+pub(super) const LOOK: Duration = Duration::from_millis(20);
+/// Time between two looks for threads.
+const SCAN: Duration = Duration::from_millis(50);
+/// Pages moved in one system call.
+const BATCH: usize = 512;
+/// Bytes moved per second at most: a tenth of a link of the 2010s.
+const BYTES_PER_S: f64 = 2e9;
+/// Decisions take at most this share of the time: 1 of so many parts.
+const DECISION_SHARE: u32 = 20;
+
+struct Thread {
+    number: usize,
+    began: u64,
+    samplers: Vec<ThreadSampler>,
+    /// The affinity that the program gave it.
+    own: Vec<u32>,
+    bound: Option<u32>,
+}
+
+/// A followed process.
+pub(super) struct Follower<'a> {
+    pid: i32,
+    source: &'a Source,
+    budget: f64,
+    move_pages: bool,
+    threads: BTreeMap<i32, Thread>,
+    free: BTreeSet<usize>,
+    numbers: usize,
+    keeper: Keeper,
+    begun_ns: u64,
+    scanned: Option<Instant>,
+    provoke_at: Instant,
+    faults: u64,
+    decide_at: Instant,
+    /// Child processes whose affinity was looked at.
+    children: BTreeSet<i32>,
+    pub(super) report: Report,
+}
+
+impl<'a> Follower<'a> {
+    pub(super) fn new(
+        pid: i32,
+        source: &'a Source,
+        budget: f64,
+        move_pages: bool,
+        keeper: Keeper,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            pid,
+            source,
+            budget,
+            move_pages,
+            threads: BTreeMap::new(),
+            free: BTreeSet::new(),
+            numbers: 0,
+            keeper,
+            begun_ns: monotonic_ns(),
+            scanned: None,
+            provoke_at: now,
+            faults: 0,
+            decide_at: now,
+            children: BTreeSet::new(),
+            report: Report {
+                source: Some(source.why.clone()),
+                ..Report::default()
+            },
+        }
+    }
+
+    fn now_s(&self) -> f64 {
+        (monotonic_ns() - self.begun_ns) as f64 / 1e9
+    }
+
+    /// One round.
+    ///
+    /// # Errors
+    /// Why the program is not followed any further; `NotFound` if it has ended.
+    pub(super) fn look(&mut self, advisor: &mut dyn Advisor) -> Result<(), String> {
+        if self.scanned.is_none_or(|at| at.elapsed() >= SCAN) {
+            self.scan(advisor);
+            self.scanned = Some(Instant::now());
+        }
+        self.read(advisor);
+        self.provoke()?;
+        let now_s = self.now_s();
+        if Instant::now() < self.decide_at {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        if let Some(pages) = advisor.due(now_s) {
+            self.report.decisions += 1;
+            let present = self.present(&pages);
+            if let Some(advice) = advisor.decide(now_s, &present)? {
+                self.carry_out(&advice)?;
+            }
+            self.decide_at = Instant::now() + begun.elapsed() * DECISION_SHARE;
+        }
+        Ok(())
+    }
+
+    /// Finds threads that are new and that have ended.
+    fn scan(&mut self, advisor: &mut dyn Advisor) {
+        let Ok(now) = threads::of(self.pid) else {
+            return;
+        };
+        let ended: Vec<i32> = self
+            .threads
+            .iter()
+            .filter(|(tid, thread)| {
+                let stat = threads::stat(**tid);
+                stat.is_none_or(|stat| stat.ended || stat.began != thread.began)
+            })
+            .map(|(&tid, _)| tid)
+            .collect();
+        for tid in ended {
+            if let Some(thread) = self.threads.remove(&tid) {
+                self.free.insert(thread.number);
+                advisor.ended(thread.number);
+            }
+        }
+        for tid in now {
+            if !self.threads.contains_key(&tid) {
+                self.enter(tid);
+            }
+        }
+        if self.report.threads > 0 {
+            self.free_children();
+        }
+    }
+
+    fn enter(&mut self, tid: i32) {
+        let (Some(stat), Ok(own)) = (threads::stat(tid), affinity::get(tid)) else {
+            return;
+        };
+        if stat.ended {
+            return;
+        }
+        // Created by a thread that numaloc bound, it inherited a PU that the program did not choose.
+        let own = match self.owner_of(&own) {
+            Some(before) => {
+                let _ = affinity::set(tid, &before);
+                before
+            }
+            None => own,
+        };
+        let samplers = match self.source.open(tid) {
+            Ok(samplers) => samplers,
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(0);
+                if errno != libc::ESRCH {
+                    *self.report.not_sampled.entry(errno).or_default() += 1;
+                }
+                Vec::new()
+            }
+        };
+        let number = self.free.pop_first().unwrap_or_else(|| {
+            self.numbers += 1;
+            self.numbers - 1
+        });
+        let thread = Thread {
+            number,
+            began: stat.began,
+            samplers,
+            own,
+            bound: None,
+        };
+        self.threads.insert(tid, thread);
+    }
+
+    /// The affinity of the program's own where `mask` is one that numaloc gave to a thread.
+    fn owner_of(&self, mask: &[u32]) -> Option<Vec<u32>> {
+        let &[pu] = mask else { return None };
+        let mut bound = self.threads.values();
+        bound
+            .find(|thread| thread.bound == Some(pu) && thread.own != mask)
+            .map(|thread| thread.own.clone())
+    }
+
+    /// Gives processes that a bound thread created the affinity that they would have without numaloc.
+    fn free_children(&mut self) {
+        let tids: Vec<i32> = self.threads.keys().copied().collect();
+        for child in tids
+            .iter()
+            .flat_map(|&tid| threads::children(self.pid, tid))
+        {
+            if !self.children.insert(child) {
+                continue;
+            }
+            for tid in threads::of(child).unwrap_or_default() {
+                if let Ok(mask) = affinity::get(tid)
+                    && let Some(own) = self.owner_of(&mask)
+                {
+                    let _ = affinity::set(tid, &own);
+                }
+            }
+        }
+    }
+
+    /// Passes new samples on, in the order of their times.
+    fn read(&mut self, advisor: &mut dyn Advisor) {
+        let mut samples: Vec<(u64, usize, u64)> = Vec::new();
+        let (report, begun_ns) = (&mut self.report, self.begun_ns);
+        for thread in self.threads.values_mut() {
+            for sampler in &mut thread.samplers {
+                let number = thread.number;
+                let read = sampler.read(|ns, address| samples.push((ns, number, address)));
+                report.samples += read.samples;
+                report.lost += read.lost;
+                self.faults += read.samples + read.lost;
+            }
+        }
+        samples.sort_unstable();
+        for (ns, number, address) in samples {
+            let time_s = ns.saturating_sub(begun_ns) as f64 / 1e9;
+            advisor.observe(number, address, time_s);
+        }
+    }
+
+    fn provoke(&mut self) -> Result<(), String> {
+        if !self.source.must_be_provoked() || Instant::now() < self.provoke_at {
+            return Ok(());
+        }
+        let faults = std::mem::take(&mut self.faults);
+        match self.source.provoke(self.pid, faults, self.budget) {
+            Ok(pause) => {
+                self.provoke_at = Instant::now() + pause;
+                Ok(())
+            }
+            Err(_) if threads::stat(self.pid).is_none_or(|stat| stat.ended) => Ok(()),
+            Err(error) => Err(format!("cannot track writes: {error}")),
+        }
+    }
+
+    /// Where threads are, and those of `pages` that are the program's own.
+    fn present(&self, pages: &[u64]) -> Present {
+        let threads = self.threads.iter().filter_map(|(&tid, thread)| {
+            let pu = thread.bound.or_else(|| Some(threads::stat(tid)?.pu))?;
+            Some((thread.number, pu))
+        });
+        let mut present = Present {
+            threads: threads.collect(),
+            pages: Vec::new(),
+        };
+        if !self.move_pages {
+            return present;
+        }
+        let maps = maps(self.pid).unwrap_or_default();
+        let writable = |page: u64| {
+            let at = maps.partition_point(|map| map.end <= page);
+            maps.get(at)
+                .is_some_and(|map| map.start <= page && map.writable)
+        };
+        let own: Vec<u64> = pages
+            .iter()
+            .copied()
+            .filter(|&page| writable(page))
+            .collect();
+        for batch in own.chunks(BATCH) {
+            let Ok(nodes) = memory::locate_pages(self.pid, batch) else {
+                continue;
+            };
+            let known = batch.iter().zip(nodes);
+            let known = known.filter_map(|(&page, node)| Some((page, u32::try_from(node).ok()?)));
+            present.pages.extend(known);
+        }
+        present
+    }
+
+    fn carry_out(&mut self, advice: &Advice) -> Result<(), String> {
+        self.report.moving += 1;
+        for &(number, pu) in &advice.threads {
+            let found = self
+                .threads
+                .iter_mut()
+                .find(|(_, thread)| thread.number == number);
+            let Some((&tid, thread)) = found else {
+                continue;
+            };
+            // Without a keeper a killed numaloc would leave the thread bound.
+            self.keeper.note(tid, pu, &thread.own).map_err(|error| {
+                format!("the process that restores affinities has ended: {error}")
+            })?;
+            match affinity::set(tid, &[pu]) {
+                Ok(()) => {
+                    thread.bound = Some(pu);
+                    self.report.threads += 1;
+                }
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                Err(error) => {
+                    let errno = error.raw_os_error().unwrap_or(0);
+                    *self.report.refused_threads.entry(errno).or_default() += 1;
+                }
+            }
+        }
+        for batch in advice.pages.chunks(BATCH) {
+            let begun = Instant::now();
+            self.move_batch(batch);
+            let least = Duration::from_secs_f64(batch.len() as f64 * 4096.0 / BYTES_PER_S);
+            if let Some(rest) = least.checked_sub(begun.elapsed()) {
+                std::thread::sleep(rest);
+            }
+        }
+        Ok(())
+    }
+
+    fn move_batch(&mut self, batch: &[(u64, u32)]) {
+        let pages: Vec<u64> = batch.iter().map(|(page, _)| *page).collect();
+        let nodes: Vec<i32> = batch.iter().map(|(_, node)| *node as i32).collect();
+        let refused = &mut self.report.refused_pages;
+        match memory::move_pages(self.pid, &pages, &nodes) {
+            Ok(status) => {
+                for (status, node) in status.into_iter().zip(nodes) {
+                    match status {
+                        _ if status == node => self.report.pages += 1,
+                        // The page has been given back meanwhile.
+                        _ if status == -libc::ENOENT || status == -libc::EFAULT => {}
+                        _ => *refused.entry(-status.min(0)).or_default() += 1,
+                    }
+                }
+            }
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(0);
+                *refused.entry(errno).or_default() += batch.len() as u64;
+            }
+        }
+    }
+
+    /// Stops following: threads that are bound get their own affinity back, unless somebody has changed it.
+    pub(super) fn end(self) -> Report {
+        let Self { report, keeper, .. } = self;
+        // The keeper does it, as it would if this process were killed, and has ended when this returns.
+        drop(keeper);
+        report
+    }
+}
+
+/// Whether process `pid` belongs to the user of this process.
+///
+/// # Errors
+/// The kernel's: `NotFound` if there is no such process.
+pub(super) fn is_ours(pid: i32) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let owner = |of: &str| std::fs::metadata(format!("/proc/{of}")).map(|about| about.uid());
+    Ok(owner(&pid.to_string())? == owner("self")?)
+}

@@ -1,0 +1,79 @@
+#!/bin/busybox sh
+# Kills numaloc at random moments while it places a running program, in a guest with several nodes: the program must end as
+# it would, and its threads must have the affinity that they began with.
+#
+# usage: kills.sh COUNT SEED RESULT NUMALOC PROGRAM [ARGUMENT...]
+#   Half of the kills are of `attach`, half of `run --online`. PROGRAM takes about two seconds, and its first line of
+#   output is RESULT at the end of a correct run. Prints "COUNT kills survived, N of them after moves" or what is wrong.
+b=/bin/busybox
+count=$1 seed=$2 result=$3 tool=$4
+shift 4
+all=$($b sed -n 's/^Cpus_allowed_list:\t//p' /proc/self/status)
+moved=0
+
+fail() {
+    echo "kill $n: $*"
+    $b cat /tmp/out /tmp/err
+    exit 1
+}
+
+# Milliseconds below $1, from a generator with a seed.
+random() {
+    seed=$(((seed * 1103515245 + 12345) % 2147483648))
+    echo $((seed / 65536 % $1))
+}
+
+pause() {
+    $b usleep $(($1 * 1000))
+}
+
+# Whether all threads of process $1 have their first affinity, or it has ended.
+free() {
+    for status in /proc/"$1"/task/*/status; do
+        mask=$($b sed -n 's/^Cpus_allowed_list:\t//p' "$status" 2>/dev/null)
+        [ -z "$mask" ] || [ "$mask" = "$all" ] || return 1
+    done
+}
+
+n=0
+while [ $n -lt "$count" ]; do
+    n=$((n + 1))
+    moment=$(random 1800)
+    : > /tmp/out
+    if [ $((n % 2)) = 0 ]; then
+        "$@" > /tmp/out 2> /tmp/err &
+        program=$!
+        "$tool" attach --page-interval 0.1 --thread-interval 0.1 "$program" 2> /tmp/tool &
+        victim=$!
+    else
+        "$tool" run --online --page-interval 0.1 --thread-interval 0.1 -- "$@" > /tmp/out 2> /tmp/err &
+        victim=$!
+        program=
+    fi
+    pause "$moment"
+    [ -n "$program" ] || program=$($b pgrep -P $victim -f "^$1" | $b head -n 1)
+    before=$($b awk '$1 == "pgmigrate_success" { print $2 }' /proc/vmstat)
+    [ "${last:-0}" = "$before" ] || moved=$((moved + 1))
+    last=$before
+    kill -9 $victim
+    wait $victim 2> /tmp/wait
+    if [ -n "$program" ]; then
+        tries=0
+        until free "$program"; do
+            tries=$((tries + 1))
+            [ $tries -lt 200 ] || fail "a thread is still bound"
+            pause 10
+        done
+        tries=0
+        while [ -d "/proc/$program" ] && ! $b grep -q '^State:.Z' "/proc/$program/status" 2>/dev/null; do
+            tries=$((tries + 1))
+            [ $tries -lt 6000 ] || fail "the program does not end"
+            pause 20
+        done
+        wait "$program" 2> /tmp/wait
+    fi
+    line=$($b head -n 1 /tmp/out)
+    # Killed before it let the program begin: then there is no output, and nothing to survive.
+    [ "$line" = "$result" ] || { [ -z "$line" ] && [ $((n % 2)) = 1 ] && [ "$moment" -lt 600 ]; } || fail "result \"$line\""
+done
+echo "$count kills survived, $moved of them after moves"

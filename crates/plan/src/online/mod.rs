@@ -1,0 +1,346 @@
+//! Online placement: decides from observed accesses of a running program which of its threads and pages move.
+//!
+//! OPT (2015) does this with page faults that it causes (sections 6.1 to 6.3). The conditions, the comparison of gain
+//! and cost and the policies are those of planned moves ([`crate::dynamic`]). What differs: the future is not known. A
+//! phase is assumed to last as long again as it has lasted, at most [`HORIZON_S`], so a move is made when it would
+//! have won back its cost already. A gain below [`LEAST_GAIN`] of the phase's time is taken for noise.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`estimates`] | decaying estimates of page use and communication |
+//! | [`detect`] | recognises new phases |
+//! | [`options`] | the constants |
+//! | [`policies`] | any thread and page policy, applied to estimates |
+//!
+//! No clock and no I/O: the caller brings observations with their times, and carries decisions out. The same
+//! observations give the same decisions.
+
+pub mod detect;
+pub mod estimates;
+pub mod options;
+pub mod policies;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use numaloc_analysis::communication;
+use numaloc_model::pages::{PageHead, PageUsage, ThreadAccess};
+use numaloc_model::{CommMatrix, Layer, LogicalNode, LogicalPu, PageNumber, ThreadIdx};
+use numaloc_topology::Topology;
+
+use crate::dynamic::ways::{Occasion, Policies, Ways};
+use crate::dynamic::{Phase, Unmet};
+use crate::error::PlanError;
+
+pub use detect::{Changes, Detector, Window};
+pub use estimates::Estimates;
+pub use options::{Amounts, Constants};
+
+/// The longest time for which a phase is assumed to go on, in seconds.
+pub const HORIZON_S: f64 = 60.0;
+/// Least share of the phase's time for memory and communication that moves must gain.
+pub const LEAST_GAIN: f64 = 0.05;
+/// Accesses that a window must have, or else it is open for up to [`MOST_WINDOWS`] times its length.
+const LEAST_LOAD: f64 = 64.0;
+const MOST_WINDOWS: f64 = 40.0;
+const PAGE: u64 = 4096;
+
+/// Where the program is now.
+#[derive(Clone, Debug, Default)]
+pub struct Present {
+    /// The PU of each thread that lives, by its number.
+    pub threads: BTreeMap<usize, LogicalPu>,
+    /// The node of each page that was asked about and exists, by its number.
+    pub pages: BTreeMap<u64, LogicalNode>,
+}
+
+/// What moves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// Threads and the PUs to which they are bound from now on.
+    pub threads: Vec<(usize, LogicalPu)>,
+    /// Pages and their new nodes.
+    pub pages: Vec<(u64, LogicalNode)>,
+    /// Predicted gain in seconds, if the phase goes on as long as assumed.
+    pub gain_s: f64,
+    /// Predicted cost in seconds.
+    pub cost_s: f64,
+    /// Why threads do not move to another mapping; `None` if they do.
+    pub unmet: Option<Unmet>,
+}
+
+/// Decides which threads and pages of a running program move; see the module.
+pub struct Online<'a> {
+    policies: &'a dyn Policies,
+    machine: &'a Topology,
+    constants: Constants,
+    estimates: Estimates,
+    changes: Changes,
+    window: Window,
+    window_end_s: Option<f64>,
+    phase_start_s: Option<f64>,
+    phases: u64,
+    /// Threads have not been mapped for this phase.
+    pending: bool,
+    bound: BTreeMap<usize, LogicalPu>,
+    threads_moved_s: Option<f64>,
+    pages_moved_s: Option<f64>,
+    decided_s: Option<f64>,
+}
+
+impl<'a> Online<'a> {
+    /// Nothing observed yet.
+    #[must_use]
+    pub fn new(policies: &'a dyn Policies, machine: &'a Topology, constants: Constants) -> Self {
+        let least_difference = constants.dynamics.least_difference;
+        Self {
+            policies,
+            machine,
+            constants,
+            estimates: Estimates::new(constants.half_life_s),
+            changes: Changes::new(
+                constants.detector,
+                constants.windows.max(1),
+                least_difference,
+            ),
+            window: Window::default(),
+            window_end_s: None,
+            phase_start_s: None,
+            phases: 0,
+            pending: true,
+            bound: BTreeMap::new(),
+            threads_moved_s: None,
+            pages_moved_s: None,
+            decided_s: None,
+        }
+    }
+
+    /// Notes an access of a thread, by a number of the caller's, to an address.
+    pub fn observe(&mut self, thread: usize, address: u64, time_s: f64) {
+        self.advance(time_s);
+        self.phase_start_s.get_or_insert(time_s);
+        let others = self.estimates.note(thread, address / PAGE, time_s);
+        self.window
+            .add(thread.min(estimates::MOST_THREADS - 1), &others);
+    }
+
+    /// A thread has ended; its number may be given to another one.
+    pub fn ended(&mut self, thread: usize) {
+        self.estimates.ended(thread);
+        self.bound.remove(&thread);
+    }
+
+    /// Phases recognised so far, after the first.
+    #[must_use]
+    pub fn phases(&self) -> u64 {
+        self.phases
+    }
+
+    /// Closes the windows that end by `now_s`.
+    pub fn advance(&mut self, now_s: f64) {
+        let window_s = self.constants.window_s;
+        let end_s = *self.window_end_s.get_or_insert(now_s + window_s);
+        if now_s < end_s {
+            return;
+        }
+        // Few accesses show no pattern: the window stays open for more.
+        let open_s = now_s - end_s + window_s;
+        if self.window.load() < LEAST_LOAD && open_s < MOST_WINDOWS * window_s {
+            return;
+        }
+        // Of a long silence, as many windows as are compared.
+        let passed = ((now_s - end_s) / window_s) as usize + 1;
+        self.window_end_s = Some(end_s + passed as f64 * window_s);
+        let mut window = std::mem::take(&mut self.window);
+        for _ in 0..passed.min(2 * self.constants.windows) {
+            if let Some(ago) = self.changes.push(std::mem::take(&mut window)) {
+                // What was observed before says nothing of this phase.
+                self.estimates = Estimates::new(self.constants.half_life_s);
+                self.phase_start_s = Some(now_s - ago as f64 * window_s);
+                self.pending = true;
+                self.phases += 1;
+            }
+        }
+    }
+
+    /// The pages (addresses) whose nodes a decision needs; `None` if there is nothing to decide now.
+    #[must_use]
+    pub fn due(&self, now_s: f64) -> Option<Vec<u64>> {
+        let recently = self
+            .decided_s
+            .is_some_and(|decided| now_s - decided < self.constants.decision_s);
+        if recently || self.estimates.samples() < self.constants.least_samples {
+            return None;
+        }
+        let since_pages_s = self.pages_moved_s.map(|moved| now_s - moved);
+        let pages = self.constants.dynamics.allows_pages(since_pages_s);
+        let pages = pages.then(|| self.estimates.uses(now_s));
+        let pages: Vec<u64> = pages
+            .into_iter()
+            .flatten()
+            .map(|(page, _)| page * PAGE)
+            .collect();
+        (self.pending || !pages.is_empty()).then_some(pages)
+    }
+
+    /// Decides what moves. `None`: nothing.
+    ///
+    /// # Errors
+    /// [`PlanError`] of a policy.
+    pub fn decide(&mut self, now_s: f64, present: &Present) -> Result<Option<Decision>, PlanError> {
+        self.decided_s = Some(now_s);
+        let active = self.estimates.active(now_s).into_iter();
+        let threads: Vec<usize> = active.filter(|t| present.threads.contains_key(t)).collect();
+        if threads.len() < 2 {
+            return Ok(None);
+        }
+        let (phase, nodes) = self.phase(now_s, &threads, present)?;
+        let mut ways = Ways::new(
+            self.policies,
+            self.machine,
+            &self.constants.dynamics,
+            nodes.len(),
+        );
+        ways.pu = self.settled(&threads, present);
+        ways.node = nodes;
+        ways.threads_moved_s = self.threads_moved_s;
+        ways.pages_moved_s = self.pages_moved_s;
+        let occasion = Occasion {
+            phase_changed: self.pending,
+            pages_may_move: true,
+        };
+        let (step, seconds) = ways.step(0, occasion, &phase)?;
+        let stay_s = seconds - step.cost_s + step.gain_s;
+        let moves = !step.threads.is_empty() || !step.pages.is_empty();
+        if step.unmet == Some(Unmet::SameMapping) {
+            self.pending = false;
+        }
+        if !moves || step.gain_s < LEAST_GAIN * stay_s {
+            return Ok(None);
+        }
+        if !step.threads.is_empty() {
+            self.threads_moved_s = Some(now_s);
+            self.pending = false;
+        }
+        if !step.pages.is_empty() {
+            self.pages_moved_s = Some(now_s);
+        }
+        let mapped = threads.iter().copied().zip(step.mapping.pu.iter().copied());
+        // A page is moved for the sake of threads that stay where they are: they are bound too.
+        let bound: Vec<(usize, LogicalPu)> = mapped
+            .filter(|(thread, pu)| self.bound.get(thread) != Some(pu))
+            .collect();
+        self.bound.extend(bound.iter().copied());
+        let pages = step.pages.iter();
+        let number = |at: u32| phase.usage.pages()[at as usize].number.0;
+        Ok(Some(Decision {
+            threads: bound,
+            pages: pages.map(|&(at, node)| (number(at) * PAGE, node)).collect(),
+            gain_s: step.gain_s,
+            cost_s: step.cost_s,
+            unmet: step.unmet,
+        }))
+    }
+
+    /// The present phase as estimated: threads by their index in `threads`, pages that exist, with their nodes.
+    fn phase(
+        &self,
+        now_s: f64,
+        threads: &[usize],
+        present: &Present,
+    ) -> Result<(Phase, Vec<Option<LogicalNode>>), PlanError> {
+        let start_s = self.phase_start_s.unwrap_or(now_s);
+        let length_s = (now_s - start_s).clamp(self.constants.window_s, HORIZON_S);
+        let per_sample = match self.constants.amounts {
+            Amounts::PerSample(accesses) => accesses,
+            Amounts::PerThreadSecond(rate) => {
+                rate * threads.len() as f64 / self.estimates.samples_per_s(now_s).max(1e-9)
+            }
+        };
+        let amount = |per_s: f64| per_s * length_s * per_sample;
+        let cells = threads.iter().enumerate().flat_map(|(at, &thread)| {
+            let others = threads
+                .iter()
+                .enumerate()
+                .filter(move |(other, _)| *other != at);
+            others.map(move |(from, &other)| {
+                let per_s = self.estimates.communication_per_s(thread, other, now_s);
+                (from, at, amount(per_s))
+            })
+        });
+        let weights = CommMatrix::from_cells(threads.len(), cells.filter(|cell| cell.2 > 0.0))?;
+        let (mut usage, mut nodes) = (PageUsage::new(PAGE), Vec::new());
+        for (page, uses) in self.estimates.uses(now_s) {
+            let Some(&node) = present.pages.get(&page) else {
+                continue;
+            };
+            let accesses = uses.iter().filter_map(|&(thread, per_s)| {
+                let thread = threads.binary_search(&thread).ok()?;
+                Some(ThreadAccess {
+                    thread: ThreadIdx(thread as u32),
+                    reads: (amount(per_s).round() as u64).max(1),
+                    writes: 0,
+                })
+            });
+            let accesses: Vec<ThreadAccess> = accesses.collect();
+            if accesses.is_empty() {
+                continue;
+            }
+            let head = PageHead {
+                number: PageNumber(page),
+                object: None,
+                object_page: 0,
+                first_touch: None,
+                first_touch_time: 0,
+            };
+            usage.push(head, accesses);
+            nodes.push(Some(node));
+        }
+        let layer = Layer::WriteRead;
+        let phase = Phase {
+            slices: 0..0,
+            // Times since the last moves are counted from the beginning of the phase: here, from now.
+            start_s: now_s,
+            length_s,
+            heterogeneity: communication::heterogeneity(&weights, layer),
+            events_per_s: communication::amount(&weights, layer) / length_s,
+            lines: weights.clone(),
+            weights,
+            page: (0..nodes.len() as u32).collect(),
+            usage,
+        };
+        Ok((phase, nodes))
+    }
+
+    /// The PU of each of `threads`: the one that it is bound to, or else the one that it runs on, or else a free one,
+    /// of the same node if possible. If there are more threads than PUs, they stay where they run.
+    fn settled(&self, threads: &[usize], present: &Present) -> Vec<LogicalPu> {
+        let bound = threads.iter().map(|thread| self.bound.get(thread).copied());
+        let bound: Vec<Option<LogicalPu>> = bound.collect();
+        let mut taken = vec![false; self.machine.pus().len()];
+        bound
+            .iter()
+            .flatten()
+            .for_each(|pu| taken[pu.index()] = true);
+        let mut settled = Vec::new();
+        for (thread, bound) in threads.iter().zip(bound) {
+            let runs = present.threads.get(thread).copied().unwrap_or(LogicalPu(0));
+            let free = || {
+                let all = (0..taken.len() as u32).map(LogicalPu);
+                let free: Vec<LogicalPu> = all.filter(|pu| !taken[pu.index()]).collect();
+                let node = self.machine.node_of(runs);
+                let near = free.iter().find(|pu| self.machine.node_of(**pu) == node);
+                near.or(free.first()).copied()
+            };
+            let pu = match bound {
+                Some(pu) => pu,
+                None if !taken[runs.index()] => runs,
+                None => free().unwrap_or(runs),
+            };
+            taken[pu.index()] = true;
+            settled.push(pu);
+        }
+        settled
+    }
+}

@@ -1,0 +1,95 @@
+//! Any thread and page policy, applied to estimates instead of a profile.
+
+use numaloc_analysis::assignment::page_affinity;
+use numaloc_mapping::policies::choice_map::ChoiceMap;
+use numaloc_mapping::{Direction, MapInput};
+use numaloc_model::pages::PageUsage;
+use numaloc_model::{LogicalNode, Mapping};
+use numaloc_placement::{PlaceInput, PlacementPolicy};
+use numaloc_topology::Topology;
+
+use crate::dynamic::Phase;
+use crate::dynamic::ways::Policies;
+use crate::error::PlanError;
+use crate::options::Options;
+use crate::registry::{BASELINE, Choice, ThreadPolicy};
+
+/// The policies of a running program.
+pub struct Chosen<'a> {
+    machine: &'a Topology,
+    options: Options,
+    threads: ThreadPolicy,
+    pages: &'static dyn PlacementPolicy,
+}
+
+impl<'a> Chosen<'a> {
+    /// The first thread policy and the last page policy of `choice`, as for planned moves.
+    ///
+    /// # Errors
+    /// [`PlanError::NotDynamic`] for policies and machines without moves.
+    pub fn new(
+        choice: &Choice,
+        machine: &'a Topology,
+        options: Options,
+    ) -> Result<Self, PlanError> {
+        let not = |what: &str| PlanError::NotDynamic {
+            what: what.to_owned(),
+        };
+        let (threads, pages) = match choice {
+            Choice::Joint => return Err(not(crate::registry::JOINT)),
+            Choice::Separate { threads, pages } => (threads.first(), pages.last()),
+        };
+        let threads = *threads.ok_or_else(|| not("online placement without thread policy"))?;
+        if threads.name() == ThreadPolicy::Os.name() {
+            return Err(not(threads.name()));
+        }
+        if machine.network().is_some() {
+            return Err(not("a cluster"));
+        }
+        Ok(Self {
+            machine,
+            options,
+            threads,
+            pages: pages.copied().unwrap_or(BASELINE),
+        })
+    }
+}
+
+impl Policies for Chosen<'_> {
+    fn map(&self, phase: &Phase) -> Result<Mapping, PlanError> {
+        let input = |matrix| {
+            MapInput::directed(matrix, Direction::Undirected, self.machine)
+                .with_spread(self.options.spread)
+                .with_seed(self.options.seed)
+        };
+        let mapped = match self.threads {
+            ThreadPolicy::SharedPages => {
+                let common = page_affinity(&phase.usage, phase.weights.threads());
+                numaloc_mapping::map(&ChoiceMap, &input(&common))?
+            }
+            ThreadPolicy::Listed(policy) => {
+                numaloc_mapping::map(policy, &input(&phase.weights.symmetrised()))?
+            }
+            ThreadPolicy::Os => {
+                return Err(PlanError::NotDynamic {
+                    what: ThreadPolicy::Os.name().to_owned(),
+                });
+            }
+        };
+        Ok(mapped.mapping)
+    }
+
+    fn place(
+        &self,
+        usage: &PageUsage,
+        mapping: &Mapping,
+    ) -> Result<Vec<Option<LogicalNode>>, PlanError> {
+        let input = PlaceInput {
+            page_size: usage.page_size(),
+            seed: self.options.seed,
+            min_exclusivity: self.options.min_exclusivity,
+            ..PlaceInput::new(usage, mapping, self.machine)
+        };
+        Ok(numaloc_placement::place(self.pages, &input)?.placement.node)
+    }
+}
