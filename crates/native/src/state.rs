@@ -119,6 +119,8 @@ pub struct State {
     pub instruction: u64,
     /// Address in the cache at which to continue after recording.
     pub resume: u64,
+    /// Flags of the program while the engine records an access with most of its state in place.
+    pub light_flags: u64,
     /// Mask of the occupied entries of [`State::signals`].
     pub pending: u64,
     /// The part of [`XSTATE`] that the processor supports.

@@ -20,15 +20,18 @@ pub enum Kind {
     Announce,
     /// Accesses that the engine finds out from the instruction and the registers.
     Complex,
+    /// None: the thread has left the cache for another reason.
+    Nothing,
 }
 
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 7] = [
     Kind::Read,
     Kind::Write,
     Kind::Update,
     Kind::Atomic,
     Kind::Announce,
     Kind::Complex,
+    Kind::Nothing,
 ];
 const OWNERS: [Owner; 3] = [Owner::Program, Owner::Runtime, Owner::Allocator];
 
@@ -57,6 +60,70 @@ impl Descriptor {
             size: number as u16,
             kind: KINDS.get(kind).copied().unwrap_or(Kind::Read),
             owner: OWNERS.get(owner).copied().unwrap_or(Owner::Program),
+        }
+    }
+}
+
+/// [`Descriptor::encode`] of nothing.
+pub const NOTHING: u64 = (Kind::Nothing as u64) << 16;
+
+/// Kinds of accesses that the engine may record with most of the program's state in place: see [`super::light`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Light {
+    /// A load of the program.
+    Load,
+    /// A store of the program.
+    Store,
+    /// A load and a store by one instruction of the program.
+    Update,
+    /// See [`Kind::Announce`].
+    Announce,
+    /// An atomic instruction of the program.
+    Atomic,
+    /// One of the allocator.
+    Allocator,
+    /// A load of a run-time library.
+    RuntimeLoad,
+    /// A store of a run-time library.
+    RuntimeStore,
+    /// An atomic instruction of a run-time library.
+    RuntimeAtomic,
+}
+
+impl Light {
+    /// Number of kinds.
+    pub const COUNT: usize = Self::ALL.len();
+    /// All kinds, in ascending order.
+    pub const ALL: [Self; 9] = [
+        Self::Load,
+        Self::Store,
+        Self::Update,
+        Self::Announce,
+        Self::Atomic,
+        Self::Allocator,
+        Self::RuntimeLoad,
+        Self::RuntimeStore,
+        Self::RuntimeAtomic,
+    ];
+
+    /// The kind of an access; `None` if recording it takes the whole engine.
+    pub fn of(descriptor: Descriptor) -> Option<Self> {
+        let Descriptor { size, kind, owner } = descriptor;
+        let runtime = owner == Owner::Runtime;
+        match kind {
+            Kind::Announce => Some(Self::Announce),
+            _ if size > LARGEST || runtime && size > WORD => None,
+            Kind::Atomic if runtime => Some(Self::RuntimeAtomic),
+            Kind::Atomic if owner == Owner::Allocator => Some(Self::Allocator),
+            Kind::Atomic => (size <= WORD).then_some(Self::Atomic),
+            Kind::Read if runtime => Some(Self::RuntimeLoad),
+            Kind::Write if runtime => Some(Self::RuntimeStore),
+            Kind::Write => Some(Self::Store),
+            Kind::Read if size <= WORD => Some(Self::Load),
+            Kind::Update if size <= WORD && !runtime => Some(Self::Update),
+            Kind::Read | Kind::Update => None,
+            Kind::Complex | Kind::Nothing => None,
         }
     }
 }

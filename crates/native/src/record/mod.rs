@@ -1,13 +1,14 @@
 //! Records the program's accesses and system calls with the tracing engine.
 //!
 //! Translated code reports each access ([`access`]) through [`native_record_access`]; addresses that it cannot compute
-//! by itself are found out by [`complex`]. A thread's tracer lies in its [`State`]. System calls are followed by
+//! by itself are found out by [`complex`]; [`light`] records the usual ones at less cost. A thread's tracer lies in its [`State`]. System calls are followed by
 //! `numaloc-follow`; [`ending`] stops the threads of a process that ends itself.
 #![allow(unsafe_code)]
 
 pub mod access;
 mod complex;
 pub mod ending;
+pub mod light;
 
 use std::ffi::{CString, OsStr};
 use std::mem::MaybeUninit;
@@ -239,6 +240,9 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
 
 fn record(thread: &mut Traced, address: u64, descriptor: Descriptor) {
     let Descriptor { size, kind, owner } = descriptor;
+    if kind == Kind::Nothing {
+        return;
+    }
     if kind == Kind::Announce {
         if LIVE.load(Relaxed) > 1 {
             thread.tracer.announce();

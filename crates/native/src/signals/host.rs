@@ -151,6 +151,8 @@ fn in_engine(number: i32, info: &siginfo_t, context: &mut ucontext_t, state: &mu
         context.uc_mcontext.gregs[RIP] = PLACES.interrupted as i64;
     } else if returning && state.stepping == Stepping::No {
         context.uc_mcontext.gregs[RIP] = PLACES.returning.start as i64;
+    } else if PLACES.light_returning.contains(&rip) {
+        context.uc_mcontext.gregs[RIP] = PLACES.light_returning.start as i64;
     }
 }
 

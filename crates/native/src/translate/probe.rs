@@ -12,8 +12,8 @@ use super::borrowed::{Borrowed, REGISTERS, SLOT, SLOT_FLAGS, used};
 use super::copy::Copier;
 use super::liveness::Live;
 use crate::emit::{BELOW, EQUAL, Field, NOT_ABOVE, NOT_EQUAL, Number};
-use crate::layout::{LINES, VECTOR_RECORD};
-use crate::record::access::{Access, Descriptor, Kind, Operand};
+use crate::layout::{LINES, VECTOR_RECORD, VECTORS_LIGHT};
+use crate::record::access::{Access, Descriptor, Kind, Light, Operand};
 use crate::state::{self, RAX};
 
 impl Copier<'_> {
@@ -115,7 +115,10 @@ impl Copier<'_> {
                 code.set_field(state::RESUME, resume);
             }
         }
-        code.jump_by(VECTOR_RECORD);
+        code.jump_by(match Light::of(descriptor) {
+            Some(light) => VECTORS_LIGHT + 8 * light as u64,
+            None => VECTOR_RECORD,
+        });
     }
 
     /// Records an access before it is made. `counted`: if it is plain, it was counted with its segment, except for its
