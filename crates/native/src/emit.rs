@@ -8,6 +8,8 @@ pub const BELOW: u8 = 2;
 pub const EQUAL: u8 = 4;
 /// Condition of a jump: not equal.
 pub const NOT_EQUAL: u8 = 5;
+/// Condition of a jump: negative.
+pub const NEGATIVE: u8 = 8;
 /// Condition of a jump: below or equal.
 pub const NOT_ABOVE: u8 = 6;
 

@@ -121,6 +121,16 @@ pub struct State {
     pub resume: u64,
     /// Flags of the program while the engine records an access with most of its state in place.
     pub light_flags: u64,
+    /// Address of the [`crate::record::turns::Turns`] of a loop whose turns are not recorded; 0 outside such loops.
+    pub turns: u64,
+    /// Registers before the first of these turns.
+    pub turn_registers: [u64; 16],
+    /// Value of the loop's leader at which they must be recorded.
+    pub last_turn: u64,
+    /// Turns of a loop to be recorded like other code.
+    pub first_turns: u64,
+    /// A register that translated code borrows meanwhile.
+    pub scratch: u64,
     /// Mask of the occupied entries of [`State::signals`].
     pub pending: u64,
     /// The part of [`XSTATE`] that the processor supports.
@@ -186,6 +196,16 @@ offsets! {
     INSTRUCTION = instruction;
     /// Offset from gs.
     RESUME = resume;
+    /// Offset from gs.
+    TURNS = turns;
+    /// Offset from gs.
+    TURN_REGISTERS = turn_registers;
+    /// Offset from gs.
+    LAST_TURN = last_turn;
+    /// Offset from gs.
+    FIRST_TURNS = first_turns;
+    /// Offset from gs.
+    SCRATCH = scratch;
     /// Offset from gs.
     SEAT = seat;
 }

@@ -20,17 +20,20 @@ pub enum Kind {
     Announce,
     /// Accesses that the engine finds out from the instruction and the registers.
     Complex,
+    /// Those of turns of a loop that were made: see [`super::turns`].
+    Turns,
     /// None: the thread has left the cache for another reason.
     Nothing,
 }
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 8] = [
     Kind::Read,
     Kind::Write,
     Kind::Update,
     Kind::Atomic,
     Kind::Announce,
     Kind::Complex,
+    Kind::Turns,
     Kind::Nothing,
 ];
 const OWNERS: [Owner; 3] = [Owner::Program, Owner::Runtime, Owner::Allocator];
@@ -123,7 +126,7 @@ impl Light {
             Kind::Read if size <= WORD => Some(Self::Load),
             Kind::Update if size <= WORD && !runtime => Some(Self::Update),
             Kind::Read | Kind::Update => None,
-            Kind::Complex | Kind::Nothing => None,
+            Kind::Complex | Kind::Turns | Kind::Nothing => None,
         }
     }
 }

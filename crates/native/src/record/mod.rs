@@ -9,6 +9,7 @@ pub mod access;
 mod complex;
 pub mod ending;
 pub mod light;
+pub mod turns;
 
 use std::ffi::{CString, OsStr};
 use std::mem::MaybeUninit;
@@ -220,6 +221,9 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
     let state = unsafe { &mut *state };
     let address = state.address;
     let descriptor = Descriptor::decode(state.access);
+    if descriptor.kind == Kind::Turns {
+        return turns::record(state, 0);
+    }
     if descriptor.kind == Kind::Complex {
         // SAFETY: the fragment that is being executed owns the instruction.
         let instruction = unsafe { &*(state.instruction as *const Instruction) };

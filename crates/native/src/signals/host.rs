@@ -15,7 +15,7 @@ use super::{FAULTS, bit, blocking};
 use crate::cache::ENGINE;
 use crate::crossing::{Places, places};
 use crate::layout::CODE;
-use crate::record::ending;
+use crate::record::{ending, turns};
 use crate::state::{ASYNCHRONOUS, ENDING, FAULT, Signal, State, Stepping, XSTATE_BYTES, current};
 use crate::{invalidate, sys, tls};
 
@@ -165,6 +165,8 @@ fn in_cache(
     guest_fs: u64,
 ) -> bool {
     if ending::requested() && !is_fault(number, info) {
+        take_registers(state, &context.uc_mcontext.gregs);
+        turns::interrupted(state, None);
         ending::park(state);
     }
     let rip = context.uc_mcontext.gregs[RIP] as u64;
@@ -212,17 +214,23 @@ fn leave(context: &mut ucontext_t, state: &mut State, guest_fs: u64, now: bool) 
     state.stepping = Stepping::No;
     registers[EFLAGS] &= !(TF | DF);
     state.pc = pc;
-    for (register, &place) in state.regs.iter_mut().zip(&ORDER) {
-        *register = registers[place] as u64;
-    }
+    take_registers(state, registers);
     if let Some((register, slot)) = point.borrowed {
         state.regs[usize::from(register)] = state.slots[usize::from(slot)];
     }
+    turns::interrupted(state, point.recorded.then_some(pc));
     state.rflags = registers[EFLAGS] as u64;
     state.guest_fs = guest_fs;
     take_xstate(state, context.uc_mcontext.fpregs.cast());
     context.uc_mcontext.gregs[RIP] = PLACES.leave as i64;
     true
+}
+
+/// Copies the general registers.
+fn take_registers(state: &mut State, registers: &[i64; 23]) {
+    for (register, &place) in state.regs.iter_mut().zip(&ORDER) {
+        *register = registers[place] as u64;
+    }
 }
 
 /// Copies extended state from the kernel's frame.
