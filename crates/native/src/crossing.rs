@@ -31,6 +31,9 @@ unsafe extern "C" {
     static native_record: u8;
     static native_record_returning: u8;
     static native_record_end: u8;
+    static native_record_plain: u8;
+    static native_plain_returning: u8;
+    static native_plain_end: u8;
     static native_light_returning: u8;
     static native_light_end: u8;
     static native_light_load: u8;
@@ -88,8 +91,10 @@ pub struct Places {
     pub restorer: u64,
     /// Target of the code that records an access.
     pub record: u64,
-    /// After recording: from the check for signals to the cache. It can begin again anywhere.
-    pub returning: std::ops::Range<u64>,
+    /// Target of the code that records an access without changing the upper parts of vector registers.
+    pub record_plain: u64,
+    /// After recording: from the check for signals to the cache. Each can begin again anywhere.
+    pub returning: [std::ops::Range<u64>; 2],
     /// The same after recording with most of the program's state in place.
     pub light_returning: std::ops::Range<u64>,
     /// Targets of the code that records an access of each [`Light`] kind.
@@ -108,7 +113,11 @@ pub fn places() -> Places {
         calling: at(&raw const native_call_begin)..=at(&raw const native_call_instruction),
         called: at(&raw const native_call_interrupted) - 1,
         record: at(&raw const native_record),
-        returning: at(&raw const native_record_returning)..at(&raw const native_record_end),
+        record_plain: at(&raw const native_record_plain),
+        returning: [
+            at(&raw const native_record_returning)..at(&raw const native_record_end),
+            at(&raw const native_plain_returning)..at(&raw const native_plain_end),
+        ],
         light_returning: at(&raw const native_light_returning)..at(&raw const native_light_end),
         light: Light::ALL.map(|light| at(light_entry(light))),
         interrupted: at(&raw const native_call_interrupted),
@@ -138,6 +147,7 @@ global_asm!(
     .globl native_enter, native_enter_begin, native_enter_end, native_leave, native_exit, native_missed_jump, native_missed_return
     .globl native_call, native_call_begin, native_call_instruction, native_call_interrupted
     .globl native_record, native_record_returning, native_record_end, native_light_returning, native_light_end
+    .globl native_record_plain, native_plain_returning, native_plain_end
     .globl native_light_load, native_light_store, native_light_update
     .globl native_light_announce, native_light_atomic, native_light_allocator
     .globl native_light_runtime_load, native_light_runtime_store, native_light_runtime_atomic
@@ -170,15 +180,70 @@ global_asm!(
     mov r11, gs:[88]
 .endm
 
-# Stores the program's state; the instruction `save` stores the extended part.
-.macro store_program save
-    store_changing
+# Registers that functions keep.
+.macro store_kept
     mov gs:[24], rbx
     mov gs:[40], rbp
     mov gs:[96], r12
     mov gs:[104], r13
     mov gs:[112], r14
     mov gs:[120], r15
+.endm
+
+.macro load_kept
+    mov rbx, gs:[24]
+    mov rbp, gs:[40]
+    mov r12, gs:[96]
+    mov r13, gs:[104]
+    mov r14, gs:[112]
+    mov r15, gs:[120]
+.endm
+
+# The part of vector registers that code for all processors changes.
+.macro store_vectors
+    stmxcsr gs:[{mxcsr}]
+    movaps gs:[{vectors} + 0], xmm0
+    movaps gs:[{vectors} + 16], xmm1
+    movaps gs:[{vectors} + 32], xmm2
+    movaps gs:[{vectors} + 48], xmm3
+    movaps gs:[{vectors} + 64], xmm4
+    movaps gs:[{vectors} + 80], xmm5
+    movaps gs:[{vectors} + 96], xmm6
+    movaps gs:[{vectors} + 112], xmm7
+    movaps gs:[{vectors} + 128], xmm8
+    movaps gs:[{vectors} + 144], xmm9
+    movaps gs:[{vectors} + 160], xmm10
+    movaps gs:[{vectors} + 176], xmm11
+    movaps gs:[{vectors} + 192], xmm12
+    movaps gs:[{vectors} + 208], xmm13
+    movaps gs:[{vectors} + 224], xmm14
+    movaps gs:[{vectors} + 240], xmm15
+.endm
+
+.macro load_vectors
+    ldmxcsr gs:[{mxcsr}]
+    movaps xmm0, gs:[{vectors} + 0]
+    movaps xmm1, gs:[{vectors} + 16]
+    movaps xmm2, gs:[{vectors} + 32]
+    movaps xmm3, gs:[{vectors} + 48]
+    movaps xmm4, gs:[{vectors} + 64]
+    movaps xmm5, gs:[{vectors} + 80]
+    movaps xmm6, gs:[{vectors} + 96]
+    movaps xmm7, gs:[{vectors} + 112]
+    movaps xmm8, gs:[{vectors} + 128]
+    movaps xmm9, gs:[{vectors} + 144]
+    movaps xmm10, gs:[{vectors} + 160]
+    movaps xmm11, gs:[{vectors} + 176]
+    movaps xmm12, gs:[{vectors} + 192]
+    movaps xmm13, gs:[{vectors} + 208]
+    movaps xmm14, gs:[{vectors} + 224]
+    movaps xmm15, gs:[{vectors} + 240]
+.endm
+
+# Stores the program's state; the instruction `save` stores the extended part.
+.macro store_program save
+    store_changing
+    store_kept
     mov rsp, gs:[{engine_rsp}]
     pushfq
     pop qword ptr gs:[{rflags}]
@@ -194,15 +259,15 @@ global_asm!(
     mov eax, gs:[{xmask}]
     xor edx, edx
     xrstor64 gs:[{xstate}]
+    continue_general \field
+.endm
+
+# The same without the extended state.
+.macro continue_general field
     mov rax, gs:[{guest_fs}]
     wrfsbase rax
     load_changing
-    mov rbx, gs:[24]
-    mov rbp, gs:[40]
-    mov r12, gs:[96]
-    mov r13, gs:[104]
-    mov r14, gs:[112]
-    mov r15, gs:[120]
+    load_kept
     push qword ptr gs:[{rflags}]
     popfq
     mov rsp, gs:[32]
@@ -300,6 +365,30 @@ native_record_returning:
 native_record_end:
     ud2
 
+native_record_plain:
+    store_changing
+    store_kept
+    mov rsp, gs:[{engine_rsp}]
+    pushfq
+    pop qword ptr gs:[{rflags}]
+    store_vectors
+    rdfsbase rax
+    mov gs:[{guest_fs}], rax
+    begin_engine
+    mov rdi, gs:[{this}]
+    call {record}
+native_plain_returning:
+    mov rsp, gs:[{engine_rsp}]
+    cmp qword ptr gs:[{pending}], 0
+    je 6f
+    mov byte ptr gs:[{stepping}], {to_point}
+    or qword ptr gs:[{rflags}], 0x100
+6:
+    load_vectors
+    continue_general {resume}
+native_plain_end:
+    ud2
+
     light native_light_load, {light_load}
     light native_light_store, {light_store}
     light native_light_update, {light_update}
@@ -323,7 +412,7 @@ native_light_end:
     mov qword ptr gs:[{access}], {nothing}
 7:
     end_light
-    jmp native_record
+    jmp native_record_plain
 
 native_call:
     mov rax, [rdi]
@@ -405,6 +494,8 @@ native_end:
     to_point = const crate::state::Stepping::ToPoint as u8,
     resume = const offset_of!(State, resume),
     record = sym crate::record::native_record_access,
+    mxcsr = const offset_of!(State, mxcsr),
+    vectors = const offset_of!(State, vectors),
     light_flags = const offset_of!(State, light_flags),
     access = const offset_of!(State, access),
     nothing = const crate::record::access::NOTHING,

@@ -120,6 +120,12 @@ impl Buffer {
         self.with_field(Field::Load, register, state::SLOTS + 8 * slot as i32);
     }
 
+    /// Stores a mask register in a field of the thread's state.
+    pub fn store_mask(&mut self, mask: u8, field: i32) {
+        self.put(&[0x65, 0xc4, 0xe1, 0xf8, 0x91, (mask & 7) << 3 | 4, 0x25]); // kmovq gs:[field], mask
+        self.put32(field);
+    }
+
     /// Adds to a 64-bit field of the thread's state.
     pub fn add_to_field(&mut self, field: i32, amount: i32) {
         self.put(&[0x65, 0x48, 0x81, 0x04, 0x25]);

@@ -119,6 +119,8 @@ pub struct State {
     pub instruction: u64,
     /// Address in the cache at which to continue after recording.
     pub resume: u64,
+    /// Control and status of vector instructions while the engine records an access.
+    pub mxcsr: u64,
     /// Flags of the program while the engine records an access with most of its state in place.
     pub light_flags: u64,
     /// Address of the [`crate::record::turns::Turns`] of a loop whose turns are not recorded; 0 outside such loops.
@@ -129,6 +131,8 @@ pub struct State {
     pub last_turn: u64,
     /// Turns of a loop to be recorded like other code.
     pub first_turns: u64,
+    /// The mask register of an access of kind [`crate::record::access::Kind::Masked`].
+    pub selected: u64,
     /// A register that translated code borrows meanwhile.
     pub scratch: u64,
     /// Mask of the occupied entries of [`State::signals`].
@@ -137,6 +141,8 @@ pub struct State {
     pub xmask: u64,
     /// Extended state while the thread is outside the cache.
     pub xstate: Xstate,
+    /// The lower parts of the vector registers while the engine records an access.
+    pub vectors: [[u64; 2]; 16],
     /// Pending signals: a fault of the program, and a signal from elsewhere.
     pub signals: [Option<Signal>; 2],
     /// Signals that the engine needs unblocked, received while the program blocks them.
@@ -205,6 +211,8 @@ offsets! {
     /// Offset from gs.
     FIRST_TURNS = first_turns;
     /// Offset from gs.
+    SELECTED = selected;
+    /// Offset from gs.
     SCRATCH = scratch;
     /// Offset from gs.
     SEAT = seat;
@@ -228,6 +236,7 @@ pub const READ_BYTES: i32 = SEAT + fast::READ_BYTES;
 pub const WRITE_BYTES: i32 = SEAT + fast::WRITE_BYTES;
 
 const _: () = assert!(offset_of!(State, xstate).is_multiple_of(64));
+const _: () = assert!(offset_of!(State, vectors).is_multiple_of(16));
 
 /// Bit of [`State::pending`] for a fault.
 pub const FAULT: usize = 0;

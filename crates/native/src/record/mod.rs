@@ -28,7 +28,7 @@ use numaloc_trace::{Config, Engine, reservation};
 use crate::layout::LINES;
 use crate::state::State;
 use crate::sys;
-use access::{Descriptor, Kind};
+use access::{Descriptor, Kind, Masked};
 
 static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(std::ptr::null_mut());
 /// Number of threads with a tracer.
@@ -224,6 +224,13 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
     if descriptor.kind == Kind::Turns {
         return turns::record(state, 0);
     }
+    if descriptor.kind == Kind::Masked {
+        let mask = state.selected;
+        if let Some(thread) = traced(state) {
+            masked(thread, address, descriptor, mask);
+        }
+        return;
+    }
     if descriptor.kind == Kind::Complex {
         // SAFETY: the fragment that is being executed owns the instruction.
         let instruction = unsafe { &*(state.instruction as *const Instruction) };
@@ -279,6 +286,24 @@ fn record(thread: &mut Traced, address: u64, descriptor: Descriptor) {
                 tracer.store_recorded();
             }
         }
+    }
+}
+
+/// Records the elements of a vector that are selected by `mask`.
+fn masked(thread: &mut Traced, address: u64, descriptor: Descriptor, mask: u64) {
+    let Descriptor { size, owner, .. } = descriptor;
+    let masked = Masked::decode(size);
+    let kind = match masked.stores {
+        true => Kind::Write,
+        false => Kind::Read,
+    };
+    for (offset, size) in masked.words(mask) {
+        let descriptor = Descriptor {
+            size: size as u16,
+            kind,
+            owner,
+        };
+        record(thread, address.wrapping_add(offset), descriptor);
     }
 }
 

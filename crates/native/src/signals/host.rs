@@ -119,9 +119,9 @@ fn in_engine(number: i32, info: &siginfo_t, context: &mut ucontext_t, state: &mu
             return;
         }
     }
-    let returning = PLACES.returning.contains(&rip);
+    let returning = PLACES.returning.iter().find(|range| range.contains(&rip));
     if number == libc::SIGTRAP && state.stepping != Stepping::No {
-        if returning {
+        if returning.is_some() {
             // Back to the cache, where stepping continues.
             return;
         }
@@ -149,8 +149,8 @@ fn in_engine(number: i32, info: &siginfo_t, context: &mut ucontext_t, state: &mu
         context.uc_mcontext.gregs[RIP] = PLACES.leave as i64;
     } else if PLACES.calling.contains(&rip) {
         context.uc_mcontext.gregs[RIP] = PLACES.interrupted as i64;
-    } else if returning && state.stepping == Stepping::No {
-        context.uc_mcontext.gregs[RIP] = PLACES.returning.start as i64;
+    } else if let Some(range) = returning.filter(|_| state.stepping == Stepping::No) {
+        context.uc_mcontext.gregs[RIP] = range.start as i64;
     } else if PLACES.light_returning.contains(&rip) {
         context.uc_mcontext.gregs[RIP] = PLACES.light_returning.start as i64;
     }

@@ -118,8 +118,12 @@ impl Copier<'_> {
             next = Some(instruction.next_ip());
             let ends = at + 1 == block.instructions.len() && !matches!(block.end, End::Jump(_));
             let info = factory.info(instruction);
-            self.plans
-                .push((access::plan(instruction, info, owner, ends), owner));
+            let plan = match access::plan(instruction, info, owner, ends) {
+                // Storing a mask register of 64 bits takes more than using one does.
+                Plan::Masked { .. } if !is_x86_feature_detected!("avx512bw") => Plan::Complex,
+                plan => plan,
+            };
+            self.plans.push((plan, owner));
         }
         let segments = groups::segments(block, &self.plans, &self.live, &mut factory);
         let found = loops::find(block, &self.plans, &self.live, &mut factory);
@@ -162,6 +166,15 @@ impl Copier<'_> {
                     self.record_here(access.size, Kind::Announce, owner);
                 }
                 self.note_address(&access.operand, live);
+            }
+            &Plan::Masked {
+                operand,
+                masked,
+                mask,
+            } => {
+                self.note_address(&operand, live);
+                self.code.store_mask(mask, state::SELECTED);
+                self.record_here(masked.encode(), Kind::Masked, owner);
             }
             Plan::Complex => self.complex(&decoded.instruction, owner),
         }

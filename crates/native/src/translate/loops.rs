@@ -18,7 +18,7 @@ use super::decode::Block;
 use super::liveness::Live;
 use crate::emit::{EQUAL, Field, NEGATIVE, Number};
 use crate::fragment::Exit;
-use crate::layout::{VECTOR_EXIT, VECTOR_RECORD};
+use crate::layout::{VECTOR_EXIT, VECTOR_PLAIN};
 use crate::record::access::{Access, Descriptor, Kind, Plan};
 use crate::record::turns::Turns;
 use crate::state::{self, RAX, RSP};
@@ -90,7 +90,7 @@ pub fn find(
         let accesses = match plan {
             Plan::Nothing => &[][..],
             Plan::Before(accesses) => accesses,
-            Plan::After { .. } | Plan::Complex => return None,
+            Plan::After { .. } | Plan::Masked { .. } | Plan::Complex => return None,
         };
         if *owner != Owner::Program || usage::synchronises(instruction) {
             return None;
@@ -247,7 +247,7 @@ impl Copier<'_> {
         // 13 bytes for this field, 7 for the jump.
         let resume = code.pc() + 20;
         code.set_field(state::RESUME, resume);
-        code.jump_by(VECTOR_RECORD);
+        code.jump_by(VECTOR_PLAIN);
     }
 
     /// A direct branch out of the fragment, in the exits' code.

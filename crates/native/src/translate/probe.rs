@@ -12,7 +12,7 @@ use super::borrowed::{Borrowed, REGISTERS, SLOT, SLOT_FLAGS, used};
 use super::copy::Copier;
 use super::liveness::Live;
 use crate::emit::{BELOW, EQUAL, Field, NOT_ABOVE, NOT_EQUAL, Number};
-use crate::layout::{LINES, VECTOR_RECORD, VECTORS_LIGHT};
+use crate::layout::{LINES, VECTOR_PLAIN, VECTOR_RECORD, VECTORS_LIGHT};
 use crate::record::access::{Access, Descriptor, Kind, Light, Operand};
 use crate::state::{self, RAX};
 
@@ -99,8 +99,9 @@ impl Copier<'_> {
         }
     }
 
-    /// Emits code that leaves the cache to record an access whose address is in the thread's state.
-    fn leave_to_record(&mut self, descriptor: Descriptor, resume: Option<u64>) {
+    /// Emits code that leaves the cache to record an access whose address is in the thread's state. `whole`: the engine
+    /// needs the vector registers.
+    fn leave_to_record(&mut self, descriptor: Descriptor, resume: Option<u64>, whole: bool) {
         let code = if resume.is_some() {
             &mut self.stubs
         } else {
@@ -117,7 +118,8 @@ impl Copier<'_> {
         }
         code.jump_by(match Light::of(descriptor) {
             Some(light) => VECTORS_LIGHT + 8 * light as u64,
-            None => VECTOR_RECORD,
+            None if whole => VECTOR_RECORD,
+            None => VECTOR_PLAIN,
         });
     }
 
@@ -174,7 +176,7 @@ impl Copier<'_> {
             }
         }
         self.give_back(&restored, true);
-        self.leave_to_record(descriptor, Some(resume));
+        self.leave_to_record(descriptor, Some(resume), false);
     }
 
     /// Emits, in the exits' code, what only counts accesses between bursts and continues otherwise. Returns the offset
@@ -309,7 +311,7 @@ impl Copier<'_> {
 
     /// Records an access, whose address is in the thread's state, with all registers of the program in place.
     pub(super) fn record_here(&mut self, size: u16, kind: Kind, owner: Owner) {
-        self.leave_to_record(Descriptor { size, kind, owner }, None);
+        self.leave_to_record(Descriptor { size, kind, owner }, None, false);
     }
 
     /// Stores an operand's address in the thread's state, for code after the instruction.
@@ -332,7 +334,12 @@ impl Copier<'_> {
         let at = &raw const *kept as u64;
         self.fragment.instructions.push(kept);
         self.code.set_field(state::INSTRUCTION, at);
-        self.record_here(0, Kind::Complex, owner);
+        let descriptor = Descriptor {
+            size: 0,
+            kind: Kind::Complex,
+            owner,
+        };
+        self.leave_to_record(descriptor, None, !instruction.is_string_instruction());
     }
 }
 
