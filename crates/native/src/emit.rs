@@ -200,6 +200,26 @@ impl Buffer {
         self.put(&[0x48 | high, 0x83, 0x38 | low, 0]);
     }
 
+    /// Compares the word at `base + 8 * index` with 0; `base` as in [`Buffer::is_zero_at`].
+    pub fn is_zero_at_index(&mut self, base: usize, index: usize) {
+        let (base, index) = (base as u8, index as u8);
+        let rex = 0x48 | (index >> 3) << 1 | base >> 3;
+        let sib = 0xc0 | (index & 7) << 3 | base & 7;
+        self.put(&[rex, 0x83, 0x3c, sib, 0]);
+    }
+
+    /// Adds to the word at `base + 8 * index`, or to its upper half.
+    pub fn add_at_index(&mut self, base: usize, index: usize, amount: i32, high_half: bool) {
+        let (base, index) = (base as u8, index as u8);
+        let rex = 0x40 | (index >> 3) << 1 | base >> 3;
+        let sib = 0xc0 | (index & 7) << 3 | base & 7;
+        match high_half {
+            true => self.put(&[rex, 0x81, 0x44, sib, 4]),
+            false => self.put(&[rex | 8, 0x81, 0x04, sib]),
+        }
+        self.put32(amount);
+    }
+
     /// Adds to a word in memory at a register as in [`Buffer::is_zero_at`]; `high`: to its upper half.
     pub fn add_at(&mut self, register: usize, amount: i32, high_half: bool) {
         let (high, low) = (register as u8 >> 3, register as u8 & 7);

@@ -9,6 +9,7 @@ use super::groups::{self, Deferred, Segment};
 use super::landing::{self, SLOT_FAR};
 use super::liveness::{self, Live};
 use super::loops::{self, Begun, Found};
+use super::probe::Unusual;
 use crate::emit::Buffer;
 use crate::fragment::{Branch, Exit, Fragment, Landing, Point, Translation};
 use crate::layout::VECTOR_EXIT;
@@ -45,6 +46,7 @@ pub fn emit(
         live,
         deferred: Vec::new(),
         loops: Vec::new(),
+        unusual: Vec::new(),
     };
     let (segments, mut found) = match record::is_on() {
         true => copier.plan(block),
@@ -102,6 +104,7 @@ pub struct Copier<'a> {
     live: Vec<Live>,
     pub(super) deferred: Vec<Deferred>,
     pub(super) loops: Vec<Begun>,
+    pub(super) unusual: Vec<Unusual>,
 }
 
 impl Copier<'_> {

@@ -157,6 +157,7 @@ impl Copier<'_> {
         } else {
             self.code.jump_to(cold);
         }
+        let unusual = std::mem::take(&mut self.unusual);
         // Not on the way here: flags are not in rax yet.
         let restored = Borrowed {
             flags: borrowed.flags && plain,
@@ -177,6 +178,8 @@ impl Copier<'_> {
         }
         self.give_back(&restored, true);
         self.leave_to_record(descriptor, Some(resume), false);
+        self.unusual = unusual;
+        self.unusual_lines(b);
     }
 
     /// Emits, in the exits' code, what only counts accesses between bursts and continues otherwise. Returns the offset
@@ -254,20 +257,53 @@ impl Copier<'_> {
         self.code
             .shift(b, false, 64 - WINDOW + line::FAST_SHIFT as u8);
         self.code.look_up(b, LINES);
-        if writes {
-            self.code.with_field(Field::Xor, b, state::OWNED);
-            let owned = self.code.skip_if(EQUAL);
-            self.code
-                .with_number(Number::Compare, b, line::BYTES as i32);
-            self.code.jump_if(NOT_EQUAL, cold);
-            self.code.land(owned);
-        } else {
-            self.code.with_register(Field::Test, b, b);
-            let new = self.code.skip_if(EQUAL);
-            self.code.with_field(Field::Xor, b, state::OWNED);
+        self.code.with_field(Field::Xor, b, state::OWNED);
+        if !writes {
             self.code.with_field(Field::Test, b, state::READ_MASK);
-            self.code.jump_if(NOT_EQUAL, cold);
-            self.code.land(new);
+        }
+        self.code.jump_if(NOT_EQUAL, cold);
+        self.unusual.push(Unusual {
+            jump: self.code.offset() - 4,
+            writes,
+            usual: self.code.pc(),
+            cold,
+        });
+    }
+
+    /// Emits, in the exits' code, what distinguishes the lines that [`Copier::line_is_ours`] has not accepted: a store
+    /// may go on if only the mask of bytes is complete, and a load if the line was never written.
+    pub(super) fn unusual_lines(&mut self, b: usize) {
+        for unusual in std::mem::take(&mut self.unusual) {
+            self.code.lead(unusual.jump, self.stubs.pc());
+            if unusual.writes {
+                self.stubs
+                    .with_number(Number::Compare, b, line::BYTES as i32);
+            } else {
+                self.stubs.with_field(Field::Compare, b, state::OWNED);
+            }
+            self.stubs.jump_if(NOT_EQUAL, unusual.cold);
+            self.stubs.jump_to(unusual.usual);
+        }
+    }
+
+    /// [`Copier::count_page`] that changes `a`, with fewer instructions.
+    pub(super) fn count_page_last(
+        &mut self,
+        reads: i32,
+        writes: i32,
+        a: usize,
+        b: usize,
+        cold: u64,
+    ) {
+        self.code.shift(a, true, 64 - WINDOW);
+        self.code.shift(a, false, 64 - WINDOW + PAGE_SHIFT);
+        self.code.with_field(Field::Load, b, state::PAGES);
+        self.code.is_zero_at_index(b, a);
+        self.code.jump_if(EQUAL, cold);
+        for (amount, high_half) in [(reads, false), (writes, true)] {
+            if amount != 0 {
+                self.code.add_at_index(b, a, amount, high_half);
+            }
         }
     }
 
@@ -341,6 +377,16 @@ impl Copier<'_> {
         };
         self.leave_to_record(descriptor, None, !instruction.is_string_instruction());
     }
+}
+
+/// A jump to be taken for a line that may be unusual.
+pub struct Unusual {
+    /// Offset of its displacement.
+    jump: usize,
+    writes: bool,
+    /// Where the usual case continues.
+    usual: u64,
+    cold: u64,
 }
 
 const WINDOW: u8 = numaloc_trace::shadow::WINDOW_BITS as u8;

@@ -37,8 +37,9 @@ impl Copier<'_> {
         for (group, &cold) in groups.iter().zip(&entries) {
             self.address(&group.operand(), a, b);
             self.lines_are_ours(group.span as u16, group.writes > 0, a, b, cold);
-            self.count_page(group.reads, group.writes, a, b, cold);
+            self.count_page_last(group.reads, group.writes, a, b, cold);
         }
+        self.unusual_lines(b);
         self.count(totals.accesses, (totals.loaded, totals.stored));
         if let Some(counted) = counted {
             self.stubs.lead(counted, self.code.pc());
