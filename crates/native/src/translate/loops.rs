@@ -26,7 +26,7 @@ use crate::state::{self, RAX, RSP};
 /// Most turns that are recorded together: other threads see their effect that much later.
 const TURNS: i64 = 512;
 /// Turns that are recorded like other code before: most loops are short.
-const FIRST: u64 = 10;
+const FIRST: u64 = 4;
 /// Most accesses of a turn.
 const ACCESSES: usize = 64;
 
