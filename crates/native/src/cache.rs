@@ -93,6 +93,10 @@ impl Engine {
         write64(layout::VECTOR_JUMP, places.missed_jump);
         write64(layout::VECTOR_RETURN, places.missed_return);
         write64(layout::VECTOR_RECORD, places.record);
+        write64(layout::VECTOR_PLAIN, places.record_plain);
+        for (n, &entry) in places.light.iter().enumerate() {
+            write64(layout::VECTORS_LIGHT + 8 * n as u64, entry);
+        }
         for branch in [Branch::Jump, Branch::Return] {
             let (at, code) = translate::missed(branch);
             write(at, &code);

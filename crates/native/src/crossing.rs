@@ -7,6 +7,8 @@
 use std::arch::global_asm;
 use std::mem::offset_of;
 
+use crate::record::access::Light;
+use crate::record::light;
 use crate::state::{Start, State, exit};
 
 // The assembly uses some fields at fixed offsets; the others are Rust's.
@@ -29,6 +31,20 @@ unsafe extern "C" {
     static native_record: u8;
     static native_record_returning: u8;
     static native_record_end: u8;
+    static native_record_plain: u8;
+    static native_plain_returning: u8;
+    static native_plain_end: u8;
+    static native_light_returning: u8;
+    static native_light_end: u8;
+    static native_light_load: u8;
+    static native_light_store: u8;
+    static native_light_update: u8;
+    static native_light_announce: u8;
+    static native_light_atomic: u8;
+    static native_light_allocator: u8;
+    static native_light_runtime_load: u8;
+    static native_light_runtime_store: u8;
+    static native_light_runtime_atomic: u8;
     /// Makes a system call of the program: number and six arguments. Returns [`INTERRUPTED`] if a signal was pending
     /// before the call.
     pub fn native_call(arguments: *const [u64; 7]) -> i64;
@@ -75,8 +91,14 @@ pub struct Places {
     pub restorer: u64,
     /// Target of the code that records an access.
     pub record: u64,
-    /// After recording: from the check for signals to the cache. It can begin again anywhere.
-    pub returning: std::ops::Range<u64>,
+    /// Target of the code that records an access without changing the upper parts of vector registers.
+    pub record_plain: u64,
+    /// After recording: from the check for signals to the cache. Each can begin again anywhere.
+    pub returning: [std::ops::Range<u64>; 2],
+    /// The same after recording with most of the program's state in place.
+    pub light_returning: std::ops::Range<u64>,
+    /// Targets of the code that records an access of each [`Light`] kind.
+    pub light: [u64; Light::COUNT],
 }
 
 /// Returns the [`Places`].
@@ -91,11 +113,31 @@ pub fn places() -> Places {
         calling: at(&raw const native_call_begin)..=at(&raw const native_call_instruction),
         called: at(&raw const native_call_interrupted) - 1,
         record: at(&raw const native_record),
-        returning: at(&raw const native_record_returning)..at(&raw const native_record_end),
+        record_plain: at(&raw const native_record_plain),
+        returning: [
+            at(&raw const native_record_returning)..at(&raw const native_record_end),
+            at(&raw const native_plain_returning)..at(&raw const native_plain_end),
+        ],
+        light_returning: at(&raw const native_light_returning)..at(&raw const native_light_end),
+        light: Light::ALL.map(|light| at(light_entry(light))),
         interrupted: at(&raw const native_call_interrupted),
         copy: at(&raw const native_copy_instruction),
         copy_fault: at(&raw const native_copy_fault),
         restorer: at(&raw const native_restorer),
+    }
+}
+
+fn light_entry(light: Light) -> *const u8 {
+    match light {
+        Light::Load => &raw const native_light_load,
+        Light::Store => &raw const native_light_store,
+        Light::Update => &raw const native_light_update,
+        Light::Announce => &raw const native_light_announce,
+        Light::Atomic => &raw const native_light_atomic,
+        Light::Allocator => &raw const native_light_allocator,
+        Light::RuntimeLoad => &raw const native_light_runtime_load,
+        Light::RuntimeStore => &raw const native_light_runtime_store,
+        Light::RuntimeAtomic => &raw const native_light_runtime_atomic,
     }
 }
 
@@ -104,8 +146,166 @@ global_asm!(
     .text
     .globl native_enter, native_enter_begin, native_enter_end, native_leave, native_exit, native_missed_jump, native_missed_return
     .globl native_call, native_call_begin, native_call_instruction, native_call_interrupted
-    .globl native_record, native_record_returning, native_record_end
+    .globl native_record, native_record_returning, native_record_end, native_light_returning, native_light_end
+    .globl native_record_plain, native_plain_returning, native_plain_end
+    .globl native_light_load, native_light_store, native_light_update
+    .globl native_light_announce, native_light_atomic, native_light_allocator
+    .globl native_light_runtime_load, native_light_runtime_store, native_light_runtime_atomic
     .globl native_copy, native_copy_instruction, native_copy_fault, native_restorer, native_clone, native_end
+
+# Registers that functions may change, and the stack pointer.
+.macro store_changing
+    mov gs:[0], rax
+    mov gs:[8], rcx
+    mov gs:[16], rdx
+    mov gs:[32], rsp
+    mov gs:[48], rsi
+    mov gs:[56], rdi
+    mov gs:[64], r8
+    mov gs:[72], r9
+    mov gs:[80], r10
+    mov gs:[88], r11
+.endm
+
+# Except for the stack pointer.
+.macro load_changing
+    mov rax, gs:[0]
+    mov rcx, gs:[8]
+    mov rdx, gs:[16]
+    mov rsi, gs:[48]
+    mov rdi, gs:[56]
+    mov r8, gs:[64]
+    mov r9, gs:[72]
+    mov r10, gs:[80]
+    mov r11, gs:[88]
+.endm
+
+# Registers that functions keep.
+.macro store_kept
+    mov gs:[24], rbx
+    mov gs:[40], rbp
+    mov gs:[96], r12
+    mov gs:[104], r13
+    mov gs:[112], r14
+    mov gs:[120], r15
+.endm
+
+.macro load_kept
+    mov rbx, gs:[24]
+    mov rbp, gs:[40]
+    mov r12, gs:[96]
+    mov r13, gs:[104]
+    mov r14, gs:[112]
+    mov r15, gs:[120]
+.endm
+
+# The part of vector registers that code for all processors changes.
+.macro store_vectors
+    stmxcsr gs:[{mxcsr}]
+    movaps gs:[{vectors} + 0], xmm0
+    movaps gs:[{vectors} + 16], xmm1
+    movaps gs:[{vectors} + 32], xmm2
+    movaps gs:[{vectors} + 48], xmm3
+    movaps gs:[{vectors} + 64], xmm4
+    movaps gs:[{vectors} + 80], xmm5
+    movaps gs:[{vectors} + 96], xmm6
+    movaps gs:[{vectors} + 112], xmm7
+    movaps gs:[{vectors} + 128], xmm8
+    movaps gs:[{vectors} + 144], xmm9
+    movaps gs:[{vectors} + 160], xmm10
+    movaps gs:[{vectors} + 176], xmm11
+    movaps gs:[{vectors} + 192], xmm12
+    movaps gs:[{vectors} + 208], xmm13
+    movaps gs:[{vectors} + 224], xmm14
+    movaps gs:[{vectors} + 240], xmm15
+.endm
+
+.macro load_vectors
+    ldmxcsr gs:[{mxcsr}]
+    movaps xmm0, gs:[{vectors} + 0]
+    movaps xmm1, gs:[{vectors} + 16]
+    movaps xmm2, gs:[{vectors} + 32]
+    movaps xmm3, gs:[{vectors} + 48]
+    movaps xmm4, gs:[{vectors} + 64]
+    movaps xmm5, gs:[{vectors} + 80]
+    movaps xmm6, gs:[{vectors} + 96]
+    movaps xmm7, gs:[{vectors} + 112]
+    movaps xmm8, gs:[{vectors} + 128]
+    movaps xmm9, gs:[{vectors} + 144]
+    movaps xmm10, gs:[{vectors} + 160]
+    movaps xmm11, gs:[{vectors} + 176]
+    movaps xmm12, gs:[{vectors} + 192]
+    movaps xmm13, gs:[{vectors} + 208]
+    movaps xmm14, gs:[{vectors} + 224]
+    movaps xmm15, gs:[{vectors} + 240]
+.endm
+
+# Stores the program's state; the instruction `save` stores the extended part.
+.macro store_program save
+    store_changing
+    store_kept
+    mov rsp, gs:[{engine_rsp}]
+    pushfq
+    pop qword ptr gs:[{rflags}]
+    mov eax, gs:[{xmask}]
+    xor edx, edx
+    \save gs:[{xstate}]
+    rdfsbase rax
+    mov gs:[{guest_fs}], rax
+.endm
+
+# Loads the program's state and continues at the address in a field.
+.macro continue_program field
+    mov eax, gs:[{xmask}]
+    xor edx, edx
+    xrstor64 gs:[{xstate}]
+    continue_general \field
+.endm
+
+# The same without the extended state.
+.macro continue_general field
+    mov rax, gs:[{guest_fs}]
+    wrfsbase rax
+    load_changing
+    load_kept
+    push qword ptr gs:[{rflags}]
+    popfq
+    mov rsp, gs:[32]
+    jmp qword ptr gs:[\field]
+.endm
+
+# Flags and thread-local storage as compiled code expects them; leaves one word on the stack.
+.macro begin_engine
+    mov rax, gs:[{engine_fs}]
+    wrfsbase rax
+    push 0x202
+    popfq
+    push 0x1f80
+    ldmxcsr [rsp]
+.endm
+
+# Calls a function that changes no other register: see record/light.rs.
+.macro light name, function
+\name:
+    store_changing
+    lahf
+    seto al
+    mov gs:[{light_flags}], rax
+    mov rsp, gs:[{engine_rsp}]
+    push rax
+    mov rdi, gs:[{this}]
+    call \function
+    jmp native_light_done
+.endm
+
+.macro end_light
+    mov rax, gs:[{light_flags}]
+    add al, 127
+    sahf
+    load_changing
+    mov rsp, gs:[32]
+.endm
+
 native_enter:
     push rbx
     push rbp
@@ -116,32 +316,10 @@ native_enter:
     mov gs:[{engine_rsp}], rsp
     mov gs:[{entry}], rsi
 native_enter_begin:
+    mov rsp, gs:[{engine_rsp}]
     cmp qword ptr gs:[{pending}], 0
     jne native_leave
-    mov eax, gs:[{xmask}]
-    xor edx, edx
-    xrstor64 gs:[{xstate}]
-    mov rax, gs:[{guest_fs}]
-    wrfsbase rax
-    push qword ptr gs:[{rflags}]
-    popfq
-    mov rax, gs:[0]
-    mov rcx, gs:[8]
-    mov rdx, gs:[16]
-    mov rbx, gs:[24]
-    mov rsp, gs:[32]
-    mov rbp, gs:[40]
-    mov rsi, gs:[48]
-    mov rdi, gs:[56]
-    mov r8, gs:[64]
-    mov r9, gs:[72]
-    mov r10, gs:[80]
-    mov r11, gs:[88]
-    mov r12, gs:[96]
-    mov r13, gs:[104]
-    mov r14, gs:[112]
-    mov r15, gs:[120]
-    jmp qword ptr gs:[{entry}]
+    continue_program {entry}
 native_enter_end:
     ud2
 
@@ -158,38 +336,10 @@ native_missed_jump:
     mov gs:[{pc}], rcx
     mov rcx, gs:[{slots}]
 native_exit:
-    mov gs:[0], rax
-    mov gs:[8], rcx
-    mov gs:[16], rdx
-    mov gs:[24], rbx
-    mov gs:[32], rsp
-    mov gs:[40], rbp
-    mov gs:[48], rsi
-    mov gs:[56], rdi
-    mov gs:[64], r8
-    mov gs:[72], r9
-    mov gs:[80], r10
-    mov gs:[88], r11
-    mov gs:[96], r12
-    mov gs:[104], r13
-    mov gs:[112], r14
-    mov gs:[120], r15
-    mov rsp, gs:[{engine_rsp}]
-    pushfq
-    pop qword ptr gs:[{rflags}]
-    mov eax, gs:[{xmask}]
-    xor edx, edx
-    xsave64 gs:[{xstate}]
-    rdfsbase rax
-    mov gs:[{guest_fs}], rax
+    store_program xsave64
 2:
     mov rsp, gs:[{engine_rsp}]
-    mov rax, gs:[{engine_fs}]
-    wrfsbase rax
-    push 0x202
-    popfq
-    push 0x1f80
-    ldmxcsr [rsp]
+    begin_engine
     pop rax
     pop r15
     pop r14
@@ -200,71 +350,69 @@ native_exit:
     ret
 
 native_record:
-    mov gs:[0], rax
-    mov gs:[8], rcx
-    mov gs:[16], rdx
-    mov gs:[24], rbx
-    mov gs:[32], rsp
-    mov gs:[40], rbp
-    mov gs:[48], rsi
-    mov gs:[56], rdi
-    mov gs:[64], r8
-    mov gs:[72], r9
-    mov gs:[80], r10
-    mov gs:[88], r11
-    mov gs:[96], r12
-    mov gs:[104], r13
-    mov gs:[112], r14
-    mov gs:[120], r15
-    mov rsp, gs:[{engine_rsp}]
-    pushfq
-    pop qword ptr gs:[{rflags}]
-    mov eax, gs:[{xmask}]
-    xor edx, edx
-    xsaveopt64 gs:[{xstate}]
-    rdfsbase rax
-    mov gs:[{guest_fs}], rax
-    mov rax, gs:[{engine_fs}]
-    wrfsbase rax
-    push 0x202
-    popfq
-    push 0x1f80
-    ldmxcsr [rsp]
+    store_program xsaveopt64
+    begin_engine
     mov rdi, gs:[{this}]
     call {record}
 native_record_returning:
+    mov rsp, gs:[{engine_rsp}]
     cmp qword ptr gs:[{pending}], 0
     je 6f
     mov byte ptr gs:[{stepping}], {to_point}
     or qword ptr gs:[{rflags}], 0x100
 6:
-    mov rsp, gs:[{engine_rsp}]
-    mov eax, gs:[{xmask}]
-    xor edx, edx
-    xrstor64 gs:[{xstate}]
-    mov rax, gs:[{guest_fs}]
-    wrfsbase rax
-    mov rax, gs:[0]
-    mov rcx, gs:[8]
-    mov rdx, gs:[16]
-    mov rbx, gs:[24]
-    mov rbp, gs:[40]
-    mov rsi, gs:[48]
-    mov rdi, gs:[56]
-    mov r8, gs:[64]
-    mov r9, gs:[72]
-    mov r10, gs:[80]
-    mov r11, gs:[88]
-    mov r12, gs:[96]
-    mov r13, gs:[104]
-    mov r14, gs:[112]
-    mov r15, gs:[120]
-    push qword ptr gs:[{rflags}]
-    popfq
-    mov rsp, gs:[32]
-    jmp qword ptr gs:[{resume}]
+    continue_program {resume}
 native_record_end:
     ud2
+
+native_record_plain:
+    store_changing
+    store_kept
+    mov rsp, gs:[{engine_rsp}]
+    pushfq
+    pop qword ptr gs:[{rflags}]
+    store_vectors
+    rdfsbase rax
+    mov gs:[{guest_fs}], rax
+    begin_engine
+    mov rdi, gs:[{this}]
+    call {record}
+native_plain_returning:
+    mov rsp, gs:[{engine_rsp}]
+    cmp qword ptr gs:[{pending}], 0
+    je 6f
+    mov byte ptr gs:[{stepping}], {to_point}
+    or qword ptr gs:[{rflags}], 0x100
+6:
+    load_vectors
+    continue_general {resume}
+native_plain_end:
+    ud2
+
+    light native_light_load, {light_load}
+    light native_light_store, {light_store}
+    light native_light_update, {light_update}
+    light native_light_announce, {light_announce}
+    light native_light_atomic, {light_atomic}
+    light native_light_allocator, {light_allocator}
+    light native_light_runtime_load, {light_runtime_load}
+    light native_light_runtime_store, {light_runtime_store}
+    light native_light_runtime_atomic, {light_runtime_atomic}
+native_light_done:
+    test al, al
+    jz 7f
+native_light_returning:
+    cmp qword ptr gs:[{pending}], 0
+    jne 8f
+    end_light
+    jmp qword ptr gs:[{resume}]
+native_light_end:
+    ud2
+8:
+    mov qword ptr gs:[{access}], {nothing}
+7:
+    end_light
+    jmp native_record_plain
 
 native_call:
     mov rax, [rdi]
@@ -346,6 +494,20 @@ native_end:
     to_point = const crate::state::Stepping::ToPoint as u8,
     resume = const offset_of!(State, resume),
     record = sym crate::record::native_record_access,
+    mxcsr = const offset_of!(State, mxcsr),
+    vectors = const offset_of!(State, vectors),
+    light_flags = const offset_of!(State, light_flags),
+    access = const offset_of!(State, access),
+    nothing = const crate::record::access::NOTHING,
+    light_load = sym light::load,
+    light_store = sym light::store,
+    light_update = sym light::update,
+    light_announce = sym light::announce,
+    light_atomic = sym light::atomic,
+    light_allocator = sym light::allocator,
+    light_runtime_load = sym light::runtime_load,
+    light_runtime_store = sym light::runtime_store,
+    light_runtime_atomic = sym light::runtime_atomic,
     signal = const exit::SIGNAL,
     missed_jump = const exit::MISSED_JUMP,
     missed_return = const exit::MISSED_RETURN,

@@ -8,6 +8,8 @@ pub const BELOW: u8 = 2;
 pub const EQUAL: u8 = 4;
 /// Condition of a jump: not equal.
 pub const NOT_EQUAL: u8 = 5;
+/// Condition of a jump: negative.
+pub const NEGATIVE: u8 = 8;
 /// Condition of a jump: below or equal.
 pub const NOT_ABOVE: u8 = 6;
 
@@ -118,6 +120,12 @@ impl Buffer {
         self.with_field(Field::Load, register, state::SLOTS + 8 * slot as i32);
     }
 
+    /// Stores a mask register in a field of the thread's state.
+    pub fn store_mask(&mut self, mask: u8, field: i32) {
+        self.put(&[0x65, 0xc4, 0xe1, 0xf8, 0x91, (mask & 7) << 3 | 4, 0x25]); // kmovq gs:[field], mask
+        self.put32(field);
+    }
+
     /// Adds to a 64-bit field of the thread's state.
     pub fn add_to_field(&mut self, field: i32, amount: i32) {
         self.put(&[0x65, 0x48, 0x81, 0x04, 0x25]);
@@ -190,6 +198,26 @@ impl Buffer {
     pub fn is_zero_at(&mut self, register: usize) {
         let (high, low) = (register as u8 >> 3, register as u8 & 7);
         self.put(&[0x48 | high, 0x83, 0x38 | low, 0]);
+    }
+
+    /// Compares the word at `base + 8 * index` with 0; `base` as in [`Buffer::is_zero_at`].
+    pub fn is_zero_at_index(&mut self, base: usize, index: usize) {
+        let (base, index) = (base as u8, index as u8);
+        let rex = 0x48 | (index >> 3) << 1 | base >> 3;
+        let sib = 0xc0 | (index & 7) << 3 | base & 7;
+        self.put(&[rex, 0x83, 0x3c, sib, 0]);
+    }
+
+    /// Adds to the word at `base + 8 * index`, or to its upper half.
+    pub fn add_at_index(&mut self, base: usize, index: usize, amount: i32, high_half: bool) {
+        let (base, index) = (base as u8, index as u8);
+        let rex = 0x40 | (index >> 3) << 1 | base >> 3;
+        let sib = 0xc0 | (index & 7) << 3 | base & 7;
+        match high_half {
+            true => self.put(&[rex, 0x81, 0x44, sib, 4]),
+            false => self.put(&[rex | 8, 0x81, 0x04, sib]),
+        }
+        self.put32(amount);
     }
 
     /// Adds to a word in memory at a register as in [`Buffer::is_zero_at`]; `high`: to its upper half.

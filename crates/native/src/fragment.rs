@@ -2,6 +2,8 @@
 
 use iced_x86::Instruction;
 
+use crate::record::turns::Turns;
+
 /// A position in a fragment where the program's state is known: the next instruction is the program's at `pc`, or
 /// implements it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +39,9 @@ pub struct Fragment {
     /// Instructions that its code refers to.
     #[expect(clippy::vec_box, reason = "their addresses are in the code")]
     pub instructions: Vec<Box<Instruction>>,
+    /// Loops that its code refers to.
+    #[expect(clippy::vec_box, reason = "their addresses are in the code")]
+    pub turns: Vec<Box<Turns>>,
 }
 
 impl Fragment {
@@ -52,6 +57,7 @@ impl Fragment {
             rcx_is_dead: false,
             landings: Vec::new(),
             instructions: Vec::new(),
+            turns: Vec::new(),
         }
     }
 }

@@ -29,6 +29,8 @@ mod landings;
 mod layout;
 mod loader;
 mod lock;
+#[cfg(not(test))]
+mod memory;
 mod options;
 mod patch;
 mod record;

@@ -119,12 +119,30 @@ pub struct State {
     pub instruction: u64,
     /// Address in the cache at which to continue after recording.
     pub resume: u64,
+    /// Control and status of vector instructions while the engine records an access.
+    pub mxcsr: u64,
+    /// Flags of the program while the engine records an access with most of its state in place.
+    pub light_flags: u64,
+    /// Address of the [`crate::record::turns::Turns`] of a loop whose turns are not recorded; 0 outside such loops.
+    pub turns: u64,
+    /// Registers before the first of these turns.
+    pub turn_registers: [u64; 16],
+    /// Value of the loop's leader at which they must be recorded.
+    pub last_turn: u64,
+    /// Turns of a loop to be recorded like other code.
+    pub first_turns: u64,
+    /// The mask register of an access of kind [`crate::record::access::Kind::Masked`].
+    pub selected: u64,
+    /// A register that translated code borrows meanwhile.
+    pub scratch: u64,
     /// Mask of the occupied entries of [`State::signals`].
     pub pending: u64,
     /// The part of [`XSTATE`] that the processor supports.
     pub xmask: u64,
     /// Extended state while the thread is outside the cache.
     pub xstate: Xstate,
+    /// The lower parts of the vector registers while the engine records an access.
+    pub vectors: [[u64; 2]; 16],
     /// Pending signals: a fault of the program, and a signal from elsewhere.
     pub signals: [Option<Signal>; 2],
     /// Signals that the engine needs unblocked, received while the program blocks them.
@@ -185,6 +203,18 @@ offsets! {
     /// Offset from gs.
     RESUME = resume;
     /// Offset from gs.
+    TURNS = turns;
+    /// Offset from gs.
+    TURN_REGISTERS = turn_registers;
+    /// Offset from gs.
+    LAST_TURN = last_turn;
+    /// Offset from gs.
+    FIRST_TURNS = first_turns;
+    /// Offset from gs.
+    SELECTED = selected;
+    /// Offset from gs.
+    SCRATCH = scratch;
+    /// Offset from gs.
     SEAT = seat;
 }
 
@@ -206,6 +236,7 @@ pub const READ_BYTES: i32 = SEAT + fast::READ_BYTES;
 pub const WRITE_BYTES: i32 = SEAT + fast::WRITE_BYTES;
 
 const _: () = assert!(offset_of!(State, xstate).is_multiple_of(64));
+const _: () = assert!(offset_of!(State, vectors).is_multiple_of(16));
 
 /// Bit of [`State::pending`] for a fault.
 pub const FAULT: usize = 0;

@@ -33,6 +33,16 @@ fn read(folder: &Path) -> Profile {
     numaloc_formats::profile::read(folder).unwrap()
 }
 
+/// Reads and writes of each page.
+fn page_counts(profile: &Profile) -> Vec<(u64, u64)> {
+    let mut counts = Vec::new();
+    for page in profile.pages().pages() {
+        let accesses = profile.pages().accesses(page).iter();
+        counts.push(accesses.fold((0, 0), |s, a| (s.0 + a.reads, s.1 + a.writes)));
+    }
+    counts
+}
+
 /// Reads and writes of the whole profile.
 fn sums(profile: &Profile) -> (u64, u64) {
     let pages = profile.pages();
@@ -56,14 +66,7 @@ fn hand_written_loops_are_counted_exactly() {
     let profile = read(&folder);
     assert_eq!(profile.meta().frontend, "native");
     assert!(profile.meta().complete);
-    let mut counts: Vec<(u64, u64)> = Vec::new();
-    for page in profile.pages().pages() {
-        let accesses = profile.pages().accesses(page);
-        let sum = accesses
-            .iter()
-            .fold((0, 0), |s, a| (s.0 + a.reads, s.1 + a.writes));
-        counts.push(sum);
-    }
+    let counts = page_counts(&profile);
     // The stack lies above the array.
     assert_eq!(counts[..4], EXPECTED);
     assert_eq!(counts[4..], [EXPECTED_STACK]);
@@ -114,6 +117,133 @@ fn vectors_count_once_for_each_word_and_gathers_once_for_each_element() {
     ok(recording("native", &folder, 1).arg(&program));
     let profile = read(&folder);
     assert_eq!(sums(&profile), (100 * (4 + 2 + 1) + 8 + 1, 100 * 4 + 1));
+}
+
+/// Loops whose turns are recorded together: upward, downward, over columns, with several accesses to a line, and with a
+/// step that is in a register; of few and of many turns.
+const TURNS: &str = r#"
+.globl _start
+.bss
+.balign 4096
+array:  .skip 4 * 4096
+.text
+_start: mov $array, %edi
+        mov $100, %r15d
+8:      mov %rdi, %rsi                  # page 0: 512 loads
+        lea 4096(%rdi), %rdx
+1:      mov (%rsi), %rax
+        add $8, %rsi
+        cmp %rdx, %rsi
+        jne 1b
+        mov $255, %ecx                  # page 1: 256 updates of 8 bytes, and as many stores of 16
+2:      shl $4, %rcx
+        addq $1, 4096(%rdi,%rcx)
+        movups %xmm0, 4096(%rdi,%rcx)
+        shr $4, %rcx
+        dec %ecx
+        jns 2b
+        mov %rdi, %rsi
+        mov $64, %ecx
+        mov $24, %r8d
+3:      mov 8192(%rsi), %rax            # page 2: 64 times 2 loads of one word, across lines or not, and a store
+        mov 8196(%rsi), %eax
+        mov %eax, 8200(%rsi)
+        add %r8, %rsi
+        dec %ecx
+        jnz 3b
+        mov $3, %ecx                    # all pages: 3 times a load and a store of each
+4:      mov %rdi, %rsi
+        lea 4 * 4096(%rdi), %rdx
+5:      mov (%rsi), %rax
+        movb %al, 17(%rsi)
+        add $4096, %rsi
+        cmp %rdx, %rsi
+        jb 5b
+        dec %ecx
+        jnz 4b
+        lea 3 * 4096(%rdi), %rsi
+        mov $20, %ecx                   # page 3: 20 stores to the same word
+6:      mov %rcx, (%rsi)
+        sub $1, %rcx
+        jg 6b
+        dec %r15d
+        jnz 8b
+        mov $60, %eax
+        xor %edi, %edi
+        syscall
+"#;
+
+#[test]
+fn turns_of_loops_are_counted_exactly() {
+    let dir = tempfile::tempdir().unwrap();
+    let flags = ["-static", "-no-pie", "-nostdlib"];
+    let program = compile(dir.path(), "turns.s", TURNS, &flags);
+    let folder = dir.path().join("p.numaloc");
+    ok(recording("native", &folder, 1).arg(&program));
+    let profile = read(&folder);
+    let found = page_counts(&profile);
+    let once = [
+        (512 + 3, 3),
+        (256 + 3, 3 * 256 + 3),
+        (2 * 64 + 3, 64 + 3),
+        (3, 3 + 20),
+    ];
+    assert_eq!(found[..4], once.map(|(r, w)| (100 * r, 100 * w)));
+}
+
+/// Loops that a timer interrupts, and one that ends with a fault: 16 pages, each loaded 512 * ROUNDS and stored 512
+/// times, and one with 512 loads before a page that is not mapped.
+const INTERRUPTED: &str = r#"
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+static long array[16 * 512] __attribute__((aligned(4096)));
+static volatile int ticks;
+static sigjmp_buf out;
+static void tick(int n) { ticks++; }
+static void fault(int n) { siglongjmp(out, 1); }
+__attribute__((noipa)) static long sum(const long *from, const long *to)
+{
+    long all = 0;
+    for (; from != to; from++) all += *from;
+    return all;
+}
+int main(void)
+{
+    struct itimerval often = {{0, 1000}, {0, 1000}};
+    for (long n = 0; n < 16 * 512; n++) array[n] = n & 1;
+    signal(SIGALRM, tick);
+    setitimer(ITIMER_REAL, &often, 0);
+    long all = 0, rounds = 0;
+    while (rounds < ROUNDS) {
+        all += sum(array, array + 16 * 512);
+        rounds++;
+    }
+    while (ticks < 5) ;
+    struct itimerval never = {{0, 0}, {0, 0}};
+    setitimer(ITIMER_REAL, &never, 0);
+    long *page = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(page + 512, 4096, PROT_NONE);
+    signal(SIGSEGV, fault);
+    if (sigsetjmp(out, 1) == 0) return 1 + (sum(page, page + 1024) != 0);
+    return all != 8 * 512 * rounds;
+}
+"#;
+
+#[test]
+fn loops_that_are_interrupted_lose_no_turn_and_repeat_none() {
+    const ROUNDS: u64 = 2000;
+    let dir = tempfile::tempdir().unwrap();
+    let rounds = format!("-DROUNDS={ROUNDS}");
+    let program = compile(dir.path(), "interrupted.c", INTERRUPTED, &["-O1", &rounds]);
+    let folder = dir.path().join("p.numaloc");
+    ok(recording("native", &folder, 1).arg(&program));
+    let profile = read(&folder);
+    let found = page_counts(&profile);
+    let number = |which: (u64, u64)| found.iter().filter(|&&counts| counts == which).count();
+    assert_eq!(number((512 * ROUNDS, 512)), 16, "{found:?}");
+    assert!(number((512, 0)) >= 1, "{found:?}");
 }
 
 #[test]

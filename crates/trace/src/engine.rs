@@ -174,6 +174,7 @@ impl Engine {
     }
 
     /// The synchronisation clock of the word at `address`.
+    #[inline(always)]
     pub(crate) fn clock(&self, address: u64) -> &AtomicU64 {
         let shared = !self.budget.keeps(Detail::Clocks);
         self.tables.clock(address, shared)

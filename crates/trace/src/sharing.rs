@@ -119,13 +119,20 @@ impl Sharing {
     /// Counts an event of true sharing on `line` and returns true, if no slot is evicted or cleared by it.
     #[inline(always)]
     pub fn count_true(&mut self, line: u64) -> bool {
+        let plain = self.counts_true(line);
         let slot = &mut self.lines[place::<LINES>(line)];
-        let plain = slot.line == line && self.undecided[place::<UNDECIDED_SLOTS>(line)].line == 0;
         if plain {
             slot.events += 1;
             slot.credit = slot.credit.saturating_add(1).min(64);
         }
         plain
+    }
+
+    /// Whether [`Sharing::count_true`] would count an event on `line`.
+    #[inline(always)]
+    pub fn counts_true(&self, line: u64) -> bool {
+        let slot = &self.lines[place::<LINES>(line)];
+        slot.line == line && self.undecided[place::<UNDECIDED_SLOTS>(line)].line == 0
     }
 
     /// Whether an event on `line` is undecided.

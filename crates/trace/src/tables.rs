@@ -71,6 +71,7 @@ impl Tables {
 
     /// The synchronisation clock of the word at `address`. With `shared` clocks all words have 2^20 of them: a thread
     /// may take a later clock than necessary, never an earlier one.
+    #[inline(always)]
     pub fn clock(&self, address: u64, shared: bool) -> &std::sync::atomic::AtomicU64 {
         if !shared {
             return self.clocks.word(address);

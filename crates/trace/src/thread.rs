@@ -21,7 +21,8 @@
 //! | `journal` | `written` | what is to be written to the journal |
 //! | `stream` | [`crate::access_trace`] | the access trace |
 //!
-//! `attach` makes the tracers of new threads; `marks` records the places in the program that they pass.
+//! `light` records accesses without calling anything, `attach` makes the tracers of new threads, `marks` records the
+//! places in the program that they pass.
 //!
 //! # The virtual clock
 //! A thread's clock counts its accesses, except those of threading run-time libraries: their number depends on how
@@ -38,6 +39,7 @@ mod clock;
 mod communication;
 mod events;
 mod fast;
+mod light;
 mod lines;
 mod loops;
 mod marks;
@@ -186,6 +188,7 @@ impl ThreadTracer {
     }
 
     /// Address of the thread's first store; 0 before it.
+    #[inline(always)]
     #[must_use]
     pub fn first_store(&self) -> u64 {
         self.first_store

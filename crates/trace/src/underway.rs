@@ -35,6 +35,7 @@ impl Underway {
     }
 
     /// Announces store number `store`, not 0, of thread `reader`.
+    #[inline(always)]
     pub(crate) fn begin(&self, reader: u32, store: u64) {
         if let Some(seat) = self.seats.get(reader as usize) {
             if self.used.load(Relaxed) <= reader {
@@ -46,10 +47,21 @@ impl Underway {
     }
 
     /// Ends the announcement: the store's clock is in place.
+    #[inline(always)]
     pub(crate) fn end(&self, reader: u32) {
         if let Some(seat) = self.seats.get(reader as usize) {
             seat.store(0, Release);
         }
+    }
+
+    /// Whether no store is announced.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        let used = self.used.load(Relaxed) as usize;
+        self.seats
+            .iter()
+            .take(used)
+            .all(|seat| seat.load(Acquire) == 0)
     }
 
     /// Waits until all announced stores are recorded; at most a tenth of a second per thread, longer if the host is

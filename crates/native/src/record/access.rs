@@ -20,15 +20,24 @@ pub enum Kind {
     Announce,
     /// Accesses that the engine finds out from the instruction and the registers.
     Complex,
+    /// Those of a vector of which a mask register selects elements: see [`Masked`].
+    Masked,
+    /// Those of turns of a loop that were made: see [`super::turns`].
+    Turns,
+    /// None: the thread has left the cache for another reason.
+    Nothing,
 }
 
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 9] = [
     Kind::Read,
     Kind::Write,
     Kind::Update,
     Kind::Atomic,
     Kind::Announce,
     Kind::Complex,
+    Kind::Masked,
+    Kind::Turns,
+    Kind::Nothing,
 ];
 const OWNERS: [Owner; 3] = [Owner::Program, Owner::Runtime, Owner::Allocator];
 
@@ -57,6 +66,116 @@ impl Descriptor {
             size: number as u16,
             kind: KINDS.get(kind).copied().unwrap_or(Kind::Read),
             owner: OWNERS.get(owner).copied().unwrap_or(Owner::Program),
+        }
+    }
+}
+
+/// A vector in memory of which a mask register selects elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Masked {
+    /// Its bytes, at most 64.
+    pub bytes: u8,
+    /// Bytes of an element.
+    pub element: u8,
+    /// Whether it is stored, otherwise loaded.
+    pub stores: bool,
+}
+
+impl Masked {
+    /// As the size of a [`Descriptor`].
+    pub fn encode(self) -> u16 {
+        u16::from(self.bytes) | u16::from(self.element) << 8 | u16::from(self.stores) << 15
+    }
+
+    /// The inverse of [`Masked::encode`].
+    pub fn decode(number: u16) -> Self {
+        Self {
+            bytes: number as u8,
+            element: (number >> 8) as u8 & 0x7f,
+            stores: number >> 15 != 0,
+        }
+    }
+
+    /// Offset and size of the words with a selected element: from the first to the last selected byte of each.
+    pub fn words(self, mask: u64) -> impl Iterator<Item = (u64, u64)> {
+        let Self { bytes, element, .. } = self;
+        let element = u64::from(element.max(1));
+        let count = u64::from(bytes) / element;
+        let mut rest = mask & u64::MAX.checked_shr(64 - count as u32).unwrap_or(0);
+        std::iter::from_fn(move || {
+            if rest == 0 {
+                return None;
+            }
+            let first = u64::from(rest.trailing_zeros());
+            let within = u64::from(WORD).div_ceil(element).max(1);
+            let here = rest & (u64::MAX >> (64 - within)) << first;
+            let last = u64::from(u64::BITS - 1 - here.leading_zeros());
+            rest &= !here;
+            Some((first * element, (last + 1 - first) * element))
+        })
+    }
+}
+
+/// [`Descriptor::encode`] of nothing.
+pub const NOTHING: u64 = (Kind::Nothing as u64) << 16;
+
+/// Kinds of accesses that the engine may record with most of the program's state in place: see [`super::light`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Light {
+    /// A load of the program.
+    Load,
+    /// A store of the program.
+    Store,
+    /// A load and a store by one instruction of the program.
+    Update,
+    /// See [`Kind::Announce`].
+    Announce,
+    /// An atomic instruction of the program.
+    Atomic,
+    /// One of the allocator.
+    Allocator,
+    /// A load of a run-time library.
+    RuntimeLoad,
+    /// A store of a run-time library.
+    RuntimeStore,
+    /// An atomic instruction of a run-time library.
+    RuntimeAtomic,
+}
+
+impl Light {
+    /// Number of kinds.
+    pub const COUNT: usize = Self::ALL.len();
+    /// All kinds, in ascending order.
+    pub const ALL: [Self; 9] = [
+        Self::Load,
+        Self::Store,
+        Self::Update,
+        Self::Announce,
+        Self::Atomic,
+        Self::Allocator,
+        Self::RuntimeLoad,
+        Self::RuntimeStore,
+        Self::RuntimeAtomic,
+    ];
+
+    /// The kind of an access; `None` if recording it takes the whole engine.
+    pub fn of(descriptor: Descriptor) -> Option<Self> {
+        let Descriptor { size, kind, owner } = descriptor;
+        let runtime = owner == Owner::Runtime;
+        match kind {
+            Kind::Announce => Some(Self::Announce),
+            _ if size > LARGEST || runtime && size > WORD => None,
+            Kind::Atomic if runtime => Some(Self::RuntimeAtomic),
+            Kind::Atomic if owner == Owner::Allocator => Some(Self::Allocator),
+            Kind::Atomic => (size <= WORD).then_some(Self::Atomic),
+            Kind::Read if runtime => Some(Self::RuntimeLoad),
+            Kind::Write if runtime => Some(Self::RuntimeStore),
+            Kind::Write => Some(Self::Store),
+            Kind::Read if size <= WORD => Some(Self::Load),
+            Kind::Update if size <= WORD && !runtime => Some(Self::Update),
+            Kind::Read | Kind::Update => None,
+            Kind::Complex | Kind::Masked | Kind::Turns | Kind::Nothing => None,
         }
     }
 }
@@ -128,6 +247,15 @@ pub enum Plan {
         access: Access,
         /// See [`Kind::Announce`].
         announce: bool,
+    },
+    /// Before it is executed: elements that a mask register selects.
+    Masked {
+        /// The address of the first element.
+        operand: Operand,
+        /// The elements.
+        masked: Masked,
+        /// Number of the mask register.
+        mask: u8,
     },
     /// By the engine, before it is executed.
     Complex,
@@ -203,12 +331,63 @@ fn is_complex(instruction: &Instruction) -> bool {
         || matches!(instruction.mnemonic(), Xlatb | Enter)
 }
 
+/// [`Plan::Masked`] for an instruction with a mask register, if its elements are next to each other.
+fn masked(instruction: &Instruction, info: &InstructionInfo) -> Option<Plan> {
+    use Mnemonic::{
+        Vcompresspd, Vcompressps, Vexpandpd, Vexpandps, Vpcompressb, Vpcompressd, Vpcompressq,
+        Vpcompressw, Vpexpandb, Vpexpandd, Vpexpandq, Vpexpandw,
+    };
+    let dense = matches!(
+        instruction.mnemonic(),
+        Vcompresspd
+            | Vcompressps
+            | Vexpandpd
+            | Vexpandps
+            | Vpcompressb
+            | Vpcompressd
+            | Vpcompressq
+            | Vpcompressw
+            | Vpexpandb
+            | Vpexpandd
+            | Vpexpandq
+            | Vpexpandw
+    );
+    if !instruction.has_op_mask() || instruction.is_vsib() || instruction.is_broadcast() || dense {
+        return None;
+    }
+    let mut memories = usage::accesses(info);
+    let (memory, None) = (memories.next()?, memories.next()) else {
+        return None;
+    };
+    let stores = match memory.access() {
+        OpAccess::Read | OpAccess::CondRead => false,
+        OpAccess::Write | OpAccess::CondWrite => true,
+        _ => return None,
+    };
+    let size = memory.memory_size();
+    let masked = Masked {
+        bytes: u8::try_from(size.size())
+            .ok()
+            .filter(|&bytes| bytes <= 64)?,
+        element: u8::try_from(size.element_size()).ok()?,
+        stores,
+    };
+    Some(Plan::Masked {
+        operand: operand(memory)?,
+        masked,
+        mask: instruction.op_mask().number() as u8,
+    })
+}
+
 /// How to record an instruction, described by `info`, of code that belongs to `owner`. `ends`: it is the last of its
 /// block.
 pub fn plan(instruction: &Instruction, info: &InstructionInfo, owner: Owner, ends: bool) -> Plan {
     let usage = usage::memory_use(instruction, info);
     if usage == Use::None || is_hint(instruction.mnemonic()) {
         return Plan::Nothing;
+    }
+    if let Some(plan) = masked(instruction, info) {
+        return plan;
     }
     if is_complex(instruction) {
         return Plan::Complex;
@@ -343,17 +522,47 @@ mod tests {
 
     #[test]
     fn addresses_that_depend_on_data_are_found_out_by_the_engine() {
-        // rep movsb; bt [rdi], rax; vgatherdpd ymm0, [rdi + xmm1 * 8], ymm2; vmovups zmm0 {k1}, [rdi]; mov eax, [ecx]
-        let code: [&[u8]; 5] = [
+        // rep movsb; bt [rdi], rax; vgatherdpd ymm0, [rdi + xmm1 * 8], ymm2; mov eax, [ecx]
+        let code: [&[u8]; 4] = [
             &[0xf3, 0xa4],
             &[0x48, 0x0f, 0xa3, 0x07],
             &[0xc4, 0xe2, 0xed, 0x92, 0x04, 0xcf],
-            &[0x62, 0xf1, 0x7c, 0x49, 0x10, 0x07],
             &[0x67, 0x8b, 0x01],
         ];
         for code in code {
             assert_eq!(planned(code, Owner::Program), Plan::Complex, "{code:x?}");
         }
+    }
+
+    #[test]
+    fn elements_selected_by_a_mask_register_count_by_word() {
+        let masked = |bytes, element| Masked {
+            bytes,
+            element,
+            stores: true,
+        };
+        let words = |bytes, element, mask| -> Vec<(u64, u64)> {
+            masked(bytes, element).words(mask).collect()
+        };
+        assert_eq!(words(64, 1, 0), []);
+        assert_eq!(words(32, 1, u64::MAX), [(0, 8), (8, 8), (16, 8), (24, 8)]);
+        assert_eq!(words(64, 1, 1 << 63 | 6), [(1, 2), (63, 1)]);
+        assert_eq!(words(16, 4, 0b1101), [(0, 4), (8, 8)]);
+        assert_eq!(words(64, 8, 0b10000010), [(8, 8), (56, 8)]);
+        for one in [masked(64, 8), masked(16, 1)] {
+            assert_eq!(Masked::decode(one.encode()), one);
+        }
+        // vmovups zmm0 {k1}, [rdi]; vpcompressd [rdi] {k1}, zmm0
+        let plan = planned(&[0x62, 0xf1, 0x7c, 0x49, 0x10, 0x07], Owner::Program);
+        let Plan::Masked { masked, mask, .. } = plan else {
+            panic!("{plan:?}");
+        };
+        assert_eq!(
+            (masked.bytes, masked.element, masked.stores, mask),
+            (64, 4, false, 1)
+        );
+        let plan = planned(&[0x62, 0xf2, 0x7d, 0x49, 0x8b, 0x07], Owner::Program);
+        assert_eq!(plan, Plan::Complex);
     }
 
     #[test]

@@ -1,10 +1,15 @@
 //! The accesses of instructions whose addresses depend on registers in a way of their own: repeated string
 //! instructions, masked and gathered vectors, bit strings.
 
+use std::sync::LazyLock;
+
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 use numaloc_follow::calls::Traced;
 use numaloc_follow::owners::Owner;
 use numaloc_follow::usage;
+
+use numaloc_trace::block::{Form, Kind, Piece, REGISTERS, Step};
+use numaloc_trace::thread::{Loop, When};
 
 use crate::guest;
 use crate::state::{RCX, RDI, RSI, State};
@@ -47,7 +52,44 @@ impl To<'_> {
     }
 }
 
+/// Loads, or stores, of one word after the other from the address in register 0 on.
+fn words_of(write: bool) -> Loop {
+    let piece = Piece {
+        form: Form {
+            base: Some(0),
+            index: None,
+        },
+        displacement: 0,
+        size: WORD as u8,
+        kind: if write { Kind::Write } else { Kind::Read },
+    };
+    let mut strides = [Some(Step::default()); REGISTERS];
+    strides[0] = Some(Step {
+        constant: WORD,
+        register: None,
+    });
+    Loop::new(&[piece], strides)
+}
+
+/// [`words_of`] loads and stores.
+static WORDS: LazyLock<[Loop; 2]> = LazyLock::new(|| [words_of(false), words_of(true)]);
+
 impl To<'_> {
+    /// Whole words from `address` on.
+    fn whole_words(&mut self, address: u64, count: u64, write: bool) {
+        if self.runtime {
+            for n in 0..count {
+                self.one(address.wrapping_add(WORD * n), WORD, write);
+            }
+            return;
+        }
+        let mut registers = [0; REGISTERS];
+        registers[0] = address;
+        let words = &WORDS[usize::from(write)];
+        let tracer = &mut self.thread.tracer;
+        tracer.recorded_loop(words, &registers, count, When::Before);
+    }
+
     /// Strings of `bytes` bytes from each start on, upward, in elements that lie in one word: one access for each word.
     /// Loads and stores alternate every few pages.
     fn words(&mut self, accesses: &[(u64, bool)], bytes: u64) {
@@ -63,14 +105,19 @@ impl To<'_> {
                     false => start.wrapping_add(progress) & !(WORD - 1),
                 };
                 while *at < end {
-                    let len = (WORD - *at % WORD).min(end - *at);
                     // The string before, or after, may continue in the same word.
-                    if *at == start || *at + len == last {
+                    let len = (WORD - *at % WORD).min(end - *at);
+                    let whole = end.saturating_sub(WORD).saturating_sub(*at) / WORD;
+                    if *at != start && whole > 0 {
+                        self.whole_words(*at, whole, write);
+                        *at += whole * WORD;
+                    } else if *at == start || *at + len == last {
                         self.string(*at, len, write);
+                        *at += len;
                     } else {
                         self.one(*at, len, write);
+                        *at += len;
                     }
-                    *at += len;
                 }
             }
         }
@@ -343,7 +390,7 @@ fn strings(to: &mut To, state: &State, instruction: &Instruction) {
     let accesses = loads.iter().map(|&start| (start, false));
     let accesses: Vec<(u64, bool)> = accesses.chain(stores.map(|start| (start, true))).collect();
     let aligned = accesses.iter().all(|(start, _)| start % size == 0);
-    if aligned && !down && size < WORD {
+    if aligned && !down {
         return to.words(&accesses, count * size);
     }
     let step = if down { size.wrapping_neg() } else { size };

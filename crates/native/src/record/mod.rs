@@ -1,13 +1,15 @@
 //! Records the program's accesses and system calls with the tracing engine.
 //!
 //! Translated code reports each access ([`access`]) through [`native_record_access`]; addresses that it cannot compute
-//! by itself are found out by [`complex`]. A thread's tracer lies in its [`State`]. System calls are followed by
+//! by itself are found out by [`complex`]; [`light`] records the usual ones at less cost. A thread's tracer lies in its [`State`]. System calls are followed by
 //! `numaloc-follow`; [`ending`] stops the threads of a process that ends itself.
 #![allow(unsafe_code)]
 
 pub mod access;
 mod complex;
 pub mod ending;
+pub mod light;
+pub mod turns;
 
 use std::ffi::{CString, OsStr};
 use std::mem::MaybeUninit;
@@ -26,7 +28,7 @@ use numaloc_trace::{Config, Engine, reservation};
 use crate::layout::LINES;
 use crate::state::State;
 use crate::sys;
-use access::{Descriptor, Kind};
+use access::{Descriptor, Kind, Masked};
 
 static ENGINE: AtomicPtr<Engine> = AtomicPtr::new(std::ptr::null_mut());
 /// Number of threads with a tracer.
@@ -219,6 +221,16 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
     let state = unsafe { &mut *state };
     let address = state.address;
     let descriptor = Descriptor::decode(state.access);
+    if descriptor.kind == Kind::Turns {
+        return turns::record(state, 0);
+    }
+    if descriptor.kind == Kind::Masked {
+        let mask = state.selected;
+        if let Some(thread) = traced(state) {
+            masked(thread, address, descriptor, mask);
+        }
+        return;
+    }
     if descriptor.kind == Kind::Complex {
         // SAFETY: the fragment that is being executed owns the instruction.
         let instruction = unsafe { &*(state.instruction as *const Instruction) };
@@ -239,6 +251,9 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
 
 fn record(thread: &mut Traced, address: u64, descriptor: Descriptor) {
     let Descriptor { size, kind, owner } = descriptor;
+    if kind == Kind::Nothing {
+        return;
+    }
     if kind == Kind::Announce {
         if LIVE.load(Relaxed) > 1 {
             thread.tracer.announce();
@@ -271,6 +286,24 @@ fn record(thread: &mut Traced, address: u64, descriptor: Descriptor) {
                 tracer.store_recorded();
             }
         }
+    }
+}
+
+/// Records the elements of a vector that are selected by `mask`.
+fn masked(thread: &mut Traced, address: u64, descriptor: Descriptor, mask: u64) {
+    let Descriptor { size, owner, .. } = descriptor;
+    let masked = Masked::decode(size);
+    let kind = match masked.stores {
+        true => Kind::Write,
+        false => Kind::Read,
+    };
+    for (offset, size) in masked.words(mask) {
+        let descriptor = Descriptor {
+            size: size as u16,
+            kind,
+            owner,
+        };
+        record(thread, address.wrapping_add(offset), descriptor);
     }
 }
 

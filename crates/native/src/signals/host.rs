@@ -15,7 +15,7 @@ use super::{FAULTS, bit, blocking};
 use crate::cache::ENGINE;
 use crate::crossing::{Places, places};
 use crate::layout::CODE;
-use crate::record::ending;
+use crate::record::{ending, turns};
 use crate::state::{ASYNCHRONOUS, ENDING, FAULT, Signal, State, Stepping, XSTATE_BYTES, current};
 use crate::{invalidate, sys, tls};
 
@@ -119,9 +119,9 @@ fn in_engine(number: i32, info: &siginfo_t, context: &mut ucontext_t, state: &mu
             return;
         }
     }
-    let returning = PLACES.returning.contains(&rip);
+    let returning = PLACES.returning.iter().find(|range| range.contains(&rip));
     if number == libc::SIGTRAP && state.stepping != Stepping::No {
-        if returning {
+        if returning.is_some() {
             // Back to the cache, where stepping continues.
             return;
         }
@@ -149,8 +149,10 @@ fn in_engine(number: i32, info: &siginfo_t, context: &mut ucontext_t, state: &mu
         context.uc_mcontext.gregs[RIP] = PLACES.leave as i64;
     } else if PLACES.calling.contains(&rip) {
         context.uc_mcontext.gregs[RIP] = PLACES.interrupted as i64;
-    } else if returning && state.stepping == Stepping::No {
-        context.uc_mcontext.gregs[RIP] = PLACES.returning.start as i64;
+    } else if let Some(range) = returning.filter(|_| state.stepping == Stepping::No) {
+        context.uc_mcontext.gregs[RIP] = range.start as i64;
+    } else if PLACES.light_returning.contains(&rip) {
+        context.uc_mcontext.gregs[RIP] = PLACES.light_returning.start as i64;
     }
 }
 
@@ -163,6 +165,8 @@ fn in_cache(
     guest_fs: u64,
 ) -> bool {
     if ending::requested() && !is_fault(number, info) {
+        take_registers(state, &context.uc_mcontext.gregs);
+        turns::interrupted(state, None);
         ending::park(state);
     }
     let rip = context.uc_mcontext.gregs[RIP] as u64;
@@ -210,17 +214,23 @@ fn leave(context: &mut ucontext_t, state: &mut State, guest_fs: u64, now: bool) 
     state.stepping = Stepping::No;
     registers[EFLAGS] &= !(TF | DF);
     state.pc = pc;
-    for (register, &place) in state.regs.iter_mut().zip(&ORDER) {
-        *register = registers[place] as u64;
-    }
+    take_registers(state, registers);
     if let Some((register, slot)) = point.borrowed {
         state.regs[usize::from(register)] = state.slots[usize::from(slot)];
     }
+    turns::interrupted(state, point.recorded.then_some(pc));
     state.rflags = registers[EFLAGS] as u64;
     state.guest_fs = guest_fs;
     take_xstate(state, context.uc_mcontext.fpregs.cast());
     context.uc_mcontext.gregs[RIP] = PLACES.leave as i64;
     true
+}
+
+/// Copies the general registers.
+fn take_registers(state: &mut State, registers: &[i64; 23]) {
+    for (register, &place) in state.regs.iter_mut().zip(&ORDER) {
+        *register = registers[place] as u64;
+    }
 }
 
 /// Copies extended state from the kernel's frame.

@@ -8,6 +8,8 @@ use super::decode::{Block, Decoded, End};
 use super::groups::{self, Deferred, Segment};
 use super::landing::{self, SLOT_FAR};
 use super::liveness::{self, Live};
+use super::loops::{self, Begun, Found};
+use super::probe::Unusual;
 use crate::emit::Buffer;
 use crate::fragment::{Branch, Exit, Fragment, Landing, Point, Translation};
 use crate::layout::VECTOR_EXIT;
@@ -43,10 +45,12 @@ pub fn emit(
         plans: Vec::new(),
         live,
         deferred: Vec::new(),
+        loops: Vec::new(),
+        unusual: Vec::new(),
     };
-    let segments = match record::is_on() {
+    let (segments, mut found) = match record::is_on() {
         true => copier.plan(block),
-        false => Vec::new(),
+        false => (Vec::new(), None),
     };
     copier.code.align(16);
     copier.fragment.body = copier.code.pc();
@@ -58,18 +62,22 @@ pub fn emit(
     let (mut at, mut next) = (0, segments.iter().peekable());
     while let Some(decoded) = block.instructions.get(at) {
         if let Some(segment) = next.next_if(|segment| segment.begin == at) {
-            copier.segment(segment, block);
+            copier.segment(segment, block, &mut found);
             at = segment.end;
             continue;
         }
         copier.recorded = false;
         copier.before(at, decoded);
-        copier.instruction(decoded);
+        match found.take_if(|found| found.branch == at) {
+            Some(found) => copier.begin_loop(found, block),
+            None => copier.instruction(decoded),
+        }
         copier.after(at);
         at += 1;
     }
     copier.end(block);
     copier.other_copies(block);
+    copier.other_loops(block);
     copier.fragment.rcx_is_dead = rcx_is_dead;
     copier.fragment.pages.clone_from(&block.pages);
     Translation {
@@ -85,21 +93,24 @@ pub fn emit(
 pub struct Copier<'a> {
     pub(super) code: Buffer,
     pub(super) stubs: Buffer,
-    exits: Vec<Exit>,
+    pub(super) exits: Vec<Exit>,
     landing: Option<Landing>,
     pub(super) fragment: Fragment,
-    exit_code: &'a dyn Fn(usize) -> u64,
+    pub(super) exit_code: &'a dyn Fn(usize) -> u64,
     /// Accesses of the current instruction have been recorded.
     pub(super) recorded: bool,
     /// How the instructions' accesses are recorded; empty if nothing is.
     plans: Vec<(Plan, Owner)>,
     live: Vec<Live>,
     pub(super) deferred: Vec<Deferred>,
+    pub(super) loops: Vec<Begun>,
+    pub(super) unusual: Vec<Unusual>,
 }
 
 impl Copier<'_> {
-    /// Decides how the block's accesses are recorded; returns the segments in which some are recorded together.
-    fn plan(&mut self, block: &Block) -> Vec<Segment> {
+    /// Decides how the block's accesses are recorded; returns the segments in which some are recorded together, and a
+    /// loop at its beginning.
+    fn plan(&mut self, block: &Block) -> (Vec<Segment>, Option<Found>) {
         let mut factory = InstructionInfoFactory::new();
         let (mut owner, mut next) = (Owner::Program, None);
         for (at, decoded) in block.instructions.iter().enumerate() {
@@ -110,10 +121,16 @@ impl Copier<'_> {
             next = Some(instruction.next_ip());
             let ends = at + 1 == block.instructions.len() && !matches!(block.end, End::Jump(_));
             let info = factory.info(instruction);
-            self.plans
-                .push((access::plan(instruction, info, owner, ends), owner));
+            let plan = match access::plan(instruction, info, owner, ends) {
+                // Storing a mask register of 64 bits takes more than using one does.
+                Plan::Masked { .. } if !is_x86_feature_detected!("avx512bw") => Plan::Complex,
+                plan => plan,
+            };
+            self.plans.push((plan, owner));
         }
-        groups::segments(block, &self.plans, &self.live, &mut factory)
+        let segments = groups::segments(block, &self.plans, &self.live, &mut factory);
+        let found = loops::find(block, &self.plans, &self.live, &mut factory);
+        (segments, found)
     }
 
     /// What the program needs before instruction number `at`.
@@ -152,6 +169,15 @@ impl Copier<'_> {
                     self.record_here(access.size, Kind::Announce, owner);
                 }
                 self.note_address(&access.operand, live);
+            }
+            &Plan::Masked {
+                operand,
+                masked,
+                mask,
+            } => {
+                self.note_address(&operand, live);
+                self.code.store_mask(mask, state::SELECTED);
+                self.record_here(masked.encode(), Kind::Masked, owner);
             }
             Plan::Complex => self.complex(&decoded.instruction, owner),
         }

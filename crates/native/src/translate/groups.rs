@@ -190,8 +190,10 @@ fn segment_at(
     let mut end = begin;
     for (decoded, (plan, owner)) in block.instructions[begin..].iter().zip(&plans[begin..]) {
         let instruction = &decoded.instruction;
-        let alone =
-            matches!(plan, Plan::After { .. } | Plan::Complex) || usage::synchronises(instruction);
+        let alone = matches!(
+            plan,
+            Plan::After { .. } | Plan::Masked { .. } | Plan::Complex
+        ) || usage::synchronises(instruction);
         if alone && end > begin {
             break;
         }

@@ -7,6 +7,7 @@ mod decode;
 mod groups;
 mod landing;
 mod liveness;
+mod loops;
 mod probe;
 mod segment;
 

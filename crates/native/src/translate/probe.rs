@@ -12,8 +12,8 @@ use super::borrowed::{Borrowed, REGISTERS, SLOT, SLOT_FLAGS, used};
 use super::copy::Copier;
 use super::liveness::Live;
 use crate::emit::{BELOW, EQUAL, Field, NOT_ABOVE, NOT_EQUAL, Number};
-use crate::layout::{LINES, VECTOR_RECORD};
-use crate::record::access::{Access, Descriptor, Kind, Operand};
+use crate::layout::{LINES, VECTOR_PLAIN, VECTOR_RECORD, VECTORS_LIGHT};
+use crate::record::access::{Access, Descriptor, Kind, Light, Operand};
 use crate::state::{self, RAX};
 
 impl Copier<'_> {
@@ -99,8 +99,9 @@ impl Copier<'_> {
         }
     }
 
-    /// Emits code that leaves the cache to record an access whose address is in the thread's state.
-    fn leave_to_record(&mut self, descriptor: Descriptor, resume: Option<u64>) {
+    /// Emits code that leaves the cache to record an access whose address is in the thread's state. `whole`: the engine
+    /// needs the vector registers.
+    fn leave_to_record(&mut self, descriptor: Descriptor, resume: Option<u64>, whole: bool) {
         let code = if resume.is_some() {
             &mut self.stubs
         } else {
@@ -115,7 +116,11 @@ impl Copier<'_> {
                 code.set_field(state::RESUME, resume);
             }
         }
-        code.jump_by(VECTOR_RECORD);
+        code.jump_by(match Light::of(descriptor) {
+            Some(light) => VECTORS_LIGHT + 8 * light as u64,
+            None if whole => VECTOR_RECORD,
+            None => VECTOR_PLAIN,
+        });
     }
 
     /// Records an access before it is made. `counted`: if it is plain, it was counted with its segment, except for its
@@ -152,6 +157,7 @@ impl Copier<'_> {
         } else {
             self.code.jump_to(cold);
         }
+        let unusual = std::mem::take(&mut self.unusual);
         // Not on the way here: flags are not in rax yet.
         let restored = Borrowed {
             flags: borrowed.flags && plain,
@@ -171,7 +177,9 @@ impl Copier<'_> {
             }
         }
         self.give_back(&restored, true);
-        self.leave_to_record(descriptor, Some(resume));
+        self.leave_to_record(descriptor, Some(resume), false);
+        self.unusual = unusual;
+        self.unusual_lines(b);
     }
 
     /// Emits, in the exits' code, what only counts accesses between bursts and continues otherwise. Returns the offset
@@ -249,20 +257,53 @@ impl Copier<'_> {
         self.code
             .shift(b, false, 64 - WINDOW + line::FAST_SHIFT as u8);
         self.code.look_up(b, LINES);
-        if writes {
-            self.code.with_field(Field::Xor, b, state::OWNED);
-            let owned = self.code.skip_if(EQUAL);
-            self.code
-                .with_number(Number::Compare, b, line::BYTES as i32);
-            self.code.jump_if(NOT_EQUAL, cold);
-            self.code.land(owned);
-        } else {
-            self.code.with_register(Field::Test, b, b);
-            let new = self.code.skip_if(EQUAL);
-            self.code.with_field(Field::Xor, b, state::OWNED);
+        self.code.with_field(Field::Xor, b, state::OWNED);
+        if !writes {
             self.code.with_field(Field::Test, b, state::READ_MASK);
-            self.code.jump_if(NOT_EQUAL, cold);
-            self.code.land(new);
+        }
+        self.code.jump_if(NOT_EQUAL, cold);
+        self.unusual.push(Unusual {
+            jump: self.code.offset() - 4,
+            writes,
+            usual: self.code.pc(),
+            cold,
+        });
+    }
+
+    /// Emits, in the exits' code, what distinguishes the lines that [`Copier::line_is_ours`] has not accepted: a store
+    /// may go on if only the mask of bytes is complete, and a load if the line was never written.
+    pub(super) fn unusual_lines(&mut self, b: usize) {
+        for unusual in std::mem::take(&mut self.unusual) {
+            self.code.lead(unusual.jump, self.stubs.pc());
+            if unusual.writes {
+                self.stubs
+                    .with_number(Number::Compare, b, line::BYTES as i32);
+            } else {
+                self.stubs.with_field(Field::Compare, b, state::OWNED);
+            }
+            self.stubs.jump_if(NOT_EQUAL, unusual.cold);
+            self.stubs.jump_to(unusual.usual);
+        }
+    }
+
+    /// [`Copier::count_page`] that changes `a`, with fewer instructions.
+    pub(super) fn count_page_last(
+        &mut self,
+        reads: i32,
+        writes: i32,
+        a: usize,
+        b: usize,
+        cold: u64,
+    ) {
+        self.code.shift(a, true, 64 - WINDOW);
+        self.code.shift(a, false, 64 - WINDOW + PAGE_SHIFT);
+        self.code.with_field(Field::Load, b, state::PAGES);
+        self.code.is_zero_at_index(b, a);
+        self.code.jump_if(EQUAL, cold);
+        for (amount, high_half) in [(reads, false), (writes, true)] {
+            if amount != 0 {
+                self.code.add_at_index(b, a, amount, high_half);
+            }
         }
     }
 
@@ -306,7 +347,7 @@ impl Copier<'_> {
 
     /// Records an access, whose address is in the thread's state, with all registers of the program in place.
     pub(super) fn record_here(&mut self, size: u16, kind: Kind, owner: Owner) {
-        self.leave_to_record(Descriptor { size, kind, owner }, None);
+        self.leave_to_record(Descriptor { size, kind, owner }, None, false);
     }
 
     /// Stores an operand's address in the thread's state, for code after the instruction.
@@ -329,8 +370,23 @@ impl Copier<'_> {
         let at = &raw const *kept as u64;
         self.fragment.instructions.push(kept);
         self.code.set_field(state::INSTRUCTION, at);
-        self.record_here(0, Kind::Complex, owner);
+        let descriptor = Descriptor {
+            size: 0,
+            kind: Kind::Complex,
+            owner,
+        };
+        self.leave_to_record(descriptor, None, !instruction.is_string_instruction());
     }
+}
+
+/// A jump to be taken for a line that may be unusual.
+pub struct Unusual {
+    /// Offset of its displacement.
+    jump: usize,
+    writes: bool,
+    /// Where the usual case continues.
+    usual: u64,
+    cold: u64,
 }
 
 const WINDOW: u8 = numaloc_trace::shadow::WINDOW_BITS as u8;

@@ -4,11 +4,12 @@ use super::borrowed::Borrowed;
 use super::copy::Copier;
 use super::decode::{Block, End};
 use super::groups::{Deferred, Group, Segment};
+use super::loops::Found;
 
 impl Copier<'_> {
     /// Emits a segment: the check of its groups, and the instructions without the accesses of the groups. The other
     /// copy follows at the end of the fragment.
-    pub(super) fn segment(&mut self, segment: &Segment, block: &Block) {
+    pub(super) fn segment(&mut self, segment: &Segment, block: &Block, found: &mut Option<Found>) {
         let Segment {
             begin,
             end,
@@ -36,8 +37,9 @@ impl Copier<'_> {
         for (group, &cold) in groups.iter().zip(&entries) {
             self.address(&group.operand(), a, b);
             self.lines_are_ours(group.span as u16, group.writes > 0, a, b, cold);
-            self.count_page(group.reads, group.writes, a, b, cold);
+            self.count_page_last(group.reads, group.writes, a, b, cold);
         }
+        self.unusual_lines(b);
         self.count(totals.accesses, (totals.loaded, totals.stored));
         if let Some(counted) = counted {
             self.stubs.lead(counted, self.code.pc());
@@ -46,7 +48,10 @@ impl Copier<'_> {
         for at in *begin..*end {
             self.recorded = true;
             self.before_except(at, &block.instructions[at], Some(&merged[at - begin]));
-            self.instruction(&block.instructions[at]);
+            match found.take_if(|found| found.branch == at) {
+                Some(found) => self.begin_loop(found, block),
+                None => self.instruction(&block.instructions[at]),
+            }
             self.after(at);
         }
         // The last instruction's accesses are recorded; the end of the block executes it.

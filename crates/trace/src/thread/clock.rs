@@ -106,6 +106,7 @@ impl Clock {
 
 impl ThreadTracer {
     /// The present time of the profile's clock.
+    #[inline(always)]
     #[must_use]
     pub fn time(&self) -> u64 {
         self.clock.now(self.fast.remaining)

@@ -49,6 +49,13 @@ impl Communication {
         cell
     }
 
+    /// The counts received from `writer`, if there are some already and its id is below [`NEAR`].
+    #[inline(always)]
+    pub fn known(&mut self, writer: u32) -> Option<&mut Received> {
+        let cell = self.near.get_mut(writer as usize);
+        cell.filter(|cell| cell.events + cell.false_events != 0)
+    }
+
     /// Adds the counts received from one writer, 0 for none. Not for sampled lines, whose events are also counted by
     /// part.
     pub fn add(&mut self, (writer, more): (u32, Received)) {

@@ -44,8 +44,19 @@ impl Events {
     /// Counts an event of true sharing on `line` and returns true, if that is all it changes.
     #[inline(always)]
     pub fn count_true(&mut self, line: u64) -> bool {
-        let sharing = self.sharing.as_mut();
-        sharing.is_some_and(|sharing| sharing.count_true(line))
+        match &mut self.sharing {
+            Some(sharing) => sharing.count_true(line),
+            None => false,
+        }
+    }
+
+    /// Whether [`Events::count_true`] would count an event on `line`.
+    #[inline(always)]
+    pub fn counts_true(&self, line: u64) -> bool {
+        match &self.sharing {
+            Some(sharing) => sharing.counts_true(line),
+            None => false,
+        }
     }
 
     /// Decides the event on `line` as true sharing; returns whether there was one.

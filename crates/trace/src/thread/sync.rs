@@ -29,6 +29,12 @@ impl ThreadTracer {
     /// ([`ThreadTracer::store_recorded`]), or takes a clock itself.
     pub fn announce(&mut self) {
         self.flush_pending();
+        self.begin_store();
+    }
+
+    /// [`ThreadTracer::announce`] with nothing pending.
+    #[inline(always)]
+    pub(super) fn begin_store(&mut self) {
         if self.engine.config.virtual_clock {
             self.clock.announced += 1;
             self.clock.underway = true;

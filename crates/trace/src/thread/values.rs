@@ -54,12 +54,37 @@ pub fn follow_values(values: Values) {
 impl ThreadTracer {
     /// Passes the clock through a plain access to `address` by the code of a run-time library.
     pub(super) fn follow_value<const WRITE: bool>(&mut self, address: u64, size: u32) {
+        let word = self.lines.word(address).load(Relaxed);
+        if !self.carries_clock::<WRITE>(address, size, word) {
+            return;
+        }
+        let clock = self.engine.tables.clocks.word(address);
+        if WRITE {
+            clock.store(self.time(), Relaxed);
+            self.store_recorded();
+        } else {
+            self.store_recorded();
+            self.engine.underway.wait();
+            let clock = clock.load(Relaxed);
+            if clock > self.time() {
+                self.advance(clock);
+            }
+        }
+    }
+
+    /// Whether a plain access of run-time code to `address`, on a line with this `word`, passes a clock.
+    #[inline(always)]
+    pub(super) fn carries_clock<const WRITE: bool>(
+        &self,
+        address: u64,
+        size: u32,
+        word: u64,
+    ) -> bool {
         let followed = FOLLOWED.load(Relaxed);
         let guarded = followed == Values::Guarded as u8;
         if followed == Values::None as u8 || guarded && size != POINTER {
-            return;
+            return false;
         }
-        let word = self.lines.word(address).load(Relaxed);
         let elsewhere = word & line::SYNC != 0 || line::is_cross_process(word);
         let loader = LOADER[0].load(Relaxed)..LOADER[1].load(Relaxed);
         // Below a thread's first store lies its stack, which may have been another thread's before.
@@ -73,25 +98,10 @@ impl ThreadTracer {
             || !self.engine.budget.keeps(Detail::Clocks)
             || loader.contains(&address)
         {
-            return;
+            return false;
         }
-        let clock = self.engine.tables.clocks.word(address);
-        if guarded
-            && clock.load(Relaxed) == 0
-            && (!WRITE || address.abs_diff(self.clock.lock) > NEAR)
-        {
-            return;
-        }
-        if WRITE {
-            clock.store(self.time(), Relaxed);
-            self.store_recorded();
-        } else {
-            self.store_recorded();
-            self.engine.underway.wait();
-            let clock = clock.load(Relaxed);
-            if clock > self.time() {
-                self.advance(clock);
-            }
-        }
+        !guarded
+            || self.engine.tables.clocks.word(address).load(Relaxed) != 0
+            || WRITE && address.abs_diff(self.clock.lock) <= NEAR
     }
 }

@@ -1,0 +1,307 @@
+//! The light path: accesses that need more than [`ThreadTracer::fast`], recorded without calling anything.
+//!
+//! A frontend that runs the program on this processor stores the program's registers before it calls the tracer. Code
+//! that calls nothing, allocates nothing and uses no vector register changes only a few of them, so it can be called
+//! with most of the program's state in place: for accesses of run-time libraries, whose threads wait in loops of loads,
+//! for atomic instructions, and for lines that change hands. Each method either does what the method named in its
+//! comment does, or returns false; the caller then calls that method. Before it returns false it may already have left
+//! the thread's clock at a word, which that method would do as well.
+//!
+//! Everything here is inlined; the frontend's test checks the code that the compiler makes of it.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{LINE, ThreadTracer, WORD};
+use crate::line;
+use crate::memory::Detail;
+use crate::pages;
+
+impl ThreadTracer {
+    /// Whether `accesses` to the word of `size` bytes at `address` can be counted here: within a line, on a page
+    /// counted before, with nothing pending, and without the end of the quantum.
+    #[inline(always)]
+    fn is_light(&self, accesses: u64, address: u64, size: u32) -> bool {
+        self.fast.remaining > self.fast.threshold.saturating_add(accesses)
+            && (address & (LINE - 1)) + u64::from(size) <= LINE
+            && self.fast.pages.word(address).load(Relaxed) != 0
+    }
+
+    /// Counts a load, or store, for its page, the clock and the bytes, as `count` does where [`ThreadTracer::is_light`].
+    #[inline(always)]
+    fn light_count<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
+        self.fast.remaining -= 1;
+        if RUNTIME {
+            self.clock.take_back();
+        }
+        let counter = self.fast.pages.word(address);
+        let amount = match WRITE {
+            true => pages::WRITE,
+            false => pages::READ,
+        };
+        counter.store(counter.load(Relaxed).wrapping_add(amount), Relaxed);
+        match WRITE {
+            true => self.fast.write_bytes += u64::from(size),
+            false => self.fast.read_bytes += u64::from(size),
+        }
+    }
+
+    /// [`ThreadTracer::announce`].
+    #[inline(always)]
+    pub fn light_announce(&mut self) -> bool {
+        let light = !self.batch.pending;
+        if light {
+            self.begin_store();
+        }
+        light
+    }
+
+    /// Takes the clock of a word, as [`ThreadTracer::acquire`] does, if it is not later than the thread's own: only
+    /// what the thread itself has announced changes then.
+    #[inline(always)]
+    fn light_acquire(&mut self, clock: &std::sync::atomic::AtomicU64) -> bool {
+        self.store_recorded();
+        self.engine.underway.is_empty() && clock.load(Relaxed) <= self.time()
+    }
+
+    /// A load by the code of a run-time library: [`ThreadTracer::access`].
+    #[inline(always)]
+    pub fn light_runtime_load(&mut self, address: u64, size: u32) -> bool {
+        let word = self.lines.word(address).load(Relaxed);
+        let paused = self.light_paused(address, size);
+        if !paused && !self.is_light(1, address, size) || line::is_cross_process(word) {
+            return false;
+        }
+        if word & line::SYNC != 0 {
+            if self.engine.config.virtual_clock {
+                let clock = self.engine.clock(address);
+                if !self.light_acquire(clock) {
+                    return false;
+                }
+            }
+            self.store_recorded();
+        } else {
+            let rereads = word & line::TRACKED != 0 && word & self.bit != 0;
+            if !paused && rereads && self.events.holds(address) {
+                return false;
+            }
+            if self.carries_clock::<false>(address, size, word) {
+                let clock = self.engine.tables.clocks.word(address);
+                if !self.light_acquire(clock) {
+                    return false;
+                }
+            }
+        }
+        if paused {
+            self.fast.remaining -= 1;
+            self.clock.take_back();
+        } else {
+            self.light_count::<false, true>(address, size);
+        }
+        true
+    }
+
+    /// Whether sampling is off, and an access within a line may only be counted.
+    #[inline(always)]
+    fn light_paused(&self, address: u64, size: u32) -> bool {
+        self.sampler.paused()
+            && self.stream.is_none()
+            && self.fast.remaining > 1
+            && (address & (LINE - 1)) + u64::from(size) <= LINE
+    }
+
+    /// A store by the code of a run-time library, and [`ThreadTracer::store_recorded`].
+    #[inline(always)]
+    pub fn light_runtime_store(&mut self, address: u64, size: u32) -> bool {
+        let word = self.lines.word(address).load(Relaxed);
+        if !self.is_light(1, address, size)
+            || line::is_cross_process(word)
+            || self.first_store() == 0
+        {
+            return false;
+        }
+        self.light_count::<true, true>(address, size);
+        if word & line::SYNC != 0 {
+            self.light_release(address);
+        } else if self.carries_clock::<true>(address, size, word) {
+            let now = self.time();
+            self.engine.tables.clocks.word(address).store(now, Relaxed);
+        }
+        self.store_recorded();
+        true
+    }
+
+    /// [`ThreadTracer::release`] without an access trace.
+    #[inline(always)]
+    fn light_release(&mut self, address: u64) {
+        if self.engine.config.virtual_clock {
+            let (word, now) = (self.engine.clock(address), self.time());
+            if word.load(Relaxed) < now {
+                word.fetch_max(now, Relaxed);
+            }
+        }
+        self.store_recorded();
+    }
+
+    /// An atomic load and store, after [`ThreadTracer::announce`]: [`ThreadTracer::hand_over`] and
+    /// [`ThreadTracer::synchronise`], of a line that is already used for synchronisation, without an event.
+    #[inline(always)]
+    pub fn light_atomic<const RUNTIME: bool>(&mut self, address: u64, size: u32) -> bool {
+        let word = self.lines.word(address).load(Relaxed);
+        let writer = line::writer(word);
+        // Other threads' values are events where the program reads them.
+        let quiet = RUNTIME
+            || (writer == 0 || writer == line::writer(self.fast.owned))
+                && word & (line::EXTENDED | line::TRACKED) == 0;
+        if !self.is_light(2, address, size)
+            || word & line::SYNC == 0
+            || line::is_cross_process(word)
+            || !quiet
+            || self.first_store() == 0
+        {
+            return false;
+        }
+        if self.engine.config.virtual_clock {
+            let clock = self.engine.clock(address);
+            if self.clock.underway {
+                clock.fetch_max(self.time(), Relaxed);
+            }
+            if !self.light_acquire(clock) {
+                return false;
+            }
+        }
+        if RUNTIME {
+            self.clock.lock = address;
+        }
+        self.light_count::<false, RUNTIME>(address, size);
+        self.light_count::<true, RUNTIME>(address, size);
+        self.light_release(address);
+        if !RUNTIME {
+            let owned = u64::from(line::writer(self.fast.owned)) | line::SYNC;
+            if word != owned {
+                self.lines.word(address).store(owned, Relaxed);
+            }
+        }
+        true
+    }
+
+    /// An atomic load and store by the allocator: [`ThreadTracer::count_only`], twice.
+    #[inline(always)]
+    pub fn light_allocator(&mut self, address: u64, size: u32) -> bool {
+        if !self.is_light(2, address, size) {
+            return false;
+        }
+        self.light_count::<false, true>(address, size);
+        self.store_recorded();
+        self.light_count::<true, true>(address, size);
+        true
+    }
+
+    /// A load by the program, of a line that another thread has written as before, or that needs no event:
+    /// [`ThreadTracer::access`].
+    #[inline(always)]
+    pub fn light_load(&mut self, address: u64, size: u32) -> bool {
+        let word = self.lines.word(address).load(Relaxed);
+        // Only the first word of a wider load makes the event; the others may decide it.
+        let light = size <= WORD as u32
+            && self.is_light(1, address, size)
+            && self.light_event(word, address, size);
+        if light {
+            self.light_count::<false, false>(address, size);
+        }
+        light
+    }
+
+    /// Applies a load to a line with this `word`, as [`ThreadTracer::read_line`] does.
+    #[inline(always)]
+    fn light_event(&mut self, word: u64, address: u64, size: u32) -> bool {
+        if word & self.bit != 0 || word == 0 {
+            return word & line::TRACKED == 0 || !self.events.holds(address);
+        }
+        let writer = line::writer(word);
+        let line = address / LINE;
+        let plain = word & (line::SYNC | line::EXTENDED) == 0
+            && word & line::TRACKED != 0
+            && self.bit != 0
+            && writer != 0
+            && writer != line::writer(self.fast.owned)
+            && !line::is_cross_process(word);
+        if !plain
+            || self.engine.watched.is_some()
+            || !self.engine.budget.keeps(Detail::FalseSharing)
+            || !self.overlaps(word, address, size)
+            || !self.events.counts_true(line)
+        {
+            return false;
+        }
+        let Some(cell) = self.communication.known(writer) else {
+            return false;
+        };
+        let entry = self.lines.word(address);
+        let read = entry.compare_exchange(word, word | self.bit, Relaxed, Relaxed);
+        if read.is_ok() {
+            cell.events += 1;
+            cell.bytes += u64::from(size);
+            self.events.count_true(line);
+        }
+        read.is_ok()
+    }
+
+    /// A store by the program, to a line that the thread takes or owns: [`ThreadTracer::access`].
+    #[inline(always)]
+    pub fn light_store(&mut self, address: u64, size: u32) -> bool {
+        let word = self.lines.word(address).load(Relaxed);
+        let words = u64::from(size).div_ceil(WORD);
+        let light = self.is_light(words, address, size) && self.takes(word);
+        if light {
+            self.light_take(word, address, size);
+            self.fast.remaining -= words - 1;
+            let counter = self.fast.pages.word(address);
+            let more = pages::WRITE * (words - 1);
+            counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
+            self.light_count::<true, false>(address, size);
+        }
+        light
+    }
+
+    /// A load and a store by the program, not atomically: [`ThreadTracer::update`].
+    #[inline(always)]
+    pub fn light_update(&mut self, address: u64, size: u32) -> bool {
+        let word = self.lines.word(address).load(Relaxed);
+        let light = size <= WORD as u32
+            && self.is_light(2, address, size)
+            && self.takes(word)
+            && (self.fast.owns(word) || self.light_event(word, address, size));
+        if light {
+            self.light_count::<false, false>(address, size);
+            self.light_take(word, address, size);
+            self.light_count::<true, false>(address, size);
+        }
+        light
+    }
+
+    /// Whether a store to a line with this `word` only makes it the thread's own.
+    #[inline(always)]
+    fn takes(&self, word: u64) -> bool {
+        word & (line::SYNC | line::EXTENDED) == 0
+            && !line::is_cross_process(word)
+            && self.first_store() != 0
+    }
+
+    /// Applies a store of `size` bytes to a line with this `word`, as [`ThreadTracer::write_line`] does.
+    #[inline(always)]
+    fn light_take(&mut self, word: u64, address: u64, size: u32) {
+        let owned = self.fast.owns(word);
+        let tracked = word & line::TRACKED;
+        if !owned {
+            let now = self.fast.owned | tracked;
+            self.lines.word(address).store(now, Relaxed);
+        }
+        let full = owned && word & line::FULL != 0;
+        if tracked != 0 && !full && self.engine.budget.keeps(Detail::FalseSharing) {
+            let bytes = (u64::MAX >> (LINE - u64::from(size))) << (address & (LINE - 1));
+            let entry = self.engine.tables.written.word(address);
+            let before = if owned { entry.load(Relaxed) } else { 0 };
+            entry.store(before | bytes, Relaxed);
+        }
+    }
+}
