@@ -5,8 +5,9 @@ use numaloc_sim::outcome::Timeline;
 use numaloc_sim::{Machine, NS, Outcome};
 use serde_json::{Value, json};
 
-use super::sensitivity::Uncertainty;
-use super::{Answer, Case, Mapped};
+use super::Answer;
+use crate::simulation::sensitivity::Uncertainty;
+use crate::simulation::{Case, Mapped};
 
 /// A line of the table: one case, or the median of several draws that differ only in their seed.
 struct Row<'a> {
