@@ -40,7 +40,7 @@ class Runs:
         self.numaloc = os.path.abspath(numaloc)
         os.makedirs(FOLDER, exist_ok=True)
         self.version = subprocess.run([self.numaloc, "--version"], check=True, stdout=subprocess.PIPE,
-                                      text=True).stdout.strip()
+                                      text=True).stdout.split("\n")[0]
 
     def profile(self, name, words, threads):
         """The profile of a program with that many threads, recorded unless it is there."""

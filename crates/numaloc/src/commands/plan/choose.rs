@@ -1,8 +1,9 @@
 //! `plan --choose simulated`: makes a plan by each combination of policies, simulates them, and chooses one.
 //!
-//! Each plan is simulated as it would be written. Those that are at most [`CLOSE`] slower than the fastest are simulated
-//! again with the presets of the model at both ends of their ranges, which gives the uncertainty of their distance from
-//! the fastest. The chosen plan is the simplest of those that do not differ from the fastest by more than it.
+//! Each plan is simulated as it would be written. The fastest, the next one, and the plans that are simpler than the
+//! fastest and at most [`CLOSE`] slower are simulated again with the presets of the model at both ends of their ranges,
+//! which gives the uncertainty of their distance from the fastest. The chosen plan is the simplest of those that do not
+//! differ from the fastest by more than it. Other plans cannot be chosen, so their uncertainty is not needed.
 
 use std::borrow::Cow;
 
@@ -20,7 +21,7 @@ use crate::simulation::loading::Traces;
 use crate::simulation::planned::{self, Homes, Unloaded};
 use crate::simulation::running::{Job, Runner};
 use crate::simulation::saved::Saved;
-use crate::simulation::sensitivity::{self, Uncertainty, Variant};
+use crate::simulation::sensitivity::{self, Uncertainty};
 use crate::simulation::{self, Case, Mapped, Target};
 use crate::ui::Ui;
 
@@ -36,23 +37,43 @@ const THREADS: [&str; 7] = [
 ];
 /// Page policies of the candidates without `--pages`.
 const PAGES: [&str; 5] = ["first-touch", "interleave", "locality", "balanced", "mixed"];
-/// Plans that are slower than the fastest by a larger share are not simulated with other presets: they are slower.
+/// Plans that are slower than the fastest by a larger share count as slower without simulations with other presets.
 pub(super) const CLOSE: f64 = 0.25;
 /// Simulations of the run without a plan, each with its own random choices; their median counts.
 const DRAWS: u64 = 5;
+
+/// A time compared with that of the fastest plan.
+#[derive(Clone)]
+pub(super) struct Compared {
+    /// Picoseconds.
+    pub time: u64,
+    /// Time over that of the fastest plan.
+    pub ratio: f64,
+    /// Of the ratio, with the preset that causes it; `None` if the case was not simulated with other presets.
+    pub uncertainty: Option<(f64, String)>,
+}
+
+impl Compared {
+    /// Whether it is slower than the fastest plan by more than the uncertainty; `None` if that is unknown.
+    pub fn is_different(&self) -> Option<bool> {
+        match &self.uncertainty {
+            Some((change, _)) => Some((self.ratio - 1.0).abs() > *change),
+            None if self.ratio > 1.0 + CLOSE => Some(true),
+            None => None,
+        }
+    }
+}
 
 /// A plan that may be chosen.
 pub(super) struct Candidate {
     pub assembled: Assembled,
     /// Position in the order of simplicity.
-    rank: (usize, usize),
-    pub time: u64,
-    /// Time over that of the fastest plan.
-    pub ratio: f64,
-    /// Of the ratio, with the preset that causes it; `None` if the plan was not simulated with other presets.
-    pub uncertainty: Option<(f64, String)>,
-    pub is_different: bool,
+    rank: Rank,
+    pub compared: Compared,
 }
+
+/// Position of a plan in the order of simplicity: by its page policy, then by its thread policy.
+type Rank = (usize, usize);
 
 impl Candidate {
     /// Its policies.
@@ -62,21 +83,14 @@ impl Candidate {
     }
 }
 
-/// The run without a plan, compared with the fastest plan.
-pub(super) struct WithoutPlan {
-    pub time: u64,
-    pub ratio: f64,
-    pub uncertainty: Option<(f64, String)>,
-    pub is_different: bool,
-}
-
 /// The candidates, the fastest first, and the chosen one.
 pub(super) struct Chosen {
     pub target: Target,
     pub candidates: Vec<Candidate>,
     /// Index of the chosen candidate.
     pub at: usize,
-    pub without: WithoutPlan,
+    /// The run without a plan.
+    pub without: Compared,
     pub simulations: usize,
 }
 
@@ -107,8 +121,9 @@ pub(super) fn choose(args: &Args, ui: &Ui) -> Result<Chosen, CliError> {
         filter_bytes: filter.bytes,
         ui,
     };
-    let compared = simulations.compare(&cases, plans.len())?;
-    Ok(compared.choose(plans, target))
+    let ranks: Vec<Rank> = plans.iter().map(|(_, rank)| *rank).collect();
+    let (compared, number) = simulations.compare(&cases, &ranks)?;
+    Ok(decide(plans, compared, target, number))
 }
 
 /// The machine, which must have hardware figures.
@@ -188,7 +203,7 @@ fn page_policies(args: &Args) -> Result<PagePolicies, CliError> {
 
 /// Position of a plan in the order of simplicity: by its page policy, then by its thread policy, each in the order of
 /// the registry, which lists the simplest first. `joint` is last.
-fn rank(threads: &str, pages: &str) -> (usize, usize) {
+fn rank(threads: &str, pages: &str) -> Rank {
     let at = |kind, name: &str| {
         let entries = registry::entries(kind, Place::Profile);
         let found = entries.iter().position(|entry| entry.name == name);
@@ -205,7 +220,7 @@ fn plans(
     target: &Target,
     threads: &[Threads],
     pages: &PagePolicies,
-) -> Result<Vec<(Assembled, (usize, usize))>, CliError> {
+) -> Result<Vec<(Assembled, Rank)>, CliError> {
     let failed = |error| policies::failed(&args.profile, error);
     let scope = Scope {
         layer: args.layer,
@@ -213,7 +228,7 @@ fn plans(
     };
     let subject = Subject::new(Cow::Borrowed(profile), &scope).map_err(failed)?;
     let options = args.options();
-    let mut plans: Vec<(Assembled, (usize, usize))> = Vec::new();
+    let mut plans: Vec<(Assembled, Rank)> = Vec::new();
     for policy in threads {
         let choice = match policy {
             Threads::Of(policy) => Choice::Separate {
@@ -247,7 +262,7 @@ fn plans(
         );
     }
     plans.sort_by_key(|(_, rank)| *rank);
-    let mut distinct: Vec<(Assembled, (usize, usize))> = Vec::new();
+    let mut distinct: Vec<(Assembled, Rank)> = Vec::new();
     for (assembled, rank) in plans {
         let is_same = |other: &Assembled| {
             let (a, b) = (&other.plan, &assembled.plan);
@@ -279,16 +294,6 @@ struct Simulations<'a> {
     ui: &'a Ui,
 }
 
-/// Times of cases, compared with the fastest plan.
-struct Compared {
-    times: Vec<u64>,
-    /// By case; `None` if it was not simulated with other presets.
-    uncertainty: Vec<Option<(f64, String)>>,
-    /// The run without a plan whose time is the median.
-    without: usize,
-    simulations: usize,
-}
-
 impl Simulations<'_> {
     fn run(&self, jobs: &[(&numaloc_sim::Machine, &Case)]) -> Result<Vec<u64>, CliError> {
         let saved = Saved::open(None)?;
@@ -311,25 +316,21 @@ impl Simulations<'_> {
         runner.run(&jobs, "time", |outcome: Outcome| outcome.time)
     }
 
-    /// Simulates all cases, of which the first `plans` are plans and the others draws of the run without one; and those
-    /// that are close to the fastest plan with presets at both ends of their ranges.
-    fn compare(&self, cases: &[Case], plans: usize) -> Result<Compared, CliError> {
+    /// Simulates all cases, of which the first are plans with these ranks and the others draws of the run without one;
+    /// and those whose uncertainty is needed with presets at both ends of their ranges. Returns each plan and then the
+    /// median draw, compared with the fastest plan, and the number of simulations.
+    fn compare(&self, cases: &[Case], ranks: &[Rank]) -> Result<(Vec<Compared>, usize), CliError> {
         let jobs: Vec<_> = cases
             .iter()
             .map(|case| (&self.target.machine, case))
             .collect();
         let times = self.run(&jobs)?;
-        let mut draws: Vec<usize> = (plans..cases.len()).collect();
+        let mut draws: Vec<usize> = (ranks.len()..cases.len()).collect();
         draws.sort_by_key(|&at| times[at]);
         let without = draws[(draws.len() - 1) / 2];
-        let fastest = (0..plans).min_by_key(|&at| times[at]).unwrap_or(0);
-        let limit = times[fastest] as f64 * (1.0 + CLOSE);
-        let close: Vec<usize> = (0..plans)
-            .chain([without])
-            .filter(|&at| times[at] as f64 <= limit)
-            .collect();
+        let varied = needed(&times, ranks, without);
         let variants = sensitivity::variants(&self.target.machine);
-        let jobs: Vec<_> = close
+        let jobs: Vec<_> = varied
             .iter()
             .flat_map(|&at| {
                 variants
@@ -337,76 +338,102 @@ impl Simulations<'_> {
                     .map(move |variant| (&variant.machine, &cases[at]))
             })
             .collect();
-        let varied = self.run(&jobs)?;
+        let of_variants = self.run(&jobs)?;
         let of = |at: usize| {
-            let place = close.iter().position(|&other| other == at)?;
-            varied.chunks(variants.len()).nth(place)
+            let place = varied.iter().position(|&other| other == at)?;
+            of_variants.chunks(variants.len()).nth(place)
         };
-        let base = of(fastest).unwrap_or_default();
-        let uncertainty = (0..cases.len()).map(|at| {
-            let pairs = of(at)?.iter().copied().zip(base.iter().copied());
-            let found = Uncertainty::of((times[at], times[fastest]), pairs);
-            Some((found.change, preset(&variants[found.by])))
+        // The fastest is always among them, as the first.
+        let fastest = varied[0];
+        let compared = (0..ranks.len()).chain([without]).map(|at| Compared {
+            time: times[at],
+            ratio: times[at] as f64 / times[fastest].max(1) as f64,
+            uncertainty: of(at).zip(of(fastest)).map(|(row, best)| {
+                let pairs = row.iter().copied().zip(best.iter().copied());
+                let found = Uncertainty::of((times[at], times[fastest]), pairs);
+                let by = &variants[found.by];
+                (found.change, format!("{} {}", by.preset, by.value))
+            }),
         });
-        Ok(Compared {
-            uncertainty: uncertainty.collect(),
-            without,
-            simulations: cases.len() + varied.len(),
-            times,
-        })
+        Ok((compared.collect(), cases.len() + of_variants.len()))
     }
 }
 
-/// A variant in words.
-fn preset(variant: &Variant) -> String {
-    format!("{} {}", variant.preset, variant.value)
+/// The cases whose uncertainty is needed: the fastest plan, the next one, the run without a plan, and the plans that are
+/// simpler than the fastest and close to it.
+fn needed(times: &[u64], ranks: &[Rank], without: usize) -> Vec<usize> {
+    let mut by_time: Vec<usize> = (0..ranks.len()).collect();
+    by_time.sort_by_key(|&at| (times[at], ranks[at]));
+    let fastest = by_time[0];
+    let limit = times[fastest] as f64 * (1.0 + CLOSE);
+    let simpler = by_time.iter().copied().skip(2);
+    let simpler = simpler.filter(|&at| ranks[at] < ranks[fastest] && times[at] as f64 <= limit);
+    let first = by_time.iter().copied().take(2);
+    first.chain(simpler).chain([without]).collect()
 }
 
-impl Compared {
-    /// The candidates, the fastest first, equally fast ones by simplicity; and the simplest of those that do not differ
-    /// from the fastest.
-    fn choose(&self, plans: Vec<(Assembled, (usize, usize))>, target: Target) -> Chosen {
-        let fastest = self.times[..plans.len()].iter().copied().min().unwrap_or(0);
-        let compared = |at: usize| {
-            let ratio = self.times[at] as f64 / fastest.max(1) as f64;
-            let uncertainty = self.uncertainty[at].clone();
-            let is_different = match &uncertainty {
-                Some((change, _)) => ratio - 1.0 > *change,
-                None => true,
-            };
-            (ratio, uncertainty, is_different)
+/// The candidates, the fastest first, equally fast ones by simplicity; and the simplest of those that do not differ from
+/// the fastest. `compared` has an entry for each plan, and the last is the run without one.
+fn decide(
+    plans: Vec<(Assembled, Rank)>,
+    mut compared: Vec<Compared>,
+    target: Target,
+    simulations: usize,
+) -> Chosen {
+    let without = compared.split_off(plans.len()).remove(0);
+    let mut candidates: Vec<Candidate> = plans
+        .into_iter()
+        .zip(compared)
+        .map(|((assembled, rank), compared)| Candidate {
+            assembled,
+            rank,
+            compared,
+        })
+        .collect();
+    candidates.sort_by_key(|candidate| (candidate.compared.time, candidate.rank));
+    let simplest = (0..candidates.len())
+        .filter(|&at| candidates[at].compared.is_different() == Some(false))
+        .min_by_key(|&at| candidates[at].rank);
+    Chosen {
+        target,
+        at: simplest.unwrap_or(0),
+        candidates,
+        without,
+        simulations,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The fastest is the third in the order of simplicity; the first is close, the second is not; the fourth is next.
+    #[test]
+    fn uncertainty_is_needed_for_the_first_two_and_for_simpler_plans_that_are_close() {
+        let times = [110, 140, 100, 105, 108, 130];
+        let ranks = [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)];
+        assert_eq!(needed(&times, &ranks, 5), [2, 3, 0, 5]);
+    }
+
+    #[test]
+    fn a_difference_needs_more_than_the_uncertainty_and_is_unknown_without_one() {
+        let compared = |ratio, change: Option<f64>| Compared {
+            time: 0,
+            ratio,
+            uncertainty: change.map(|change| (change, String::new())),
         };
-        let mut candidates: Vec<Candidate> = plans
-            .into_iter()
-            .enumerate()
-            .map(|(at, (assembled, rank))| {
-                let (ratio, uncertainty, is_different) = compared(at);
-                Candidate {
-                    assembled,
-                    rank,
-                    time: self.times[at],
-                    ratio,
-                    uncertainty,
-                    is_different,
-                }
-            })
-            .collect();
-        candidates.sort_by_key(|candidate| (candidate.time, candidate.rank));
-        let simplest = (0..candidates.len())
-            .filter(|&at| !candidates[at].is_different)
-            .min_by_key(|&at| candidates[at].rank);
-        let (ratio, uncertainty, is_different) = compared(self.without);
-        Chosen {
-            target,
-            at: simplest.unwrap_or(0),
-            candidates,
-            without: WithoutPlan {
-                time: self.times[self.without],
-                ratio,
-                uncertainty,
-                is_different,
-            },
-            simulations: self.simulations,
-        }
+        assert_eq!(compared(1.0, Some(0.0)).is_different(), Some(false));
+        assert_eq!(compared(1.04, Some(0.05)).is_different(), Some(false));
+        assert_eq!(compared(1.06, Some(0.05)).is_different(), Some(true));
+        assert_eq!(compared(0.9, Some(0.05)).is_different(), Some(true));
+        assert_eq!(compared(1.06, None).is_different(), None);
+        assert_eq!(compared(1.3, None).is_different(), Some(true));
+    }
+
+    #[test]
+    fn plans_that_place_no_pages_themselves_are_the_simplest() {
+        assert!(rank("numaloc", "first-touch") < rank("packed", "interleave"));
+        assert!(rank("packed", "locality") < rank("deloc", "locality"));
+        assert!(rank("deloc", "marathe") < rank("joint", "joint"));
     }
 }

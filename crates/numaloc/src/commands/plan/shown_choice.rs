@@ -5,62 +5,56 @@ use std::path::Path;
 use numaloc_model::number;
 use serde_json::{Value, json};
 
-use super::choose::{CLOSE, Candidate, Chosen};
+use super::choose::{Candidate, Chosen, Compared};
 
-fn ms(picoseconds: u64) -> String {
-    number::fixed(picoseconds as f64 / 1e9, 3)
-}
-
-fn verdict(uncertainty: &Option<(f64, String)>, is_different: bool) -> String {
-    match (uncertainty, is_different) {
-        (None, _) => "slower".to_owned(),
-        (Some((change, _)), _) if *change == 0.0 && !is_different => "no difference".to_owned(),
-        (Some((change, by)), true) => format!("slower (+- {}, {by})", number::fixed(*change, 3)),
-        (Some((change, by)), false) => {
-            format!("no difference (+- {}, {by})", number::fixed(*change, 3))
+fn verdict(compared: &Compared) -> String {
+    let word = match compared.is_different() {
+        None => return "-".to_owned(),
+        Some(false) => "no difference",
+        Some(true) if compared.ratio < 1.0 => "faster",
+        Some(true) => "slower",
+    };
+    match &compared.uncertainty {
+        Some((change, by)) if *change > 0.0 => {
+            format!("{word} (+- {}, {by})", number::fixed(*change, 3))
         }
+        _ => word.to_owned(),
     }
 }
 
-fn row(threads: &str, pages: &str, time: u64, ratio: f64, verdict: &str) -> String {
+fn row(threads: &str, pages: &str, compared: &Compared, verdict: &str) -> String {
     format!(
         "  {threads:<14} {pages:<14} {:>9} ms {:>10}  {verdict}\n",
-        ms(time),
-        number::fixed(ratio, 3)
+        number::fixed(compared.time as f64 / 1e9, 3),
+        number::fixed(compared.ratio, 3)
     )
 }
 
-/// By how much the fastest plan is faster than the next one that differs from it.
-fn gain(chosen: &Chosen) -> String {
-    let next = chosen.candidates.iter().find(|one| one.is_different);
-    let among = chosen.candidates.iter().filter(|one| !one.is_different);
-    let equal = among.count() - 1;
-    let mut out = match equal {
-        0 => String::new(),
-        1 => "one other plan does not differ from the fastest; ".to_owned(),
-        _ => format!("{equal} other plans do not differ from the fastest; "),
+/// By how much the fastest plan wins over the next one, and over the run without a plan.
+fn gains(chosen: &Chosen) -> String {
+    let gain = |other: &str, compared: &Compared| {
+        let uncertainty = match &compared.uncertainty {
+            Some((change, _)) => format!("+- {} %", number::fixed(change * 100.0, 1)),
+            None => "beyond the uncertainty".to_owned(),
+        };
+        let verdict = match compared.is_different() {
+            Some(false) => "no difference",
+            _ => "a difference",
+        };
+        format!(
+            "  {other} takes {} % of the fastest plan's time more ({uncertainty}): {verdict}\n",
+            number::fixed((compared.ratio - 1.0) * 100.0, 1)
+        )
     };
-    out += &match next {
-        Some(next) => {
-            let (threads, pages) = next.names();
-            let within = next.uncertainty.as_ref();
-            let within = within.map_or_else(
-                || {
-                    format!(
-                        "beyond {} %, not simulated with other presets",
-                        CLOSE * 100.0
-                    )
-                },
-                |(change, _)| format!("uncertainty {} %", number::fixed(change * 100.0, 1)),
-            );
-            format!(
-                "the next slower one, {threads} with {pages}, takes {} % longer ({within})",
-                number::fixed((next.ratio - 1.0) * 100.0, 1)
-            )
-        }
-        None => "no plan is slower beyond the uncertainty of the model".to_owned(),
-    };
-    out
+    let mut out = String::new();
+    if let Some(next) = chosen.candidates.get(1) {
+        let (threads, pages) = next.names();
+        out += &gain(
+            &format!("the next, {threads} with {pages},"),
+            &next.compared,
+        );
+    }
+    out + &gain("the run without a plan", &chosen.without)
 }
 
 /// The candidates, the run without a plan, and what was chosen.
@@ -80,62 +74,47 @@ pub(super) fn text(chosen: &Chosen, written: Option<&Path>) -> String {
         let (threads, pages) = one.names();
         let verdict = match at {
             0 => "fastest".to_owned(),
-            _ => verdict(&one.uncertainty, one.is_different),
+            _ => verdict(&one.compared),
         };
-        out += &row(threads, pages, one.time, one.ratio, &verdict);
+        out += &row(threads, pages, &one.compared, &verdict);
     }
-    let without = &chosen.without;
-    let compared = match without.ratio < 1.0 {
-        true => "faster than every plan".to_owned(),
-        false => verdict(&without.uncertainty, without.is_different),
-    };
-    out += &row(
-        "(no plan)",
-        "first-touch",
-        without.time,
-        without.ratio,
-        &compared,
-    );
-    let best = &chosen.candidates[chosen.at];
-    let (threads, pages) = best.names();
+    let without = verdict(&chosen.without);
+    out += &row("(no plan)", "first-touch", &chosen.without, &without);
+    let (threads, pages) = chosen.candidates[chosen.at].names();
     let why = match chosen.at {
         0 => "the fastest",
         _ => "the simplest of those that do not differ from the fastest",
     };
-    out += &format!(
-        "\nchosen: {threads} with {pages}, {why}\n  {}\n",
-        gain(chosen)
-    );
-    if !without.is_different {
-        out += "  the run without a plan does not differ from the fastest plan either\n";
-    }
+    out += &format!("\nchosen: {threads} with {pages}, {why}\n{}", gains(chosen));
     if let Some(path) = written {
         out += &format!("\nplan -> {}\n", path.display());
     }
-    out += "  +-: largest change of the ratio when a preset of the model goes to the ends of its range, and that preset\n";
+    out += "  +-: largest change of `x fastest` when a preset of the model goes to the ends of its range, and that preset;\n";
+    out +=
+        "  -: not simulated with other presets, because it is not simpler than the fastest plan\n";
     out
 }
 
-fn compared(uncertainty: &Option<(f64, String)>) -> Value {
-    match uncertainty {
-        Some((change, by)) => json!({"ratio": change, "by": by}),
-        None => Value::Null,
-    }
+fn compared(compared: &Compared) -> Value {
+    let uncertainty = compared.uncertainty.as_ref();
+    json!({
+        "time_ns": compared.time as f64 / 1e3,
+        "times_fastest": compared.ratio,
+        "uncertainty": uncertainty.map(|(change, _)| change),
+        "uncertainty_by": uncertainty.map(|(_, by)| by),
+        "is_different": compared.is_different(),
+    })
 }
 
 fn candidate(one: &Candidate) -> Value {
     let (threads, pages) = one.names();
-    json!({
-        "threads": threads,
-        "pages": pages,
-        "time_ns": one.time as f64 / 1e3,
-        "times_fastest": one.ratio,
-        "uncertainty": compared(&one.uncertainty),
-        "is_different": one.is_different,
-    })
+    let mut shown = compared(&one.compared);
+    shown["threads"] = threads.into();
+    shown["pages"] = pages.into();
+    shown
 }
 
-/// The same as JSON.
+/// The same as JSON; `is_different` is null where it was not determined.
 pub(super) fn json(chosen: &Chosen, written: Option<&Path>) -> Value {
     let machine = &chosen.target.topology;
     json!({
@@ -145,12 +124,7 @@ pub(super) fn json(chosen: &Chosen, written: Option<&Path>) -> Value {
         "simulations": chosen.simulations,
         "candidates": chosen.candidates.iter().map(candidate).collect::<Vec<_>>(),
         "chosen": candidate(&chosen.candidates[chosen.at]),
-        "without_plan": {
-            "time_ns": chosen.without.time as f64 / 1e3,
-            "times_fastest": chosen.without.ratio,
-            "uncertainty": compared(&chosen.without.uncertainty),
-            "is_different": chosen.without.is_different,
-        },
+        "without_plan": compared(&chosen.without),
         "plan": written,
     })
 }
