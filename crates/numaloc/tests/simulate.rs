@@ -469,3 +469,55 @@ fn what_cannot_be_chosen_by_simulation_is_refused_in_one_line() {
     );
     assert!(error.contains("no access trace"), "{error}");
 }
+
+#[test]
+fn a_report_shows_simulated_runs_over_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let (profile, machine) = recorded(dir.path());
+    let simulated = dir.path().join("simulated.json");
+    let found = ok(
+        numaloc(&["simulate", "--json", "--threads", "scatter,packed"])
+            .args(["--pages", "locality,interleave", "--machine"])
+            .args([&machine, &profile]),
+    );
+    std::fs::write(&simulated, &found).unwrap();
+    let (page, figures) = (dir.path().join("report.html"), dir.path().join("figures"));
+    let report = |option: &str, to: &Path| {
+        ok(numaloc(&["report", "--quiet", "--simulation"])
+            .args([&simulated, &profile])
+            .arg(option)
+            .arg(to))
+    };
+    report("-o", &page);
+    report("--svg", &figures);
+    let page = std::fs::read_to_string(page).unwrap();
+    let section = page.split("id=\"simulated\"").nth(1).expect("a section");
+    let table = section.split("</table>").next().unwrap();
+    assert_eq!(table.matches("<td>small</td>").count(), 4, "{table}");
+    let fastest = serde_json::from_str::<Value>(&found).unwrap();
+    let times = fastest["rows"].as_array().unwrap().iter();
+    let fastest = times
+        .map(|row| row["time_ns"].as_f64().unwrap())
+        .fold(f64::MAX, f64::min);
+    let first = table.split("class=\"n\" data-v=\"").nth(1).unwrap();
+    let first: f64 = first.split('"').next().unwrap().parse().unwrap();
+    assert!(
+        (first * 1e6 / fastest - 1.0).abs() < 1e-9,
+        "{first} {fastest}"
+    );
+    for (name, lines) in [("utilisation", 2), ("queue", 2), ("links", 2)] {
+        let figure = figures.join(format!("simulated-{name}.svg"));
+        let svg = std::fs::read_to_string(figure).unwrap();
+        assert_eq!(svg.matches("<polyline").count(), 4 * lines, "{name}");
+        assert!(page.contains(&format!("id=\"simulated-{name}\"")));
+    }
+    std::fs::write(&simulated, "{\"rows\": [{\"machine\": 3}]}").unwrap();
+    let error = fails(
+        numaloc(&["report", "--md", "--simulation"]).args([&simulated, &profile]),
+        1,
+    );
+    assert!(
+        error.contains("rows[0].nodes is missing, expected a list"),
+        "{error}"
+    );
+}

@@ -33,7 +33,7 @@ fn worth_showing(amounts: impl Iterator<Item = u64> + Clone) -> usize {
 }
 
 /// Opens a table that the page's script sorts, searches and saves under `name`; `heads` are the cells of its head.
-fn open(out: &mut String, name: &str, heads: &str) {
+pub(super) fn open(out: &mut String, name: &str, heads: &str) {
     let _ = writeln!(
         out,
         "<div class=\"scroll\"><table data-name=\"{name}\"><thead><tr>{heads}</tr></thead><tbody>"
@@ -41,12 +41,12 @@ fn open(out: &mut String, name: &str, heads: &str) {
 }
 
 /// A cell with a number: `shown` is what is read, `value` what is sorted and saved.
-fn cell(value: f64, shown: &str) -> String {
+pub(super) fn cell(value: f64, shown: &str) -> String {
     format!("<td class=\"n\" data-v=\"{value}\">{}</td>", escape(shown))
 }
 
 /// A cell with a share, in percent when shown; `-` if there is none.
-fn share(value: Option<f64>) -> String {
+pub(super) fn share(value: Option<f64>) -> String {
     value.map_or_else(
         || "<td class=\"n\">-</td>".to_owned(),
         |value| cell(value, &number::percent(value)),
