@@ -71,7 +71,7 @@ class Runs:
 
     def rows(self, profile, machine, threads, pages, *options):
         """Rows of `numaloc simulate`: {(thread policy, page policy): row}, of several draws the median by time."""
-        key = json.dumps([self.version, os.path.basename(profile), os.path.getmtime(profile), machine, threads, pages,
+        key = json.dumps([self.version, "parallel_ns", os.path.basename(profile), os.path.getmtime(profile), machine, threads, pages,
                           options])
         with open(machine) as file:
             key += file.read()
@@ -87,6 +87,6 @@ class Runs:
                 json.dump(rows, file)
             os.replace(kept + ".part", kept)
         grouped = {}
-        for row in sorted(rows, key=lambda row: row["time_ns"]):
+        for row in sorted(rows, key=lambda row: row["parallel_ns"] or row["time_ns"]):
             grouped.setdefault((row["threads"], row["pages"]), []).append(row)
         return {case: of[(len(of) - 1) // 2] for case, of in grouped.items()}

@@ -34,6 +34,12 @@ def balance(amounts):
     return 1 - (max(amounts) - min(amounts)) / sum(amounts) if sum(amounts) > 0 else 1.0
 
 
+def milliseconds(row):
+    """Time of the parallel part: as in the papers' benchmarks, what the main thread does alone before it creates threads,
+    and after their end, does not count. In their runs of minutes it is small, in ours of milliseconds it is not."""
+    return (row["parallel_ns"] or row["time_ns"]) / 1e6
+
+
 def queue_wait_ms(row):
     """Sum of the waits in all controllers' queues."""
     return sum(node["mean_wait_ns"] * (node["lines_read"] + node["lines_written"]) for node in row["nodes"]) / 1e6
@@ -99,7 +105,7 @@ class Study:
         qemu = subprocess.run(["qemu-x86_64", "--version"], stdout=subprocess.PIPE, text=True).stdout.split("\n")[0]
         head = [f"# {self.title}", "",
                 f"Made by `{command}` on {datetime.date.today().isoformat()} with {self.runs.version}, {qemu}, Python "
-                f"{platform.python_version()}. What is compared with what: [README.md](README.md). Simulated times; caches "
+                f"{platform.python_version()}. What is compared with what: [README.md](README.md). Simulated times of the parallel part of each run; caches "
                 f"of the machines are 1/{SCALE}, recordings below private caches of {PRIVATE}.", ""]
         if self.is_whole:
             sizes = [f"| {kernel.name} | {kernel.kind} | `{' '.join([os.path.basename(kernel.words[0]), *kernel.words[1:]])}` "

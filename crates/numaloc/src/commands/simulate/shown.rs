@@ -238,6 +238,7 @@ fn row(case: &Case, outcome: &Outcome, machine: &Machine) -> Value {
             Mapped::Pinned(_) => None,
         },
         "time_ns": outcome.time as f64 / NS as f64,
+        "parallel_ns": outcome.parallel as f64 / NS as f64,
         "thread_ends_ns": outcome.thread_ends.iter().map(|end| *end as f64 / NS as f64).collect::<Vec<_>>(),
         "remote_percent": outcome.remote_percent(),
         "llc_hits": outcome.groups.iter().map(|group| group.hits).sum::<u64>(),
