@@ -2,6 +2,14 @@
 bench-simulate: ## how fast traces are simulated (RECORDS_M=20 million records, REPEATS=3)
 	$(CARGO) bench --locked -q -p numaloc-sim --bench simulate
 
-.PHONY: study-deloc
-study-deloc: build workloads ## DeLoc's figures 7, 9 and 10, simulated, over our workloads (PROGRAMS="./a 1;./b" for yours)
-	@studies/deloc/run target/debug/numaloc
+# The papers' experiments: PROGRAMS="./a 1;./b" for yours, whose tables are printed.
+STUDIES := $(notdir $(patsubst %/run,%,$(wildcard studies/*/run)))
+.PHONY: studies $(addprefix study-,$(STUDIES))
+studies: $(addprefix study-,$(STUDIES)) ## the papers' experiments, simulated, one after the other
+
+study-deloc: ## DeLoc's figures 7, 9 and 10, simulated, over our kernels (PROGRAMS="./a 1;./b" for yours)
+study-data-mapping: ## figures 1 to 7 and tables I and II of the data mapping paper, simulated
+study-cmlb: ## CMLB's tables I and II and figures 3 to 5, simulated
+study-opt: ## OPT's figures 2 to 9 and 11 to 14 (static part), simulated
+$(addprefix study-,$(STUDIES)): study-%: build workloads
+	@studies/$*/run target/debug/numaloc

@@ -7,6 +7,7 @@ mod commands;
 mod error;
 mod generate;
 mod setting;
+mod simulation;
 mod ui;
 
 use clap::error::ErrorKind;

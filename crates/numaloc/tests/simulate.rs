@@ -361,3 +361,163 @@ fn a_measured_machine_can_be_simulated() {
     let found: Value = serde_json::from_str(&found).unwrap();
     assert!(row(&found, "first-touch")["time_ns"].as_f64().unwrap() > 0.0);
 }
+
+#[test]
+fn the_simplest_plan_within_the_uncertainty_of_the_fastest_is_chosen() {
+    let dir = tempfile::tempdir().unwrap();
+    let (profile, machine) = recorded(dir.path());
+    let plan = dir.path().join("chosen.json");
+    let choose = |threads: &str, pages: &str, more: &[&str]| {
+        ok(numaloc(&["plan", "--choose", "simulated", "--machine"])
+            .args([&machine, &profile])
+            .args(["--threads", threads, "--pages", pages])
+            .args(more))
+    };
+    let written = ["--json", "-o", plan.to_str().unwrap()];
+    let found = choose("scatter,scatter,packed", "interleave,locality", &written);
+    let found: Value = serde_json::from_str(&found).unwrap();
+    let rows = found["candidates"].as_array().unwrap();
+    let number = |row: &Value, name: &str| row[name].as_f64().unwrap();
+    assert!(
+        (3..=4).contains(&rows.len()),
+        "equal plans are there once: {found}"
+    );
+    assert!(
+        rows.is_sorted_by_key(|row| number(row, "time_ns")),
+        "{found}"
+    );
+    assert!(rows[0]["uncertainty"] == 0.0 && rows[0]["is_different"] == false);
+    for row in rows.iter().filter(|row| row["uncertainty"].is_number()) {
+        let differs = number(row, "times_fastest") - 1.0 > number(row, "uncertainty");
+        assert_eq!(row["is_different"], differs, "{row}");
+    }
+    // By page policy, then by thread policy, in the order of the lists of `--help`.
+    let simplest = ["packed", "scatter"].map(|threads| ("interleave", threads));
+    let others = ["packed", "scatter"].map(|threads| ("locality", threads));
+    let in_order = simplest.into_iter().chain(others);
+    let of = |(pages, threads): (&str, &str)| {
+        let is_it = |row: &&Value| row["pages"] == pages && row["threads"] == threads;
+        rows.iter().find(is_it)
+    };
+    let expected = in_order
+        .filter_map(of)
+        .find(|row| row["is_different"] == false);
+    assert_eq!(Some(&found["chosen"]), expected, "{found}");
+    assert_eq!(
+        rows[0]["pages"], "locality",
+        "half of the interleaved pages are remote"
+    );
+    assert!(
+        number(&found["without_plan"], "times_fastest") > 1.0,
+        "{found}"
+    );
+    // The plan in the file is the one that was simulated.
+    let again = ok(
+        numaloc(&["simulate", "--json", "--pages", "first-touch", "--machine"])
+            .args([&machine, &profile])
+            .arg("--plan")
+            .arg(&plan),
+    );
+    let again: Value = serde_json::from_str(&again).unwrap();
+    let name = format!("{} (chosen)", found["chosen"]["pages"].as_str().unwrap());
+    let time = &row(&again, &name)["time_ns"];
+    assert_eq!(time, &found["chosen"]["time_ns"], "{again}");
+    let text = choose("packed", "locality", &[]);
+    assert!(
+        text.contains("chosen: packed with locality, the fastest"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_cannot_be_chosen_by_simulation_is_refused_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let (profile, machine) = recorded(dir.path());
+    let refused = |machine: &str, more: &[&str], status, expected: &str| {
+        let error = fails(
+            numaloc(&["plan", "--choose", "simulated", "--machine", machine])
+                .arg(&profile)
+                .args(more),
+            status,
+        );
+        let first = error.lines().find(|line| line.starts_with("error: "));
+        assert!(first.unwrap().contains(expected), "{error}");
+    };
+    let small = machine.to_str().unwrap();
+    refused("numa:2 core:2 pu:1", &[], 2, "no hardware figures");
+    refused(
+        small,
+        &["--threads", "packed,os"],
+        2,
+        "leave threads to the operating system",
+    );
+    refused(small, &["--threads", "pakced"], 2, "unknown thread policy");
+    refused(
+        small,
+        &["--threads", "packed", "--pages", "joint"],
+        2,
+        "no plan to choose from",
+    );
+    let untraced = dir.path().join("untraced.numaloc");
+    ok(numaloc(&["record", "--quiet", "-o"])
+        .arg(&untraced)
+        .arg("--")
+        .arg(dir.path().join("a program/parts")));
+    let error = fails(
+        numaloc(&["plan", "--choose", "simulated", "--machine", small]).arg(&untraced),
+        1,
+    );
+    assert!(error.contains("no access trace"), "{error}");
+}
+
+#[test]
+fn a_report_shows_simulated_runs_over_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let (profile, machine) = recorded(dir.path());
+    let simulated = dir.path().join("simulated.json");
+    let found = ok(
+        numaloc(&["simulate", "--json", "--threads", "scatter,packed"])
+            .args(["--pages", "locality,interleave", "--machine"])
+            .args([&machine, &profile]),
+    );
+    std::fs::write(&simulated, &found).unwrap();
+    let (page, figures) = (dir.path().join("report.html"), dir.path().join("figures"));
+    let report = |option: &str, to: &Path| {
+        ok(numaloc(&["report", "--quiet", "--simulation"])
+            .args([&simulated, &profile])
+            .arg(option)
+            .arg(to))
+    };
+    report("-o", &page);
+    report("--svg", &figures);
+    let page = std::fs::read_to_string(page).unwrap();
+    let section = page.split("id=\"simulated\"").nth(1).expect("a section");
+    let table = section.split("</table>").next().unwrap();
+    assert_eq!(table.matches("<td>small</td>").count(), 4, "{table}");
+    let fastest = serde_json::from_str::<Value>(&found).unwrap();
+    let times = fastest["rows"].as_array().unwrap().iter();
+    let fastest = times
+        .map(|row| row["time_ns"].as_f64().unwrap())
+        .fold(f64::MAX, f64::min);
+    let first = table.split("class=\"n\" data-v=\"").nth(1).unwrap();
+    let first: f64 = first.split('"').next().unwrap().parse().unwrap();
+    assert!(
+        (first * 1e6 / fastest - 1.0).abs() < 1e-9,
+        "{first} {fastest}"
+    );
+    for (name, lines) in [("utilisation", 2), ("queue", 2), ("links", 2)] {
+        let figure = figures.join(format!("simulated-{name}.svg"));
+        let svg = std::fs::read_to_string(figure).unwrap();
+        assert_eq!(svg.matches("<polyline").count(), 4 * lines, "{name}");
+        assert!(page.contains(&format!("id=\"simulated-{name}\"")));
+    }
+    std::fs::write(&simulated, "{\"rows\": [{\"machine\": 3}]}").unwrap();
+    let error = fails(
+        numaloc(&["report", "--md", "--simulation"]).args([&simulated, &profile]),
+        1,
+    );
+    assert!(
+        error.contains("rows[0].nodes is missing, expected a list"),
+        "{error}"
+    );
+}

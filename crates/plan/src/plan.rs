@@ -115,9 +115,15 @@ impl<'a> Planned<'a> {
     /// The plan of the first thread policy and the last page policy.
     #[must_use]
     pub fn assemble(&self) -> Assembled {
-        let (threads, pages) = (&self.threads[0], &self.pages[self.pages.len() - 1]);
-        let mut assembled =
-            self.assembled(&threads.mapped.mapping, &pages.placement, &threads.value);
+        self.assemble_with(&self.pages[self.pages.len() - 1])
+    }
+
+    /// The plan of the first thread policy and of one of [`Planned::pages`].
+    #[must_use]
+    pub fn assemble_with(&self, pages: &PageAnswer) -> Assembled {
+        let threads = &self.threads[0];
+        let mapping = &threads.mapped.mapping;
+        let mut assembled = self.assembled(mapping, &pages.placement, pages, &threads.value);
         if threads.policy == ThreadPolicy::Os.name() {
             // Listed, so that `run` does not report them as threads missing from the plan.
             let left = assembled.plan.threads.drain(..).map(|thread| thread.path);
@@ -138,18 +144,25 @@ impl<'a> Planned<'a> {
         self.assembled(
             mapping,
             placement,
+            &self.pages[self.pages.len() - 1],
             &numaloc_mapping::evaluate(&input, mapping),
         )
     }
 
-    fn assembled(&self, mapping: &Mapping, placement: &Placement, value: &Evaluation) -> Assembled {
-        let (threads, pages) = (&self.threads[0], &self.pages[self.pages.len() - 1]);
+    /// `pages`: the answer whose policy the plan names.
+    fn assembled(
+        &self,
+        mapping: &Mapping,
+        placement: &Placement,
+        pages: &PageAnswer,
+        value: &Evaluation,
+    ) -> Assembled {
         numaloc_placement::assemble(
             self.request.subject.profile(),
             self.request.machine,
             mapping,
             placement,
-            self.provenance(threads, pages),
+            self.provenance(&self.threads[0], pages),
             Predicted {
                 cost: value.cost,
                 remote: value.remote,

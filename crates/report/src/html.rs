@@ -15,6 +15,7 @@ use crate::next::Step;
 use crate::number;
 use crate::plan::PlanView;
 use crate::runs::Run;
+use crate::simulation::Row;
 
 use self::data::View;
 
@@ -24,6 +25,7 @@ mod data;
 mod drawn;
 mod encode;
 mod lanes;
+mod simulated;
 mod tables;
 
 pub use comparison::{Compared, comparison};
@@ -62,6 +64,8 @@ pub struct Report<'a> {
     pub policies: &'a [PolicyPages],
     /// This run and the runs it is compared with; empty if there are no others.
     pub compared: &'a [Run],
+    /// Simulated runs; empty if none are shown.
+    pub simulated: &'a [Row],
     /// Commands that follow from the verdict.
     pub next: &'a [Step],
     /// Name of the profile.
@@ -83,6 +87,7 @@ pub fn page(report: &Report<'_>) -> String {
     memory(&mut out, report, &drawn);
     mapping(&mut out, report, &drawn);
     compared(&mut out, report, &drawn);
+    simulated::write(&mut out, report, &drawn);
     tables::metrics(&mut out, report);
     tables::threads(&mut out, report.profile);
     about(&mut out, report);
@@ -168,6 +173,9 @@ fn head(out: &mut String, report: &Report<'_>) {
     }
     if report.compared.len() > 1 {
         parts.push(("runs", "other runs"));
+    }
+    if !report.simulated.is_empty() {
+        parts.push(("simulated", "simulated runs"));
     }
     parts.push(("metrics", "metrics"));
     let _ = write!(

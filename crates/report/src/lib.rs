@@ -10,6 +10,7 @@
 //! | [`next`] | commands that follow from the verdict |
 //! | [`repeatability`] | whether threads do the same work in another run, and what to do if not |
 //! | [`runs`] | several runs compared |
+//! | [`simulation`] | simulated runs, read from the output of `simulate` |
 //! | [`text`] | the terminal page of `numaloc show` |
 //! | [`heatmap`] | a matrix in characters |
 //! | [`figures`] | SVG drawings |
@@ -33,6 +34,7 @@ pub mod plan;
 pub mod png;
 pub mod repeatability;
 pub mod runs;
+pub mod simulation;
 pub mod text;
 
 use numaloc_model::number;

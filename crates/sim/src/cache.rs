@@ -135,11 +135,19 @@ impl Cache {
             set[0] |= mark;
             return None;
         }
-        let last = set.len() - 1;
-        let evicted = set[last];
-        set.copy_within(..last, 1);
-        set[0] = line | mark;
-        unpack(evicted)
+        unpack(shift_in(set, line | mark))
+    }
+
+    /// [`Cache::put`] of a line that is not cached.
+    #[inline]
+    pub(crate) fn put_absent(&mut self, line: u32, dirty: bool) -> Option<(u32, bool)> {
+        if !self.predictions.is_empty() {
+            return self.put(line, dirty);
+        }
+        let mark = if dirty { DIRTY } else { 0 };
+        let set = self.set(line);
+        debug_assert!(find(set, line).is_none());
+        unpack(shift_in(set, line | mark))
     }
 
     /// Whether the line is cached and differs from memory.
@@ -204,10 +212,28 @@ fn unpack(tag: u32) -> Option<(u32, bool)> {
     (tag != EMPTY).then_some((tag & !DIRTY, tag & DIRTY != 0))
 }
 
-/// Position of the line in its set.
+/// Position of the line in its set. Four tags are compared at once.
 #[inline(always)]
 fn find(set: &[u32], line: u32) -> Option<usize> {
-    set.iter().position(|&tag| tag & !DIRTY == line)
+    let is_it = |tag: &u32| *tag & !DIRTY == line;
+    let (fours, rest) = set.as_chunks::<4>();
+    for (at, four) in fours.iter().enumerate() {
+        if four.iter().fold(false, |found, tag| found | is_it(tag)) {
+            return four.iter().position(is_it).map(|within| 4 * at + within);
+        }
+    }
+    let within = rest.iter().position(is_it)?;
+    Some(set.len() - rest.len() + within)
+}
+
+/// Puts a tag in front of the others, over the last; returns the last.
+#[inline(always)]
+fn shift_in(set: &mut [u32], tag: u32) -> u32 {
+    let last = set.len() - 1;
+    let evicted = set[last];
+    set.copy_within(..last, 1);
+    set[0] = tag;
+    evicted
 }
 
 #[inline(always)]

@@ -51,7 +51,7 @@ pub use server::Server;
 pub use trace::{Trace, TraceBuilder, TraceError};
 
 /// Changes whenever the same input may give another outcome, so that stored outcomes are not taken for current ones.
-pub const MODEL_VERSION: u32 = 3;
+pub const MODEL_VERSION: u32 = 4;
 
 /// Picoseconds in a nanosecond.
 pub const NS: u64 = 1000;

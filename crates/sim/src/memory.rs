@@ -324,8 +324,15 @@ impl<'a> Memory<'a> {
 
     /// Puts a line into a last-level cache, because of an access of `core`.
     fn fill_llc(&mut self, core: u32, group: u32, line: u32, dirty: bool, now: u64) {
+        let evicted = self.llcs[group as usize].put(line, dirty);
+        self.filled(core, group, line, evicted, now);
+    }
+
+    /// Records that a last-level cache has a line, and handles the line that it evicted for it.
+    #[inline]
+    fn filled(&mut self, core: u32, group: u32, line: u32, evicted: Option<(u32, bool)>, now: u64) {
         self.directory.add_group(line, group);
-        let Some((evicted, was_dirty)) = self.llcs[group as usize].put(line, dirty) else {
+        let Some((evicted, was_dirty)) = evicted else {
             return;
         };
         self.directory.remove_group(evicted, group);
@@ -401,7 +408,9 @@ impl<'a> Memory<'a> {
             }
         }
         let done = self.read_dram(now, node, home);
-        self.fill_llc(core, group, line, false, now);
+        // The look-up above missed, and nothing has changed the cache since.
+        let evicted = self.llcs[group as usize].put_absent(line, false);
+        self.filled(core, group, line, evicted, now);
         done
     }
 

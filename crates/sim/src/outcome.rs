@@ -84,6 +84,9 @@ impl LinkFigures {
 pub struct Outcome {
     /// From the start to the end of the last thread.
     pub time: u64,
+    /// From the first creation of a thread to the end of the last created one: without what the first thread does alone
+    /// before and afterwards. 0 if no thread is created.
+    pub parallel: u64,
     /// End of each thread.
     pub thread_ends: Vec<u64>,
     /// By logical node.

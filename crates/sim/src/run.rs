@@ -153,6 +153,8 @@ struct Run<'a> {
     /// By thread: the next event, and its end.
     next: Vec<u32>,
     ends: Vec<u64>,
+    /// When the first thread was created.
+    first_creation: u64,
     words: Vec<Word>,
     clocks: Clocks,
     switches: u64,
@@ -232,6 +234,7 @@ impl<'a> Run<'a> {
             pus: vec![Pu::default(); machine.pus.len()],
             next: vec![0; trace.threads()],
             ends: vec![0; trace.threads()],
+            first_creation: u64::MAX,
             words: vec![Word::default(); trace.words],
             clocks: Clocks::new(machine.pus.len()),
             switches: 0,
@@ -258,9 +261,13 @@ impl<'a> Run<'a> {
             self.advance(pu);
         }
         self.memory.finish();
+        let threads = self.trace.threads.iter().zip(&self.ends);
+        let created = threads.filter(|(thread, _)| thread.is_created);
+        let last = created.map(|(_, &end)| end).max().unwrap_or(0);
         let memory = self.memory;
         Outcome {
             time: self.ends.iter().copied().max().unwrap_or(0),
+            parallel: last.saturating_sub(self.first_creation),
             thread_ends: self.ends,
             nodes: memory.nodes,
             groups: memory.groups,
@@ -412,6 +419,7 @@ impl<'a> Run<'a> {
                 }
                 Step::Create => {
                     self.memory.pages.created();
+                    self.first_creation = self.first_creation.min(now);
                     self.make_ready(event.value(), now + self.thread_start, true);
                     limit = self.limit(pu);
                 }

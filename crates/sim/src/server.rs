@@ -4,10 +4,62 @@
 //! an earlier time than one already accepted: it uses idle time since its arrival, and is charged with the waits that
 //! it would have caused. With requests in time order this is a plain FIFO server.
 
-use std::collections::VecDeque;
-
 /// Number of idle gaps stored; older ones lie more than a quantum back.
 const GAPS: usize = 256;
+
+/// The last [`GAPS`] idle intervals, next to each other in memory: requests look for theirs from the end.
+#[derive(Clone, Debug, Default)]
+struct Gaps {
+    all: Vec<(u64, u64)>,
+    /// Number of intervals at the start that are dropped.
+    dropped: usize,
+}
+
+impl Gaps {
+    #[inline]
+    fn stored(&self) -> &[(u64, u64)] {
+        &self.all[self.dropped..]
+    }
+
+    #[inline]
+    fn get(&self, at: usize) -> Option<(u64, u64)> {
+        self.all.get(self.dropped + at).copied()
+    }
+
+    #[inline]
+    fn push(&mut self, gap: (u64, u64)) {
+        self.limit();
+        self.all.push(gap);
+    }
+
+    /// Makes room for another interval by dropping the oldest.
+    #[inline]
+    fn limit(&mut self) {
+        if self.all.len() - self.dropped < GAPS {
+            return;
+        }
+        self.dropped = self.all.len() + 1 - GAPS;
+        if self.dropped >= 3 * GAPS {
+            self.all.drain(..self.dropped);
+            self.dropped = 0;
+        }
+    }
+
+    #[inline]
+    fn replace(&mut self, at: usize, gap: (u64, u64)) {
+        self.all[self.dropped + at] = gap;
+    }
+
+    #[inline]
+    fn insert(&mut self, at: usize, gap: (u64, u64)) {
+        self.all.insert(self.dropped + at, gap);
+    }
+
+    #[inline]
+    fn remove(&mut self, at: usize) {
+        self.all.remove(self.dropped + at);
+    }
+}
 
 /// A first-come-first-served server. All times in picoseconds.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +67,7 @@ pub struct Server {
     /// No request is booked from this time on.
     free_at: u64,
     /// Idle intervals before `free_at`, oldest first.
-    gaps: VecDeque<(u64, u64)>,
+    gaps: Gaps,
     /// Time spent serving requests.
     pub busy: u64,
     /// Sum of the times that requests waited.
@@ -32,7 +84,7 @@ impl Server {
     pub fn book(&mut self, arrival: u64, service: u64) -> u64 {
         let wait = if arrival >= self.free_at {
             if arrival > self.free_at {
-                self.add_gap(self.free_at, arrival);
+                self.gaps.push((self.free_at, arrival));
             }
             self.free_at = arrival + service;
             0
@@ -50,13 +102,6 @@ impl Server {
         arrival + wait
     }
 
-    fn add_gap(&mut self, from: u64, to: u64) {
-        while self.gaps.len() >= GAPS {
-            self.gaps.pop_front();
-        }
-        self.gaps.push_back((from, to));
-    }
-
     /// Books `service` in the idle time before `free_at`, for a request with an earlier time than others; returns its
     /// wait, or `None` if there was no idle time since `arrival`.
     ///
@@ -66,13 +111,10 @@ impl Server {
     #[inline]
     fn book_late(&mut self, arrival: u64, service: u64) -> Option<u64> {
         // Late requests are only slightly late: the gap is one of the last. (Faster than a binary search.)
-        let (older, newer) = self.gaps.as_slices();
         let is_before = |(_, to): &(u64, u64)| *to <= arrival;
-        let mut at = match newer.iter().rposition(is_before) {
-            Some(at) => older.len() + at + 1,
-            None => older.iter().rposition(is_before).map_or(0, |at| at + 1),
-        };
-        let (from, to) = *self.gaps.get(at)?;
+        let before = self.gaps.stored().iter().rposition(is_before);
+        let mut at = before.map_or(0, |at| at + 1);
+        let (from, to) = self.gaps.get(at)?;
         let start = from.max(arrival);
         let mut wait = start - arrival;
         if start + service <= to {
@@ -82,7 +124,7 @@ impl Server {
         let mut push = start + service - to;
         let mut moved_from = to;
         at += self.cut(at, (from, start), (to, to));
-        while let Some(&(from, to)) = self.gaps.get(at) {
+        while let Some((from, to)) = self.gaps.get(at) {
             wait += pushed(push, from - moved_from, service);
             if to - from >= push {
                 self.cut(at, (from + push, to), (to, to));
@@ -101,16 +143,16 @@ impl Server {
     fn cut(&mut self, at: usize, before: (u64, u64), after: (u64, u64)) -> usize {
         match (before.0 < before.1, after.0 < after.1) {
             (true, true) => {
-                self.gaps[at] = before;
+                self.gaps.replace(at, before);
                 self.gaps.insert(at + 1, after);
                 2
             }
             (true, false) => {
-                self.gaps[at] = before;
+                self.gaps.replace(at, before);
                 1
             }
             (false, true) => {
-                self.gaps[at] = after;
+                self.gaps.replace(at, after);
                 1
             }
             (false, false) => {
@@ -123,9 +165,16 @@ impl Server {
 
 /// Sum of the waits of the requests in a busy interval of `length` if all of them start later by `push`.
 fn pushed(push: u64, length: u64, service: u64) -> u64 {
-    let sum = u128::from(push) * u128::from(length) / u128::from(service.max(1));
-    // Limited to the range of clocks.
-    sum.min(1 << 60) as u64
+    const MOST: u64 = 1 << 60;
+    let service = service.max(1);
+    // Limited to the range of clocks. Products that fit 64 bits need no division of 128.
+    match push.checked_mul(length) {
+        Some(product) => (product / service).min(MOST),
+        None => {
+            let product = u128::from(push) * u128::from(length);
+            (product / u128::from(service)).min(MOST.into()) as u64
+        }
+    }
 }
 
 #[cfg(test)]

@@ -27,6 +27,16 @@ impl Timeline {
     /// Adds `amount` at `time`.
     #[inline]
     pub(crate) fn add(&mut self, time: u64, amount: u64) {
+        let at = (time >> self.width.trailing_zeros()) as usize;
+        match self.sums.get_mut(at) {
+            Some(sum) => *sum += amount,
+            None => self.add_later(time, amount),
+        }
+    }
+
+    /// Adds `amount` at a time behind the last interval.
+    #[cold]
+    fn add_later(&mut self, time: u64, amount: u64) {
         let mut at = (time >> self.width.trailing_zeros()) as usize;
         while at >= INTERVALS {
             self.sums = self.sums.chunks(2).map(|pair| pair.iter().sum()).collect();

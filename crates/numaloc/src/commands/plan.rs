@@ -18,9 +18,11 @@ use crate::commands::policies;
 use crate::error::CliError;
 use crate::ui::Ui;
 
+mod choose;
 mod dynamic;
 mod progress;
 mod shown;
+mod shown_choice;
 
 use progress::{Times, Watch};
 
@@ -31,9 +33,10 @@ Examples:
   numaloc plan app.numaloc --machine epyc-7501 --threads deloc --pages mixed -o plan.json
   numaloc plan app.numaloc --threads joint -o plan.json
   numaloc plan app.numaloc --dynamic -o plan.json
+  numaloc plan app.numaloc --machine purple --choose simulated -o plan.json
 
 Without -o, `plan` prints the comparison and writes nothing. `--threads all` and `--pages all`
-compare policies; a plan needs one policy of each kind.";
+compare policies; a plan needs one policy of each kind, or --choose.";
 
 /// Decide where the threads and pages of a recorded program should live
 #[derive(clap::Args)]
@@ -47,12 +50,19 @@ pub struct Args {
     #[arg(long, value_name = "MACHINE", default_value = "this")]
     machine: String,
     /// Thread policy, `joint` (decides threads and pages together), `shared-pages` (groups threads that
-    /// use the same pages), `os` (leaves threads to the operating system), or `all`
-    #[arg(long, value_name = "POLICY", default_value = "numaloc")]
-    threads: String,
-    /// Page policy, `joint` (decides threads and pages together), or `all`
-    #[arg(long, value_name = "POLICY", default_value = "locality")]
-    pages: String,
+    /// Thread policy, `joint` (decides threads and pages together), `shared-pages` (groups threads that
+    /// use the same pages), `os` (leaves threads to the operating system), or `all`; with --choose, several
+    /// [default: numaloc]
+    #[arg(long, value_name = "POLICY")]
+    threads: Option<String>,
+    /// Page policy, `joint` (decides threads and pages together), or `all`; with --choose, several
+    /// [default: locality]
+    #[arg(long, value_name = "POLICY")]
+    pages: Option<String>,
+    /// Make a plan by each combination of policies and choose one by its simulated time on --machine. The profile
+    /// needs an access trace, the machine hardware figures
+    #[arg(long, value_name = "HOW", conflicts_with = "dynamic")]
+    choose: Option<How>,
     /// Plan file to write; `-` is standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -100,6 +110,13 @@ pub struct Args {
     later: dynamic::Later,
 }
 
+/// Values of `--choose`.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum How {
+    /// By simulated time; of plans that do not differ from the fastest, the simplest
+    Simulated,
+}
+
 fn lines_in_flight(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(lines) if (1.0..=1000.0).contains(&lines) => Ok(lines),
@@ -123,7 +140,13 @@ struct Answer<'a> {
 impl Args {
     /// Maps, places, compares, and writes the plan if asked to.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
-        let choice = Choice::new(&self.threads, &self.pages)?;
+        if let Some(How::Simulated) = self.choose {
+            return self.choose(ui);
+        }
+        let choice = Choice::new(
+            self.threads.as_deref().unwrap_or("numaloc"),
+            self.pages.as_deref().unwrap_or("locality"),
+        )?;
         if self.output.is_some() && !choice.is_one_plan() {
             return Err(CliError::usage("cannot write a plan for `all` policies")
                 .expected("one policy each for --threads and --pages with -o")
@@ -195,6 +218,31 @@ impl Args {
         };
         if !output.is_some_and(|output| output.is_stdout()) {
             ui.result(|| shown::text(&answer), || shown::json(&answer));
+        }
+        Ok(0)
+    }
+
+    /// Chooses a plan by simulated times, and writes it if asked to.
+    fn choose(&self, ui: &Ui) -> Result<u8, CliError> {
+        let output = self
+            .output
+            .as_deref()
+            .map(|path| ui.output(path, self.force))
+            .transpose()?;
+        let chosen = choose::choose(self, ui)?;
+        let plan = &chosen.candidates[chosen.at].assembled.plan;
+        if let Some(output) = &output {
+            output.write(numaloc_formats::plan::to_json(plan).as_bytes())?;
+        }
+        if let Some(name) = &self.export {
+            return export(plan, name, ui);
+        }
+        let written = output.as_ref().map(FileOutput::path);
+        if !output.as_ref().is_some_and(FileOutput::is_stdout) {
+            ui.result(
+                || shown_choice::text(&chosen, written),
+                || shown_choice::json(&chosen, written),
+            );
         }
         Ok(0)
     }

@@ -14,6 +14,7 @@ use numaloc_report::markdown;
 use numaloc_report::plan::view;
 use numaloc_report::png::{Painter, PngError};
 use numaloc_report::runs::Run;
+use numaloc_report::simulation::{self, Row};
 use numaloc_topology::Topology;
 use serde_json::json;
 
@@ -28,6 +29,7 @@ Examples:
   numaloc report app.numaloc
   numaloc report app.numaloc plan.json -o report.html
   numaloc report app.numaloc --machine epyc-7501 locality.json deloc.json -o report.html
+  numaloc report app.numaloc --simulation simulated.json -o report.html
   numaloc report app.numaloc --svg figures/
   numaloc report app.numaloc --png figures/
   numaloc report small.numaloc --compare-with medium.numaloc large.numaloc -o sizes.html
@@ -42,6 +44,9 @@ pub struct Args {
     /// Other profiles to compare with this one, with a bar for each in every overview chart (up to 31)
     #[arg(long, alias = "beside", value_name = "PROFILE", num_args = 1..=31)]
     compare_with: Vec<PathBuf>,
+    /// Simulated runs to show: a file with the output of `numaloc simulate --json`
+    #[arg(long, value_name = "FILE")]
+    simulation: Option<PathBuf>,
     /// Report file to write; `-` is standard output [default: the profile's name with .html]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -60,6 +65,9 @@ pub struct Args {
     #[command(flatten)]
     setting: SettingArgs,
 }
+
+/// Largest file of simulated runs that is read.
+const MOST_SIMULATED_BYTES: u64 = 1 << 30;
 
 /// The machine of the report, if `plan` was made for it.
 fn machine_of<'a>(
@@ -121,6 +129,7 @@ impl Args {
         let title = base_name(&self.profile);
         let policies = policies(&profile, &found, machine)?;
         let runs = self.runs(&setting, &title, &found)?;
+        let simulated = self.simulated()?;
         let next = resolved.next(&self.profile, &profile, &found, &self.plans);
         let report = Report {
             profile: &profile,
@@ -130,6 +139,7 @@ impl Args {
             plans: &views,
             policies: &policies,
             compared: &runs,
+            simulated: &simulated,
             next: &next,
             title: &title,
             written: &written(),
@@ -166,6 +176,20 @@ impl Args {
             );
         }
         Ok(0)
+    }
+
+    /// The rows of `--simulation`; empty without it.
+    fn simulated(&self) -> Result<Vec<Row>, CliError> {
+        let Some(path) = &self.simulation else {
+            return Ok(Vec::new());
+        };
+        let cannot = |why: String| {
+            CliError::tool(format!("cannot show {}: {why}", path.display()))
+                .hint("numaloc simulate PROFILE --machine MACHINE --json > FILE writes such a file")
+        };
+        let text = numaloc_files::input::read_text(path, MOST_SIMULATED_BYTES)
+            .map_err(|error| cannot(error.to_string()))?;
+        simulation::read(&text).map_err(|error| cannot(error.to_string()))
     }
 
     /// This run and those of `--compare-with`, read one after the other; empty without others.

@@ -5,29 +5,22 @@ use std::time::Instant;
 
 use numaloc_formats::access_trace::CacheSize;
 use numaloc_formats::profile::{Parts, read_parts};
-use numaloc_model::LogicalPu;
 use numaloc_plan::registry::Place;
 use numaloc_sim::machine::{PageCosts, Replacement};
-use numaloc_sim::{Machine, Outcome, Pages, Parameters, Threads};
-use numaloc_topology::{Topology, resolve};
+use numaloc_sim::{Outcome, Parameters};
+use numaloc_topology::resolve;
 
-use crate::access_trace::{incomplete, open};
 use crate::commands::policies;
 use crate::error::CliError;
+use crate::simulation::loading::Traces;
+use crate::simulation::running::{Job, Runner};
+use crate::simulation::saved::Saved;
+use crate::simulation::sensitivity::{self, Variant};
+use crate::simulation::{self, Case, Target};
 use crate::ui::Ui;
 
 mod cases;
-mod loading;
-mod planned;
-mod running;
-mod saved;
-mod sensitivity;
 mod shown;
-
-use loading::Traces;
-use running::{Job, Runner};
-use saved::Saved;
-use sensitivity::Variant;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -135,41 +128,6 @@ fn cycles(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A machine to simulate, with the name that was given.
-struct Target {
-    topology: Topology,
-    machine: Machine,
-}
-
-/// Threads and pages in their places on a machine.
-struct Case {
-    /// Index of the machine.
-    target: usize,
-    threads: String,
-    pages: String,
-    mapped: Mapped,
-    homes: Pages,
-}
-
-/// How threads are mapped.
-#[derive(Clone, Debug)]
-enum Mapped {
-    Pinned(Vec<LogicalPu>),
-    /// By the operating system, with random choices from a seed.
-    Os {
-        seed: u64,
-    },
-}
-
-impl Mapped {
-    fn threads(&self) -> Threads<'_> {
-        match self {
-            Self::Pinned(pus) => Threads::Pinned(pus),
-            Self::Os { seed } => Threads::Os { seed: *seed },
-        }
-    }
-}
-
 /// For each target, its presets at the ends of their ranges, and the time of each case there (0 for cases of other
 /// targets).
 type Varied = Vec<Vec<(Variant, Vec<u64>)>>;
@@ -192,19 +150,7 @@ impl Args {
         let targets = self.targets()?;
         let saved = Saved::open(self.resume.as_deref())?;
         let profile = read_parts(&self.profile, Parts { page_slices: false })?;
-        let traces = open(&self.profile)?;
-        if profile.threads().iter().any(|thread| thread.rank.is_some()) {
-            return Err(CliError::tool(format!(
-                "cannot simulate {}: messages between ranks are not in the access trace, so it is unknown which rank waits for which",
-                self.profile.display()
-            )));
-        }
-        traces
-            .iter()
-            .filter_map(incomplete)
-            .for_each(|line| ui.remark(line));
-        let filter = traces[0].head.l2;
-        self.say_what_is_hidden(filter, &targets, ui);
+        let (traces, filter) = simulation::recorded(&self.profile, &profile, &targets, ui)?;
         // Policies and plans are checked before the trace, which takes longer, is loaded.
         let cases = self.cases(&targets, &profile)?;
         let traces = Traces::load(&traces, &profile, &targets, ui)?;
@@ -214,7 +160,7 @@ impl Args {
                 let trace = traces.of(&targets[case.target]);
                 case.on_pages_of(trace, &profile)
             })
-            .collect::<Result<_, CliError>>()?;
+            .collect();
         let start = Instant::now();
         let (outcomes, varied) =
             self.simulate(&targets, &traces, &cases, filter.bytes, &saved, ui)?;
@@ -314,29 +260,7 @@ impl Args {
         };
         self.machine
             .iter()
-            .map(|name| {
-                let topology = resolve(name)?;
-                let machine = Machine::new(&topology, parameters.clone()).map_err(|error| {
-                    CliError::usage(format!("cannot simulate on {name}: {error}"))
-                })?;
-                Ok(Target { topology, machine })
-            })
+            .map(|name| Target::new(name, resolve(name)?, parameters.clone()))
             .collect()
-    }
-
-    /// Rejects machines with smaller private caches than the recorder's: accesses that hit the recorder's caches are
-    /// not in the trace.
-    fn say_what_is_hidden(&self, filter: CacheSize, targets: &[Target], ui: &Ui) {
-        for target in targets {
-            let (ours, ways) = (target.machine.private_bytes, target.machine.private.ways);
-            if filter.bytes > ours {
-                ui.remark(format!(
-                    "{} has private caches of {} KiB, the trace was recorded with {filter}: misses between the two are not in it; record with --trace-l2 {}K/{ways}",
-                    target.machine.name,
-                    ours >> 10,
-                    ours >> 10,
-                ));
-            }
-        }
     }
 }

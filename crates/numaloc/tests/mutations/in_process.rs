@@ -129,6 +129,7 @@ fn whole_profile(folder: &Path) -> Result<(), String> {
         plans: &[],
         policies: &[],
         compared: &[],
+        simulated: &[],
         next: &[],
         title: "a title",
         written: "today",

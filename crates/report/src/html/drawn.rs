@@ -152,6 +152,7 @@ pub fn figures(report: &Report<'_>, paint: Paint) -> Vec<Figure> {
     if report.compared.len() > 1 {
         all.extend(runs::figures(report.compared, paint));
     }
+    all.extend(super::simulated::figures(report.simulated, paint));
     all
 }
 

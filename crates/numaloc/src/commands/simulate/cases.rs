@@ -8,10 +8,10 @@ use numaloc_plan::{Options, Scope, Subject, ThreadPolicy};
 use numaloc_sim::Pages;
 use numaloc_topology::Topology;
 
-use super::planned;
-use super::{Args, Mapped, Target};
+use super::Args;
 use crate::commands::policies;
 use crate::error::CliError;
+use crate::simulation::{Mapped, Target, planned};
 
 impl Args {
     /// Every combination of machine with thread policy, page policy and plan.
@@ -19,7 +19,7 @@ impl Args {
         &self,
         targets: &[Target],
         profile: &Profile,
-    ) -> Result<Vec<planned::Case>, CliError> {
+    ) -> Result<Vec<planned::Unloaded>, CliError> {
         let mut cases = Vec::new();
         let failed = |error| policies::failed(&self.profile, error);
         let subject = Subject::new(Cow::Borrowed(profile), &Scope::default()).map_err(failed)?;
@@ -45,7 +45,7 @@ impl Args {
                     for (pages, homes) in
                         self.homes(profile, &mapping, &found.topology, &options)?
                     {
-                        cases.extend(runs.iter().map(|mapped| planned::Case {
+                        cases.extend(runs.iter().map(|mapped| planned::Unloaded {
                             target,
                             threads: policy.name().to_owned(),
                             pages: pages.to_owned(),
@@ -57,7 +57,7 @@ impl Args {
             }
             for path in &self.plans {
                 let plan = numaloc_formats::plan::read(path)?;
-                cases.push(planned::of_plan(
+                cases.push(planned::of_file(
                     &plan,
                     path,
                     target,

@@ -5,8 +5,9 @@ use numaloc_sim::outcome::Timeline;
 use numaloc_sim::{Machine, NS, Outcome};
 use serde_json::{Value, json};
 
-use super::sensitivity::Uncertainty;
-use super::{Answer, Case, Mapped};
+use super::Answer;
+use crate::simulation::sensitivity::Uncertainty;
+use crate::simulation::{Case, Mapped};
 
 /// A line of the table: one case, or the median of several draws that differ only in their seed.
 struct Row<'a> {
@@ -237,6 +238,7 @@ fn row(case: &Case, outcome: &Outcome, machine: &Machine) -> Value {
             Mapped::Pinned(_) => None,
         },
         "time_ns": outcome.time as f64 / NS as f64,
+        "parallel_ns": outcome.parallel as f64 / NS as f64,
         "thread_ends_ns": outcome.thread_ends.iter().map(|end| *end as f64 / NS as f64).collect::<Vec<_>>(),
         "remote_percent": outcome.remote_percent(),
         "llc_hits": outcome.groups.iter().map(|group| group.hits).sum::<u64>(),

@@ -33,7 +33,7 @@ struct Content {
 }
 
 /// Results by digest, and the file that keeps them, if there is one.
-pub(super) struct Saved {
+pub struct Saved {
     path: Option<PathBuf>,
     state: Mutex<State>,
 }
@@ -50,7 +50,7 @@ impl Saved {
     ///
     /// # Errors
     /// If it is not a file of finished simulations, or cannot be written.
-    pub(super) fn open(path: Option<&Path>) -> Result<Self, CliError> {
+    pub fn open(path: Option<&Path>) -> Result<Self, CliError> {
         let mut content = Content {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -78,19 +78,19 @@ impl Saved {
     }
 
     /// Whether results are kept: otherwise digests need not be computed.
-    pub(super) fn is_kept(&self) -> bool {
+    pub fn is_kept(&self) -> bool {
         self.path.is_some()
     }
 
     /// The result with this digest, if it is there and has the expected form.
-    pub(super) fn take<T: DeserializeOwned>(&self, digest: &str) -> Option<T> {
+    pub fn take<T: DeserializeOwned>(&self, digest: &str) -> Option<T> {
         let state = self.state.lock().ok()?;
         let found = state.content.results.get(digest)?;
         serde_json::from_value(found.clone()).ok()
     }
 
     /// Adds a result, and writes the file if that was some time ago.
-    pub(super) fn add<T: Serialize>(&self, digest: String, result: &T) -> Result<(), CliError> {
+    pub fn add<T: Serialize>(&self, digest: String, result: &T) -> Result<(), CliError> {
         let Ok(mut state) = self.state.lock() else {
             return Ok(());
         };
@@ -104,7 +104,7 @@ impl Saved {
     }
 
     /// Writes the file if it lacks results.
-    pub(super) fn flush(&self) -> Result<(), CliError> {
+    pub fn flush(&self) -> Result<(), CliError> {
         match self.state.lock() {
             Ok(mut state) if state.is_behind => self.write(&mut state),
             _ => Ok(()),
@@ -141,10 +141,10 @@ fn read(path: &Path) -> Result<Content, CliError> {
 }
 
 /// Digest of values by their debug representation: FNV-1a of 128 bits.
-pub(super) struct Digest(u128);
+pub struct Digest(u128);
 
 impl Digest {
-    pub(super) fn new(kind: &str) -> Self {
+    pub fn new(kind: &str) -> Self {
         let mut digest = Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
         digest.add(&kind);
         digest.add(&env!("CARGO_PKG_VERSION"));
@@ -152,12 +152,12 @@ impl Digest {
         digest
     }
 
-    pub(super) fn add(&mut self, value: &impl std::fmt::Debug) {
+    pub fn add(&mut self, value: &impl std::fmt::Debug) {
         // Writing to a digest cannot fail.
         let _ = write!(self, "{value:?};");
     }
 
-    pub(super) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         format!("{:032x}", self.0)
     }
 }

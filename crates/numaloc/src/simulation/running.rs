@@ -14,7 +14,7 @@ use crate::error::CliError;
 use crate::ui::{Ui, stderr};
 
 /// A simulation.
-pub(super) struct Job<'a> {
+pub struct Job<'a> {
     pub machine: &'a Machine,
     pub trace: &'a Trace,
     /// [`Trace::fingerprint`].
@@ -45,7 +45,7 @@ impl Job<'_> {
 }
 
 /// Where results come from and go to.
-pub(super) struct Runner<'a> {
+pub struct Runner<'a> {
     /// Simulations at once.
     pub workers: usize,
     pub saved: &'a Saved,
@@ -54,7 +54,7 @@ pub(super) struct Runner<'a> {
 
 impl Runner<'_> {
     /// Runs all jobs; the results, reduced by `keep`, in the order of the jobs. `kind` names the reduction.
-    pub(super) fn run<T: Serialize + DeserializeOwned + Send>(
+    pub fn run<T: Serialize + DeserializeOwned + Send>(
         &self,
         jobs: &[Job<'_>],
         kind: &str,

@@ -9,20 +9,20 @@ use numaloc_model::{LogicalNode, LogicalPu, Profile};
 use numaloc_sim::{Pages, Trace};
 use numaloc_topology::Topology;
 
-use super::Mapped;
+use super::{Case, Mapped};
 use crate::error::CliError;
 
 /// Placement of the profile's pages.
 #[derive(Clone)]
-pub(super) enum Homes {
+pub enum Homes {
     /// Decided by a policy that acts while the program runs.
     Acting(Pages),
     /// Node of each page of the profile; other pages follow first touch.
     Placed(Vec<Option<LogicalNode>>),
 }
 
-/// A [`super::Case`] whose placement does not refer to pages of the trace yet.
-pub(super) struct Case {
+/// A [`Case`] whose placement does not refer to pages of the trace yet.
+pub struct Unloaded {
     pub target: usize,
     pub threads: String,
     pub pages: String,
@@ -30,9 +30,9 @@ pub(super) struct Case {
     pub homes: Homes,
 }
 
-impl Case {
+impl Unloaded {
     /// The case with the pages of the trace.
-    pub fn on_pages_of(self, trace: &Trace, profile: &Profile) -> Result<super::Case, CliError> {
+    pub fn on_pages_of(self, trace: &Trace, profile: &Profile) -> Case {
         let homes = match self.homes {
             Homes::Acting(policy) => policy,
             Homes::Placed(nodes) => {
@@ -46,13 +46,13 @@ impl Case {
                 Pages::Placed(trace.pages().iter().map(home).collect())
             }
         };
-        Ok(super::Case {
+        Case {
             target: self.target,
             threads: self.threads,
             pages: self.pages,
             mapped: self.mapped,
             homes,
-        })
+        }
     }
 }
 
@@ -65,15 +65,14 @@ fn most_frequent(nodes: &[LogicalNode]) -> Option<LogicalNode> {
         .max_by_key(|&node| (count(node), std::cmp::Reverse(node)))
 }
 
-/// Positions of the profile's threads and pages under `plan`. Threads that are not in the plan run where their creators
-/// do, because affinity is inherited.
-pub(super) fn of_plan(
+/// Positions of the profile's threads and pages under the plan in the file at `path`.
+pub fn of_file(
     plan: &Plan,
     path: &Path,
     target: usize,
     profile: &Profile,
     machine: &Topology,
-) -> Result<Case, CliError> {
+) -> Result<Unloaded, CliError> {
     if plan.fingerprint != machine.fingerprint() {
         return Err(CliError::tool(format!(
             "{} is a plan for {}, not for {}",
@@ -83,31 +82,34 @@ pub(super) fn of_plan(
         ))
         .hint("numaloc plan PROFILE --machine MACHINE makes one"));
     }
+    let mut case = of_plan(plan, target, profile)
+        .ok_or_else(|| CliError::tool(format!("{} plans no threads", path.display())))?;
+    case.pages += &format!(" ({})", plan_name(path, plan));
+    Ok(case)
+}
+
+/// Positions of the profile's threads and pages under `plan`; `None` if it plans no threads. Threads that are not in the
+/// plan run where their creators do, because affinity is inherited.
+pub fn of_plan(plan: &Plan, target: usize, profile: &Profile) -> Option<Unloaded> {
     let planned: HashMap<&str, LogicalPu> = plan
         .threads
         .iter()
         .map(|thread| (&*thread.path, thread.pu))
         .collect();
-    let first = plan.threads.first().map(|thread| thread.pu);
+    let first = plan.threads.first()?.pu;
     let of_path = |path: &str| {
         let mut ancestry = ThreadPath::new(path).ancestry();
         ancestry.find_map(|path| planned.get(path.as_str()).copied())
     };
-    let mapping: Option<Vec<LogicalPu>> = profile
+    let mapping = profile
         .threads()
         .iter()
-        .map(|thread| of_path(&thread.path).or(first))
+        .map(|thread| of_path(&thread.path).unwrap_or(first))
         .collect();
-    let mapping =
-        mapping.ok_or_else(|| CliError::tool(format!("{} plans no threads", path.display())))?;
-    Ok(Case {
+    Some(Unloaded {
         target,
         threads: plan.provenance.thread_policy.clone(),
-        pages: format!(
-            "{} ({})",
-            plan.provenance.page_policy,
-            plan_name(path, plan)
-        ),
+        pages: plan.provenance.page_policy.clone(),
         mapped: Mapped::Pinned(mapping),
         homes: Homes::Placed(homes(plan, profile)),
     })

@@ -11,14 +11,14 @@ use crate::error::CliError;
 use crate::ui::{Ui, stderr};
 
 /// The trace of a profile, on the pages of every machine that is simulated.
-pub(super) struct Traces {
+pub struct Traces {
     /// On pages of different sizes, those of the recording machine first.
     by_page_size: Vec<Trace>,
 }
 
 impl Traces {
     /// Reads the traces of a profile once, and numbers lines by the pages of every target.
-    pub(super) fn load(
+    pub fn load(
         traces: &[AccessTrace],
         profile: &Profile,
         targets: &[Target],
@@ -43,12 +43,12 @@ impl Traces {
     }
 
     /// The trace as recorded.
-    pub(super) fn recorded(&self) -> &Trace {
+    pub fn recorded(&self) -> &Trace {
         &self.by_page_size[0]
     }
 
     /// The trace on the pages of a machine.
-    pub(super) fn of(&self, target: &Target) -> &Trace {
+    pub fn of(&self, target: &Target) -> &Trace {
         let fits = |trace: &&Trace| Some(trace.page_bytes()) == target.machine.page_bytes;
         self.by_page_size
             .iter()

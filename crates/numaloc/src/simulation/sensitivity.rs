@@ -6,7 +6,7 @@
 use numaloc_sim::Machine;
 
 /// A preset at one end of its range.
-pub(in crate::commands) struct Variant {
+pub struct Variant {
     /// The preset, as users know it.
     pub preset: &'static str,
     /// The end of its range.
@@ -80,7 +80,7 @@ fn scale(value: &mut u64, factor: f64) {
 }
 
 /// The machine with each preset at both ends of its range.
-pub(in crate::commands) fn variants(machine: &Machine) -> Vec<Variant> {
+pub fn variants(machine: &Machine) -> Vec<Variant> {
     FACTORS
         .iter()
         .flat_map(|&(preset, ends, change)| {
@@ -99,7 +99,7 @@ pub(in crate::commands) fn variants(machine: &Machine) -> Vec<Variant> {
 
 /// How sure it is that a row is slower than the best one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::commands) struct Uncertainty {
+pub struct Uncertainty {
     /// Largest change of the row's time over the best row's.
     pub change: f64,
     /// Index of the variant with that change.
@@ -108,10 +108,7 @@ pub(in crate::commands) struct Uncertainty {
 
 impl Uncertainty {
     /// From the times of a row and of the best row: with all presets as they are, and for each variant.
-    pub(in crate::commands) fn of(
-        (row, best): (u64, u64),
-        varied: impl Iterator<Item = (u64, u64)>,
-    ) -> Self {
+    pub fn of((row, best): (u64, u64), varied: impl Iterator<Item = (u64, u64)>) -> Self {
         let ratio = |row: u64, best: u64| row as f64 / best.max(1) as f64;
         let base = ratio(row, best);
         let changes = varied.map(|(row, best)| (ratio(row, best) - base).abs());
@@ -125,7 +122,7 @@ impl Uncertainty {
     }
 
     /// Whether a row with `ratio` times the best row's time is slower by more than the uncertainty.
-    pub(in crate::commands) fn is_different(self, ratio: f64) -> bool {
+    pub fn is_different(self, ratio: f64) -> bool {
         ratio - 1.0 > self.change
     }
 }
