@@ -12,7 +12,7 @@ use std::path::Path;
 use lines::Line;
 
 /// Lines that do not run here, by a part of them, and the reason.
-const NOT_RUN: [(&str, &str); 9] = [
+const NOT_RUN: [(&str, &str); 10] = [
     ("make demo", "the test of the repository as a whole runs it"),
     ("make test", "this is part of it"),
     ("make deb", "make test-package runs it"),
@@ -33,11 +33,20 @@ const NOT_RUN: [(&str, &str); 9] = [
         "--layer sampled_line",
         "needs a processor that samples memory accesses",
     ),
+    (
+        "numaloc store",
+        "the tests of the Python package, which it starts, run it",
+    ),
     ("--from-slurm", "needs a Slurm allocation"),
 ];
 
 /// Parts of lines that are left out or made smaller here, and the reason.
-const CHANGED: [(&str, &str, &str); 4] = [
+const CHANGED: [(&str, &str, &str); 5] = [
+    (
+        "numaloc attach 4711",
+        "sleep 2 & numaloc attach $!",
+        "4711 stands for a program that runs",
+    ),
     (
         "10240 8 10 1000",
         "1024 8 10 20",

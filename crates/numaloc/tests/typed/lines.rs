@@ -76,7 +76,11 @@ fn of_help(command: &[&str], lines: &mut Vec<Line>) {
         let rest = help.split_once(&format!("\n{title}:\n"));
         rest.map_or("", |(_, rest)| rest)
     };
-    for line in section("Examples").lines() {
+    // A line that ends with a backslash continues on the next.
+    let mut parts = section("Examples").split(" \\\n");
+    let first = parts.next().expect("a first part").to_owned();
+    let examples = parts.fold(first, |all, part| all + " " + part.trim_start());
+    for line in examples.lines() {
         // The section ends at the next text that is not indented.
         if !line.is_empty() && !line.starts_with("  ") {
             break;

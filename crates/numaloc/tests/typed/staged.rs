@@ -73,6 +73,7 @@ pub fn shell(folder: &Path, line: &str) -> Command {
         .current_dir(folder)
         .env("PATH", format!("{tools}:{path}"))
         .env_remove("OMP_NUM_THREADS")
+        .env("GITHUB_STEP_SUMMARY", "summary.md")
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
@@ -141,6 +142,7 @@ fn make(folder: &Path) {
     ] {
         symlink("app.numaloc", folder.join(format!("{name}.numaloc"))).expect("a link");
     }
+    run("numaloc simulate app.numaloc --machine purple --json > simulated.json");
     run("numaloc record --quiet --mpi -o ranks.numaloc -- mpirun -n 16 ./ranks");
     run("numaloc lab topology --output lab.xml");
     run("lstopo-no-graphics node.xml");
