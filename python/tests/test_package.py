@@ -62,3 +62,26 @@ def test_hwloc_xml_is_read_by_a_process_of_its_own(tmp_path):
         assert "machine.xml" in str(error)
     else:
         raise AssertionError("it is no machine")
+
+
+def test_outputs_are_complete_or_absent_and_replace_nothing(tmp_path):
+    import pytest
+
+    from numaloc._output import appearing
+
+    path = tmp_path / "file"
+    with pytest.raises(RuntimeError), appearing(str(path), force=False) as file:
+        file.write(b"half")
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    with appearing(str(path), force=False) as file:
+        file.write(b"whole")
+        assert not path.exists()
+    # Somebody else writes it meanwhile.
+    other = tmp_path / "other"
+    with pytest.raises(numaloc.NumalocError, match="it exists"), appearing(str(other), force=False) as file:
+        other.write_text("theirs")
+    assert other.read_text() == "theirs" and path.read_text() == "whole"
+    with pytest.raises(numaloc.NumalocError, match="No such file"), appearing(str(tmp_path / "no" / "x"), force=True):
+        pass
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "other"]
