@@ -28,7 +28,7 @@ TEST_EXTRA += test-python
 bench-python: python-install ## opening a profile of 10^6 communication rows: time and memory (PYTHON_PROFILE=release)
 	@$(CARGO) build --locked -q -p numaloc-report --example generate-profile
 	@test -d target/bench-python/rows.numaloc || { mkdir -p target/bench-python; \
-	    target/debug/examples/generate-profile target/bench-python/rows.numaloc 64 40000 2000 2600000; }
+	    target/debug/examples/generate-profile target/bench-python/rows.numaloc 64 40000 2000 1360000; }
 	@$(PYTHON_VENV)/bin/python python/tests/bench_open.py target/bench-python/rows.numaloc
 
 .PHONY: bench-sweep

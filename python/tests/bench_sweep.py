@@ -16,6 +16,12 @@ def spent() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in both)
 
 
+def waits(matrix, machine):
+    """A task of 0.1 s that needs no processor: what is lost then is lost between tasks, also on a busy machine."""
+    time.sleep(0.1)
+    return range(len(matrix))
+
+
 def main(profile: str) -> None:
     # The libraries are loaded, and the profile's pages are in the page cache.
     numaloc.sweep(profile, "numa:4 core:16 pu:1", "packed", workers=1)
@@ -30,6 +36,12 @@ def main(profile: str) -> None:
             f"{workers} workers: {wall:7.2f} s, {busy:7.2f} processor seconds, {100 * busy / wall / workers:5.1f} % of "
             f"{workers} PUs, tasks {frame.seconds.sum():7.2f} s ({100 * frame.seconds.sum() / wall / workers:5.1f} % of the time)"
         )
+    start = time.perf_counter()
+    frame = numaloc.sweep(profile, ["numa:4 core:16 pu:1", "numa:8 core:8 pu:1"], waits, "first-touch", range(250), workers=2)
+    wall = time.perf_counter() - start
+    print(
+        f"500 tasks that wait 0.1 s, 2 workers: {wall:.2f} s, tasks {100 * frame.seconds.sum() / wall / 2:.1f} % of the time"
+    )
 
 
 if __name__ == "__main__":

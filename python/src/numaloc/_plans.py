@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import _numaloc
 from ._machine import Machine, MachineLike, as_machine, drawn
 from ._numaloc import NumalocError
+from ._output import appearing
 from ._profile import Profile
 
 #: A policy: a name, or a function of the matrix (tasks, tasks; symmetric, float64) and the machine that returns a
@@ -171,17 +172,8 @@ class Plan:
     def save(self, path: "str | os.PathLike[str]", *, force: bool = False) -> str:
         """Writes the plan for ``numaloc run --plan``; an existing file is replaced only with ``force``."""
         path = os.fspath(path)
-        if os.path.exists(path) and not force:
-            raise NumalocError(f"cannot write {path}: it exists; force=True replaces it")
-        partial = f"{path}.{os.getpid()}.partial"
-        try:
-            with open(partial, "w", encoding="utf-8") as file:
-                file.write(self.text)
-            os.replace(partial, path)
-        except OSError as error:
-            if os.path.exists(partial):
-                os.remove(partial)
-            raise NumalocError(f"cannot write {path}: {error.strerror}") from error
+        with appearing(path, force=force) as file:
+            file.write(self.text.encode())
         return path
 
     def _repr_svg_(self) -> str:

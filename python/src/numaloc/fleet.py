@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Optional, Sequence
 
 from ._machine import MachineLike, as_machine
 from ._numaloc import NumalocError, __version__
+from ._output import appearing
 from ._profile import Profile
 from ._program import Path
 
@@ -126,14 +127,9 @@ def _write(filesystem, path: str, table) -> None:
 
     filesystem.create_dir(posixpath.dirname(path), recursive=True)
     if isinstance(filesystem, fs.LocalFileSystem):
-        partial = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.partial"
-        try:
-            parquet.write_table(table, partial)
-            os.replace(partial, path)
-        except BaseException:
-            if os.path.exists(partial):
-                os.remove(partial)
-            raise
+        # A run that is there has the same content.
+        with appearing(path, force=True) as file:
+            parquet.write_table(table, file)
     else:
         parquet.write_table(table, path, filesystem=filesystem)
 
@@ -373,13 +369,9 @@ class Fleet:
     def report(self, path: Path, *, force: bool = False) -> str:
         """Writes the answers of all questions as one HTML file that needs no network."""
         path = os.fspath(path)
-        if os.path.exists(path) and not force:
-            raise NumalocError(f"cannot write {path}: it exists; force=True or --force replaces it")
         page = _page(self)
-        partial = f"{path}.{os.getpid()}.partial"
-        with open(partial, "w", encoding="utf-8") as file:
-            file.write(page)
-        os.replace(partial, path)
+        with appearing(path, force=force) as file:
+            file.write(page.encode())
         return path
 
 

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Sequence, Union
 
 from ._machine import MachineLike, as_machine
 from ._numaloc import NumalocError, __version__
@@ -91,21 +91,40 @@ def _kind(kind: str, profile: str, machine: Any) -> str:
     return "simulate" if has_trace and machine.is_simulated else "plan"
 
 
-def _digest(task: Combination) -> str:
-    """What the result depends on: the files of the profile (by the checksums in ``meta.json``), machine, policy, seed,
-    version."""
-    digest = hashlib.sha256(f"{__version__};{task.names()}".encode())
-    with open(os.path.join(task.profile, "meta.json"), "rb") as file:
-        digest.update(file.read())
-    digest.update(as_machine(task.machine).fingerprint.encode())
-    if os.path.isfile(task.machine):
-        with open(task.machine, "rb") as file:
-            digest.update(file.read())
-    if not isinstance(task.threads, str):
-        import cloudpickle
+class _Digests:
+    """What results depend on: the files of the profile (by the checksums in ``meta.json``), machine, policy, seed,
+    version. Files and functions are looked at once."""
 
-        digest.update(cloudpickle.dumps(task.threads))
-    return digest.hexdigest()[:32]
+    def __init__(self) -> None:
+        self.known: dict[Any, bytes] = {}
+
+    def _of(self, key: Any, content: Callable[[], bytes]) -> bytes:
+        if key not in self.known:
+            self.known[key] = hashlib.sha256(content()).digest()
+        return self.known[key]
+
+    def of(self, task: Combination) -> str:
+        digest = hashlib.sha256(f"{__version__};{task.names()}".encode())
+        digest.update(self._of(("profile", task.profile), lambda: _content(os.path.join(task.profile, "meta.json"))))
+        digest.update(self._of(("machine", task.machine), lambda: _machine(task.machine)))
+        if not isinstance(task.threads, str):
+            digest.update(self._of(("policy", id(task.threads)), lambda: _pickled(task.threads)))
+        return digest.hexdigest()[:32]
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _machine(spec: str) -> bytes:
+    return as_machine(spec).fingerprint.encode() + (_content(spec) if os.path.isfile(spec) else b"")
+
+
+def _pickled(function: Callable) -> bytes:
+    import cloudpickle
+
+    return cloudpickle.dumps(function)
 
 
 class _Results:
@@ -177,6 +196,7 @@ class _Cluster:
     """A client of a cluster; what we start, we stop."""
 
     def __init__(self, cluster: Any, workers: Optional[int]):
+        import dask
         from distributed import Client, LocalCluster
 
         self.own: list[Any] = []
@@ -184,14 +204,16 @@ class _Cluster:
             self.client = cluster
             return
         if cluster is None:
-            cluster = LocalCluster(
-                n_workers=1,
-                threads_per_worker=workers or os.cpu_count() or 1,
-                processes=False,
-                # Nothing listens on other addresses; scheduler and worker are in this process.
-                dashboard_address="127.0.0.1:0",
-                worker_dashboard_address="127.0.0.1:0",
-            )
+            # Tasks need no memory while they wait: the worker has its next one before it asks.
+            with dask.config.set({"distributed.scheduler.worker-saturation": "inf"}):
+                cluster = LocalCluster(
+                    n_workers=1,
+                    threads_per_worker=workers or os.cpu_count() or 1,
+                    processes=False,
+                    # Nothing listens on other addresses; scheduler and worker are in this process.
+                    dashboard_address="127.0.0.1:0",
+                    worker_dashboard_address="127.0.0.1:0",
+                )
             self.own.append(cluster)
         self.client = Client(cluster)
         self.own.insert(0, self.client)
@@ -252,7 +274,8 @@ def sweep(
 
     tasks = list(_combinations(profiles, machines, threads, pages, seeds, kind))
     finished = _Results(results)
-    digests = [_digest(task) for task in tasks]
+    known = _Digests()
+    digests = [known.of(task) for task in tasks]
     open_tasks = {digest: task for digest, task in zip(digests, tasks) if digest not in finished.rows}
     bar = _Progress(len(open_tasks), len(tasks) - len(open_tasks), sys.stderr.isatty() if progress is None else progress)
     failed: dict[str, str] = {}
