@@ -124,9 +124,9 @@ impl Forked {
     }
 }
 
-/// Forks a copy of this process that calls `work` with the reading end of a pipe and then ends; returns the writing end,
-/// which only this process has. The copy has a session of its own. Must be called while this process has one thread:
-/// `work` may then allocate memory.
+/// Forks a copy of this process that calls `work` with the reading end of a pipe and then ends; returns the writing
+/// end, which only this process has. The copy has a session of its own. Must be called while this process has one
+/// thread: `work` may then allocate memory.
 ///
 /// # Errors
 /// The kernel's error if no pipe or process can be created.

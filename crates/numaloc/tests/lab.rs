@@ -180,8 +180,8 @@ fn ci_a_joint_plan_makes_the_accesses_of_every_thread_local() {
     }
 }
 
-/// The later moves of a plan, in a guest with four nodes and judged by the accesses counted there: with one mapping half
-/// of the accesses would be remote. The plan is made from a run of another length.
+/// The later moves of a plan, in a guest with four nodes and judged by the accesses counted there: with one mapping
+/// half of the accesses would be remote. The plan is made from a run of another length.
 #[test]
 #[ignore = "boots virtual machines: make test-ci-lab"]
 fn ci_later_moves_of_threads_and_pages_follow_the_program_at_another_length() {

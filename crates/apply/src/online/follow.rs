@@ -20,7 +20,7 @@ const SCAN: Duration = Duration::from_millis(50);
 const BATCH: usize = 512;
 /// Bytes moved per second at most: a tenth of a link of the 2010s.
 const BYTES_PER_S: f64 = 2e9;
-/// Decisions take at most this share of the time: 1 of so many parts.
+/// Decisions take at most one part in this many of the time, and one.
 const DECISION_SHARE: u32 = 20;
 
 struct Thread {

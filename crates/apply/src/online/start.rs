@@ -52,8 +52,8 @@ pub enum AttachError {
     },
 }
 
-/// Runs `command` and follows it, if there is a way (else the reason is in the report). Returns its exit status, 128 and
-/// the number of a signal that killed it.
+/// Runs `command` and follows it, if there is a way (else the reason is in the report). Returns its exit status, or 128
+/// and the number of the signal that killed it.
 ///
 /// # Errors
 /// [`LaunchError`]: the program has not run.

@@ -3,8 +3,9 @@
 # it would, and its threads must have the affinity that they began with.
 #
 # usage: kills.sh COUNT SEED RESULT NUMALOC PROGRAM [ARGUMENT...]
-#   Half of the kills are of `attach`, half of `run --online`. PROGRAM takes about two seconds, and its first line of
-#   output is RESULT at the end of a correct run. Prints "COUNT kills survived, N of them after moves" or what is wrong.
+#   Half of the kills are of `attach`, half of `run --online`. PROGRAM takes about five seconds, and its first line of
+#   output is RESULT at the end of a correct run. Prints "COUNT kills survived" with how many of them came while the
+#   program ran and after moves of its pages, or what is wrong.
 b=/bin/busybox
 count=$1 seed=$2 result=$3 tool=$4
 shift 4
@@ -13,14 +14,14 @@ moved=0
 
 fail() {
     echo "kill $n: $*"
-    $b cat /tmp/out /tmp/err
+    $b cat $out /tmp/err
     exit 1
 }
 
-# Milliseconds below $1, from a generator with a seed.
-random() {
+# Sets `drawn` to a number below $1, from a generator with a seed.
+draw() {
     seed=$(((seed * 1103515245 + 12345) % 2147483648))
-    echo $((seed / 65536 % $1))
+    drawn=$((seed / 65536 % $1))
 }
 
 pause() {
@@ -35,23 +36,35 @@ free() {
     done
 }
 
+# The child of process $1 that executes the file $2; nothing before it does.
+started() {
+    for child in $($b cat /proc/"$1"/task/*/children 2>/dev/null); do
+        [ "$($b readlink /proc/"$child"/exe)" != "$2" ] || echo "$child"
+    done
+}
+
+out=/tmp/out
+begun=0
 n=0
 while [ $n -lt "$count" ]; do
     n=$((n + 1))
-    moment=$(random 1800)
-    : > /tmp/out
+    draw 5000
+    moment=$((300 + drawn))
+    $b rm -f "$out"
+    out=/tmp/out.$n
+    : > $out
     if [ $((n % 2)) = 0 ]; then
-        "$@" > /tmp/out 2> /tmp/err &
+        "$@" > $out 2> /tmp/err &
         program=$!
         "$tool" attach --page-interval 0.1 --thread-interval 0.1 "$program" 2> /tmp/tool &
         victim=$!
     else
-        "$tool" run --online --page-interval 0.1 --thread-interval 0.1 -- "$@" > /tmp/out 2> /tmp/err &
+        "$tool" run --online --page-interval 0.1 --thread-interval 0.1 -- "$@" > $out 2> /tmp/err &
         victim=$!
         program=
     fi
     pause "$moment"
-    [ -n "$program" ] || program=$($b pgrep -P $victim -f "^$1" | $b head -n 1)
+    [ -n "$program" ] || program=$(started $victim "$1")
     before=$($b awk '$1 == "pgmigrate_success" { print $2 }' /proc/vmstat)
     [ "${last:-0}" = "$before" ] || moved=$((moved + 1))
     last=$before
@@ -72,8 +85,14 @@ while [ $n -lt "$count" ]; do
         done
         wait "$program" 2> /tmp/wait
     fi
-    line=$($b head -n 1 /tmp/out)
-    # Killed before it let the program begin: then there is no output, and nothing to survive.
-    [ "$line" = "$result" ] || { [ -z "$line" ] && [ $((n % 2)) = 1 ] && [ "$moment" -lt 600 ]; } || fail "result \"$line\""
+    line=$($b head -n 1 $out)
+    if [ -n "$program" ]; then
+        [ "$line" = "$result" ] || fail "result \"$line\""
+        begun=$((begun + 1))
+    else
+        # Killed before it let the program begin, or after the program had ended.
+        [ -z "$line" ] || [ "$line" = "$result" ] || fail "result \"$line\""
+    fi
 done
-echo "$count kills survived, $moved of them after moves"
+[ $begun -gt 0 ] || fail "the program never began"
+echo "$count kills survived, $begun of them while the program ran, $moved after moves"

@@ -229,7 +229,7 @@ impl<'a> Ways<'a> {
                 let user = || main_user(&phase.usage, page);
                 self.node[number as usize]
                     .or(planned)
-                    .or_else(|| page.first_touch.or_else(|| user()).map(home))
+                    .or_else(|| page.first_touch.or_else(user).map(home))
             })
             .collect();
         let moved = mapping.pu.iter().zip(&self.pu).filter(|(a, b)| a != b);

@@ -1,7 +1,7 @@
 //! The constants of online placement.
 
+use super::detect::Detector;
 use crate::dynamic::Dynamics;
-use crate::online::Detector;
 
 /// How many accesses to memory there are for those that are observed.
 #[derive(Clone, Copy, Debug, PartialEq)]
