@@ -1,8 +1,11 @@
 //! Programs have the same output and status in the code cache as natively.
 
+use std::io::{Read as _, Seek as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 const NATIVE: &str = env!("CARGO_BIN_EXE_numaloc-native");
 
@@ -43,14 +46,83 @@ fn ours(name: &str, flags: &[&str]) -> PathBuf {
     compiled(&programs().join(name), &file, flags)
 }
 
+/// Runs a program, and ends it if it hangs: if none of its processes could run for a minute, or if they have used
+/// more processor time than any test takes. A busy machine delays both.
 fn run(mut command: Command) -> Output {
-    command
+    const PAUSE: Duration = Duration::from_millis(10);
+    const PAUSES: u32 = 100;
+    const IDLE: u32 = 60;
+    const LONGEST: u64 = 300;
+    let outputs = [(); 2].map(|()| tempfile::tempfile_in(folder()).expect("a file"));
+    let [stdout, stderr] = outputs.each_ref().map(|file| file.try_clone().expect("it"));
+    let mut child = command
         .env("LC_ALL", "C")
         .env("TMPDIR", folder())
         .current_dir(folder())
         .stdin(Stdio::null())
-        .output()
-        .expect("it runs")
+        .stdout(stdout)
+        .stderr(stderr)
+        .process_group(0)
+        .spawn()
+        .expect("it runs");
+    let (mut looks, mut idle, mut before) = (0, 0, 0);
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child") {
+            break status;
+        }
+        std::thread::sleep(PAUSE);
+        looks += 1;
+        if looks % PAUSES != 0 {
+            continue;
+        }
+        let (ready, ticks) = progress(child.id());
+        let waits = !ready && ticks == before;
+        idle = if waits { idle + 1 } else { 0 };
+        before = ticks;
+        if idle > IDLE || ticks > LONGEST * TICKS {
+            let group = format!("-{}", child.id());
+            let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+        }
+    };
+    let [stdout, stderr] = outputs.map(|mut file| {
+        let mut bytes = Vec::new();
+        file.rewind().expect("a file");
+        file.read_to_end(&mut bytes).expect("a file");
+        bytes
+    });
+    Output {
+        status,
+        stdout,
+        stderr,
+    }
+}
+
+/// Clock ticks of the kernel's statistics in a second.
+const TICKS: u64 = 100;
+
+/// Whether a process of a group is ready to run, and the processor time of all in ticks.
+fn progress(group: u32) -> (bool, u64) {
+    let processes = std::fs::read_dir("/proc").expect("processes").flatten();
+    let (mut ready, mut ticks) = (false, 0);
+    for process in processes {
+        let Ok(threads) = std::fs::read_dir(process.path().join("task")) else {
+            continue;
+        };
+        for thread in threads.flatten() {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            // After the name, which may contain anything: state, parent, group.
+            let Some((_, fields)) = stat.rsplit_once(") ") else {
+                continue;
+            };
+            let fields: Vec<&str> = fields.split(' ').collect();
+            let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
+            if number(2) == Some(group.into()) {
+                ready |= matches!(fields[0], "R" | "D");
+                ticks += number(11).unwrap_or(0) + number(12).unwrap_or(0);
+            }
+        }
+    }
+    (ready, ticks)
 }
 
 fn natively(program: &Path, arguments: &[&str]) -> Output {
@@ -60,9 +132,7 @@ fn natively(program: &Path, arguments: &[&str]) -> Output {
 }
 
 fn translated(options: &[&str], program: &Path, arguments: &[&str]) -> Output {
-    // A program that hangs fails its test.
-    let mut command = Command::new("timeout");
-    command.args(["--signal=KILL", "60", NATIVE]);
+    let mut command = Command::new(NATIVE);
     command.args(options).arg("--").arg(program).args(arguments);
     run(command)
 }
@@ -74,7 +144,7 @@ fn shown(output: &Output) -> String {
     format!("{status}\n{out}\n{err}")
 }
 
-/// A program killed by a signal ends `timeout` with 128 plus its number.
+/// A program killed by a signal may be reported as one that ends with 128 plus its number.
 fn same_with(options: &[&str], program: &Path, arguments: &[&str]) {
     use std::os::unix::process::ExitStatusExt;
     let expected = natively(program, arguments);
@@ -229,8 +299,8 @@ fn a_program_finds_itself() {
 #[test]
 fn variables_of_the_dynamic_linker_reach_only_the_program() {
     let program = ours("themselves.c", &["-fno-plt"]);
-    let mut command = Command::new("timeout");
-    command.args(["60", NATIVE]).arg(&program);
+    let mut command = Command::new(NATIVE);
+    command.arg(&program);
     command.env("LD_PRELOAD", "libm.so.6");
     let output = run(command);
     let out = String::from_utf8_lossy(&output.stdout);

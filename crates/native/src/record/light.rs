@@ -122,7 +122,7 @@ mod tests {
             runtime_atomic,
         ];
         for (n, function) in functions.into_iter().enumerate() {
-            let instructions = checked(function as usize as u64);
+            let instructions = checked(function as *const () as u64);
             assert!(
                 instructions.as_ref().is_ok_and(|&count| count > 10),
                 "function {n}: {instructions:?}"
@@ -136,6 +136,6 @@ mod tests {
         extern "C" fn prints() {
             println!();
         }
-        assert!(checked(prints as usize as u64).is_err());
+        assert!(checked(prints as *const () as u64).is_err());
     }
 }

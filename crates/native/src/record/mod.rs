@@ -1,8 +1,9 @@
 //! Records the program's accesses and system calls with the tracing engine.
 //!
 //! Translated code reports each access ([`access`]) through [`native_record_access`]; addresses that it cannot compute
-//! by itself are found out by [`complex`]; [`light`] records the usual ones at less cost. A thread's tracer lies in its [`State`]. System calls are followed by
-//! `numaloc-follow`; [`ending`] stops the threads of a process that ends itself.
+//! by itself are found out by [`complex`]; [`light`] records the usual ones at less cost, [`turns`] those of loops. A
+//! thread's tracer lies in its [`State`]. System calls are followed by `numaloc-follow`;
+//! [`ending`] stops the threads of a process that ends itself.
 #![allow(unsafe_code)]
 
 pub mod access;

@@ -1,5 +1,5 @@
-//! Turns of loops that were made without being recorded: records them when a loop ends, and before anything else happens
-//! to the thread.
+//! Turns of loops that were made without being recorded: records them when a loop ends, and before anything else
+//! happens to the thread.
 #![allow(unsafe_code)]
 
 use numaloc_trace::thread::{Loop, When};

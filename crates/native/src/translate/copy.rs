@@ -5,11 +5,10 @@ use iced_x86::{Code, Encoder, FlowControl, Instruction, InstructionInfoFactory, 
 use numaloc_follow::owners::Owner;
 
 use super::decode::{Block, Decoded, End};
-use super::groups::{self, Deferred, Segment};
+use super::groups::{self, Deferred, Segment, Unusual};
 use super::landing::{self, SLOT_FAR};
 use super::liveness::{self, Live};
 use super::loops::{self, Begun, Found};
-use super::probe::Unusual;
 use crate::emit::Buffer;
 use crate::fragment::{Branch, Exit, Fragment, Landing, Point, Translation};
 use crate::layout::VECTOR_EXIT;

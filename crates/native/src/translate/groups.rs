@@ -243,6 +243,18 @@ pub struct Deferred {
     pub resume: u64,
 }
 
+/// A jump for a line that may be unusual, still to be completed.
+pub struct Unusual {
+    /// Offset of its displacement.
+    pub jump: usize,
+    /// Whether the line is stored to.
+    pub writes: bool,
+    /// Where the usual case continues.
+    pub usual: u64,
+    /// Where a line goes that another thread may have used.
+    pub cold: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,6 +10,7 @@ mod liveness;
 mod loops;
 mod probe;
 mod segment;
+mod turns;
 
 pub use copy::Place;
 pub use decode::Source;

@@ -10,6 +10,7 @@ use numaloc_trace::line;
 
 use super::borrowed::{Borrowed, REGISTERS, SLOT, SLOT_FLAGS, used};
 use super::copy::Copier;
+use super::groups::Unusual;
 use super::liveness::Live;
 use crate::emit::{BELOW, EQUAL, Field, NOT_ABOVE, NOT_EQUAL, Number};
 use crate::layout::{LINES, VECTOR_PLAIN, VECTOR_RECORD, VECTORS_LIGHT};
@@ -377,16 +378,6 @@ impl Copier<'_> {
         };
         self.leave_to_record(descriptor, None, !instruction.is_string_instruction());
     }
-}
-
-/// A jump to be taken for a line that may be unusual.
-pub struct Unusual {
-    /// Offset of its displacement.
-    jump: usize,
-    writes: bool,
-    /// Where the usual case continues.
-    usual: u64,
-    cold: u64,
 }
 
 const WINDOW: u8 = numaloc_trace::shadow::WINDOW_BITS as u8;

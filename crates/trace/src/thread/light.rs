@@ -26,7 +26,7 @@ impl ThreadTracer {
             && self.fast.pages.word(address).load(Relaxed) != 0
     }
 
-    /// Counts a load, or store, for its page, the clock and the bytes, as `count` does where [`ThreadTracer::is_light`].
+    /// Counts a load, or store, for its page, the clock and the bytes, as `count` does.
     #[inline(always)]
     fn light_count<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64, size: u32) {
         self.fast.remaining -= 1;
