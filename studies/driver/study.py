@@ -112,7 +112,7 @@ class Study:
                      f"| {kernel.stands_for} |" for kernel in self.kernels]
             self.say("\n".join(["## Kernels", "", "| kernel | class | program and size | stands for |", "|---|---|---|---|",
                                 *sizes]))
-        text = "\n".join(head) + "\n\n".join(self.parts) + "\n"
+        text = "\n".join(head) + "\n" + "\n\n".join(self.parts) + "\n"
         if not self.is_whole:
             print(text)
             return

@@ -526,3 +526,30 @@ fn write_backs_alone_wait_for_the_buffer_and_take_the_controllers_bandwidth() {
         );
     }
 }
+
+/// The first thread waits for a line (80 ns), creates the second, and waits for two more; the second waits for one line
+/// of its own node.
+#[test]
+fn the_parallel_time_is_that_from_the_first_creation_to_the_end_of_the_created_thread() {
+    let page = PAGE_LINES;
+    let trace = creator_and_created(&[
+        (0, Action::Read(0)),
+        (0, Action::Release(1)),
+        (0, Action::Create(1)),
+        (1, Action::Read(page)),
+        (1, Action::End),
+        (0, Action::Read(2 * page)),
+        (0, Action::Release(1)),
+        (0, Action::Read(3 * page)),
+        (0, Action::End),
+    ]);
+    let outcome = run(&machine(2, 1, 4), &trace, &[0, 1], &Pages::FirstTouch);
+    assert_eq!((outcome.time, outcome.parallel), (3 * MEMORY, MEMORY));
+    let alone = run(
+        &machine(2, 1, 4),
+        &self::trace(&[chase(0, 4, 1)]),
+        &[0],
+        &Pages::FirstTouch,
+    );
+    assert_eq!(alone.parallel, 0, "no thread is created");
+}

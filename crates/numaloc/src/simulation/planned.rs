@@ -88,8 +88,8 @@ pub fn of_file(
     Ok(case)
 }
 
-/// Positions of the profile's threads and pages under `plan`; `None` if it plans no threads. Threads that are not in the
-/// plan run where their creators do, because affinity is inherited.
+/// Positions of the profile's threads and pages under `plan`; `None` if it plans no threads. Threads that are not in
+/// the plan run where their creators do, because affinity is inherited.
 pub fn of_plan(plan: &Plan, target: usize, profile: &Profile) -> Option<Unloaded> {
     let planned: HashMap<&str, LogicalPu> = plan
         .threads

@@ -359,8 +359,8 @@ impl Simulations<'_> {
     }
 }
 
-/// The cases whose uncertainty is needed: the fastest plan, the next one, the run without a plan, and the plans that are
-/// simpler than the fastest and close to it.
+/// The cases whose uncertainty is needed: the fastest plan, the next one, the run without a plan, and the plans that
+/// are simpler than the fastest and close to it.
 fn needed(times: &[u64], ranks: &[Rank], without: usize) -> Vec<usize> {
     let mut by_time: Vec<usize> = (0..ranks.len()).collect();
     by_time.sort_by_key(|&at| (times[at], ranks[at]));
@@ -372,8 +372,8 @@ fn needed(times: &[u64], ranks: &[Rank], without: usize) -> Vec<usize> {
     first.chain(simpler).chain([without]).collect()
 }
 
-/// The candidates, the fastest first, equally fast ones by simplicity; and the simplest of those that do not differ from
-/// the fastest. `compared` has an entry for each plan, and the last is the run without one.
+/// The candidates, the fastest first, equally fast ones by simplicity; and the simplest of those that do not differ
+/// from the fastest. `compared` has an entry for each plan, and the last is the run without one.
 fn decide(
     plans: Vec<(Assembled, Rank)>,
     mut compared: Vec<Compared>,
