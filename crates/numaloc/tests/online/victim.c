@@ -1,5 +1,5 @@
-/* Does with memory what online placement must not disturb, for about ARGUMENT 1 seconds (default 2) in 4 threads: memory that
- * the main thread initialised is written by others, by system calls too; a handler of SIGSEGV gets faults of its own;
+/* Does with memory what online placement must not disturb, for about ARGUMENT 1 seconds (default 2) or until SIGTERM, in 4
+ * threads: memory that the main thread initialised is written by others, by system calls too; a handler of SIGSEGV gets faults of its own;
  * children are forked that share pages; a region has huge pages. Checks all of it, prints "right" and ends with 7, or
  * says what is wrong. */
 #define _GNU_SOURCE
@@ -22,6 +22,7 @@ enum { THREADS = 4, PAGE = 4096, PAGES = 128, HUGE = 2 << 20 };
 static unsigned char *part[THREADS], *huge;
 static double length = 2;
 static atomic_int wrong;
+static volatile sig_atomic_t asked_to_end;
 static __thread sigjmp_buf back;
 static __thread volatile sig_atomic_t expected;
 
@@ -44,6 +45,12 @@ static void on_fault(int signal)
         _exit(99);
     (void)signal;
     siglongjmp(back, 1);
+}
+
+static void on_end(int signal)
+{
+    (void)signal;
+    asked_to_end = 1;
 }
 
 /* A write to memory without rights calls the handler, every time. */
@@ -96,7 +103,7 @@ static void *run(void *argument)
     if (zero < 0 || pipe(ends) || guard == MAP_FAILED)
         is_wrong("set-up");
     double end = now() + length;
-    for (unsigned round = 1; now() < end; round++) {
+    for (unsigned round = 1; now() < end && !asked_to_end; round++) {
         for (int page = 0; page < PAGES; page++)
             memset(memory + page * PAGE, (int)(round + page), PAGE);
         for (size_t at = 0; at < HUGE; at += 64)
@@ -124,6 +131,8 @@ int main(int argc, char **argv)
         length = atof(argv[1]);
     struct sigaction action = { .sa_handler = on_fault, .sa_flags = SA_NODEFER };
     sigaction(SIGSEGV, &action, NULL);
+    struct sigaction end = { .sa_handler = on_end, .sa_flags = SA_RESTART };
+    sigaction(SIGTERM, &end, NULL);
     huge = mmap(NULL, (THREADS + 1) * HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     huge = (unsigned char *)(((uintptr_t)huge + HUGE - 1) / HUGE * HUGE);
     madvise(huge, THREADS * HUGE, MADV_HUGEPAGE);
