@@ -97,7 +97,7 @@ fn commands_of_the_help_texts_run() {
 #[test]
 #[ignore = "boots a virtual machine for each line: make test-lab"]
 fn commands_that_boot_the_virtual_machine_run() {
-    run(|line| boots_a_guest(line));
+    run(boots_a_guest);
 }
 
 #[test]

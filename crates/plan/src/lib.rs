@@ -14,7 +14,7 @@
 //! | [`mod@plan`] | the whole: [`PlanRequest`] in, [`Planned`] out, and the plan assembled from it |
 //! | [`unplanned`] | what a run without a plan is expected to do |
 //! | [`candidates`] | the answers that the verdicts of the analysis judge |
-//! | [`reference`] | the machine that a profile is characterised for, and the characterisation with its verdicts |
+//! | [`mod@reference`] | the machine that a profile is characterised for, and the characterisation with its verdicts |
 //!
 //! No I/O and no clock: the caller reads the profile, resolves the machine, and follows the work through an
 //! [`Observer`], which also measures its time.
