@@ -358,3 +358,20 @@ fn a_program_killed_by_its_own_fault_leaves_a_profile_that_is_cut_short() {
     assert!(!profile.meta().complete);
     assert!(sums(&profile).1 >= 2500);
 }
+
+/// As where the packaged emulator is linked statically.
+#[test]
+fn the_translator_records_where_no_emulator_can_load_plugins() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = numaloc(&["record", "-o", "p.numaloc", "--", "echo", "ran"])
+        .env("NUMALOC_QEMU", "/bin/true")
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ran\n");
+    let why = "frontend native: /bin/true was built without TCG plugins";
+    assert!(said.contains(why), "{said}");
+    assert!(folder.path().join("p.numaloc/meta.json").exists());
+}

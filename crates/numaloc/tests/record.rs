@@ -582,7 +582,17 @@ fn bad_programs_and_outputs_are_refused_with_one_clear_line() {
     refused(&["./text"], 126, "32-bit x86");
 
     // As Debian 13's qemu-user, it can load no plugin: the program must not be started.
-    let done = numaloc(&["record", "-o", "refused.numaloc", "--", "echo", "ran"])
+    let qemu = [
+        "record",
+        "--frontend",
+        "qemu",
+        "-o",
+        "refused.numaloc",
+        "--",
+        "echo",
+        "ran",
+    ];
+    let done = numaloc(&qemu)
         .env("NUMALOC_QEMU", "/bin/true")
         .output()
         .unwrap();

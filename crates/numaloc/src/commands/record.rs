@@ -3,6 +3,7 @@
 mod behind;
 pub(super) mod child;
 mod conditions;
+mod frontend;
 mod instrument;
 mod keeper;
 mod mpi;
@@ -70,7 +71,7 @@ pub struct Args {
     /// How to observe the program: `qemu` emulates any x86-64 program; `native` translates it for this
     /// processor, which is faster; `instrument` runs one that was built with `numaloc cc` without
     /// emulation; `perf` takes hardware samples; `auto` takes `instrument` if the program was built for
-    /// it, else `qemu`
+    /// it, else `qemu`, else, where no emulator can load plugins, `native`
     #[arg(long, value_name = "FRONTEND", default_value = "auto", value_parser = ["auto", "qemu", "native", "instrument", "perf"])]
     frontend: String,
     /// Let `auto` take hardware samples if the machine supports them: nearly native speed, less detail
@@ -223,7 +224,12 @@ impl Args {
             CliError::tool(format!("cannot write in {folder}: {error}")).status(OWN_FAILURE)
         })?;
         let cross_process = cross_process_table(ui);
-        let mut command = self.frontend(program, work.path(), cross_process.as_ref(), ui)?;
+        let mut command = frontend::command(
+            &self.frontend,
+            program,
+            || self.settings(work.path(), cross_process.as_ref()),
+            ui,
+        )?;
         if self.wait_policy == "passive" && std::env::var_os("OMP_WAIT_POLICY").is_none() {
             command.env("OMP_WAIT_POLICY", "passive");
             ui.remark("set OMP_WAIT_POLICY=passive for the program (--wait-policy keep leaves it)");
@@ -305,39 +311,6 @@ impl Args {
             ui.remark(format_args!("frontend perf: sampling {}", names.join(", ")));
         }
         Ok(found)
-    }
-
-    /// The command that runs the program under the requested frontend, or the best one for it.
-    fn frontend(
-        &self,
-        program: &program::Program,
-        work: &Path,
-        cross_process: Option<&Board>,
-        ui: &Ui,
-    ) -> Result<std::process::Command, CliError> {
-        if self.frontend == "native" {
-            return native::command(program, &self.settings(work, cross_process));
-        }
-        let instrumented = self.frontend != "qemu" && instrument::carries(program);
-        if self.frontend == "instrument" && !instrumented {
-            return Err(CliError::tool(format!(
-                "cannot record {} with frontend instrument: it was not built with numaloc cc",
-                program.file.display()
-            ))
-            .hint("build it with `numaloc cc -- gcc ...`, or use --frontend qemu")
-            .status(CANNOT_RUN));
-        }
-        if instrumented {
-            ui.remark("frontend instrument: the program was built with numaloc cc");
-            return Ok(instrument::command(
-                program,
-                &self.settings(work, cross_process),
-            ));
-        }
-        if self.frontend == "auto" {
-            ui.remark("frontend qemu: the program was not built with numaloc cc");
-        }
-        qemu::command(program, self.settings(work, cross_process))
     }
 
     /// Settings of a recording whose journals go to `folder`, for both exact frontends.

@@ -1,9 +1,9 @@
 //! Online placement: decides from observed accesses of a running program which of its threads and pages move.
 //!
 //! OPT (2015) does this with page faults that it causes (sections 6.1 to 6.3). The conditions, the comparison of gain
-//! and cost and the policies are those of planned moves ([`mod@crate::dynamic`]). What differs: the future is not known. A
-//! phase is assumed to last as long again as it has lasted, at most [`HORIZON_S`], so a move is made when it would
-//! have won back its cost already. A gain below [`LEAST_GAIN`] of the phase's time is taken for noise.
+//! and cost and the policies are those of planned moves ([`mod@crate::dynamic`]). What differs: the future is not
+//! known. A phase is assumed to last as long again as it has lasted, at most [`HORIZON_S`], so a move is made when
+//! it would have won back its cost already. A gain below [`LEAST_GAIN`] of the phase's time is taken for noise.
 //!
 //! | module | does |
 //! |---|---|
