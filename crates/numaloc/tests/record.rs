@@ -582,17 +582,8 @@ fn bad_programs_and_outputs_are_refused_with_one_clear_line() {
     refused(&["./text"], 126, "32-bit x86");
 
     // As Debian 13's qemu-user, it can load no plugin: the program must not be started.
-    let qemu = [
-        "record",
-        "--frontend",
-        "qemu",
-        "-o",
-        "refused.numaloc",
-        "--",
-        "echo",
-        "ran",
-    ];
-    let done = numaloc(&qemu)
+    let done = numaloc(&["record", "--frontend", "qemu", "-o", "refused.numaloc"])
+        .args(["--", "echo", "ran"])
         .env("NUMALOC_QEMU", "/bin/true")
         .output()
         .unwrap();
