@@ -9,8 +9,8 @@ use super::{CANNOT_RUN, instrument, native, qemu};
 use crate::error::CliError;
 use crate::ui::Ui;
 
-/// The command that runs `program` under the frontend `name`. `auto`: `instrument` if the program was built for it, else
-/// `qemu`, else, where no emulator can load plugins (Debian 13, Ubuntu 24.04), `native`.
+/// The command that runs `program` under the frontend `name`. `auto`: `instrument` if the program was built for it,
+/// else `qemu`, else, where no emulator can load plugins (Debian 13, Ubuntu 24.04), `native`.
 pub fn command(
     name: &str,
     program: &Program,
