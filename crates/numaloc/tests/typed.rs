@@ -44,8 +44,8 @@ const NOT_RUN: [(&str, &str); 10] = [
 const CHANGED: [(&str, &str, &str); 5] = [
     (
         "numaloc attach 4711",
-        "sleep 2 & numaloc attach $!",
-        "4711 stands for a program that runs",
+        "sleep 2 & numaloc attach $! --source page-faults",
+        "4711 stands for a program that runs; other sources need a PMU, NUMA balancing or soft-dirty bits",
     ),
     (
         "10240 8 10 1000",

@@ -138,7 +138,8 @@ fn make(folder: &Path) {
     );
     run("numaloc record --quiet --trace -o app.numaloc -- ./app");
     for name in [
-        "before", "after", "run1", "run2", "small", "medium", "large",
+        "before", "after", "small", "medium", "large", "run1", "run2", "run3", "baseline", "b1",
+        "b2",
     ] {
         symlink("app.numaloc", folder.join(format!("{name}.numaloc"))).expect("a link");
     }
