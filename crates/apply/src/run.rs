@@ -91,6 +91,33 @@ pub enum LaunchError {
 }
 
 impl LaunchError {
+    /// `command` could not be followed.
+    pub(crate) fn follow(command: &[OsString], why: io::Error) -> Self {
+        let program = program_of(command);
+        Self::Follow { program, why }
+    }
+
+    /// The kernel refused to execute `command` with `errno`.
+    pub(crate) fn not_executed(command: &[OsString], errno: i32) -> Self {
+        let program = program_of(command);
+        match errno {
+            libc::ENOENT => Self::NotFound { program },
+            _ => Self::NotExecutable {
+                program,
+                why: io::Error::from_raw_os_error(errno),
+            },
+        }
+    }
+}
+
+/// The program of a command, as given.
+fn program_of(command: &[OsString]) -> String {
+    command.first().map_or(String::new(), |program| {
+        program.to_string_lossy().into_owned()
+    })
+}
+
+impl LaunchError {
     /// The exit status by the convention of `env`: 127 not found, 126 not executable, 125 failure of numaloc.
     #[must_use]
     pub fn status(&self) -> u8 {
@@ -135,13 +162,7 @@ pub fn run(
 ) -> Result<Outcome, LaunchError> {
     check_machine(plan, machine, options)?;
     plan.check().map_err(LaunchError::Plan)?;
-    let program = command
-        .first()
-        .map_or(String::new(), |p| p.to_string_lossy().into_owned());
-    let follow = |why| LaunchError::Follow {
-        program: program.clone(),
-        why,
-    };
+    let follow = |why| LaunchError::follow(command, why);
     let pages = match options.pages {
         PageMode::Auto => machine.nodes > 1,
         PageMode::Always => true,
@@ -199,13 +220,7 @@ pub fn run(
         Some(why) => run_untraced(plan, &waiting, controller, &why).map_err(follow)?,
     };
     if let Some(errno) = waiting.exec_failure() {
-        return Err(match errno {
-            libc::ENOENT => LaunchError::NotFound { program },
-            _ => LaunchError::NotExecutable {
-                program,
-                why: io::Error::from_raw_os_error(errno),
-            },
-        });
+        return Err(LaunchError::not_executed(command, errno));
     }
     let status = match end {
         End::Exited(status) => status,

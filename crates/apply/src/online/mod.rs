@@ -70,7 +70,7 @@ pub struct Report {
     pub lost: u64,
     /// Threads that could not be sampled, by errno.
     pub not_sampled: BTreeMap<i32, u64>,
-    /// Decisions made, and those that moved something.
+    /// Decisions made.
     pub decisions: u64,
     /// Decisions that moved something.
     pub moving: u64,

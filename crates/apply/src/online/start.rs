@@ -62,13 +62,7 @@ pub fn run_online(
     following: Result<Following, String>,
     advisor: &mut dyn Advisor,
 ) -> Result<(i32, Report), LaunchError> {
-    let program = command
-        .first()
-        .map_or(String::new(), |p| p.to_string_lossy().into_owned());
-    let follow = |why| LaunchError::Follow {
-        program: program.clone(),
-        why,
-    };
+    let follow = |why| LaunchError::follow(command, why);
     // Forked first: this process has one thread yet.
     let keeper = Keeper::start().map_err(follow)?;
     let waiting = fork_with(command, None).map_err(follow)?;
@@ -113,13 +107,7 @@ pub fn run_online(
         std::thread::sleep(LOOK);
     };
     if let Some(errno) = waiting.exec_failure() {
-        return Err(match errno {
-            libc::ENOENT => LaunchError::NotFound { program },
-            _ => LaunchError::NotExecutable {
-                program,
-                why: io::Error::from_raw_os_error(errno),
-            },
-        });
+        return Err(LaunchError::not_executed(command, errno));
     }
     Ok((end, follower.map_or(report, Follower::end)))
 }

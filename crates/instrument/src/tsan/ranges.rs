@@ -1,9 +1,8 @@
 //! Ranges of bytes that are read or written word by word.
 
 use std::ffi::c_void;
-use std::sync::OnceLock;
 
-use numaloc_trace::block::{Form, Kind, Piece, REGISTERS, Step};
+use numaloc_trace::block::REGISTERS;
 use numaloc_trace::thread::{Loop, WORD, When};
 
 use crate::current;
@@ -20,7 +19,7 @@ pub(crate) fn range<const WRITE: bool>(address: *const c_void, size: usize) {
             if at % WORD == 0 && words * WORD >= LONG {
                 let mut registers = [0; REGISTERS];
                 registers[0] = at;
-                tracer.recorded_loop(every_word::<WRITE>(), &registers, words, When::Before);
+                tracer.recorded_loop(Loop::over_words(WRITE), &registers, words, When::Before);
                 at += words * WORD;
                 continue;
             }
@@ -30,26 +29,4 @@ pub(crate) fn range<const WRITE: bool>(address: *const c_void, size: usize) {
             at += piece;
         }
     });
-}
-
-/// A loop over words from the first register on.
-fn every_word<const WRITE: bool>() -> &'static Loop {
-    static LOOPS: [OnceLock<Loop>; 2] = [const { OnceLock::new() }; 2];
-    LOOPS[usize::from(WRITE)].get_or_init(|| {
-        let piece = Piece {
-            form: Form {
-                base: Some(0),
-                index: None,
-            },
-            displacement: 0,
-            size: WORD as u8,
-            kind: if WRITE { Kind::Write } else { Kind::Read },
-        };
-        let mut strides = [Some(Step::default()); REGISTERS];
-        strides[0] = Some(Step {
-            constant: WORD,
-            register: None,
-        });
-        Loop::new(&[piece], strides)
-    })
 }

@@ -1,21 +1,16 @@
 //! The accesses of instructions whose addresses depend on registers in a way of their own: repeated string
 //! instructions, masked and gathered vectors, bit strings.
 
-use std::sync::LazyLock;
-
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 use numaloc_follow::calls::Traced;
 use numaloc_follow::owners::Owner;
 use numaloc_follow::usage;
 
-use numaloc_trace::block::{Form, Kind, Piece, REGISTERS, Step};
-use numaloc_trace::thread::{Loop, When};
+use numaloc_trace::block::REGISTERS;
+use numaloc_trace::thread::{Loop, WORD, When};
 
 use crate::guest;
 use crate::state::{RCX, RDI, RSI, State};
-
-/// Bytes that count as one access.
-const WORD: u64 = 8;
 
 /// Records accesses of the program or of a run-time library.
 struct To<'a> {
@@ -52,28 +47,6 @@ impl To<'_> {
     }
 }
 
-/// Loads, or stores, of one word after the other from the address in register 0 on.
-fn words_of(write: bool) -> Loop {
-    let piece = Piece {
-        form: Form {
-            base: Some(0),
-            index: None,
-        },
-        displacement: 0,
-        size: WORD as u8,
-        kind: if write { Kind::Write } else { Kind::Read },
-    };
-    let mut strides = [Some(Step::default()); REGISTERS];
-    strides[0] = Some(Step {
-        constant: WORD,
-        register: None,
-    });
-    Loop::new(&[piece], strides)
-}
-
-/// [`words_of`] loads and stores.
-static WORDS: LazyLock<[Loop; 2]> = LazyLock::new(|| [words_of(false), words_of(true)]);
-
 impl To<'_> {
     /// Whole words from `address` on.
     fn whole_words(&mut self, address: u64, count: u64, write: bool) {
@@ -85,7 +58,7 @@ impl To<'_> {
         }
         let mut registers = [0; REGISTERS];
         registers[0] = address;
-        let words = &WORDS[usize::from(write)];
+        let words = Loop::over_words(write);
         let tracer = &mut self.thread.tracer;
         tracer.recorded_loop(words, &registers, count, When::Before);
     }

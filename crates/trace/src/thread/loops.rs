@@ -9,10 +9,12 @@
 //! runs, recording must stop there too, or it could go on for hours: each page touched for the first time is checked
 //! with the kernel.
 
-use super::ThreadTracer;
-use super::runs::LONGEST;
+use std::sync::OnceLock;
 
-use crate::block::{Block, GROUPS, Piece, REGISTERS, Strides};
+use super::runs::LONGEST;
+use super::{ThreadTracer, WORD};
+
+use crate::block::{Block, Form, GROUPS, Kind, Piece, REGISTERS, Step, Strides};
 use crate::reservation;
 
 /// Most iterations that are added together rather than group by group.
@@ -66,6 +68,29 @@ impl Loop {
             strides,
             groups,
         }
+    }
+
+    /// Loads, or stores, of one word after the other from the address in register 0 on.
+    #[must_use]
+    pub fn over_words(write: bool) -> &'static Self {
+        static LOOPS: [OnceLock<Loop>; 2] = [const { OnceLock::new() }; 2];
+        LOOPS[usize::from(write)].get_or_init(|| {
+            let piece = Piece {
+                form: Form {
+                    base: Some(0),
+                    index: None,
+                },
+                displacement: 0,
+                size: WORD as u8,
+                kind: if write { Kind::Write } else { Kind::Read },
+            };
+            let mut strides = [Some(Step::default()); REGISTERS];
+            strides[0] = Some(Step {
+                constant: WORD,
+                register: None,
+            });
+            Self::new(&[piece], strides)
+        })
     }
 
     /// Changes `registers` to those of the next iteration.
