@@ -289,12 +289,13 @@ def sweep(
                 digest_of = {future.key: digest for future, digest in zip(submitted, open_tasks)}
                 for future in as_completed(submitted):
                     digest = digest_of[future.key]
-                    error = None
-                    if future.status == "finished":
-                        finished.add(digest, future.result())
+                    try:
+                        # Waits once more where the worker that had the result was killed: the task runs again.
+                        row = future.result()
+                    except Exception as error:
+                        failed[digest] = f"{type(error).__name__}: {error}"
                     else:
-                        error = future.exception()
-                        failed[digest] = f"{type(error).__name__}: {error}" if error else f"it was {future.status}"
+                        finished.add(digest, row)
                     bar.step(digest in failed)
                     # A worker's memory of the result is given back.
                     future.release()
