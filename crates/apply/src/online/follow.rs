@@ -47,7 +47,7 @@ pub(super) struct Follower<'a> {
     provoke_at: Instant,
     faults: u64,
     decide_at: Instant,
-    /// Child processes whose affinity was looked at.
+    /// Child processes whose affinity has been checked.
     children: BTreeSet<i32>,
     pub(super) report: Report,
 }

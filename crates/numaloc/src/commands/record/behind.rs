@@ -9,7 +9,7 @@ use numaloc_launch::{Stop, ask_to_end};
 
 use crate::ui::Ui;
 
-/// Interval between looks at the processes that are waited for.
+/// Interval between checks of the processes that are waited for.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Waits until no other process has a file of `folder` open. The first signal that asks the recorder to end is passed
