@@ -1,9 +1,10 @@
 # The native frontend: what it costs, and its test with random programs.
 
-NATIVE_BENCH := $(addprefix target/bench/,objects sparse stencil)
+NATIVE_BENCH := $(addprefix target/bench/,objects sparse stencil blocks exchange)
+target/bench/blocks target/bench/exchange: OPENMP := -fopenmp
 
 .PHONY: bench-native
-bench-native: $(NATIVE_BENCH) ## what translation and recording cost: programs natively, from the code cache, and recorded, interleaved (release, 20 minutes; QEMU=1 for the QEMU frontend)
+bench-native: $(NATIVE_BENCH) ## what translation and recording cost: programs natively, from the code cache, recorded and sampled, interleaved (release, 20 minutes; QEMU=1 for the QEMU frontend)
 	@$(CARGO) build --locked -q --release -p numaloc-native
 	@make/bench-native target/release/numaloc-native $(or $(REPEATS),5) $(PROGRAMS)
 
@@ -15,8 +16,8 @@ test-native: ## random blocks of instructions natively and translated: same regi
 
 target/bench/%: crates/native/benches/programs/%.cc
 	@mkdir -p $(@D)
-	$(CXX) -O2 -Wall -std=c++17 -o $@ $<
+	$(CXX) -O2 -Wall -std=c++17 $(OPENMP) -o $@ $<
 
 target/bench/%: crates/native/benches/programs/%.f90
 	@mkdir -p $(@D)
-	gfortran -O2 -Wall -o $@ $<
+	gfortran -O2 -Wall $(OPENMP) -o $@ $<

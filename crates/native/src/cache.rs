@@ -13,6 +13,8 @@ use crate::layout::{
 };
 use crate::lock::Lock;
 use crate::patch::{retarget, write, write64};
+use crate::record::access::Light;
+use crate::record::callable;
 use crate::state::exit;
 use crate::translate::{self, Place, Source};
 use crate::{crossing, sys};
@@ -78,11 +80,11 @@ impl Engine {
         }
     }
 
-    /// Maps the cache and its tables.
+    /// Maps the cache and its tables; `recorded`: translated code will record accesses.
     ///
     /// # Errors
     /// The kernel's error, if the addresses are in use.
-    pub fn map(&mut self) -> Result<(), i32> {
+    pub fn map(&mut self, recorded: bool) -> Result<(), i32> {
         let data = libc::PROT_READ | libc::PROT_WRITE;
         sys::map(TABLES, TABLES_BYTES, data, libc::MAP_FIXED_NOREPLACE)?;
         let code = data | libc::PROT_EXEC;
@@ -94,8 +96,12 @@ impl Engine {
         write64(layout::VECTOR_RETURN, places.missed_return);
         write64(layout::VECTOR_RECORD, places.record);
         write64(layout::VECTOR_PLAIN, places.record_plain);
-        for (n, &entry) in places.light.iter().enumerate() {
-            write64(layout::VECTORS_LIGHT + 8 * n as u64, entry);
+        for (kind, &entry) in Light::ALL.into_iter().zip(&places.light) {
+            let entry = match !recorded || callable::is_light(kind) {
+                true => entry,
+                false => places.record_plain,
+            };
+            write64(layout::VECTORS_LIGHT + 8 * kind as u64, entry);
         }
         for branch in [Branch::Jump, Branch::Return] {
             let (at, code) = translate::missed(branch);

@@ -146,7 +146,7 @@ fn begin(
         if let Some(kib) = options.cache_kib {
             engine.limit = engine.limit.min(kib.saturating_mul(1024)).max(256 << 10);
         }
-        engine.map().map_err(|errno| {
+        engine.map(options.record.is_some()).map_err(|errno| {
             let error = std::io::Error::from_raw_os_error(errno);
             (
                 format!("no room below 2 GiB for translated code: {error}"),

@@ -2,8 +2,8 @@
 //!
 //! Storing and loading the state of vector units, flags and thread-local storage takes longer than recording an access.
 //! The functions here are called with only those general registers stored that functions may change. They call
-//! nothing, and use neither vector registers nor thread-local storage; a test searches their code for that. Each
-//! returns false if it has not recorded the access, and [`super::native_record_access`] must.
+//! nothing, and use neither vector registers nor thread-local storage; [`super::callable`] searches their code for
+//! that. Each returns false if it has not recorded the access, and [`super::native_record_access`] must.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -65,77 +65,4 @@ light! {
             thread.tracer.light_atomic::<true>(address, size)
         }
     };
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use iced_x86::{Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, Register};
-
-    /// Most bytes of one of the functions.
-    const LONGEST: usize = 4096;
-
-    /// Follows the code from `start` on and returns the number of its instructions, or what is not allowed in it.
-    fn checked(start: u64) -> Result<usize, String> {
-        // SAFETY: code of this program, followed by at least that much more of it.
-        let code = unsafe { std::slice::from_raw_parts(start as *const u8, LONGEST) };
-        let mut factory = InstructionInfoFactory::new();
-        let (mut ahead, mut seen) = (vec![start], std::collections::BTreeSet::new());
-        while let Some(at) = ahead.pop() {
-            if !seen.insert(at) {
-                continue;
-            }
-            let offset = at.wrapping_sub(start) as usize;
-            let bytes = code.get(offset..).ok_or("a jump far away")?;
-            let instruction = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode();
-            for used in factory.info(&instruction).used_registers() {
-                let register = used.register();
-                if register.is_vector_register() || matches!(register, Register::FS | Register::GS)
-                {
-                    return Err(format!("{:?} uses {register:?}", instruction.code()));
-                }
-            }
-            match instruction.flow_control() {
-                FlowControl::Next => ahead.push(instruction.next_ip()),
-                FlowControl::UnconditionalBranch => ahead.push(instruction.near_branch_target()),
-                FlowControl::ConditionalBranch => {
-                    ahead.extend([instruction.near_branch_target(), instruction.next_ip()]);
-                }
-                FlowControl::Return => {}
-                other => return Err(format!("{:?}: {other:?}", instruction.code())),
-            }
-        }
-        Ok(seen.len())
-    }
-
-    #[test]
-    fn these_functions_call_nothing_and_use_general_registers_only() {
-        let functions: [unsafe extern "C" fn(*mut State) -> bool; 9] = [
-            load,
-            store,
-            update,
-            announce,
-            atomic,
-            allocator,
-            runtime_load,
-            runtime_store,
-            runtime_atomic,
-        ];
-        for (n, function) in functions.into_iter().enumerate() {
-            let instructions = checked(function as *const () as u64);
-            assert!(
-                instructions.as_ref().is_ok_and(|&count| count > 10),
-                "function {n}: {instructions:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_function_with_a_call_is_found() {
-        #[inline(never)]
-        extern "C" fn prints() {
-            println!();
-        }
-        assert!(checked(prints as *const () as u64).is_err());
-    }
 }

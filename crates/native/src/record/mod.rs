@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 pub mod access;
+pub mod callable;
 mod complex;
 pub mod ending;
 pub mod light;

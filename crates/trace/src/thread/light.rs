@@ -9,7 +9,8 @@
 //!
 //! Everything here is inlined; the frontend's test checks the code that the compiler makes of it.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::compiler_fence;
 
 use super::{LINE, ThreadTracer, WORD};
 use crate::line;
@@ -240,6 +241,8 @@ impl ThreadTracer {
         let read = entry.compare_exchange(word, word | self.bit, Relaxed, Relaxed);
         if read.is_ok() {
             cell.events += 1;
+            // Two neighbouring sums would become one of a vector register, which belongs to the program.
+            compiler_fence(SeqCst);
             cell.bytes += u64::from(size);
             self.events.count_true(line);
         }
