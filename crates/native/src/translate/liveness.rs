@@ -2,7 +2,7 @@
 
 use iced_x86::{
     FlowControl, Instruction, InstructionInfo, InstructionInfoFactory, InstructionInfoOptions,
-    Mnemonic, OpAccess, OpKind, Register, RflagsBits,
+    Mnemonic, OpAccess, OpKind, Register, RflagsBits, UsedRegister,
 };
 
 use super::decode::{Block, End};
@@ -57,6 +57,19 @@ impl Live {
         flags: STATUS,
     };
 
+    const NONE: Self = Self {
+        registers: 0,
+        flags: 0,
+    };
+
+    /// What both need.
+    fn and(self, other: Self) -> Self {
+        Self {
+            registers: self.registers & other.registers,
+            flags: self.flags & other.flags,
+        }
+    }
+
     /// What either needs.
     fn or(self, other: Self) -> Self {
         Self {
@@ -77,30 +90,56 @@ impl Live {
 
     /// What is needed before an instruction, if this is needed after it.
     fn before(self, instruction: &Instruction, info: &InstructionInfo) -> Self {
-        let (mut written, mut read) = (0_u16, 0_u16);
+        let mut read = 0_u16;
         for used in info.used_registers() {
             let full = used.register().full_register();
-            if !full.is_gpr64() {
-                continue;
+            let reads = !matches!(used.access(), OpAccess::None | OpAccess::NoMemAccess);
+            if full.is_gpr64() && reads && !overwrites(used) {
+                read |= 1 << full.number();
             }
-            let bit = 1 << full.number();
-            let whole = used.register().is_gpr64() || used.register().is_gpr32();
-            match used.access() {
-                OpAccess::Write if whole => written |= bit,
-                OpAccess::None | OpAccess::NoMemAccess => {}
-                _ => read |= bit,
+        }
+        let needed = Self {
+            registers: read,
+            flags: instruction.rflags_read() & STATUS,
+        };
+        self.kept(instruction, info).or(needed)
+    }
+
+    /// What of this an instruction leaves as it was before.
+    fn kept(self, instruction: &Instruction, info: &InstructionInfo) -> Self {
+        let mut written = 0_u16;
+        for used in info.used_registers() {
+            let full = used.register().full_register();
+            if full.is_gpr64() && overwrites(used) {
+                written |= 1 << full.number();
             }
         }
         let changed = match leaves_flags(instruction) {
             true => 0,
+            false if sets_undefined(instruction) => instruction.rflags_modified(),
             // Processors may keep flags that are undefined.
             false => instruction.rflags_modified() & !instruction.rflags_undefined(),
         };
         Self {
-            registers: self.registers & !written | read,
-            flags: self.flags & !changed | instruction.rflags_read() & STATUS,
+            registers: self.registers & !written,
+            flags: self.flags & !changed,
         }
     }
+}
+
+/// Whether all bits of a general register are overwritten.
+fn overwrites(used: &UsedRegister) -> bool {
+    let register = used.register();
+    used.access() == OpAccess::Write && (register.is_gpr64() || register.is_gpr32())
+}
+
+/// Whether processors set the flags that the instruction leaves undefined, whatever they were before.
+fn sets_undefined(instruction: &Instruction) -> bool {
+    use Mnemonic::{And, Or, Sar, Shl, Shr, Test, Xor};
+    matches!(
+        instruction.mnemonic(),
+        And | Or | Sar | Shl | Shr | Test | Xor
+    )
 }
 
 /// Whether an instruction may leave the flags unchanged that it changes in general: a shift by 0, a comparison of
@@ -140,17 +179,64 @@ pub fn needed(
     all
 }
 
-/// What is needed before the first of some instructions, executed one after the other.
-pub fn needed_by(instructions: &[Instruction], factory: &mut InstructionInfoFactory) -> Live {
-    let straight = instructions
-        .iter()
-        .take_while(|instruction| instruction.flow_control() == FlowControl::Next)
-        .count();
-    let mut live = Live::ALL;
-    for instruction in instructions[..straight].iter().rev() {
-        live = live.before(instruction, factory.info(instruction));
+/// Most instructions that are looked at after a block, for each of its branches.
+const AHEAD: usize = 64;
+/// Most conditional branches one after the other that are followed.
+const BRANCHES: usize = 3;
+
+/// What is needed at an address. `code` decodes instructions there: as many as it likes, none if it cannot.
+pub fn needed_at(
+    at: u64,
+    factory: &mut InstructionInfoFactory,
+    code: &mut impl FnMut(u64) -> Vec<Instruction>,
+) -> Live {
+    let mut budget = AHEAD;
+    needed_of(Live::ALL, at, BRANCHES, &mut budget, factory, code)
+}
+
+/// Which parts of `asked` are needed at an address.
+fn needed_of(
+    mut asked: Live,
+    mut at: u64,
+    branches: usize,
+    budget: &mut usize,
+    factory: &mut InstructionInfoFactory,
+    code: &mut impl FnMut(u64) -> Vec<Instruction>,
+) -> Live {
+    let mut needed = Live::NONE;
+    loop {
+        let instructions = code(at);
+        if instructions.is_empty() {
+            return needed.or(asked);
+        }
+        for instruction in instructions {
+            let info = factory.info(&instruction);
+            needed = needed.or(Live::NONE.before(&instruction, info).and(asked));
+            asked = Live::ALL.kept(&instruction, info).and(asked);
+            if asked == Live::NONE {
+                return needed;
+            }
+            *budget = budget.saturating_sub(1);
+            at = instruction.next_ip();
+            match instruction.flow_control() {
+                _ if *budget == 0 => return needed.or(asked),
+                FlowControl::Next => {}
+                FlowControl::UnconditionalBranch | FlowControl::Call
+                    if instruction.is_jmp_short_or_near() || instruction.is_call_near() =>
+                {
+                    at = instruction.near_branch_target();
+                    break;
+                }
+                FlowControl::ConditionalBranch if branches > 0 => {
+                    let target = instruction.near_branch_target();
+                    let there = needed_of(asked, target, branches - 1, budget, factory, code);
+                    let here = needed_of(asked, at, branches - 1, budget, factory, code);
+                    return needed.or(there).or(here);
+                }
+                _ => return needed.or(asked),
+            }
+        }
     }
-    live
 }
 
 #[cfg(test)]
@@ -173,22 +259,34 @@ mod tests {
         assert!(before(&[0x48, 0x8b, 0x00]).has(0));
     }
 
-    #[test]
-    fn what_instructions_need_ends_at_a_branch() {
-        // add eax, ecx; jmp; and without the addition
-        let code = [0x01, 0xc8, 0xeb, 0x00];
-        let decode = |code: &[u8]| -> Vec<Instruction> {
-            Decoder::with_ip(64, code, 0, DecoderOptions::NONE)
+    /// Whether flags are needed at the beginning of some code, which is at address 0.
+    fn flags_at(code: &[u8]) -> bool {
+        let mut decode = |at: u64| -> Vec<Instruction> {
+            let rest = code.get(at as usize..).unwrap_or_default();
+            Decoder::with_ip(64, rest, at, DecoderOptions::NONE)
                 .into_iter()
                 .collect()
         };
-        let mut factory = InstructionInfoFactory::new();
-        assert!(!needed_by(&decode(&code), &mut factory).flags());
-        assert!(needed_by(&decode(&code[2..]), &mut factory).flags());
+        needed_at(0, &mut InstructionInfoFactory::new(), &mut decode).flags()
+    }
+
+    #[test]
+    fn what_is_needed_is_found_along_branches() {
+        // mov ecx, eax; add eax, ecx
+        assert!(!flags_at(&[0x89, 0xc1, 0x01, 0xc8]));
+        // jmp over int3 to it
+        assert!(!flags_at(&[0xeb, 0x01, 0xcc, 0x01, 0xc8]));
+        // jrcxz: one side adds, the other returns
+        assert!(flags_at(&[0xe3, 0x01, 0xc3, 0x01, 0xc8]));
+        assert!(!flags_at(&[0xe3, 0x03, 0x01, 0xc8, 0xc3, 0x01, 0xc8]));
+        // A return, and a jump to itself.
+        assert!(flags_at(&[0xc3]) && flags_at(&[0xeb, 0xfe]));
     }
 
     #[test]
     fn flags_are_dead_before_an_instruction_that_changes_all_of_them() {
+        // test, which clears the auxiliary carry although it is undefined; imul, which may keep flags
+        assert!(!before(&[0x85, 0xc0]).flags() && before(&[0x0f, 0xaf, 0xc1]).flags());
         // add; inc, which keeps the carry; adc, which reads it; mov; shl by cl, which may be by 0
         assert!(!before(&[0x01, 0xc8]).flags());
         assert!(before(&[0xff, 0xc0]).flags());

@@ -37,7 +37,8 @@ pub fn translate(
         let mut other = InstructionInfoFactory::new();
         let mut pages = std::mem::take(&mut block.pages);
         live = liveness::needed(&block, &mut factory, |target| {
-            liveness::needed_by(&source.peek(target, &mut pages), &mut other)
+            let mut code = |at| source.peek(at, &mut pages);
+            liveness::needed_at(target, &mut other, &mut code)
         });
         block.pages = pages;
     }
