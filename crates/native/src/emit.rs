@@ -10,6 +10,8 @@ pub const EQUAL: u8 = 4;
 pub const NOT_EQUAL: u8 = 5;
 /// Condition of a jump: negative.
 pub const NEGATIVE: u8 = 8;
+/// Condition of a jump: above.
+pub const ABOVE: u8 = 7;
 /// Condition of a jump: below or equal.
 pub const NOT_ABOVE: u8 = 6;
 
@@ -120,6 +122,20 @@ impl Buffer {
         self.with_field(Field::Load, register, state::SLOTS + 8 * slot as i32);
     }
 
+    /// Stores a register that translated code borrows.
+    pub fn lend(&mut self, register: usize) {
+        self.with_field(
+            Field::Store,
+            register,
+            state::BORROWED + 8 * register as i32,
+        );
+    }
+
+    /// Loads a register that translated code borrowed.
+    pub fn return_to_owner(&mut self, register: usize) {
+        self.with_field(Field::Load, register, state::BORROWED + 8 * register as i32);
+    }
+
     /// Stores a mask register in a field of the thread's state.
     pub fn store_mask(&mut self, mask: u8, field: i32) {
         self.put(&[0x65, 0xc4, 0xe1, 0xf8, 0x91, (mask & 7) << 3 | 4, 0x25]); // kmovq gs:[field], mask
@@ -128,16 +144,24 @@ impl Buffer {
 
     /// Adds to a 64-bit field of the thread's state.
     pub fn add_to_field(&mut self, field: i32, amount: i32) {
-        self.put(&[0x65, 0x48, 0x81, 0x04, 0x25]);
-        self.put32(field);
-        self.put32(amount);
+        self.field_and_number(0, field, amount);
     }
 
     /// Subtracts from a 64-bit field of the thread's state.
     pub fn subtract_from_field(&mut self, field: i32, amount: i32) {
-        self.put(&[0x65, 0x48, 0x81, 0x2c, 0x25]);
+        self.field_and_number(5, field, amount);
+    }
+
+    /// Adds (0) or subtracts (5) a number.
+    fn field_and_number(&mut self, operation: u8, field: i32, number: i32) {
+        let small = i8::try_from(number);
+        let opcode = if small.is_ok() { 0x83 } else { 0x81 };
+        self.put(&[0x65, 0x48, opcode, operation << 3 | 4, 0x25]);
         self.put32(field);
-        self.put32(amount);
+        match small {
+            Ok(byte) => self.put(&[byte as u8]),
+            Err(_) => self.put32(number),
+        }
     }
 
     /// Compares a 64-bit field of the thread's state with 0.
@@ -180,10 +204,9 @@ impl Buffer {
     }
 
     /// Tests the low bits of a register.
-    pub fn test_low(&mut self, register: usize, bits: i32) {
+    pub fn test_low(&mut self, register: usize, bits: u8) {
         let (high, low) = (register as u8 >> 3, register as u8 & 7);
-        self.put(&[0x40 | high, 0xf7, 0xc0 | low]);
-        self.put32(bits);
+        self.put(&[0x40 | high, 0xf6, 0xc0 | low, bits]);
     }
 
     /// Loads a register with the word of a table at a low address, whose index it holds.
@@ -194,13 +217,7 @@ impl Buffer {
         self.put32(table as i32);
     }
 
-    /// Compares a word in memory, whose address is in a register other than rsp, rbp, r12 and r13, with 0.
-    pub fn is_zero_at(&mut self, register: usize) {
-        let (high, low) = (register as u8 >> 3, register as u8 & 7);
-        self.put(&[0x48 | high, 0x83, 0x38 | low, 0]);
-    }
-
-    /// Compares the word at `base + 8 * index` with 0; `base` as in [`Buffer::is_zero_at`].
+    /// Compares the word at `base + 8 * index` with 0; `base` is none of rsp, rbp, r12 and r13.
     pub fn is_zero_at_index(&mut self, base: usize, index: usize) {
         let (base, index) = (base as u8, index as u8);
         let rex = 0x48 | (index >> 3) << 1 | base >> 3;
@@ -213,14 +230,19 @@ impl Buffer {
         let (base, index) = (base as u8, index as u8);
         let rex = 0x40 | (index >> 3) << 1 | base >> 3;
         let sib = 0xc0 | (index & 7) << 3 | base & 7;
+        let small = i8::try_from(amount);
+        let opcode = if small.is_ok() { 0x83 } else { 0x81 };
         match high_half {
-            true => self.put(&[rex, 0x81, 0x44, sib, 4]),
-            false => self.put(&[rex | 8, 0x81, 0x04, sib]),
+            true => self.put(&[rex, opcode, 0x44, sib, 4]),
+            false => self.put(&[rex | 8, opcode, 0x04, sib]),
         }
-        self.put32(amount);
+        match small {
+            Ok(byte) => self.put(&[byte as u8]),
+            Err(_) => self.put32(amount),
+        }
     }
 
-    /// Adds to a word in memory at a register as in [`Buffer::is_zero_at`]; `high`: to its upper half.
+    /// Adds to a word in memory whose address is in a register; `high`: to its upper half.
     pub fn add_at(&mut self, register: usize, amount: i32, high_half: bool) {
         let (high, low) = (register as u8 >> 3, register as u8 & 7);
         if high_half {

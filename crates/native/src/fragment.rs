@@ -14,6 +14,8 @@ pub struct Point {
     pub delta: i32,
     /// A register whose value is temporarily in a slot of the thread's state: register, slot.
     pub borrowed: Option<(u8, u8)>,
+    /// Bits of the registers whose values are in [`crate::state::State::borrowed`].
+    pub lost: u16,
     /// Accesses of the instruction have been recorded: it must be executed before the program may leave the cache.
     pub recorded: bool,
 }

@@ -109,8 +109,10 @@ pub struct State {
     pub entry: u64,
     /// Address of this state.
     pub this: u64,
+    /// Registers during indirect branches, and one that addresses a far operand.
+    pub slots: [u64; 4],
     /// Registers that translated code borrowed.
-    pub slots: [u64; 8],
+    pub borrowed: [u64; 16],
     /// Address of the access to record.
     pub address: u64,
     /// The access to record: see [`crate::record::access::Descriptor`].
@@ -194,6 +196,8 @@ offsets! {
     EXIT = exit;
     /// Offset from gs.
     SLOTS = slots;
+    /// Offset from gs.
+    BORROWED = borrowed;
     /// Offset from gs.
     ADDRESS = address;
     /// Offset from gs.

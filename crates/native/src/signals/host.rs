@@ -218,6 +218,9 @@ fn leave(context: &mut ucontext_t, state: &mut State, guest_fs: u64, now: bool) 
     if let Some((register, slot)) = point.borrowed {
         state.regs[usize::from(register)] = state.slots[usize::from(slot)];
     }
+    for register in (0..16).filter(|register| point.lost >> register & 1 != 0) {
+        state.regs[register] = state.borrowed[register];
+    }
     turns::interrupted(state, point.recorded.then_some(pc));
     state.rflags = registers[EFLAGS] as u64;
     state.guest_fs = guest_fs;

@@ -1,28 +1,93 @@
 //! Registers that the code which records accesses borrows from the program: pure.
 
-use iced_x86::Register;
+use iced_x86::{InstructionInfo, OpAccess, Register};
 
 use super::liveness::Live;
 use crate::record::access::Operand;
 use crate::state::RAX;
 
-/// First slot for borrowed registers.
-pub const SLOT: usize = 4;
-/// Slot for rax while it holds the flags.
-pub const SLOT_FLAGS: usize = 6;
 /// Registers that can be borrowed, in order of preference. Without rsp, and without those that need longer addresses.
 const CHOICE: [usize; 12] = [1, 2, 0, 8, 9, 10, 11, 6, 7, 3, 14, 15];
-/// Two borrowed registers, and what must be restored.
+
+/// Registers that are borrowed at a place in a fragment.
+///
+/// Borrowed registers are given back only when the program's code uses them: until then the next code that records
+/// accesses can have them for nothing.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Lent {
+    /// Bits of the registers whose values are stored.
+    pub stored: u16,
+    /// Bits of those that contain something else meanwhile.
+    pub lost: u16,
+}
+
+impl Lent {
+    /// Takes the registers `bits`, of which the program needs those in `live`; returns the bits of those to be stored.
+    pub fn take(&mut self, bits: u16, live: u16) -> u16 {
+        let store = bits & live & !self.stored;
+        self.stored = (self.stored | store) & !(bits & !live);
+        self.lost = (self.lost | bits & live) & !(bits & !live);
+        store
+    }
+
+    /// Gives back those of the registers `bits` that are lost; returns their bits.
+    pub fn give(&mut self, bits: u16) -> u16 {
+        let back = self.lost & bits;
+        self.lost &= !back;
+        back
+    }
+
+    /// Takes into account that the program changes registers.
+    pub fn change(&mut self, bits: u16) {
+        self.stored &= !bits;
+        self.lost &= !bits;
+    }
+}
+
+/// How an instruction uses registers.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Uses {
+    /// Bits of those whose value it needs.
+    pub needs: u16,
+    /// Bits of those that it may change.
+    pub changes: u16,
+}
+
+impl Uses {
+    /// Of an instruction.
+    pub fn of(info: &InstructionInfo) -> Self {
+        let mut uses = Self::default();
+        for used in info.used_registers() {
+            let register = used.register();
+            let full = register.full_register();
+            if !full.is_gpr64() {
+                continue;
+            }
+            let bit = 1 << full.number();
+            let whole = register.is_gpr64() || register.is_gpr32();
+            match used.access() {
+                OpAccess::None | OpAccess::NoMemAccess => {}
+                OpAccess::Write if whole => uses.changes |= bit,
+                OpAccess::Read | OpAccess::CondRead => uses.needs |= bit,
+                _ => {
+                    uses.needs |= bit;
+                    uses.changes |= bit;
+                }
+            }
+        }
+        uses
+    }
+}
+
+/// Two borrowed registers, and whether flags are borrowed, in rax.
 #[derive(Clone, Copy)]
 pub struct Borrowed {
     /// The registers.
     pub registers: [usize; 2],
-    /// Whether each of them must be restored.
-    pub stored: [bool; 2],
-    /// Whether the flags must be restored, from rax.
+    /// Whether the flags must be restored.
     pub flags: bool,
-    /// Whether rax must be restored after that.
-    pub rax_stored: bool,
+    /// Bits of the registers that the program needs.
+    pub live: u16,
 }
 
 impl Borrowed {
@@ -37,23 +102,45 @@ impl Borrowed {
             && !(flags && used >> RAX & 1 != 0)
     }
 
-    /// Registers for code before an instruction that needs `live` and whose operands use `used`.
-    pub fn choose(live: Live, used: u16) -> Self {
+    /// Registers for code before an instruction that needs `live` and whose operands use `used`. `next` are the
+    /// instructions that follow.
+    pub fn choose(live: Live, used: u16, lent: Lent, next: &[Uses]) -> Self {
         let flags = live.flags();
+        let distance = |register: usize| {
+            let uses = |one: &Uses| (one.needs | one.changes) >> register & 1 != 0;
+            let at = next.iter().take(AHEAD).position(uses);
+            at.unwrap_or(AHEAD)
+        };
+        let cost = |register: usize| {
+            let is = |bits: u16| bits >> register & 1 != 0;
+            match () {
+                () if !live.has(register) => 0,
+                () if is(lent.lost) => 1,
+                () if is(lent.stored) => 2 + AHEAD - distance(register),
+                () => 3 + 2 * AHEAD - distance(register),
+            }
+        };
         let free = |&register: &usize| used >> register & 1 == 0 && !(flags && register == RAX);
-        let mut found = [0; 2];
-        let dead = CHOICE.into_iter().filter(|&register| !live.has(register));
-        let others = CHOICE.into_iter().filter(|&register| live.has(register));
-        for (at, register) in found.iter_mut().zip(dead.chain(others).filter(free)) {
+        let mut all: Vec<usize> = CHOICE.into_iter().filter(free).collect();
+        all.sort_by_key(|&register| cost(register));
+        let mut registers = [0; 2];
+        for (at, register) in registers.iter_mut().zip(all) {
             *at = register;
         }
         Self {
-            registers: found,
-            stored: found.map(|register| live.has(register)),
+            registers,
             flags,
-            rax_stored: flags && live.has(RAX),
+            live: live.registers,
         }
     }
+}
+
+/// Instructions in which a register's next use is looked for.
+const AHEAD: usize = 24;
+
+/// The numbers of the registers in a set of bits.
+pub fn registers(bits: u16) -> impl Iterator<Item = usize> {
+    (0..16).filter(move |register| bits >> register & 1 != 0)
 }
 
 /// Bits of the registers that an operand uses.
@@ -84,3 +171,20 @@ pub const REGISTERS: [Register; 16] = [
     Register::R14,
     Register::R15,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_register_is_stored_once_and_given_back_once() {
+        let mut lent = Lent::default();
+        assert_eq!(lent.take(0b11, 0b01), 0b01, "the other is not needed");
+        assert_eq!(lent.take(0b01, 0b01), 0);
+        assert_eq!((lent.give(0b11), lent.give(0b11)), (0b01, 0));
+        assert_eq!(lent.take(0b01, 0b01), 0, "its value is still stored");
+        lent.give(0b01);
+        lent.change(0b01);
+        assert_eq!(lent.take(0b01, 0b01), 0b01);
+    }
+}

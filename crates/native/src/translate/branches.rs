@@ -84,6 +84,7 @@ impl Copier<'_> {
 
     /// The end of a block.
     pub(super) fn end(&mut self, block: &Block) {
+        self.settle();
         let last = block.instructions.last().map(|last| &last.instruction);
         match (block.end, last) {
             (End::Jump(target), _) => {

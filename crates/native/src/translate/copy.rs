@@ -4,6 +4,7 @@ use iced_x86::{Code, Encoder, FlowControl, Instruction, InstructionInfoFactory, 
 
 use numaloc_follow::owners::Owner;
 
+use super::borrowed::{Lent, Uses};
 use super::decode::{Block, Decoded, End};
 use super::groups::{self, Deferred, Segment, Unusual};
 use super::landing::{self, SLOT_FAR};
@@ -46,6 +47,8 @@ pub fn emit(
         deferred: Vec::new(),
         loops: Vec::new(),
         unusual: Vec::new(),
+        uses: Vec::new(),
+        lent: Lent::default(),
     };
     let (segments, mut found) = match record::is_on() {
         true => copier.plan(block),
@@ -69,7 +72,7 @@ pub fn emit(
         copier.before(at, decoded);
         match found.take_if(|found| found.branch == at) {
             Some(found) => copier.begin_loop(found, block),
-            None => copier.instruction(decoded),
+            None => copier.instruction(at, decoded),
         }
         copier.after(at);
         at += 1;
@@ -104,6 +107,10 @@ pub struct Copier<'a> {
     pub(super) deferred: Vec<Deferred>,
     pub(super) loops: Vec<Begun>,
     pub(super) unusual: Vec<Unusual>,
+    /// How the instructions use registers; empty if nothing is recorded.
+    pub(super) uses: Vec<Uses>,
+    /// Registers borrowed at present.
+    pub(super) lent: Lent,
 }
 
 impl Copier<'_> {
@@ -120,6 +127,7 @@ impl Copier<'_> {
             next = Some(instruction.next_ip());
             let ends = at + 1 == block.instructions.len() && !matches!(block.end, End::Jump(_));
             let info = factory.info(instruction);
+            self.uses.push(Uses::of(info));
             let plan = match access::plan(instruction, info, owner, ends) {
                 // Storing a mask register of 64 bits takes more than using one does.
                 Plan::Masked { .. } if !is_x86_feature_detected!("avx512bw") => Plan::Complex,
@@ -148,7 +156,6 @@ impl Copier<'_> {
             return;
         };
         let (plan, owner) = (std::mem::replace(plan, Plan::Nothing), *owner);
-        let live = self.live[at];
         if plan != Plan::Nothing {
             self.point(decoded.instruction.ip(), None);
             self.recorded = true;
@@ -159,7 +166,7 @@ impl Copier<'_> {
                 for (n, access) in accesses.iter().enumerate() {
                     let merges = merged.and_then(|merged| merged.get(n));
                     if merges != Some(&true) {
-                        self.access(access, owner, live, merged.is_some());
+                        self.access(at, access, owner, merged.is_some());
                     }
                 }
             }
@@ -167,14 +174,14 @@ impl Copier<'_> {
                 if *announce {
                     self.record_here(access.size, Kind::Announce, owner);
                 }
-                self.note_address(&access.operand, live);
+                self.note_address(at, &access.operand);
             }
             &Plan::Masked {
                 operand,
                 masked,
                 mask,
             } => {
-                self.note_address(&operand, live);
+                self.note_address(at, &operand);
                 self.code.store_mask(mask, state::SELECTED);
                 self.record_here(masked.encode(), Kind::Masked, owner);
             }
@@ -203,6 +210,7 @@ impl Copier<'_> {
             offset,
             delta,
             borrowed: borrowed.map(|(register, slot)| (register as u8, slot as u8)),
+            lost: self.lent.lost,
             recorded: self.recorded,
         };
         match self.fragment.points.last_mut() {
@@ -212,8 +220,10 @@ impl Copier<'_> {
         }
     }
 
-    pub(super) fn instruction(&mut self, decoded: &Decoded) {
+    pub(super) fn instruction(&mut self, at: usize, decoded: &Decoded) {
         let instruction = &decoded.instruction;
+        let uses = self.uses.get(at).copied().unwrap_or_default();
+        self.give_back(uses.needs);
         match instruction.flow_control() {
             FlowControl::Next
             | FlowControl::Exception
@@ -227,6 +237,7 @@ impl Copier<'_> {
             // The last instruction of a block: the block's end handles it.
             _ => {}
         }
+        self.lent.change(uses.changes);
     }
 
     fn plain(&mut self, decoded: &Decoded) {
@@ -296,6 +307,14 @@ impl Copier<'_> {
 
     /// A direct branch out of the fragment.
     pub(super) fn exit(&mut self, condition: Option<u8>, target: u64) {
+        if let Some(condition) = condition
+            && self.lent.lost != 0
+        {
+            let stub = self.stubs.pc();
+            self.code.jump_if(condition, stub);
+            self.settle_in_stubs();
+            return self.exit_from_stubs(target);
+        }
         let number = self.exits.len();
         let stub = self.stubs.pc();
         self.stubs.set_field(state::EXIT, (self.exit_code)(number));
@@ -318,6 +337,7 @@ impl Copier<'_> {
             return;
         }
         // jrcxz and loop have only short displacements.
+        self.settle();
         let len = instruction.len();
         self.code.put(&decoded.bytes[..len - 1]);
         self.code.put(&[0]);

@@ -37,6 +37,19 @@ pub struct Group {
     pub writes: i32,
     loaded: i32,
     stored: i32,
+    /// Accesses of instructions.
+    members: u16,
+}
+
+/// What must be checked of the lines of accesses.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    /// Bytes from the first to the last.
+    pub span: u16,
+    /// Number of accesses; one alone is usually aligned.
+    pub members: u16,
+    /// Whether any stores.
+    pub writes: bool,
 }
 
 impl Group {
@@ -52,6 +65,7 @@ impl Group {
             writes,
             loaded,
             stored,
+            members: 1,
         }
     }
 
@@ -68,6 +82,7 @@ impl Group {
             self.writes += other.writes;
             self.loaded += other.loaded;
             self.stored += other.stored;
+            self.members += other.members;
         }
         joins
     }
@@ -82,6 +97,15 @@ impl Group {
             scale: 1 << self.form.index.map_or(0, |index| index.1),
             displacement: self.first,
             fs: false,
+        }
+    }
+
+    /// What must be checked of its lines.
+    pub fn shape(&self) -> Shape {
+        Shape {
+            span: self.span as u16,
+            members: self.members,
+            writes: self.writes > 0,
         }
     }
 
@@ -241,6 +265,8 @@ pub struct Deferred {
     pub jump: usize,
     /// Address after the first copy.
     pub resume: u64,
+    /// Bits of the registers whose values are stored there.
+    pub stored: u16,
 }
 
 /// A jump for a line that may be unusual, still to be completed.

@@ -8,52 +8,63 @@ use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use numaloc_follow::owners::Owner;
 use numaloc_trace::line;
 
-use super::borrowed::{Borrowed, REGISTERS, SLOT, SLOT_FLAGS, used};
+use super::borrowed::{Borrowed, REGISTERS, registers, used};
 use super::copy::Copier;
-use super::groups::Unusual;
-use super::liveness::Live;
-use crate::emit::{BELOW, EQUAL, Field, NOT_ABOVE, NOT_EQUAL, Number};
+use super::groups::{Shape, Unusual};
+use crate::emit::{ABOVE, BELOW, EQUAL, Field, NOT_ABOVE, NOT_EQUAL, Number};
 use crate::layout::{LINES, VECTOR_PLAIN, VECTOR_RECORD, VECTORS_LIGHT};
 use crate::record::access::{Access, Descriptor, Kind, Light, Operand};
 use crate::state::{self, RAX};
 
 impl Copier<'_> {
-    /// Stores borrowed registers.
-    pub(super) fn borrow(&mut self, borrowed: &Borrowed) {
-        for (n, &register) in borrowed.registers.iter().enumerate() {
-            if borrowed.stored[n] {
-                self.code.save(register, SLOT + n);
-            }
+    /// Chooses registers for code before instruction number `at`, which has `used` as they are, and stores them.
+    pub(super) fn borrow(&mut self, at: usize, used: u16) -> Borrowed {
+        self.give_back(used);
+        let next = self.uses.get(at..).unwrap_or_default();
+        let borrowed = Borrowed::choose(self.live(at), used, self.lent, next);
+        let [a, b] = borrowed.registers;
+        self.take(1 << a | 1 << b, borrowed.live);
+        borrowed
+    }
+
+    fn take(&mut self, bits: u16, live: u16) {
+        let store = self.lent.take(bits, live);
+        for register in registers(store) {
+            self.code.lend(register);
         }
     }
 
-    /// Stores the flags. Operands that use rax must have been read.
+    /// Stores the flags in rax. Operands that use rax must have been read.
     pub(super) fn borrow_flags(&mut self, borrowed: &Borrowed) {
-        if borrowed.rax_stored {
-            self.code.save(RAX, SLOT_FLAGS);
-        }
         if borrowed.flags {
+            self.take(1 << RAX, borrowed.live);
             self.code.flags_to_rax();
         }
     }
 
-    /// Restores flags and registers.
-    pub(super) fn give_back(&mut self, borrowed: &Borrowed, stub: bool) {
-        let code = if stub {
-            &mut self.stubs
-        } else {
-            &mut self.code
-        };
+    /// Restores the flags.
+    pub(super) fn restore_flags(&mut self, borrowed: &Borrowed) {
         if borrowed.flags {
-            code.flags_from_rax();
+            self.code.flags_from_rax();
         }
-        if borrowed.rax_stored {
-            code.restore(RAX, SLOT_FLAGS);
+    }
+
+    /// Gives registers back that are lost at present.
+    pub(super) fn give_back(&mut self, bits: u16) {
+        for register in registers(self.lent.give(bits)) {
+            self.code.return_to_owner(register);
         }
-        for (n, &register) in borrowed.registers.iter().enumerate() {
-            if borrowed.stored[n] {
-                code.restore(register, SLOT + n);
-            }
+    }
+
+    /// Gives all registers back.
+    pub(super) fn settle(&mut self) {
+        self.give_back(!0);
+    }
+
+    /// Emits, in the exits' code, what gives back the registers that are lost at present.
+    pub(super) fn settle_in_stubs(&mut self) {
+        for register in registers(self.lent.lost) {
+            self.stubs.return_to_owner(register);
         }
     }
 
@@ -126,7 +137,7 @@ impl Copier<'_> {
 
     /// Records an access before it is made. `counted`: if it is plain, it was counted with its segment, except for its
     /// page.
-    pub(super) fn access(&mut self, access: &Access, owner: Owner, live: Live, counted: bool) {
+    pub(super) fn access(&mut self, at: usize, access: &Access, owner: Owner, counted: bool) {
         let descriptor = Descriptor {
             size: access.size,
             kind: access.kind,
@@ -136,50 +147,60 @@ impl Copier<'_> {
         let (reads, writes) = access.counts();
         let accesses = reads + writes;
         let counted = counted && plain;
-        let borrowed = Borrowed::choose(live, used(&access.operand));
+        let borrowed = self.borrow(at, used(&access.operand));
         let [a, b] = borrowed.registers;
         let paused = self.stubs.pc();
         let only = (plain && !counted).then(|| self.only_count(accesses, b));
         let cold = self.stubs.pc();
-        self.borrow(&borrowed);
-        self.address(&access.operand, a, b);
         if plain {
+            self.address(&access.operand, a, b);
             self.borrow_flags(&borrowed);
             if !counted {
                 self.has_room(accesses, b, paused);
             }
-            self.lines_are_ours(access.size, access.kind != Kind::Read, a, b, cold);
+            // The engine counts it.
+            if counted {
+                let (loaded, stored) = access.bytes();
+                self.stubs.add_to_field(state::REMAINING, accesses);
+                for (field, bytes) in [(state::READ_BYTES, loaded), (state::WRITE_BYTES, stored)] {
+                    if bytes > 0 {
+                        self.stubs.subtract_from_field(field, bytes);
+                    }
+                }
+            }
+            if borrowed.flags {
+                self.stubs.flags_from_rax();
+                if self.lent.lost >> RAX & 1 != 0 {
+                    self.stubs.return_to_owner(RAX);
+                }
+            }
+        } else {
+            self.code.jump_to(cold);
+        }
+        std::mem::swap(&mut self.code, &mut self.stubs);
+        self.address(&access.operand, a, b);
+        std::mem::swap(&mut self.code, &mut self.stubs);
+        self.stubs.with_field(Field::Store, a, state::ADDRESS);
+        self.settle_in_stubs();
+        self.leave_to_record(descriptor, Some(self.code.pc()), false);
+        // Completed below: before the jump of 7 bytes.
+        let resume = self.stubs.offset() - 11;
+        if plain {
+            let shape = Shape {
+                span: access.size,
+                members: 1,
+                writes: access.kind != Kind::Read,
+            };
+            self.lines_are_ours(shape, a, b, cold);
             self.count_page(reads, writes, a, b, cold);
             if let Some(only) = only {
                 self.count(accesses, access.bytes());
                 self.stubs.lead(only, self.code.pc());
             }
-            self.give_back(&borrowed, false);
-        } else {
-            self.code.jump_to(cold);
+            self.restore_flags(&borrowed);
         }
-        let unusual = std::mem::take(&mut self.unusual);
-        // Not on the way here: flags are not in rax yet.
-        let restored = Borrowed {
-            flags: borrowed.flags && plain,
-            rax_stored: borrowed.rax_stored && plain,
-            ..borrowed
-        };
-        let resume = self.code.pc();
-        self.stubs.with_field(Field::Store, a, state::ADDRESS);
-        if counted {
-            // The engine counts it.
-            let (loaded, stored) = access.bytes();
-            self.stubs.add_to_field(state::REMAINING, accesses);
-            for (field, bytes) in [(state::READ_BYTES, loaded), (state::WRITE_BYTES, stored)] {
-                if bytes > 0 {
-                    self.stubs.subtract_from_field(field, bytes);
-                }
-            }
-        }
-        self.give_back(&restored, true);
-        self.leave_to_record(descriptor, Some(resume), false);
-        self.unusual = unusual;
+        let here = self.code.pc() as u32;
+        self.stubs.patch(resume, &here.to_le_bytes());
         self.unusual_lines(b);
     }
 
@@ -214,29 +235,39 @@ impl Copier<'_> {
         self.code.jump_if(NOT_ABOVE, cold);
     }
 
-    /// Jumps to `cold` unless the thread may read, or write, the lines of `span` bytes from the address in `a`, at most
-    /// 64 and in one page, without changing their state.
-    pub(super) fn lines_are_ours(
-        &mut self,
-        span: u16,
-        writes: bool,
-        a: usize,
-        b: usize,
-        cold: u64,
-    ) {
+    /// Jumps to `cold` unless the thread may read, or write, the lines of a shape from the address in `a`, at most 64
+    /// bytes in one page, without changing their state.
+    pub(super) fn lines_are_ours(&mut self, shape: Shape, a: usize, b: usize, cold: u64) {
+        let Shape { span, writes, .. } = shape;
         self.line_is_ours(writes, a, 0, b, cold);
         if span == 1 {
             return;
         }
         let last = i64::from(span) - 1;
+        let elsewhere = self.stubs.pc();
+        if shape.members == 1 && span.is_power_of_two() {
+            self.code.test_low(a, last as u8);
+            self.code.jump_if(NOT_EQUAL, elsewhere);
+        } else {
+            self.add_address(b, a, last);
+            self.code.with_register(Field::Xor, b, a);
+            self.code.with_number(Number::Compare, b, 63);
+            self.code.jump_if(ABOVE, elsewhere);
+        }
+        let back = self.code.pc();
+        std::mem::swap(&mut self.code, &mut self.stubs);
         self.add_address(b, a, last);
         self.code.with_register(Field::Xor, b, a);
-        self.code.test_low(b, !63);
-        let same = self.code.skip_if(EQUAL);
-        self.code.test_low(b, !4095);
-        self.code.jump_if(NOT_EQUAL, cold);
-        self.line_is_ours(writes, a, last, b, cold);
-        self.code.land(same);
+        self.code.with_number(Number::Compare, b, 63);
+        self.code.jump_if(NOT_ABOVE, back);
+        self.code.with_number(Number::Compare, b, 4095);
+        self.code.jump_if(ABOVE, cold);
+        self.line_is_here(writes, a, last, b);
+        let unusual = self.code.skip_if(NOT_EQUAL);
+        self.code.jump_to(back);
+        self.code.land(unusual);
+        self.unusual_line(writes, b, back, cold);
+        std::mem::swap(&mut self.code, &mut self.stubs);
     }
 
     /// Loads a register with the sum of another and a constant, without changing flags.
@@ -253,15 +284,7 @@ impl Copier<'_> {
     /// Jumps to `cold` unless the thread may read, or write, the line `offset` bytes after the address in `a` without
     /// changing its state.
     fn line_is_ours(&mut self, writes: bool, a: usize, offset: i64, b: usize, cold: u64) {
-        self.add_address(b, a, offset);
-        self.code.shift(b, true, 64 - WINDOW);
-        self.code
-            .shift(b, false, 64 - WINDOW + line::FAST_SHIFT as u8);
-        self.code.look_up(b, LINES);
-        self.code.with_field(Field::Xor, b, state::OWNED);
-        if !writes {
-            self.code.with_field(Field::Test, b, state::READ_MASK);
-        }
+        self.line_is_here(writes, a, offset, b);
         self.code.jump_if(NOT_EQUAL, cold);
         self.unusual.push(Unusual {
             jump: self.code.offset() - 4,
@@ -271,31 +294,44 @@ impl Copier<'_> {
         });
     }
 
-    /// Emits, in the exits' code, what distinguishes the lines that [`Copier::line_is_ours`] has not accepted: a store
-    /// may go on if only the mask of bytes is complete, and a load if the line was never written.
-    pub(super) fn unusual_lines(&mut self, b: usize) {
-        for unusual in std::mem::take(&mut self.unusual) {
-            self.code.lead(unusual.jump, self.stubs.pc());
-            if unusual.writes {
-                self.stubs
-                    .with_number(Number::Compare, b, line::BYTES as i32);
-            } else {
-                self.stubs.with_field(Field::Compare, b, state::OWNED);
-            }
-            self.stubs.jump_if(NOT_EQUAL, unusual.cold);
-            self.stubs.jump_to(unusual.usual);
+    /// Sets the flags to "equal" if the thread may read, or write, the line `offset` bytes after the address in `a`;
+    /// otherwise the line may still be unusual.
+    fn line_is_here(&mut self, writes: bool, a: usize, offset: i64, b: usize) {
+        self.add_address(b, a, offset);
+        self.code.shift(b, true, 64 - WINDOW);
+        self.code
+            .shift(b, false, 64 - WINDOW + line::FAST_SHIFT as u8);
+        self.code.look_up(b, LINES);
+        self.code.with_field(Field::Xor, b, state::OWNED);
+        if !writes {
+            self.code.with_field(Field::Test, b, state::READ_MASK);
         }
     }
 
-    /// [`Copier::count_page`] that changes `a`, with fewer instructions.
-    pub(super) fn count_page_last(
-        &mut self,
-        reads: i32,
-        writes: i32,
-        a: usize,
-        b: usize,
-        cold: u64,
-    ) {
+    /// Emits, in the exits' code, what distinguishes the lines that [`Copier::line_is_ours`] has not accepted.
+    pub(super) fn unusual_lines(&mut self, b: usize) {
+        for unusual in std::mem::take(&mut self.unusual) {
+            self.code.lead(unusual.jump, self.stubs.pc());
+            std::mem::swap(&mut self.code, &mut self.stubs);
+            self.unusual_line(unusual.writes, b, unusual.usual, unusual.cold);
+            std::mem::swap(&mut self.code, &mut self.stubs);
+        }
+    }
+
+    /// A store may go on if only the mask of bytes is complete, and a load if the line was never written.
+    fn unusual_line(&mut self, writes: bool, b: usize, usual: u64, cold: u64) {
+        if writes {
+            self.code
+                .with_number(Number::Compare, b, line::BYTES as i32);
+        } else {
+            self.code.with_field(Field::Compare, b, state::OWNED);
+        }
+        self.code.jump_if(NOT_EQUAL, cold);
+        self.code.jump_to(usual);
+    }
+
+    /// Adds to the counters of the page of the address in `a`, which is changed; jumps to `cold` if they are zero.
+    pub(super) fn count_page(&mut self, reads: i32, writes: i32, a: usize, b: usize, cold: u64) {
         self.code.shift(a, true, 64 - WINDOW);
         self.code.shift(a, false, 64 - WINDOW + PAGE_SHIFT);
         self.code.with_field(Field::Load, b, state::PAGES);
@@ -306,14 +342,6 @@ impl Copier<'_> {
                 self.code.add_at_index(b, a, amount, high_half);
             }
         }
-    }
-
-    /// Adds to the counters of the page of the address in `a`; jumps to `cold` if they are zero.
-    pub(super) fn count_page(&mut self, reads: i32, writes: i32, a: usize, b: usize, cold: u64) {
-        self.page_counter(a, b);
-        self.code.is_zero_at(b);
-        self.code.jump_if(EQUAL, cold);
-        self.add_to_page(reads, writes, b);
     }
 
     /// Loads `b` with the address of the counters of the page of the address in `a`.
@@ -348,25 +376,20 @@ impl Copier<'_> {
 
     /// Records an access, whose address is in the thread's state, with all registers of the program in place.
     pub(super) fn record_here(&mut self, size: u16, kind: Kind, owner: Owner) {
+        self.settle();
         self.leave_to_record(Descriptor { size, kind, owner }, None, false);
     }
 
-    /// Stores an operand's address in the thread's state, for code after the instruction.
-    pub(super) fn note_address(&mut self, operand: &Operand, live: Live) {
-        let borrowed = Borrowed {
-            flags: false,
-            rax_stored: false,
-            ..Borrowed::choose(live, used(operand))
-        };
-        let [a, b] = borrowed.registers;
-        self.borrow(&borrowed);
+    /// Stores an operand's address in the thread's state, for code after instruction number `at`.
+    pub(super) fn note_address(&mut self, at: usize, operand: &Operand) {
+        let [a, b] = self.borrow(at, used(operand)).registers;
         self.address(operand, a, b);
         self.code.with_field(Field::Store, a, state::ADDRESS);
-        self.give_back(&borrowed, false);
     }
 
     /// Lets the engine record an instruction that is executed next.
     pub(super) fn complex(&mut self, instruction: &Instruction, owner: Owner) {
+        self.settle();
         let kept = Box::new(*instruction);
         let at = &raw const *kept as u64;
         self.fragment.instructions.push(kept);

@@ -1,6 +1,6 @@
 //! Emits the code of segments, whose accesses are recorded together ([`super::groups`]).
 
-use super::borrowed::Borrowed;
+use super::borrowed::{Borrowed, Lent, registers};
 use super::copy::Copier;
 use super::decode::{Block, End};
 use super::groups::{Deferred, Group, Segment};
@@ -20,8 +20,12 @@ impl Copier<'_> {
         let used = groups
             .iter()
             .fold(0, |bits, group| bits | group.registers());
-        let borrowed = Borrowed::choose(self.live(*begin), used);
+        let at_first = block.instructions[*begin].instruction.ip();
+        self.recorded = false;
+        self.point(at_first, None);
+        let borrowed = self.borrow(*begin, used);
         let [a, b] = borrowed.registers;
+        self.borrow_flags(&borrowed);
         let (entries, jump) = self.undo(groups, &borrowed);
         let mut totals = *others;
         groups.iter().for_each(|group| totals.add(group));
@@ -29,28 +33,24 @@ impl Copier<'_> {
         // Between bursts, the checks of other accesses must be skipped as well.
         let counted = (others.accesses == 0).then(|| self.only_count(totals.accesses, b));
         self.stubs.jump_to(entries[0]);
-        self.recorded = false;
-        self.point(block.instructions[*begin].instruction.ip(), None);
-        self.borrow(&borrowed);
-        self.borrow_flags(&borrowed);
         self.has_room(totals.accesses, b, paused);
         for (group, &cold) in groups.iter().zip(&entries) {
             self.address(&group.operand(), a, b);
-            self.lines_are_ours(group.span as u16, group.writes > 0, a, b, cold);
-            self.count_page_last(group.reads, group.writes, a, b, cold);
+            self.lines_are_ours(group.shape(), a, b, cold);
+            self.count_page(group.reads, group.writes, a, b, cold);
         }
         self.unusual_lines(b);
         self.count(totals.accesses, (totals.loaded, totals.stored));
         if let Some(counted) = counted {
             self.stubs.lead(counted, self.code.pc());
         }
-        self.give_back(&borrowed, false);
+        self.restore_flags(&borrowed);
         for at in *begin..*end {
             self.recorded = true;
             self.before_except(at, &block.instructions[at], Some(&merged[at - begin]));
             match found.take_if(|found| found.branch == at) {
                 Some(found) => self.begin_loop(found, block),
-                None => self.instruction(&block.instructions[at]),
+                None => self.instruction(at, &block.instructions[at]),
             }
             self.after(at);
         }
@@ -62,6 +62,7 @@ impl Copier<'_> {
             end: *end,
             jump,
             resume,
+            stored: self.lent.stored,
         });
     }
 
@@ -81,7 +82,10 @@ impl Copier<'_> {
             }
         }
         std::mem::swap(&mut self.code, &mut self.stubs);
-        self.give_back(borrowed, true);
+        if borrowed.flags {
+            self.stubs.flags_from_rax();
+        }
+        self.settle_in_stubs();
         self.stubs.jump_to(0);
         (entries, self.stubs.offset() - 4)
     }
@@ -94,18 +98,24 @@ impl Copier<'_> {
                 end,
                 jump,
                 resume,
+                stored,
             } = deferred;
             self.stubs.lead(jump, self.code.pc());
+            self.lent = Lent::default();
             for at in begin..end {
                 self.recorded = false;
                 let decoded = &block.instructions[at];
                 self.before(at, decoded);
-                self.instruction(decoded);
+                self.instruction(at, decoded);
                 self.after(at);
             }
             if end == block.instructions.len() && !matches!(block.end, End::Jump(_)) {
                 self.end(block);
             } else {
+                self.settle();
+                for register in registers(stored) {
+                    self.code.lend(register);
+                }
                 self.code.jump_to(resume);
             }
         }

@@ -3,6 +3,7 @@
 use numaloc_follow::owners::Owner;
 use numaloc_trace::block::REGISTERS;
 
+use super::borrowed::Lent;
 use super::copy::Copier;
 use super::decode::Block;
 use super::loops::{Begun, Found, TURNS};
@@ -20,6 +21,7 @@ impl Copier<'_> {
     /// Emits the branch of a loop in its first copy, which goes to the other one after some turns.
     pub(super) fn begin_loop(&mut self, found: Found, block: &Block) {
         let last = &block.instructions[found.branch].instruction;
+        self.settle();
         self.point(last.ip(), None);
         let turn = self.stubs.pc();
         self.code.jump_if(last.condition_code() as u8 - 1, turn);
@@ -51,6 +53,7 @@ impl Copier<'_> {
     pub(super) fn other_loops(&mut self, block: &Block) {
         for Begun { found, jump, after } in std::mem::take(&mut self.loops) {
             let last = &block.instructions[found.branch].instruction;
+            self.lent = Lent::default();
             self.code.align(16);
             let head = self.code.pc();
             self.stubs.lead(jump, head);
@@ -62,8 +65,8 @@ impl Copier<'_> {
             let full = self.stubs.pc();
             self.code.jump_if(EQUAL, full);
             self.recorded = true;
-            for decoded in &block.instructions[..found.branch] {
-                self.instruction(decoded);
+            for (at, decoded) in block.instructions[..found.branch].iter().enumerate() {
+                self.instruction(at, decoded);
             }
             self.point(last.ip(), None);
             self.code.jump_if(last.condition_code() as u8 - 1, head);
@@ -95,7 +98,7 @@ impl Copier<'_> {
     }
 
     /// A direct branch out of the fragment, in the exits' code.
-    fn exit_from_stubs(&mut self, target: u64) {
+    pub(super) fn exit_from_stubs(&mut self, target: u64) {
         let number = self.exits.len();
         let patch = self.stubs.jump(None, 0);
         let stub = self.stubs.pc();
