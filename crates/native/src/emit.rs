@@ -47,6 +47,15 @@ pub enum Number {
     Compare = 7,
 }
 
+/// A half of a word in memory. A processor waits if it loads a word of which a half has just been stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Half {
+    /// Bits 0 to 31.
+    Low,
+    /// Bits 32 to 63.
+    High,
+}
+
 /// Machine code for the address `base`.
 pub struct Buffer {
     base: u64,
@@ -217,38 +226,39 @@ impl Buffer {
         self.put32(table as i32);
     }
 
-    /// Compares the word at `base + 8 * index` with 0; `base` is none of rsp, rbp, r12 and r13.
-    pub fn is_zero_at_index(&mut self, base: usize, index: usize) {
-        let (base, index) = (base as u8, index as u8);
-        let rex = 0x48 | (index >> 3) << 1 | base >> 3;
-        let sib = 0xc0 | (index & 7) << 3 | base & 7;
-        self.put(&[rex, 0x83, 0x3c, sib, 0]);
+    /// Compares a half of the word at `base + 8 * index` with 0; `base` is none of rsp, rbp, r12 and r13.
+    pub fn is_zero_at_index(&mut self, base: usize, index: usize, half: Half) {
+        self.half_at_index(0x83, 7, base, index, half);
+        self.put(&[0]);
     }
 
-    /// Adds to the word at `base + 8 * index`, or to its upper half.
-    pub fn add_at_index(&mut self, base: usize, index: usize, amount: i32, high_half: bool) {
+    /// Adds to a half of the word at `base + 8 * index`; `base` as in [`Buffer::is_zero_at_index`].
+    pub fn add_at_index(&mut self, base: usize, index: usize, amount: i32, half: Half) {
+        if let Ok(byte) = i8::try_from(amount) {
+            self.half_at_index(0x83, 0, base, index, half);
+            self.put(&[byte as u8]);
+        } else {
+            self.half_at_index(0x81, 0, base, index, half);
+            self.put32(amount);
+        }
+    }
+
+    fn half_at_index(&mut self, opcode: u8, operation: u8, base: usize, index: usize, half: Half) {
         let (base, index) = (base as u8, index as u8);
         let rex = 0x40 | (index >> 3) << 1 | base >> 3;
         let sib = 0xc0 | (index & 7) << 3 | base & 7;
-        let small = i8::try_from(amount);
-        let opcode = if small.is_ok() { 0x83 } else { 0x81 };
-        match high_half {
-            true => self.put(&[rex, opcode, 0x44, sib, 4]),
-            false => self.put(&[rex | 8, opcode, 0x04, sib]),
-        }
-        match small {
-            Ok(byte) => self.put(&[byte as u8]),
-            Err(_) => self.put32(amount),
+        match half {
+            Half::Low => self.put(&[rex, opcode, operation << 3 | 4, sib]),
+            Half::High => self.put(&[rex, opcode, operation << 3 | 0x44, sib, 4]),
         }
     }
 
-    /// Adds to a word in memory whose address is in a register; `high`: to its upper half.
-    pub fn add_at(&mut self, register: usize, amount: i32, high_half: bool) {
+    /// Adds to a half of a word in memory whose address is in a register other than rsp, rbp, r12 and r13.
+    pub fn add_at(&mut self, register: usize, amount: i32, half: Half) {
         let (high, low) = (register as u8 >> 3, register as u8 & 7);
-        if high_half {
-            self.put(&[0x40 | high, 0x81, 0x40 | low, 4]);
-        } else {
-            self.put(&[0x48 | high, 0x81, low]);
+        match half {
+            Half::Low => self.put(&[0x40 | high, 0x81, low]),
+            Half::High => self.put(&[0x40 | high, 0x81, 0x40 | low, 4]),
         }
         self.put32(amount);
     }

@@ -11,7 +11,7 @@ use numaloc_trace::line;
 use super::borrowed::{Borrowed, REGISTERS, registers, used};
 use super::copy::Copier;
 use super::groups::{Shape, Unusual};
-use crate::emit::{ABOVE, BELOW, EQUAL, Field, NOT_ABOVE, NOT_EQUAL, Number};
+use crate::emit::{ABOVE, BELOW, EQUAL, Field, Half, NOT_ABOVE, NOT_EQUAL, Number};
 use crate::layout::{LINES, VECTOR_PLAIN, VECTOR_RECORD, VECTORS_LIGHT};
 use crate::record::access::{Access, Descriptor, Kind, Light, Operand};
 use crate::state::{self, RAX};
@@ -330,17 +330,20 @@ impl Copier<'_> {
         self.code.jump_to(usual);
     }
 
-    /// Adds to the counters of the page of the address in `a`, which is changed; jumps to `cold` if they are zero.
+    /// Adds to the counters of the page of the address in `a`, which is changed; jumps to `cold` if it has not
+    /// been accessed in this way before.
     pub(super) fn count_page(&mut self, reads: i32, writes: i32, a: usize, b: usize, cold: u64) {
         self.code.shift(a, true, 64 - WINDOW);
         self.code.shift(a, false, 64 - WINDOW + PAGE_SHIFT);
         self.code.with_field(Field::Load, b, state::PAGES);
-        self.code.is_zero_at_index(b, a);
-        self.code.jump_if(EQUAL, cold);
-        for (amount, high_half) in [(reads, false), (writes, true)] {
-            if amount != 0 {
-                self.code.add_at_index(b, a, amount, high_half);
-            }
+        let halves = [(reads, Half::Low), (writes, Half::High)];
+        let counted = halves.into_iter().filter(|&(amount, _)| amount != 0);
+        for (_, half) in counted.clone() {
+            self.code.is_zero_at_index(b, a, half);
+            self.code.jump_if(EQUAL, cold);
+        }
+        for (amount, half) in counted {
+            self.code.add_at_index(b, a, amount, half);
         }
     }
 
@@ -356,10 +359,10 @@ impl Copier<'_> {
     /// Adds to the counters whose address is in `b`.
     pub(super) fn add_to_page(&mut self, reads: i32, writes: i32, b: usize) {
         if reads != 0 {
-            self.code.add_at(b, reads, false);
+            self.code.add_at(b, reads, Half::Low);
         }
         if writes != 0 {
-            self.code.add_at(b, writes, true);
+            self.code.add_at(b, writes, Half::High);
         }
     }
 
