@@ -47,6 +47,11 @@ pub fn is_on() -> bool {
     !ENGINE.load(Relaxed).is_null()
 }
 
+/// Whether accesses are recorded in bursts, and only counted between them.
+pub fn in_bursts() -> bool {
+    engine().is_some_and(|engine| engine.config().bursts().is_some())
+}
+
 fn set_engine(engine: Engine) {
     ENGINE.store(Box::into_raw(Box::new(engine)), Release);
 }

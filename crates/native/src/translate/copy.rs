@@ -6,7 +6,7 @@ use numaloc_follow::owners::Owner;
 
 use super::borrowed::{Lent, Uses};
 use super::decode::{Block, Decoded, End};
-use super::groups::{self, Deferred, Segment, Unusual};
+use super::groups::{self, Deferred, Segment, Skipped, Unusual};
 use super::landing::{self, SLOT_FAR};
 use super::liveness::{self, Live};
 use super::loops::{self, Begun, Found};
@@ -45,6 +45,7 @@ pub fn emit(
         plans: Vec::new(),
         live,
         deferred: Vec::new(),
+        skipped: Vec::new(),
         loops: Vec::new(),
         unusual: Vec::new(),
         uses: Vec::new(),
@@ -79,6 +80,7 @@ pub fn emit(
     }
     copier.end(block);
     copier.other_copies(block);
+    copier.skipping_copies(block);
     copier.other_loops(block);
     copier.fragment.rcx_is_dead = rcx_is_dead;
     copier.fragment.pages.clone_from(&block.pages);
@@ -105,6 +107,7 @@ pub struct Copier<'a> {
     plans: Vec<(Plan, Owner)>,
     live: Vec<Live>,
     pub(super) deferred: Vec<Deferred>,
+    pub(super) skipped: Vec<Skipped>,
     pub(super) loops: Vec<Begun>,
     pub(super) unusual: Vec<Unusual>,
     /// How the instructions use registers; empty if nothing is recorded.
@@ -188,6 +191,17 @@ impl Copier<'_> {
             Plan::Complex => self.complex(&decoded.instruction, owner),
         }
         self.plans[at].0 = plan;
+    }
+
+    /// Which accesses of instruction number `at` translated code may count.
+    pub(super) fn plain_accesses(&self, at: usize) -> Vec<bool> {
+        match self.plans.get(at) {
+            Some((Plan::Before(accesses), owner)) => {
+                let plain = accesses.iter().map(|access| access.is_plain(*owner));
+                plain.collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Records what is recorded after instruction number `at`.

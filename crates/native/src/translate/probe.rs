@@ -13,6 +13,7 @@ use super::copy::Copier;
 use super::groups::{Shape, Unusual};
 use crate::emit::{ABOVE, BELOW, EQUAL, Field, Half, NOT_ABOVE, NOT_EQUAL, Number};
 use crate::layout::{LINES, VECTOR_PLAIN, VECTOR_RECORD, VECTORS_LIGHT};
+use crate::record;
 use crate::record::access::{Access, Descriptor, Kind, Light, Operand};
 use crate::state::{self, RAX};
 
@@ -150,7 +151,7 @@ impl Copier<'_> {
         let borrowed = self.borrow(at, used(&access.operand));
         let [a, b] = borrowed.registers;
         let paused = self.stubs.pc();
-        let only = (plain && !counted).then(|| self.only_count(accesses, b));
+        let only = (plain && !counted && record::in_bursts()).then(|| self.only_count(accesses, b));
         let cold = self.stubs.pc();
         if plain {
             self.address(&access.operand, a, b);

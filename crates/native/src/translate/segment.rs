@@ -3,8 +3,9 @@
 use super::borrowed::{Borrowed, Lent, registers};
 use super::copy::Copier;
 use super::decode::{Block, End};
-use super::groups::{Deferred, Group, Segment};
+use super::groups::{Deferred, Group, Segment, Skipped};
 use super::loops::Found;
+use crate::record;
 
 impl Copier<'_> {
     /// Emits a segment: the check of its groups, and the instructions without the accesses of the groups. The other
@@ -30,8 +31,8 @@ impl Copier<'_> {
         let mut totals = *others;
         groups.iter().for_each(|group| totals.add(group));
         let paused = self.stubs.pc();
-        // Between bursts, the checks of other accesses must be skipped as well.
-        let counted = (others.accesses == 0).then(|| self.only_count(totals.accesses, b));
+        let counted = record::in_bursts().then(|| self.only_count(totals.accesses, b));
+        let at_check = self.lent;
         self.stubs.jump_to(entries[0]);
         self.has_room(totals.accesses, b, paused);
         for (group, &cold) in groups.iter().zip(&entries) {
@@ -41,7 +42,9 @@ impl Copier<'_> {
         }
         self.unusual_lines(b);
         self.count(totals.accesses, (totals.loaded, totals.stored));
-        if let Some(counted) = counted {
+        // Between bursts, the checks of other accesses are skipped as well.
+        let skips = counted.filter(|_| others.accesses > 0);
+        if let Some(counted) = counted.filter(|_| others.accesses == 0) {
             self.stubs.lead(counted, self.code.pc());
         }
         self.restore_flags(&borrowed);
@@ -64,6 +67,17 @@ impl Copier<'_> {
             resume,
             stored: self.lent.stored,
         });
+        if let Some(jump) = skips {
+            self.skipped.push(Skipped {
+                begin: *begin,
+                end: *end,
+                jump,
+                lent: at_check,
+                flags: borrowed.flags,
+                resume,
+                stored: self.lent.stored,
+            });
+        }
     }
 
     /// Emits, in the exits' code, what takes back the counts of the groups before one that fails: an entry for each
@@ -109,15 +123,43 @@ impl Copier<'_> {
                 self.instruction(at, decoded);
                 self.after(at);
             }
-            if end == block.instructions.len() && !matches!(block.end, End::Jump(_)) {
-                self.end(block);
-            } else {
-                self.settle();
-                for register in registers(stored) {
-                    self.code.lend(register);
-                }
-                self.code.jump_to(resume);
-            }
+            self.go_on_after(end, block, resume, stored);
         }
+    }
+
+    /// Emits the copies of segments in which nothing is recorded, for the time between bursts.
+    pub(super) fn skipping_copies(&mut self, block: &Block) {
+        for skipped in std::mem::take(&mut self.skipped) {
+            let Skipped { begin, end, .. } = skipped;
+            self.stubs.lead(skipped.jump, self.code.pc());
+            self.lent = skipped.lent;
+            if skipped.flags {
+                self.code.flags_from_rax();
+            }
+            for at in begin..end {
+                self.recorded = true;
+                let decoded = &block.instructions[at];
+                let plain = self.plain_accesses(at);
+                self.before_except(at, decoded, Some(&plain));
+                self.instruction(at, decoded);
+                self.after(at);
+            }
+            self.recorded = end == block.instructions.len();
+            self.go_on_after(end, block, skipped.resume, skipped.stored);
+        }
+    }
+
+    /// Continues after another copy of a segment that ends before instruction number `end`: at `resume`, where the
+    /// values of the registers `stored` must be stored.
+    fn go_on_after(&mut self, end: usize, block: &Block, resume: u64, stored: u16) {
+        if end == block.instructions.len() && !matches!(block.end, End::Jump(_)) {
+            self.end(block);
+            return;
+        }
+        self.settle();
+        for register in registers(stored) {
+            self.code.lend(register);
+        }
+        self.code.jump_to(resume);
     }
 }
