@@ -322,15 +322,19 @@ impl<'a> Follower<'a> {
     fn move_batch(&mut self, batch: &[(u64, u32)]) {
         let pages: Vec<u64> = batch.iter().map(|(page, _)| *page).collect();
         let nodes: Vec<i32> = batch.iter().map(|(_, node)| *node as i32).collect();
+        // Since the decision a page may have come to its node by itself (the copy that a write makes after a fork, the
+        // kernel's balancing); a move to where a page is succeeds, and is none.
+        let moved = memory::locate_pages(self.pid, &pages)
+            .and_then(|before| Ok((before, memory::move_pages(self.pid, &pages, &nodes)?)));
         let refused = &mut self.report.refused_pages;
-        match memory::move_pages(self.pid, &pages, &nodes) {
-            Ok(status) => {
-                for (status, node) in status.into_iter().zip(nodes) {
-                    match status {
-                        _ if status == node => self.report.pages += 1,
+        match moved {
+            Ok((before, after)) => {
+                for ((before, after), node) in before.into_iter().zip(after).zip(nodes) {
+                    match after {
+                        _ if after == node => self.report.pages += u64::from(before != node),
                         // The page has been given back meanwhile.
-                        _ if status == -libc::ENOENT || status == -libc::EFAULT => {}
-                        _ => *refused.entry(-status.min(0)).or_default() += 1,
+                        _ if after == -libc::ENOENT || after == -libc::EFAULT => {}
+                        _ => *refused.entry(-after.min(0)).or_default() += 1,
                     }
                 }
             }
