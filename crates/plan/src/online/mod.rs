@@ -46,10 +46,10 @@ pub const LEAST_GAIN: f64 = 0.05;
 /// Accesses that a window must have, or else it is open for up to [`MOST_WINDOWS`] times its length.
 const LEAST_LOAD: f64 = 64.0;
 const MOST_WINDOWS: f64 = 40.0;
-/// A mapping made from few observations may be a wrong one: it is looked at again when there are this many times as many,
-/// as long as there are fewer than [`SETTLED`].
+/// A mapping made from few observations may be a wrong one: it is looked at again when there are this many times as
+/// many, unless it was made from [`ENOUGH`].
 const MORE: u64 = 4;
-const SETTLED: u64 = 4096;
+const ENOUGH: u64 = 4096;
 const PAGE: u64 = 4096;
 
 /// Where the program is now.
@@ -131,7 +131,7 @@ impl<'a> Online<'a> {
         self.phase_start_s.get_or_insert(time_s);
         let others = self.estimates.note(thread, address / PAGE, time_s);
         let samples = self.estimates.samples();
-        let few = |from: &u64| *from < SETTLED && samples >= from * MORE;
+        let few = |from: &u64| *from < ENOUGH && samples >= from * MORE;
         if self.mapped_from.as_ref().is_some_and(few) {
             self.pending = true;
             self.mapped_from = None;
