@@ -25,7 +25,7 @@ use crate::tracee::{INT3, Memory, Stopped};
 
 /// Offset of the board, and the size of the whole.
 const BOARD: u64 = 16384;
-const BYTES: u64 = BOARD + (board::BYTES + 4095) / 4096 * 4096;
+const BYTES: u64 = BOARD + board::BYTES.next_multiple_of(4096);
 const FIRST: usize = 16;
 /// Length of a jump.
 const JUMP: usize = 5;
