@@ -18,7 +18,7 @@ use programs::workload;
 const TWO_HOSTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mpi/two-hosts");
 const OPEN_MPI: &str = "mpirun.openmpi --allow-run-as-root --oversubscribe --host n1:2,n2:2 --mca plm_rsh_agent $PWD/h/agent \
     --mca btl_tcp_if_include 10.9.0.0/24 --mca oob_tcp_if_include 10.9.0.0/24 -n 4";
-const SLURM: &str = "srun --mpi=pmi2 -N 2 --ntasks-per-node=2 --overcommit -n 4";
+const SLURM: &str = "srun --mpi=pmi2 -N 2 --ntasks-per-node=2 --overcommit --exclusive -n 4";
 
 /// Whether namespaces can be made here.
 fn possible() -> bool {
@@ -85,7 +85,7 @@ fn recorded_planned_and_run(library: &str, one: &str, two: &str, options: &[&str
             "$numaloc record --mpi={library} -q -o one.numaloc -- {one} {program}
             $numaloc record --mpi={library} -q -o two.numaloc -- {two} {program}
             $numaloc plan two.numaloc --machine two.toml -o plan.json >planned
-            $numaloc run --plan plan.json --require 100 -- {two} {program} 2>ran"
+            $numaloc run --plan plan.json --machine two.toml --require 100 -- {two} {program} 2>ran"
         ),
     );
     let [one, two] = ["one.numaloc", "two.numaloc"].map(|name| read(dir.path(), name));
@@ -107,7 +107,7 @@ fn ranks_of_open_mpi_on_two_hosts_are_recorded_and_are_where_planned() {
 #[test]
 fn ranks_that_slurm_starts_on_two_hosts_are_recorded_and_are_where_planned() {
     if possible() {
-        let one = "srun --mpi=pmi2 -N 1 --overcommit -n 4";
+        let one = "srun --mpi=pmi2 -N 1 --overcommit --exclusive -n 4";
         recorded_planned_and_run("mpich", one, SLURM, &["--slurm"]);
     }
 }
@@ -118,9 +118,9 @@ fn a_library_of_others_has_the_same_cells_on_two_hosts() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let program = "import numpy\nfrom mpi4py import MPI\nc = MPI.COMM_WORLD\nr, n = c.rank, c.size\n\
+    let program = "from mpi4py import MPI\nc = MPI.COMM_WORLD\nr, n = c.rank, c.size\n\
                    for i in range(20):\n    c.sendrecv(b'x' * 1000, (r + 1) % n, source=(r - 1) % n)\n\
-                   \x20   c.Send(numpy.zeros(10 * (r + 1)), r ^ 1) if r % 2 == 0 else c.Recv(numpy.empty(10 * r), r ^ 1)\n";
+                   \x20   c.Send(bytearray(80 * r + 80), r ^ 1) if r % 2 == 0 else c.Recv(bytearray(80 * r), r ^ 1)\n";
     std::fs::write(dir.path().join("app.py"), program).unwrap();
     on_two_hosts(
         dir.path(),
