@@ -154,7 +154,13 @@ fn memory_that_ranks_share_is_counted_within_each_host() {
     let mut within = [0, 0];
     for ((src, dst), (events, _)) in cells(&two, Layer::WriteRead) {
         let hosts = [rank(src) / 2, rank(dst) / 2];
-        assert_eq!(hosts[0], hosts[1], "ranks {} and {} share no memory", rank(src), rank(dst));
+        assert_eq!(
+            hosts[0],
+            hosts[1],
+            "ranks {} and {} share no memory",
+            rank(src),
+            rank(dst)
+        );
         if rank(src) != rank(dst) {
             within[hosts[0] as usize] += events;
         }
@@ -163,7 +169,9 @@ fn memory_that_ranks_share_is_counted_within_each_host() {
     // Message cells are those of the program, whatever traces it.
     let bytes = |src, dst| {
         let cells = cells(&two, Layer::Message);
-        let found = cells.iter().find(|((s, d), _)| (rank(*s), rank(*d)) == (src, dst));
+        let found = cells
+            .iter()
+            .find(|((s, d), _)| (rank(*s), rank(*d)) == (src, dst));
         found.map_or(0, |(_, (_, bytes))| *bytes)
     };
     assert_eq!([bytes(0, 1), bytes(0, 3), bytes(2, 1)], [32_000; 3]);
