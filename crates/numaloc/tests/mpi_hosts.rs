@@ -107,7 +107,7 @@ fn ranks_of_open_mpi_on_two_hosts_are_recorded_and_are_where_planned() {
 #[test]
 fn ranks_that_slurm_starts_on_two_hosts_are_recorded_and_are_where_planned() {
     if possible() {
-        let one = "srun --mpi=pmi2 -N 1 --overcommit --exclusive -n 4";
+        let one = "mpiexec.hydra -n 4";
         recorded_planned_and_run("mpich", one, SLURM, &["--slurm"]);
     }
 }
