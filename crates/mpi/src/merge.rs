@@ -1,10 +1,10 @@
 //! Merges the files of all ranks into one profile.
 //!
-//! Ranks are the profile's threads: thread `k` is rank `k`, path `r{k}`. Messages of the program (point-to-point,
-//! one-sided) are layer [`Layer::Message`], those of the library inside collectives [`Layer::Collective`], so that
-//! each can be viewed separately. A get counts from the peer it reads to the rank that called it: direction of data flow,
-//! not of the call. The library's own estimate per collective ([`Kind::Operation`]) is a second view of the same messages
-//! and is left out.
+//! Ranks are the profile's threads: thread `k` is rank `k`, path `r{k}`. Messages of the program
+//! (point-to-point, one-sided) are layer [`Layer::Message`], those of the library inside collectives
+//! [`Layer::Collective`], so that each can be viewed separately. A get counts from the peer it reads
+//! to the rank that called it: direction of data flow, not of the call. The library's own estimate per
+//! collective ([`Kind::Operation`]) is a second view of the same messages and is left out.
 //!
 //! [`Layer::Message`]: numaloc_model::Layer::Message
 //! [`Layer::Collective`]: numaloc_model::Layer::Collective

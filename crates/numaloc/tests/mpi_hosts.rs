@@ -126,8 +126,8 @@ fn a_library_of_others_has_the_same_cells_on_two_hosts() {
         dir.path(),
         &[],
         &format!(
-            "$numaloc record --mpi=openmpi -q -o one.numaloc -- mpirun.openmpi --allow-run-as-root --oversubscribe -n 4 python3 app.py
-            $numaloc record --mpi=openmpi -q -o two.numaloc -- {OPEN_MPI} python3 app.py"
+            "$numaloc record --mpi=openmpi -q -o one.numaloc -- mpirun.openmpi --allow-run-as-root --oversubscribe -n 4 /usr/bin/python3 app.py
+            $numaloc record --mpi=openmpi -q -o two.numaloc -- {OPEN_MPI} /usr/bin/python3 app.py"
         ),
     );
     let [one, two] = ["one.numaloc", "two.numaloc"].map(|name| read(dir.path(), name));
