@@ -34,6 +34,12 @@ const WINDOWS: (f64, f64) = (20.0, 1000.0);
 /// Number of events after which the part may change at the latest.
 const CHUNK: usize = 64;
 
+/// Share of earlier windows' sums that is kept at each window.
+const KEPT: f64 = 0.9;
+/// Number of records of all threads that a thread's own ones are pooled with. A few records of a thread would give a
+/// noisy ratio, and where threads wait for the slowest of them, noise lengthens the run.
+const POOLED: f64 = 500.0;
+
 /// Part of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
@@ -43,7 +49,7 @@ enum Part {
     Warmed,
 }
 
-/// Sums of a thread, halved at each window.
+/// Sums of a thread, of which each window keeps a part.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stalls {
     /// Picoseconds of stalls in windows, and of latencies on an idle machine there.
@@ -62,14 +68,14 @@ impl Stalls {
         self.records += other.records;
     }
 
-    fn halve(&mut self) {
+    fn fade(&mut self) {
         for sum in [
             &mut self.stalled,
             &mut self.idle,
             &mut self.idle_seen,
             &mut self.records,
         ] {
-            *sum /= 2.0;
+            *sum *= KEPT;
         }
     }
 }
@@ -133,8 +139,8 @@ impl Sampler {
                 self.close();
             }
             if part == Part::Filling {
-                self.threads.iter_mut().for_each(Stalls::halve);
-                self.all.halve();
+                self.threads.iter_mut().for_each(Stalls::fade);
+                self.all.fade();
             }
             self.part = part;
         }
@@ -152,12 +158,15 @@ impl Sampler {
         }
     }
 
-    /// Stall per latency on an idle machine, of a thread or, if it has not run in a window yet, of all.
+    /// Stall per latency on an idle machine of a thread, pooled with all threads.
     #[inline]
     fn ratio(&self, thread: u32) -> f64 {
-        let own = &self.threads[thread as usize];
-        let of = if own.idle > 0.0 { own } else { &self.all };
-        if of.idle > 0.0 { of.stalled / of.idle } else { 0.0 }
+        let (own, all) = (&self.threads[thread as usize], &self.all);
+        if all.idle <= 0.0 {
+            return 0.0;
+        }
+        let pooled = POOLED * all.idle_seen / all.records.max(1.0);
+        (own.stalled + pooled * all.stalled / all.idle) / (own.idle + pooled)
     }
 
     /// Picoseconds of stall per skipped record of a thread.
