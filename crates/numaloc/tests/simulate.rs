@@ -526,7 +526,10 @@ fn a_report_shows_simulated_runs_over_time() {
 #[test]
 fn the_schedule_of_a_plan_moves_threads_and_pages_while_the_program_runs() {
     let dir = tempfile::tempdir().unwrap();
-    let (profile, machine) = (dir.path().join("two.numaloc"), dir.path().join("small.toml"));
+    let (profile, machine) = (
+        dir.path().join("two.numaloc"),
+        dir.path().join("small.toml"),
+    );
     std::fs::write(&machine, MACHINE).unwrap();
     let traced = ["--trace", "--trace-l2", "64K/8"];
     ok(numaloc(&["record", "--quiet", "-o"])
@@ -539,30 +542,50 @@ fn the_schedule_of_a_plan_moves_threads_and_pages_while_the_program_runs() {
         .args(["2048", "400"]));
     let plan = |name: &str, more: &[&str]| {
         let file = dir.path().join(name);
-        ok(numaloc(&["plan", "--quiet", "--threads", "numaloc", "--pages", "locality"])
-            .arg("--machine")
-            .args([&machine, &profile])
-            .args(more)
-            .arg("-o")
-            .arg(&file));
+        ok(numaloc(&[
+            "plan",
+            "--quiet",
+            "--threads",
+            "numaloc",
+            "--pages",
+            "locality",
+        ])
+        .arg("--machine")
+        .args([&machine, &profile])
+        .args(more)
+        .arg("-o")
+        .arg(&file));
         file
     };
     let (fixed, moving) = (plan("fixed.json", &[]), plan("moving.json", &["--dynamic"]));
-    let found = ok(numaloc(&["simulate", "--json", "--pages", "first-touch", "--machine"])
-        .args([&machine, &profile])
-        .arg("--plan")
-        .arg(&fixed)
-        .arg("--plan")
-        .arg(&moving));
+    let found = ok(
+        numaloc(&["simulate", "--json", "--pages", "first-touch", "--machine"])
+            .args([&machine, &profile])
+            .arg("--plan")
+            .arg(&fixed)
+            .arg("--plan")
+            .arg(&moving),
+    );
     let found: Value = serde_json::from_str(&found).unwrap();
     let of = |name: &str| row(&found, &format!("locality ({name})"));
     let remote = |name: &str| of(name)["remote_requests_percent"].as_f64().unwrap();
-    assert!(remote("fixed") > 25.0, "one half is remote: {}", remote("fixed"));
-    assert!(remote("moving") < 8.0, "both are local: {}", remote("moving"));
+    assert!(
+        remote("fixed") > 25.0,
+        "one half is remote: {}",
+        remote("fixed")
+    );
+    assert!(
+        remote("moving") < 8.0,
+        "both are local: {}",
+        remote("moving")
+    );
     assert!(of("moving")["thread_moves"].as_u64().unwrap() > 0);
     assert_eq!(of("fixed")["thread_moves"], 0);
     let time = |name: &str| of(name)["time_ns"].as_f64().unwrap();
-    assert!(time("moving") < time("fixed"), "the moves cost less than they gain");
+    assert!(
+        time("moving") < time("fixed"),
+        "the moves cost less than they gain"
+    );
 }
 
 #[test]
@@ -570,10 +593,12 @@ fn a_sample_has_the_time_of_the_whole_within_the_error_it_states() {
     let dir = tempfile::tempdir().unwrap();
     let (profile, machine) = recorded(dir.path());
     let simulate = |more: &[&str]| {
-        ok(numaloc(&["simulate", "--threads", "scatter", "--pages", "first-touch"])
-            .arg("--machine")
-            .args([&machine, &profile])
-            .args(more))
+        ok(
+            numaloc(&["simulate", "--threads", "scatter", "--pages", "first-touch"])
+                .arg("--machine")
+                .args([&machine, &profile])
+                .args(more),
+        )
     };
     let time = |found: &str| -> (f64, Value) {
         let found: Value = serde_json::from_str(found).unwrap();
@@ -623,7 +648,10 @@ fn plans_for_other_threads_and_damaged_traces_are_reported_in_one_line() {
     std::fs::write(&plan, changed).unwrap();
     let (status, error) = refused(&profile, &[&plan]);
     assert_eq!(status, Some(1), "{error}");
-    assert!(error.contains("plans thread 0.99, which the profile does not have"), "{error}");
+    assert!(
+        error.contains("plans thread 0.99, which the profile does not have"),
+        "{error}"
+    );
     let errors = error.lines().filter(|line| line.starts_with("error: "));
     assert_eq!(errors.count(), 1, "{error}");
     // A trace without its second half is simulated, with a remark.

@@ -47,9 +47,9 @@ mod window;
 mod write_backs;
 
 pub use machine::{Machine, MachineError, Parameters};
+pub use moves::Moves;
 pub use outcome::Outcome;
 pub use pages::Pages;
-pub use moves::Moves;
 pub use run::{Extras, Setup, SetupError, simulate, simulate_with};
 pub use sampling::Sample;
 pub use schedule::Threads;

@@ -83,7 +83,10 @@ fn check(step: &Moves, machine: &Machine, trace: &Trace) -> Result<(), SetupErro
     let wrong = |what: String| Err(SetupError::Pages(what));
     for &(thread, pu) in &step.threads {
         if thread as usize >= trace.threads() {
-            return wrong(format!("a move of thread {thread}, the trace has {}", trace.threads()));
+            return wrong(format!(
+                "a move of thread {thread}, the trace has {}",
+                trace.threads()
+            ));
         }
         if pu.index() >= machine.pus.len() {
             return Err(SetupError::Pu {
@@ -95,7 +98,10 @@ fn check(step: &Moves, machine: &Machine, trace: &Trace) -> Result<(), SetupErro
     }
     for &(page, node) in &step.pages {
         if page as usize >= trace.pages().len() {
-            return wrong(format!("a move of page {page}, the trace has {}", trace.pages().len()));
+            return wrong(format!(
+                "a move of page {page}, the trace has {}",
+                trace.pages().len()
+            ));
         }
         if node.index() >= machine.nodes {
             return wrong(format!("{node}, the machine has {} nodes", machine.nodes));

@@ -532,6 +532,11 @@ impl<'a> Run<'a> {
                 }
                 Step::Create => {
                     self.memory.pages.created();
+                    if self.first_creation == u64::MAX
+                        && let Some(sampler) = &mut self.sampler
+                    {
+                        sampler.created();
+                    }
                     self.first_creation = self.first_creation.min(now);
                     self.make_ready(event.value(), now + self.thread_start, true);
                     limit = self.limit(pu);

@@ -10,8 +10,9 @@
 //! | warmed | changed | its latency on an idle machine x the thread's mean stall per such latency in recent windows |
 //! | skipped | only page homes | the thread's mean stall per record in recent windows and warmed parts |
 //!
-//! Work between records, synchronisation and creations of threads are exact everywhere. The first quarter of a window
-//! fills queues and is not measured. Each window's time is compared with what would have been extrapolated for it from
+//! Work between records, synchronisation and creations of threads are exact everywhere. The first part of a window
+//! fills queues and is not measured. The first creation of a thread begins a window and ends the use of what was seen
+//! before. Each window's time is compared with what would have been extrapolated for it from
 //! the windows before: from these errors follows the interval of the result ([`Sampled::error`]).
 
 use crate::outcome::Sampled;
@@ -35,10 +36,14 @@ const WINDOWS: (f64, f64) = (20.0, 1000.0);
 const CHUNK: usize = 64;
 
 /// Share of earlier windows' sums that is kept at each window.
-const KEPT: f64 = 0.9;
+const KEPT: f64 = 0.6;
 /// Number of records of all threads that a thread's own ones are pooled with. A few records of a thread would give a
 /// noisy ratio, and where threads wait for the slowest of them, noise lengthens the run.
-const POOLED: f64 = 500.0;
+const POOLED: f64 = 100.0;
+/// Share of a window that fills queues and buffers, and is not measured.
+const FILLING: f64 = 0.4;
+/// Share of earlier sums that is kept when the first thread is created: what follows differs from what came before.
+const KEPT_AT_CREATION: f64 = 1e-3;
 
 /// Part of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,14 +73,14 @@ impl Stalls {
         self.records += other.records;
     }
 
-    fn fade(&mut self) {
+    fn fade(&mut self, kept: f64) {
         for sum in [
             &mut self.stalled,
             &mut self.idle,
             &mut self.idle_seen,
             &mut self.records,
         ] {
-            *sum *= KEPT;
+            *sum *= kept;
         }
     }
 }
@@ -88,6 +93,8 @@ pub(crate) struct Sampler {
     ends: [u64; 3],
     /// Records so far.
     count: u64,
+    /// Records so far and those by which windows began earlier than by their period.
+    position: u64,
     part: Part,
     threads: Vec<Stalls>,
     all: Stalls,
@@ -109,8 +116,9 @@ impl Sampler {
         let skipped = (period - window).max(0.0) * (1.0 - sample.warmed.clamp(0.0, 1.0));
         Self {
             period: period as u64,
-            ends: [window / 4.0, window, window + skipped].map(|at| at as u64),
+            ends: [FILLING * window, window, window + skipped].map(|at| at as u64),
             count: 0,
+            position: 0,
             part: Part::Filling,
             threads: vec![Stalls::default(); trace.threads()],
             all: Stalls::default(),
@@ -121,8 +129,8 @@ impl Sampler {
         }
     }
 
-    fn part_at(&self, count: u64) -> Part {
-        let at = count % self.period;
+    fn part_at(&self, position: u64) -> Part {
+        let at = position % self.period;
         match self.ends.iter().position(|&end| at < end) {
             Some(0) => Part::Filling,
             Some(1) => Part::Measured,
@@ -133,18 +141,30 @@ impl Sampler {
 
     /// Goes on to the part of the next record.
     fn turn(&mut self) -> Part {
-        let part = self.part_at(self.count);
+        let part = self.part_at(self.position);
         if part != self.part {
             if self.part == Part::Measured {
                 self.close();
             }
             if part == Part::Filling {
-                self.threads.iter_mut().for_each(Stalls::fade);
-                self.all.fade();
+                self.fade(KEPT);
             }
             self.part = part;
         }
         part
+    }
+
+    fn fade(&mut self, kept: f64) {
+        let sums = self.threads.iter_mut().chain([&mut self.all]);
+        sums.for_each(|sums| sums.fade(kept));
+    }
+
+    /// Records that the first thread is created.
+    pub(crate) fn created(&mut self) {
+        self.fade(KEPT_AT_CREATION);
+        if matches!(self.part, Part::Skipped | Part::Warmed) {
+            self.position = self.position.next_multiple_of(self.period);
+        }
     }
 
     /// Ends a window: how far the extrapolation from the windows before would have been off.
@@ -233,6 +253,7 @@ impl Run<'_> {
             return stop;
         };
         sampler.count += events;
+        sampler.position += events;
         match part {
             Part::Filling => sampler.detailed += events,
             Part::Measured => {

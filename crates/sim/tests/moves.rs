@@ -72,7 +72,10 @@ fn pages_move_at_their_cost_when_the_first_thread_reaches_the_point() {
     // All pages are touched before they move: otherwise nothing is copied.
     let untouched = run(&machine, &moves, vec![HALF + 2]);
     assert_eq!(untouched.lines_by_node_pair[1], 0);
-    assert_eq!(untouched.page_moves, 4, "pages of a node are there from the start");
+    assert_eq!(
+        untouched.page_moves, 4,
+        "pages of a node are there from the start"
+    );
     // Four pages are read from node 0 and written to node 1 by a core there; then all reads are local.
     assert_eq!(untouched.lines_by_node_pair[0], LINES);
     assert_eq!(untouched.lines_by_node_pair[2], 4 * PAGE_LINES);

@@ -33,7 +33,9 @@ fn trace() -> Trace {
         for step in 0..500 {
             time += 1;
             for thread in 0..THREADS {
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
                 let line = match round < 100 {
                     true => (random >> 33) % 100_000,
                     false => thread * 25_000 + (round * 500 + step) % 25_000,

@@ -38,9 +38,7 @@ impl Unloaded {
     pub fn on_pages_of(self, trace: &Trace, profile: &Profile) -> Case {
         let homes = match self.homes {
             Homes::Acting(policy) => policy,
-            Homes::Placed(nodes) => {
-                Pages::Placed(on_trace(&nodes, trace, profile))
-            }
+            Homes::Placed(nodes) => Pages::Placed(on_trace(&nodes, trace, profile)),
         };
         Case {
             target: self.target,

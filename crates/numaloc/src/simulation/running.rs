@@ -152,11 +152,7 @@ impl<'a> Progress<'a> {
         if !self.ui.progress() {
             return;
         }
-        stderr(&shown(
-            *done,
-            self.jobs,
-            self.start.elapsed().as_secs_f64(),
-        ));
+        stderr(&shown(*done, self.jobs, self.start.elapsed().as_secs_f64()));
     }
 
     fn end(&self) {
