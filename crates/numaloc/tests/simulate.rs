@@ -620,7 +620,7 @@ fn a_sample_has_the_time_of_the_whole_within_the_error_it_states() {
     assert_eq!(refused.status.code(), Some(2));
 }
 
-/// A plan for more or fewer threads, a trace that ends in the middle, and a file that is no trace.
+/// A plan for other threads, a trace that ends in the middle, and files that are not the profile's trace.
 #[test]
 fn plans_for_other_threads_and_damaged_traces_are_reported_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
@@ -654,16 +654,19 @@ fn plans_for_other_threads_and_damaged_traces_are_reported_in_one_line() {
     );
     let errors = error.lines().filter(|line| line.starts_with("error: "));
     assert_eq!(errors.count(), 1, "{error}");
-    // A trace without its second half is simulated, with a remark.
+    // A trace without its second half, a file that is none, and the trace of another program.
     let trace = profile.join("accesses/0.trace");
     let whole = std::fs::read(&trace).unwrap();
-    std::fs::write(&trace, &whole[..whole.len() / 2]).unwrap();
-    let (status, error) = refused(&profile, &[]);
-    assert_eq!(status, Some(0), "{error}");
-    assert!(error.contains("access trace"), "a remark: {error}");
-    std::fs::write(&trace, "a,b\n1,2\n").unwrap();
-    let (status, error) = refused(&profile, &[]);
-    assert_eq!(status, Some(1), "{error}");
-    let errors = error.lines().filter(|line| line.starts_with("error: "));
-    assert_eq!(errors.count(), 1, "{error}");
+    let other = [&whole[..], &whole[..]].concat();
+    for damaged in [&whole[..whole.len() / 2], b"a,b\n1,2\n", &other] {
+        std::fs::write(&trace, damaged).unwrap();
+        let (status, error) = refused(&profile, &[]);
+        assert_eq!(status, Some(1), "{error}");
+        let errors = error.lines().filter(|line| line.starts_with("error: "));
+        assert_eq!(errors.count(), 1, "{error}");
+        assert!(
+            error.contains("cannot read ") && error.contains("0.trace: "),
+            "{error}"
+        );
+    }
 }
