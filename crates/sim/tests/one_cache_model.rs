@@ -93,8 +93,8 @@ fn the_dram_ratios_model_and_the_simulator_agree_on_lines_from_dram() {
         "{fetches}, {transfers}"
     );
     let moved = timed.transfers_within + timed.transfers_between;
-    // What a thread's own shared cache does not answer. Answering another cache's request counts as a use of the line in
-    // the untimed model only, so that caches evict slightly different lines.
+    // What a thread's own shared cache does not answer. Answering another cache's request counts as a use of the line
+    // in the untimed model only, so that caches evict slightly different lines.
     let differ = |found: u64, expected: u64| (found as f64 / expected as f64 - 1.0).abs();
     assert!(
         differ(read + moved, fetches + transfers) < 0.005,
