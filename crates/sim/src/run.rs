@@ -118,7 +118,7 @@ fn check_pinned(pus: &[LogicalPu], machine: &Machine, trace: &Trace) -> Result<(
 /// if threads share a core, its private caches are modelled too.
 ///
 /// Cost: 150 to 450 ns per event that misses everywhere. Memory: 8 bytes per line of the pages, and 4 to 6 bytes
-/// per line of the machine's caches (more with fewer ways than four).
+/// per line of the machine's caches with eight ways or more.
 ///
 /// # Errors
 /// [`SetupError`] if mapping or placement do not fit.
