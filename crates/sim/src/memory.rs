@@ -310,7 +310,12 @@ impl<'a> Memory<'a> {
         }
         let done = self.fetch(core, line, now);
         self.directory.add_sharer(line, core);
-        self.fill_private(core, line, false, now);
+        // The look-up above missed, and fetching a line puts none into private caches.
+        if let Some(caches) = &mut self.private
+            && let Some((evicted, true)) = caches[core as usize].put_absent(line, false)
+        {
+            self.leave_private(core, evicted, now);
+        }
         Answer::At(done)
     }
 
@@ -450,7 +455,8 @@ impl<'a> Memory<'a> {
             let from = self.machine.core_node[owner as usize] as usize;
             return self.transfer(now, core, home, (owner_group, from), line);
         }
-        if self.llcs[group as usize].touch(line) {
+        // The directory knows of every line in a last-level cache: most misses need no search there.
+        if entry.groups & (1 << group) != 0 && self.llcs[group as usize].touch(line) {
             figures.hits += 1;
             return now + self.machine.llc_latency;
         }
