@@ -204,8 +204,8 @@ fn the_joint_objective_ranks_candidates_as_simulated_time_does() {
     }
 }
 
-/// All cores of all nodes stream blocks of their own, from their own node's memory or from another's, with so many
-/// lines outstanding that bandwidth decides.
+/// All cores of all nodes stream blocks of their own, from their own node's memory or from another's, with 64
+/// lines outstanding for each core: bandwidth decides.
 #[test]
 fn the_cost_of_a_tasks_data_is_the_simulators_for_streams() {
     let (topology, machine) = four_nodes(64);
