@@ -35,7 +35,7 @@ fn own(thread: u64, at: u64) -> (u64, u64) {
 fn neighbours(thread: u64, at: u64) -> (u64, u64) {
     let (_, line) = own(0, at);
     let page = scattered(at) / PAGE_LINES;
-    let of = if at % 3 == 0 {
+    let of = if at.is_multiple_of(3) {
         (thread + 1) % THREADS
     } else {
         thread
@@ -47,7 +47,7 @@ fn neighbours(thread: u64, at: u64) -> (u64, u64) {
 fn shared(thread: u64, at: u64) -> (u64, u64) {
     let line = scattered(at);
     let page = line / PAGE_LINES;
-    let of = if thread == 0 || at % 4 == 0 {
+    let of = if thread == 0 || at.is_multiple_of(4) {
         0
     } else {
         thread % 3
@@ -224,7 +224,7 @@ fn the_cost_of_a_tasks_data_is_the_simulators_for_streams() {
     let node_of = |thread: usize| topology.node_of(pu[thread]).index();
     for (what, far) in [("near", 0), ("far", 1)] {
         let placed = trace.pages().iter().map(|&page| {
-            let thread = (page * PAGE_LINES >> 20) as usize;
+            let thread = ((page * PAGE_LINES) >> 20) as usize;
             Some(LogicalNode::from_index((node_of(thread) + far) % NODES))
         });
         let setup = Setup {
