@@ -121,6 +121,31 @@ impl Writer<'_> {
     }
 }
 
+/// Patches the program's functions that are marks: the number of them, and the names of those that cannot be patched.
+/// Why, if there is none.
+fn install(
+    patches: &Patches,
+    memory: &Memory,
+    image: &Map,
+    places: &[Counted],
+) -> Result<(usize, Vec<String>), String> {
+    let places: Vec<(MarkPlace, usize)> = places
+        .iter()
+        .map(|counted| (counted.place.clone(), counted.number))
+        .collect();
+    let (functions, refused) = patches
+        .install(memory, image, &places)
+        .map_err(|error| format!("cannot write to its memory: {error}"))?;
+    if functions == 0 {
+        let why = match refused.is_empty() {
+            true => "it has no symbols or probes of these marks",
+            false => "the functions that are its marks cannot be patched",
+        };
+        return Err(why.to_owned());
+    }
+    Ok((functions, refused))
+}
+
 impl Supervisor {
     /// The program is loaded: writes to the board which places the agent counts. Without agent, the program's own
     /// functions are patched. If that fails too, no later move is carried out.
@@ -196,21 +221,11 @@ impl Supervisor {
         }
         let mut refused = Vec::new();
         if let Some((patches, image)) = patched {
-            let places: Vec<(MarkPlace, usize)> = places
-                .iter()
-                .map(|counted| (counted.place.clone(), counted.number))
-                .collect();
-            let (functions, others) = patches.install(memory, image, &places).map_err(io)?;
-            refused = others;
-            if functions == 0 {
-                let why = match refused.is_empty() {
-                    true => "it has no symbols or probes of these marks",
-                    false => "the functions that are its marks cannot be patched",
-                };
-                return Err(why.to_owned());
-            }
+            let installed = install(&patches, memory, image, &places)?;
+            refused = installed.1;
             self.controller.tally().note(format!(
-                "marks are counted in {functions} patched functions of the program"
+                "marks are counted in {} patched functions of the program",
+                installed.0
             ));
         }
         self.note_uncounted(&refused, &unknown);
