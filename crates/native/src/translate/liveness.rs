@@ -179,7 +179,7 @@ pub fn needed(
     all
 }
 
-/// Most instructions that are looked at after a block, for each of its branches.
+/// Most instructions examined after a block, for each of its branches.
 const AHEAD: usize = 64;
 /// Most conditional branches one after the other that are followed.
 const BRANCHES: usize = 3;

@@ -46,7 +46,7 @@ pub const LEAST_GAIN: f64 = 0.05;
 /// Accesses that a window must have, or else it is open for up to [`MOST_WINDOWS`] times its length.
 const LEAST_LOAD: f64 = 64.0;
 const MOST_WINDOWS: f64 = 40.0;
-/// A mapping made from few observations may be a wrong one: it is looked at again when there are this many times as
+/// A mapping made from few observations may be a wrong one: it is checked again when there are this many times as
 /// many, unless it was made from [`ENOUGH`].
 const MORE: u64 = 4;
 const ENOUGH: u64 = 4096;

@@ -152,7 +152,7 @@ fn threads_follow_their_partners_from_phase_to_phase() {
     });
 }
 
-/// The first accesses of a phase say little: a mapping made from them is looked at again.
+/// The first accesses of a phase say little: a mapping made from them is checked again.
 #[test]
 fn a_mapping_from_few_accesses_is_revised_without_a_new_phase() {
     // Both patterns are equally heterogeneous: no new phase is seen.
