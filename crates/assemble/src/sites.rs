@@ -73,7 +73,7 @@ fn allocator(function: &str) -> Option<&'static str> {
 }
 
 /// Whether a source is in a folder of system headers, not the program's own code.
-fn is_system(source: &str) -> bool {
+pub(crate) fn is_system(source: &str) -> bool {
     ["/usr/include/", "/usr/lib/", "/rustc/"]
         .iter()
         .any(|folder| source.starts_with(folder))

@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 pub mod access;
+pub mod blocks;
 pub mod callable;
 mod complex;
 pub mod ending;
@@ -23,11 +24,12 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize};
 use iced_x86::Instruction;
 use numaloc_follow::calls::{self, Then, Traced};
 use numaloc_follow::owners::Owner;
-use numaloc_follow::{images, owners, sharing};
+use numaloc_follow::{allocators, images, owners, sharing};
 use numaloc_journal::Record;
-use numaloc_trace::{Config, Engine, reservation};
+use numaloc_trace::{Config, Engine, reservation, sites};
 
-use crate::layout::LINES;
+use crate::cache;
+use crate::layout::{CODE, LINES};
 use crate::state::State;
 use crate::sys;
 use access::{Descriptor, Kind, Masked};
@@ -66,6 +68,8 @@ pub fn start(settings: &[u8], program: &[u8], entry: u64) -> Result<(), String> 
     config.program = PathBuf::from(OsStr::from_bytes(program));
     let name = config.program.to_string_lossy().into_owned();
     reservation::prefer(LINES);
+    allocators::record();
+    sites::set_resolver(address_of);
     let engine =
         Engine::start(config, &name).map_err(|error| format!("cannot start recording: {error}"))?;
     set_engine(engine);
@@ -73,6 +77,21 @@ pub fn start(settings: &[u8], program: &[u8], entry: u64) -> Result<(), String> 
         images::record(engine, entry);
     }
     Ok(())
+}
+
+/// The program's address of a place: itself, or what the code in the cache before it was translated from.
+fn address_of(place: u64) -> u64 {
+    match CODE.contains(&place) {
+        true => cache::ENGINE.lock().source_before(place).unwrap_or(0),
+        false => place,
+    }
+}
+
+/// Forgets places in the cache: other code will be there.
+pub fn forget_places() {
+    if let Some(engine) = engine() {
+        engine.forget_places();
+    }
 }
 
 /// Whose code is at `pc`; records the functions with which the program hands work to threads.
@@ -161,6 +180,7 @@ fn forked(state: &mut State, engine: &'static Engine) {
     state.recording = false;
     clear(state);
     LIVE.store(0, Relaxed);
+    blocks::forget();
     attach(state);
 }
 
@@ -221,10 +241,16 @@ pub fn replaced(state: &mut State, note: Option<String>) {
 pub unsafe extern "C" fn native_record_access(state: *mut State) {
     // SAFETY: as the caller promises.
     let state = unsafe { &mut *state };
-    let address = state.address;
+    let (address, place) = (state.address, state.resume);
+    if let Some(thread) = traced(state) {
+        thread.tracer.set_place(place);
+    }
     let descriptor = Descriptor::decode(state.access);
     if descriptor.kind == Kind::Turns {
         return turns::record(state, 0);
+    }
+    if descriptor.kind == Kind::Call {
+        return blocks::reached(state);
     }
     if descriptor.kind == Kind::Masked {
         let mask = state.selected;

@@ -351,6 +351,13 @@ impl Copier<'_> {
         self.leave_to_record(Descriptor { size, kind, owner }, None, false);
     }
 
+    /// Lets the engine see that the program is at `pc`, where it calls an allocator or returns from one.
+    pub(super) fn call(&mut self, pc: u64) {
+        self.point(pc, None);
+        self.code.set_field(state::ADDRESS, pc);
+        self.record_here(0, Kind::Call, Owner::Program);
+    }
+
     /// Stores an operand's address in the thread's state, for code after the instruction.
     pub(super) fn note_address(&mut self, operand: &Operand, live: Live) {
         let borrowed = Borrowed {
