@@ -172,6 +172,8 @@ pub struct State {
     pub block: (u64, u64),
     /// The kernel's id of the thread, while its accesses are recorded.
     pub tid: u32,
+    /// The entry point of a parallel region whose function the thread has not reached yet.
+    pub region: Option<&'static str>,
     /// The call of an allocator that the thread is in.
     pub call: Call,
     /// Whether accesses are recorded: [`State::seat`] is initialised.

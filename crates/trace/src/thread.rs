@@ -349,8 +349,8 @@ impl ThreadTracer {
         }
         let last = self.fast.remaining == 1;
         self.tick::<RUNTIME>();
-        if last && !RUNTIME {
-            self.sample_access::<WRITE>(address);
+        if last {
+            self.sample_access::<WRITE, RUNTIME>(address);
         }
         let amount = if WRITE {
             self.fast.write_bytes += u64::from(size);

@@ -67,9 +67,9 @@ pub fn is_place(pc: u64) -> bool {
         && (allocators::at(pc).is_some() || RETURNS.lock().contains(&pc))
 }
 
-/// The thread is at the first instruction of an allocator, or where a call of one returns.
-pub fn reached(state: &mut State) {
-    match allocators::at(state.address) {
+/// The thread is at `pc`: perhaps at the first instruction of an allocator, or where a call of one returns.
+pub fn reached(state: &mut State, pc: u64) {
+    match allocators::at(pc) {
         Some(allocator) => called(state, allocator),
         None => returned(state),
     }
@@ -97,7 +97,9 @@ fn called(state: &mut State, allocator: Allocator) {
         rsp: rsp + 8,
         rbp: regs[RBP],
     };
-    call.depth = unwind::walk(from, guest::read, &mut call.frames);
+    // As if the function itself had called: it names the stack.
+    call.frames[0] = state.address + 1;
+    call.depth = 1 + unwind::walk(from, guest::read, &mut call.frames[1..]);
     call.rsp = rsp + 8;
     call.length = length;
     call.result = match allocator {

@@ -12,6 +12,7 @@ pub mod callable;
 mod complex;
 pub mod ending;
 pub mod light;
+mod marks;
 pub mod turns;
 
 use std::ffi::{CString, OsStr};
@@ -69,6 +70,7 @@ pub fn start(settings: &[u8], program: &[u8], entry: u64) -> Result<(), String> 
     let name = config.program.to_string_lossy().into_owned();
     reservation::prefer(LINES);
     allocators::record();
+    numaloc_follow::marks::record();
     sites::set_resolver(address_of);
     let engine =
         Engine::start(config, &name).map_err(|error| format!("cannot start recording: {error}"))?;
@@ -92,6 +94,20 @@ pub fn forget_places() {
     if let Some(engine) = engine() {
         engine.forget_places();
     }
+}
+
+/// Whether the program's code at `pc` leaves the cache before its first instruction, for [`reached`].
+pub fn is_entry(pc: u64) -> bool {
+    blocks::is_place(pc) || numaloc_follow::marks::at(pc).is_some()
+}
+
+/// The thread is at the first instruction of a function that is a mark or allocates, or where an allocation returns.
+fn reached(state: &mut State) {
+    let pc = state.address;
+    if let Some(function) = numaloc_follow::marks::at(pc) {
+        marks::reached(state, function, pc);
+    }
+    blocks::reached(state, pc);
 }
 
 /// Whose code is at `pc`; records the functions with which the program hands work to threads.
@@ -250,7 +266,7 @@ pub unsafe extern "C" fn native_record_access(state: *mut State) {
         return turns::record(state, 0);
     }
     if descriptor.kind == Kind::Call {
-        return blocks::reached(state);
+        return reached(state);
     }
     if descriptor.kind == Kind::Masked {
         let mask = state.selected;

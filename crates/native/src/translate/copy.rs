@@ -58,7 +58,7 @@ pub fn emit(
         copier.landing = Some(landing);
         copier.fragment.body = landing.body;
     }
-    if record::is_on() && record::blocks::is_place(block.pc) {
+    if record::is_on() && record::is_entry(block.pc) {
         copier.call(block.pc);
     }
     let (mut at, mut next) = (0, segments.iter().peekable());

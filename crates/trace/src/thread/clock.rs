@@ -169,7 +169,8 @@ impl ThreadTracer {
             None => u64::MAX,
         };
         // Accesses are sampled at the ends of quanta.
-        let until = until.min(now.saturating_add(self.sites.accesses));
+        let due = self.sites.due_in(self.clock.accesses);
+        let until = until.min(now.saturating_add(due));
         self.fast.remaining = self.clock.begin_quantum(now, until);
     }
 

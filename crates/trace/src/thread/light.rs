@@ -179,6 +179,7 @@ impl ThreadTracer {
         if !RUNTIME {
             let owned = u64::from(line::writer(self.fast.owned)) | line::SYNC;
             if word != owned {
+                self.keep_store(address);
                 self.lines.word(address).store(owned, Relaxed);
             }
         }

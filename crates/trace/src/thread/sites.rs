@@ -7,7 +7,8 @@
 //! | events of layer `write_read` | each of [`ALL_EVENTS`] | every [`EVENTS`]th |
 //! | accesses of the program, at the end of a quantum | [`FEW_SAMPLES`], [`SHORT`] apart | [`ACCESSES`] apart |
 //!
-//! Each sample has the number of events, or accesses, since the one before, for which it stands. Samples with the same
+//! Each sample has the number of events, or accesses, since the one before, for which it stands; a quantum that ends in
+//! the code of a run-time library is no sample, and its accesses count for none. Samples with the same
 //! places, page and other thread are one cell; at most [`CELLS`] are kept before they are written to the journal.
 
 use std::collections::BTreeMap;
@@ -46,7 +47,7 @@ pub(super) struct Sites {
     /// Sampled events.
     events: u64,
     /// Distance of sampled accesses.
-    pub accesses: u64,
+    accesses: u64,
     /// Sampled accesses.
     sampled: u64,
     /// Accesses of the thread up to the last one.
@@ -85,6 +86,13 @@ impl Sites {
             false => EVENTS,
         };
         self.until = self.distance;
+    }
+
+    /// Accesses up to the next one to be sampled, of a thread that has made `accesses`; the whole distance if one was
+    /// missed.
+    pub fn due_in(&self, accesses: u64) -> u64 {
+        let due = (self.last + self.accesses).checked_sub(accesses);
+        due.filter(|&due| due > 0).unwrap_or(self.accesses)
     }
 
     /// Whether an access that ends a quantum is to be sampled: the thread has made `accesses` so far.
@@ -181,9 +189,14 @@ impl ThreadTracer {
     /// Samples an access that has ended a quantum, if one is due.
     #[cold]
     #[inline(never)]
-    pub(super) fn sample_access<const WRITE: bool>(&mut self, address: u64) {
+    pub(super) fn sample_access<const WRITE: bool, const RUNTIME: bool>(&mut self, address: u64) {
         let accesses = self.clock.accesses + self.clock.spent(self.fast.remaining);
         if !self.sites.is_access_due(accesses) {
+            return;
+        }
+        if RUNTIME {
+            // These accesses belong to no code of the program.
+            self.sites.last = accesses;
             return;
         }
         let kind = match WRITE {
@@ -240,6 +253,7 @@ mod tests {
     fn accesses_are_sampled_further_apart_after_some() {
         let mut sites = Sites::new();
         assert!(!sites.is_access_due(SHORT - 1) && sites.is_access_due(SHORT));
+        assert_eq!((sites.due_in(21), sites.due_in(SHORT)), (1000, SHORT));
         for sample in 1..=FEW_SAMPLES {
             sites.add_access(KEY, sample * 2000);
         }
