@@ -63,6 +63,8 @@ fn allocator(function: &str) -> Option<&'static str> {
         "mremap",
         "valloc",
     ];
+    // The C library's own names.
+    let function = function.strip_prefix("__libc_").unwrap_or(function);
     if function.starts_with("operator new")
         || function.starts_with("_Znw")
         || function.starts_with("_Zna")

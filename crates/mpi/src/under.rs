@@ -1,8 +1,9 @@
 //! Traces the memory accesses of ranks too: inserts a frontend into the ranks through any launcher.
 //!
 //! The launcher's command line stays unchanged. For QEMU and the native frontend, a preloaded library makes each rank
-//! execute the emulator or translator before its program begins (`shims/mpi/under.c`); programs built with `numaloc cc` trace themselves. Either way the
-//! paths of the rank's threads start with the rank number given by the launcher: `r3`, `r3.1`.
+//! execute the emulator or translator before its program begins (`shims/mpi/under.c`); programs built with `numaloc cc`
+//! trace themselves. Either way the paths of the rank's threads start with the rank number given by the launcher: `r3`,
+//! `r3.1`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -74,7 +74,7 @@ fn compiled(folder: &Path, compiler: &mut Command) -> PathBuf {
 
 fn recorded(frontend: &str, folder: &Path) -> Profile {
     let program = match frontend {
-        "instrument" => compiled(folder, &mut numaloc(&["cc"])),
+        "instrument" => compiled(folder, &mut numaloc(&["cc", "--", "gcc"])),
         _ => compiled(folder, &mut Command::new("gcc")),
     };
     let profile = folder.join(format!("{frontend}.numaloc"));

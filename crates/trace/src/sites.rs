@@ -5,6 +5,7 @@
 //! reader's event needs the place of the writer's store as well: [`Stores`] keeps it for the lines stored to last.
 
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::shadow::{Shadow, WINDOW_BITS};
@@ -43,16 +44,24 @@ impl Stores {
         Shadow::reserve(SHIFT).map(Self)
     }
 
+    /// The word of a line. Neighbours have neighbouring words; lines at the same offset in memory of different threads,
+    /// which begins at multiples of a large power of two, have different ones.
+    #[inline(always)]
+    fn word(&self, line: u64) -> &AtomicU64 {
+        let index = line.wrapping_add((line >> KEPT).wrapping_mul(0x9e37_79b1));
+        self.0.word(index << SHIFT)
+    }
+
     /// Keeps the place of a store to `line` by the thread with writer id `writer`.
     #[inline(always)]
     pub fn keep(&self, line: u64, writer: u32, place: u64) {
         let word = check(line, writer) << PLACE_BITS | place & ((1 << PLACE_BITS) - 1);
-        self.0.word(line << SHIFT).store(word, Relaxed);
+        self.word(line).store(word, Relaxed);
     }
 
     /// The place of the last store to `line`, if it was made by `writer` and is still known; otherwise 0.
     pub fn of(&self, line: u64, writer: u32) -> u64 {
-        let word = self.0.word(line << SHIFT).load(Relaxed);
+        let word = self.word(line).load(Relaxed);
         match word >> PLACE_BITS == check(line, writer) {
             true => word & ((1 << PLACE_BITS) - 1),
             false => 0,
@@ -82,9 +91,14 @@ mod tests {
         stores.keep(77, 3, 0x5555_0000_1234);
         assert_eq!(stores.of(77, 3), 0x5555_0000_1234);
         assert_eq!((stores.of(77, 4), stores.of(78, 3)), (0, 0));
-        stores.keep(77 + (1 << KEPT), 3, 0x1000);
+        // Another line with the same word.
+        let word = |line| std::ptr::from_ref(stores.word(line));
+        let lines = 78..(8 << KEPT);
+        let other = lines.into_iter().find(|&other| word(other) == word(77));
+        let other = other.unwrap();
+        stores.keep(other, 3, 0x1000);
         assert_eq!(
-            (stores.of(77, 3), stores.of(77 + (1 << KEPT), 3)),
+            (stores.of(77, 3), stores.of(other, 3)),
             (0, 0x1000)
         );
         stores.keep(77, 3, 5);

@@ -12,7 +12,10 @@ use crate::state::{RDI, State};
 
 /// The thread is at the first instruction of `function`, which is at `pc`.
 pub fn reached(state: &mut State, function: Function, pc: u64) {
-    let entered = state.region.take();
+    let entered = match function {
+        Function::Region => state.region.take(),
+        Function::Entry(..) => None,
+    };
     let name = match function {
         Function::Entry(MarkKind::User, _) => guest::string(state.regs[RDI], NAME_BYTES + 1),
         _ => None,

@@ -351,7 +351,8 @@ impl Copier<'_> {
         self.leave_to_record(Descriptor { size, kind, owner }, None, false);
     }
 
-    /// Lets the engine see that the program is at `pc`, the first instruction of a function that is recorded, or where one returns.
+    /// Lets the engine see that the program is at `pc`, the first instruction of a function that is recorded, or where
+    /// one returns.
     pub(super) fn call(&mut self, pc: u64) {
         self.point(pc, None);
         self.code.set_field(state::ADDRESS, pc);
