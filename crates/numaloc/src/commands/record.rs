@@ -71,7 +71,7 @@ pub struct Args {
     /// How to observe the program: `qemu` emulates any x86-64 program; `native` translates it for this
     /// processor, which is faster; `instrument` runs one that was built with `numaloc cc` without
     /// emulation; `perf` takes hardware samples; `auto` takes `instrument` if the program was built for
-    /// it, else `qemu`, else, where no emulator can load plugins, `native`
+    /// it, else `native` if that can record it, else `qemu`
     #[arg(long, value_name = "FRONTEND", default_value = "auto", value_parser = ["auto", "qemu", "native", "instrument", "perf"])]
     frontend: String,
     /// Let `auto` take hardware samples if the machine supports them: nearly native speed, less detail
@@ -133,7 +133,7 @@ pub struct Args {
     #[arg(long, value_name = "POLICY", default_value = "passive", value_parser = ["passive", "keep"])]
     wait_policy: String,
     /// Record the messages of an MPI program; CMD is its launcher (mpirun, mpiexec, srun). With
-    /// --frontend qemu or instrument also record the memory accesses of all ranks' threads, in one
+    /// --frontend qemu, native or instrument also record the memory accesses of all ranks' threads, in one
     /// profile. Times are wall time, --slice is in milliseconds [default: 1, with a frontend 10]
     #[arg(long, value_name = "LIBRARY", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
         conflicts_with_all = ["salvage", "clock"])]
@@ -370,10 +370,6 @@ impl Args {
         if self.wait && (self.frontend == "perf" || self.fast) {
             return Err(CliError::usage("--wait with hardware samples")
                 .expected("--frontend qemu, native or instrument, which write journals"));
-        }
-        if self.mpi.is_some() && self.frontend == "native" {
-            return Err(CliError::usage("--mpi with --frontend native")
-                .expected("--frontend qemu or instrument"));
         }
         self.trace.check(self)?;
         if self.sample.is_some() && self.layers != [Layer::WriteRead] {
