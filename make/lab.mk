@@ -20,6 +20,14 @@ table-lab: build workloads ## the table of docs/lab.md: remote shares of all wor
 table-dynamics: build workloads ## the table of docs/online.md: planned moves, online placement and AutoNUMA ([ROWS="'two_phase planned' ..."])
 	make/table-dynamics target/debug/numaloc $(ROWS)
 
+.PHONY: table-detectors
+table-detectors: ## precision and recall of the detectors of phases on generated series, docs/online.md
+	$(CARGO) test --locked -q -p numaloc-plan a_detector_does_not_see -- --nocapture | grep precision
+
+.PHONY: test-online-programs
+test-online-programs: build ## pigz, xz, zstd, Go and Java under `run --online` and `attach`, interrupted and killed: outputs as without ([ROUNDS=3])
+	make/online-programs target/debug/numaloc $(ROUNDS)
+
 .PHONY: test-kills
 test-kills: build workloads ## 200 random kills of numaloc while it places a program in the virtual machine (KILLS=200 [SEED=1])
 	make/kills target/debug/numaloc $(or $(KILLS),200) $(or $(SEED),1)

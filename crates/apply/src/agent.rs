@@ -1,5 +1,6 @@
 //! The agent that counts marks in the program: its library, and the environment that preloads it.
 
+use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,7 +12,10 @@ use object::Endianness;
 use object::elf::{self, FileHeader64};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
 use std::io::Read;
+
+use crate::image::Map;
 
 /// File name of the agent.
 pub const LIBRARY: &str = "libnumaloc_marks.so";
@@ -84,6 +88,34 @@ fn has_interpreter(program: &Path) -> Option<bool> {
             .iter()
             .any(|segment| segment.p_type(endian) == elf::PT_INTERP),
     )
+}
+
+/// Addresses of the symbol `name` in the process, in the file of which `map` is the lowest mapping.
+pub(crate) fn symbol(map: &Map, name: &str) -> Vec<u64> {
+    let find = || {
+        let cache = ReadCache::new(File::open(&map.name).ok()?);
+        let file = object::File::parse(&cache).ok()?;
+        let lowest = file.segments().map(|segment| segment.address()).min()? & !4095;
+        let symbols = file.symbols().chain(file.dynamic_symbols());
+        let named = symbols.filter(|symbol| symbol.is_definition() && symbol.name() == Ok(name));
+        let found: BTreeSet<u64> = named
+            .map(|symbol| {
+                symbol
+                    .address()
+                    .wrapping_sub(lowest)
+                    .wrapping_add(map.start)
+            })
+            .collect();
+        Some(found.into_iter().collect())
+    };
+    find().unwrap_or_default()
+}
+
+/// The lowest mapping of each file.
+pub(crate) fn files(maps: Vec<Map>) -> Vec<Map> {
+    let mut seen = BTreeSet::new();
+    let named = maps.into_iter().filter(|map| map.name.starts_with('/'));
+    named.filter(|map| seen.insert(map.name.clone())).collect()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Names of what changes the place of threads or memory: system calls, functions of libc, rustix and hwloc's bindings,
 /// and the kernel's switches. Parts of longer names count too. C code has none: what is in `lab` runs in a virtual
 /// machine.
-const CHANGES: [&str; 15] = [
+const CHANGES: [&str; 16] = [
     "setaffinity",
     "CPU_SET",
     "SYS_mbind",
@@ -22,6 +22,7 @@ const CHANGES: [&str; 15] = [
     "bind_cpu",
     "bind_memory",
     "/proc/sys/kernel/numa_balancing",
+    "sched/numa_balancing",
     "clear_refs",
 ];
 

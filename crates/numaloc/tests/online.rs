@@ -244,3 +244,78 @@ fn programs_survive_a_numaloc_that_is_killed() {
         round += 1;
     }
 }
+
+/// The child of process `parent` that executes `program`.
+fn child_of(parent: u32, program: &Path) -> Option<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).ok()?;
+    let children =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok());
+    let children: Vec<u32> = children
+        .flat_map(|text| {
+            let numbers = text.split_whitespace().map(|child| child.parse().unwrap());
+            numbers.collect::<Vec<u32>>()
+        })
+        .collect();
+    children.into_iter().find(|child| {
+        let executed = std::fs::read_link(format!("/proc/{child}/exe"));
+        executed.is_ok_and(|executed| executed == program)
+    })
+}
+
+#[test]
+fn autopin_binds_the_threads_of_a_program_that_passes_marks() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().canonicalize().unwrap().join("changing");
+    ok(Command::new("gcc")
+        .args(["-O2", "-fopenmp", "-o"])
+        .arg(&program)
+        .arg(root().join("workloads/changing.c")));
+    let arguments = [
+        "--json",
+        "run",
+        "--online",
+        "--thread-policy",
+        "autopin",
+        "--",
+    ];
+    let tool = numaloc(&arguments)
+        .arg(&program)
+        .args(["64", "100000", "1"])
+        .env("OMP_NUM_THREADS", "4")
+        .env("OMP_WAIT_POLICY", "passive")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("started", || child_of(tool.id(), &program).is_some());
+    let child = child_of(tool.id(), &program).unwrap();
+    wait_until("bound", || {
+        let masks = affinities(child);
+        let one = |mask: &String| !mask.contains(['-', ',']);
+        // Where there is one PU, threads are bound from the beginning.
+        masks.len() == 4 && masks.iter().all(one)
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    ok(Command::new("kill").arg(child.to_string()));
+    let output = tool.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143), "{}", said(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(json["threads_bound"].as_u64().unwrap() >= 4, "{json}");
+    assert_eq!(json["pages_moved"], 0);
+    assert!(
+        said(&output).contains("the program's marks"),
+        "{}",
+        said(&output)
+    );
+    // A program that runs already has nothing that counts.
+    let own = std::process::id().to_string();
+    let output = numaloc(&["attach", "--thread-policy", "autopin", &own])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(
+        said(&output).contains("cannot count the marks"),
+        "{}",
+        said(&output)
+    );
+}

@@ -70,18 +70,10 @@ impl Balancing {
         };
         let old = std::fs::read_to_string(switch).map_err(explain)?;
         write(switch, old.trim()).map_err(explain)?;
-        let script = "trap '' INT TERM HUP QUIT; cat >/dev/null; echo \"$1\" >\"$2\"";
-        let helper = Command::new("sh")
-            .args(["-c", script, "sh", old.trim()])
-            .arg(switch)
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
+        let old = [(switch.to_owned(), old.trim().to_owned())];
         Ok(Self {
             switch: switch.to_owned(),
-            helper: helper.map_err(BalancingError::Helper)?,
+            helper: restorer(&old).map_err(BalancingError::Helper)?,
         })
     }
 
@@ -97,7 +89,24 @@ impl Balancing {
     }
 }
 
-fn write(switch: &Path, value: &str) -> io::Result<()> {
+/// A process that writes these values to these files as soon as nobody has the other end of its standard input.
+pub(crate) fn restorer(old: &[(PathBuf, String)]) -> io::Result<Child> {
+    let script = "trap '' INT TERM HUP QUIT; cat >/dev/null; \
+        while [ $# -gt 1 ]; do echo \"$1\" >\"$2\"; shift 2; done";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh"]);
+    for (file, value) in old {
+        command.arg(value).arg(file);
+    }
+    command
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+}
+
+pub(crate) fn write(switch: &Path, value: &str) -> io::Result<()> {
     // Without O_CREAT and O_TRUNC: it is not an ordinary file.
     let mut file = std::fs::File::options().write(true).open(switch)?;
     file.write_all(value.as_bytes())

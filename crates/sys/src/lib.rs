@@ -10,6 +10,7 @@
 //! | [`inject`] | the same in another process: the calls, as a tracer makes a stopped thread execute them |
 //! | [`writes`] | makes the next write to each page of a process a page fault |
 //! | [`balancing`] | the kernel's switch of automatic NUMA balancing |
+//! | [`scanning`] | how fast automatic NUMA balancing visits pages |
 //!
 //! Functions that read the same state are next to those that change it. PUs and nodes have the kernel's numbers.
 #![deny(unsafe_code)]
@@ -18,6 +19,7 @@ pub mod affinity;
 pub mod balancing;
 pub mod inject;
 pub mod memory;
+pub mod scanning;
 pub mod writes;
 
 use libc::c_long;

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, Instant};
 
-use numaloc_perf::live::thread::{ThreadSampler, monotonic_ns};
+use numaloc_perf::live::thread::{ThreadSampler, monotonic_ns, thread_ns};
 use numaloc_sys::{affinity, memory};
 
 use super::keeper::Keeper;
+use super::progress::Progress;
 use super::source::Source;
+use super::start::Following;
 use super::{Advice, Advisor, Present, Report, threads};
 use crate::image::maps;
 
@@ -20,8 +22,8 @@ const SCAN: Duration = Duration::from_millis(50);
 const BATCH: usize = 512;
 /// Bytes moved per second at most: a tenth of a link of the 2010s.
 const BYTES_PER_S: f64 = 2e9;
-/// Decisions take at most one part in this many of the time, and one.
-const DECISION_SHARE: u32 = 20;
+/// Longest time between two decisions, however long they take.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 struct Thread {
     number: usize,
@@ -38,6 +40,7 @@ pub(super) struct Follower<'a> {
     source: &'a Source,
     budget: f64,
     move_pages: bool,
+    progress: Option<Progress>,
     threads: BTreeMap<i32, Thread>,
     free: BTreeSet<usize>,
     numbers: usize,
@@ -53,19 +56,20 @@ pub(super) struct Follower<'a> {
 }
 
 impl<'a> Follower<'a> {
-    pub(super) fn new(
-        pid: i32,
-        source: &'a Source,
-        budget: f64,
-        move_pages: bool,
-        keeper: Keeper,
-    ) -> Self {
+    pub(super) fn new(pid: i32, following: Following<'a>, keeper: Keeper) -> Self {
         let now = Instant::now();
+        let Following {
+            source,
+            budget,
+            pages,
+            marks,
+        } = following;
         Self {
             pid,
             source,
             budget,
-            move_pages,
+            move_pages: pages,
+            progress: marks.then(Progress::default),
             threads: BTreeMap::new(),
             free: BTreeSet::new(),
             numbers: 0,
@@ -98,20 +102,34 @@ impl<'a> Follower<'a> {
         }
         self.read(advisor);
         self.provoke()?;
+        if let Some(progress) = &mut self.progress {
+            advisor.passed(progress.passes(self.pid));
+        }
         let now_s = self.now_s();
         if Instant::now() < self.decide_at {
             return Ok(());
         }
-        let begun = Instant::now();
+        let begun_ns = thread_ns();
         if let Some(pages) = advisor.due(now_s) {
             self.report.decisions += 1;
             let present = self.present(&pages);
-            if let Some(advice) = advisor.decide(now_s, &present)? {
+            let advice = advisor.decide(now_s, &present)?;
+            let took = Duration::from_nanos(thread_ns().saturating_sub(begun_ns));
+            self.report.deciding_s += took.as_secs_f64();
+            if let Some(advice) = advice {
+                self.report.last_move_s = Some(now_s);
                 self.carry_out(&advice)?;
             }
-            self.decide_at = Instant::now() + begun.elapsed() * DECISION_SHARE;
+            self.decide_at = Instant::now() + self.rest_after(took);
         }
         Ok(())
+    }
+
+    /// Time until the next decision, if one took this long of a PU: decisions get a share `budget` of all PUs.
+    fn rest_after(&self, took: Duration) -> Duration {
+        let pus = std::thread::available_parallelism().map_or(1, usize::from);
+        let rest = took.as_secs_f64() / (self.budget * pus as f64);
+        Duration::try_from_secs_f64(rest).map_or(LONGEST_WAIT, |rest| rest.min(LONGEST_WAIT))
     }
 
     /// Finds threads that are new and that have ended.
@@ -243,7 +261,7 @@ impl<'a> Follower<'a> {
                 Ok(())
             }
             Err(_) if threads::stat(self.pid).is_none_or(|stat| stat.ended) => Ok(()),
-            Err(error) => Err(format!("cannot track writes: {error}")),
+            Err(error) => Err(format!("cannot make accesses visible: {error}")),
         }
     }
 
@@ -322,15 +340,19 @@ impl<'a> Follower<'a> {
     fn move_batch(&mut self, batch: &[(u64, u32)]) {
         let pages: Vec<u64> = batch.iter().map(|(page, _)| *page).collect();
         let nodes: Vec<i32> = batch.iter().map(|(_, node)| *node as i32).collect();
+        // Since the decision a page may have come to its node by itself (the copy that a write makes after a fork, the
+        // kernel's balancing); a move to where a page is succeeds, and is none.
+        let moved = memory::locate_pages(self.pid, &pages)
+            .and_then(|before| Ok((before, memory::move_pages(self.pid, &pages, &nodes)?)));
         let refused = &mut self.report.refused_pages;
-        match memory::move_pages(self.pid, &pages, &nodes) {
-            Ok(status) => {
-                for (status, node) in status.into_iter().zip(nodes) {
-                    match status {
-                        _ if status == node => self.report.pages += 1,
+        match moved {
+            Ok((before, after)) => {
+                for ((before, after), node) in before.into_iter().zip(after).zip(nodes) {
+                    match after {
+                        _ if after == node => self.report.pages += u64::from(before != node),
                         // The page has been given back meanwhile.
-                        _ if status == -libc::ENOENT || status == -libc::EFAULT => {}
-                        _ => *refused.entry(-status.min(0)).or_default() += 1,
+                        _ if after == -libc::ENOENT || after == -libc::EFAULT => {}
+                        _ => *refused.entry(-after.min(0)).or_default() += 1,
                     }
                 }
             }

@@ -9,12 +9,14 @@
 //! |---|---|
 //! | [`source`] | the ways to see accesses, and which is the best here |
 //! | `follow` | the loop: threads that come and go, samples, advice |
+//! | `progress` | how far the program is, by its marks |
 //! | `threads` | what `/proc` says of threads |
 //! | `keeper` | a process that undoes what remains if numaloc is killed |
 //! | [`start`] | `numaloc run --online` and `numaloc attach` |
 
 mod follow;
 mod keeper;
+mod progress;
 pub mod source;
 pub mod start;
 mod threads;
@@ -48,6 +50,8 @@ pub struct Advice {
 pub trait Advisor {
     /// A thread accessed an address. Times may be a little out of order between threads.
     fn observe(&mut self, thread: usize, address: u64, time_s: f64);
+    /// The program has passed this many marks; called only if [`start::Following::marks`].
+    fn passed(&mut self, _marks: u64) {}
     /// A thread has ended.
     fn ended(&mut self, thread: usize);
     /// The pages (addresses) whose nodes a decision needs; `None` if there is nothing to decide now.
@@ -74,6 +78,10 @@ pub struct Report {
     pub decisions: u64,
     /// Decisions that moved something.
     pub moving: u64,
+    /// Time that decisions took, in seconds of one PU.
+    pub deciding_s: f64,
+    /// When the last moves began, in seconds since numaloc followed the program.
+    pub last_move_s: Option<f64>,
     /// Times that a thread was bound.
     pub threads: u64,
     /// Pages that moved.
@@ -100,6 +108,12 @@ impl Report {
                 self.samples, self.lost, self.decisions, self.moving, self.threads, self.pages
             ),
         ];
+        if let Some(last_s) = self.last_move_s {
+            lines.push(format!(
+                "last move after {last_s:.1} s; decisions took {:.3} s",
+                self.deciding_s
+            ));
+        }
         for (refused, what) in [
             (&self.not_sampled, "threads could not be sampled"),
             (&self.refused_threads, "threads could not be bound"),

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `pmu` | samples of loads and stores (PEBS, IBS) | an interrupt per sample |
 //! | `hint-faults` | the first access of each page after the kernel's NUMA balancing revoked access to it | nothing more than the balancing itself |
+//! | `fast-hint-faults` | the same, with the kernel's scanning of the whole machine made faster ([`numaloc_sys::scanning`]); never chosen by itself | a page fault per page and scan |
 //! | `soft-dirty` | the first write to each page after its right to write was revoked ([`numaloc_sys::writes`]) | a page fault per page and round |
 //! | `page-faults` | pages that appear | nothing; never chosen by itself |
 //!
@@ -13,10 +14,12 @@
 
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use numaloc_perf::events::{self, MemoryEvent};
 use numaloc_perf::live::thread::ThreadSampler;
+use numaloc_sys::scanning::Scanning;
 use numaloc_sys::{balancing, writes};
 
 /// A way to see accesses; see the module.
@@ -26,6 +29,8 @@ pub enum SourceKind {
     Pmu,
     /// Hint faults of the kernel's NUMA balancing.
     HintFaults,
+    /// Hint faults, with faster scanning.
+    FastHintFaults,
     /// Write faults that numaloc causes.
     SoftDirty,
     /// Page faults that happen anyway.
@@ -34,9 +39,10 @@ pub enum SourceKind {
 
 impl SourceKind {
     /// Every way, with the name that users choose it by.
-    pub const ALL: [(&'static str, Self); 4] = [
+    pub const ALL: [(&'static str, Self); 5] = [
         ("pmu", Self::Pmu),
         ("hint-faults", Self::HintFaults),
+        ("fast-hint-faults", Self::FastHintFaults),
         ("soft-dirty", Self::SoftDirty),
         ("page-faults", Self::PageFaults),
     ];
@@ -53,17 +59,60 @@ const PERIOD: u64 = 10_007;
 const FAULT: Duration = Duration::from_nanos(1500);
 /// Bounds of the time between two rounds of write faults.
 const ROUNDS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// Bounds of the kernel's scan period, in milliseconds: it goes not below the first.
+const SCANS_MS: (f64, f64) = (100.0, 60_000.0);
+/// Time between two settings of the scan period.
+const RATE: Duration = Duration::from_secs(1);
+
+/// The kernel's scanning, kept to a budget.
+#[derive(Debug)]
+struct Rate {
+    scanning: Scanning,
+    /// The period in milliseconds, and since when.
+    now: Mutex<(f64, Option<Instant>)>,
+}
+
+impl Rate {
+    /// Sets the period by the faults since the last time.
+    fn adapt(&self, faults: u64, budget: f64) -> io::Result<()> {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let (period_ms, since) = *now;
+        let period_ms = since.map_or(SCANS_MS.0, |since| {
+            next_period_ms(period_ms, faults, since.elapsed(), budget)
+        });
+        *now = (period_ms, Some(Instant::now()));
+        self.scanning.set(period_ms.round() as u64)
+    }
+}
+
+/// The scan period at which faults take a share `budget` of one thread's time, if they come in proportion to scans.
+fn next_period_ms(period_ms: f64, faults: u64, within: Duration, budget: f64) -> f64 {
+    let share = faults as f64 * FAULT.as_secs_f64() / within.as_secs_f64();
+    (period_ms * share / budget).clamp(SCANS_MS.0, SCANS_MS.1)
+}
 
 /// A source that works here.
 #[derive(Clone, Debug)]
 pub struct Source {
     kind: SourceKind,
     events: Vec<MemoryEvent>,
+    rate: Option<Arc<Rate>>,
     /// What it is, and why it was chosen.
     pub why: String,
 }
 
 impl Source {
+    /// Sees nothing, for advisors that look at nothing but progress.
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self {
+            kind: SourceKind::PageFaults,
+            events: Vec::new(),
+            rate: None,
+            why: "nobody, because the policy looks at the program's marks only".to_owned(),
+        }
+    }
+
     /// Accesses to memory that one seen stands for; `None` where that is not known: a page fault says that a page is
     /// used, not how often.
     #[must_use]
@@ -99,13 +148,21 @@ impl Source {
 
     /// Whether accesses are seen only after [`Self::provoke`].
     pub(super) fn must_be_provoked(&self) -> bool {
-        self.kind == SourceKind::SoftDirty
+        matches!(
+            self.kind,
+            SourceKind::SoftDirty | SourceKind::FastHintFaults
+        )
     }
 
-    /// Makes the next write to each page of process `pid` visible. Returns the time until that may be done again, so
-    /// that this and `faults` page faults since the last time take a share `budget` of one thread's time.
+    /// Makes the next write to each page of process `pid` visible, or the next access. Returns the time until that may
+    /// be done again, so that this and `faults` page faults since the last time take a share `budget` of one thread's
+    /// time.
     pub(super) fn provoke(&self, pid: i32, faults: u64, budget: f64) -> io::Result<Duration> {
-        let begun = std::time::Instant::now();
+        if let Some(rate) = &self.rate {
+            rate.adapt(faults, budget)?;
+            return Ok(RATE);
+        }
+        let begun = Instant::now();
         writes::watch(pid)?;
         Ok(pause(begun.elapsed(), faults, budget))
     }
@@ -141,12 +198,32 @@ pub fn choose(chosen: Option<SourceKind>, nodes: usize) -> Result<Source, String
                     (None, true) => format!("{what}, the best source there is"),
                     (None, false) => format!("{what}, because {}", missing.join(" and ")),
                 };
-                return Ok(Source { kind, events, why });
+                let rate = match kind {
+                    SourceKind::FastHintFaults => Some(fast()?),
+                    _ => None,
+                };
+                return Ok(Source {
+                    kind,
+                    events,
+                    rate,
+                    why,
+                });
             }
             Err(why) => missing.push(why),
         }
     }
     Err(format!("no accesses can be seen: {}", missing.join("; ")))
+}
+
+/// Control of the kernel's scanning.
+fn fast() -> Result<Arc<Rate>, String> {
+    let scanning = Scanning::take().map_err(|error| {
+        format!("the kernel's scanning cannot be made faster ({error}): it takes root and debugfs")
+    })?;
+    Ok(Arc::new(Rate {
+        scanning,
+        now: Mutex::new((SCANS_MS.0, None)),
+    }))
 }
 
 /// The events of a source and what it is, or why it does not work here.
@@ -158,13 +235,17 @@ fn try_kind(kind: SourceKind, nodes: usize) -> Result<(Vec<MemoryEvent>, String)
             let found = found.map_err(|_| "no PMU samples addresses here".to_owned())?;
             (found, "samples of the PMU")
         }
-        SourceKind::HintFaults if balancing::is_on() != Some(true) => {
+        SourceKind::HintFaults | SourceKind::FastHintFaults if balancing::is_on() != Some(true) => {
             return Err("the kernel's NUMA balancing is off (kernel.numa_balancing)".to_owned());
         }
-        SourceKind::HintFaults if nodes < 2 => {
+        SourceKind::HintFaults | SourceKind::FastHintFaults if nodes < 2 => {
             return Err("the kernel balances only machines with several nodes".to_owned());
         }
         SourceKind::HintFaults => (faults(), "hint faults of the kernel's NUMA balancing"),
+        SourceKind::FastHintFaults => (
+            faults(),
+            "hint faults of the kernel's NUMA balancing, whose scanning is made faster on the whole machine",
+        ),
         SourceKind::SoftDirty if !writes::is_supported() => {
             return Err("the kernel does not track writes (CONFIG_MEM_SOFT_DIRTY)".to_owned());
         }
@@ -195,6 +276,17 @@ mod tests {
         assert_eq!(pause(Duration::ZERO, 0, 0.02), ROUNDS.0);
         assert_eq!(pause(ms(1), 1_000_000, 0.02), ROUNDS.1);
         assert_eq!(pause(ms(1), 1, 0.0), ROUNDS.1);
+    }
+
+    #[test]
+    fn scans_keep_to_the_budget() {
+        let within = Duration::from_secs(1);
+        // 40,000 faults of 1.5 us in a second are 6 %: three times the budget.
+        let period = |now, faults| next_period_ms(now, faults, within, 0.02).round();
+        assert_eq!(period(100.0, 40_000), 300.0);
+        assert_eq!(period(300.0, 13_333), 300.0);
+        assert_eq!(period(300.0, 100), SCANS_MS.0);
+        assert_eq!(period(30_000.0, 40_000), SCANS_MS.1);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::follow::{Follower, LOOK, is_ours};
 use super::keeper::Keeper;
 use super::source::Source;
 use super::{Advisor, Report, threads};
+use crate::agent;
 use crate::launch::fork_with;
 use crate::ptrace::{self, Wait};
 use crate::run::LaunchError;
@@ -22,6 +23,8 @@ pub struct Following<'a> {
     pub budget: f64,
     /// Whether pages move: on machines with several nodes.
     pub pages: bool,
+    /// Whether passes of the program's marks are counted, which preloads the agent.
+    pub marks: bool,
 }
 
 /// Why a process cannot be followed.
@@ -65,14 +68,23 @@ pub fn run_online(
     let follow = |why| LaunchError::follow(command, why);
     // Forked first: this process has one thread yet.
     let keeper = Keeper::start().map_err(follow)?;
-    let waiting = fork_with(command, None).map_err(follow)?;
+    let marks = following.as_ref().is_ok_and(|following| following.marks);
+    let (environment, following) = match marks.then(|| agent::environment(command)) {
+        None => (None, following),
+        Some(Ok(environment)) => (Some(environment), following),
+        Some(Err(why)) => (
+            None,
+            Err(format!("the program's marks cannot be counted: {why}")),
+        ),
+    };
+    let waiting = fork_with(command, environment.as_deref()).map_err(follow)?;
     let _forwarding = Signals::catch()
         .map_err(follow)?
         .forward_to(waiting.pid as u32);
     waiting.release().map_err(follow)?;
     let (mut follower, mut report) = match following {
         Ok(of) => {
-            let follower = Follower::new(waiting.pid, of.source, of.budget, of.pages, keeper);
+            let follower = Follower::new(waiting.pid, of, keeper);
             (Some(follower), Report::default())
         }
         Err(why) => {
@@ -132,12 +144,7 @@ pub fn attach(
     }
     let keeper = Keeper::start().map_err(follow)?;
     let stop = Stop::new().map_err(follow)?;
-    let Following {
-        source,
-        budget,
-        pages,
-    } = following;
-    let mut follower = Follower::new(pid, source, budget, pages, keeper);
+    let mut follower = Follower::new(pid, following, keeper);
     let lives = || threads::stat(pid).is_some_and(|stat| !stat.ended && stat.began == begun);
     while lives() && !stop.asked() {
         if let Err(why) = follower.look(advisor) {

@@ -1,18 +1,14 @@
 //! Later moves: sets up the agent's board in the program, and carries moves out when the agent calls.
 
-use std::collections::BTreeSet;
-use std::fs::File;
 use std::io;
 use std::time::{Duration, Instant};
 
 use numaloc_model::marks::{ENTRY_POINTS, NAME_BYTES, board};
 use numaloc_model::{MarkKind, MarkPlace};
-use object::read::ReadCache;
-use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
 
 use super::Supervisor;
 use super::live::Live;
-use crate::agent::LIBRARY;
+use crate::agent::{LIBRARY, files, symbol};
 use crate::image::{Map, maps};
 use crate::tracee::{Memory, Stopped};
 
@@ -68,34 +64,6 @@ fn word(memory: &Memory, at: u64) -> io::Result<u64> {
     let mut bytes = [0; 8];
     memory.read(at, &mut bytes)?;
     Ok(u64::from_le_bytes(bytes))
-}
-
-/// Addresses of the symbol `name` in the process, in the file of which `map` is the lowest mapping.
-fn symbol(map: &Map, name: &str) -> Vec<u64> {
-    let find = || {
-        let cache = ReadCache::new(File::open(&map.name).ok()?);
-        let file = object::File::parse(&cache).ok()?;
-        let lowest = file.segments().map(|segment| segment.address()).min()? & !4095;
-        let symbols = file.symbols().chain(file.dynamic_symbols());
-        let named = symbols.filter(|symbol| symbol.is_definition() && symbol.name() == Ok(name));
-        let found: BTreeSet<u64> = named
-            .map(|symbol| {
-                symbol
-                    .address()
-                    .wrapping_sub(lowest)
-                    .wrapping_add(map.start)
-            })
-            .collect();
-        Some(found.into_iter().collect())
-    };
-    find().unwrap_or_default()
-}
-
-/// The lowest mapping of each file.
-fn files(maps: Vec<Map>) -> Vec<Map> {
-    let mut seen = BTreeSet::new();
-    let named = maps.into_iter().filter(|map| map.name.starts_with('/'));
-    named.filter(|map| seen.insert(map.name.clone())).collect()
 }
 
 /// Writes to a board which places are counted.

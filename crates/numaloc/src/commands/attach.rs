@@ -33,6 +33,12 @@ impl Args {
     /// Follows the process.
     pub fn run(&self, ui: &Ui) -> Result<u8, CliError> {
         let setup = self.online.setup()?;
+        if setup.counts_marks() {
+            return Err(
+                CliError::usage("cannot count the marks of a program that runs already")
+                    .hint("numaloc run --online --thread-policy autopin -- ./app"),
+            );
+        }
         if let Err(why) = &setup.source {
             return Err(
                 CliError::tool(format!("cannot attach to process {}: {why}", self.pid))

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use numaloc_apply::online::start::Following;
 use numaloc_apply::online::{Advice, Advisor, Present, Report, Source, SourceKind, choose};
 use numaloc_model::{LogicalNode, LogicalPu};
+use numaloc_plan::online::autopin::{self, Autopin};
 use numaloc_plan::online::policies::Chosen;
 use numaloc_plan::online::{self, Amounts, Constants, Detector, Online};
 use numaloc_plan::{Choice, Dynamics, Options};
@@ -18,14 +19,15 @@ use crate::error::CliError;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Online placement")]
 pub(super) struct Flags {
-    /// Thread policy (see `numaloc plan --help`)
+    /// Thread policy (see `numaloc plan --help`), or autopin: tries mappings and keeps the one under which
+    /// the program passes most marks (only with run)
     #[arg(long, value_name = "POLICY", default_value = "numaloc")]
     thread_policy: String,
     /// Page policy (see `numaloc plan --help`)
     #[arg(long, value_name = "POLICY", default_value = "locality")]
     page_policy: String,
-    /// How accesses are seen: pmu, hint-faults, soft-dirty or page-faults [default: the first of the
-    /// first three that works]
+    /// How accesses are seen: pmu, hint-faults, fast-hint-faults, soft-dirty or page-faults [default: the
+    /// first of pmu, hint-faults and soft-dirty that works]
     #[arg(long, value_name = "SOURCE", value_parser = source)]
     source: Option<SourceKind>,
     /// Percent of a thread's time that page faults may take which numaloc causes
@@ -86,14 +88,29 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// What online placement needs of this machine and the user.
 pub(super) struct Setup {
     machine: Topology,
-    choice: Choice,
+    /// `None`: mappings are tried.
+    choice: Option<Choice>,
     /// The source, or why there is none.
     pub source: Result<Source, String>,
+}
+
+impl Setup {
+    /// Whether the program must be started with what counts its marks.
+    pub fn counts_marks(&self) -> bool {
+        self.choice.is_none()
+    }
 }
 
 impl Flags {
     /// Finds the machine, the policies and the source.
     pub fn setup(&self) -> Result<Setup, CliError> {
+        if self.thread_policy == autopin::NAME {
+            return Ok(Setup {
+                machine: numaloc_topology::from_this_machine()?,
+                choice: None,
+                source: Ok(Source::nothing()),
+            });
+        }
         let choice = Choice::new(&self.thread_policy, &self.page_policy)?;
         if !choice.is_one_plan() {
             return Err(CliError::usage("cannot place by `all` policies")
@@ -105,7 +122,7 @@ impl Flags {
         let source = choose(self.source, machine.nodes().len());
         Ok(Setup {
             machine,
-            choice,
+            choice: Some(choice),
             source,
         })
     }
@@ -117,7 +134,10 @@ impl Flags {
         follow: impl FnOnce(Result<Following, String>, &mut dyn Advisor) -> T,
     ) -> Result<T, CliError> {
         let machine = &setup.machine;
-        let chosen = Chosen::new(&setup.choice, machine, Options::default());
+        let Some(choice) = &setup.choice else {
+            return Ok(self.try_mappings(setup, follow));
+        };
+        let chosen = Chosen::new(choice, machine, Options::default());
         let policies = chosen.map_err(CliError::usage)?;
         let source = setup.source.as_ref().ok();
         let period = source.and_then(Source::accesses_per_sample);
@@ -141,12 +161,7 @@ impl Flags {
         let mut advisor = OfEstimates {
             online: Online::new(&policies, machine, constants),
             machine,
-            pus: machine
-                .pus()
-                .iter()
-                .zip(0..)
-                .map(|(pu, at)| (pu.os.0, LogicalPu(at)))
-                .collect(),
+            pus: pus(machine),
             nodes: machine
                 .nodes()
                 .iter()
@@ -159,10 +174,72 @@ impl Flags {
                 source,
                 budget: self.budget / 100.0,
                 pages: machine.nodes().len() > 1,
+                marks: false,
             }),
             Err(why) => Err(why.clone()),
         };
         Ok(follow(following, &mut advisor))
+    }
+
+    fn try_mappings<T>(
+        &self,
+        setup: &Setup,
+        follow: impl FnOnce(Result<Following, String>, &mut dyn Advisor) -> T,
+    ) -> T {
+        let mut advisor = OfTrials {
+            autopin: Autopin::new(&setup.machine, Options::default().seed),
+            machine: &setup.machine,
+            passes: 0,
+        };
+        let following = setup.source.as_ref().map(|source| Following {
+            source,
+            budget: self.budget / 100.0,
+            pages: false,
+            marks: true,
+        });
+        follow(following.map_err(String::clone), &mut advisor)
+    }
+}
+
+/// Logical PUs by the kernel's numbers.
+fn pus(machine: &Topology) -> BTreeMap<u32, LogicalPu> {
+    let pus = machine.pus().iter().zip(0..);
+    pus.map(|(pu, at)| (pu.os.0, LogicalPu(at))).collect()
+}
+
+/// Advises by what mappings that were tried have brought.
+struct OfTrials<'a> {
+    autopin: Autopin<'a>,
+    machine: &'a Topology,
+    passes: u64,
+}
+
+impl Advisor for OfTrials<'_> {
+    fn observe(&mut self, _: usize, _: u64, _: f64) {}
+
+    fn passed(&mut self, marks: u64) {
+        self.passes = marks;
+    }
+
+    fn ended(&mut self, _: usize) {}
+
+    fn due(&mut self, now_s: f64) -> Option<Vec<u64>> {
+        let due = self.autopin.is_due(now_s, self.passes);
+        due.then(Vec::new)
+    }
+
+    fn decide(&mut self, now_s: f64, present: &Present) -> Result<Option<Advice>, String> {
+        let threads: Vec<usize> = present.threads.keys().copied().collect();
+        let step = self.autopin.step(now_s, &threads, self.passes);
+        let step = step.map_err(|error| error.to_string())?;
+        let pus = self.machine.pus();
+        Ok(step.map(|step| Advice {
+            threads: step
+                .into_iter()
+                .map(|(thread, pu)| (thread, pus[pu.index()].os.0))
+                .collect(),
+            pages: Vec::new(),
+        }))
     }
 }
 
@@ -228,6 +305,8 @@ pub(super) fn json(report: &Report, status: Option<i32>) -> Value {
         "lost": report.lost,
         "decisions": report.decisions,
         "decisions_with_moves": report.moving,
+        "deciding_s": report.deciding_s,
+        "last_move_s": report.last_move_s,
         "threads_bound": report.threads,
         "pages_moved": report.pages,
         "threads_refused": by_errno(&report.refused_threads),

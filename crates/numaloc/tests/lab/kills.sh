@@ -74,13 +74,13 @@ while [ $n -lt "$count" ]; do
         tries=0
         until free "$program"; do
             tries=$((tries + 1))
-            [ $tries -lt 200 ] || fail "a thread is still bound"
+            [ $tries -lt 12000 ] || fail "a thread is still bound"
             pause 10
         done
         tries=0
         while [ -d "/proc/$program" ] && ! $b grep -q '^State:.Z' "/proc/$program/status" 2>/dev/null; do
             tries=$((tries + 1))
-            [ $tries -lt 6000 ] || fail "the program does not end"
+            [ $tries -lt 15000 ] || fail "the program does not end"
             pause 20
         done
         wait "$program" 2> /tmp/wait

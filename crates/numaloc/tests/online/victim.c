@@ -1,7 +1,8 @@
 /* Does with memory what online placement must not disturb, for about ARGUMENT 1 seconds (default 2) or until SIGTERM, in 4
- * threads: memory that the main thread initialised is written by others, by system calls too; a handler of SIGSEGV gets faults of its own;
- * children are forked that share pages; a region has huge pages. Checks all of it, prints "right" and ends with 7, or
- * says what is wrong. */
+ * threads: memory that the main thread initialised is written by others, by system calls too; a handler of SIGSEGV gets
+ * faults of its own; children are forked that share pages; a region has huge pages. Checks all of it, prints "right" and
+ * ends with 7, or says what is wrong. With an ARGUMENT 2 it goes on until one of its pages is on another node than before:
+ * of pages that no child shares, because the kernel does not move shared ones. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,12 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { THREADS = 4, PAGE = 4096, PAGES = 128, HUGE = 2 << 20 };
-static unsigned char *part[THREADS], *huge;
+static unsigned char *part[THREADS], *alone[THREADS], *huge;
+static int first_node[THREADS][PAGES], wait_for_moves;
+static atomic_int moved;
 static double length = 2;
 static atomic_int wrong;
 static volatile sig_atomic_t asked_to_end;
@@ -94,6 +98,25 @@ static void children(unsigned char *memory)
         is_wrong("a child changed its parent");
 }
 
+/* The nodes of a thread's pages that no child shares. */
+static void locate(long number, int *node)
+{
+    void *page[PAGES];
+    for (int at = 0; at < PAGES; at++)
+        page[at] = alone[number] + at * PAGE;
+    if (syscall(SYS_move_pages, 0, (long)PAGES, page, NULL, node, 0))
+        is_wrong("nodes of pages");
+}
+
+static void look_for_moves(long number)
+{
+    int node[PAGES];
+    locate(number, node);
+    for (int at = 0; at < PAGES; at++)
+        if (node[at] >= 0 && node[at] != first_node[number][at])
+            moved = 1;
+}
+
 static void *run(void *argument)
 {
     long number = (long)argument;
@@ -103,13 +126,16 @@ static void *run(void *argument)
     if (zero < 0 || pipe(ends) || guard == MAP_FAILED)
         is_wrong("set-up");
     double end = now() + length;
-    for (unsigned round = 1; now() < end && !asked_to_end; round++) {
-        for (int page = 0; page < PAGES; page++)
+    for (unsigned round = 1; (now() < end || (wait_for_moves && !moved)) && !asked_to_end; round++) {
+        for (int page = 0; page < PAGES; page++) {
             memset(memory + page * PAGE, (int)(round + page), PAGE);
+            memset(alone[number] + page * PAGE, (int)(round + page), PAGE);
+        }
         for (size_t at = 0; at < HUGE; at += 64)
             mine[at] = (unsigned char)(round + at / 64);
         for (int page = 0; page < PAGES; page++)
-            if (memory[page * PAGE + 17] != (unsigned char)(round + page))
+            if (memory[page * PAGE + 17] != (unsigned char)(round + page) ||
+                alone[number][page * PAGE + 17] != (unsigned char)(round + page))
                 is_wrong("a byte");
         for (size_t at = 0; at < HUGE; at += 64)
             if (mine[at] != (unsigned char)(round + at / 64))
@@ -118,6 +144,8 @@ static void *run(void *argument)
         faults(guard);
         if (number == 0 && round % 8 == 0)
             children(memory);
+        if (wait_for_moves && !moved)
+            look_for_moves(number);
     }
     close(zero);
     close(ends[0]);
@@ -129,6 +157,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         length = atof(argv[1]);
+    wait_for_moves = argc > 2;
     struct sigaction action = { .sa_handler = on_fault, .sa_flags = SA_NODEFER };
     sigaction(SIGSEGV, &action, NULL);
     struct sigaction end = { .sa_handler = on_end, .sa_flags = SA_RESTART };
@@ -141,6 +170,11 @@ int main(int argc, char **argv)
     for (int number = 0; number < THREADS; number++) {
         part[number] = mmap(NULL, PAGES * PAGE + 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         memset(part[number], 1, PAGES * PAGE);
+        alone[number] = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        madvise(alone[number], PAGES * PAGE, MADV_DONTFORK);
+        memset(alone[number], 1, PAGES * PAGE);
+        if (wait_for_moves)
+            locate(number, first_node[number]);
     }
     for (long number = 0; number < THREADS; number++)
         pthread_create(&thread[number], NULL, run, (void *)number);

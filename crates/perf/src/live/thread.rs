@@ -15,7 +15,7 @@ const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 2 | 1 << 3;
 /// Pages of a ring's data: a power of two, small because there is a ring for each thread.
 const DATA_PAGES: usize = 4;
 
-pub use super::sys::monotonic_ns;
+pub use super::sys::{monotonic_ns, thread_ns};
 
 /// The samples of a thread.
 #[derive(Debug)]

@@ -7,6 +7,7 @@
 //!
 //! | module | does |
 //! |---|---|
+//! | [`autopin`] | tries mappings instead: the baseline that knows nothing of accesses |
 //! | [`estimates`] | decaying estimates of page use and communication |
 //! | [`detect`] | recognises new phases |
 //! | [`options`] | the constants |
@@ -15,6 +16,7 @@
 //! No clock and no I/O: the caller brings observations with their times, and carries decisions out. The same
 //! observations give the same decisions.
 
+pub mod autopin;
 pub mod detect;
 pub mod estimates;
 pub mod options;

@@ -106,6 +106,14 @@ pub fn with_numactl(job: &mut Job, arguments: &str) -> Result<(), CliError> {
 
 /// Starts the job with `numaloc run --online` inside the guest, with more `options` of that command.
 pub fn with_online(job: &mut Job, options: &str) -> Result<(), CliError> {
+    if options.contains("autopin") {
+        let library = sibling(numaloc_apply::LIBRARY, Part::Library, None).map_err(|why| {
+            CliError::tool(format!("cannot count the program's marks: {why}"))
+                .hint(why.hint("NUMALOC_PLUGIN_DIR"))
+                .status(OWN_FAILURE)
+        })?;
+        job.preloaded.push(library);
+    }
     let options = options.split_whitespace().map(str::to_owned);
     let arguments = ["run", "--online"].map(str::to_owned).into_iter();
     let arguments = arguments.chain(options).chain(["--".to_owned()]);
