@@ -42,3 +42,16 @@ bench-sweep: python-install ## 500 combinations with 1 and 2 workers: time and u
 bench-fleet: python-install ## a store of 2,000 generated profiles: time of each question, embedded and on Dask
 	@$(CARGO) build --locked -q -p numaloc-report --example generate-profile
 	@$(PYTHON_VENV)/bin/python python/tests/bench_fleet.py target/debug/examples/generate-profile target/bench-python/fleet
+
+$(PYTHON_VENV)/spark: $(PYTHON_VENV)/ready python/requirements-spark.txt make/spark.needs
+	@make/install-packages make/spark.needs
+	@$(PYTHON_VENV)/bin/pip install -q -r python/requirements-spark.txt
+	@touch $@
+
+.PHONY: test-spark
+test-spark: python-install $(PYTHON_VENV)/spark ## stores on Spark: the same answers as the embedded engine's
+	@$(CARGO) build --locked -q -p numaloc-report --example generate-profile
+	@cd python && ../$(PYTHON_VENV)/bin/pytest tests/spark_fleet.py
+
+.PHONY: bench-spark
+bench-spark: $(PYTHON_VENV)/spark bench-fleet ## bench-fleet on Spark too

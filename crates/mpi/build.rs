@@ -39,6 +39,25 @@ fn main() {
             "{compiler} did not compile {sources:?}: {status}"
         );
     }
+    merge_nodes(&compiler, &shims, &out);
+}
+
+/// Compiles the program that carries the messages of a merge, for each binary interface.
+fn merge_nodes(compiler: &str, shims: &std::path::Path, out: &std::path::Path) {
+    for (library, defines) in [("openmpi", &["-DNUMALOC_FOR_OPEN_MPI"][..]), ("mpich", &[])] {
+        let status = Command::new(compiler)
+            .args(["-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra"])
+            .args(defines)
+            .arg("-o")
+            .arg(out.join(format!("numaloc-merge-{library}")))
+            .args([shims.join("merge_node.c").as_os_str(), "-ldl".as_ref()])
+            .status()
+            .unwrap_or_else(|error| panic!("cannot run the C compiler {compiler}: {error}"));
+        assert!(
+            status.success(),
+            "{compiler} did not compile merge_node.c: {status}"
+        );
+    }
 }
 
 fn env(name: &str) -> String {

@@ -1,4 +1,4 @@
-"""Time of each question on a store of 2,000 runs, embedded and on Dask: python bench_fleet.py GENERATE FOLDER [RUNS]."""
+"""Time of each question on a store of 2,000 runs, embedded, on Dask and on Spark: python bench_fleet.py GENERATE FOLDER [RUNS]."""
 
 import pathlib
 import statistics
@@ -57,9 +57,22 @@ def main(generate: str, folder: str, runs: int) -> None:
     embedded = timed(numaloc.Fleet(store))
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
         distributed = timed(numaloc.Fleet(store, cluster=client, share=250))
+    others = {"Dask with 2 workers": distributed}
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        print("pyspark is not installed (make bench-spark): without Spark")
+    else:
+        builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+        session = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+        others["Spark with 2 threads"] = timed(numaloc.Fleet(store, spark=session))
+        session.stop()
     for question in QUESTIONS:
-        (one, ours), (other, theirs) = embedded[question], distributed[question]
-        print(f"{question:14} embedded {one:6.2f} s, Dask with 2 workers {other:6.2f} s, equal: {ours.equals(theirs)}")
+        one, ours = embedded[question]
+        print(f"{question:14} embedded {one:6.2f} s")
+        for name, answers in others.items():
+            other, theirs = answers[question]
+            print(f"{question:14} {name} {other:6.2f} s, equal: {ours.equals(theirs)}")
 
 
 if __name__ == "__main__":

@@ -88,6 +88,63 @@ impl Launcher {
     }
 }
 
+/// Options of launchers that say where ranks run and as whom, and their numbers of values. A second program on the
+/// same hosts needs them too.
+const HOST_OPTIONS: &[(&[Launcher], &str, usize)] = {
+    use Launcher::{Hydra, OpenMpi, Prrte, Slurm};
+    &[
+        (&[OpenMpi, Prrte], "allow-run-as-root", 0),
+        (&[OpenMpi, Prrte], "oversubscribe", 0),
+        (&[OpenMpi, Prrte, Hydra], "hostfile", 1),
+        (&[OpenMpi, Prrte, Hydra], "machinefile", 1),
+        (&[OpenMpi, Prrte], "default-hostfile", 1),
+        (&[OpenMpi, Prrte, Hydra], "host", 1),
+        (&[OpenMpi, Prrte], "H", 1),
+        (&[OpenMpi, Prrte], "mca", 2),
+        (&[OpenMpi, Prrte], "gmca", 2),
+        (&[Prrte], "prtemca", 2),
+        (&[Hydra], "f", 1),
+        (&[Hydra], "hosts", 1),
+        (&[Hydra], "launcher", 1),
+        (&[Hydra], "launcher-exec", 1),
+        (&[Hydra], "bootstrap", 1),
+        (&[Hydra], "bootstrap-exec", 1),
+        (&[Hydra], "iface", 1),
+        (&[Slurm], "mpi", 1),
+        (&[Slurm], "overcommit", 0),
+        (&[Slurm], "overlap", 0),
+        (&[Slurm], "nodelist", 1),
+        (&[Slurm], "w", 1),
+        (&[Slurm], "partition", 1),
+        (&[Slurm], "p", 1),
+    ]
+};
+
+/// The options of `argv` that say where ranks run, without their number and the program.
+#[must_use]
+pub fn host_options(argv: &[OsString], launcher: Launcher) -> Vec<OsString> {
+    let mut options = Vec::new();
+    let mut words = argv.iter().skip(1);
+    while let Some(word) = words.next() {
+        let Some(name) = word.to_str().and_then(|word| word.strip_prefix('-')) else {
+            continue;
+        };
+        let name = name.strip_prefix('-').unwrap_or(name);
+        let (name, inside) = match name.split_once('=') {
+            Some((name, _)) => (name, 1),
+            None => (name, 0),
+        };
+        let known = HOST_OPTIONS
+            .iter()
+            .find(|(launchers, known, _)| *known == name && launchers.contains(&launcher));
+        if let Some((.., values)) = known {
+            options.push(word.clone());
+            options.extend(words.by_ref().take(values.saturating_sub(inside)).cloned());
+        }
+    }
+    options
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,5 +174,29 @@ mod tests {
         assert_eq!(of("/no/such/srun"), Launcher::Slurm);
         assert_eq!(of("mpiexec.hydra"), Launcher::Hydra);
         assert_eq!(of("./app"), Launcher::None);
+    }
+
+    #[test]
+    fn options_that_say_where_ranks_run_are_found() {
+        let of = |line: &str, launcher| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let options = host_options(&words, launcher);
+            options.join(OsStr::new(" ")).into_string().unwrap()
+        };
+        assert_eq!(
+            of(
+                "mpirun --allow-run-as-root -n 64 --mca btl ^openib --hostfile h -x A ./app -v",
+                Launcher::OpenMpi
+            ),
+            "--allow-run-as-root --mca btl ^openib --hostfile h"
+        );
+        assert_eq!(
+            of("mpiexec -hosts=a,b -n 4 -ppn 2 ./app", Launcher::Hydra),
+            "-hosts=a,b"
+        );
+        assert_eq!(
+            of("srun --mpi=pmix -N 2 -n 64 ./app", Launcher::Slurm),
+            "--mpi=pmix"
+        );
     }
 }

@@ -10,7 +10,7 @@ use numaloc_launch::exit_status;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::launcher::Launcher;
-use crate::merge::{MergeError, Merged, Options, merge};
+use crate::merge::{MergeError, Merged, Merging, Options, merge_files};
 use crate::rank_file::RankFile;
 use crate::shims::{self, MpiLibrary};
 use crate::under::{self, Under};
@@ -30,6 +30,8 @@ pub struct Recording {
     pub options: Options,
     /// How the ranks' memory accesses are traced; `None` records only messages.
     pub under: Option<Under>,
+    /// When an MPI program merges the rank files; `None`: never.
+    pub merging: Option<Merging>,
 }
 
 /// A recorded run.
@@ -161,7 +163,14 @@ pub fn record(recording: &Recording, run: Runner) -> Result<Recorded, RecordErro
     if emulated && status == KILLED {
         running = end_ranks(running, &folder, END_TIMEOUT);
     }
-    let merged = merge(&files, &shown(argv), recording.options);
+    let merged = merge_files(
+        &files,
+        &folder,
+        argv,
+        Some(library),
+        recording.options,
+        recording.merging.as_ref(),
+    );
     Ok(Recorded {
         status,
         library,
@@ -174,7 +183,11 @@ pub fn record(recording: &Recording, run: Runner) -> Result<Recorded, RecordErro
 ///
 /// # Errors
 /// [`MergeError`]; an unreadable folder is treated as empty.
-pub fn salvage(folder: &Path, options: Options) -> Result<Merged, MergeError> {
+pub fn salvage(
+    folder: &Path,
+    options: Options,
+    merging: Option<&Merging>,
+) -> Result<Merged, MergeError> {
     let files = shims::rank_files(folder).unwrap_or_default();
     let words = std::fs::read(folder.join(COMMAND)).unwrap_or_default();
     let argv: Vec<OsString> = words
@@ -182,7 +195,10 @@ pub fn salvage(folder: &Path, options: Options) -> Result<Merged, MergeError> {
         .filter(|word| !word.is_empty())
         .map(|word| OsString::from_vec(word.to_vec()))
         .collect();
-    let mut merged = merge(&files, &shown(&argv), options)?;
+    // The library whose ranks were traced is the one whose preload library is in the folder.
+    let mut libraries = [MpiLibrary::OpenMpi, MpiLibrary::Mpich].into_iter();
+    let library = libraries.find(|library| folder.join(library.shim_name()).is_file());
+    let mut merged = merge_files(&files, folder, &argv, library, options, merging)?;
     let running = surviving_ranks(&files, Duration::ZERO);
     if !running.is_empty() {
         merged.profile.set_complete(false);

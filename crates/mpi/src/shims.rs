@@ -41,6 +41,12 @@ impl MpiLibrary {
         }
     }
 
+    /// File name of the preload library.
+    #[must_use]
+    pub fn shim_name(self) -> String {
+        format!("numaloc-{}.so", self.name())
+    }
+
     /// The library that uses this soname.
     fn of_soname(name: &[u8]) -> Option<Self> {
         // MPICH's binary interface is libmpi.so.12 (Debian: libmpich.so.12); Open MPI's is libmpi.so.40 and up.
@@ -129,7 +135,7 @@ fn monitoring() -> &'static str {
 /// # Errors
 /// The kernel's error if the library cannot be written.
 pub fn install(library: MpiLibrary, folder: &Path, zero_ns: u64) -> std::io::Result<Environment> {
-    let shim = folder.join(format!("numaloc-{}.so", library.name()));
+    let shim = folder.join(library.shim_name());
     let preload = preloaded(&shim)?;
     std::fs::write(&shim, library.shim())?;
     let mut environment = vec![

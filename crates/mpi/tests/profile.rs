@@ -22,6 +22,7 @@ fn recorded(argv: &[OsString], options: Options) -> (i32, Result<Profile, MergeE
     let spool = folder.path().join("spool");
     let recording = Recording {
         under: None,
+        merging: None,
         argv: with_root,
         library: None,
         spool,

@@ -266,6 +266,7 @@ fn ranks_that_srun_starts_run_under_the_emulator() {
             }),
             environment: Vec::new(),
         }),
+        merging: None,
     };
     let recorded = record(&recording, &|mut command| command.status());
     let recorded = recorded.expect("srun runs");

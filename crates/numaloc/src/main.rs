@@ -14,6 +14,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
 use crate::commands::Command;
+use crate::commands::MERGE_SHARE;
 use crate::generate::GENERATE;
 use crate::ui::Ui;
 
@@ -59,6 +60,9 @@ fn main() -> std::process::ExitCode {
     if words.first().is_some_and(|word| word == READ_XML) {
         let served = numaloc_topology::serve_xml(std::io::stdin(), std::io::stdout());
         return served.map_or(1.into(), |()| 0.into());
+    }
+    if words.first().is_some_and(|word| word == MERGE_SHARE) {
+        return commands::merge_share(&words[1..]);
     }
     if words.first().is_some_and(|word| word == GENERATE) {
         return generated(&words[1..]);

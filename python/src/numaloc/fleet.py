@@ -13,6 +13,7 @@ import html
 import json
 import os
 import posixpath
+import re
 import socket
 import urllib.parse
 from typing import TYPE_CHECKING, Any, Optional, Sequence
@@ -69,8 +70,8 @@ QUESTIONS: dict[str, tuple[str, str]] = {
         """
         with sides as (
             select program, metric, any_value(unit) as unit,
-                sum(total) filter (not is_new) / sum(runs) filter (not is_new) as before,
-                sum(total) filter (is_new) / sum(runs) filter (is_new) as after
+                sum(total) filter (where not is_new) / sum(runs) filter (where not is_new) as before,
+                sum(total) filter (where is_new) / sum(runs) filter (where is_new) as after
             from parts group by program, metric
         )
         select program, metric, unit, round(before, 9) as before, round(after, 9) as after,
@@ -294,6 +295,38 @@ def part(store: str, runs: Sequence[str], query: str):
     return _answer(_connection(store, runs, _tables_of(query)), query)
 
 
+#: Spark has no unsigned integers: it reads them as the next larger type.
+SPARK_TYPES = {"string": "string", "bool": "boolean", "uint32": "bigint", "uint64": "decimal(20,0)", "float64": "double"}
+
+
+def _on_spark(session: Any, store: str, query: str):
+    """The answer of a query for all runs, as an Arrow table, by Spark."""
+    import pyarrow
+    import pyspark.errors
+
+    base = store.replace("s3://", "s3a://", 1)
+    tables = _tables_of(query)
+    # Column names are case-insensitive in Spark; views are the session's, so their names are ours.
+    views = {table: f"numaloc_{table}" for table in ["runs", *tables]}
+    for table, view in views.items():
+        columns = {name: SPARK_TYPES[kind] for name, kind in SCHEMAS[table].items()}
+        columns.update(dict.fromkeys(PARTITIONS, "string"))
+        schema = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+        frame = session.read.schema(schema).parquet(f"{base}/{table}")
+        if table != "runs":
+            # Only runs whose last file is there count.
+            frame = frame.join(session.table(views["runs"]).select("run"), "run", "left_semi")
+        frame.createOrReplaceTempView(view)
+    for table in tables:
+        query = re.sub(rf"\b(from|join) {table}\b", rf"\1 {views[table]}", query)
+    try:
+        answer = session.sql(query).toPandas()
+    except pyspark.errors.PySparkException as error:
+        first = str(error).strip().splitlines()[0]
+        raise NumalocError(f"cannot read the store {store} on Spark: {first}") from error
+    return pyarrow.Table.from_pandas(answer, preserve_index=False)
+
+
 class Fleet:
     """The profiles of a store, and questions about them.
 
@@ -301,9 +334,13 @@ class Fleet:
     :param cluster: where questions run: ``None`` (an embedded DuckDB in this process), or a Dask cluster, address or
         client, as in :func:`numaloc.sweep`: each task answers for a share of the runs.
     :param share: runs per task on a cluster.
+    :param spark: a ``pyspark.sql.SparkSession`` that questions run on instead; it reads the same files.
     """
 
-    def __init__(self, path: Path, *, cluster: Any = None, share: int = 256):
+    def __init__(self, path: Path, *, cluster: Any = None, share: int = 256, spark: Any = None):
+        if cluster is not None and spark is not None:
+            raise NumalocError("cannot ask on both: expected cluster= or spark=")
+        self.spark = spark
         self.path = os.fspath(path)
         if not self.path.startswith("s3://"):
             self.path = os.path.abspath(self.path)
@@ -350,7 +387,9 @@ class Fleet:
         import pyarrow
 
         partial, united = (query.format(**parameters) for query in QUESTIONS[question])
-        if self.cluster is None:
+        if self.spark is not None:
+            parts = [_on_spark(self.spark, self.path, partial)]
+        elif self.cluster is None:
             parts = [part(self.path, self._paths, partial)]
         else:
             from .sweeps import _Cluster

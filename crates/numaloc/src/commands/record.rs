@@ -6,6 +6,7 @@ mod conditions;
 mod frontend;
 mod instrument;
 mod keeper;
+mod merging;
 mod mpi;
 mod native;
 mod perf;
@@ -16,6 +17,7 @@ mod repeat;
 mod trace;
 mod values;
 
+pub use self::merging::{MERGE_SHARE, merge_share};
 pub(super) use self::preflight::check as limits;
 pub(super) use self::qemu::{emulator_file, plugin, takes_plugins};
 
@@ -138,6 +140,8 @@ pub struct Args {
     #[arg(long, value_name = "LIBRARY", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
         conflicts_with_all = ["salvage", "clock"])]
     mpi: Option<mpi::Library>,
+    #[command(flatten)]
+    merging: merging::MergingArgs,
     /// Run the program this many times; keep the first recording and store in it how well the other
     /// runs' matrices agree with it
     #[arg(long, value_name = "RUNS", default_value_t = 1, conflicts_with_all = ["mpi", "salvage"],

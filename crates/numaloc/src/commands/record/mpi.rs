@@ -185,6 +185,7 @@ fn recording(
 ) -> Recording {
     Recording {
         under,
+        merging: args.merging.merging(),
         argv: args.command.clone(),
         library: match library {
             Library::Auto => None,
@@ -276,7 +277,8 @@ pub fn salvage(
         memory,
         ..Options::default()
     };
-    let mut merged = numaloc_mpi::record::salvage(spool, options).map_err(CliError::tool)?;
+    let mut merged = numaloc_mpi::record::salvage(spool, options, args.merging.merging().as_ref())
+        .map_err(CliError::tool)?;
     merged
         .profile
         .set_environment(conditions::kept(left_behind));
