@@ -13,3 +13,11 @@ study-cmlb: ## CMLB's tables I and II and figures 3 to 5, simulated
 study-opt: ## OPT's figures 2 to 9 and 11 to 14 (static part), simulated
 $(addprefix study-,$(STUDIES)): study-%: build workloads
 	@studies/$*/run target/debug/numaloc
+
+.PHONY: table-sampled
+table-sampled: build workloads ## sampled simulations compared with whole ones, docs/commands/simulate.md ([KERNELS="cg ..."])
+	make/table-sampled target/debug/numaloc $(KERNELS)
+
+.PHONY: table-simulated
+table-simulated: build workloads ## simulated placements compared with the virtual machine's counts ([ROWS="ring ..."])
+	make/table-simulated target/debug/numaloc $(ROWS)

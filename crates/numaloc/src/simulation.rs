@@ -5,6 +5,7 @@
 //! | `loading` | the access traces of a profile, in the memory of the simulator |
 //! | `planned` | threads on PUs and pages on nodes, from policies and plans |
 //! | `running` | simulations in parallel, with progress |
+//! | `schedule` | when the moves of a plan's schedule are due in the recorded clock |
 //! | `saved` | finished simulations in a file |
 //! | `sensitivity` | how much a comparison depends on the presets of the model |
 
@@ -12,7 +13,7 @@ use std::path::Path;
 
 use numaloc_formats::access_trace::{AccessTrace, CacheSize};
 use numaloc_model::{LogicalPu, Profile};
-use numaloc_sim::{Machine, Pages, Parameters, Threads};
+use numaloc_sim::{Machine, Moves, Pages, Parameters, Threads};
 use numaloc_topology::Topology;
 
 use crate::access_trace::{incomplete, open};
@@ -23,6 +24,7 @@ pub mod loading;
 pub mod planned;
 pub mod running;
 pub mod saved;
+pub mod schedule;
 pub mod sensitivity;
 
 /// A machine to simulate.
@@ -51,6 +53,8 @@ pub struct Case {
     pub pages: String,
     pub mapped: Mapped,
     pub homes: Pages,
+    /// Threads and pages that move while the program runs.
+    pub moves: Vec<Moves>,
 }
 
 /// How threads are mapped.

@@ -15,6 +15,8 @@
 //! | cores | `window` | misses that overlap: a window of accesses, a number of outstanding lines, recognised streams |
 //! | write-backs | `write_backs` | a buffer of written lines for each core; a full one delays the core |
 //! | caches | `cache`, `directory`, `memory` | set-associative LRU, a directory with one owner or several sharers for each line (MESI) |
+//! | schedules | [`moves`] | threads and pages that a plan moves while the program runs |
+//! | samples | [`sampling`] | simulates windows in detail, and caches only between them |
 //! | controllers, links | `server` | one request at a time, first come first served; late-stamped requests use gaps |
 //! | time | `run` | a clock for each PU; the PU with the earliest clock runs, at most a quantum ahead of the others |
 //!
@@ -31,10 +33,12 @@ mod clocks;
 mod directory;
 pub mod machine;
 mod memory;
+pub mod moves;
 pub mod outcome;
 pub mod pages;
 mod prefetch;
 mod run;
+pub mod sampling;
 pub mod schedule;
 mod server;
 mod timeline;
@@ -43,15 +47,17 @@ mod window;
 mod write_backs;
 
 pub use machine::{Machine, MachineError, Parameters};
+pub use moves::Moves;
 pub use outcome::Outcome;
 pub use pages::Pages;
-pub use run::{Setup, SetupError, simulate};
+pub use run::{Extras, Setup, SetupError, simulate, simulate_with};
+pub use sampling::Sample;
 pub use schedule::Threads;
 pub use server::Server;
 pub use trace::{Trace, TraceBuilder, TraceError};
 
 /// Changes whenever the same input may give another outcome, so that stored outcomes are not taken for current ones.
-pub const MODEL_VERSION: u32 = 4;
+pub const MODEL_VERSION: u32 = 5;
 
 /// Picoseconds in a nanosecond.
 pub const NS: u64 = 1000;

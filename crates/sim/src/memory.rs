@@ -16,6 +16,7 @@ use crate::machine::{LinkModel, Machine};
 use crate::outcome::{GroupFigures, LinkFigures, NodeFigures};
 use crate::pages::{Fault, PageTable};
 use crate::server::Server;
+use crate::trace::{Packed, Step};
 use crate::write_backs::WriteBacks;
 
 /// A message on a link.
@@ -61,6 +62,14 @@ pub(crate) struct Memory<'a> {
     pub(crate) links: Vec<LinkFigures>,
     /// Lines read from DRAM and written back to it, by the core's node and the line's home.
     pub(crate) lines_by_node_pair: Vec<u64>,
+    /// Requests below private caches, by the core's node and the line's home.
+    pub(crate) requests_by_node_pair: Vec<u64>,
+    /// Whether requests only change the state of caches and take the time of an idle machine.
+    pub(crate) is_functional: bool,
+    /// Sum of the latencies of all requests' parts on an idle machine.
+    pub(crate) idle: u64,
+    /// Times that controllers were busy with requests that did not wait because of that.
+    unbooked: Vec<u64>,
     pub(crate) private_hits: u64,
     pub(crate) invalidations: u64,
     pub(crate) transfers_within: u64,
@@ -104,6 +113,10 @@ impl<'a> Memory<'a> {
             groups: vec![GroupFigures::default(); machine.groups],
             links: machine.links.iter().map(LinkFigures::of).collect(),
             lines_by_node_pair: vec![0; machine.nodes * machine.nodes],
+            requests_by_node_pair: vec![0; machine.nodes * machine.nodes],
+            is_functional: false,
+            idle: 0,
+            unbooked: vec![0; machine.nodes],
             private_hits: 0,
             invalidations: 0,
             transfers_within: 0,
@@ -156,8 +169,35 @@ impl<'a> Memory<'a> {
         }
     }
 
+    /// Performs the request of an event without regard to its time.
+    pub(crate) fn request(&mut self, core: u32, event: Packed, now: u64) {
+        let line = event.value();
+        match event.step() {
+            Step::Read => {
+                self.read(core, line, now);
+            }
+            Step::Write => {
+                self.write(core, line, now);
+            }
+            Step::Own => {
+                self.own(core, line, now);
+            }
+            _ => self.write_back(core, line, now),
+        }
+    }
+
+    /// Touches the page of a line.
+    pub(crate) fn touch(&mut self, core: u32, line: u32) {
+        self.home(line, core);
+    }
+
+    /// Picoseconds of moving a page, without the copy.
+    pub(crate) fn page_move(&self) -> u64 {
+        (self.machine.parameters.page_costs.move_us * 1e6).round() as u64
+    }
+
     /// Copies a page from the memory of one node to that of another, by a core there; returns when it is done.
-    fn copy_page(&mut self, now: u64, from: usize, to: usize) -> u64 {
+    pub(crate) fn copy_page(&mut self, now: u64, from: usize, to: usize) -> u64 {
         let lines = 1u64 << self.page_shift;
         let nodes = self.machine.nodes;
         self.lines_by_node_pair[to * nodes + from] += lines;
@@ -190,8 +230,13 @@ impl<'a> Memory<'a> {
         for &link in self.machine.route(from, to) {
             let link = usize::from(link);
             let service = self.message_times[link][message as usize];
-            let start = self.link_servers[link].book(now, service);
             self.links[link].bytes += bytes;
+            self.idle += service + self.machine.links[link].hop;
+            if self.is_functional {
+                now += service + self.machine.links[link].hop;
+                continue;
+            }
+            let start = self.link_servers[link].book(now, service);
             self.links[link].over_time.add(start, bytes);
             now = start + service + self.machine.links[link].hop;
         }
@@ -213,6 +258,7 @@ impl<'a> Memory<'a> {
         let asked = self.send_request(now, node, home);
         let start = self.occupy(asked, home, 1);
         let ready = start + self.machine.memory_latency[home];
+        self.idle += self.machine.memory_latency[home];
         self.send_line(ready, home, node)
     }
 
@@ -221,6 +267,11 @@ impl<'a> Memory<'a> {
     fn write_dram(&mut self, core: u32, now: u64, node: usize, home: usize) {
         self.lines_by_node_pair[node * self.machine.nodes + home] += 1;
         self.nodes[home].lines_written += 1;
+        if self.is_functional {
+            self.send_line(now, node, home);
+            self.occupy(now, home, 1);
+            return;
+        }
         let entry_free = self.write_backs[core as usize].admit();
         self.buffered_at = self.buffered_at.max(entry_free);
         let arrives = self.send_line(now.max(entry_free), node, home);
@@ -237,6 +288,10 @@ impl<'a> Memory<'a> {
     /// Occupies a controller with lines; returns when service starts.
     fn occupy(&mut self, now: u64, home: usize, lines: u64) -> u64 {
         let service = self.machine.service[home] * lines;
+        if self.is_functional {
+            self.unbooked[home] += service;
+            return now;
+        }
         let start = self.controllers[home].book(now, service);
         let figures = &mut self.nodes[home];
         figures.busy_over_time.add(start, service);
@@ -378,6 +433,8 @@ impl<'a> Memory<'a> {
         let node = self.machine.core_node[core as usize] as usize;
         let home = self.home(line, core);
         let entry = self.directory.entry(line);
+        self.requests_by_node_pair[node * self.machine.nodes + home] += 1;
+        self.idle += self.machine.llc_latency;
         let figures = &mut self.groups[group as usize];
         if entry.owner != 0 && entry.owner != core + 1 {
             let owner = entry.owner - 1;
@@ -485,9 +542,12 @@ impl<'a> Memory<'a> {
 
     /// Collects figures of controllers and links, and pages by node.
     pub(crate) fn finish(&mut self) {
-        for (figures, server) in self.nodes.iter_mut().zip(&self.controllers) {
-            figures.busy = server.busy;
-            figures.waited = server.waited;
+        let controllers = self.controllers.iter().zip(&self.unbooked);
+        for (figures, (server, unbooked)) in self.nodes.iter_mut().zip(controllers) {
+            figures.busy = server.busy + unbooked;
+            // Requests that did not wait in a sampled simulation would have waited as the others.
+            let all = figures.busy as f64 / server.busy.max(1) as f64;
+            figures.waited = (server.waited as f64 * all) as u64;
             figures.longest_wait = server.longest;
         }
         for (figures, server) in self.links.iter_mut().zip(&self.link_servers) {

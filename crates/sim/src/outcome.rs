@@ -97,6 +97,9 @@ pub struct Outcome {
     pub links: Vec<LinkFigures>,
     /// Lines read from and written back to DRAM, by the node of the core and that of the memory: `from * nodes + to`.
     pub lines_by_node_pair: Vec<u64>,
+    /// Requests below private caches, whichever cache or memory answers them, by the node of the core and that of the
+    /// page: `from * nodes + to`.
+    pub requests_by_node_pair: Vec<u64>,
     /// Accesses of all threads.
     pub accesses: u64,
     /// Records that hit in a private cache of the machine although they missed in the recorder's.
@@ -115,6 +118,24 @@ pub struct Outcome {
     pub page_faults: u64,
     /// Pages that moved to another node.
     pub page_moves: u64,
+    /// How the time was extrapolated; `None` if all records were simulated in detail.
+    pub sampled: Option<Sampled>,
+}
+
+/// What a sampled simulation was extrapolated from.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sampled {
+    /// Records simulated in detail.
+    pub detailed: u64,
+    /// Records of which only the effect on caches was simulated.
+    pub warmed: u64,
+    /// All records of memory requests.
+    pub records: u64,
+    /// Windows that were compared with what had been extrapolated for them.
+    pub windows: u64,
+    /// Half width of the interval that holds the time with 95 % probability, as a share of it, by these comparisons; 1
+    /// with fewer than two windows.
+    pub error: f64,
 }
 
 impl Outcome {
@@ -126,6 +147,17 @@ impl Outcome {
         let all: u64 = self.lines_by_node_pair.iter().sum();
         let local: u64 = (0..nodes)
             .map(|node| self.lines_by_node_pair[node * nodes + node])
+            .sum();
+        (all > 0).then(|| 100.0 * (all - local) as f64 / all as f64)
+    }
+
+    /// Requests below private caches for pages of another node, in percent; `None` without requests.
+    #[must_use]
+    pub fn remote_requests_percent(&self) -> Option<f64> {
+        let nodes = self.nodes.len();
+        let all: u64 = self.requests_by_node_pair.iter().sum();
+        let local: u64 = (0..nodes)
+            .map(|node| self.requests_by_node_pair[node * nodes + node])
             .sum();
         (all > 0).then(|| 100.0 * (all - local) as f64 / all as f64)
     }

@@ -162,6 +162,17 @@ impl PageTable {
         usize::from(*home & !FAULTS)
     }
 
+    /// Moves a page to a node; returns the node that it was on, if that is another one and it was touched already.
+    pub(crate) fn move_to(&mut self, page: usize, node: usize) -> Option<usize> {
+        let home = std::mem::replace(&mut self.homes[page], node as u16);
+        let was = usize::from(home & !FAULTS);
+        if home == NOWHERE || was == node {
+            return None;
+        }
+        self.moves += 1;
+        Some(was)
+    }
+
     /// Records that a thread was created.
     pub(crate) fn created(&mut self) {
         if !std::mem::take(&mut self.marks_on_creation) {

@@ -10,9 +10,11 @@ use numaloc_model::LogicalPu;
 use crate::clocks::Clocks;
 use crate::machine::Machine;
 use crate::memory::{Answer, Memory};
+use crate::moves::{Moves, Moving};
 use crate::outcome::Outcome;
 use crate::pages::{PageTable, Pages};
 use crate::prefetch::prefetch;
+use crate::sampling::{Sample, Sampler};
 use crate::schedule::{Pu, Scheduler, Threads};
 use crate::trace::{Packed, Step, Trace};
 use crate::window::Window;
@@ -125,8 +127,34 @@ pub fn simulate(
     setup: &Setup<'_>,
     filter_bytes: u64,
 ) -> Result<Outcome, SetupError> {
+    simulate_with(machine, trace, setup, filter_bytes, &Extras::default())
+}
+
+/// What a simulation does in addition to running a trace.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Extras<'a> {
+    /// Threads and pages that move while the program runs.
+    pub moves: &'a [Moves],
+    /// Simulates a part of the records in detail, and extrapolates.
+    pub sample: Option<Sample>,
+}
+
+/// [`simulate`], with moves at points of the trace, or on a sample of its records.
+///
+/// # Errors
+/// [`SetupError`] if mapping, placement or moves do not fit.
+pub fn simulate_with(
+    machine: &Machine,
+    trace: &Trace,
+    setup: &Setup<'_>,
+    filter_bytes: u64,
+    extras: &Extras<'_>,
+) -> Result<Outcome, SetupError> {
     setup.check(machine, trace)?;
-    Ok(Run::new(machine, trace, setup, filter_bytes).finish())
+    let mut run = Run::new(machine, trace, setup, filter_bytes, extras.moves);
+    run.moving = Moving::new(extras.moves, machine, trace)?;
+    run.sampler = extras.sample.map(|sample| Sampler::new(sample, trace));
+    Ok(run.finish())
 }
 
 #[derive(Clone, Debug, Default)]
@@ -138,33 +166,37 @@ struct Word {
     waiting: Vec<(u32, u32)>,
 }
 
-struct Run<'a> {
-    machine: &'a Machine,
-    trace: &'a Trace,
-    scheduler: Scheduler,
-    memory: Memory<'a>,
+pub(crate) struct Run<'a> {
+    pub(crate) machine: &'a Machine,
+    pub(crate) trace: &'a Trace,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) memory: Memory<'a>,
     /// By core.
-    windows: Vec<Window>,
+    pub(crate) windows: Vec<Window>,
     /// Accesses so far, by core.
-    accesses: Vec<u64>,
+    pub(crate) accesses: Vec<u64>,
     /// Number of PUs of each core that run a thread.
-    busy: Vec<u8>,
-    pus: Vec<Pu>,
+    pub(crate) busy: Vec<u8>,
+    pub(crate) pus: Vec<Pu>,
     /// By thread: the next event, and its end.
-    next: Vec<u32>,
+    pub(crate) next: Vec<u32>,
     ends: Vec<u64>,
     /// When the first thread was created.
     first_creation: u64,
     words: Vec<Word>,
     clocks: Clocks,
     switches: u64,
-    thread_moves: u64,
+    pub(crate) thread_moves: u64,
     quantum: u64,
     time_slice: u64,
-    switch: u64,
+    pub(crate) switch: u64,
     thread_start: u64,
     /// Picoseconds per access: alone on a core, and with another busy PU.
-    access: [f64; 2],
+    pub(crate) access: [f64; 2],
+    moving: Moving<'a>,
+    /// Sum of the times that running threads waited for releases.
+    pub(crate) waited: u64,
+    pub(crate) sampler: Option<Sampler>,
 }
 
 /// Numbers of events by which the host's memory is asked ahead: for events, for the tables of their lines, and for
@@ -178,7 +210,7 @@ const END_OF_TIME: u64 = 1 << 62;
 
 /// The clock, in picoseconds, after `work` accesses of `access` picoseconds each.
 #[inline(always)]
-fn later(now: u64, work: u64, access: f64) -> u64 {
+pub(crate) fn later(now: u64, work: u64, access: f64) -> u64 {
     now.saturating_add((work as f64 * access) as u64)
         .min(END_OF_TIME)
 }
@@ -194,19 +226,29 @@ fn shares_cores(threads: Threads<'_>, machine: &Machine) -> bool {
 }
 
 /// Why a PU stopped.
-enum Stop {
+pub(crate) enum Stop {
     /// It is a quantum ahead of the others.
     Quantum,
+    /// Its thread has reached a point of the trace.
+    Point,
     /// Its thread waits or has ended.
     Free,
 }
 
 impl<'a> Run<'a> {
-    fn new(machine: &'a Machine, trace: &'a Trace, setup: &Setup<'a>, filter_bytes: u64) -> Self {
+    fn new(
+        machine: &'a Machine,
+        trace: &'a Trace,
+        setup: &Setup<'a>,
+        filter_bytes: u64,
+        moves: &[Moves],
+    ) -> Self {
         let parameters = &machine.parameters;
         let cores = machine.core_node.len();
-        let with_private =
-            machine.private_bytes > filter_bytes || shares_cores(setup.threads, machine);
+        let moves_threads = moves.iter().any(|step| !step.threads.is_empty());
+        let with_private = machine.private_bytes > filter_bytes
+            || moves_threads
+            || shares_cores(setup.threads, machine);
         let pages = PageTable::new(
             setup.pages,
             trace.pages(),
@@ -244,6 +286,9 @@ impl<'a> Run<'a> {
             switch: of_us(parameters.switch_us),
             thread_start: of_us(parameters.thread_start_us),
             access: [machine.access, machine.access * parameters.smt_slowdown],
+            moving: Moving::default(),
+            waited: 0,
+            sampler: None,
             machine,
             trace,
             scheduler: Scheduler::new(setup.threads, machine, trace.threads()),
@@ -265,7 +310,10 @@ impl<'a> Run<'a> {
         let created = threads.filter(|(thread, _)| thread.is_created);
         let last = created.map(|(_, &end)| end).max().unwrap_or(0);
         let memory = self.memory;
+        let records = self.trace.records();
         Outcome {
+            sampled: self.sampler.map(|sampler| sampler.finish(records)),
+            requests_by_node_pair: memory.requests_by_node_pair,
             time: self.ends.iter().copied().max().unwrap_or(0),
             parallel: last.saturating_sub(self.first_creation),
             thread_ends: self.ends,
@@ -286,13 +334,49 @@ impl<'a> Run<'a> {
     }
 
     /// Makes a thread ready to run from `now` on.
-    fn make_ready(&mut self, thread: u32, now: u64, is_new: bool) {
+    pub(crate) fn make_ready(&mut self, thread: u32, now: u64, is_new: bool) {
         let (pu, moved) = self
             .scheduler
             .place(thread, is_new, self.machine, &self.pus);
         self.thread_moves += u64::from(moved);
         self.pus[pu].ready.push_back((thread, now));
         self.queue(pu);
+    }
+
+    /// Carries out the moves of the points that a thread has reached, in its time.
+    fn reach(&mut self, pu: usize, core: usize, thread: u32) {
+        while let Some(step) = self.moving.reach(thread, self.next[thread as usize]) {
+            let now = self.windows[core].drain(self.pus[pu].clock);
+            self.pus[pu].clock = self.memory.move_pages(&step.pages, now);
+            for &(moved, to) in &step.threads {
+                self.relocate(moved, to.index());
+            }
+        }
+    }
+
+    /// Continues a thread on another PU from its next time slice on.
+    fn relocate(&mut self, thread: u32, to: usize) {
+        let from = self.scheduler.pin(thread, to);
+        if from == to {
+            return;
+        }
+        let ready = &mut self.pus[from].ready;
+        if let Some(at) = ready.iter().position(|&(other, _)| other == thread) {
+            let waiting = ready.remove(at);
+            self.pus[to].ready.extend(waiting);
+        } else if self.pus[from].running == Some(thread) {
+            let core = self.machine.pus[from].core as usize;
+            let now = self.windows[core].drain(self.pus[from].clock) + self.switch;
+            self.busy[core] -= 1;
+            self.pus[from].running = None;
+            self.pus[from].clock = now;
+            self.pus[to].ready.push_back((thread, now));
+        } else if self.next[thread as usize] == 0 {
+            // Not created yet: it starts there.
+            return;
+        }
+        self.thread_moves += 1;
+        self.queue(to);
     }
 
     fn queue(&mut self, pu: usize) {
@@ -326,7 +410,15 @@ impl<'a> Run<'a> {
                 thread
             }
         };
-        let stop = self.run_thread(pu, core, thread);
+        let stop = match self.is_sampling() {
+            true => self.run_sampled(pu, core, thread),
+            false => self.run_thread::<true>(pu, core, thread, usize::MAX),
+        };
+        if matches!(stop, Stop::Point) {
+            self.reach(pu, core, thread);
+            self.queue(pu);
+            return;
+        }
         let state = &mut self.pus[pu];
         let other_is_ready = state
             .ready
@@ -344,7 +436,7 @@ impl<'a> Run<'a> {
                 state.clock += self.switch;
                 self.switches += 1;
             }
-            Stop::Quantum => self.disturb(pu, core, thread),
+            Stop::Quantum | Stop::Point => self.disturb(pu, core, thread),
         }
         if self.pus[pu].running.is_none()
             && self.pus[pu].ready.is_empty()
@@ -373,7 +465,7 @@ impl<'a> Run<'a> {
 
     /// The clock at which a PU stops: a quantum after the earliest clock of the others, or the end of its thread's time
     /// slice if others wait for the PU.
-    fn limit(&self, pu: usize) -> u64 {
+    pub(crate) fn limit(&self, pu: usize) -> u64 {
         let ahead = |clock: u64| clock.saturating_add(self.quantum);
         let limit = self.clocks.first().map_or(u64::MAX, ahead);
         match self.pus[pu].ready.front() {
@@ -383,15 +475,32 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn run_thread(&mut self, pu: usize, core: usize, thread: u32) -> Stop {
+    /// Runs a thread for at most `most` events, in detail or by extrapolation ([`crate::sampling`]).
+    pub(crate) fn run_thread<const DETAILED: bool>(
+        &mut self,
+        pu: usize,
+        core: usize,
+        thread: u32,
+        most: usize,
+    ) -> Stop {
         let trace = self.trace;
-        let events = &trace.threads[thread as usize].events;
+        let all = &trace.threads[thread as usize].events;
+        let mut at = self.next[thread as usize] as usize;
+        let end = self
+            .moving
+            .next(thread, all.len().min(at.saturating_add(most)));
+        let events = &all[..end];
         let mut now = self.pus[pu].clock;
         let mut limit = self.limit(pu);
         let access = self.access[usize::from(self.busy[core] > 1)];
-        let mut at = self.next[thread as usize] as usize;
         let stop = loop {
             let Some(&event) = events.get(at) else {
+                if self.moving.is_point(thread, at) {
+                    break Stop::Point;
+                }
+                if at < all.len() {
+                    break Stop::Quantum;
+                }
                 now = self.windows[core].drain(now);
                 self.ends[thread as usize] = now;
                 break Stop::Free;
@@ -409,8 +518,12 @@ impl<'a> Run<'a> {
                     if self.memory.pages.can_fault && event.step() != Step::WriteBack {
                         now = self.fault(core, thread, event.value(), now);
                     }
-                    now = self.ask(core, event, now);
-                    now = self.memory.resume(now);
+                    if DETAILED {
+                        now = self.ask(core, event, now);
+                        now = self.memory.resume(now);
+                    } else {
+                        now = self.warm(core, thread, event, now);
+                    }
                 }
                 Step::Work => {
                     let work = u64::from(event.value());
@@ -419,6 +532,11 @@ impl<'a> Run<'a> {
                 }
                 Step::Create => {
                     self.memory.pages.created();
+                    if self.first_creation == u64::MAX
+                        && let Some(sampler) = &mut self.sampler
+                    {
+                        sampler.created();
+                    }
                     self.first_creation = self.first_creation.min(now);
                     self.make_ready(event.value(), now + self.thread_start, true);
                     limit = self.limit(pu);
@@ -436,6 +554,7 @@ impl<'a> Run<'a> {
                         word.waiting.push((before, thread));
                         break Stop::Free;
                     }
+                    self.waited += word.last.saturating_sub(now);
                     now = now.max(word.last);
                 }
             }
@@ -462,7 +581,7 @@ impl<'a> Run<'a> {
     }
 
     /// Performs a release of `word` at `now`, and continues the threads that waited for it.
-    fn release(&mut self, word: u32, now: u64) {
+    pub(crate) fn release(&mut self, word: u32, now: u64) {
         let state = &mut self.words[word as usize];
         state.releases += 1;
         state.last = state.last.max(now);
@@ -481,7 +600,7 @@ impl<'a> Run<'a> {
     }
 
     /// Handles the fault of an access to a marked page; returns when the thread continues.
-    fn fault(&mut self, core: usize, thread: u32, line: u32, now: u64) -> u64 {
+    pub(crate) fn fault(&mut self, core: usize, thread: u32, line: u32, now: u64) -> u64 {
         match self.memory.fault(core as u32, thread, line, now) {
             Some(handled) => self.windows[core].drain(handled),
             None => now,
@@ -490,7 +609,7 @@ impl<'a> Run<'a> {
 
     /// Sends a request to memory; returns when the core continues.
     #[inline]
-    fn ask(&mut self, core: usize, event: Packed, now: u64) -> u64 {
+    pub(crate) fn ask(&mut self, core: usize, event: Packed, now: u64) -> u64 {
         let (line, at) = (event.value(), self.accesses[core]);
         match event.step() {
             Step::Read if self.windows[core].is_streamed(line) => {

@@ -110,6 +110,11 @@ impl Scheduler {
         (pu, !is_new && pu as u32 != last)
     }
 
+    /// Pins a thread to a PU from now on; returns the PU it runs on, or ran on last.
+    pub(crate) fn pin(&mut self, thread: u32, to: usize) -> usize {
+        std::mem::replace(&mut self.pu[thread as usize], to as u32) as usize
+    }
+
     /// A thread that waits for another PU and can run on this idle one.
     pub(crate) fn pull(
         &mut self,

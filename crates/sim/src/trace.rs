@@ -114,6 +114,8 @@ pub(crate) struct Thread {
     pub(crate) is_created: bool,
     /// Number of accesses, including those served by private caches.
     pub(crate) accesses: u64,
+    /// By point of the trace: the first event that is not before it.
+    pub(crate) points: Vec<u32>,
 }
 
 /// The memory requests of all threads of a program.
@@ -127,6 +129,8 @@ pub struct Trace {
     pub(crate) pages: Vec<u64>,
     /// Log2 of the lines of a page.
     pub(crate) page_shift: u32,
+    /// Clocks of the points that threads pass, ascending.
+    pub(crate) points: Vec<u64>,
     line_bytes: u64,
     records: u64,
 }
@@ -285,6 +289,8 @@ pub struct TraceBuilder {
     line_bytes: u64,
     records: u64,
     accesses: u64,
+    /// Clocks of the points at which a simulation may change something, ascending.
+    points: Vec<u64>,
     error: Option<TraceError>,
 }
 
@@ -326,6 +332,7 @@ impl TraceBuilder {
                 events: Vec::new(),
                 is_created: false,
                 accesses: 0,
+                points: Vec::new(),
             });
         }
         Ok(Self {
@@ -340,8 +347,19 @@ impl TraceBuilder {
             line_bytes,
             records: 0,
             accesses: 0,
+            points: Vec::new(),
             error: None,
         })
+    }
+
+    /// Notes where each thread passes points of the recorded clock, for [`crate::Moves`]; to be called before the first
+    /// event.
+    #[must_use]
+    pub fn with_points(mut self, mut clocks: Vec<u64>) -> Self {
+        clocks.sort_unstable();
+        clocks.dedup();
+        self.points = clocks;
+        self
     }
 
     /// Adds an event of `thread`; events come in the order of [`Event::time`], as
@@ -356,7 +374,15 @@ impl TraceBuilder {
             self.error.get_or_insert(TraceError::TooLong);
             return;
         }
-        self.threads[thread.index()].accesses += work;
+        let state = &mut self.threads[thread.index()];
+        state.accesses += work;
+        while self
+            .points
+            .get(state.points.len())
+            .is_some_and(|&point| event.time >= point)
+        {
+            state.points.push(state.events.len() as u32);
+        }
         let (step, value) = match event.action {
             Action::Read(line) => (Step::Read, self.line(thread, line)),
             Action::Write(line) => (Step::Write, self.line(thread, line)),
@@ -467,6 +493,7 @@ impl TraceBuilder {
         }
         Ok(Trace {
             threads: self.threads,
+            points: self.points,
             acquires: self.acquires,
             words: self.releases.len(),
             pages: by_address.into_iter().map(|(page, _)| page).collect(),

@@ -7,7 +7,7 @@ use numaloc_formats::access_trace::CacheSize;
 use numaloc_formats::profile::{Parts, read_parts};
 use numaloc_plan::registry::Place;
 use numaloc_sim::machine::{PageCosts, Replacement};
-use numaloc_sim::{Outcome, Parameters};
+use numaloc_sim::{Outcome, Parameters, Sample};
 use numaloc_topology::resolve;
 
 use crate::commands::policies;
@@ -30,6 +30,7 @@ Examples:
   numaloc simulate app.numaloc --machine purple --threads os,deloc --pages first-touch,autonuma
   numaloc simulate app.numaloc --machine epyc-7501 --plan plan.json
   numaloc simulate app.numaloc --machine purple --sensitivity --resume purple.sims
+  numaloc simulate app.numaloc --machine purple --sample 5%
 
 The profile needs an access trace. Every machine is combined with every thread policy, page policy
 and plan. The machine must have hardware figures (see `numaloc machines`). Many of these and the
@@ -103,6 +104,31 @@ pub struct Args {
     /// Milliseconds between two scans of page policy `autonuma`
     #[arg(long, value_name = "MS", default_value_t = 1000.0, value_parser = scan_period)]
     scan_period: f64,
+    /// Simulate this share of the records in detail, in windows over the whole run, and extrapolate
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    sample: Option<f64>,
+    /// With --sample: share of the other records that keep caches warm; those before them are skipped
+    #[arg(long, value_name = "SHARE", default_value = "100%", value_parser = share_or_none, requires = "sample")]
+    warmed: f64,
+}
+
+/// A share of 1, or in percent.
+fn share_or_none(text: &str) -> Result<f64, String> {
+    let parsed = match text.strip_suffix('%') {
+        Some(percent) => percent.parse().map(|percent: f64| percent / 100.0),
+        None => text.parse(),
+    };
+    match parsed {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("expected a share from 0 to 1, or percent as in 5%".to_owned()),
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match share_or_none(text) {
+        Ok(share) if share < 1e-4 => Err("expected a share of at least 0.01%".to_owned()),
+        found => found,
+    }
 }
 
 /// Values of `--replacement`.
@@ -153,7 +179,9 @@ impl Args {
         let (traces, filter) = simulation::recorded(&self.profile, &profile, &targets, ui)?;
         // Policies and plans are checked before the trace, which takes longer, is loaded.
         let cases = self.cases(&targets, &profile)?;
-        let traces = Traces::load(&traces, &profile, &targets, ui)?;
+        let due = cases.iter().flat_map(|case| &case.schedule);
+        let points = due.map(|moves| moves.clock).collect();
+        let traces = Traces::load(&traces, &profile, &targets, points, ui)?;
         let cases: Vec<Case> = cases
             .into_iter()
             .map(|case| {
@@ -196,12 +224,17 @@ impl Args {
             true => traces.recorded().fingerprint(),
             false => 0,
         };
+        let sample = self.sample.map(|share| Sample {
+            share,
+            warmed: self.warmed,
+        });
         let job = |machine, case: &'a Case| Job {
             machine,
             trace: traces.of(&targets[case.target]),
             fingerprint,
             case,
             filter_bytes,
+            sample,
         };
         let jobs: Vec<Job<'_>> = cases
             .iter()

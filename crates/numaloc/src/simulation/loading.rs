@@ -17,14 +17,16 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Reads the traces of a profile once, and numbers lines by the pages of every target.
+    /// Reads the traces of a profile once, and numbers lines by the pages of every target. `points` are the clocks at
+    /// which simulations move threads or pages.
     pub fn load(
         traces: &[AccessTrace],
         profile: &Profile,
         targets: &[Target],
+        points: Vec<u64>,
         ui: &Ui,
     ) -> Result<Self, CliError> {
-        let recorded = load(traces, profile, ui)?;
+        let recorded = load(traces, profile, points, ui)?;
         let mut by_page_size = vec![recorded];
         for target in targets {
             let Some(page_bytes) = target.machine.page_bytes else {
@@ -61,7 +63,12 @@ fn cannot(error: TraceError) -> CliError {
     CliError::tool(format!("cannot simulate: {error}"))
 }
 
-fn load(traces: &[AccessTrace], profile: &Profile, ui: &Ui) -> Result<Trace, CliError> {
+fn load(
+    traces: &[AccessTrace],
+    profile: &Profile,
+    points: Vec<u64>,
+    ui: &Ui,
+) -> Result<Trace, CliError> {
     let index: HashMap<&str, ThreadIdx> = profile
         .threads()
         .iter()
@@ -70,8 +77,9 @@ fn load(traces: &[AccessTrace], profile: &Profile, ui: &Ui) -> Result<Trace, Cli
         .collect();
     let line_bytes = 1 << traces[0].head.line_shift;
     let paths = profile.threads().iter().map(|thread| &*thread.path);
-    let mut builder =
+    let builder =
         TraceBuilder::new(paths, line_bytes, profile.pages().page_size()).map_err(cannot)?;
+    let mut builder = builder.with_points(points);
     let records: u64 = crate::access_trace::tally(traces).records;
     let mut count = 0u64;
     for event in Order::new(traces, |path| index.get(path).copied())? {

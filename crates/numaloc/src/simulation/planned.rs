@@ -1,6 +1,6 @@
 //! Cases before the trace is loaded: threads on PUs, pages of the profile on nodes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use numaloc_identity::ThreadPath;
@@ -9,6 +9,7 @@ use numaloc_model::{LogicalNode, LogicalPu, Profile};
 use numaloc_sim::{Pages, Trace};
 use numaloc_topology::Topology;
 
+use super::schedule::{self, Due};
 use super::{Case, Mapped};
 use crate::error::CliError;
 
@@ -28,6 +29,8 @@ pub struct Unloaded {
     pub pages: String,
     pub mapped: Mapped,
     pub homes: Homes,
+    /// Later moves, by their clocks.
+    pub schedule: Vec<Due>,
 }
 
 impl Unloaded {
@@ -35,16 +38,7 @@ impl Unloaded {
     pub fn on_pages_of(self, trace: &Trace, profile: &Profile) -> Case {
         let homes = match self.homes {
             Homes::Acting(policy) => policy,
-            Homes::Placed(nodes) => {
-                let factor = (trace.page_bytes() / profile.pages().page_size()).max(1);
-                let mut known: HashMap<u64, Vec<LogicalNode>> = HashMap::new();
-                for (page, node) in profile.pages().pages().iter().zip(nodes) {
-                    let parts = known.entry(page.number.0 / factor).or_default();
-                    parts.extend(node);
-                }
-                let home = |page: &u64| most_frequent(known.get(page)?);
-                Pages::Placed(trace.pages().iter().map(home).collect())
-            }
+            Homes::Placed(nodes) => Pages::Placed(on_trace(&nodes, trace, profile)),
         };
         Case {
             target: self.target,
@@ -52,8 +46,25 @@ impl Unloaded {
             pages: self.pages,
             mapped: self.mapped,
             homes,
+            moves: schedule::on_pages_of(&self.schedule, trace, profile),
         }
     }
+}
+
+/// Node of each page of the trace, from those of the profile's pages.
+pub fn on_trace(
+    nodes: &[Option<LogicalNode>],
+    trace: &Trace,
+    profile: &Profile,
+) -> Vec<Option<LogicalNode>> {
+    let factor = (trace.page_bytes() / profile.pages().page_size()).max(1);
+    let mut known: HashMap<u64, Vec<LogicalNode>> = HashMap::new();
+    for (page, node) in profile.pages().pages().iter().zip(nodes) {
+        let parts = known.entry(page.number.0 / factor).or_default();
+        parts.extend(node);
+    }
+    let home = |page: &u64| most_frequent(known.get(page)?);
+    trace.pages().iter().map(home).collect()
 }
 
 /// The node of most parts of a page; of equally frequent ones, the lowest.
@@ -82,10 +93,36 @@ pub fn of_file(
         ))
         .hint("numaloc plan PROFILE --machine MACHINE makes one"));
     }
+    check_threads(plan, path, profile)?;
     let mut case = of_plan(plan, target, profile)
         .ok_or_else(|| CliError::tool(format!("{} plans no threads", path.display())))?;
     case.pages += &format!(" ({})", plan_name(path, plan));
     Ok(case)
+}
+
+/// Refuses a plan that was made for other threads.
+fn check_threads(plan: &Plan, path: &Path, profile: &Profile) -> Result<(), CliError> {
+    let of_profile: HashSet<&str> = profile.threads().iter().map(|t| &*t.path).collect();
+    let of_plan: HashSet<&str> = plan.threads.iter().map(|t| &*t.path).collect();
+    let left_out = &plan.provenance.left_out;
+    let unknown = plan.threads.iter().map(|t| &*t.path);
+    let unknown = unknown.filter(|path| !of_profile.contains(path)).min();
+    let unplanned = profile.threads().iter().map(|t| &*t.path);
+    let unplanned = unplanned
+        .filter(|path| !of_plan.contains(path) && !left_out.iter().any(|out| out == path))
+        .min();
+    let why = match (unknown, unplanned) {
+        (None, None) => return Ok(()),
+        (Some(thread), _) => format!("it plans thread {thread}, which the profile does not have"),
+        (None, Some(thread)) => format!("it does not plan thread {thread} of the profile"),
+    };
+    Err(CliError::tool(format!(
+        "{} is a plan for {} threads, the profile has {}: {why}",
+        path.display(),
+        plan.threads.len(),
+        profile.threads().len()
+    ))
+    .hint("numaloc plan PROFILE --machine MACHINE makes one for this profile"))
 }
 
 /// Positions of the profile's threads and pages under `plan`; `None` if it plans no threads. Threads that are not in
@@ -111,12 +148,13 @@ pub fn of_plan(plan: &Plan, target: usize, profile: &Profile) -> Option<Unloaded
         threads: plan.provenance.thread_policy.clone(),
         pages: plan.provenance.page_policy.clone(),
         mapped: Mapped::Pinned(mapping),
-        homes: Homes::Placed(homes(plan, profile)),
+        homes: Homes::Placed(placed(plan, &plan.pages, profile)),
+        schedule: schedule::due(plan, profile),
     })
 }
 
-/// Node of each page of the profile, by the plan's objects.
-fn homes(plan: &Plan, profile: &Profile) -> Vec<Option<LogicalNode>> {
+/// Node of each page of the profile that is in `pages`, by the plan's objects.
+pub fn placed(plan: &Plan, pages: &[PagePlan], profile: &Profile) -> Vec<Option<LogicalNode>> {
     let known: HashMap<&ObjectKey, u32> = plan.objects.iter().zip(0..).collect();
     // The plan's object of each object of the profile.
     let planned: Vec<Option<u32>> = profile
@@ -137,7 +175,7 @@ fn homes(plan: &Plan, profile: &Profile) -> Vec<Option<LogicalNode>> {
         })
         .collect();
     let mut ranges: Vec<Vec<&PagePlan>> = vec![Vec::new(); plan.objects.len()];
-    for range in &plan.pages {
+    for range in pages {
         ranges[range.object as usize].push(range);
     }
     let factor = (profile.pages().page_size(), plan.page_size);

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use numaloc_sim::{Machine, Outcome, Setup, Trace};
+use numaloc_sim::{Extras, Machine, Outcome, Sample, Setup, Trace};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -22,6 +22,8 @@ pub struct Job<'a> {
     pub case: &'a Case,
     /// Bytes of the private caches with which the trace was recorded.
     pub filter_bytes: u64,
+    /// Simulates a part of the records in detail.
+    pub sample: Option<Sample>,
 }
 
 impl Job<'_> {
@@ -31,6 +33,7 @@ impl Job<'_> {
         digest.add(self.machine);
         digest.add(&self.case.mapped);
         digest.add(&self.case.homes);
+        digest.add(&(&self.case.moves, self.sample));
         digest.text()
     }
 
@@ -39,7 +42,11 @@ impl Job<'_> {
             threads: self.case.mapped.threads(),
             pages: &self.case.homes,
         };
-        numaloc_sim::simulate(self.machine, self.trace, &setup, self.filter_bytes)
+        let extras = Extras {
+            moves: &self.case.moves,
+            sample: self.sample,
+        };
+        numaloc_sim::simulate_with(self.machine, self.trace, &setup, self.filter_bytes, &extras)
             .map_err(CliError::tool)
     }
 }
@@ -145,18 +152,40 @@ impl<'a> Progress<'a> {
         if !self.ui.progress() {
             return;
         }
-        let each = self.start.elapsed().as_secs_f64() / done.1.max(1) as f64;
-        stderr(&format!(
-            "\rsimulated {} of {}, about {:.0} s left   ",
-            done.0,
-            self.jobs,
-            each * (self.jobs - done.0) as f64
-        ));
+        stderr(&shown(*done, self.jobs, self.start.elapsed().as_secs_f64()));
     }
 
     fn end(&self) {
         if self.ui.progress() {
             stderr(&format!("\r{:<60}\r", ""));
         }
+    }
+}
+
+/// Progress after `seconds`: of `jobs`, the first of `done` are finished, the second of them simulated.
+fn shown(done: (usize, usize), jobs: usize, seconds: f64) -> String {
+    let each = seconds / done.1.max(1) as f64;
+    format!(
+        "\rsimulated {} of {jobs}, about {:.0} s left   ",
+        done.0,
+        each * (jobs - done.0) as f64
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Results that were kept take no time, so they do not shorten the estimate.
+    #[test]
+    fn the_estimated_end_follows_from_the_simulations_that_took_time() {
+        assert_eq!(
+            shown((6, 2), 10, 8.0),
+            "\rsimulated 6 of 10, about 16 s left   "
+        );
+        assert_eq!(
+            shown((3, 0), 10, 1.0),
+            "\rsimulated 3 of 10, about 7 s left   "
+        );
     }
 }

@@ -103,7 +103,7 @@ pub(super) fn choose(args: &Args, ui: &Ui) -> Result<Chosen, CliError> {
     let targets = [target];
     let (traces, filter) = simulation::recorded(&args.profile, &profile, &targets, ui)?;
     let plans = plans(args, &profile, &targets[0], &threads, &pages)?;
-    let traces = Traces::load(&traces, &profile, &targets, ui)?;
+    let traces = Traces::load(&traces, &profile, &targets, Vec::new(), ui)?;
     let [target] = targets;
     let trace = traces.of(&target);
     let cases: Vec<Case> = plans
@@ -283,6 +283,7 @@ fn without_plan(seed: u64) -> Unloaded {
         pages: "first-touch".to_owned(),
         mapped: Mapped::Os { seed },
         homes: Homes::Acting(Pages::FirstTouch),
+        schedule: Vec::new(),
     }
 }
 
@@ -311,6 +312,7 @@ impl Simulations<'_> {
                 fingerprint: 0,
                 case,
                 filter_bytes: self.filter_bytes,
+                sample: None,
             })
             .collect();
         runner.run(&jobs, "time", |outcome: Outcome| outcome.time)

@@ -51,6 +51,7 @@ impl Args {
                             pages: pages.to_owned(),
                             mapped: mapped.clone(),
                             homes: homes.clone(),
+                            schedule: Vec::new(),
                         }));
                     }
                 }

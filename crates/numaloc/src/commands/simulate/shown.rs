@@ -101,6 +101,22 @@ fn sensitivity_text(answer: &Answer, rows: &[Row<'_>]) -> String {
     }
 }
 
+/// What the times of a sampled simulation were extrapolated from, and their largest error.
+fn sampled_text(rows: &[Row<'_>]) -> String {
+    let sampled = rows.iter().filter_map(|row| row.outcome.sampled);
+    let Some(widest) = sampled.max_by(|a, b| a.error.total_cmp(&b.error)) else {
+        return String::new();
+    };
+    let percent = |part: u64| 100.0 * part as f64 / widest.records.max(1) as f64;
+    format!(
+        "  sampled: {} % of the records in detail, {} % to keep caches warm, {} windows; times +- {} % or less (95 %)\n",
+        number::fixed(percent(widest.detailed), 1),
+        number::fixed(percent(widest.warmed), 1),
+        widest.windows,
+        number::fixed(100.0 * widest.error, 1),
+    )
+}
+
 fn ms(picoseconds: u64) -> f64 {
     picoseconds as f64 / 1e9
 }
@@ -177,6 +193,7 @@ pub(super) fn text(answer: &Answer) -> String {
                 );
             }
         }
+        out += &sampled_text(&rows);
         out += &sensitivity_text(answer, &rows);
     }
     out += "\n  LLC miss: requests that no cache of the thread's node answered; remote: lines to and from DRAM of another node;\n";
@@ -248,6 +265,14 @@ fn row(case: &Case, outcome: &Outcome, machine: &Machine) -> Value {
         "mean_queue_wait_ns": outcome.mean_wait() / NS as f64,
         "busiest_controller_percent": busiest(outcome),
         "link_bytes": outcome.link_bytes(),
+        "requests_by_node_pair": outcome.requests_by_node_pair.chunks(outcome.nodes.len().max(1)).collect::<Vec<_>>(),
+        "remote_requests_percent": outcome.remote_requests_percent(),
+        "sampled": outcome.sampled.map(|sampled| json!({
+            "detailed_records": sampled.detailed,
+            "warmed_records": sampled.warmed,
+            "windows": sampled.windows,
+            "error": sampled.error,
+        })),
         "lines_by_node_pair": outcome.lines_by_node_pair.chunks(outcome.nodes.len().max(1)).collect::<Vec<_>>(),
         "invalidations": outcome.invalidations,
         "transfers_within_cache": outcome.transfers_within,
