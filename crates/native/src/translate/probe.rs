@@ -194,8 +194,10 @@ impl Copier<'_> {
             };
             self.lines_are_ours(shape, a, b, cold);
             self.count_page(reads, writes, a, b, cold);
-            if let Some(only) = only {
+            if !counted {
                 self.count(accesses, access.bytes());
+            }
+            if let Some(only) = only {
                 self.stubs.lead(only, self.code.pc());
             }
             self.restore_flags(&borrowed);

@@ -22,6 +22,8 @@ impl Copier<'_> {
     pub(super) fn begin_loop(&mut self, found: Found, block: &Block) {
         let last = &block.instructions[found.branch].instruction;
         self.settle();
+        // The other copy changes registers without storing them.
+        self.lent = Lent::default();
         self.point(last.ip(), None);
         let turn = self.stubs.pc();
         self.code.jump_if(last.condition_code() as u8 - 1, turn);
