@@ -155,7 +155,6 @@ fn every_dependency_may_be_distributed_with_us() {
 const NOT_INJECTED: [&str; 7] = [
     "addr2line",
     "cpp_demangle",
-    "gimli",
     "numaloc-assemble",
     "numaloc-formats",
     "parquet",
