@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use numaloc_follow::calls::Traced;
 use numaloc_trace::thread::layout as fast;
 
-use crate::record::blocks::Call;
+use crate::call::Call;
 use crate::signals::action::Process;
 
 /// Extended state that programs use and we save: x87, SSE, AVX, AVX-512.

@@ -97,10 +97,7 @@ mod tests {
         let other = lines.into_iter().find(|&other| word(other) == word(77));
         let other = other.unwrap();
         stores.keep(other, 3, 0x1000);
-        assert_eq!(
-            (stores.of(77, 3), stores.of(other, 3)),
-            (0, 0x1000)
-        );
+        assert_eq!((stores.of(77, 3), stores.of(other, 3)), (0, 0x1000));
         stores.keep(77, 3, 5);
         stores.clear();
         assert_eq!(stores.of(77, 3), 0);

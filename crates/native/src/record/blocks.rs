@@ -17,6 +17,7 @@ use numaloc_follow::unwind::{self, Registers};
 use numaloc_journal::Record;
 
 use crate::address_map::{self, AddressSet};
+use crate::call::Call;
 use crate::guest;
 use crate::lock::Lock;
 use crate::record::{engine, traced};
@@ -24,8 +25,6 @@ use crate::state::{RAX, RBP, RDI, RDX, RSI, RSP, State};
 
 /// Steps (blocks, bytes): after this many blocks only larger ones are recorded.
 const STEPS: [(u64, u64); 3] = [(1 << 14, 4096), (1 << 16, 1 << 17), (1 << 18, u64::MAX)];
-/// Most frames kept, innermost first.
-const FRAMES: usize = 12;
 /// Most return addresses of calls that are known.
 const KNOWN: usize = 1 << 16;
 
@@ -36,30 +35,6 @@ static LEAST: AtomicU64 = AtomicU64::new(1);
 static RETURNS: Lock<AddressSet> = Lock::new(address_map::set());
 /// Numbers of the call stacks recorded so far.
 static SITES: Lock<Option<HashMap<Vec<u64>, u32>>> = Lock::new(None);
-
-/// A call of an allocator that has not returned.
-#[derive(Clone, Copy)]
-pub struct Call {
-    /// Stack pointer after the return; 0 if there is no such call.
-    rsp: u64,
-    /// Bytes requested.
-    length: u64,
-    /// Where the address of the block will be stored; 0 if it is returned.
-    result: u64,
-    frames: [u64; FRAMES],
-    depth: usize,
-}
-
-impl Call {
-    /// No call.
-    pub const NONE: Self = Self {
-        rsp: 0,
-        length: 0,
-        result: 0,
-        frames: [0; FRAMES],
-        depth: 0,
-    };
-}
 
 /// Whether the code at `pc` leaves the cache before its first instruction.
 pub fn is_place(pc: u64) -> bool {

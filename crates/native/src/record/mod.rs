@@ -27,10 +27,9 @@ use numaloc_follow::calls::{self, Then, Traced};
 use numaloc_follow::owners::Owner;
 use numaloc_follow::{allocators, images, owners, sharing};
 use numaloc_journal::Record;
-use numaloc_trace::{Config, Engine, reservation, sites};
+use numaloc_trace::{Config, Engine, reservation};
 
-use crate::cache;
-use crate::layout::{CODE, LINES};
+use crate::layout::LINES;
 use crate::state::State;
 use crate::sys;
 use access::{Descriptor, Kind, Masked};
@@ -76,7 +75,6 @@ pub fn start(settings: &[u8], program: &[u8], entry: u64) -> Result<(), String> 
     reservation::prefer(LINES);
     allocators::record();
     numaloc_follow::marks::record();
-    sites::set_resolver(address_of);
     let engine =
         Engine::start(config, &name).map_err(|error| format!("cannot start recording: {error}"))?;
     set_engine(engine);
@@ -84,14 +82,6 @@ pub fn start(settings: &[u8], program: &[u8], entry: u64) -> Result<(), String> 
         images::record(engine, entry);
     }
     Ok(())
-}
-
-/// The program's address of a place: itself, or what the code in the cache before it was translated from.
-fn address_of(place: u64) -> u64 {
-    match CODE.contains(&place) {
-        true => cache::ENGINE.lock().source_before(place).unwrap_or(0),
-        false => place,
-    }
 }
 
 /// Forgets places in the cache: other code will be there.

@@ -10,7 +10,7 @@ use crate::error::CliError;
 use crate::ui::Ui;
 
 /// The command that runs `program` under the frontend `name`. `auto`: `instrument` if the program was built for it,
-/// else `native` if that can run it here, else `qemu`.
+/// else `qemu`, else, where no emulator can load plugins (Debian 13, Ubuntu 24.04), `native`.
 pub fn command(
     name: &str,
     program: &Program,
@@ -34,15 +34,12 @@ pub fn command(
         return Ok(instrument::command(program, &settings()));
     }
     if name == "auto" {
-        match native::unsuitable(program) {
-            None => {
-                ui.remark("frontend native: the program was not built with numaloc cc");
-                return native::command(program, &settings());
-            }
-            Some(why) => ui.remark(format_args!(
-                "frontend qemu: native cannot record it: {why}"
-            )),
+        if let Err(missing) = qemu::emulator() {
+            let why = missing.message.trim_start_matches("cannot record: ");
+            ui.remark(format_args!("frontend native: {why}"));
+            return native::command(program, &settings());
         }
+        ui.remark("frontend qemu: the program was not built with numaloc cc");
     }
     qemu::command(program, settings())
 }
