@@ -2,8 +2,8 @@
 //! of OPT section 7.6, whose constants these are: the compact mapping and four random ones, 150 ms each after 500 ms).
 //!
 //! Progress there is instructions per cycle; here it is passes of the program's marks, because not every machine counts
-//! instructions, and threads that wait actively execute many. A mapping with fewer than [`LEAST_PASSES`] passes is tried
-//! for longer. Nothing is known of communication, and pages stay where they are.
+//! instructions, and threads that wait actively execute many. A mapping with fewer than [`LEAST_PASSES`] passes is
+//! tried for longer. Nothing is known of communication, and pages stay where they are.
 //!
 //! Deliberately different: none of the trials is begun before there are two threads, and they begin again if threads
 //! come or go meanwhile.

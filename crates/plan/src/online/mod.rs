@@ -46,6 +46,10 @@ pub const LEAST_GAIN: f64 = 0.05;
 /// Accesses that a window must have, or else it is open for up to [`MOST_WINDOWS`] times its length.
 const LEAST_LOAD: f64 = 64.0;
 const MOST_WINDOWS: f64 = 40.0;
+/// A mapping made from few observations may be a wrong one: it is looked at again when there are this many times as
+/// many, unless it was made from [`ENOUGH`].
+const MORE: u64 = 4;
+const ENOUGH: u64 = 4096;
 const PAGE: u64 = 4096;
 
 /// Where the program is now.
@@ -85,6 +89,8 @@ pub struct Online<'a> {
     phases: u64,
     /// Threads have not been mapped for this phase.
     pending: bool,
+    /// Observations of this phase from which threads were mapped last.
+    mapped_from: Option<u64>,
     bound: BTreeMap<usize, LogicalPu>,
     threads_moved_s: Option<f64>,
     pages_moved_s: Option<f64>,
@@ -111,6 +117,7 @@ impl<'a> Online<'a> {
             phase_start_s: None,
             phases: 0,
             pending: true,
+            mapped_from: None,
             bound: BTreeMap::new(),
             threads_moved_s: None,
             pages_moved_s: None,
@@ -123,6 +130,12 @@ impl<'a> Online<'a> {
         self.advance(time_s);
         self.phase_start_s.get_or_insert(time_s);
         let others = self.estimates.note(thread, address / PAGE, time_s);
+        let samples = self.estimates.samples();
+        let few = |from: &u64| *from < ENOUGH && samples >= from * MORE;
+        if self.mapped_from.as_ref().is_some_and(few) {
+            self.pending = true;
+            self.mapped_from = None;
+        }
         self.window
             .add(thread.min(estimates::MOST_THREADS - 1), &others);
     }
@@ -161,6 +174,7 @@ impl<'a> Online<'a> {
                 self.estimates = Estimates::new(self.constants.half_life_s);
                 self.phase_start_s = Some(now_s - ago as f64 * window_s);
                 self.pending = true;
+                self.mapped_from = None;
                 self.phases += 1;
             }
         }
@@ -216,14 +230,14 @@ impl<'a> Online<'a> {
         let stay_s = seconds - step.cost_s + step.gain_s;
         let moves = !step.threads.is_empty() || !step.pages.is_empty();
         if step.unmet == Some(Unmet::SameMapping) {
-            self.pending = false;
+            self.mapped();
         }
         if !moves || step.gain_s < LEAST_GAIN * stay_s {
             return Ok(None);
         }
         if !step.threads.is_empty() {
             self.threads_moved_s = Some(now_s);
-            self.pending = false;
+            self.mapped();
         }
         if !step.pages.is_empty() {
             self.pages_moved_s = Some(now_s);
@@ -243,6 +257,12 @@ impl<'a> Online<'a> {
             cost_s: step.cost_s,
             unmet: step.unmet,
         }))
+    }
+
+    /// Threads are where the policy wants them, by what has been observed so far.
+    fn mapped(&mut self) {
+        self.pending = false;
+        self.mapped_from = Some(self.estimates.samples());
     }
 
     /// The present phase as estimated: threads by their index in `threads`, pages that exist, with their nodes.

@@ -152,6 +152,26 @@ fn threads_follow_their_partners_from_phase_to_phase() {
     });
 }
 
+/// The first accesses of a phase say little: a mapping made from them is looked at again.
+#[test]
+fn a_mapping_from_few_accesses_is_revised_without_a_new_phase() {
+    // Both patterns are equally heterogeneous: no new phase is seen.
+    let constants = Constants {
+        detector: Detector::Heterogeneity,
+        ..constants()
+    };
+    with_online(constants, |online| {
+        let mut program = Program::new(|thread| thread as u32 / 2);
+        let (neighbour, distant) = (|thread: usize| thread ^ 1, |thread: usize| (thread + 4) % 8);
+        program.run(online, (0.0, 0.6), distant);
+        assert!((0..8).all(|t| program.node(t) == program.node(distant(t))));
+        program.run(online, (0.6, 20.0), neighbour);
+        assert_eq!(online.phases(), 0);
+        assert!((0..8).all(|t| program.node(t) == program.node(neighbour(t))));
+        assert!(program.pages_are_near(neighbour));
+    });
+}
+
 #[test]
 fn moves_keep_their_distance() {
     // With OPT's ten seconds, pages that are used by others after two seconds wait until twelve.
