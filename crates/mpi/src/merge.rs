@@ -1,10 +1,14 @@
 //! Merges the files of all ranks into one profile.
 //!
 //! Ranks are the profile's threads: thread `k` is rank `k`, path `r{k}`. Messages of the program
-//! (point-to-point, one-sided) are layer [`Layer::Message`](numaloc_model::Layer::Message), those of the library inside collectives
-//! [`Layer::Collective`](numaloc_model::Layer::Collective), so that each can be viewed separately. A get counts from the peer it reads
-//! to the rank that called it: direction of data flow, not of the call. The library's own estimate per collective
-//! ([`Kind::Operation`](crate::rank_file::Kind::Operation)) is a second view of the same messages and is left out.
+//! (point-to-point, one-sided) are layer [`Layer::Message`], those of the library inside collectives
+//! [`Layer::Collective`], so that each can be viewed separately. A get counts from the peer it reads
+//! to the rank that called it: direction of data flow, not of the call. The library's own estimate per
+//! collective ([`Kind::Operation`]) is a second view of the same messages and is left out.
+//!
+//! [`Layer::Message`]: numaloc_model::Layer::Message
+//! [`Layer::Collective`]: numaloc_model::Layer::Collective
+//! [`Kind::Operation`]: crate::rank_file::Kind::Operation
 //!
 //! Two passes over the files (`survey`, `sums`), with one block in memory at a time. Between them `plan` chooses
 //! the world and the slices. Many files are shared by the processes of an MPI program ([`shares`]), with the same

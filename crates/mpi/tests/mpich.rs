@@ -267,7 +267,7 @@ fn prototypes_are_those_of_mpi_h() {
             .arg("-DNUMALOC_CHECK_AGAINST_MPI_H")
             .args(defines)
             .args(flags)
-            .arg(root().join("shims/mpi/profiling.c"))
+            .args(["profiling.c", "merge_node.c"].map(|file| root().join("shims/mpi").join(file)))
             .output()
             .unwrap();
         let message = String::from_utf8_lossy(&output.stderr);

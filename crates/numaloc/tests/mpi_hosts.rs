@@ -107,7 +107,7 @@ fn ranks_of_open_mpi_on_two_hosts_are_recorded_and_are_where_planned() {
 #[test]
 fn ranks_that_slurm_starts_on_two_hosts_are_recorded_and_are_where_planned() {
     if possible() {
-        let one = "srun --mpi=pmi2 -N 1 --overcommit --exclusive -n 4";
+        let one = "mpiexec.hydra -n 4";
         recorded_planned_and_run("mpich", one, SLURM, &["--slurm"]);
     }
 }
@@ -126,8 +126,8 @@ fn a_library_of_others_has_the_same_cells_on_two_hosts() {
         dir.path(),
         &[],
         &format!(
-            "$numaloc record --mpi=openmpi -q -o one.numaloc -- mpirun.openmpi --allow-run-as-root --oversubscribe -n 4 python3 app.py
-            $numaloc record --mpi=openmpi -q -o two.numaloc -- {OPEN_MPI} python3 app.py"
+            "$numaloc record --mpi=openmpi -q -o one.numaloc -- mpirun.openmpi --allow-run-as-root --oversubscribe -n 4 /usr/bin/python3 app.py
+            $numaloc record --mpi=openmpi -q -o two.numaloc -- {OPEN_MPI} /usr/bin/python3 app.py"
         ),
     );
     let [one, two] = ["one.numaloc", "two.numaloc"].map(|name| read(dir.path(), name));
@@ -154,7 +154,13 @@ fn memory_that_ranks_share_is_counted_within_each_host() {
     let mut within = [0, 0];
     for ((src, dst), (events, _)) in cells(&two, Layer::WriteRead) {
         let hosts = [rank(src) / 2, rank(dst) / 2];
-        assert_eq!(hosts[0], hosts[1], "ranks {} and {} share no memory", rank(src), rank(dst));
+        assert_eq!(
+            hosts[0],
+            hosts[1],
+            "ranks {} and {} share no memory",
+            rank(src),
+            rank(dst)
+        );
         if rank(src) != rank(dst) {
             within[hosts[0] as usize] += events;
         }
@@ -163,7 +169,9 @@ fn memory_that_ranks_share_is_counted_within_each_host() {
     // Message cells are those of the program, whatever traces it.
     let bytes = |src, dst| {
         let cells = cells(&two, Layer::Message);
-        let found = cells.iter().find(|((s, d), _)| (rank(*s), rank(*d)) == (src, dst));
+        let found = cells
+            .iter()
+            .find(|((s, d), _)| (rank(*s), rank(*d)) == (src, dst));
         found.map_or(0, |(_, (_, bytes))| *bytes)
     };
     assert_eq!([bytes(0, 1), bytes(0, 3), bytes(2, 1)], [32_000; 3]);

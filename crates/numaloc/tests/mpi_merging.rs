@@ -144,10 +144,13 @@ fn a_killed_process_leaves_one_line_and_files_that_can_be_merged_again() {
         assert!(!spool.join("merged").exists());
     }
     let options = ["--merge-above", "8", "--merge-processes", "2"];
-    let again = salvage(dir.path(), "again.numaloc", &options).output().unwrap();
+    let again = salvage(dir.path(), "again.numaloc", &options)
+        .output()
+        .unwrap();
     assert!(again.status.success(), "{}", said(&again));
     let serial = salvage(dir.path(), "serial.numaloc", &[]).output().unwrap();
     assert!(serial.status.success());
-    let [again, serial] = ["again", "serial"].map(|name| dir.path().join(format!("{name}.numaloc")));
+    let [again, serial] =
+        ["again", "serial"].map(|name| dir.path().join(format!("{name}.numaloc")));
     assert_eq!(files(&again), files(&serial));
 }

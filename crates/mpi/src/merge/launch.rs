@@ -100,7 +100,7 @@ fn run_processes(
         .args(&merging.program)
         .arg(folder)
         .args([options.slices.to_string(), options.rows.to_string()])
-        // The processes wait for each other asleep, so there may be more than PUs.
+        // Processes that wait leave their PU to others, so there may be more processes than PUs.
         .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
         .env("OMPI_MCA_hwloc_base_binding_policy", "none")
         .env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
