@@ -56,9 +56,10 @@ class Runs:
                     return path
         say(f"recording {name} with {threads} threads")
         environment = dict(os.environ, OMP_NUM_THREADS=str(threads), OMP_WAIT_POLICY="passive")
-        subprocess.run([self.numaloc, "--quiet", "record", "--trace", "--trace-l2", PRIVATE, "--force", "-o", path, "--",
-                        *words], check=True, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
-                       stdout=subprocess.DEVNULL)
+        run = subprocess.run([self.numaloc, "--quiet", "record", "--trace", "--trace-l2", PRIVATE, "--force", "-o", path, "--",
+                              *words], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        if run.returncode:
+            sys.exit(f"error: {' '.join(words)} cannot be studied: its recording ended with status {run.returncode}")
         with open(made, "w") as file:
             json.dump(wanted, file)
         return path

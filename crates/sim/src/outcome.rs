@@ -133,8 +133,8 @@ pub struct Sampled {
     pub records: u64,
     /// Windows that were compared with what had been extrapolated for them.
     pub windows: u64,
-    /// Half width of the interval that holds the time with 95 % probability, as a share of it, by these comparisons; 1
-    /// with fewer than two windows.
+    /// Estimated error as a share of the time, from the mean and 1.96 standard errors of these comparisons; 1 with
+    /// fewer than two windows. Errors that all windows share are not in it.
     pub error: f64,
 }
 

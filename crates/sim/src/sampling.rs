@@ -13,7 +13,7 @@
 //! Work between records, synchronisation and creations of threads are exact everywhere. The first part of a window
 //! fills queues and is not measured. The first creation of a thread begins a window and ends the use of what was seen
 //! before. Each window's time is compared with what would have been extrapolated for it from
-//! the windows before: from these errors follows the interval of the result ([`Sampled::error`]).
+//! the windows before: from these errors follows that of the result ([`Sampled::error`]).
 
 use crate::outcome::Sampled;
 use crate::run::{Run, Stop};

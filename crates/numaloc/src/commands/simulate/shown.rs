@@ -101,7 +101,7 @@ fn sensitivity_text(answer: &Answer, rows: &[Row<'_>]) -> String {
     }
 }
 
-/// What the times of a sampled simulation were extrapolated from, and their largest error.
+/// What the times of a sampled simulation were extrapolated from, and their largest estimated error.
 fn sampled_text(rows: &[Row<'_>]) -> String {
     let sampled = rows.iter().filter_map(|row| row.outcome.sampled);
     let Some(widest) = sampled.max_by(|a, b| a.error.total_cmp(&b.error)) else {
@@ -109,7 +109,7 @@ fn sampled_text(rows: &[Row<'_>]) -> String {
     };
     let percent = |part: u64| 100.0 * part as f64 / widest.records.max(1) as f64;
     format!(
-        "  sampled: {} % of the records in detail, {} % to keep caches warm, {} windows; times +- {} % or less (95 %)\n",
+        "  sampled: {} % of the records in detail, {} % to keep caches warm, {} windows; their spread: +- {} % or less\n",
         number::fixed(percent(widest.detailed), 1),
         number::fixed(percent(widest.warmed), 1),
         widest.windows,
