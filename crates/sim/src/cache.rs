@@ -231,7 +231,7 @@ fn find(set: &[u32], line: u32) -> Option<usize> {
 fn shift_in(set: &mut [u32], tag: u32) -> u32 {
     let last = set.len() - 1;
     let evicted = set[last];
-    set.copy_within(..last, 1);
+    shift(set, last);
     set[0] = tag;
     evicted
 }
@@ -239,8 +239,24 @@ fn shift_in(set: &mut [u32], tag: u32) -> u32 {
 #[inline(always)]
 fn move_to_front(set: &mut [u32], at: usize) {
     let tag = set[at];
-    set.copy_within(..at, 1);
+    shift(set, at);
     set[0] = tag;
+}
+
+/// Moves the tags before `at` back by one, four at a time: sets are too short for the library's function to be worth
+/// its call.
+#[inline(always)]
+fn shift(set: &mut [u32], mut at: usize) {
+    let set = &mut set[..=at];
+    while at >= 4 {
+        let four = [set[at - 4], set[at - 3], set[at - 2], set[at - 1]];
+        set[at - 3..=at].copy_from_slice(&four);
+        at -= 4;
+    }
+    while at > 0 {
+        set[at] = set[at - 1];
+        at -= 1;
+    }
 }
 
 #[cfg(test)]

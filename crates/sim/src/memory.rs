@@ -310,7 +310,12 @@ impl<'a> Memory<'a> {
         }
         let done = self.fetch(core, line, now);
         self.directory.add_sharer(line, core);
-        self.fill_private(core, line, false, now);
+        // The look-up above missed, and fetching a line puts none into private caches.
+        if let Some(caches) = &mut self.private
+            && let Some((evicted, true)) = caches[core as usize].put_absent(line, false)
+        {
+            self.leave_private(core, evicted, now);
+        }
         Answer::At(done)
     }
 

@@ -26,6 +26,23 @@ impl Gaps {
         self.all.get(self.dropped + at).copied()
     }
 
+    /// Position of the first interval that ends after `arrival`.
+    ///
+    /// Late requests are only slightly late, so it is one of the last: the search goes back from the end, over several
+    /// intervals at once where all of them end later. (Faster than a binary search.)
+    #[inline]
+    fn first_after(&self, arrival: u64) -> usize {
+        const STRIDE: usize = 12;
+        let stored = self.stored();
+        let mut end = stored.len();
+        while end >= STRIDE && stored[end - STRIDE].1 > arrival {
+            end -= STRIDE;
+        }
+        let is_before = |(_, to): &(u64, u64)| *to <= arrival;
+        let before = stored[..end].iter().rposition(is_before);
+        before.map_or(0, |at| at + 1)
+    }
+
     #[inline]
     fn push(&mut self, gap: (u64, u64)) {
         self.limit();
@@ -110,10 +127,7 @@ impl Server {
     /// charged with all their delays, and the sum of all waits is that of a server with requests in order.
     #[inline]
     fn book_late(&mut self, arrival: u64, service: u64) -> Option<u64> {
-        // Late requests are only slightly late: the gap is one of the last. (Faster than a binary search.)
-        let is_before = |(_, to): &(u64, u64)| *to <= arrival;
-        let before = self.gaps.stored().iter().rposition(is_before);
-        let mut at = before.map_or(0, |at| at + 1);
+        let mut at = self.gaps.first_after(arrival);
         let (from, to) = self.gaps.get(at)?;
         let start = from.max(arrival);
         let mut wait = start - arrival;
