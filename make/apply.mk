@@ -7,8 +7,8 @@ bench-apply: target/bench/cost ## what running under a plan costs: bare, numactl
 
 .PHONY: bench-marks
 bench-marks: ## what counting marks costs a native run: ns a mark, and a program with a barrier each half millisecond
-	@$(CARGO) build --locked -q --release -p numaloc-agent
-	@make/bench-marks target/release/libnumaloc_marks.so $(REPEATS)
+	@$(CARGO) build --locked -q --release -p numaloc-agent -p numaloc
+	@make/bench-marks target/release/libnumaloc_marks.so $(or $(REPEATS),9) target/release/numaloc
 
 target/bench/cost: crates/apply/benches/programs/cost.c
 	@mkdir -p $(@D)

@@ -186,9 +186,9 @@ pub fn run(
     };
     let mut controller = Controller::new(index, apply_options, allowed).with_moves(moves);
     if let Some(Err(why)) = &environment {
-        controller
-            .tally()
-            .note(format!("no later moves: {why}; the first mapping remains"));
+        controller.tally().note(format!(
+            "the library that counts marks is not loaded: {why}"
+        ));
     }
     if !pages && !plan.pages.is_empty() {
         let why = match options.pages {

@@ -247,12 +247,12 @@ fn brk_handler(start: u64, data: u64, back: u64) -> Option<Code> {
 }
 
 /// The displacement from `from` to `to` if it fits in 32 bits.
-fn distance(from: u64, to: u64) -> Option<i32> {
+pub(crate) fn distance(from: u64, to: u64) -> Option<i32> {
     i32::try_from(to.wrapping_sub(from) as i64).ok()
 }
 
 /// The highest free range of `bytes` bytes below `near`, within 1 GiB, one page away from its neighbours.
-fn gap_below(maps: &[Map], near: u64, bytes: u64) -> Option<u64> {
+pub(crate) fn gap_below(maps: &[Map], near: u64, bytes: u64) -> Option<u64> {
     let lowest = near.saturating_sub(1 << 30).max(1 << 20);
     let mut ceiling = near;
     for map in maps.iter().rev().filter(|map| map.start < near) {

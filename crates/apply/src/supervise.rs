@@ -19,6 +19,7 @@ mod handover;
 mod live;
 mod loading;
 mod marks;
+mod patch;
 
 use numaloc_launch::Signals;
 use std::collections::{HashMap, HashSet};

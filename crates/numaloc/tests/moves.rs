@@ -210,20 +210,53 @@ fn threads_move_exactly_at_their_marks_and_the_program_sees_its_own_environment(
 }
 
 #[test]
-fn a_static_program_keeps_its_first_mapping_and_the_report_says_so() {
+fn a_static_program_moves_exactly_at_its_marks_too() {
+    let Some((a, b)) = two_cpus() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for options in [&["-static"][..], &["-static-pie", "-fPIE"]] {
+        let program = build(folder.path(), options);
+        let plan = plan(folder.path(), &program, (a, b));
+        let (output, report) = run(&plan, &program, None);
+        let cpus = |name: &str, cpus: &[u32]| {
+            let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();
+            let line = format!("{name} {}\n", cpus.join(" "));
+            assert!(output.contains(&line), "{line}{output}{report}");
+        };
+        let after: Vec<u32> = (0..100).map(|i| if i < 49 { a } else { b }).collect();
+        cpus("after", &after);
+        cpus("marked", &[a, b, b, b, a]);
+        cpus("done", &[a, b, b, a, a]);
+        assert!(
+            output.contains("preloaded nothing\nchild nothing\n"),
+            "{output}"
+        );
+        for line in [
+            "not loaded: the program is not loaded by a dynamic linker",
+            "patched functions of the program",
+            "later moves: 3 of 3 made (3 times)",
+        ] {
+            assert!(report.contains(line), "{line}: {report}");
+        }
+    }
+}
+
+#[test]
+fn a_stripped_static_program_has_its_user_marks_by_the_probe_and_says_which_are_missing() {
     let Some((a, b)) = two_cpus() else { return };
     let folder = tempfile::tempdir().unwrap();
     let program = build(folder.path(), &["-static"]);
-    let plan = plan(folder.path(), &program, (a, b));
-    let (output, report) = run(&plan, &program, None);
-    assert!(
-        output.contains("preloaded nothing\nchild nothing\n"),
-        "{output}"
-    );
-    assert!(
-        report.contains("no later moves: the program is not loaded by a dynamic linker"),
-        "{report}"
-    );
+    let path = plan(folder.path(), &program, (a, b));
+    ok(Command::new("strip").arg(&program));
+    let (output, report) = run(&path, &program, None);
+    assert!(output.contains(&format!("marked {a} {b} {b} {b} {b}\n")));
+    assert!(report.contains("in 1 patched functions"), "{report}");
+    assert!(report.contains("later moves: 1 of 3 made"), "{report}");
+    let mut plan = numaloc_formats::plan::read(&path).unwrap();
+    plan.schedule = vec![moved(MarkKind::Barrier, "GOMP_barrier", 2, at("0", b))];
+    numaloc_formats::plan::write(&plan, &path, true).unwrap();
+    let (_, report) = run(&path, &program, None);
+    let missing = "no later moves: it has no symbols or probes of these marks";
+    assert!(report.contains(missing), "{report}");
 }
 
 #[test]

@@ -95,7 +95,7 @@ impl Supervisor {
             space.entry = None;
             stopped.regs().rip = start;
             self.entered(tid, &mut stopped)?;
-            self.set_up_marks(tgid);
+            self.set_up_marks(tgid, &mut stopped);
             stopped.finish()?;
             return self.go_on(tid, 0);
         }

@@ -68,6 +68,7 @@ impl Supervisor {
         if direct {
             let mut stopped = Stopped::new(tid)?;
             self.entered(tid, &mut stopped)?;
+            self.set_up_marks(tid, &mut stopped);
             stopped.finish()?;
         } else {
             let maps = maps(tid)?;

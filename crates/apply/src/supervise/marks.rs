@@ -1,6 +1,7 @@
 //! Later moves: sets up the agent's board in the program, and carries moves out when the agent calls.
 
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use numaloc_model::marks::{ENTRY_POINTS, NAME_BYTES, board};
@@ -8,6 +9,7 @@ use numaloc_model::{MarkKind, MarkPlace};
 
 use super::Supervisor;
 use super::live::Live;
+use super::patch::Patches;
 use crate::agent::{LIBRARY, files, symbol};
 use crate::image::{Map, maps};
 use crate::tracee::{Memory, Stopped};
@@ -120,13 +122,13 @@ impl Writer<'_> {
 }
 
 impl Supervisor {
-    /// The program is loaded: writes to the board which places the agent counts. Without agent, no later move is
-    /// carried out.
-    pub(super) fn set_up_marks(&mut self, tgid: i32) {
+    /// The program is loaded: writes to the board which places the agent counts. Without agent, the program's own
+    /// functions are patched. If that fails too, no later move is carried out.
+    pub(super) fn set_up_marks(&mut self, tgid: i32, stopped: &mut Stopped) {
         if tgid != self.main || self.marks.is_some() || !self.controller.moves().any() {
             return;
         }
-        match self.try_set_up_marks(tgid) {
+        match self.try_set_up_marks(tgid, stopped) {
             Ok(marks) => self.marks = Some(marks),
             Err(why) => self
                 .controller
@@ -135,24 +137,39 @@ impl Supervisor {
         }
     }
 
-    fn try_set_up_marks(&mut self, tgid: i32) -> Result<Marks, String> {
+    fn try_set_up_marks(&mut self, tgid: i32, stopped: &mut Stopped) -> Result<Marks, String> {
         let failed = |what: &str, error: &io::Error| format!("cannot {what}: {error}");
-        let files = files(maps(tgid).map_err(|error| failed("read its mappings", &error))?);
+        let maps = maps(tgid).map_err(|error| failed("read its mappings", &error))?;
+        let files = files(maps.clone());
         let agent = files
             .iter()
             .find(|map| map.name.ends_with(&format!("/{LIBRARY}")));
-        let agent = agent.ok_or("the library that counts marks is not loaded")?;
-        let one = |name: &str| match symbol(agent, name)[..] {
-            [address] => Ok(address),
-            _ => Err(format!("{} is not this version's", agent.name)),
-        };
-        let (at, reached) = (one("numaloc_marks_board")?, one("numaloc_marks_reached")?);
         let space = self.spaces.get(&tgid).ok_or("its memory is not known")?;
         let memory = &space.memory;
         let io = |error: io::Error| failed("write to its memory", &error);
-        if word(memory, at).map_err(io)? != board::MAGIC {
-            return Err(format!("{} is not this version's", agent.name));
-        }
+        let mut patched = None;
+        let (at, reached) = match agent {
+            Some(agent) => {
+                let one = |name: &str| match symbol(agent, name)[..] {
+                    [address] => Ok(address),
+                    _ => Err(format!("{} is not this version's", agent.name)),
+                };
+                let at = one("numaloc_marks_board")?;
+                if word(memory, at).map_err(io)? != board::MAGIC {
+                    return Err(format!("{} is not this version's", agent.name));
+                }
+                (at, one("numaloc_marks_reached")?)
+            }
+            None => {
+                let program = std::fs::read_link(format!("/proc/{tgid}/exe"));
+                let program = program.map_err(|error| failed("find its file", &error))?;
+                let image = files.iter().find(|map| Path::new(&map.name) == program);
+                let image = image.ok_or("the program's file is not known")?;
+                let patches = Patches::map(stopped, space, &maps, image)?;
+                patched = Some((patches, image));
+                (patches.board(), patches.reached())
+            }
+        };
         let mut writer = Writer {
             memory,
             at,
@@ -176,6 +193,30 @@ impl Supervisor {
             let next = self.controller.moves().next(&counted.place, 0).unwrap_or(0);
             let to = at + board::passes(counted.number) + board::TARGET;
             memory.write(to, &next.to_le_bytes()).map_err(io)?;
+        }
+        let mut refused = Vec::new();
+        if let Some((patches, image)) = patched {
+            let places: Vec<(MarkPlace, usize)> = places
+                .iter()
+                .map(|counted| (counted.place.clone(), counted.number))
+                .collect();
+            let (functions, others) = patches.install(memory, image, &places).map_err(io)?;
+            refused = others;
+            if functions == 0 {
+                let why = match refused.is_empty() {
+                    true => "it has no symbols or probes of these marks",
+                    false => "the functions that are its marks cannot be patched",
+                };
+                return Err(why.to_owned());
+            }
+            self.controller.tally().note(format!(
+                "marks are counted in {functions} patched functions of the program"
+            ));
+        }
+        for name in refused {
+            self.controller.tally().note(format!(
+                "calls of {name} are not counted: its first instructions cannot be patched"
+            ));
         }
         for place in unknown {
             self.controller.tally().note(format!(
