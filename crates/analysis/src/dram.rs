@@ -11,11 +11,12 @@
 //! state. A write invalidates the line in the other last-level caches. Not modelled: prefetching (which moves fetches
 //! but, where correct, does not change their number), huge pages, timing.
 //!
-//! Cost: O(1) for each event, times ways; memory: 16 bytes per line of the last-level caches, the lines that private
-//! caches hold written, and the pages' counts.
+//! Cost: O(1) for each event, times ways / 16; memory: about 18 bytes per line of the last-level caches, the lines that
+//! private caches hold written, and the pages' counts.
 
 use std::collections::HashMap;
 
+use numaloc_cache_model::Cache;
 use numaloc_model::ThreadIdx;
 use numaloc_model::trace::{Action, Event};
 
@@ -62,66 +63,10 @@ pub struct DramUse {
     pub missed_loads: Vec<(u64, ThreadIdx, u64)>,
 }
 
-/// A line of a last-level cache; `writer` is the thread that wrote it plus one, or 0 if memory is up to date.
-#[derive(Clone, Copy)]
-struct Line {
-    number: u64,
-    writer: u32,
-}
-
-const EMPTY: Line = Line {
-    number: u64::MAX,
-    writer: 0,
-};
-
-/// One last-level cache: set after set, each with the most recent line first.
-struct Cache {
-    lines: Vec<Line>,
-    ways: usize,
-    sets: u64,
-}
-
-impl Cache {
-    fn set(&mut self, number: u64) -> &mut [Line] {
-        let start = (number % self.sets) as usize * self.ways;
-        &mut self.lines[start..start + self.ways]
-    }
-
-    fn find(&mut self, number: u64) -> Option<&mut Line> {
-        let set = self.set(number);
-        let at = set.iter().position(|line| line.number == number)?;
-        set[..=at].rotate_right(1);
-        Some(&mut set[0])
-    }
-
-    fn remove(&mut self, number: u64) -> Option<Line> {
-        let set = self.set(number);
-        let at = set.iter().position(|line| line.number == number)?;
-        let line = std::mem::replace(&mut set[at], EMPTY);
-        set[at..].rotate_left(1);
-        Some(line)
-    }
-
-    /// Inserts a line at the front, or updates it if present; returns the evicted line.
-    fn put(&mut self, line: Line) -> Option<Line> {
-        if let Some(there) = self.find(line.number) {
-            there.writer = if line.writer == 0 {
-                there.writer
-            } else {
-                line.writer
-            };
-            return None;
-        }
-        let set = self.set(line.number);
-        set.rotate_right(1);
-        let evicted = std::mem::replace(&mut set[0], line);
-        (evicted.number != u64::MAX).then_some(evicted)
-    }
-}
-
 /// The model: pass it every event in the order of [`Event::time`], then take the result.
 pub struct DramModel {
-    caches: Vec<Cache>,
+    /// Values: the thread that wrote the line plus one, or 0 if memory is up to date.
+    caches: Vec<Cache<u32>>,
     /// Cache of each thread.
     of_thread: Vec<usize>,
     /// Lines per page.
@@ -145,13 +90,10 @@ impl DramModel {
             sets > 0 && level.count > 0,
             "a last-level cache needs at least one line"
         );
-        let cache = || Cache {
-            lines: vec![EMPTY; (sets * level.ways) as usize],
-            ways: level.ways as usize,
-            sets,
-        };
         Self {
-            caches: (0..level.count).map(|_| cache()).collect(),
+            caches: (0..level.count)
+                .map(|_| Cache::new(sets, level.ways))
+                .collect(),
             of_thread: (0..threads).map(|t| t * level.count / threads).collect(),
             page_lines: (page_size / line_size).max(1),
             written: HashMap::new(),
@@ -191,8 +133,9 @@ impl DramModel {
     /// Brings a line to a thread's private caches. Returns whether its last-level cache had it.
     fn fetch(&mut self, thread: ThreadIdx, line: u64) -> bool {
         let mine = self.of_thread[thread.index()];
-        let elsewhere = |(at, cache): (usize, &mut Cache)| {
-            at != mine && cache.find(line).is_some_and(|line| line.writer != 0)
+        let find = |cache: &mut Cache<u32>| cache.find(cache.place(line)).map(|slot| cache[slot]);
+        let elsewhere = |(at, cache): (usize, &mut Cache<u32>)| {
+            at != mine && find(cache).is_some_and(|writer| writer != 0)
         };
         if let Some(&owner) = self.written.get(&line)
             && owner != thread
@@ -201,7 +144,7 @@ impl DramModel {
             self.written.remove(&line);
             self.put(self.of_thread[owner.index()], line, owner.0 + 1);
             self.threads[thread.index()].transfers += 1;
-        } else if self.caches[mine].find(line).is_some() {
+        } else if find(&mut self.caches[mine]).is_some() {
             self.threads[thread.index()].llc_hits += 1;
             return true;
         } else if self.caches.iter_mut().enumerate().any(elsewhere) {
@@ -232,11 +175,22 @@ impl DramModel {
         self.written.insert(line, thread);
     }
 
+    /// Puts a line into a cache, or records its use there; `writer` 0 leaves the writer of a cached line.
     fn put(&mut self, cache: usize, number: u64, writer: u32) {
-        if let Some(evicted) = self.caches[cache].put(Line { number, writer })
-            && evicted.writer != 0
+        let cache = &mut self.caches[cache];
+        let place = cache.place(number);
+        if let Some(slot) = cache.find(place) {
+            if writer != 0 {
+                cache[slot] = writer;
+            }
+            return;
+        }
+        let (slot, evicted) = cache.insert(place);
+        cache[slot] = writer;
+        if let Some((_, writer)) = evicted
+            && writer != 0
         {
-            self.threads[evicted.writer as usize - 1].write_backs += 1;
+            self.threads[writer as usize - 1].write_backs += 1;
         }
     }
 

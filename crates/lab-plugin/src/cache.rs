@@ -15,6 +15,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use numaloc_cache_model::Cache;
+
 const LINE_BITS: u32 = 6;
 const VERSION_BITS: u32 = 24;
 const VERSION: u32 = (1 << VERSION_BITS) - 1;
@@ -71,44 +73,29 @@ impl Directory {
     }
 }
 
-/// The private cache of one vCPU.
-pub struct Filter {
-    /// Set after set, most recent way first; 0 is empty, else `(line + 1) << 24 | version`.
-    ways: Vec<u64>,
-    associativity: usize,
-    set_mask: u64,
-}
+/// The private cache of one vCPU; values are the versions of lines. `None`: every access is a miss.
+pub struct Filter(Option<Cache<u32>>);
 
 impl Filter {
     /// A cache of at most `bytes` (rounded down to a power of two of sets); with 0 bytes every access is a
     /// miss.
     pub fn new(bytes: u64, associativity: usize) -> Self {
         let sets = bytes / LINE_BYTES / associativity as u64;
-        let sets = if sets == 0 { 0 } else { 1_u64 << sets.ilog2() };
-        Self {
-            ways: vec![0; sets as usize * associativity],
-            associativity,
-            set_mask: sets.wrapping_sub(1),
-        }
+        Self((sets > 0).then(|| Cache::new(1 << sets.ilog2(), associativity as u64)))
     }
 
     /// One access of `cpu` to `line`; true if it hits in the private cache.
     pub fn access(&mut self, directory: &Directory, line: u64, cpu: u32, store: bool) -> bool {
-        if self.ways.is_empty() {
+        let Some(cache) = &mut self.0 else {
             return false;
-        }
+        };
         let before = directory.version(line);
         let after = directory.touch(line, cpu, store);
-        let set = (line & self.set_mask) as usize * self.associativity;
-        let ways = &mut self.ways[set..set + self.associativity];
-        let tag = line + 1;
-        let entry = tag << VERSION_BITS | u64::from(after);
-        let found = ways.iter().position(|way| way >> VERSION_BITS == tag);
-        let hit = found.is_some_and(|at| ways[at] as u32 & VERSION == before);
-        // Most recent first: the ways before the line (or all, dropping the last) move back by one.
-        let end = found.unwrap_or(ways.len() - 1);
-        ways.copy_within(0..end, 1);
-        ways[0] = entry;
+        let place = cache.place(line);
+        let found = cache.newest(place).or_else(|| cache.find(place));
+        let hit = found.is_some_and(|slot| cache[slot] == before);
+        let slot = found.unwrap_or_else(|| cache.insert(place).0);
+        cache[slot] = after;
         hit
     }
 }

@@ -11,7 +11,7 @@
 //! no mapping can change for a vCPU that has not entered the kernel, and every entry or exit executes
 //! `swapgs`, which is instrumented.
 //!
-//! Memory: 4 bytes per touched line of guest memory, 8 bytes per line of private cache and vCPU, 256 time
+//! Memory: 4 bytes per touched line of guest memory, about 18 bytes per line of private cache and vCPU, 256 time
 //! slices.
 
 #[cfg(not(test))]

@@ -101,6 +101,17 @@ fn locality_alone_is_slower_than_deloc_and_balance_unless_bandwidth_is_infinite(
         let outcome = simulate(machine, &program, &setup, machine.private_bytes).unwrap();
         (outcome.time as f64, outcome.mean_wait())
     };
+    // The table in docs/commands/simulate.md (`--nocapture`).
+    for (bandwidth, machine) in [("finite", &finite), ("infinite", &infinite)] {
+        for policy in ["locality", "deloc", "balance"] {
+            let (time, wait) = time(machine, policy);
+            println!(
+                "{bandwidth} {policy}: {:.3} ms, mean wait {:.0} ns",
+                time / 1e9,
+                wait / 1e3
+            );
+        }
+    }
     let (locality, waits) = time(&finite, "locality");
     for other in ["deloc", "balance"] {
         let (spread, waits_spread) = time(&finite, other);

@@ -14,13 +14,44 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use numaloc_access_trace::Kind;
 use numaloc_access_trace::message::CacheSize;
+use numaloc_cache_model::Cache;
 
-use super::level::{Level, State};
 use crate::shadow::{Shadow, prefetch};
 
 /// Low bits of a directory word: the writer, 0 for none. The version is above.
 const WRITER_BITS: u32 = 20;
 const WRITER: u64 = (1 << WRITER_BITS) - 1;
+
+/// State of a cached line: its version in the directory when it was fetched or written, and a low bit that is set if
+/// it is dirty.
+#[derive(Clone, Copy, Default)]
+struct State(u64);
+
+impl State {
+    #[inline(always)]
+    fn new(version: u64, dirty: bool) -> Self {
+        Self(version << 1 | u64::from(dirty))
+    }
+
+    #[inline(always)]
+    fn version(self) -> u64 {
+        self.0 >> 1
+    }
+
+    #[inline(always)]
+    fn is_dirty(self) -> bool {
+        self.0 & 1 != 0
+    }
+}
+
+/// A line of the caches. Packed, so that a line with its number and its place in the order of use takes 24 bytes.
+#[derive(Clone, Copy, Default)]
+#[repr(C, packed(4))]
+struct Line {
+    state: State,
+    /// Index of its slot in the next level.
+    below: u32,
+}
 
 /// Accesses by the level that answered them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,8 +66,8 @@ pub struct Counts {
 
 /// The caches of one thread.
 pub struct PrivateCaches {
-    l1: Level,
-    l2: Level,
+    l1: Cache<Line>,
+    l2: Cache<Line>,
     directory: Shadow,
     me: u64,
     /// Counts since they were last taken.
@@ -49,8 +80,8 @@ impl PrivateCaches {
     pub fn new(l1: CacheSize, l2: CacheSize, directory: Shadow, me: u32) -> Self {
         let line = 1 << directory.shift();
         Self {
-            l1: Level::new(l1, line),
-            l2: Level::new(l2, line),
+            l1: Cache::new(l1.sets(line), l1.ways),
+            l2: Cache::new(l2.sets(line), l2.ways),
             directory,
             me: u64::from(me) & WRITER,
             counts: Counts::default(),
@@ -76,7 +107,7 @@ impl PrivateCaches {
         let Some(slot) = self.l1.newest(place).or_else(|| self.l1.find(place)) else {
             return self.further::<WRITE>(number, word, &mut record);
         };
-        let state = self.l1.slots[slot].state;
+        let state = self.l1[slot].state;
         let now = word.load(Relaxed);
         // The usual case: the line is valid, and for a store, this thread is the writer and the line is dirty already.
         if state.version() == now >> WRITER_BITS
@@ -103,7 +134,7 @@ impl PrivateCaches {
         let place = self.l2.place(number);
         if let Some(below) = self.l2.find(place) {
             let slot = self.promote(number, below);
-            self.l1.slots[slot].state = self.l2.slots[below].state;
+            self.l1[slot].state = self.l2[below].state;
             let held = self.again::<WRITE>(number, slot, word, record);
             self.counts.l2_hits += u64::from(held);
             return held;
@@ -111,10 +142,7 @@ impl PrivateCaches {
         record(if WRITE { Kind::Write } else { Kind::Read }, number);
         let (below, gone) = self.l2.insert(place);
         // A line evicted from the second level leaves the first too, where its state may be newer.
-        let gone = gone.map(|gone| {
-            let state = self.l1.remove(gone.number).unwrap_or(gone.state);
-            (gone.number, state)
-        });
+        let gone = gone.map(|(gone, line)| (gone, self.l1.remove(gone).unwrap_or(line).state));
         let written = gone.filter(|(_, state)| state.is_dirty());
         if let Some((gone, _)) = written {
             prefetch(self.word(gone));
@@ -123,8 +151,8 @@ impl PrivateCaches {
         let mut now = word.load(Relaxed);
         self.take::<WRITE>(word, &mut now);
         let state = State::new(now >> WRITER_BITS, WRITE);
-        self.l1.slots[slot].state = state;
-        self.l2.slots[below].state = state;
+        self.l1[slot].state = state;
+        self.l2[below].state = state;
         if let Some((gone, state)) = written {
             // If another thread has read or written it since, it was written back then.
             let mine = state.version() << WRITER_BITS | self.me;
@@ -144,13 +172,13 @@ impl PrivateCaches {
         word: &AtomicU64,
         record: &mut impl FnMut(Kind, u64),
     ) -> bool {
-        let state = self.l1.slots[slot].state;
+        let state = self.l1[slot].state;
         let mut now = word.load(Relaxed);
         let held = state.version() == now >> WRITER_BITS;
         let was_dirty = held && state.is_dirty();
         let taken = self.take::<WRITE>(word, &mut now);
         let state = State::new(now >> WRITER_BITS, WRITE || was_dirty);
-        self.l1.slots[slot].state = state;
+        self.l1[slot].state = state;
         if held {
             if WRITE && (taken || !was_dirty) {
                 record(Kind::Own, number);
@@ -160,9 +188,9 @@ impl PrivateCaches {
         // The line is fetched again, into the same slots.
         self.counts.coherence_misses += 1;
         record(if WRITE { Kind::Write } else { Kind::Read }, number);
-        let below = self.l1.slots[slot].below as usize;
+        let below = self.l1[slot].below as usize;
         self.l2.renew(self.l2.place(number), below);
-        self.l2.slots[below].state = state;
+        self.l2[below].state = state;
         false
     }
 
@@ -194,11 +222,11 @@ impl PrivateCaches {
     #[inline(always)]
     fn promote(&mut self, number: u64, below: usize) -> usize {
         let (slot, gone) = self.l1.insert(self.l1.place(number));
-        self.l1.slots[slot].below = below as u32;
-        if let Some(gone) = gone
+        self.l1[slot].below = below as u32;
+        if let Some((_, gone)) = gone
             && gone.state.is_dirty()
         {
-            self.l2.slots[gone.below as usize].state = gone.state;
+            self.l2[gone.below as usize].state = gone.state;
         }
         slot
     }

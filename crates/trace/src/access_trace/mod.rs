@@ -11,11 +11,9 @@
 //! copy while it is sent: together about 80 to 200 KiB, as values repeat, and never more than 700.
 
 pub mod caches;
-mod level;
 pub mod receive;
 mod socket;
 pub mod stream;
-mod tags;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

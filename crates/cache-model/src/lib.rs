@@ -1,50 +1,43 @@
-//! One level of a private cache: sets of lines with exact LRU, without moving lines between slots.
+//! A set-associative cache of lines with exact LRU in each set, and a value for each line.
+//!
+//! The private caches of the recorder's access trace, the last-level caches behind the DRAM ratio, and the private
+//! caches of the virtual NUMA machine are this one model; the values are what their coherence needs (a version, a
+//! writer). It runs inside the program under study: it allocates when it is made, and never again, and has no
+//! dependencies.
 //!
 //! A line stays in its slot. A set orders its slots in a ring, in which the oldest follows the newest: a fetched line
 //! takes the oldest slot, which becomes the newest by moving two marks. Sixteen slots are searched at once by their
 //! tags, so a miss (the usual case in the second level) reads no slots: it touches the tags and marks of its set, and
 //! one slot.
+//!
+//! The simulator (`numaloc-sim`) has a cache of its own. It needs RRIP besides LRU, and as it has far more caches than
+//! the recorder it keeps 4 bytes of each line, in the order of use, in place of 16 or more; its test
+//! `one_cache_model` compares it, request by request, with the model behind the DRAM ratio, which is made of this one.
+//!
+//! Memory: 12 bytes and the value for each line, rounded up to 8; a byte for each line, rounded up to 16 in each set,
+//! and 4 bytes for each set.
 
-use numaloc_access_trace::message::CacheSize;
+#![deny(unsafe_code)]
 
-use super::tags::{TAGS, Tags};
+#[allow(unsafe_code)]
+mod tags;
 
-/// State of a cached line: its version in the directory when it was fetched or written, and a low bit that is set if
-/// it is dirty.
-#[derive(Clone, Copy, Default)]
-pub(super) struct State(u64);
+use std::ops::{Index, IndexMut};
 
-impl State {
-    #[inline(always)]
-    pub fn new(version: u64, dirty: bool) -> Self {
-        Self(version << 1 | u64::from(dirty))
-    }
+use tags::{TAGS, Tags};
 
-    #[inline(always)]
-    pub fn version(self) -> u64 {
-        self.0 >> 1
-    }
-
-    #[inline(always)]
-    pub fn is_dirty(self) -> bool {
-        self.0 & 1 != 0
-    }
-}
+/// Line number of an empty slot: no line may have it.
+const NO_LINE: u64 = u64::MAX;
 
 /// A slot and the line in it.
 #[derive(Clone, Copy)]
-pub(super) struct Slot {
-    pub number: u64,
-    pub state: State,
-    /// Index of its slot in the next level.
-    pub below: u32,
+struct Slot<T> {
+    number: u64,
+    value: T,
     /// Neighbours in the set's ring, by index in the set.
     older: u16,
     newer: u16,
 }
-
-/// Line number of an empty slot.
-const NO_LINE: u64 = u64::MAX;
 
 /// The ends of a set's LRU order.
 #[derive(Clone, Copy)]
@@ -55,17 +48,17 @@ struct Ends {
 
 /// The set of a line.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub struct Place {
     number: u64,
     set: usize,
     /// Index of the set's first slot.
     first: usize,
 }
 
-/// One level of a cache.
-pub(super) struct Level {
+/// A cache; indexed by a slot, it is the value of the slot's line.
+pub struct Cache<T> {
     /// The slots of all sets, one set after the other.
-    pub slots: Vec<Slot>,
+    slots: Vec<Slot<T>>,
     tags: Vec<Tags>,
     ends: Vec<Ends>,
     ways: usize,
@@ -75,16 +68,16 @@ pub(super) struct Level {
     mask: u64,
 }
 
-impl Level {
-    /// An empty level. Associativity is clamped to 65,536 ways.
-    pub fn new(size: CacheSize, line: u64) -> Self {
-        let sets = size.sets(line).max(1);
-        let ways = size.ways.clamp(1, 1 << 16) as usize;
+impl<T: Copy + Default> Cache<T> {
+    /// An empty cache of at least one set. Associativity is clamped to 65,536 ways.
+    #[must_use]
+    pub fn new(sets: u64, ways: u64) -> Self {
+        let sets = sets.max(1);
+        let ways = ways.clamp(1, 1 << 16) as usize;
         let groups = ways.div_ceil(TAGS);
         let ring = (0..ways).map(|way| Slot {
             number: NO_LINE,
-            state: State::default(),
-            below: 0,
+            value: T::default(),
             older: ((way + ways - 1) % ways) as u16,
             newer: ((way + 1) % ways) as u16,
         });
@@ -102,7 +95,9 @@ impl Level {
         }
     }
 
+    /// The set of a line: the remainder of its number by the number of sets.
     #[inline(always)]
+    #[must_use]
     pub fn place(&self, number: u64) -> Place {
         let set = if self.mask != 0 {
             (number & self.mask) as usize
@@ -118,14 +113,16 @@ impl Level {
 
     /// The slot of the line if it is the newest of its set.
     #[inline(always)]
+    #[must_use]
     pub fn newest(&self, place: Place) -> Option<usize> {
         let slot = place.first + self.ends[place.set].newest as usize;
         (self.slots[slot].number == place.number).then_some(slot)
     }
 
-    /// The slot of the line.
+    /// The slot of the line, whose age stays as it is.
     #[inline(always)]
-    fn search(&self, place: Place) -> Option<usize> {
+    #[must_use]
+    pub fn search(&self, place: Place) -> Option<usize> {
         let mut group = 0;
         loop {
             let mut equal = self.tags[place.set * self.groups + group].find(place.number);
@@ -156,10 +153,10 @@ impl Level {
         Some(slot)
     }
 
-    /// Puts a line that is not in the level into the oldest slot of its set, which becomes the newest. Returns the
-    /// slot and its previous content. The slot keeps the previous state until the caller sets the new one.
+    /// Puts a line that is not in the cache into the oldest slot of its set, which becomes the newest. Returns the slot
+    /// and the evicted line with its value. The slot keeps that value until the caller sets the new one.
     #[inline(always)]
-    pub fn insert(&mut self, place: Place) -> (usize, Option<Slot>) {
+    pub fn insert(&mut self, place: Place) -> (usize, Option<(u64, T)>) {
         let ends = &mut self.ends[place.set];
         let way = ends.oldest as usize;
         let slot = &mut self.slots[place.first + way];
@@ -170,12 +167,13 @@ impl Level {
         };
         slot.number = place.number;
         self.tags[place.set * self.groups + way / TAGS].set(way % TAGS, place.number);
-        (place.first + way, (gone.number != NO_LINE).then_some(gone))
+        let evicted = (gone.number != NO_LINE).then_some((gone.number, gone.value));
+        (place.first + way, evicted)
     }
 
     /// Removes a line. Its slot becomes the oldest of its set.
     #[inline(always)]
-    pub fn remove(&mut self, number: u64) -> Option<State> {
+    pub fn remove(&mut self, number: u64) -> Option<T> {
         let place = self.place(number);
         let slot = self.search(place)?;
         self.bring(place, slot);
@@ -185,7 +183,7 @@ impl Level {
             newest: held.older,
             oldest: (slot - place.first) as u16,
         };
-        Some(held.state)
+        Some(held.value)
     }
 
     /// Makes a slot the newest of its set.
@@ -216,12 +214,28 @@ impl Level {
     }
 }
 
+impl<T> Index<usize> for Cache<T> {
+    type Output = T;
+
+    #[inline(always)]
+    fn index(&self, slot: usize) -> &T {
+        &self.slots[slot].value
+    }
+}
+
+impl<T> IndexMut<usize> for Cache<T> {
+    #[inline(always)]
+    fn index_mut(&mut self, slot: usize) -> &mut T {
+        &mut self.slots[slot].value
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A level against a list of lines for each set, most recent first.
+    /// Compares a cache with a list of lines for each set, most recent first.
     #[test]
     fn equals_lists_in_the_order_of_use() {
         proptest!(|(
@@ -229,28 +243,31 @@ mod tests {
             sets in 1u64..9,
             steps in proptest::collection::vec((0u64..200, 0u8..8), 1..600),
         )| {
-            let size = CacheSize { bytes: 64 * sets * ways as u64, ways: ways as u64 };
-            let mut level = Level::new(size, 64);
+            let mut cache = Cache::new(sets, ways as u64);
             let mut lists: Vec<Vec<u64>> = vec![Vec::new(); sets as usize];
             for (line, step) in steps {
                 let list = &mut lists[(line % sets) as usize];
                 let at = list.iter().position(|&l| l == line);
-                let place = level.place(line);
-                prop_assert_eq!(level.newest(place).is_some(), at == Some(0));
+                let place = cache.place(line);
+                prop_assert_eq!(cache.newest(place).is_some(), at == Some(0));
                 if step == 0 {
-                    prop_assert_eq!(level.remove(line).map(State::version), at.map(|_| line));
+                    prop_assert_eq!(cache.remove(line), at.map(|_| line));
                     at.map(|at| list.remove(at));
                     continue;
                 }
-                let found = level.find(place);
-                prop_assert_eq!(found.map(|slot| level.slots[slot].number), at.map(|_| line));
+                if step == 1 {
+                    prop_assert_eq!(cache.search(place).map(|slot| cache[slot]), at.map(|_| line));
+                    continue;
+                }
+                let found = cache.find(place);
+                prop_assert_eq!(found.map(|slot| cache[slot]), at.map(|_| line));
                 if let Some(at) = at {
                     list.remove(at);
                 } else {
-                    let (slot, gone) = level.insert(place);
-                    level.slots[slot].state = State::new(line, false);
+                    let (slot, gone) = cache.insert(place);
+                    cache[slot] = line;
                     let oldest = if list.len() == ways { list.pop() } else { None };
-                    prop_assert_eq!(gone.map(|gone| gone.number), oldest);
+                    prop_assert_eq!(gone, oldest.map(|line| (line, line)));
                 }
                 list.insert(0, line);
             }
