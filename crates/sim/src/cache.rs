@@ -45,13 +45,19 @@ pub(crate) const MOST_LINES: u64 = (1 << 31) - 1;
 const LONG: u8 = 2;
 const DISTANT: u8 = 3;
 
-/// Tags of each set: with LRU, the most recent first.
+/// Number of tags that are compared and moved at once.
+const CHUNK: usize = 4;
+
+/// Tags of each set: with LRU, the most recent first; then at least one that is always empty, so that all tags of a set
+/// can be moved back by one in whole chunks.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
-    tags: Vec<u32>,
+    tags: Vec<[u32; CHUNK]>,
     /// With RRIP, the prediction value of each tag; empty with LRU.
     predictions: Vec<u8>,
     ways: usize,
+    /// Chunks from set to set.
+    chunks: usize,
     sets: u32,
     /// 2^64 / sets, rounded up, for a remainder by two multiplications.
     inverse: u64,
@@ -60,61 +66,72 @@ pub(crate) struct Cache {
 impl Cache {
     pub(crate) fn new(shape: Shape, replacement: Replacement) -> Self {
         let sets = (shape.lines / shape.ways).clamp(1, MOST_LINES);
-        let tags = (sets * shape.ways) as usize;
+        let ways = shape.ways as usize;
+        let chunks = (ways + 1).div_ceil(CHUNK);
+        let tags = sets as usize * ways;
         Self {
-            tags: vec![EMPTY; tags],
+            tags: vec![[EMPTY; CHUNK]; sets as usize * chunks],
             predictions: match replacement {
                 Replacement::Lru => Vec::new(),
                 Replacement::Rrip => vec![DISTANT; tags],
             },
-            ways: shape.ways as usize,
+            ways,
+            chunks,
             sets: sets as u32,
             inverse: (u64::MAX / sets).wrapping_add(1),
         }
     }
 
-    /// Position of the line's set among the tags.
+    /// The set of a line.
     #[inline(always)]
-    fn start(&self, line: u32) -> usize {
+    fn number(&self, line: u32) -> usize {
         // Lemire, Kaser and Kurz 2019: the fraction of line / sets, times sets, is the remainder. With one set, the
         // inverse is 0, and so is the remainder.
         let fraction = self.inverse.wrapping_mul(u64::from(line));
         let set = (u128::from(fraction) * u128::from(self.sets)) >> 64;
-        set as usize * self.ways
+        set as usize
     }
 
     #[inline(always)]
-    fn set(&mut self, line: u32) -> &mut [u32] {
-        let start = self.start(line);
-        &mut self.tags[start..start + self.ways]
+    fn set(&mut self, line: u32) -> &mut [[u32; CHUNK]] {
+        let start = self.number(line) * self.chunks;
+        &mut self.tags[start..start + self.chunks]
     }
 
     /// Asks the host for the line's set.
     #[inline(always)]
     pub(crate) fn prefetch(&self, line: u32) {
-        let start = self.start(line);
+        let start = self.number(line) * self.chunks;
         prefetch(&self.tags, start);
-        prefetch(&self.tags, start + self.ways - 1);
+        prefetch(&self.tags, start + self.chunks - 1);
     }
 
     /// The line that the next one in the set of `line` evicts, with LRU; none if the set is not full.
     #[inline(always)]
     pub(crate) fn last(&self, line: u32) -> Option<u32> {
-        let last = self.tags[self.start(line) + self.ways - 1];
+        let at = self.ways - 1;
+        let last = self.tags[self.number(line) * self.chunks + at / CHUNK][at % CHUNK];
         (last != EMPTY).then_some(last & !DIRTY)
+    }
+
+    /// The prediction values of the line's set, with RRIP.
+    fn predictions(&mut self, line: u32) -> &mut [u8] {
+        let start = self.number(line) * self.ways;
+        &mut self.predictions[start..start + self.ways]
     }
 
     /// Whether the line is cached; records its use.
     #[inline]
     pub(crate) fn touch(&mut self, line: u32) -> bool {
-        let start = self.start(line);
-        let set = &mut self.tags[start..start + self.ways];
+        let is_lru = self.predictions.is_empty();
+        let set = self.set(line);
         let Some(at) = find(set, line) else {
             return false;
         };
-        match self.predictions.get_mut(start + at) {
-            Some(prediction) => *prediction = 0,
-            None => move_to_front(set, at),
+        if is_lru {
+            move_to_front(set.as_flattened_mut(), at);
+        } else {
+            self.predictions(line)[at] = 0;
         }
         true
     }
@@ -124,18 +141,18 @@ impl Cache {
     #[inline]
     pub(crate) fn put(&mut self, line: u32, dirty: bool) -> Option<(u32, bool)> {
         let mark = if dirty { DIRTY } else { 0 };
-        let start = self.start(line);
-        let set = &mut self.tags[start..start + self.ways];
         if !self.predictions.is_empty() {
-            let predictions = &mut self.predictions[start..start + self.ways];
-            return put_by_prediction(set, predictions, line, mark);
+            return self.put_by_prediction(line, mark);
         }
+        let ways = self.ways;
+        let set = self.set(line);
         if let Some(at) = find(set, line) {
+            let set = set.as_flattened_mut();
             move_to_front(set, at);
             set[0] |= mark;
             return None;
         }
-        unpack(shift_in(set, line | mark))
+        unpack(shift_in(set, ways, line | mark))
     }
 
     /// [`Cache::put`] of a line that is not cached.
@@ -145,20 +162,22 @@ impl Cache {
             return self.put(line, dirty);
         }
         let mark = if dirty { DIRTY } else { 0 };
+        let ways = self.ways;
         let set = self.set(line);
         debug_assert!(find(set, line).is_none());
-        unpack(shift_in(set, line | mark))
+        unpack(shift_in(set, ways, line | mark))
     }
 
     /// Whether the line is cached and differs from memory.
     #[inline]
     pub(crate) fn is_dirty(&mut self, line: u32) -> bool {
-        self.set(line).contains(&(line | DIRTY))
+        self.set(line).as_flattened().contains(&(line | DIRTY))
     }
 
     /// Marks the line as equal to memory.
     pub(crate) fn clean(&mut self, line: u32) {
-        if let Some(tag) = self.set(line).iter_mut().find(|tag| **tag == line | DIRTY) {
+        let set = self.set(line).as_flattened_mut();
+        if let Some(tag) = set.iter_mut().find(|tag| **tag == line | DIRTY) {
             *tag = line;
         }
     }
@@ -170,12 +189,22 @@ impl Cache {
         let Some(at) = find(set, line) else {
             return false;
         };
+        let set = set.as_flattened_mut();
         let dirty = set[at] & DIRTY != 0;
         set[at] = EMPTY;
         if is_lru {
             set[at..].rotate_left(1);
         }
         dirty
+    }
+
+    /// [`Cache::put`] with RRIP.
+    fn put_by_prediction(&mut self, line: u32, mark: u32) -> Option<(u32, bool)> {
+        let (ways, start) = (self.ways, self.number(line));
+        let set = &mut self.tags[start * self.chunks..(start + 1) * self.chunks];
+        let set = &mut set.as_flattened_mut()[..ways];
+        let predictions = &mut self.predictions[start * ways..(start + 1) * ways];
+        put_by_prediction(set, predictions, line, mark)
     }
 }
 
@@ -186,7 +215,7 @@ fn put_by_prediction(
     line: u32,
     mark: u32,
 ) -> Option<(u32, bool)> {
-    if let Some(at) = find(set, line) {
+    if let Some(at) = set.iter().position(|&tag| tag & !DIRTY == line) {
         predictions[at] = 0;
         set[at] |= mark;
         return None;
@@ -212,28 +241,29 @@ fn unpack(tag: u32) -> Option<(u32, bool)> {
     (tag != EMPTY).then_some((tag & !DIRTY, tag & DIRTY != 0))
 }
 
-/// Position of the line in its set. Four tags are compared at once.
+/// Position of the line in its set. Chunks are compared as a whole.
 #[inline(always)]
-fn find(set: &[u32], line: u32) -> Option<usize> {
+fn find(set: &[[u32; CHUNK]], line: u32) -> Option<usize> {
     let is_it = |tag: &u32| *tag & !DIRTY == line;
-    let (fours, rest) = set.as_chunks::<4>();
-    for (at, four) in fours.iter().enumerate() {
-        if four.iter().fold(false, |found, tag| found | is_it(tag)) {
-            return four.iter().position(is_it).map(|within| 4 * at + within);
+    for (at, chunk) in set.iter().enumerate() {
+        if chunk.iter().fold(false, |found, tag| found | is_it(tag)) {
+            let within = chunk.iter().position(is_it)?;
+            return Some(CHUNK * at + within);
         }
     }
-    let within = rest.iter().position(is_it)?;
-    Some(set.len() - rest.len() + within)
+    None
 }
 
-/// Puts a tag in front of the others, over the last; returns the last.
+/// Puts a tag in front of the others of a set of `ways`; returns the last, in whose place the always empty tag comes.
 #[inline(always)]
-fn shift_in(set: &mut [u32], tag: u32) -> u32 {
-    let last = set.len() - 1;
-    let evicted = set[last];
-    shift(set, last);
-    set[0] = tag;
-    evicted
+fn shift_in(set: &mut [[u32; CHUNK]], ways: usize, tag: u32) -> u32 {
+    let mut before = tag;
+    for chunk in &mut *set {
+        let [first, second, third, fourth] = *chunk;
+        *chunk = [before, first, second, third];
+        before = fourth;
+    }
+    std::mem::replace(&mut set[ways / CHUNK][ways % CHUNK], EMPTY)
 }
 
 #[inline(always)]
@@ -313,7 +343,7 @@ mod tests {
             (cache.sets, cache.inverse) = (sets as u32, (u64::MAX / shape.lines).wrapping_add(1));
             for line in (0..1000).chain((0..1000).map(|at| (1u32 << 31) - 2 - at * 1_999_993)) {
                 assert_eq!(
-                    cache.start(line) as u64,
+                    cache.number(line) as u64,
                     u64::from(line) % sets,
                     "{line} {sets}"
                 );

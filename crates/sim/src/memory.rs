@@ -455,7 +455,8 @@ impl<'a> Memory<'a> {
             let from = self.machine.core_node[owner as usize] as usize;
             return self.transfer(now, core, home, (owner_group, from), line);
         }
-        if self.llcs[group as usize].touch(line) {
+        // The directory knows of every line in a last-level cache: most misses need no search there.
+        if entry.groups & (1 << group) != 0 && self.llcs[group as usize].touch(line) {
             figures.hits += 1;
             return now + self.machine.llc_latency;
         }

@@ -117,7 +117,8 @@ fn check_pinned(pus: &[LogicalPu], machine: &Machine, trace: &Trace) -> Result<(
 /// `filter_bytes` is the size of the private caches with which the trace was recorded: if the machine's are larger, or
 /// if threads share a core, its private caches are modelled too.
 ///
-/// Cost: some 30 to 100 ns per event. Memory: 16 bytes per line touched, and 4 bytes per line of the machine's caches.
+/// Cost: 150 to 450 ns per event that misses everywhere. Memory: 8 bytes per line of the pages, and 4 to 6 bytes
+/// per line of the machine's caches with eight ways or more.
 ///
 /// # Errors
 /// [`SetupError`] if mapping or placement do not fit.
