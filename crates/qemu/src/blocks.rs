@@ -56,11 +56,14 @@ static WIDE: [AtomicU8; 4] = [const { AtomicU8::new(0) }; 4];
 /// Most blocks and addresses kept; code beyond that is reported access by access.
 const KEPT: usize = 1 << 20;
 
+/// What distinguishes blocks: their pieces, the places of these in the program's code, and how the block repeats.
+type Contents = (Vec<Piece>, Vec<u64>, Option<Strides>);
+
 /// What is known about code.
 #[derive(Default)]
 struct Known {
     /// All blocks in use, so that code translated repeatedly takes no more memory.
-    blocks: HashMap<(Vec<Piece>, Vec<u64>, Option<Strides>), &'static Block>,
+    blocks: HashMap<Contents, &'static Block>,
     /// Addresses at which repeating blocks are left.
     exits: HashSet<u64>,
     /// Addresses of blocks without a call at their beginning.
