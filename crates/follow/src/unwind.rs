@@ -225,6 +225,7 @@ mod tests {
     /// A function whose frame is 8 bytes at first and 24 after it has made room; its caller keeps rbp.
     const CODE: &str = "
 .globl _start
+.type _start, @function
 _start:
     .cfi_startproc
     nop
@@ -233,6 +234,7 @@ _start:
     nop
     .cfi_endproc
 .globl with_rbp
+.type with_rbp, @function
 with_rbp:
     .cfi_startproc
     push %rbp

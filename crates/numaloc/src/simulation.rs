@@ -21,6 +21,7 @@ use crate::error::CliError;
 use crate::ui::Ui;
 
 pub mod loading;
+pub mod pages;
 pub mod planned;
 pub mod running;
 pub mod saved;

@@ -15,6 +15,7 @@
 //! | cores | `window` | misses that overlap: a window of accesses, a number of outstanding lines, recognised streams |
 //! | write-backs | `write_backs` | a buffer of written lines for each core; a full one delays the core |
 //! | caches | `cache`, `directory`, `memory` | set-associative LRU, a directory with one owner or several sharers for each line (MESI) |
+//! | setups | `setup` | whether positions of threads and pages fit trace and machine |
 //! | schedules | [`moves`] | threads and pages that a plan moves while the program runs |
 //! | samples | [`sampling`] | simulates windows in detail, and caches only between them |
 //! | controllers, links | `server` | one request at a time, first come first served; late-stamped requests use gaps |
@@ -30,6 +31,7 @@
 
 mod cache;
 mod clocks;
+mod dense;
 mod directory;
 pub mod machine;
 mod memory;
@@ -38,9 +40,9 @@ pub mod outcome;
 pub mod pages;
 mod prefetch;
 mod run;
-pub mod sampling;
 pub mod schedule;
 mod server;
+mod setup;
 mod timeline;
 pub mod trace;
 mod window;
@@ -50,10 +52,11 @@ pub use machine::{Machine, MachineError, Parameters};
 pub use moves::Moves;
 pub use outcome::Outcome;
 pub use pages::Pages;
-pub use run::{Extras, Setup, SetupError, simulate, simulate_with};
-pub use sampling::Sample;
+pub use run::sampling::{self, Sample};
+pub use run::{Extras, simulate, simulate_with};
 pub use schedule::Threads;
 pub use server::Server;
+pub use setup::{Setup, SetupError};
 pub use trace::{Trace, TraceBuilder, TraceError};
 
 /// Changes whenever the same input may give another outcome, so that stored outcomes are not taken for current ones.

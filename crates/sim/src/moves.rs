@@ -12,7 +12,7 @@ use numaloc_model::{LogicalNode, LogicalPu};
 
 use crate::machine::Machine;
 use crate::memory::Memory;
-use crate::run::SetupError;
+use crate::setup::SetupError;
 use crate::trace::Trace;
 
 /// What moves at one point.

@@ -5,112 +5,21 @@
 //! when the last of the releases it needs has happened; all its misses are complete by then. Equal clocks go to the
 //! lowest PU, so a simulation is deterministic.
 
-use numaloc_model::LogicalPu;
-
 use crate::clocks::Clocks;
 use crate::machine::Machine;
 use crate::memory::{Answer, Memory};
 use crate::moves::{Moves, Moving};
 use crate::outcome::Outcome;
-use crate::pages::{PageTable, Pages};
+use crate::pages::PageTable;
 use crate::prefetch::prefetch;
-use crate::sampling::{Sample, Sampler};
 use crate::schedule::{Pu, Scheduler, Threads};
+use crate::setup::{Setup, SetupError};
 use crate::trace::{Packed, Step, Trace};
 use crate::window::Window;
 
-/// Placement of threads and pages.
-#[derive(Clone, Debug)]
-pub struct Setup<'a> {
-    /// PU of each thread.
-    pub threads: Threads<'a>,
-    /// Node of each page.
-    pub pages: &'a Pages,
-}
+pub mod sampling;
 
-/// Why a setup does not fit trace and machine.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SetupError {
-    /// The mapping has another number of threads than the trace.
-    #[error("the mapping has {found} threads, the trace {expected}")]
-    Threads {
-        /// Of the mapping.
-        found: usize,
-        /// Of the trace.
-        expected: usize,
-    },
-    /// The mapping names a PU that does not exist.
-    #[error("thread {thread} is mapped to {pu}, the machine has {pus} PUs")]
-    Pu {
-        /// Index.
-        thread: usize,
-        /// Its PU.
-        pu: LogicalPu,
-        /// Of the machine.
-        pus: usize,
-    },
-    /// The placement names a node that does not exist, or is for another trace.
-    #[error("the placement does not fit the machine or the trace: {0}")]
-    Pages(String),
-    /// Line sizes differ.
-    #[error("the trace has lines of {trace} bytes, the machine of {machine}")]
-    LineBytes {
-        /// Of the trace.
-        trace: u64,
-        /// Of the machine.
-        machine: u64,
-    },
-}
-
-impl Setup<'_> {
-    fn check(&self, machine: &Machine, trace: &Trace) -> Result<(), SetupError> {
-        if trace.line_bytes() != machine.line_bytes {
-            return Err(SetupError::LineBytes {
-                trace: trace.line_bytes(),
-                machine: machine.line_bytes,
-            });
-        }
-        if let Threads::Pinned(pus) = self.threads {
-            check_pinned(pus, machine, trace)?;
-        }
-        let wrong = |what: String| Err(SetupError::Pages(what));
-        let node = match self.pages {
-            Pages::Node(node) => Some(*node),
-            Pages::Placed(homes) if homes.len() != trace.pages().len() => {
-                return wrong(format!(
-                    "{} pages, expected {}",
-                    homes.len(),
-                    trace.pages().len()
-                ));
-            }
-            Pages::Placed(homes) => homes.iter().flatten().max().copied(),
-            Pages::FirstTouch | Pages::Interleave | Pages::NextTouch | Pages::AutoNuma => None,
-        };
-        match node {
-            Some(node) if node.index() >= machine.nodes => {
-                wrong(format!("{node}, the machine has {} nodes", machine.nodes))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-fn check_pinned(pus: &[LogicalPu], machine: &Machine, trace: &Trace) -> Result<(), SetupError> {
-    if pus.len() != trace.threads() {
-        return Err(SetupError::Threads {
-            found: pus.len(),
-            expected: trace.threads(),
-        });
-    }
-    match pus.iter().position(|pu| pu.index() >= machine.pus.len()) {
-        Some(thread) => Err(SetupError::Pu {
-            thread,
-            pu: pus[thread],
-            pus: machine.pus.len(),
-        }),
-        None => Ok(()),
-    }
-}
+use sampling::{Sample, Sampler};
 
 /// Simulates the trace on the machine.
 ///
@@ -476,7 +385,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Runs a thread for at most `most` events, in detail or by extrapolation ([`crate::sampling`]).
+    /// Runs a thread for at most `most` events, in detail or by extrapolation ([`sampling`]).
     pub(crate) fn run_thread<const DETAILED: bool>(
         &mut self,
         pu: usize,

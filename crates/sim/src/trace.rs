@@ -6,13 +6,14 @@
 //! The recorded order satisfies every acquire, so no simulation deadlocks.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::Hasher;
 
 use numaloc_identity::{Step as PathStep, ThreadPath};
 use numaloc_model::ThreadIdx;
 use numaloc_model::trace::{Action, Event};
 
 use crate::cache::MOST_LINES;
+use crate::dense::{Dense, Multiply};
 
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,27 +250,6 @@ impl Trace {
         self.pages.len() << self.page_shift
     }
 }
-
-/// Hashes a page or word number by one multiplication, because they differ in their low bits.
-#[derive(Default)]
-struct Multiply(u64);
-
-impl Hasher for Multiply {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(byte.into());
-        }
-    }
-    fn write_u64(&mut self, value: u64) {
-        let mixed = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 32;
-    }
-}
-
-type Dense = HashMap<u64, u32, BuildHasherDefault<Multiply>>;
 
 /// Builds a trace from events in recorded order.
 #[derive(Debug)]

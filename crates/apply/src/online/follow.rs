@@ -10,7 +10,6 @@ use numaloc_sys::{affinity, memory};
 use super::keeper::Keeper;
 use super::progress::Progress;
 use super::source::Source;
-use super::start::Following;
 use super::{Advice, Advisor, Present, Report, threads};
 use crate::image::maps;
 
@@ -24,6 +23,19 @@ const BATCH: usize = 512;
 const BYTES_PER_S: f64 = 2e9;
 /// Longest time between two decisions, however long they take.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// How a program is followed.
+#[derive(Clone, Copy, Debug)]
+pub struct Following<'a> {
+    /// How accesses are seen.
+    pub source: &'a Source,
+    /// Share of a thread's time that page faults may take which numaloc causes.
+    pub budget: f64,
+    /// Whether pages move: on machines with several nodes.
+    pub pages: bool,
+    /// Whether passes of the program's marks are counted, which preloads the agent.
+    pub marks: bool,
+}
 
 struct Thread {
     number: usize,

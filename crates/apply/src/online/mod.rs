@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 
 use crate::ptrace::errno_name;
 
+pub use follow::Following;
 pub use source::{Source, SourceKind, choose};
 pub use start::{AttachError, attach, run_online};
 
@@ -50,7 +51,7 @@ pub struct Advice {
 pub trait Advisor {
     /// A thread accessed an address. Times may be a little out of order between threads.
     fn observe(&mut self, thread: usize, address: u64, time_s: f64);
-    /// The program has passed this many marks; called only if [`start::Following::marks`].
+    /// The program has passed this many marks; called only if [`Following::marks`].
     fn passed(&mut self, _marks: u64) {}
     /// A thread has ended.
     fn ended(&mut self, thread: usize);

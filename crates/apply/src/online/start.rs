@@ -5,27 +5,13 @@ use std::io;
 
 use numaloc_launch::{Signals, Stop, status_of_signal};
 
-use super::follow::{Follower, LOOK, is_ours};
+use super::follow::{Follower, Following, LOOK, is_ours};
 use super::keeper::Keeper;
-use super::source::Source;
 use super::{Advisor, Report, threads};
 use crate::agent;
 use crate::launch::fork_with;
 use crate::ptrace::{self, Wait};
 use crate::run::LaunchError;
-
-/// How a program is followed.
-#[derive(Clone, Copy, Debug)]
-pub struct Following<'a> {
-    /// How accesses are seen.
-    pub source: &'a Source,
-    /// Share of a thread's time that page faults may take which numaloc causes.
-    pub budget: f64,
-    /// Whether pages move: on machines with several nodes.
-    pub pages: bool,
-    /// Whether passes of the program's marks are counted, which preloads the agent.
-    pub marks: bool,
-}
 
 /// Why a process cannot be followed.
 #[derive(Debug, thiserror::Error)]

@@ -213,6 +213,17 @@ impl Supervisor {
                 "marks are counted in {functions} patched functions of the program"
             ));
         }
+        self.note_uncounted(&refused, &unknown);
+        Ok(Marks {
+            tgid,
+            board: at,
+            reached,
+            places,
+        })
+    }
+
+    /// Reports which functions and marks are not counted.
+    fn note_uncounted(&mut self, refused: &[String], unknown: &[MarkPlace]) {
         for name in refused {
             self.controller.tally().note(format!(
                 "calls of {name} are not counted: its first instructions cannot be patched"
@@ -225,12 +236,6 @@ impl Supervisor {
                 place.kind.name()
             ));
         }
-        Ok(Marks {
-            tgid,
-            board: at,
-            reached,
-            places,
-        })
     }
 
     /// The agent calls in a stopped thread: carries out the moves that are due.

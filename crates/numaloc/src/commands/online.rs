@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use numaloc_apply::online::start::Following;
+use numaloc_apply::online::Following;
 use numaloc_apply::online::{Advice, Advisor, Present, Report, Source, SourceKind, choose};
 use numaloc_model::{LogicalNode, LogicalPu};
 use numaloc_plan::online::autopin::{self, Autopin};

@@ -9,7 +9,7 @@ use numaloc_model::plan::{PhasePlan, Plan};
 use numaloc_model::{LogicalNode, LogicalPu, Profile};
 use numaloc_sim::{Moves, Trace};
 
-use super::planned;
+use super::pages;
 
 /// Moves that are due at a clock of the recording.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub fn due(plan: &Plan, profile: &Profile) -> Vec<Due> {
         let moves = Due {
             clock: 0,
             threads: threads.collect(),
-            pages: planned::placed(plan, &step.pages, profile),
+            pages: pages::placed(plan, &step.pages, profile),
         };
         due.extend(clocks(step, profile).into_iter().map(|clock| Due {
             clock,
@@ -71,12 +71,12 @@ fn clocks(step: &PhasePlan, profile: &Profile) -> Vec<u64> {
 /// The moves on the pages of a trace.
 pub fn on_pages_of(due: &[Due], trace: &Trace, profile: &Profile) -> Vec<Moves> {
     let of_step = |moves: &Due| {
-        let nodes = planned::on_trace(&moves.pages, trace, profile);
-        let pages = (0u32..).zip(nodes);
+        let nodes = pages::on_trace(&moves.pages, trace, profile);
+        let nodes = (0u32..).zip(nodes);
         Moves {
             clock: moves.clock,
             threads: moves.threads.clone(),
-            pages: pages
+            pages: nodes
                 .filter_map(|(page, node)| Some((page, node?)))
                 .collect(),
         }

@@ -15,8 +15,8 @@
 //! before. Each window's time is compared with what would have been extrapolated for it from
 //! the windows before: from these errors follows that of the result ([`Sampled::error`]).
 
+use super::{Run, Stop};
 use crate::outcome::Sampled;
-use crate::run::{Run, Stop};
 use crate::trace::{Packed, Trace};
 
 /// How a run is sampled.
